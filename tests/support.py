@@ -24,7 +24,7 @@ from kubesched.scheduler.runtime.services import Services
 from kubesched.scheduler.search.cached_search import CachedSearch
 from kubesched.scheduler.search.fit_checks import FitChecks
 
-__all__ = ["EmptyLister", "FixedNominator", "World", "plugin_class"]
+__all__ = ["EmptyLister", "FixedNominator", "PluginHarness", "plugin_class"]
 
 
 class EmptyLister:
@@ -100,7 +100,7 @@ def _method(function: Any) -> Any:
     return function
 
 
-class World:
+class PluginHarness:
     """A cache, one profile with the given plugins, and the algorithm."""
 
     def __init__(

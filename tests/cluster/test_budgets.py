@@ -28,7 +28,7 @@ from kubesched.testing import make_node
 from tests.cluster.apiserver.largest_objects import swollen
 from tests.counted_calls import Growth, counted
 from tests.fuzz.service import KINDS
-from tests.scheduler.hostile_world import fresh
+from tests.scheduler.hostile_object_harness import fresh
 
 Json = dict[str, Any]
 

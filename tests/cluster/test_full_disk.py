@@ -16,7 +16,7 @@ from kubesched.foundation.util import virtual_loop
 from kubesched.foundation.util.clock import current_clock
 from kubesched.foundation.util.components import running
 from kubesched.testing import make_node, make_pod
-from tests.scheduler.hostile_world import fresh
+from tests.scheduler.hostile_object_harness import fresh
 
 
 def database(cluster: EmbeddedCluster) -> sqlite3.Connection:

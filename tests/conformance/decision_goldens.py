@@ -31,10 +31,10 @@ from kubesched.scheduler.cycles.failure import CLEAR_NOMINATION
 from kubesched.scheduler.runtime.framework import Framework
 from kubesched.scheduler.search.schedule_result import NoNodesError, ScheduleResult
 from tests.conformance.comparison import Step, compare
+from tests.conformance.decision_harness import DecisionHarness
 from tests.conformance.expectations import expectation, missing_plugins
 from tests.conformance.goldens import read_lines
 from tests.conformance.step_facts import StepFacts
-from tests.conformance.world import World
 
 __all__ = ["RECORDED_NS", "Scenario", "run_decisions"]
 
@@ -59,12 +59,12 @@ class Scenario:
 
     async def run(self) -> list[Step]:
         golden = self._golden
-        self._world = World(golden.get("config"), golden["objects"], current_clock())
+        self._harness = DecisionHarness(golden.get("config"), golden["objects"], current_clock())
         steps = []
         for document, recorded in zip(golden["pending"], golden["expected"], strict=True):
             pod = from_builtins(document, Pod)
-            self._world.objects.put(pod)
-            self.before_step(self._world, pod, recorded)
+            self._harness.objects.put(pod)
+            self.before_step(self._harness, pod, recorded)
             got = await self._step(pod, recorded)
             expected = expectation(recorded, self._missing)
             if expected.needs:
@@ -74,40 +74,40 @@ class Scenario:
             steps.append(Step(self._family, golden["name"], label, differences, expected.needs))
         return steps
 
-    def before_step(self, world: World, pod: Pod, recorded: Mapping[str, Any]) -> None:
+    def before_step(self, harness: DecisionHarness, pod: Pod, recorded: Mapping[str, Any]) -> None:
         """For those who want to look at the world in which a step is taken."""
 
     async def _step(self, pod: Pod, recorded: Mapping[str, Any]) -> dict[str, Any]:
         """Schedule the pod, then let the world go on as it did in the recording."""
-        self._facts.begin(self._world.objects)
+        self._facts.begin(self._harness.objects)
         got = await self._attempt(pod, recorded)
         if "nominated" in recorded:
             got |= await self._try_again(pod, recorded)
         elif "chosen" in recorded and not self._is_settled(pod, recorded):
-            self._world.settle(pod, recorded["chosen"])
-        got |= self._facts.end(self._world, pod, recorded)
+            self._harness.settle(pod, recorded["chosen"])
+        got |= self._facts.end(self._harness, pod, recorded)
         return got
 
     def _is_settled(self, pod: Pod, recorded: Mapping[str, Any]) -> bool:
         """Whether the pod is where the recording left it: on a node, or unreserved."""
         if "reserve" in recorded or "preBind" in recorded:
             return True
-        current = self._world.objects.get(Pod, pod.metadata.name, pod.metadata.namespace)
+        current = self._harness.objects.get(Pod, pod.metadata.name, pod.metadata.namespace)
         return current is not None and bool(current.spec.node_name)
 
     async def _attempt(self, pod: Pod, recorded: Mapping[str, Any]) -> dict[str, Any]:
-        world, framework = self._world, self._world.framework_of(pod)
+        harness, framework = self._harness, self._harness.framework_of(pod)
         state, pod_info = CycleState(), PodInfo(pod)
         gated = _gate(framework, pod)
         if gated is not None:
             return {"gated": gated}
-        world.cache.update_snapshot()
+        harness.cache.update_snapshot()
         try:
-            result = world.search.schedule_pod(framework, state, pod_info)
+            result = harness.search.schedule_pod(framework, state, pod_info)
         except FitError as exc:
             return await self._misfit(framework, state, pod_info, exc)
         except (PluginError, NoNodesError) as exc:
-            world.nominator.add_nominated_pod(pod_info, CLEAR_NOMINATION)
+            harness.nominator.add_nominated_pod(pod_info, CLEAR_NOMINATION)
             return {"error": str(exc)}
         got = _verdicts(result.diagnosis) | _choice(result)
         if "chosen" in recorded:
@@ -126,9 +126,9 @@ class Scenario:
 
         A pod that was refused is unreserved and does not run, if that is what the recording says.
         """
-        world, points = self._world, framework.binding
+        harness, points = self._harness, framework.binding
         assumed = pod_info.placed_on(node_name)
-        world.cache.assume_pod(assumed)
+        harness.cache.assume_pod(assumed)
         got: dict[str, Any] = {}
         status = points.run_reserve(state, assumed.pod, node_name)
         if not status.is_success:
@@ -142,10 +142,10 @@ class Scenario:
         if got:
             points.run_unreserve(state, assumed.pod, node_name)
         if "reserve" in recorded or "preBind" in recorded:
-            world.cache.forget_pod(assumed.pod)
-            world.nominator.add_nominated_pod(pod_info, CLEAR_NOMINATION)
+            harness.cache.forget_pod(assumed.pod)
+            harness.nominator.add_nominated_pod(pod_info, CLEAR_NOMINATION)
         else:
-            world.settle(pod_info.pod, node_name)
+            harness.settle(pod_info.pod, node_name)
         return got
 
     async def _misfit(
@@ -155,7 +155,7 @@ class Scenario:
         got = _verdicts(error.diagnosis)
         nominating: Nominating | None = CLEAR_NOMINATION
         if framework.post_filter_plugins:
-            before = {pod.metadata.uid: pod for pod in self._world.objects.list(Pod)}
+            before = {pod.metadata.uid: pod for pod in self._harness.objects.list(Pod)}
             result = framework.run_post_filter(state, pod_info, error.diagnosis)
             error.diagnosis.post_filter_message = result.status.message
             got["postFilter"] = _status(result.status)
@@ -164,37 +164,39 @@ class Scenario:
             if nominating is not None and nominating.node_name:
                 got["nominated"] = nominating.node_name
                 got["victims"] = evicted
-        self._world.nominator.add_nominated_pod(pod_info, nominating)
+        self._harness.nominator.add_nominated_pod(pod_info, nominating)
         got["message"] = str(error)
         return got
 
     async def _evicted(self, before: Mapping[str, Pod]) -> list[str]:
         """Who was evicted; they are put back, because the recording says who goes."""
-        await self._world.finish_work()
-        left = {pod.metadata.uid for pod in self._world.objects.list(Pod)}
+        await self._harness.finish_work()
+        left = {pod.metadata.uid for pod in self._harness.objects.list(Pod)}
         evicted = [pod for uid, pod in before.items() if uid not in left]
         for pod in evicted:
-            self._world.objects.put(pod)
+            self._harness.objects.put(pod)
         return sorted(f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in evicted)
 
     async def _try_again(self, pod: Pod, recorded: Mapping[str, Any]) -> dict[str, Any]:
         """Schedule the pod once more, nominated, with the recorded victims gone."""
-        world, node_name = self._world, recorded["nominated"]
-        framework = world.framework_of(pod)
-        world.evict(recorded["victims"])
+        harness, node_name = self._harness, recorded["nominated"]
+        framework = harness.framework_of(pod)
+        harness.evict(recorded["victims"])
         pod = replace(pod, status=replace(pod.status, nominated_node_name=node_name))
-        world.objects.put(pod)
+        harness.objects.put(pod)
         pod_info, state = PodInfo(pod), CycleState()
-        world.nominator.add_nominated_pod(pod_info, Nominating(NominatingMode.OVERRIDE, node_name))
-        world.cache.update_snapshot()
+        harness.nominator.add_nominated_pod(
+            pod_info, Nominating(NominatingMode.OVERRIDE, node_name)
+        )
+        harness.cache.update_snapshot()
         settled = recorded.get("chosenAfterPreemption")
         got: dict[str, Any] = {}
         try:
-            result = world.search.schedule_pod(framework, state, pod_info)
+            result = harness.search.schedule_pod(framework, state, pod_info)
         except (FitError, PluginError):
             # It stays pending and nominated, unless the recording has it placed.
             if settled is not None:
-                world.settle(pod, settled)
+                harness.settle(pod, settled)
             return got
         got["chosenAfterPreemption"] = result.node_name
         if settled is not None:

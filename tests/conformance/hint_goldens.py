@@ -20,9 +20,9 @@ from kubesched.scheduler.backend.queue import (
 )
 from kubesched.testing.objects.random_changes import KINDS
 from tests.conformance.comparison import Step, compare
+from tests.conformance.decision_harness import DecisionHarness
 from tests.conformance.expectations import missing_plugins
 from tests.conformance.goldens import read_lines
-from tests.conformance.world import World
 
 __all__ = ["run_hints"]
 
@@ -41,12 +41,12 @@ def run_hints(path: Path) -> Iterator[Step]:
 
 async def _scenario(family: str, golden: Mapping[str, Any]) -> list[Step]:
     # The hints were recorded with the default profile, also where the scenario has a config.
-    world = World(None, golden["objects"], current_clock())
-    world.cache.update_snapshot()
+    harness = DecisionHarness(None, golden["objects"], current_clock())
+    harness.cache.update_snapshot()
     pending = [from_builtins(document, Pod) for document in golden["pending"]]
     for pod in pending:
-        world.objects.put(pod)
-    (framework,) = world.frameworks.values()
+        harness.objects.put(pod)
+    (framework,) = harness.frameworks.values()
     registered = register_hints(framework.plugins.by_name.values())
     missing = missing_plugins()
     steps = []

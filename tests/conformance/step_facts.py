@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from kubesched.api import AllocationResult, PersistentVolumeClaim, Pod, ResourceClaim
 from kubesched.api.codec import from_builtins, to_builtins
 from kubesched.testing import FakeObjects
-from tests.conformance.world import World
+from tests.conformance.decision_harness import DecisionHarness
 
 __all__ = ["StepFacts"]
 
@@ -29,9 +29,11 @@ class StepFacts:
         self._volumes = _volumes(objects)
         self._claims = {_key(claim): claim for claim in objects.list(ResourceClaim)}
 
-    def end(self, world: World, pod: Pod, recorded: Mapping[str, Any]) -> dict[str, Any]:
+    def end(
+        self, harness: DecisionHarness, pod: Pod, recorded: Mapping[str, Any]
+    ) -> dict[str, Any]:
         """The facts of the step; the world then goes on with the recorded ones."""
-        objects = world.objects
+        objects = harness.objects
         got: dict[str, Any] = {}
         extended = self._extended_claim(objects, pod)
         placed = "chosen" in recorded or "chosenAfterPreemption" in recorded
@@ -40,27 +42,27 @@ class StepFacts:
             if allocations:
                 got["allocations"] = allocations
         if self._is_wide:
-            got |= self._wide(world, extended)
-            world.nominate(recorded.get("stillNominated", {}))
+            got |= self._wide(harness, extended)
+            harness.nominate(recorded.get("stillNominated", {}))
         self._go_on(objects, pod.metadata.namespace, got, recorded)
         return got
 
-    def _wide(self, world: World, extended: dict[str, Any] | None) -> dict[str, Any]:
+    def _wide(self, harness: DecisionHarness, extended: dict[str, Any] | None) -> dict[str, Any]:
         found = {
             "extendedClaim": extended,
             "bound": {
                 name.partition("/")[2]: volume
-                for name, volume in _volumes(world.objects).items()
+                for name, volume in _volumes(harness.objects).items()
                 if self._volumes.get(name) != volume
             },
             "deallocated": sorted(
                 name
                 for name, before in self._claims.items()
                 if before.status.allocation is not None
-                and (now := _claim(world.objects, before)) is not None
+                and (now := _claim(harness.objects, before)) is not None
                 and now.status.allocation is None
             ),
-            "stillNominated": world.nominations(),
+            "stillNominated": harness.nominations(),
         }
         return {field: value for field, value in found.items() if value}
 

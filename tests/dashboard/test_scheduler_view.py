@@ -38,7 +38,7 @@ def pod(name: str, cpu: str = "1") -> Any:
     return fresh(make_pod(name, images=["x"], requests={"cpu": cpu}))
 
 
-class World:
+class SchedulerViewHarness:
     """A cluster with a scheduler, and what a viewer makes of the frames it is sent."""
 
     def __init__(self) -> None:
@@ -94,87 +94,87 @@ class World:
         assert frame["counts"] == self.counted.counts()
 
 
-def virtually(work: Callable[[World], Awaitable[None]]) -> None:
+def virtually(work: Callable[[SchedulerViewHarness], Awaitable[None]]) -> None:
     async def main() -> None:
-        world = World()
+        harness = SchedulerViewHarness()
         for name in ("a", "b", "c"):
-            await world.api.create(node(name))
-        async with running(world.schedulers[0], world.pods, world.nodes):
-            await world.schedulers[0].synced.wait()
-            world.hub.join()
-            await work(world)
+            await harness.api.create(node(name))
+        async with running(harness.schedulers[0], harness.pods, harness.nodes):
+            await harness.schedulers[0].synced.wait()
+            harness.hub.join()
+            await work(harness)
 
     virtual_loop.run(main, start_ns=1_800_000_000_000_000_000, seed=0)
 
 
 def test_frames_say_what_somebody_who_counts_for_himself_would_say() -> None:
-    async def work(world: World) -> None:
-        api = world.api
-        world.check(await world.look())
+    async def work(harness: SchedulerViewHarness) -> None:
+        api = harness.api
+        harness.check(await harness.look())
         for number in range(9):
             await api.create(pod(f"p{number}"))
         await api.create(pod("giant", "99"))
         await asyncio.sleep(1)
-        frame = await world.look()
+        frame = await harness.look()
         assert frame["counts"] == {"nodes": 3, "pods": 10, "placed": 9, "waiting": 1}
-        world.check(frame)
-        assert [each.metadata.name for each in world.view.waiting()] == ["giant"]
+        harness.check(frame)
+        assert [each.metadata.name for each in harness.view.waiting()] == ["giant"]
         await api.delete(Pod, "p3", "default", grace_period_seconds=0)
         cordon = {"spec": {"unschedulable": True}}
         await api.patch(Node, "b", None, cordon, patch_type="merge")
         await api.delete(Node, "c")
         await api.create(node("d", labels={"zone": "z"}))
         await asyncio.sleep(1)
-        world.check(await world.look())
+        harness.check(await harness.look())
         await api.create(pod("one-more"))
         await asyncio.sleep(1)
-        world.check(await world.look())
+        harness.check(await harness.look())
 
     virtually(work)
 
 
 def test_a_change_that_a_late_viewer_was_shown_first_reaches_the_others_as_well() -> None:
-    async def work(world: World) -> None:
-        await world.look()
+    async def work(harness: SchedulerViewHarness) -> None:
+        await harness.look()
         cordon = {"spec": {"unschedulable": True}}
-        await world.api.patch(Node, "b", None, cordon, patch_type="merge")
+        await harness.api.patch(Node, "b", None, cordon, patch_type="merge")
         await asyncio.sleep(0.01)
-        world.hub._whole = None  # as if it had grown old
-        _, event = await world.hub.next(0)
+        harness.hub._whole = None  # as if it had grown old
+        _, event = await harness.hub.next(0)
         assert b"cordoned" in event
-        world.check(await world.look())
+        harness.check(await harness.look())
 
     virtually(work)
 
 
 def test_nothing_is_noted_while_nobody_looks_and_who_comes_back_sees_all() -> None:
-    async def work(world: World) -> None:
-        await world.look()
-        world.hub.leave()
-        await world.api.create(pod("p"))
+    async def work(harness: SchedulerViewHarness) -> None:
+        await harness.look()
+        harness.hub.leave()
+        await harness.api.create(pod("p"))
         await asyncio.sleep(1)
-        assert world.hub.backlog == 0
-        world.hub.join()
-        frame = await world.look()
+        assert harness.hub.backlog == 0
+        harness.hub.join()
+        frame = await harness.look()
         assert frame["all"] is True
-        world.check(frame)
+        harness.check(frame)
 
     virtually(work)
 
 
 def test_another_scheduler_that_takes_over_is_followed_once_it_knows_the_cluster() -> None:
-    async def work(world: World) -> None:
-        await world.api.create(pod("p"))
+    async def work(harness: SchedulerViewHarness) -> None:
+        await harness.api.create(pod("p"))
         await asyncio.sleep(1)
-        await world.look()
-        world.schedulers[0].stop()
-        world.schedulers.append(Scheduler(world.api, current_clock()))
-        frame = await world.look()
+        await harness.look()
+        harness.schedulers[0].stop()
+        harness.schedulers.append(Scheduler(harness.api, current_clock()))
+        frame = await harness.look()
         assert frame["counts"]["placed"] == 1
-        async with running(world.schedulers[1]):
-            await world.schedulers[1].synced.wait()
-            await world.api.create(pod("q"))
+        async with running(harness.schedulers[1]):
+            await harness.schedulers[1].synced.wait()
+            await harness.api.create(pod("q"))
             await asyncio.sleep(1)
-            world.check(await world.look())
+            harness.check(await harness.look())
 
     virtually(work)

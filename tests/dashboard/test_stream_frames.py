@@ -18,7 +18,7 @@ from kubesched.framework.pod_info import assigned_to
 from kubesched.testing import make_node, make_pod
 
 
-class World:
+class FrameHarness:
     """A view of some nodes, and its frames."""
 
     def __init__(self, nodes: int) -> None:
@@ -49,13 +49,13 @@ def virtually(work: Callable[[], Awaitable[None]]) -> None:
 
 def test_a_viewer_is_sent_everything_and_then_what_changed() -> None:
     async def work() -> None:
-        world = World(3)
-        last, frame = await world.frame(0)
+        harness = FrameHarness(3)
+        last, frame = await harness.frame(0)
         assert frame["nodes"] == [[0, "n0", 0, 0, 0], [0, "n1", 0, 0, 0], [0, "n2", 0, 0, 0]]
         assert [shape["cpu"] for shape in frame["shapes"]] == [64_000]
-        world.place("p", "n1")
-        world.view.remove_node(make_node("n2"))
-        last, frame = await world.frame(last)
+        harness.place("p", "n1")
+        harness.view.remove_node(make_node("n2"))
+        last, frame = await harness.frame(last)
         assert frame["used"] == [["n1", 1000, 0, 1]]
         assert frame["gone"] == ["n2"]
         assert [each["what"] for each in frame["decisions"]] == ["placed"]
@@ -65,11 +65,11 @@ def test_a_viewer_is_sent_everything_and_then_what_changed() -> None:
 
 def test_viewers_share_the_frame_of_a_moment() -> None:
     async def work() -> None:
-        world = World(3)
-        first, _ = await world.hub.next(0)
-        world.place("p", "n1")
-        number, one = await world.hub.next(first)
-        same, other = await world.hub.next(first)
+        harness = FrameHarness(3)
+        first, _ = await harness.hub.next(0)
+        harness.place("p", "n1")
+        number, one = await harness.hub.next(first)
+        same, other = await harness.hub.next(first)
         assert (number, one) == (same, other)
         assert one is other
 
@@ -78,13 +78,13 @@ def test_viewers_share_the_frame_of_a_moment() -> None:
 
 def test_a_viewer_that_fell_behind_gets_all_it_missed_in_one_frame() -> None:
     async def work() -> None:
-        world = World(5)
-        slow, _ = await world.hub.next(0)
+        harness = FrameHarness(5)
+        slow, _ = await harness.hub.next(0)
         quick = slow
         for number in range(4):
-            world.place(f"p{number}", f"n{number}")
-            quick, _ = await world.hub.next(quick)
-        last, frame = await world.frame(slow)
+            harness.place(f"p{number}", f"n{number}")
+            quick, _ = await harness.hub.next(quick)
+        last, frame = await harness.frame(slow)
         assert last == quick
         assert [name for name, *_ in frame["used"]] == ["n0", "n1", "n2", "n3"]
         assert len(frame["decisions"]) == 4
@@ -95,13 +95,13 @@ def test_a_viewer_that_fell_behind_gets_all_it_missed_in_one_frame() -> None:
 
 def test_a_viewer_that_was_away_for_long_begins_anew() -> None:
     async def work() -> None:
-        world = World(2)
-        slow, _ = await world.hub.next(0)
+        harness = FrameHarness(2)
+        slow, _ = await harness.hub.next(0)
         quick = slow
         for number in range(60):
-            world.place(f"p{number}", "n0")
-            quick, _ = await world.hub.next(quick)
-        _, frame = await world.frame(slow)
+            harness.place(f"p{number}", "n0")
+            quick, _ = await harness.hub.next(quick)
+        _, frame = await harness.frame(slow)
         assert frame["all"] is True
 
     virtually(work)
@@ -109,36 +109,36 @@ def test_a_viewer_that_was_away_for_long_begins_anew() -> None:
 
 def test_ten_thousand_changes_with_a_stalled_viewer_leave_no_backlog() -> None:
     async def work() -> None:
-        world = World(1)
-        last, _ = await world.hub.next(0)
+        harness = FrameHarness(1)
+        last, _ = await harness.hub.next(0)
         pod = make_pod("p", requests={"cpu": "1"})
         for _ in range(10_000):
-            world.view.put_pod(pod)
-            world.view.put_pod(assigned_to(pod, "n0"))
-            world.view.remove_pod(pod)
-        world.place("last", "n0")
-        assert world.hub.backlog + world.view.noted <= 2
-        _, frame = await world.frame(last)
+            harness.view.put_pod(pod)
+            harness.view.put_pod(assigned_to(pod, "n0"))
+            harness.view.remove_pod(pod)
+        harness.place("last", "n0")
+        assert harness.hub.backlog + harness.view.noted <= 2
+        _, frame = await harness.frame(last)
         assert len(frame["decisions"]) == 200
         assert frame["used"] == [["n0", 1000, 0, 1]]
-        world.hub.leave()
-        world.place("q", "n0")
-        assert world.hub.backlog + world.view.noted == 0
+        harness.hub.leave()
+        harness.place("q", "n0")
+        assert harness.hub.backlog + harness.view.noted == 0
 
     virtually(work)
 
 
 def test_a_frame_comes_at_most_every_fifth_of_a_second_and_at_least_every_five() -> None:
     async def work() -> None:
-        world = World(1)
+        harness = FrameHarness(1)
         loop = asyncio.get_running_loop()
-        last, _ = await world.hub.next(0)
+        last, _ = await harness.hub.next(0)
         began = loop.time()
-        world.place("p", "n0")
-        last, _ = await world.hub.next(last)
+        harness.place("p", "n0")
+        last, _ = await harness.hub.next(last)
         assert loop.time() - began >= 0.2
         began = loop.time()
-        last, frame = await world.frame(last)
+        last, frame = await harness.frame(last)
         assert 5 <= loop.time() - began < 5.5
         assert (frame["nodes"], frame["used"]) == ([], [])
 
@@ -147,13 +147,13 @@ def test_a_frame_comes_at_most_every_fifth_of_a_second_and_at_least_every_five()
 
 def test_a_viewer_who_comes_soon_after_another_is_sent_the_same_and_then_what_it_missed() -> None:
     async def work() -> None:
-        world = World(3)
-        first, everything = await world.hub.next(0)
-        world.place("p", "n1")
-        await world.hub.next(first)
-        number, same = await world.hub.next(0)
+        harness = FrameHarness(3)
+        first, everything = await harness.hub.next(0)
+        harness.place("p", "n1")
+        await harness.hub.next(first)
+        number, same = await harness.hub.next(0)
         assert same is everything
-        _, frame = await world.frame(number)
+        _, frame = await harness.frame(number)
         assert frame["used"] == [["n1", 1000, 0, 1]]
 
     virtually(work)
@@ -161,11 +161,11 @@ def test_a_viewer_who_comes_soon_after_another_is_sent_the_same_and_then_what_it
 
 def test_nodes_of_one_kind_share_a_shape_and_a_cordon_is_another() -> None:
     async def work() -> None:
-        world = World(3)
-        last, frame = await world.frame(0)
+        harness = FrameHarness(3)
+        last, frame = await harness.frame(0)
         assert len(frame["shapes"]) == 1
-        world.view.put_node(make_node("n1", cpu="64", unschedulable=True))
-        _, frame = await world.frame(last)
+        harness.view.put_node(make_node("n1", cpu="64", unschedulable=True))
+        _, frame = await harness.frame(last)
         assert frame["nodes"] == [[0, "n1", 0, 0, 0]]
         assert frame["shapes"][0]["cordoned"] is True
 

@@ -18,8 +18,8 @@ from kubesched.foundation.util.clock import current_clock
 from kubesched.foundation.util.virtual_loop import run
 from kubesched.scheduler.config.load import configuration_from_builtins
 from tests.conformance.decision_goldens import RECORDED_NS, Scenario
+from tests.conformance.decision_harness import DecisionHarness, parse_object
 from tests.conformance.goldens import GOLDENS, read_lines
-from tests.conformance.world import World, parse_object
 
 FAMILIES = sorted(
     path.name.removesuffix(".jsonl.gz") for path in (GOLDENS / "decisions").glob("*.jsonl.gz")
@@ -40,13 +40,13 @@ class ExplainedScenario(Scenario):
         self._changed: dict[tuple[type[Any], str, str], None] | None = None
         self.checked = 0
 
-    def before_step(self, world: World, pod: Pod, recorded: Mapping[str, Any]) -> None:
+    def before_step(self, harness: DecisionHarness, pod: Pod, recorded: Mapping[str, Any]) -> None:
         if self._changed is None:
             self._changed = {}
-            world.objects.listeners.append(self._note)
+            harness.objects.listeners.append(self._note)
             self._note(None, pod)
-        self._catch_up(world, self._changed)
-        self._nominate(world)
+        self._catch_up(harness, self._changed)
+        self._nominate(harness)
         nominated = pod.status.nominated_node_name
         compare(self._snapshot.explain(pod, suggest=False), recorded, nominated)
         self.checked += 1
@@ -56,19 +56,21 @@ class ExplainedScenario(Scenario):
         assert self._changed is not None
         self._changed[type(old or new), metadata.name, metadata.namespace] = None
 
-    def _catch_up(self, world: World, changed: dict[tuple[type[Any], str, str], None]) -> None:
+    def _catch_up(
+        self, harness: DecisionHarness, changed: dict[tuple[type[Any], str, str], None]
+    ) -> None:
         for kind, name, namespace in changed:
-            now = world.objects.get(kind, name, namespace)
+            now = harness.objects.get(kind, name, namespace)
             if now is None:
                 self._snapshot.model.objects.remove(kind, name, namespace)
             else:
                 self._snapshot.model.objects.put(now)
         changed.clear()
 
-    def _nominate(self, world: World) -> None:
+    def _nominate(self, harness: DecisionHarness) -> None:
         """What only the world's scheduler knows so far is written to the pods."""
-        nominations = world.nominations()
-        for pod in world.waiting_pods():
+        nominations = harness.nominations()
+        for pod in harness.waiting_pods():
             node = nominations.get(f"{pod.metadata.namespace}/{pod.metadata.name}", "")
             known = self._snapshot.model.objects.get(Pod, pod.metadata.name, pod.metadata.namespace)
             if known is not None and known.status.nominated_node_name != node:

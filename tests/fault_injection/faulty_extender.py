@@ -34,7 +34,7 @@ class FaultyExtender(FakeExtender):
         self._rng = random.Random(f"extender/{seed}")
         self._is_injecting = is_injecting
 
-    def extender_settings(self) -> Extender:
+    def extender_settings(self) -> ExtenderConfig:
         return self.settings(
             managed_resources=(ExtenderManagedResource(name=FOO, ignored_by_scheduler=True),),
             node_cache_capable=True,

@@ -16,7 +16,7 @@ from kubesched.cli.main import main
 from tests.fuzz.effort import effort
 from tests.fuzz.service import KINDS
 from tests.hostile_values import documents
-from tests.scheduler.hostile_world import merged
+from tests.scheduler.hostile_object_harness import merged
 
 Json = dict[str, Any]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.fuzz.effort import effort
 from tests.fuzz.service import KINDS
 from tests.hostile_values import documents
-from tests.scheduler.hostile_world import HostileWorld, tell
+from tests.scheduler.hostile_object_harness import HostileObjectHarness, tell
 from tests.scheduler.test_object_budgets import BASES, NEEDS, furnish, gates_of, show
 
 IDENTITY = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
@@ -40,18 +40,18 @@ def _without_identity(document: dict[str, Any]) -> dict[str, Any]:
 @effort(1)
 @given(data=st.data())
 def test_others_are_placed(kind: str, data: st.DataObject) -> None:
-    async def story(world: HostileWorld) -> None:
-        await furnish(world)
+    async def story(harness: HostileObjectHarness) -> None:
+        await furnish(harness)
         for number in range(2):
-            show(world, kind, data.draw(odd(kind)))
+            show(harness, kind, data.draw(odd(kind)))
             await asyncio.sleep(0.5)
             name = f"needs{number}"
             lie = {"spec": NEEDS.get(kind, {}), "metadata": {"labels": {"a": "b"}}}
-            await world.add_pod(name, lie)
+            await harness.add_pod(name, lie)
             await asyncio.sleep(5)
-            await world.add_pod(f"innocent{number}", node_selector={HOST: f"n{number}"})
-            await world.until_bound(f"innocent{number}", 60)
-        world.scheduler.cache.check_invariants()
-        world.scheduler.queue.check_invariants()
+            await harness.add_pod(f"innocent{number}", node_selector={HOST: f"n{number}"})
+            await harness.until_bound(f"innocent{number}", 60)
+        harness.scheduler.cache.check_invariants()
+        harness.scheduler.queue.check_invariants()
 
     tell(story, gates_of(kind))

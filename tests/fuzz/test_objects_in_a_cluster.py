@@ -21,7 +21,7 @@ from kubesched.testing import make_node, make_pod
 from tests.fuzz.effort import effort
 from tests.fuzz.service import KINDS
 from tests.hostile_values import documents
-from tests.scheduler.hostile_world import fresh
+from tests.scheduler.hostile_object_harness import fresh
 
 POD_SPEC = {"containers": [{"name": "c", "image": "i"}]}
 TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {**POD_SPEC, "restartPolicy": "Never"}}

@@ -34,7 +34,7 @@ HASTY = "{leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 500ms}"
 BATCH = 60
 
 
-class World:
+class ServerOutageHarness:
     def __init__(self, server: ServerProcess, api: HttpApi, folder: Path) -> None:
         self.server, self._api, self._folder = server, api, folder
         self._kubeconfig = folder / "kubeconfig"
@@ -113,28 +113,28 @@ class Run:
             return await self.process.wait()
 
 
-def tell(folder: Path, story: Callable[[World], Awaitable[None]]) -> None:
+def tell(folder: Path, story: Callable[[ServerOutageHarness], Awaitable[None]]) -> None:
     async def main() -> None:
         server = ServerProcess(folder)
         await server.start()
         try:
             async with server.client() as api, asyncio.timeout(120 + OUTAGE_S):
-                world = World(server, api, folder)
+                harness = ServerOutageHarness(server, api, folder)
                 for number in range(5):
-                    await world.create(make_node(f"n{number}", cpu="8", memory="8Gi"))
-                await story(world)
+                    await harness.create(make_node(f"n{number}", cpu="8", memory="8Gi"))
+                await story(harness)
         finally:
             await server.kill()
 
     asyncio.run(main())
 
 
-async def survive(world: World, run: Run) -> None:
+async def survive(harness: ServerOutageHarness, run: Run) -> None:
     """Kill the server in the middle of bindings, start it again, and compare."""
-    await world.create_pods("a")
-    placed = await world.until_bound(BATCH)
-    await world.create_pods("b")
-    await world.server.kill()
+    await harness.create_pods("a")
+    placed = await harness.until_bound(BATCH)
+    await harness.create_pods("b")
+    await harness.server.kill()
     lines, cpu_s = run.said().count("\n"), run.cpu_s()
     await asyncio.sleep(OUTAGE_S)
     assert run.process.returncode is None, run.said()
@@ -142,10 +142,10 @@ async def survive(world: World, run: Run) -> None:
     # and then, at growing distances.
     assert run.cpu_s() - cpu_s < 0.5 + OUTAGE_S / 4
     assert run.said().count("\n") - lines < 30 * BATCH
-    await world.server.start()
-    before = await world.nodes_of_pods()
-    await world.create_pods("c")
-    after = await world.until_bound(3 * BATCH)
+    await harness.server.start()
+    before = await harness.nodes_of_pods()
+    await harness.create_pods("c")
+    after = await harness.until_bound(3 * BATCH)
     # What was bound stays where it was, whoever was told of it.
     assert {name: after[name] for name in (placed | before)} == placed | before
     assert run.process.returncode is None, run.said()
@@ -153,19 +153,19 @@ async def survive(world: World, run: Run) -> None:
 
 
 def test_a_server_that_was_killed_is_followed_again(tmp_path: Path) -> None:
-    async def story(world: World) -> None:
-        async with world.scheduler(NO_ELECTION) as run:
-            await survive(world, run)
+    async def story(harness: ServerOutageHarness) -> None:
+        async with harness.scheduler(NO_ELECTION) as run:
+            await survive(harness, run)
 
     tell(tmp_path, story)
 
 
 def test_a_leader_with_a_patient_lease_leads_on_when_the_server_is_back(tmp_path: Path) -> None:
-    async def story(world: World) -> None:
-        async with world.scheduler(PATIENT) as run:
-            held = await world.until_led()
-            await survive(world, run)
-            lease = await world.until_led()
+    async def story(harness: ServerOutageHarness) -> None:
+        async with harness.scheduler(PATIENT) as run:
+            held = await harness.until_led()
+            await survive(harness, run)
+            lease = await harness.until_led()
             assert lease.spec.holder_identity == held.spec.holder_identity
             assert lease.spec.lease_transitions == 0
 
@@ -173,33 +173,33 @@ def test_a_leader_with_a_patient_lease_leads_on_when_the_server_is_back(tmp_path
 
 
 def test_a_leader_that_cannot_renew_ends_and_the_next_one_goes_on(tmp_path: Path) -> None:
-    async def story(world: World) -> None:
-        async with world.scheduler(HASTY) as run:
-            await world.until_led()
-            await world.create_pods("a")
-            placed = await world.until_bound(BATCH)
-            await world.create_pods("b")
-            await world.server.kill()
+    async def story(harness: ServerOutageHarness) -> None:
+        async with harness.scheduler(HASTY) as run:
+            await harness.until_led()
+            await harness.create_pods("a")
+            placed = await harness.until_bound(BATCH)
+            await harness.create_pods("b")
+            await harness.server.kill()
             assert await run.ended() == 1
             assert '"Leaderelection lost"' in run.said()
-        await world.server.start()
-        async with world.scheduler(HASTY):
-            after = await world.until_bound(2 * BATCH)
+        await harness.server.start()
+        async with harness.scheduler(HASTY):
+            after = await harness.until_bound(2 * BATCH)
             assert {name: after[name] for name in placed} == placed
 
     tell(tmp_path, story)
 
 
 def test_a_scheduler_that_is_killed_in_the_middle_loses_nothing(tmp_path: Path) -> None:
-    async def story(world: World) -> None:
-        async with world.scheduler(NO_ELECTION) as run:
-            await world.create_pods("a", 4 * BATCH)
-            await world.until_bound(BATCH)
+    async def story(harness: ServerOutageHarness) -> None:
+        async with harness.scheduler(NO_ELECTION) as run:
+            await harness.create_pods("a", 4 * BATCH)
+            await harness.until_bound(BATCH)
             run.process.kill()
             await run.process.wait()
-        placed = await world.nodes_of_pods()
-        async with world.scheduler(NO_ELECTION):
-            after = await world.until_bound(4 * BATCH)
+        placed = await harness.nodes_of_pods()
+        async with harness.scheduler(NO_ELECTION):
+            after = await harness.until_bound(4 * BATCH)
             assert {name: after[name] for name in placed} == placed
 
     tell(tmp_path, story)
@@ -209,11 +209,11 @@ def test_a_scheduler_that_is_killed_in_the_middle_loses_nothing(tmp_path: Path) 
 
 
 def test_the_second_of_two_signals_ends_it_at_once(tmp_path: Path) -> None:
-    async def story(world: World) -> None:
-        async with world.scheduler("{}") as run:
-            await world.until_led()
+    async def story(harness: ServerOutageHarness) -> None:
+        async with harness.scheduler("{}") as run:
+            await harness.until_led()
             await run.until_said("Successfully acquired lease")
-            world.server.signal(signal.SIGSTOP)
+            harness.server.signal(signal.SIGSTOP)
             try:
                 run.process.send_signal(signal.SIGTERM)
                 await run.until_said("Failed to renew lease")
@@ -222,7 +222,7 @@ def test_the_second_of_two_signals_ends_it_at_once(tmp_path: Path) -> None:
                 run.process.send_signal(signal.SIGINT)
                 assert await run.ended(8) == 1
             finally:
-                world.server.signal(signal.SIGCONT)
+                harness.server.signal(signal.SIGCONT)
             assert '"Requested to terminate, exiting"' not in run.said()
             assert "Traceback" not in run.said()
 
@@ -230,15 +230,15 @@ def test_the_second_of_two_signals_ends_it_at_once(tmp_path: Path) -> None:
 
 
 def test_one_signal_is_enough_even_if_the_server_never_answers(tmp_path: Path) -> None:
-    async def story(world: World) -> None:
-        async with world.scheduler(HASTY) as run:
+    async def story(harness: ServerOutageHarness) -> None:
+        async with harness.scheduler(HASTY) as run:
             await run.until_said("Successfully acquired lease")
-            world.server.signal(signal.SIGSTOP)
+            harness.server.signal(signal.SIGSTOP)
             try:
                 run.process.send_signal(signal.SIGTERM)
                 assert await run.ended(20) == 0
             finally:
-                world.server.signal(signal.SIGCONT)
+                harness.server.signal(signal.SIGCONT)
             assert '"Failed to release lease"' in run.said()
             assert '"Requested to terminate, exiting"' in run.said()
 
@@ -246,15 +246,15 @@ def test_one_signal_is_enough_even_if_the_server_never_answers(tmp_path: Path) -
 
 
 def test_a_signal_before_anything_is_known_ends_it_too(tmp_path: Path) -> None:
-    async def story(world: World) -> None:
-        world.server.signal(signal.SIGSTOP)
+    async def story(harness: ServerOutageHarness) -> None:
+        harness.server.signal(signal.SIGSTOP)
         try:
-            async with world.scheduler(HASTY, "-v=1") as run:
+            async with harness.scheduler(HASTY, "-v=1") as run:
                 await run.until_said("FLAG: --v=")  # the command line has been read
                 run.process.send_signal(signal.SIGTERM)
                 code = await run.ended(20)
         finally:
-            world.server.signal(signal.SIGCONT)
+            harness.server.signal(signal.SIGCONT)
         assert code == 0, run.said()
         assert "Traceback" not in run.said()
 
@@ -262,10 +262,10 @@ def test_a_signal_before_anything_is_known_ends_it_too(tmp_path: Path) -> None:
 
 
 def test_a_hang_up_ends_it_as_it_would_the_reference(tmp_path: Path) -> None:
-    async def story(world: World) -> None:
-        async with world.scheduler(NO_ELECTION) as run:
-            await world.create_pods("a", 1)
-            await world.until_bound(1)
+    async def story(harness: ServerOutageHarness) -> None:
+        async with harness.scheduler(NO_ELECTION) as run:
+            await harness.create_pods("a", 1)
+            await harness.until_bound(1)
             run.process.send_signal(signal.SIGHUP)
             assert await run.ended() == -signal.SIGHUP
 

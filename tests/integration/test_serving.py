@@ -18,12 +18,12 @@ from kubesched.foundation.util.components import running
 from kubesched.scheduler.server.serving import connections
 from kubesched.scheduler.server.serving.listener import ServingError
 from kubesched.scheduler.server.serving.secure_server import SchedulerServer
-from tests.scheduler.server.serving_world import (
+from tests.scheduler.server.serving_harness import (
     ADMIN,
     METRICS_READER,
     Authority,
     Credentials,
-    World,
+    ServingHarness,
 )
 
 ANY_CERTIFICATE = ssl.create_default_context()
@@ -56,8 +56,8 @@ OPEN_TO_ALL = ("/healthz", "/livez", "/readyz")
 class Live:
     """A running server and a client for it."""
 
-    def __init__(self, world: World, server: SchedulerServer) -> None:
-        self.world, self.server = world, server
+    def __init__(self, harness: ServingHarness, server: SchedulerServer) -> None:
+        self.harness, self.server = harness, server
         self.base = f"https://127.0.0.1:{server.port}"
 
     async def get(
@@ -101,14 +101,18 @@ class Live:
 
 @contextlib.asynccontextmanager
 async def serving(*flags: str) -> AsyncIterator[Live]:
-    world = World(RealClock(), "--bind-address=127.0.0.1", "--secure-port=0", *flags)
+    harness = ServingHarness(RealClock(), "--bind-address=127.0.0.1", "--secure-port=0", *flags)
     server = SchedulerServer(
-        world.options.secure_serving, world.access, world.pages, world.metrics, world.clock
+        harness.options.secure_serving,
+        harness.access,
+        harness.pages,
+        harness.metrics,
+        harness.clock,
     )
     await server.start()
     async with running(server):
         await asyncio.sleep(0)
-        yield Live(world, server)
+        yield Live(harness, server)
 
 
 def live(story: Callable[[Live], Awaitable[None]], *flags: str) -> None:
@@ -251,10 +255,10 @@ def test_an_oversized_body_is_refused_unread() -> None:
             "/debug/flags/v", token=ADMIN, method="PUT", data=b"1" * 200_000
         )
         assert status == 413
-        assert server.world.verbosity == []
+        assert server.harness.verbosity == []
         status, body, _ = await server.get("/debug/flags/v", token=ADMIN, method="PUT", data=b"5")
         assert (status, body) == (200, b"successfully set klog.logging.verbosity to 5\n")
-        assert server.world.verbosity == [5]
+        assert server.harness.verbosity == [5]
 
     live(story)
 
@@ -287,7 +291,7 @@ def test_a_client_that_sends_its_body_too_slowly_is_answered(
             b"Authorization: Bearer " + ADMIN.encode() + b"\r\n\r\n1"
         )
         assert answer.startswith(b"HTTP/1.1 408 ")
-        assert server.world.verbosity == []
+        assert server.harness.verbosity == []
 
     live(story)
 
@@ -352,7 +356,7 @@ def test_rotated_authorities_are_taken_over_while_running(tmp_path: Path) -> Non
     async def story(server: Live) -> None:
         assert (await server.get("/configz", tls=before))[0] == 200
         file.write_bytes(new.pem)
-        server.world.access.authorities._poll_files()
+        server.harness.access.authorities._poll_files()
         assert (await server.get("/configz", tls=after))[0] == 200
         with pytest.raises((aiohttp.ClientError, OSError)):
             await server.get("/configz", tls=before)
@@ -418,7 +422,7 @@ def test_cipher_suites_limit_what_is_negotiated() -> None:
 def test_a_port_in_use_is_found_out_at_the_start() -> None:
     async def story(server: Live) -> None:
         port = server.server.port
-        other = World(RealClock(), "--bind-address=127.0.0.1", f"--secure-port={port}")
+        other = ServingHarness(RealClock(), "--bind-address=127.0.0.1", f"--secure-port={port}")
         second = SchedulerServer(
             other.options.secure_serving, other.access, other.pages, other.metrics, other.clock
         )
@@ -430,14 +434,18 @@ def test_a_port_in_use_is_found_out_at_the_start() -> None:
 
 def test_all_interfaces_means_both_families() -> None:
     async def main() -> None:
-        world = World(RealClock(), "--secure-port=0")
+        harness = ServingHarness(RealClock(), "--secure-port=0")
         server = SchedulerServer(
-            world.options.secure_serving, world.access, world.pages, world.metrics, world.clock
+            harness.options.secure_serving,
+            harness.access,
+            harness.pages,
+            harness.metrics,
+            harness.clock,
         )
         await server.start()
         async with running(server):
             await asyncio.sleep(0)
-            assert (await Live(world, server).get("/livez"))[1] == b"ok"
+            assert (await Live(harness, server).get("/livez"))[1] == b"ok"
 
     asyncio.run(main())
 
@@ -446,14 +454,14 @@ def test_requests_under_way_are_finished_before_the_server_ends() -> None:
     async def main() -> None:
         entered, go_on = asyncio.Event(), asyncio.Event()
         async with serving() as server:
-            original = server.world.api.create
+            original = server.harness.api.create
 
             async def slow(new: object) -> object:
                 entered.set()
                 await go_on.wait()
                 return await original(new)
 
-            server.world.api.create = slow  # type: ignore[method-assign]
+            server.harness.api.create = slow  # type: ignore[method-assign]
             asking = asyncio.create_task(server.get("/metrics", token=METRICS_READER))
             await entered.wait()
             server.server.stop()

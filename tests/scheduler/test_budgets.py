@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.counted_calls import count_calls, grow
-from tests.scheduler.hostile_world import HostileWorld, tell
+from tests.scheduler.hostile_object_harness import HostileObjectHarness, tell
 
 Json = dict[str, Any]
 
@@ -158,19 +158,19 @@ PODS: dict[str, Callable[[int], Json]] = {
 def cost(pod: Callable[[int], Json], count: int) -> int:
     lie = pod(count)
 
-    async def story(world: HostileWorld) -> None:
+    async def story(harness: HostileObjectHarness) -> None:
         for number in range(10):
             labels = {f"own{number}": "x", "a": "b"}
-            await world.add_pod(f"there{number}", node_name=f"n{number % 3}", labels=labels)
+            await harness.add_pod(f"there{number}", node_name=f"n{number % 3}", labels=labels)
         for number in range(3):
-            await world.add_pod(f"twin{number}", lie, node_name=f"n{number}")
-        await world.add_pod("hostile", lie)
-        await world.add_pod("innocent", requests={"cpu": "1m"})
-        await world.until_bound("innocent")
+            await harness.add_pod(f"twin{number}", lie, node_name=f"n{number}")
+        await harness.add_pod("hostile", lie)
+        await harness.add_pod("innocent", requests={"cpu": "1m"})
+        await harness.until_bound("innocent")
         # Something happens that the pod may be waiting for.
-        await world.add_node("late", cpu="8", memory="16Gi")
-        await world.delete_pod("twin0")
-        await world.delete_pod("hostile")
+        await harness.add_node("late", cpu="8", memory="16Gi")
+        await harness.delete_pod("twin0")
+        await harness.delete_pod("hostile")
         await asyncio.sleep(5)
 
     return count_calls(lambda: tell(story))

@@ -222,7 +222,7 @@ def node_of(name: str, *, cpu: str = "4", **labels: str) -> Any:
     return make_node(name, labels=labels, cpu=cpu)
 
 
-class World:
+class SearchHistoryHarness:
     """One cluster, and the same profile twice: searched with and without the cache."""
 
     def __init__(self, *own: PluginRef, weight: int = 1) -> None:
@@ -287,118 +287,118 @@ def small(name: str) -> Pod:
 def test_a_node_that_changed_while_it_was_full_is_scored_anew(
     nodes: int, own: type[Plugin], steady: int
 ) -> None:
-    world = World(PluginRef(own.name))
+    harness = SearchHistoryHarness(PluginRef(own.name))
     names = [f"n{number}" for number in range(nodes)]
     for name in names:
-        world.cache.add_node(node_of(name, value="10", rank="10"))
+        harness.cache.add_node(node_of(name, value="10", rank="10"))
     for number in range(steady):
-        world.check(small(f"p{number}"))
-    filling = world.place("filling", "n0", "4")
-    world.cache.update_node(node_of("n0", value="90", rank="90"))
-    world.check(small("q"))
-    world.cache.remove_pod(filling)
+        harness.check(small(f"p{number}"))
+    filling = harness.place("filling", "n0", "4")
+    harness.cache.update_node(node_of("n0", value="90", rank="90"))
+    harness.check(small("q"))
+    harness.cache.remove_pod(filling)
     for name in names[1:]:
-        world.place(f"on-{name}", name)
-    assert world.check(small("r")) == ["n0"]
+        harness.place(f"on-{name}", name)
+    assert harness.check(small("r")) == ["n0"]
 
 
 @pytest.mark.parametrize("nodes", [3, 24], ids=["row by row", "many rows at once"])
 def test_scores_are_asked_for_again_after_a_failure(
     nodes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(PluginRef("Moody"))
+    harness = SearchHistoryHarness(PluginRef("Moody"))
     names = [f"n{number}" for number in range(nodes)]
     filling = []
     for name in names:
-        world.cache.add_node(node_of(name, rank="10"))
-    world.check(small("p"))
+        harness.cache.add_node(node_of(name, rank="10"))
+    harness.check(small("p"))
     for name in names[2:]:
-        filling.append(world.place(f"filling-{name}", name, "4"))
-        world.cache.update_node(node_of(name, rank="90" if name == "n2" else "20"))
-    world.check(small("q"))
+        filling.append(harness.place(f"filling-{name}", name, "4"))
+        harness.cache.update_node(node_of(name, rank="90" if name == "n2" else "20"))
+    harness.check(small("q"))
     for pod in filling:
-        world.cache.remove_pod(pod)
+        harness.cache.remove_pod(pod)
     with monkeypatch.context() as patch:
         patch.setattr(Moody, "fails", True)
-        world.check(small("r"))
-    assert world.check(small("s")) == ["n2"]
+        harness.check(small("r"))
+    assert harness.check(small("s")) == ["n2"]
 
 
 @pytest.mark.parametrize("nodes", [3, 24], ids=["row by row", "many rows at once"])
 @pytest.mark.parametrize("own", [Closed, Ranks], ids=["summed", "normalised"])
 def test_what_has_nothing_to_do_with_pods_outlives_them(nodes: int, own: type[Plugin]) -> None:
-    world = World(PluginRef(own.name))
+    harness = SearchHistoryHarness(PluginRef(own.name))
     names = [f"n{number}" for number in range(nodes)]
     for name in names:
-        world.cache.add_node(node_of(name, value="10", rank="10"))
-    world.cache.update_node(node_of("n1", value="90", rank="90"))
+        harness.cache.add_node(node_of(name, value="10", rank="10"))
+    harness.cache.update_node(node_of("n1", value="90", rank="90"))
     for turn in range(3):
-        assert world.check(small(f"p{turn}")) == ["n1"]
+        assert harness.check(small(f"p{turn}")) == ["n1"]
         for name in names:
-            world.place(f"on-{name}-{turn}", name)
+            harness.place(f"on-{name}-{turn}", name)
 
 
 def test_scores_that_are_normalised_in_place_are_kept_as_they_were() -> None:
-    world = World(PluginRef("InPlace"))
+    harness = SearchHistoryHarness(PluginRef("InPlace"))
     for name, rank in (("n0", "7"), ("n1", "3"), ("n2", "9")):
-        world.cache.add_node(node_of(name, rank=rank))
+        harness.cache.add_node(node_of(name, rank=rank))
     for number in range(4):
-        assert world.check(small(f"p{number}")) == ["n1"]
+        assert harness.check(small(f"p{number}")) == ["n1"]
 
 
 @pytest.mark.parametrize("steady", [1, 4], ids=["without an index", "with an index"])
 def test_a_cluster_that_outgrows_the_table_is_followed(steady: int) -> None:
-    world = World(PluginRef("Ranks"), PluginRef("Closed"))
-    capacity = world.cache.snapshot.table.capacity
+    harness = SearchHistoryHarness(PluginRef("Ranks"), PluginRef("Closed"))
+    capacity = harness.cache.snapshot.table.capacity
     for number in range(capacity):
-        world.cache.add_node(node_of(f"n{number}", rank="1", value="1"))
+        harness.cache.add_node(node_of(f"n{number}", rank="1", value="1"))
     for number in range(steady):
-        world.check(small(f"p{number}"))
+        harness.check(small(f"p{number}"))
     for turn in range(3):
-        world.cache.add_node(node_of(f"late-{turn}", rank="9", value=str(turn)))
-        assert world.check(small(f"q{turn}")) == [f"late-{turn}"]
-    assert world.cache.snapshot.table.capacity > capacity
+        harness.cache.add_node(node_of(f"late-{turn}", rank="9", value=str(turn)))
+        assert harness.check(small(f"q{turn}")) == [f"late-{turn}"]
+    assert harness.cache.snapshot.table.capacity > capacity
 
 
 @pytest.mark.parametrize("own", [Fractions, Percent])
 def test_fractions_count_as_whole_numbers_however_nodes_are_asked_about(own: type[Plugin]) -> None:
-    world = World(PluginRef(own.name), weight=7)
+    harness = SearchHistoryHarness(PluginRef(own.name), weight=7)
     for number in range(8):
-        world.cache.add_node(node_of(f"n{number}", value=str(90 + number), rank=str(number)))
+        harness.cache.add_node(node_of(f"n{number}", value=str(90 + number), rank=str(number)))
     for number in range(8):
-        world.place(f"on-{number}", world.check(small(f"p{number}"))[0])
-    assert "error" not in world.outcome(FullSearch, small("q"))
+        harness.place(f"on-{number}", harness.check(small(f"p{number}"))[0])
+    assert "error" not in harness.outcome(FullSearch, small("q"))
 
 
 @pytest.mark.parametrize("nodes", [3, 24], ids=["row by row", "many rows at once"])
 @pytest.mark.parametrize("own", [Crowd, Closed, Ranks])
 def test_who_scores_may_differ_between_pods_of_a_shape(nodes: int, own: type[Plugin]) -> None:
-    world = World(PluginRef(own.name))
+    harness = SearchHistoryHarness(PluginRef(own.name))
     for number in range(nodes):
-        world.cache.add_node(node_of(f"n{number}", value=str(number), rank=str(number)))
+        harness.cache.add_node(node_of(f"n{number}", value=str(number), rank=str(number)))
     for suffix in ("", "-unscored", "", "-worthless", "-worthless", "", "-worthless"):
-        world.check(small(f"p{suffix}"))
+        harness.check(small(f"p{suffix}"))
 
 
 def test_a_look_at_some_nodes_does_not_pass_for_a_look_at_all() -> None:
-    world = World(PluginRef("Narrow"))
+    harness = SearchHistoryHarness(PluginRef("Narrow"))
     for number in range(12):
-        world.cache.add_node(node_of(f"n{number}", cpu="4" if number % 2 else "500m"))
+        harness.cache.add_node(node_of(f"n{number}", cpu="4" if number % 2 else "500m"))
     for suffix in ("-only", "", "-only", ""):
-        assert ("n11" in world.check(small(f"p{suffix}"))) == (not suffix)
-        world.cache.update_node(node_of("n0", cpu="4"))
+        assert ("n11" in harness.check(small(f"p{suffix}"))) == (not suffix)
+        harness.cache.update_node(node_of("n0", cpu="4"))
 
 
 @pytest.mark.parametrize("percentage", [None, 5, 50])
 def test_a_share_of_the_nodes_is_asked_about_anew(percentage: int | None) -> None:
-    world = World()
+    harness = SearchHistoryHarness()
     for number in range(250):
-        world.cache.add_node(node_of(f"n{number}", cpu="4" if number % 3 else "500m"))
-    world.cache.update_snapshot()
-    search = CachedSearch(world.cache.snapshot, random.Random(0), percentage)
+        harness.cache.add_node(node_of(f"n{number}", cpu="4" if number % 3 else "500m"))
+    harness.cache.update_snapshot()
+    search = CachedSearch(harness.cache.snapshot, random.Random(0), percentage)
     seen: set[str] = set()
     for number in range(6):
-        result = search.schedule_pod(world.framework, CycleState(), PodInfo(small(f"p{number}")))
+        result = search.schedule_pod(harness.framework, CycleState(), PodInfo(small(f"p{number}")))
         names = set(result.feasible.names)
         assert all(int(name[1:]) % 3 for name in names)
         assert (len(names) < 166) == (percentage is not None)
@@ -407,96 +407,96 @@ def test_a_share_of_the_nodes_is_asked_about_anew(percentage: int | None) -> Non
 
 
 def test_nothing_is_kept_when_other_objects_changed() -> None:
-    world = World()
+    harness = SearchHistoryHarness()
     names = ("example.com/a", "example.com/b")
     for number in range(3):
-        world.cache.add_node(make_node(f"n{number}"))
+        harness.cache.add_node(make_node(f"n{number}"))
     pod = make_pod("p", requests=dict.fromkeys(names, 1))
     for name in names:
         spec = DeviceClassSpec(extended_resource_name=name)
         class_name = name.replace("/", ".")
-        world.handle.objects.put(
+        harness.handle.objects.put(
             DeviceClass(metadata=ObjectMeta(name=class_name, uid=name), spec=spec)
         )
-        world.services.object_versions.changed(DeviceClass)
-        world.check(pod)
+        harness.services.object_versions.changed(DeviceClass)
+        harness.check(pod)
 
 
 def test_newer_versions_of_pods_on_a_node_are_looked_at() -> None:
-    world = World(PluginRef("Neighbours"))
+    harness = SearchHistoryHarness(PluginRef("Neighbours"))
     for name in ("n0", "n1", "n2"):
-        world.cache.add_node(node_of(name))
-    versions = [world.place("there", "n0")]
+        harness.cache.add_node(node_of(name))
+    versions = [harness.place("there", "n0")]
     owned = make_pod("owned", owner=make_owner("ReplicaSet", "web"))
     for pod in (small("a"), owned):
-        world.check(pod)
+        harness.check(pod)
 
     def change(**fields: Any) -> None:
         versions.append(replace(versions[-1], **fields))
-        world.cache.update_pod(*versions[-2:])
+        harness.cache.update_pod(*versions[-2:])
 
     change(status=replace(versions[-1].status, phase="Running"))
-    assert "n0" in world.check(owned)
+    assert "n0" in harness.check(owned)
     change(metadata=replace(versions[-1].metadata, annotations={"refuses": "web"}))
-    assert "n0" not in world.check(owned)
-    assert "n0" in world.check(make_pod("owned", owner=make_owner("ReplicaSet", "db")))
+    assert "n0" not in harness.check(owned)
+    assert "n0" in harness.check(make_pod("owned", owner=make_owner("ReplicaSet", "db")))
     change(metadata=replace(versions[-1].metadata, annotations={}))
-    assert "n0" in world.check(owned)
+    assert "n0" in harness.check(owned)
 
 
 def test_rows_that_changed_while_others_were_nominated_are_scored_anew() -> None:
-    world = World(PluginRef("Crowd"))
+    harness = SearchHistoryHarness(PluginRef("Crowd"))
     for name in ("n0", "n1", "n2"):
-        world.cache.add_node(node_of(name))
+        harness.cache.add_node(node_of(name))
     for number in range(4):
-        world.check(small(f"p{number}"))
+        harness.check(small(f"p{number}"))
     waiting = make_pod("waiting", requests={"cpu": "1"}, priority=10)
-    world.handle.objects.put(waiting)
+    harness.handle.objects.put(waiting)
     nominating = Nominating(NominatingMode.OVERRIDE, "n2")
-    world.handle.nominator.add_nominated_pod(PodInfo(waiting), nominating)
-    world.place("on-n0", "n0", "2")
-    assert world.check(small("q")) == ["n1", "n2"]
-    world.handle.nominator.delete_nominated_pod(waiting)
-    assert world.check(small("r")) == ["n1", "n2"]
+    harness.handle.nominator.add_nominated_pod(PodInfo(waiting), nominating)
+    harness.place("on-n0", "n0", "2")
+    assert harness.check(small("q")) == ["n1", "n2"]
+    harness.handle.nominator.delete_nominated_pod(waiting)
+    assert harness.check(small("r")) == ["n1", "n2"]
 
 
 def test_who_is_asked_first_may_differ_between_pods_of_a_shape() -> None:
-    world = World(PluginRef("Crowd"), PluginRef("Closed"))
+    harness = SearchHistoryHarness(PluginRef("Crowd"), PluginRef("Closed"))
     for name in ("n0", "n1", "n2"):
-        world.cache.add_node(node_of(name))
-    world.cache.add_node(node_of("closed", door="closed"))
-    world.check(small("a"))
-    world.check(small("a-skip"))
-    world.place("on-closed", "closed")
-    assert "closed" not in world.check(small("b-skip"))
-    world.check(small("c"))
-    world.place("also-on-closed", "closed")
-    world.check(small("d"))
+        harness.cache.add_node(node_of(name))
+    harness.cache.add_node(node_of("closed", door="closed"))
+    harness.check(small("a"))
+    harness.check(small("a-skip"))
+    harness.place("on-closed", "closed")
+    assert "closed" not in harness.check(small("b-skip"))
+    harness.check(small("c"))
+    harness.place("also-on-closed", "closed")
+    harness.check(small("d"))
 
 
 def test_no_feasible_node_is_a_fit_error_whatever_pre_score_makes_of_it() -> None:
-    world = World(PluginRef("Picky"), PluginRef("Fragile"))
+    harness = SearchHistoryHarness(PluginRef("Picky"), PluginRef("Fragile"))
     names = ("n0", "n1", "n2")
     for name in names:
-        world.cache.add_node(node_of(name))
+        harness.cache.add_node(node_of(name))
     for number in range(4):
-        world.check(small(f"p{number}"))
+        harness.check(small(f"p{number}"))
     for name in names:
-        world.cache.update_node(node_of(name, odd="yes"))
-    world.check(small("q"))
+        harness.cache.update_node(node_of(name, odd="yes"))
+    harness.check(small("q"))
     with pytest.raises(FitError):
-        CachedSearch(world.cache.snapshot, random.Random(0)).schedule_pod(
-            world.framework, CycleState(), PodInfo(small("r"))
+        CachedSearch(harness.cache.snapshot, random.Random(0)).schedule_pod(
+            harness.framework, CycleState(), PodInfo(small("r"))
         )
 
 
 def test_a_score_that_is_out_of_range_on_a_node_that_does_not_fit_is_nobodys_error() -> None:
-    world = World(PluginRef("Picky"), PluginRef("Fragile"))
+    harness = SearchHistoryHarness(PluginRef("Picky"), PluginRef("Fragile"))
     for name in ("n0", "n1", "n2"):
-        world.cache.add_node(node_of(name))
-    world.cache.add_node(node_of("odd", odd="yes"))
+        harness.cache.add_node(node_of(name))
+    harness.cache.add_node(node_of("odd", odd="yes"))
     for number in range(4):
-        assert world.check(small(f"p{number}")) == ["n0", "n1", "n2"]
+        assert harness.check(small(f"p{number}")) == ["n0", "n1", "n2"]
 
 
 def test_verdicts_that_are_worded_differently_every_time_do_not_pile_up() -> None:
@@ -537,7 +537,7 @@ def test_any_history_leaves_the_decisions_of_a_full_evaluation(seed: int) -> Non
     rng = random.Random(seed)
     own = [ref for ref in OWN if rng.random() < 0.6]
     rng.shuffle(own)
-    world = World(*own, weight=rng.choice((1, 1, 3, 1000)))
+    harness = SearchHistoryHarness(*own, weight=rng.choice((1, 1, 3, 1000)))
     count = rng.choice((3, 6, 14, 30))
     names = [f"n{number}" for number in range(count)]
     present: set[str] = set()
@@ -554,42 +554,42 @@ def test_any_history_leaves_the_decisions_of_a_full_evaluation(seed: int) -> Non
         return node_of(name, cpu=rng.choice(("1", "2", "4")), **values)
 
     for name in names:
-        world.cache.add_node(fresh(name))
+        harness.cache.add_node(fresh(name))
         present.add(name)
     for number in range(40):
         for _ in range(rng.choice((0, 0, 1, 1, 2, 6, count))):
             name, kind = rng.choice(names), rng.random()
             if kind < 0.3:
-                world.cache.update_node(fresh(name))
+                harness.cache.update_node(fresh(name))
                 present.add(name)
             elif kind < 0.4 and name in present:
-                world.cache.remove_node(make_node(name))
+                harness.cache.remove_node(make_node(name))
                 present.discard(name)
             elif kind < 0.7:
                 uid = f"other-{number}-{len(running)}-{rng.randrange(10**9)}"
-                running[uid] = world.place(uid, name, rng.choice(("100m", "1", "4")))
+                running[uid] = harness.place(uid, name, rng.choice(("100m", "1", "4")))
             elif running:
-                world.cache.remove_pod(running.pop(rng.choice(sorted(running))))
+                harness.cache.remove_pod(running.pop(rng.choice(sorted(running))))
         if rng.random() < 0.1:
             if nominated is None:
                 nominated = make_pod(f"nominated-{number}", requests={"cpu": "1"}, priority=10)
-                world.handle.objects.put(nominated)
+                harness.handle.objects.put(nominated)
                 where = Nominating(NominatingMode.OVERRIDE, rng.choice(names))
-                world.handle.nominator.add_nominated_pod(PodInfo(nominated), where)
+                harness.handle.nominator.add_nominated_pod(PodInfo(nominated), where)
             else:
-                world.handle.nominator.delete_nominated_pod(nominated)
+                harness.handle.nominator.delete_nominated_pod(nominated)
                 nominated = None
         if rng.random() < 0.2:
             shape = rng.choice(("1", "500m"))
         Moody.fails = rng.random() < 0.1
         suffix = rng.choice(("", "", "", "", "-skip", "-unscored", "-worthless", "-only"))
         pod = make_pod(f"p{number}{suffix}", requests={"cpu": shape})
-        if not len(world.cache.update_snapshot()):
+        if not len(harness.cache.update_snapshot()):
             continue
         # Who was asked before need not be asked again, so a failure may go unnoticed.
-        best = world.check(pod, in_depth=not Moody.fails and rng.random() < 0.7)
+        best = harness.check(pod, in_depth=not Moody.fails and rng.random() < 0.7)
         Moody.fails = False
         if best and rng.random() < 0.8:
             placed = assigned_to(pod, rng.choice(best))
-            world.cache.assume_pod(PodInfo(placed))
+            harness.cache.assume_pod(PodInfo(placed))
             running[placed.metadata.uid] = placed

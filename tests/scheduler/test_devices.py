@@ -40,7 +40,7 @@ NODES, GPUS = 3, 4
 Json = dict[str, Any]
 
 
-class World:
+class DeviceHarness:
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
         self.clock = current_clock()
@@ -150,48 +150,50 @@ class World:
         return list((await self.api.list(Pod)).items)
 
 
-async def churn(world: World) -> None:
+async def churn(harness: DeviceHarness) -> None:
     for _ in range(60):
-        draw = world.dice.random()
+        draw = harness.dice.random()
         if draw < 0.6:
-            await world.add_pod(world.dice.choice(["template", "template", "shared", "extended"]))
-        elif pods := await world.pods():
-            gone = world.dice.choice(pods).metadata
-            await world.api.delete(Pod, gone.name, "default", grace_period_seconds=0)
-        await world.clock.sleep(world.dice.randint(10, 800) * MILLISECOND)
-        await world.check()
+            await harness.add_pod(
+                harness.dice.choice(["template", "template", "shared", "extended"])
+            )
+        elif pods := await harness.pods():
+            gone = harness.dice.choice(pods).metadata
+            await harness.api.delete(Pod, gone.name, "default", grace_period_seconds=0)
+        await harness.clock.sleep(harness.dice.randint(10, 800) * MILLISECOND)
+        await harness.check()
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_device_is_given_twice_and_none_is_lost(seed: int) -> None:
     async def story() -> None:
-        world = World(seed)
-        async with world.cluster, running(*world.cluster.parts):
-            await world.prepare()
-            living = asyncio.create_task(world.live())
-            await churn(world)
+        harness = DeviceHarness(seed)
+        async with harness.cluster, running(*harness.cluster.parts):
+            await harness.prepare()
+            living = asyncio.create_task(harness.live())
+            await churn(harness)
             assert not living.done(), living.exception()
             living.cancel()
             await asyncio.gather(living, return_exceptions=True)
-            for pod in await world.pods():
-                await world.api.delete(Pod, pod.metadata.name, "default", grace_period_seconds=0)
-            await world.clock.sleep(30 * SECOND)
-            left = (await world.api.list(ResourceClaim)).items
+            for pod in await harness.pods():
+                await harness.api.delete(Pod, pod.metadata.name, "default", grace_period_seconds=0)
+            await harness.clock.sleep(30 * SECOND)
+            left = (await harness.api.list(ResourceClaim)).items
             assert [claim.metadata.name for claim in left] == ["shared"]
             assert left[0].status.allocation is None
             # Every device can be had again.
             for _ in range(NODES * GPUS + 1):
-                await world.add_pod("template")
-            scheduler = Scheduler(world.api, world.clock, seed=seed)
+                await harness.add_pod("template")
+            scheduler = Scheduler(harness.api, harness.clock, seed=seed)
             async with running(scheduler):
-                await world.clock.sleep(20 * SECOND)
-                await world.check()
-                placed = [pod for pod in await world.pods() if pod.spec.node_name]
+                await harness.clock.sleep(20 * SECOND)
+                await harness.check()
+                placed = [pod for pod in await harness.pods() if pod.spec.node_name]
                 assert len(placed) == NODES * GPUS
-                (waiting,) = [pod for pod in await world.pods() if not pod.spec.node_name]
+                (waiting,) = [pod for pod in await harness.pods() if not pod.spec.node_name]
                 assert "cannot allocate all claims" in waiting.status.conditions[0].message
-            assert world.lives > 5
-            assert (await world.api.list(ResourceSlice)).items
-        world.cluster.store.check_invariants()
+            assert harness.lives > 5
+            assert (await harness.api.list(ResourceSlice)).items
+        harness.cluster.store.check_invariants()
 
     run(story)

@@ -47,7 +47,7 @@ class NoPods:
         return None
 
 
-class World:
+class EventHandlerHarness:
     def __init__(self) -> None:
         self.cache = Cache()
         self.queue = ListeningQueue()
@@ -68,8 +68,8 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    made = World()
+def harness() -> EventHandlerHarness:
+    made = EventHandlerHarness()
     made.cache.add_node(make_node("n1"))
     return made
 
@@ -85,109 +85,122 @@ def deleting(pod: Pod) -> Pod:
 # -- pods ------------------------------------------------------------------------------
 
 
-def test_an_assigned_pod_goes_to_the_cache_whoever_scheduled_it(world: World) -> None:
-    world.handlers.add_pod(make_pod("p", node_name="n1", scheduler_name="other"))
-    assert world.cache.pod_count == 1
-    assert world.queue.labels == ["AssignedPodAdd"]
+def test_an_assigned_pod_goes_to_the_cache_whoever_scheduled_it(
+    harness: EventHandlerHarness,
+) -> None:
+    harness.handlers.add_pod(make_pod("p", node_name="n1", scheduler_name="other"))
+    assert harness.cache.pod_count == 1
+    assert harness.queue.labels == ["AssignedPodAdd"]
 
 
-def test_a_waiting_pod_goes_to_the_queue_if_it_is_ours(world: World) -> None:
-    world.handlers.add_pod(make_pod("ours"))
-    world.handlers.add_pod(make_pod("theirs", scheduler_name="other"))
-    assert [pod.metadata.name for pod in world.queue.active_pods] == ["ours"]
-    assert world.queue.labels == []
+def test_a_waiting_pod_goes_to_the_queue_if_it_is_ours(harness: EventHandlerHarness) -> None:
+    harness.handlers.add_pod(make_pod("ours"))
+    harness.handlers.add_pod(make_pod("theirs", scheduler_name="other"))
+    assert [pod.metadata.name for pod in harness.queue.active_pods] == ["ours"]
+    assert harness.queue.labels == []
 
 
-def test_a_binding_seen_moves_the_pod_from_queue_to_cache(world: World) -> None:
+def test_a_binding_seen_moves_the_pod_from_queue_to_cache(harness: EventHandlerHarness) -> None:
     waiting = make_pod("p")
-    world.handlers.add_pod(waiting)
-    world.handlers.update_pod(waiting, version(make_pod("p", node_name="n1"), 2))
-    assert world.queue.active_pods == []
-    assert world.cache.pod_count == 1
-    assert world.queue.labels == ["AssignedPodAdd"]
+    harness.handlers.add_pod(waiting)
+    harness.handlers.update_pod(waiting, version(make_pod("p", node_name="n1"), 2))
+    assert harness.queue.active_pods == []
+    assert harness.cache.pod_count == 1
+    assert harness.queue.labels == ["AssignedPodAdd"]
 
 
-def test_an_update_of_an_assigned_pod_announces_what_changed(world: World) -> None:
+def test_an_update_of_an_assigned_pod_announces_what_changed(harness: EventHandlerHarness) -> None:
     old = make_pod("p", node_name="n1", requests={"cpu": "2"})
-    world.handlers.add_pod(old)
+    harness.handlers.add_pod(old)
     new = version(make_pod("p", node_name="n1", requests={"cpu": "1"}, labels={"a": "b"}), 2)
-    world.handlers.update_pod(old, new)
-    assert world.queue.labels[1:] == ["AssignedPodUpdatePodLabel", "AssignedPodUpdatePodScaleDown"]
+    harness.handlers.update_pod(old, new)
+    assert harness.queue.labels[1:] == [
+        "AssignedPodUpdatePodLabel",
+        "AssignedPodUpdatePodScaleDown",
+    ]
 
 
-def test_an_update_with_the_same_version_is_ignored(world: World) -> None:
+def test_an_update_with_the_same_version_is_ignored(harness: EventHandlerHarness) -> None:
     pod = make_pod("p")
-    world.handlers.add_pod(pod)
-    world.handlers.update_pod(pod, make_pod("p", labels={"changed": "yes"}))
-    assert [each.metadata.labels for each in world.queue.active_pods] == [{}]
+    harness.handlers.add_pod(pod)
+    harness.handlers.update_pod(pod, make_pod("p", labels={"changed": "yes"}))
+    assert [each.metadata.labels for each in harness.queue.active_pods] == [{}]
 
 
-def test_an_update_of_an_assumed_pod_changes_nothing(world: World) -> None:
+def test_an_update_of_an_assumed_pod_changes_nothing(harness: EventHandlerHarness) -> None:
     pod = make_pod("p")
-    world.cache.assume_pod(PodInfo(make_pod("p", node_name="n1")))
-    world.handlers.update_pod(pod, version(make_pod("p", labels={"a": "b"}), 2))
-    assert world.place("p") is None
-    assert world.cache.get_pod(pod).metadata.labels == {}
-    assert world.queue.labels == []
+    harness.cache.assume_pod(PodInfo(make_pod("p", node_name="n1")))
+    harness.handlers.update_pod(pod, version(make_pod("p", labels={"a": "b"}), 2))
+    assert harness.place("p") is None
+    assert harness.cache.get_pod(pod).metadata.labels == {}
+    assert harness.queue.labels == []
 
 
-def test_an_assumed_pod_that_is_being_deleted_is_forgotten_at_once(world: World) -> None:
+def test_an_assumed_pod_that_is_being_deleted_is_forgotten_at_once(
+    harness: EventHandlerHarness,
+) -> None:
     pod = make_pod("p")
-    world.cache.assume_pod(PodInfo(make_pod("p", node_name="n1")))
-    world.handlers.update_pod(pod, version(deleting(pod), 2))
-    assert world.cache.pod_count == 0
-    assert world.queue.labels == ["AssignedPodDelete"]
-    assert world.place("p") is None
+    harness.cache.assume_pod(PodInfo(make_pod("p", node_name="n1")))
+    harness.handlers.update_pod(pod, version(deleting(pod), 2))
+    assert harness.cache.pod_count == 0
+    assert harness.queue.labels == ["AssignedPodDelete"]
+    assert harness.place("p") is None
 
 
 @pytest.mark.parametrize("is_told", [False, True])
 def test_who_waits_on_permit_and_is_bound_by_somebody_else_waits_no_more(
-    world: World, is_told: bool
+    harness: EventHandlerHarness, is_told: bool
 ) -> None:
     """Seed 600000007635: it was told of its binding, or saw only how it was deleted after that."""
     pod, bound = make_pod("p"), version(make_pod("p", node_name="n2"), 2)
 
     async def main() -> str:
-        world.cache.assume_pod(PodInfo(make_pod("p", node_name="n1")))
+        harness.cache.assume_pod(PodInfo(make_pod("p", node_name="n1")))
         entry = WaitingPodEntry(pod, {"Plugin": SECOND})
-        world.waiting_pods.add(entry)
+        harness.waiting_pods.add(entry)
         if is_told:
-            world.handlers.update_pod(pod, bound)
+            harness.handlers.update_pod(pod, bound)
         else:
-            world.handlers.delete_pod(bound)
+            harness.handlers.delete_pod(bound)
         return (await entry.outcome()).message
 
     assert run(main) == ("bound by somebody else" if is_told else "removed")
 
 
-def test_a_deleted_assigned_pod_leaves_the_cache_and_is_announced(world: World) -> None:
+def test_a_deleted_assigned_pod_leaves_the_cache_and_is_announced(
+    harness: EventHandlerHarness,
+) -> None:
     pod = make_pod("p", node_name="n1")
-    world.handlers.add_pod(pod)
-    world.handlers.delete_pod(pod)
-    assert world.cache.pod_count == 0
-    assert world.queue.labels == ["AssignedPodAdd", "AssignedPodDelete"]
+    harness.handlers.add_pod(pod)
+    harness.handlers.delete_pod(pod)
+    assert harness.cache.pod_count == 0
+    assert harness.queue.labels == ["AssignedPodAdd", "AssignedPodDelete"]
 
 
-def test_a_pod_that_is_deleted_before_its_binding_was_told_leaves_the_queue(world: World) -> None:
+def test_a_pod_that_is_deleted_before_its_binding_was_told_leaves_the_queue(
+    harness: EventHandlerHarness,
+) -> None:
     """A watch may go from a pod that waits to its end. Found by fault injection, seed 1373."""
     pod = make_pod("p")
-    world.handlers.add_pod(pod)
-    world.handlers.delete_pod(replace(pod, spec=replace(pod.spec, node_name="n")))
-    assert world.place("p") is None
+    harness.handlers.add_pod(pod)
+    harness.handlers.delete_pod(replace(pod, spec=replace(pod.spec, node_name="n")))
+    assert harness.place("p") is None
     newer = make_pod("p", uid="another")
-    world.handlers.add_pod(newer)
-    world.handlers.delete_pod(replace(pod, spec=replace(pod.spec, node_name="n")))
-    assert world.place("p") == "active"
+    harness.handlers.add_pod(newer)
+    harness.handlers.delete_pod(replace(pod, spec=replace(pod.spec, node_name="n")))
+    assert harness.place("p") == "active"
 
 
-def test_a_stale_tombstone_removes_the_pod_from_cache_and_queue(world: World) -> None:
-    world.handlers.add_pod(make_pod("bound", node_name="n1"))
-    world.handlers.add_pod(make_pod("waiting"))
-    world.handlers.delete_pod(make_pod("bound"), True)
-    world.handlers.delete_pod(make_pod("waiting"), True)
-    assert world.cache.pod_count == 0
-    assert world.queue.active_pods == []
-    assert not world.corruptions
+def test_a_stale_tombstone_removes_the_pod_from_cache_and_queue(
+    harness: EventHandlerHarness,
+) -> None:
+    harness.handlers.add_pod(make_pod("bound", node_name="n1"))
+    harness.handlers.add_pod(make_pod("waiting"))
+    harness.handlers.delete_pod(make_pod("bound"), True)
+    harness.handlers.delete_pod(make_pod("waiting"), True)
+    assert harness.cache.pod_count == 0
+    assert harness.queue.active_pods == []
+    assert not harness.corruptions
 
 
 def nominated(name: str, node: str, priority: int = 5) -> Pod:
@@ -195,64 +208,68 @@ def nominated(name: str, node: str, priority: int = 5) -> Pod:
     return replace(pod, status=PodStatus(phase="Pending", nominated_node_name=node))
 
 
-def test_a_lost_nomination_is_announced_to_pods_of_lower_or_equal_priority(world: World) -> None:
+def test_a_lost_nomination_is_announced_to_pods_of_lower_or_equal_priority(
+    harness: EventHandlerHarness,
+) -> None:
     old = nominated("p", "n1")
-    world.handlers.add_pod(old)
-    world.handlers.update_pod(old, version(nominated("p", ""), 2))
-    assert world.queue.announced == [("AssignedPodDelete", old, None)]
-    [pre_check] = world.queue.pre_checks
+    harness.handlers.add_pod(old)
+    harness.handlers.update_pod(old, version(nominated("p", ""), 2))
+    assert harness.queue.announced == [("AssignedPodDelete", old, None)]
+    [pre_check] = harness.queue.pre_checks
     heard = [priority for priority in (4, 5, 6) if pre_check(make_pod("x", priority=priority))]
     assert heard == [4, 5]
 
 
-def test_a_first_nomination_is_not_announced(world: World) -> None:
+def test_a_first_nomination_is_not_announced(harness: EventHandlerHarness) -> None:
     old = nominated("p", "")
-    world.handlers.add_pod(old)
-    world.handlers.update_pod(old, version(nominated("p", "n1"), 2))
-    assert world.queue.labels == []
+    harness.handlers.add_pod(old)
+    harness.handlers.update_pod(old, version(nominated("p", "n1"), 2))
+    assert harness.queue.labels == []
 
 
 @pytest.mark.parametrize(("node", "labels"), [("n1", ["AssignedPodDelete"]), ("", [])])
 def test_a_deleted_waiting_pod_is_announced_only_if_it_was_nominated(
-    world: World, node: str, labels: list[str]
+    harness: EventHandlerHarness, node: str, labels: list[str]
 ) -> None:
     pod = nominated("p", node)
-    world.handlers.add_pod(pod)
-    world.handlers.delete_pod(pod)
-    assert world.queue.labels == labels
+    harness.handlers.add_pod(pod)
+    harness.handlers.delete_pod(pod)
+    assert harness.queue.labels == labels
 
 
-def test_an_error_of_the_cache_does_not_keep_the_event_from_being_announced(world: World) -> None:
+def test_an_error_of_the_cache_does_not_keep_the_event_from_being_announced(
+    harness: EventHandlerHarness,
+) -> None:
     pod = make_pod("p", node_name="n1")
-    world.handlers.add_pod(pod)
-    world.handlers.add_pod(pod)
-    assert world.queue.labels == ["AssignedPodAdd", "AssignedPodAdd"]
-    assert not world.corruptions
+    harness.handlers.add_pod(pod)
+    harness.handlers.add_pod(pod)
+    assert harness.queue.labels == ["AssignedPodAdd", "AssignedPodAdd"]
+    assert not harness.corruptions
 
 
-def test_a_pod_that_moved_means_corruption(world: World) -> None:
+def test_a_pod_that_moved_means_corruption(harness: EventHandlerHarness) -> None:
     old = make_pod("p", node_name="n1")
-    world.handlers.add_pod(old)
-    world.handlers.update_pod(old, version(make_pod("p", node_name="n2"), 2))
-    assert len(world.corruptions) == 1
+    harness.handlers.add_pod(old)
+    harness.handlers.update_pod(old, version(make_pod("p", node_name="n2"), 2))
+    assert len(harness.corruptions) == 1
 
 
 # -- nodes and others ------------------------------------------------------------------
 
 
-def test_a_node_is_announced_after_it_came_and_before_it_goes(world: World) -> None:
+def test_a_node_is_announced_after_it_came_and_before_it_goes(harness: EventHandlerHarness) -> None:
     seen: list[tuple[str, int]] = []
-    announce = world.queue.move_all
+    announce = harness.queue.move_all
 
     def note(event: ClusterEvent, *rest: Any) -> int:
-        seen.append((event.label, world.cache.node_count))
+        seen.append((event.label, harness.cache.node_count))
         return announce(event, *rest)
 
-    world.queue.move_all = note  # type: ignore[method-assign]
-    world.handlers.add_node(make_node("n2"))
-    world.handlers.delete_node(make_node("n2"))
+    harness.queue.move_all = note  # type: ignore[method-assign]
+    harness.handlers.add_node(make_node("n2"))
+    harness.handlers.delete_node(make_node("n2"))
     assert seen == [("NodeAdd", 2), ("NodeDelete", 2)]
-    assert world.cache.node_count == 1
+    assert harness.cache.node_count == 1
 
 
 @pytest.mark.parametrize(
@@ -270,10 +287,10 @@ def test_a_node_is_announced_after_it_came_and_before_it_goes(world: World) -> N
     ids=["a label", "a heartbeat", "cordoned", "uncordoned and its taint removed"],
 )
 def test_a_node_update_announces_what_changed(
-    world: World, old: Any, new: Any, labels: list[str]
+    harness: EventHandlerHarness, old: Any, new: Any, labels: list[str]
 ) -> None:
-    world.handlers.update_node(old, new)
-    assert world.queue.labels == labels
+    harness.handlers.update_node(old, new)
+    assert harness.queue.labels == labels
 
 
 # -- pods made anew under their name while nobody watched --------------------------------
@@ -281,18 +298,18 @@ def test_a_node_update_announces_what_changed(
 
 @pytest.mark.parametrize("where", ["n1", "n2", ""])
 @pytest.mark.parametrize("was", ["n1", ""])
-def test_a_pod_made_anew_is_another_pod(world: World, was: str, where: str) -> None:
+def test_a_pod_made_anew_is_another_pod(harness: EventHandlerHarness, was: str, where: str) -> None:
     old = make_pod("p", uid="1", node_name=was, requests={"cpu": "1"})
     new = version(make_pod("p", uid="2", node_name=where, requests={"cpu": "2"}), 2)
-    world.handlers.add_pod(old)
-    world.handlers.update_pod(old, new)
-    assert world.corruptions == []
-    world.cache.check_invariants()
-    world.queue.check_invariants()
-    assert world.cache.pod_count == bool(where)
-    assert [pod.metadata.uid for pod in world.queue.active_pods] == ([] if where else ["2"])
-    world.handlers.delete_pod(new)
-    assert (world.cache.pod_count, world.queue.active_pods) == (0, [])
-    assert world.cache.nodes["n1"].requested.milli_cpu == 0
+    harness.handlers.add_pod(old)
+    harness.handlers.update_pod(old, new)
+    assert harness.corruptions == []
+    harness.cache.check_invariants()
+    harness.queue.check_invariants()
+    assert harness.cache.pod_count == bool(where)
+    assert [pod.metadata.uid for pod in harness.queue.active_pods] == ([] if where else ["2"])
+    harness.handlers.delete_pod(new)
+    assert (harness.cache.pod_count, harness.queue.active_pods) == (0, [])
+    assert harness.cache.nodes["n1"].requested.milli_cpu == 0
     if was:
-        assert world.queue.labels[1] == "AssignedPodDelete"
+        assert harness.queue.labels[1] == "AssignedPodDelete"

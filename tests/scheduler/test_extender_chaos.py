@@ -19,7 +19,7 @@ from kubesched.api.quantity import parse_quantity
 from kubesched.foundation.util.clock import SECOND
 from kubesched.scheduler.config.types import ExtenderManagedResource
 from kubesched.testing.fakes.fake_extender import FakeExtender, Reply
-from tests.scheduler.extender_world import FOO, ExtenderWorld, a_pod, cluster_with, nodes, run
+from tests.scheduler.extender_harness import FOO, ExtenderHarness, a_pod, cluster_with, nodes, run
 
 Json = dict[str, Any]
 MANAGED = (ExtenderManagedResource(name=FOO, ignored_by_scheduler=True),)
@@ -76,21 +76,21 @@ class Moody:
         }
 
 
-async def check(world: ExtenderWorld, foos: set[str]) -> None:
+async def check(harness: ExtenderHarness, foos: set[str]) -> None:
     """See that nothing is overbooked or where it must not be."""
     used = dict.fromkeys(NODES, 0)
-    for pod in (await world.api.list(Pod, "default")).items:
+    for pod in (await harness.api.list(Pod, "default")).items:
         node, name = pod.spec.node_name, pod.metadata.name
         if node:
             cpu = pod.spec.containers[0].resources.requests["cpu"]
             used[node] = used.get(node, 0) + parse_quantity(cpu).milli_value
             assert name not in foos or suits(name, node), f"{name} on {node}"
     assert max(used.values()) <= 2000, used
-    world.scheduler.cache.check_invariants()
-    world.scheduler.queue.check_invariants()
+    harness.scheduler.cache.check_invariants()
+    harness.scheduler.queue.check_invariants()
 
 
-async def upheaval(world: ExtenderWorld, rng: random.Random, foos: set[str]) -> None:
+async def upheaval(harness: ExtenderHarness, rng: random.Random, foos: set[str]) -> None:
     """Pods come and go, nodes are cordoned and taken away, while the extender is moody."""
     for number in range(60):
         name = f"p{number}"
@@ -102,16 +102,16 @@ async def upheaval(world: ExtenderWorld, rng: random.Random, foos: set[str]) -> 
             foos.add(name)
         if rng.random() < 0.2:
             pod = replace(pod, spec=replace(pod.spec, priority_class_name="high"))
-        await world.add(pod)
+        await harness.add(pod)
         if rng.random() < 0.3:
             with contextlib.suppress(ApiError):  # it may be gone already
-                await world.delete_pod(f"p{rng.randrange(number + 1)}")
+                await harness.delete_pod(f"p{rng.randrange(number + 1)}")
         if rng.random() < 0.1:
             node = rng.choice(NODES)
             patch = {"spec": {"unschedulable": rng.random() < 0.5}}
-            await world.api.patch(Node, node, None, patch)
+            await harness.api.patch(Node, node, None, patch)
         await asyncio.sleep(rng.choice([0, 0.01, 0.2]))
-        await check(world, foos)
+        await check(harness, foos)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -125,31 +125,31 @@ def test_whatever_an_extender_does_the_cluster_stays_sound(seed: int) -> None:
         settings = extender.settings(
             managed_resources=MANAGED, node_cache_capable=True, http_timeout_ns=SECOND
         )
-        async with cluster_with((extender, settings), seed=seed) as world:
-            await world.add_priority_class("high", 100)
-            await world.add(*nodes(*NODES, cpu="2"))
+        async with cluster_with((extender, settings), seed=seed) as harness:
+            await harness.add_priority_class("high", 100)
+            await harness.add(*nodes(*NODES, cpu="2"))
             foos: set[str] = set()
-            await upheaval(world, rng, foos)
+            await upheaval(harness, rng, foos)
             moody.is_well = True
             for node in NODES:
-                await world.api.patch(Node, node, None, {"spec": {"unschedulable": False}})
+                await harness.api.patch(Node, node, None, {"spec": {"unschedulable": False}})
             # With room for everybody nobody may be left over.
             for number in range(6, 18):
-                await world.add(*nodes(f"n{number}", cpu="2"))
+                await harness.add(*nodes(f"n{number}", cpu="2"))
                 await asyncio.sleep(0.05)
-                await check(world, foos)
+                await check(harness, foos)
             # The hint of NodeResourcesFit knows nothing of ignored resources, as upstream: some
             # pods are only tried again when they have waited for five minutes.
-            await world.settle(400)
-            await check(world, foos)
+            await harness.settle(400)
+            await check(harness, foos)
             waiting = [
                 pod.metadata.name
-                for pod in (await world.api.list(Pod, "default")).items
+                for pod in (await harness.api.list(Pod, "default")).items
                 if not pod.spec.node_name
             ]
             assert waiting == []
-            assert world.scheduler.queue.in_flight_pods == []
-            assert world.scheduler._extender_tasks is not None
-            assert world.scheduler._extender_tasks.busy == set()
+            assert harness.scheduler.queue.in_flight_pods == []
+            assert harness.scheduler._extender_tasks is not None
+            assert harness.scheduler._extender_tasks.busy == set()
 
     run(scenario)

@@ -17,9 +17,9 @@ from kubesched.foundation.util.clock import SECOND
 from kubesched.scheduler.config.types import ExtenderManagedResource
 from kubesched.testing import HOSTNAME, make_spread
 from kubesched.testing.fakes.fake_extender import FakeExtender, Reply
-from tests.scheduler.extender_world import (
+from tests.scheduler.extender_harness import (
     FOO,
-    ExtenderWorld,
+    ExtenderHarness,
     Gate,
     a_pod,
     cluster_with,
@@ -65,23 +65,23 @@ def urgent(name: str = "urgent", cpu: str = "800m", **wishes: Any) -> Pod:
     return replace(pod, spec=replace(pod.spec, priority_class_name="high"))
 
 
-async def fill(world: ExtenderWorld, *names: str, cpu: str = "1") -> None:
+async def fill(harness: ExtenderHarness, *names: str, cpu: str = "1") -> None:
     """Nodes, each with a pod `on-NAME` that leaves no room."""
-    await world.add_priority_class("high", 1000)
-    await world.add(*nodes(*names, cpu=cpu))
+    await harness.add_priority_class("high", 1000)
+    await harness.add(*nodes(*names, cpu=cpu))
     for name in names:
         pod = a_pod(f"on-{name}", cpu="800m", termination_grace_period_seconds=30)
-        await world.add(replace(pod, spec=replace(pod.spec, node_name=name)))
-        world.filled.append(pod.metadata.name)
-    await world.settle(0.1)
+        await harness.add(replace(pod, spec=replace(pod.spec, node_name=name)))
+        harness.filled.append(pod.metadata.name)
+    await harness.settle(0.1)
 
 
-async def leaving(world: ExtenderWorld) -> list[str]:
+async def leaving(harness: ExtenderHarness) -> list[str]:
     """Pods of `fill` that are being evicted or are gone."""
-    listed = {pod.metadata.name: pod for pod in (await world.api.list(Pod, "default")).items}
+    listed = {pod.metadata.name: pod for pod in (await harness.api.list(Pod, "default")).items}
     return sorted(
         name
-        for name in world.filled
+        for name in harness.filled
         if name not in listed or listed[name].metadata.deletion_timestamp is not None
     )
 
@@ -144,22 +144,22 @@ def test_preemption(case: Case) -> None:
             fake = FakeExtender(preempt=verb)
             settings = {"url_prefix": f"http://extender:{number}", **changes}
             extenders.append((fake, fake.settings(**settings)))
-        async with cluster_with(*extenders) as world:
-            await fill(world, "n0", "n1")
-            await world.add(urgent())
-            await world.settle(0.5)
-            assert await leaving(world) == case.evicted
-            pod = await world.pod("urgent")
+        async with cluster_with(*extenders) as harness:
+            await fill(harness, "n0", "n1")
+            await harness.add(urgent())
+            await harness.settle(0.5)
+            assert await leaving(harness) == case.evicted
+            pod = await harness.pod("urgent")
             if case.evicted:
                 [victim] = case.evicted
                 assert pod.status.nominated_node_name == victim.removeprefix("on-")
                 note = (
                     f"Preempted by pod {pod.metadata.uid} on node {pod.status.nominated_node_name}"
                 )
-                assert note in await world.notes(victim)
+                assert note in await harness.notes(victim)
             else:
                 assert pod.status.nominated_node_name == ""
-                assert await world.condition("urgent") == ("Unschedulable", case.message)
+                assert await harness.condition("urgent") == ("Unschedulable", case.message)
 
     run(scenario)
 
@@ -168,11 +168,13 @@ def test_preemption(case: Case) -> None:
 def test_what_is_shown_of_victims(by_name: bool) -> None:
     async def scenario() -> None:
         extender = FakeExtender(preempt=echo)
-        async with cluster_with((extender, extender.settings(node_cache_capable=by_name))) as world:
-            await fill(world, "n0")
-            await world.add(urgent())
-            await world.settle(0.5)
-            victim = await world.pod("on-n0")
+        async with cluster_with(
+            (extender, extender.settings(node_cache_capable=by_name))
+        ) as harness:
+            await fill(harness, "n0")
+            await harness.add(urgent())
+            await harness.settle(0.5)
+            victim = await harness.pod("on-n0")
             [arguments] = extender.called("preempt")
             assert arguments["Pod"]["metadata"]["name"] == "urgent"
             if by_name:
@@ -196,11 +198,11 @@ def test_an_extender_that_is_not_interested_is_not_asked() -> None:
         extender = FakeExtender(preempt=says({}))
         managed = (ExtenderManagedResource(name=FOO),)
         settings = extender.settings(managed_resources=managed)
-        async with cluster_with((extender, settings)) as world:
-            await fill(world, "n0")
-            await world.add(urgent())
-            await world.settle(0.5)
-            assert await leaving(world) == ["on-n0"]
+        async with cluster_with((extender, settings)) as harness:
+            await fill(harness, "n0")
+            await harness.add(urgent())
+            await harness.settle(0.5)
+            assert await leaving(harness) == ["on-n0"]
         assert extender.calls == []
 
     run(scenario)
@@ -212,65 +214,65 @@ class TestWhileExtendersAreAsked:
     def test_the_preemptor_is_deleted(self) -> None:
         async def scenario() -> None:
             gate = Gate(echo)
-            async with cluster_with(FakeExtender(preempt=gate)) as world:
-                await fill(world, "n0", "n1")
-                await world.add(urgent())
-                await world.settle(0.1)
+            async with cluster_with(FakeExtender(preempt=gate)) as harness:
+                await fill(harness, "n0", "n1")
+                await harness.add(urgent())
+                await harness.settle(0.1)
                 assert gate.waiting == ["urgent"]
-                await world.delete_pod("urgent")
-                await world.settle(0.1)
+                await harness.delete_pod("urgent")
+                await harness.settle(0.1)
                 gate.opened.set()
-                await world.settle(5)
-                assert await leaving(world) == []
-                assert world.scheduler.queue.in_flight_pods == []
-                assert await world.notes("urgent") == []
+                await harness.settle(5)
+                assert await leaving(harness) == []
+                assert harness.scheduler.queue.in_flight_pods == []
+                assert await harness.notes("urgent") == []
 
         run(scenario)
 
     def test_another_place_opens_up(self) -> None:
         async def scenario() -> None:
             gate = Gate(echo)
-            async with cluster_with(FakeExtender(preempt=gate)) as world:
-                await fill(world, "n0", "n1")
-                await world.add(urgent())
-                await world.settle(0.1)
-                await world.add(*nodes("n2"))
-                await world.settle(0.1)
+            async with cluster_with(FakeExtender(preempt=gate)) as harness:
+                await fill(harness, "n0", "n1")
+                await harness.add(urgent())
+                await harness.settle(0.1)
+                await harness.add(*nodes("n2"))
+                await harness.settle(0.1)
                 gate.opened.set()
-                await world.settle(5)
-                assert await leaving(world) == []
-                assert await world.node_of("urgent") == "n2"
+                await harness.settle(5)
+                assert await leaving(harness) == []
+                assert await harness.node_of("urgent") == "n2"
 
         run(scenario)
 
     def test_a_victim_leaves_by_itself(self) -> None:
         async def scenario() -> None:
             gate = Gate(echo)
-            async with cluster_with(FakeExtender(preempt=gate)) as world:
-                await fill(world, "n0", "n1")
-                await world.add(urgent())
-                await world.settle(0.1)
-                await world.delete_pod("on-n1")
-                await world.settle(0.1)
+            async with cluster_with(FakeExtender(preempt=gate)) as harness:
+                await fill(harness, "n0", "n1")
+                await harness.add(urgent())
+                await harness.settle(0.1)
+                await harness.delete_pod("on-n1")
+                await harness.settle(0.1)
                 gate.opened.set()
-                await world.settle(5)
-                assert await leaving(world) == ["on-n1"]
-                assert await world.node_of("urgent") == "n1"
+                await harness.settle(5)
+                assert await leaving(harness) == ["on-n1"]
+                assert await harness.node_of("urgent") == "n1"
 
         run(scenario)
 
     def test_one_of_the_nodes_goes(self) -> None:
         async def scenario() -> None:
             gate = Gate(echo)
-            async with cluster_with(FakeExtender(preempt=gate)) as world:
-                await fill(world, "n0", "n1")
-                await world.add(urgent())
-                await world.settle(0.1)
-                await world.api.delete(Node, "n0")
-                await world.settle(0.1)
+            async with cluster_with(FakeExtender(preempt=gate)) as harness:
+                await fill(harness, "n0", "n1")
+                await harness.add(urgent())
+                await harness.settle(0.1)
+                await harness.api.delete(Node, "n0")
+                await harness.settle(0.1)
                 gate.opened.set()
-                await world.settle(0.5)
-                assert await leaving(world) == ["on-n1"]
+                await harness.settle(0.5)
+                assert await leaving(harness) == ["on-n1"]
 
         run(scenario)
 
@@ -279,17 +281,17 @@ class TestWhileExtendersAreAsked:
 
         async def scenario() -> None:
             gate = Gate(only("n0"))
-            async with cluster_with(FakeExtender(preempt=gate)) as world:
-                await fill(world, "n0", cpu="1")
-                await world.add(urgent())
-                await world.settle(0.1)
+            async with cluster_with(FakeExtender(preempt=gate)) as harness:
+                await fill(harness, "n0", cpu="1")
+                await harness.add(urgent())
+                await harness.settle(0.1)
                 other = urgent("other", cpu="700m")
-                await world.add(replace(other, spec=replace(other.spec, node_name="n0")))
-                await world.settle(0.1)
+                await harness.add(replace(other, spec=replace(other.spec, node_name="n0")))
+                await harness.settle(0.1)
                 gate.opened.set()
-                await world.settle(0.5)
-                assert await leaving(world) == []
-                condition = await world.condition("urgent")
+                await harness.settle(0.5)
+                assert await leaving(harness) == []
+                condition = await harness.condition("urgent")
                 assert condition is not None
                 assert "no candidate node for preemption" in condition[1]
 
@@ -301,17 +303,17 @@ class TestWhileExtendersAreAsked:
             extender = FakeExtender(preempt=gate)
             managed = (ExtenderManagedResource(name=FOO, ignored_by_scheduler=True),)
             settings = extender.settings(managed_resources=managed)
-            async with cluster_with((extender, settings)) as world:
-                await fill(world, "n0")
-                await world.add(urgent(foo=1))
-                await world.settle(0.1)
+            async with cluster_with((extender, settings)) as harness:
+                await fill(harness, "n0")
+                await harness.add(urgent(foo=1))
+                await harness.settle(0.1)
                 assert gate.waiting == ["urgent"]
-                await world.add(a_pod("small"))
-                await world.settle(0.1)
-                assert await world.node_of("small") == "n0"
+                await harness.add(a_pod("small"))
+                await harness.settle(0.1)
+                assert await harness.node_of("small") == "n0"
                 gate.opened.set()
-                await world.settle(0.5)
-                assert await leaving(world) == ["on-n0"]
+                await harness.settle(0.5)
+                assert await leaving(harness) == ["on-n0"]
 
         run(scenario)
 
@@ -323,12 +325,12 @@ class TestWhileExtendersAreAsked:
 
             extender = FakeExtender(preempt=never)
             settings = extender.settings(url_prefix="http://x:1", http_timeout_ns=SECOND)
-            async with cluster_with((extender, settings)) as world:
-                await fill(world, "n0", "n1")
-                await world.add(urgent())
-                await world.settle(1.1)
-                assert await leaving(world) == []
-                condition = await world.condition("urgent")
+            async with cluster_with((extender, settings)) as harness:
+                await fill(harness, "n0", "n1")
+                await harness.add(urgent())
+                await harness.settle(1.1)
+                assert await leaving(harness) == []
+                condition = await harness.condition("urgent")
                 assert condition is not None
                 assert "preemption: Post" in condition[1]
 
@@ -347,12 +349,12 @@ def test_a_node_that_extenders_refused_is_not_taken_for_room(judged_by: str) -> 
             return {"NodeNames": names, "FailedNodes": {"n2": "not there"}}
 
         extender = FakeExtender(filter=not_n2, preempt=only("n0"))
-        async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
-            await fill(world, "n0", "n1")
-            await world.add(*nodes("n2"))
-            await world.add(urgent(**wishes))
-            await world.settle(0.5)
-            assert await leaving(world) == ["on-n0"]
+        async with cluster_with((extender, extender.settings(**BY_NAME))) as harness:
+            await fill(harness, "n0", "n1")
+            await harness.add(*nodes("n2"))
+            await harness.add(urgent(**wishes))
+            await harness.settle(0.5)
+            assert await leaving(harness) == ["on-n0"]
             assert len(extender.called("preempt")) == 1
 
     run(scenario)
@@ -370,13 +372,13 @@ def test_pods_on_a_node_that_only_an_extender_refuses_are_left_alone() -> None:
             return {"NodeNames": [], "FailedNodes": dict.fromkeys(names, "extender says no")}
 
         extender = FakeExtender(filter=refuse, preempt=echo)
-        async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
-            await fill(world, "n0", cpu="4")
-            await world.add(urgent())
-            await world.settle(0.5)
-            assert await leaving(world) == []
+        async with cluster_with((extender, extender.settings(**BY_NAME))) as harness:
+            await fill(harness, "n0", cpu="4")
+            await harness.add(urgent())
+            await harness.settle(0.5)
+            assert await leaving(harness) == []
             assert extender.called("preempt") == []
-            assert await world.condition("urgent") == (
+            assert await harness.condition("urgent") == (
                 "Unschedulable",
                 "0/1 nodes are available: 1 extender says no. "
                 'preemption: expected at least one victim pod on node "n0"',

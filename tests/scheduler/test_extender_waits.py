@@ -17,9 +17,9 @@ from kubesched.testing.fakes.fake_extender import (
     keep_nodes,
     score_nodes,
 )
-from tests.scheduler.extender_world import (
+from tests.scheduler.extender_harness import (
     FOO,
-    ExtenderWorld,
+    ExtenderHarness,
     Gate,
     a_pod,
     cluster_with,
@@ -47,17 +47,17 @@ class TestOthersGoOn:
     def test_pods_that_a_hanging_extender_is_not_interested_in_are_placed_at_once(self) -> None:
         async def scenario() -> None:
             extender = FakeExtender(filter=never)
-            async with cluster_with((extender, extender.settings(**FOO_ONLY))) as world:
-                await world.add(*nodes("n0"), a_pod("foo", foo=1))
-                await world.settle(0.1)
-                began_ns = world.clock.monotonic_ns()
+            async with cluster_with((extender, extender.settings(**FOO_ONLY))) as harness:
+                await harness.add(*nodes("n0"), a_pod("foo", foo=1))
+                await harness.settle(0.1)
+                began_ns = harness.clock.monotonic_ns()
                 for number in range(5):
-                    await world.add(a_pod(f"p{number}"))
-                await world.settle(0.1)
+                    await harness.add(a_pod(f"p{number}"))
+                await harness.settle(0.1)
                 for number in range(5):
-                    assert await world.node_of(f"p{number}") == "n0"
-                assert world.clock.monotonic_ns() - began_ns < SECOND
-                assert world.scheduler.queue.in_flight_pods[0].metadata.name == "foo"
+                    assert await harness.node_of(f"p{number}") == "n0"
+                assert harness.clock.monotonic_ns() - began_ns < SECOND
+                assert harness.scheduler.queue.in_flight_pods[0].metadata.name == "foo"
 
         run(scenario)
 
@@ -68,9 +68,9 @@ class TestOthersGoOn:
             async with cluster_with(
                 (hangs, hangs.settings("/hangs", **FOO_ONLY)),
                 (works, works.settings("/works", managed_resources=bars, **BY_NAME)),
-            ) as world:
-                await world.add(*nodes("n0"), a_pod("foo", foo=1), a_pod("foo-too", foo=1))
-                await world.api.patch(
+            ) as harness:
+                await harness.add(*nodes("n0"), a_pod("foo", foo=1), a_pod("foo-too", foo=1))
+                await harness.api.patch(
                     Node,
                     "n0",
                     None,
@@ -81,9 +81,9 @@ class TestOthersGoOn:
                 container = bar.spec.containers[0]
                 resources = replace(container.resources, requests={BAR: "1"}, limits={BAR: "1"})
                 containers = (replace(container, resources=resources),)
-                await world.add(replace(bar, spec=replace(bar.spec, containers=containers)))
-                await world.settle(0.1)
-                assert await world.node_of("bar") == "n0"
+                await harness.add(replace(bar, spec=replace(bar.spec, containers=containers)))
+                await harness.settle(0.1)
+                assert await harness.node_of("bar") == "n0"
                 assert len(hangs.called("filter")) == 1, "one pod at a time"
 
         run(scenario)
@@ -92,20 +92,22 @@ class TestOthersGoOn:
         async def scenario() -> None:
             gate = Gate(keep_all)
             extender = FakeExtender(filter=gate)
-            async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
-                await world.add_priority_class("high", 100)
-                await world.add(*nodes("n0"), a_pod("first"))
-                await world.settle(0.1)
-                await world.add(a_pod("low"))
+            async with cluster_with((extender, extender.settings(**BY_NAME))) as harness:
+                await harness.add_priority_class("high", 100)
+                await harness.add(*nodes("n0"), a_pod("first"))
+                await harness.settle(0.1)
+                await harness.add(a_pod("low"))
                 high = a_pod("high")
-                await world.add(replace(high, spec=replace(high.spec, priority_class_name="high")))
-                await world.settle(0.1)
+                await harness.add(
+                    replace(high, spec=replace(high.spec, priority_class_name="high"))
+                )
+                await harness.settle(0.1)
                 assert gate.waiting == ["first"]
                 gate.opened.set()
-                await world.settle(0.1)
+                await harness.settle(0.1)
                 assert gate.waiting == ["first", "high", "low"]
                 for name in ("first", "high", "low"):
-                    assert await world.node_of(name) == "n0"
+                    assert await harness.node_of(name) == "n0"
 
         run(scenario)
 
@@ -117,32 +119,32 @@ class TestBrokenExtenders:
             settings = extender.settings(
                 url_prefix="http://slow:1", http_timeout_ns=2 * SECOND, **BY_NAME
             )
-            async with cluster_with((extender, settings)) as world:
-                await world.add(*nodes("n0"), a_pod("p"))
-                await world.settle(1.9)
-                assert await world.notes("p") == []
-                await world.settle(0.2)
+            async with cluster_with((extender, settings)) as harness:
+                await harness.add(*nodes("n0"), a_pod("p"))
+                await harness.settle(1.9)
+                assert await harness.notes("p") == []
+                await harness.settle(0.2)
                 text = (
                     'Post "http://slow:1/filter": context deadline exceeded '
                     "(Client.Timeout exceeded while awaiting headers)"
                 )
-                assert await world.notes("p") == [text]
-                assert await world.condition("p") == ("SchedulerError", text)
+                assert await harness.notes("p") == [text]
+                assert await harness.condition("p") == ("SchedulerError", text)
                 extender.verbs["filter"] = keep_all
-                await world.settle(5)
-                assert await world.node_of("p") == "n0"
+                await harness.settle(5)
+                assert await harness.node_of("p") == "n0"
 
         run(scenario)
 
     def test_the_timeout_is_five_seconds_unless_it_is_set(self) -> None:
         async def scenario() -> None:
             extender = FakeExtender(filter=never)
-            async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
-                await world.add(*nodes("n0"), a_pod("p"))
-                await world.settle(4.9)
-                assert await world.notes("p") == []
-                await world.settle(0.2)
-                assert len(await world.notes("p")) == 1
+            async with cluster_with((extender, extender.settings(**BY_NAME))) as harness:
+                await harness.add(*nodes("n0"), a_pod("p"))
+                await harness.settle(4.9)
+                assert await harness.notes("p") == []
+                await harness.settle(0.2)
+                assert len(await harness.notes("p")) == 1
 
         run(scenario)
 
@@ -151,16 +153,16 @@ class TestBrokenExtenders:
             extender = FakeExtender(filter=keep_all)
             extender.is_down = True
             settings = extender.settings(url_prefix="http://down:81/", **FOO_ONLY)
-            async with cluster_with((extender, settings)) as world:
-                await world.add(*nodes("n0"), a_pod("foo", foo=1), a_pod("plain"))
-                await world.settle(0.1)
-                assert await world.node_of("plain") == "n0"
-                assert await world.notes("foo") == [
+            async with cluster_with((extender, settings)) as harness:
+                await harness.add(*nodes("n0"), a_pod("foo", foo=1), a_pod("plain"))
+                await harness.settle(0.1)
+                assert await harness.node_of("plain") == "n0"
+                assert await harness.notes("foo") == [
                     'Post "http://down:81/filter": dial tcp down:81: connect: connection refused'
                 ]
                 extender.is_down = False
-                await world.settle(5)
-                assert await world.node_of("foo") == "n0"
+                await harness.settle(5)
+                assert await harness.node_of("foo") == "n0"
 
         run(scenario)
 
@@ -168,14 +170,14 @@ class TestBrokenExtenders:
         async def scenario() -> None:
             hangs = FakeExtender(prioritize=never)
             scores = FakeExtender(prioritize=score_nodes(lambda name: 9 * (name == "n1")))
-            async with cluster_with(hangs, scores) as world:
-                await world.add(*nodes("n0", "n1"), a_pod("p"))
-                await world.settle(4.9)
-                gauge = world.metrics.goroutines.labels("prioritizing_extender")
+            async with cluster_with(hangs, scores) as harness:
+                await harness.add(*nodes("n0", "n1"), a_pod("p"))
+                await harness.settle(4.9)
+                gauge = harness.metrics.goroutines.labels("prioritizing_extender")
                 assert gauge.value == 1
-                await world.settle(0.2)
+                await harness.settle(0.2)
                 assert gauge.value == 0
-                assert await world.node_of("p") == "n1"
+                assert await harness.node_of("p") == "n1"
 
         run(scenario)
 
@@ -187,16 +189,16 @@ class TestTheClusterChanges:
         async def scenario() -> None:
             gate = Gate(keep_all)
             extender = FakeExtender(filter=gate)
-            async with cluster_with((extender, extender.settings(**FOO_ONLY))) as world:
-                await world.add(*nodes("n0", "n1"))
-                await world.add(a_pod("foo", foo=1, cpu="800m"))
-                await world.settle(0.1)
-                await world.add(a_pod("quick", cpu="800m"))
-                await world.settle(0.1)
-                taken = await world.node_of("quick")
+            async with cluster_with((extender, extender.settings(**FOO_ONLY))) as harness:
+                await harness.add(*nodes("n0", "n1"))
+                await harness.add(a_pod("foo", foo=1, cpu="800m"))
+                await harness.settle(0.1)
+                await harness.add(a_pod("quick", cpu="800m"))
+                await harness.settle(0.1)
+                taken = await harness.node_of("quick")
                 gate.opened.set()
-                await world.settle(0.1)
-                assert {taken, await world.node_of("foo")} == {"n0", "n1"}
+                await harness.settle(0.1)
+                assert {taken, await harness.node_of("foo")} == {"n0", "n1"}
                 assert len(gate.waiting) == 1, "it still fits the other node"
 
         run(scenario)
@@ -205,22 +207,22 @@ class TestTheClusterChanges:
         async def scenario() -> None:
             gate = Gate(keep_all)
             extender = FakeExtender(filter=gate)
-            async with cluster_with((extender, extender.settings(**FOO_ONLY))) as world:
-                await world.add(*nodes("n0"), a_pod("foo", foo=1, cpu="800m"))
-                await world.settle(0.1)
-                await world.add(a_pod("quick", cpu="800m"))
-                await world.settle(0.1)
+            async with cluster_with((extender, extender.settings(**FOO_ONLY))) as harness:
+                await harness.add(*nodes("n0"), a_pod("foo", foo=1, cpu="800m"))
+                await harness.settle(0.1)
+                await harness.add(a_pod("quick", cpu="800m"))
+                await harness.settle(0.1)
                 gate.opened.set()
-                await world.settle(0.1)
-                assert await world.node_of("quick") == "n0"
-                assert await world.node_of("foo") == ""
-                condition = await world.condition("foo")
+                await harness.settle(0.1)
+                assert await harness.node_of("quick") == "n0"
+                assert await harness.node_of("foo") == ""
+                condition = await harness.condition("foo")
                 assert condition is not None
                 assert condition[0] == "Unschedulable"
                 assert condition[1].startswith("0/1 nodes are available: 1 Insufficient cpu.")
-                await world.delete_pod("quick")
-                await world.settle(3)
-                assert await world.node_of("foo") == "n0"
+                await harness.delete_pod("quick")
+                await harness.settle(3)
+                assert await harness.node_of("foo") == "n0"
 
         run(scenario)
 
@@ -228,14 +230,14 @@ class TestTheClusterChanges:
         async def scenario() -> None:
             gate = Gate(score_nodes(lambda name: 9 * (name == "n1")))
             extender = FakeExtender(prioritize=gate)
-            async with cluster_with(extender) as world:
-                await world.add(*nodes("n0", "n1"), a_pod("p"))
-                await world.settle(0.1)
-                await world.api.delete(Node, "n1")
-                await world.settle(0.1)
+            async with cluster_with(extender) as harness:
+                await harness.add(*nodes("n0", "n1"), a_pod("p"))
+                await harness.settle(0.1)
+                await harness.api.delete(Node, "n1")
+                await harness.settle(0.1)
                 gate.opened.set()
-                await world.settle(0.1)
-                assert await world.node_of("p") == "n0"
+                await harness.settle(0.1)
+                assert await harness.node_of("p") == "n0"
 
         run(scenario)
 
@@ -243,15 +245,15 @@ class TestTheClusterChanges:
         async def scenario() -> None:
             gate = Gate(keep_all)
             extender = FakeExtender(filter=gate)
-            async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
-                await world.add(*nodes("n0"), a_pod("p"))
-                await world.settle(0.1)
-                await world.api.delete(Node, "n0")
-                await world.add(*nodes("n1"))
-                await world.settle(0.1)
+            async with cluster_with((extender, extender.settings(**BY_NAME))) as harness:
+                await harness.add(*nodes("n0"), a_pod("p"))
+                await harness.settle(0.1)
+                await harness.api.delete(Node, "n0")
+                await harness.add(*nodes("n1"))
+                await harness.settle(0.1)
                 gate.opened.set()
-                await world.settle(0.1)
-                assert await world.node_of("p") == "n1"
+                await harness.settle(0.1)
+                assert await harness.node_of("p") == "n1"
                 asked = [call["NodeNames"] for call in extender.called("filter")]
                 assert asked == [["n0"], ["n1"]]
 
@@ -261,14 +263,14 @@ class TestTheClusterChanges:
         async def scenario() -> None:
             gate = Gate(keep_all)
             extender = FakeExtender(filter=gate)
-            async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
-                await world.add(*nodes("n0"), a_pod("p"))
-                await world.settle(0.1)
-                await world.api.delete(Node, "n0")
-                await world.settle(0.1)
+            async with cluster_with((extender, extender.settings(**BY_NAME))) as harness:
+                await harness.add(*nodes("n0"), a_pod("p"))
+                await harness.settle(0.1)
+                await harness.api.delete(Node, "n0")
+                await harness.settle(0.1)
                 gate.opened.set()
-                await world.settle(0.1)
-                assert await world.notes("p") == ["no nodes available to schedule pods"]
+                await harness.settle(0.1)
+                assert await harness.notes("p") == ["no nodes available to schedule pods"]
 
         run(scenario)
 
@@ -276,38 +278,38 @@ class TestTheClusterChanges:
         async def scenario() -> None:
             gate = Gate(keep_nodes(lambda name: name == "n1"))
             extender = FakeExtender(filter=gate)
-            async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
-                await world.add(*nodes("n0"), a_pod("p"))
-                await world.settle(0.1)
-                await world.add(*nodes("n1"))
-                await world.settle(0.1)
+            async with cluster_with((extender, extender.settings(**BY_NAME))) as harness:
+                await harness.add(*nodes("n0"), a_pod("p"))
+                await harness.settle(0.1)
+                await harness.add(*nodes("n1"))
+                await harness.settle(0.1)
                 gate.opened.set()
-                await world.settle(0.1)
-                assert await world.node_of("p") == "n1"
-                assert await world.notes("p") == ["Successfully assigned default/p to n1"]
+                await harness.settle(0.1)
+                assert await harness.node_of("p") == "n1"
+                assert await harness.notes("p") == ["Successfully assigned default/p to n1"]
 
         run(scenario)
 
     def test_a_pod_that_is_overtaken_time_and_again_is_tried_again_later(self) -> None:
         async def scenario() -> None:
-            world: ExtenderWorld
+            harness: ExtenderHarness
 
             async def somebody_is_quicker(arguments: Json) -> Json:
                 number = len(extender.calls)
                 if number <= 3:
-                    await world.add(*nodes(f"n{number}"))
+                    await harness.add(*nodes(f"n{number}"))
                     [name] = arguments["NodeNames"]
-                    await world.api.delete(Node, name)
+                    await harness.api.delete(Node, name)
                     await asyncio.sleep(0.01)
                 return keep_all(arguments)
 
             extender = FakeExtender(filter=somebody_is_quicker)
-            async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
-                await world.add(*nodes("n0"), a_pod("p"))
-                await world.settle(0.1)
-                assert await world.node_of("p") == ""
-                await world.settle(5)
-                assert await world.node_of("p") == "n3"
+            async with cluster_with((extender, extender.settings(**BY_NAME))) as harness:
+                await harness.add(*nodes("n0"), a_pod("p"))
+                await harness.settle(0.1)
+                assert await harness.node_of("p") == ""
+                await harness.settle(5)
+                assert await harness.node_of("p") == "n3"
 
         run(scenario)
 
@@ -319,23 +321,23 @@ class TestThePodChanges:
         async def scenario() -> None:
             gate = Gate(keep_nodes(lambda _: False))
             extender = FakeExtender(filter=gate)
-            async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
-                tasks = world.scheduler._extender_tasks
+            async with cluster_with((extender, extender.settings(**BY_NAME))) as harness:
+                tasks = harness.scheduler._extender_tasks
                 assert tasks is not None
                 refused = tasks._context.refused
-                await world.add(*nodes("n0"), a_pod("p"))
-                await world.settle(0.1)
-                await world.delete_pod("p")
-                await world.settle(0.1)
+                await harness.add(*nodes("n0"), a_pod("p"))
+                await harness.settle(0.1)
+                await harness.delete_pod("p")
+                await harness.settle(0.1)
                 gate.opened.set()
-                await world.settle(0.1)
+                await harness.settle(0.1)
                 assert refused == {}
-                await world.add(a_pod("q"))
-                await world.settle(0.1)
+                await harness.add(a_pod("q"))
+                await harness.settle(0.1)
                 assert len(refused) == 1
-                uid = (await world.pod("q")).metadata.uid
-                await world.api.bind("default", "q", uid, "n0")
-                await world.settle(0.1)
+                uid = (await harness.pod("q")).metadata.uid
+                await harness.api.bind("default", "q", uid, "n0")
+                await harness.settle(0.1)
                 assert refused == {}
 
         run(scenario)
@@ -345,13 +347,13 @@ class TestThePodChanges:
 
         async def scenario() -> None:
             extender = FakeExtender(filter=keep_nodes(lambda _: False))
-            async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
-                tasks = world.scheduler._extender_tasks
+            async with cluster_with((extender, extender.settings(**BY_NAME))) as harness:
+                tasks = harness.scheduler._extender_tasks
                 assert tasks is not None
-                await world.add(*nodes("n0"), a_pod("p"))
-                await world.settle(0.1)
+                await harness.add(*nodes("n0"), a_pod("p"))
+                await harness.settle(0.1)
                 assert len(tasks._context.refused) == 1
-                old = await world.pod("p")
+                old = await harness.pod("p")
                 tasks.follow(old, replace(old, metadata=replace(old.metadata, uid="another")))
                 assert tasks._context.refused == {}
 
@@ -361,16 +363,16 @@ class TestThePodChanges:
         async def scenario() -> None:
             gate = Gate(keep_all)
             extender = FakeExtender(filter=gate)
-            async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
-                await world.add(*nodes("n0"), a_pod("p"))
-                await world.settle(0.1)
-                await world.delete_pod("p")
-                await world.settle(0.1)
+            async with cluster_with((extender, extender.settings(**BY_NAME))) as harness:
+                await harness.add(*nodes("n0"), a_pod("p"))
+                await harness.settle(0.1)
+                await harness.delete_pod("p")
+                await harness.settle(0.1)
                 gate.opened.set()
-                await world.settle(0.1)
-                assert world.scheduler.cache.pod_count == 0
-                assert world.scheduler.queue.in_flight_pods == []
-                assert await world.notes("p") == []
+                await harness.settle(0.1)
+                assert harness.scheduler.cache.pod_count == 0
+                assert harness.scheduler.queue.in_flight_pods == []
+                assert await harness.notes("p") == []
 
         run(scenario)
 
@@ -378,16 +380,16 @@ class TestThePodChanges:
         async def scenario() -> None:
             gate = Gate(keep_all)
             extender = FakeExtender(filter=gate)
-            async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
-                await world.add(*nodes("n0"), a_pod("p"))
-                await world.settle(0.1)
-                await world.delete_pod("p")
-                await world.add(a_pod("p"))
-                await world.settle(0.1)
-                uid = (await world.pod("p")).metadata.uid
+            async with cluster_with((extender, extender.settings(**BY_NAME))) as harness:
+                await harness.add(*nodes("n0"), a_pod("p"))
+                await harness.settle(0.1)
+                await harness.delete_pod("p")
+                await harness.add(a_pod("p"))
+                await harness.settle(0.1)
+                uid = (await harness.pod("p")).metadata.uid
                 gate.opened.set()
-                await world.settle(0.1)
-                assert await world.node_of("p") == "n0"
+                await harness.settle(0.1)
+                assert await harness.node_of("p") == "n0"
                 asked = [call["Pod"]["metadata"]["uid"] for call in extender.called("filter")]
                 assert len(asked) == 2
                 assert asked[1] == uid
@@ -398,18 +400,18 @@ class TestThePodChanges:
         async def scenario() -> None:
             gate = Gate(keep_all)
             extender = FakeExtender(filter=gate)
-            async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
+            async with cluster_with((extender, extender.settings(**BY_NAME))) as harness:
                 pod = a_pod("p")
                 held = replace(pod.metadata, finalizers=("example.com/hold",))
-                await world.add(*nodes("n0"), replace(pod, metadata=held))
-                await world.settle(0.1)
-                await world.delete_pod("p")
-                await world.settle(0.1)
+                await harness.add(*nodes("n0"), replace(pod, metadata=held))
+                await harness.settle(0.1)
+                await harness.delete_pod("p")
+                await harness.settle(0.1)
                 gate.opened.set()
-                await world.settle(0.1)
-                assert await world.node_of("p") == ""
-                assert await world.notes("p") == ["skip schedule deleting pod: default/p"]
-                assert world.scheduler.cache.assumed_count == 0
+                await harness.settle(0.1)
+                assert await harness.node_of("p") == ""
+                assert await harness.notes("p") == ["skip schedule deleting pod: default/p"]
+                assert harness.scheduler.cache.assumed_count == 0
 
         run(scenario)
 
@@ -417,16 +419,16 @@ class TestThePodChanges:
         async def scenario() -> None:
             gate = Gate(keep_all)
             extender = FakeExtender(filter=gate)
-            async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
-                await world.add(*nodes("n0", "n1"), a_pod("p"))
-                await world.settle(0.1)
-                uid = (await world.pod("p")).metadata.uid
-                await world.api.bind("default", "p", uid, "n1")
-                await world.settle(0.1)
+            async with cluster_with((extender, extender.settings(**BY_NAME))) as harness:
+                await harness.add(*nodes("n0", "n1"), a_pod("p"))
+                await harness.settle(0.1)
+                uid = (await harness.pod("p")).metadata.uid
+                await harness.api.bind("default", "p", uid, "n1")
+                await harness.settle(0.1)
                 gate.opened.set()
-                await world.settle(0.1)
-                assert await world.node_of("p") == "n1"
-                assert await world.notes("p") == []
+                await harness.settle(0.1)
+                assert await harness.node_of("p") == "n1"
+                assert await harness.notes("p") == []
 
         run(scenario)
 
@@ -434,14 +436,14 @@ class TestThePodChanges:
         async def scenario() -> None:
             gate = Gate(keep_all)
             extender = FakeExtender(filter=gate)
-            async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
-                await world.add(*nodes("n0"), a_pod("p"))
-                await world.settle(0.1)
-                await world.api.patch(Pod, "p", "default", {"metadata": {"labels": {"a": "b"}}})
-                await world.settle(0.1)
+            async with cluster_with((extender, extender.settings(**BY_NAME))) as harness:
+                await harness.add(*nodes("n0"), a_pod("p"))
+                await harness.settle(0.1)
+                await harness.api.patch(Pod, "p", "default", {"metadata": {"labels": {"a": "b"}}})
+                await harness.settle(0.1)
                 gate.opened.set()
-                await world.settle(0.1)
-                assert await world.node_of("p") == "n0"
+                await harness.settle(0.1)
+                assert await harness.node_of("p") == "n0"
                 shown = [call["Pod"]["metadata"] for call in extender.called("filter")]
                 assert [each.get("labels") for each in shown] == [None, {"a": "b"}]
 
@@ -453,13 +455,13 @@ def test_a_scheduler_that_is_stopped_does_not_wait_for_an_extender(verb: str) ->
     async def scenario() -> None:
         verbs: dict[str, Any] = {verb: never}
         extender = FakeExtender(**verbs)
-        async with cluster_with(extender) as world:
-            await world.add(*nodes("n0", "n1"), a_pod("p"))
-            await world.settle(0.1)
+        async with cluster_with(extender) as harness:
+            await harness.add(*nodes("n0", "n1"), a_pod("p"))
+            await harness.settle(0.1)
             assert len(extender.calls) == 1
-            stopped_ns = world.clock.monotonic_ns()
-        assert world.clock.monotonic_ns() == stopped_ns
-        assert await world.node_of("p") == ""
+            stopped_ns = harness.clock.monotonic_ns()
+        assert harness.clock.monotonic_ns() == stopped_ns
+        assert await harness.node_of("p") == ""
 
     run(scenario)
 
@@ -467,17 +469,17 @@ def test_a_scheduler_that_is_stopped_does_not_wait_for_an_extender(verb: str) ->
 def test_a_scheduler_that_is_stopped_does_not_wait_for_a_review_of_victims() -> None:
     async def scenario() -> None:
         extender = FakeExtender(preempt=never)
-        async with cluster_with(extender) as world:
-            await world.add_priority_class("high", 1000)
-            await world.add(*nodes("n0"), a_pod("low", cpu="1", node_name="n0"))
+        async with cluster_with(extender) as harness:
+            await harness.add_priority_class("high", 1000)
+            await harness.add(*nodes("n0"), a_pod("low", cpu="1", node_name="n0"))
             pod = a_pod("high", cpu="1")
-            await world.add(replace(pod, spec=replace(pod.spec, priority_class_name="high")))
-            await world.settle(0.1)
+            await harness.add(replace(pod, spec=replace(pod.spec, priority_class_name="high")))
+            await harness.settle(0.1)
             assert len(extender.called("preempt")) == 1
-            stopped_ns = world.clock.monotonic_ns()
-        assert world.clock.monotonic_ns() == stopped_ns
-        assert (await world.pod("low")).metadata.deletion_timestamp is None
-        assert (await world.pod("high")).status.nominated_node_name == ""
+            stopped_ns = harness.clock.monotonic_ns()
+        assert harness.clock.monotonic_ns() == stopped_ns
+        assert (await harness.pod("low")).metadata.deletion_timestamp is None
+        assert (await harness.pod("high")).status.nominated_node_name == ""
 
     run(scenario)
 
@@ -494,9 +496,9 @@ def test_connections_to_extenders_are_closed_however_a_scheduler_ends(
 
     async def scenario() -> None:
         extender = FakeExtender(filter=never)
-        world = ExtenderWorld([(extender, extender.settings())])
-        work = asyncio.create_task(world.scheduler.run())
-        await world.add(*nodes("n0"), a_pod("p"))
+        harness = ExtenderHarness([(extender, extender.settings())])
+        work = asyncio.create_task(harness.scheduler.run())
+        await harness.add(*nodes("n0"), a_pod("p"))
         await asyncio.sleep(0.1)
         assert len(extender.calls) == 1
         work.cancel()

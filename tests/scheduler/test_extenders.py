@@ -14,7 +14,7 @@ from kubesched.scheduler.config.types import ExtenderConfig, ExtenderManagedReso
 from kubesched.testing import make_node
 from kubesched.testing.fakes.fake_extender import FakeExtender, Reply, keep_nodes, score_nodes
 from kubesched.testing.objects.builders import ZONE
-from tests.scheduler.extender_world import FOO, ExtenderWorld, a_pod, cluster_with, nodes, run
+from tests.scheduler.extender_harness import FOO, ExtenderHarness, a_pod, cluster_with, nodes, run
 
 Json = dict[str, Any]
 MANAGED = (ExtenderManagedResource(name=FOO, ignored_by_scheduler=True),)
@@ -190,16 +190,18 @@ def test_one_pod(case: Case) -> None:
             (fake, fake.settings(**{"url_prefix": f"http://extender:{number}", **changes}))
             for number, (fake, changes) in enumerate(case.extenders, start=1)
         ]
-        async with cluster_with(*extenders) as world:
-            await world.add(*nodes("n0", "n1", "n2"), a_pod("p"))
-            await world.settle()
-            assert await world.node_of("p") == case.node
+        async with cluster_with(*extenders) as harness:
+            await harness.add(*nodes("n0", "n1", "n2"), a_pod("p"))
+            await harness.settle()
+            assert await harness.node_of("p") == case.node
             if case.condition is not None:
-                assert await world.condition("p") == case.condition
+                assert await harness.condition("p") == case.condition
                 # The written condition is a change of the pod, so it may be tried once more.
-                assert set(await world.notes("p")) == {case.condition[1]}
+                assert set(await harness.notes("p")) == {case.condition[1]}
             else:
-                assert await world.notes("p") == [f"Successfully assigned default/p to {case.node}"]
+                assert await harness.notes("p") == [
+                    f"Successfully assigned default/p to {case.node}"
+                ]
 
     run(scenario)
 
@@ -208,19 +210,19 @@ def test_a_pod_that_uses_what_an_extender_manages_is_its_business() -> None:
     async def scenario() -> None:
         extender = FakeExtender(filter=keep_nodes(only("n1")))
         settings = extender.settings(managed_resources=MANAGED)
-        async with cluster_with((extender, settings)) as world:
-            await world.add(
+        async with cluster_with((extender, settings)) as harness:
+            await harness.add(
                 *nodes("n0", "n1"),
                 a_pod("plain"),
                 # No node has any, and NodeResourcesFit is not to look.
                 a_pod("requests", foo=1),
             )
-            await world.settle()
+            await harness.settle()
             assert {call["Pod"]["metadata"]["name"] for call in extender.called("filter")} == {
                 "requests"
             }
-            assert await world.node_of("requests") == "n1"
-            assert await world.node_of("plain")
+            assert await harness.node_of("requests") == "n1"
+            assert await harness.node_of("plain")
 
     run(scenario)
 
@@ -241,9 +243,9 @@ def test_extenders_that_may_be_ignored_are_asked_last() -> None:
         async with cluster_with(
             (first, first.settings("/1", ignorable=True, **BY_NAME)),
             (second, second.settings("/2", **BY_NAME)),
-        ) as world:
-            await world.add(*nodes("n0"), a_pod("p"))
-            await world.settle()
+        ) as harness:
+            await harness.add(*nodes("n0"), a_pod("p"))
+            await harness.settle()
         assert order == ["must not", "may fail"]
 
     run(scenario)
@@ -256,9 +258,9 @@ def test_filters_are_asked_only_about_what_is_left() -> None:
         third = FakeExtender(filter=keep_nodes(lambda _: True))
         fakes = enumerate((first, second, third))
         asked = [(fake, fake.settings(f"/{number}", **BY_NAME)) for number, fake in fakes]
-        async with cluster_with(*asked) as world:
-            await world.add(*nodes("n0", "n1", "n2"), a_pod("p"))
-            await world.settle()
+        async with cluster_with(*asked) as harness:
+            await harness.add(*nodes("n0", "n1", "n2"), a_pod("p"))
+            await harness.settle()
         assert sorted(first.called("filter")[0]["NodeNames"]) == ["n0", "n1", "n2"]
         assert sorted(second.called("filter")[0]["NodeNames"]) == ["n0", "n2"]
         assert third.calls == []
@@ -286,11 +288,11 @@ def test_nodes_are_shown_as_they_are_listed_and_ranked_as_the_filter_left_them(
         extender = FakeExtender(filter=turn_round, prioritize=score_nodes(lambda _: 1))
         settings = extender.settings(node_cache_capable=by_name)
         zones = {"n0": "a", "n1": "a", "n2": "b", "n3": "c"}
-        async with cluster_with((extender, settings)) as world:
+        async with cluster_with((extender, settings)) as harness:
             labelled = [make_node(name, cpu="1", labels={ZONE: z}) for name, z in zones.items()]
-            await world.add(*labelled, a_pod("p"))
-            await world.settle()
-            assert await world.node_of("p")
+            await harness.add(*labelled, a_pod("p"))
+            await harness.settle()
+            assert await harness.node_of("p")
         listed = ["n0", "n2", "n3", "n1"]
         assert [shown(call) for call in extender.called("filter")] == [listed]
         assert [shown(call) for call in extender.called("prioritize")] == [listed[::-1]]
@@ -310,10 +312,10 @@ def test_others_are_asked_about_a_node_that_an_extender_made_up_but_no_pod_goes_
             prioritize=score_nodes(lambda name: 10 * (name == "ghost")),
         )
         asked = [(first, first.settings("/0")), (second, second.settings("/1", **BY_NAME))]
-        async with cluster_with(*asked) as world:
-            await world.add(*nodes("n0", "n1"), a_pod("p"))
-            await world.settle()
-            assert await world.node_of("p") == "n0"
+        async with cluster_with(*asked) as harness:
+            await harness.add(*nodes("n0", "n1"), a_pod("p"))
+            await harness.settle()
+            assert await harness.node_of("p") == "n0"
         assert [call["NodeNames"] for call in second.called("filter")] == [["ghost", "n0"]]
         assert [set(call["NodeNames"]) for call in second.called("prioritize")] == [{"ghost", "n0"}]
 
@@ -324,15 +326,15 @@ def test_a_pod_for_which_an_extender_makes_up_all_nodes_waits_for_something_to_h
     async def scenario() -> None:
         made_up = {"Nodes": {"items": [{"metadata": {"name": "ghost"}}]}}
         extender = FakeExtender(filter=lambda _: made_up)
-        async with cluster_with(extender) as world:
-            await world.add(*nodes("n0"), a_pod("p"))
-            await world.settle(5)
-            assert await world.node_of("p") == ""
-            assert world.scheduler.queue.unschedulable_pods
+        async with cluster_with(extender) as harness:
+            await harness.add(*nodes("n0"), a_pod("p"))
+            await harness.settle(5)
+            assert await harness.node_of("p") == ""
+            assert harness.scheduler.queue.unschedulable_pods
             extender.verbs["filter"] = keep_nodes(lambda _: True)
-            await world.add(*nodes("n1"))
-            await world.settle(5)
-            assert await world.node_of("p")
+            await harness.add(*nodes("n1"))
+            await harness.settle(5)
+            assert await harness.node_of("p")
 
     run(scenario)
 
@@ -340,10 +342,10 @@ def test_a_pod_for_which_an_extender_makes_up_all_nodes_waits_for_something_to_h
 def test_a_single_node_is_not_ranked() -> None:
     async def scenario() -> None:
         extender = FakeExtender(prioritize=score_nodes(lambda _: 1))
-        async with cluster_with(extender) as world:
-            await world.add(*nodes("n0"), a_pod("p"))
-            await world.settle()
-            assert await world.node_of("p") == "n0"
+        async with cluster_with(extender) as harness:
+            await harness.add(*nodes("n0"), a_pod("p"))
+            await harness.settle()
+            assert await harness.node_of("p") == "n0"
         assert extender.calls == []
 
     run(scenario)
@@ -363,10 +365,10 @@ def test_plugins_and_extenders_are_added_up(score: int, winner: str) -> None:
         extender = FakeExtender(prioritize=score_nodes(lambda name: score * (name == "n1")))
         settings = extender.settings(weight=2)
         # No other plugin tells the two nodes apart.
-        async with cluster_with((extender, settings), plugins=[Likes]) as world:
-            await world.add(*nodes("n0", "n1"), a_pod("p"))
-            await world.settle()
-            assert await world.node_of("p") == winner
+        async with cluster_with((extender, settings), plugins=[Likes]) as harness:
+            await harness.add(*nodes("n0", "n1"), a_pod("p"))
+            await harness.settle()
+            assert await harness.node_of("p") == winner
 
     run(scenario)
 
@@ -393,13 +395,13 @@ def test_nodes_that_an_extender_returned_are_scored_as_returned() -> None:
             return {"Nodes": {"items": items}}
 
         extender = FakeExtender(filter=brighten)
-        async with cluster_with(extender, plugins=[Sees]) as world:
-            await world.add(*nodes("n0", "n1"))
-            await world.add(a_pod("before-0"), a_pod("before-1"))
-            await world.settle()
-            await world.add(a_pod("p"))
-            await world.settle()
-            assert await world.node_of("p") == "n1"
+        async with cluster_with(extender, plugins=[Sees]) as harness:
+            await harness.add(*nodes("n0", "n1"))
+            await harness.add(a_pod("before-0"), a_pod("before-1"))
+            await harness.settle()
+            await harness.add(a_pod("p"))
+            await harness.settle()
+            assert await harness.node_of("p") == "n1"
         assert sorted((name, pods) for name, pods, _ in seen) == [("n0", 0), ("n1", 0)]
         assert {name: labels for name, _, labels in seen}["n1"]["bright"] == "yes"
 
@@ -413,10 +415,10 @@ def test_a_second_extender_gets_nodes_as_the_first_returned_them() -> None:
             return {"Nodes": {"items": [{"metadata": {"name": name}} for name in names]}}
 
         first, second = FakeExtender(filter=slim), FakeExtender(filter=keep_nodes(only("n1")))
-        async with cluster_with(first, second) as world:
-            await world.add(*nodes("n0", "n1"), a_pod("p"))
-            await world.settle()
-            assert await world.node_of("p") == "n1"
+        async with cluster_with(first, second) as harness:
+            await harness.add(*nodes("n0", "n1"), a_pod("p"))
+            await harness.settle()
+            assert await harness.node_of("p") == "n1"
         [arguments] = second.called("filter")
         for node in arguments["Nodes"]["items"]:
             assert node["spec"] == {}
@@ -433,10 +435,10 @@ class TestBinding:
             extender = FakeExtender(bind=lambda _: {})
             async with cluster_with(
                 (extender, extender.settings(managed_resources=MANAGED))
-            ) as world:
+            ) as harness:
 
                 async def bind(arguments: Json) -> Json:
-                    await world.api.bind(
+                    await harness.api.bind(
                         arguments["PodNamespace"],
                         arguments["PodName"],
                         arguments["PodUID"],
@@ -445,11 +447,11 @@ class TestBinding:
                     return {"Error": ""}
 
                 extender.verbs["bind"] = bind
-                await world.add(*nodes("n0"), a_pod("foo", foo=1), a_pod("plain"))
-                await world.settle()
-                foo = await world.pod("foo")
+                await harness.add(*nodes("n0"), a_pod("foo", foo=1), a_pod("plain"))
+                await harness.settle()
+                foo = await harness.pod("foo")
                 assert foo.spec.node_name == "n0"
-                assert await world.node_of("plain") == "n0"
+                assert await harness.node_of("plain") == "n0"
                 assert extender.called("bind") == [
                     {
                         "PodName": "foo",
@@ -458,7 +460,7 @@ class TestBinding:
                         "Node": "n0",
                     }
                 ]
-                assert await world.notes("foo") == ["Successfully assigned default/foo to n0"]
+                assert await harness.notes("foo") == ["Successfully assigned default/foo to n0"]
 
         run(scenario)
 
@@ -466,19 +468,19 @@ class TestBinding:
     def test_a_failing_binder_fails_the_pod_unless_it_may_be_ignored(self, ignorable: bool) -> None:
         async def scenario() -> None:
             extender = FakeExtender(bind=error("bind refused by extender"))
-            async with cluster_with((extender, extender.settings(ignorable=ignorable))) as world:
-                await world.add(*nodes("n0"), a_pod("p"))
-                await world.settle()
+            async with cluster_with((extender, extender.settings(ignorable=ignorable))) as harness:
+                await harness.add(*nodes("n0"), a_pod("p"))
+                await harness.settle()
                 if ignorable:
-                    assert await world.node_of("p") == "n0"
+                    assert await harness.node_of("p") == "n0"
                 else:
-                    assert await world.node_of("p") == ""
-                    assert await world.notes("p") == ["bind refused by extender"]
-                    assert await world.condition("p") == (
+                    assert await harness.node_of("p") == ""
+                    assert await harness.notes("p") == ["bind refused by extender"]
+                    assert await harness.condition("p") == (
                         "SchedulerError",
                         "bind refused by extender",
                     )
-                    assert world.scheduler.cache.assumed_count == 0
+                    assert harness.scheduler.cache.assumed_count == 0
 
         run(scenario)
 
@@ -486,12 +488,12 @@ class TestBinding:
         async def scenario() -> None:
             leads = True
             extender = FakeExtender(bind=lambda _: {})
-            async with cluster_with(extender, may_act=lambda: leads) as world:
-                await world.add(*nodes("n0"), a_pod("before"))
-                await world.settle(0.1)
+            async with cluster_with(extender, may_act=lambda: leads) as harness:
+                await harness.add(*nodes("n0"), a_pod("before"))
+                await harness.settle(0.1)
                 leads = False
-                await world.add(a_pod("after"))
-                await world.settle(0.1)
+                await harness.add(a_pod("after"))
+                await harness.settle(0.1)
                 assert [call["PodName"] for call in extender.called("bind")] == ["before"]
 
         run(scenario)
@@ -501,10 +503,10 @@ class TestWithoutInterest:
     def test_no_node_is_kept_as_json_for_an_extender_that_only_binds(self) -> None:
         async def scenario() -> None:
             extender = FakeExtender(bind=error("no"))
-            async with cluster_with(extender) as world:
-                await world.add(*nodes("n0"), a_pod("p"))
-                await world.settle()
-                assert len(world.scheduler._documents or ()) == 0
+            async with cluster_with(extender) as harness:
+                await harness.add(*nodes("n0"), a_pod("p"))
+                await harness.settle()
+                assert len(harness.scheduler._documents or ()) == 0
 
         run(scenario)
 
@@ -525,10 +527,10 @@ class TestWithoutInterest:
                 }
             }
             settings = extender.settings(**BY_NAME)
-            async with cluster_with((extender, settings), profiles=[profile]) as world:
-                await world.add(*nodes("n0", "n1"), a_pod("p"))
-                await world.settle()
-                assert await world.node_of("p")
+            async with cluster_with((extender, settings), profiles=[profile]) as harness:
+                await harness.add(*nodes("n0", "n1"), a_pod("p"))
+                await harness.settle()
+                assert await harness.node_of("p")
             assert sorted(extender.called("filter")[0]["NodeNames"]) == ["n0", "n1"]
 
         run(scenario)
@@ -540,17 +542,17 @@ def test_a_rejected_pod_is_tried_again_when_anything_happens_that_an_extender_ma
     async def scenario() -> None:
         refused = {"n0"}
         extender = FakeExtender(filter=keep_nodes(lambda name: name not in refused))
-        async with cluster_with((extender, extender.settings(**BY_NAME))) as world:
-            await world.add(*nodes("n0"), a_pod("p"))
-            await world.settle()
-            assert await world.node_of("p") == ""
+        async with cluster_with((extender, extender.settings(**BY_NAME))) as harness:
+            await harness.add(*nodes("n0"), a_pod("p"))
+            await harness.settle()
+            assert await harness.node_of("p") == ""
             refused.clear()
-            await world.settle(20)
-            assert await world.node_of("p") == "", "nothing has happened that could help"
+            await harness.settle(20)
+            assert await harness.node_of("p") == "", "nothing has happened that could help"
             patch = {"metadata": {"annotations": {"a": "b"}}}
-            await world.api.patch(Node, "n0", None, patch)
-            await world.settle(3)
-            assert await world.node_of("p") == "n0"
+            await harness.api.patch(Node, "n0", None, patch)
+            await harness.settle(3)
+            assert await harness.node_of("p") == "n0"
 
     run(scenario)
 
@@ -568,13 +570,13 @@ def test_a_nominated_pod_is_asked_about_on_its_node_first(
 ) -> None:
     async def scenario() -> None:
         extender = FakeExtender(filter=keep_nodes(leaves), prioritize=score_nodes(lambda _: 0))
-        world = ExtenderWorld([(extender, extender.settings(**BY_NAME))])
-        await world.add(*nodes("n0", "n1"), a_pod("p"))
+        harness = ExtenderHarness([(extender, extender.settings(**BY_NAME))])
+        await harness.add(*nodes("n0", "n1"), a_pod("p"))
         status = {"status": {"nominatedNodeName": "n1"}}
-        await world.api.patch(Pod, "p", "default", status, subresource="status")
-        async with running(world.scheduler):
-            await world.settle()
-            assert await world.node_of("p") == node
+        await harness.api.patch(Pod, "p", "default", status, subresource="status")
+        async with running(harness.scheduler):
+            await harness.settle()
+            assert await harness.node_of("p") == node
         calls = extender.called("filter")
         assert [sorted(call["NodeNames"]) for call in calls] == asked
         assert extender.called("prioritize") == []
@@ -589,13 +591,13 @@ def test_an_error_about_the_nominated_node_is_no_error() -> None:
             return {"Error": "hm"} if names == ["n1"] else {"NodeNames": ["n0"]}
 
         extender = FakeExtender(filter=answer)
-        world = ExtenderWorld([(extender, extender.settings(**BY_NAME))])
-        await world.add(*nodes("n0", "n1"), a_pod("p"))
+        harness = ExtenderHarness([(extender, extender.settings(**BY_NAME))])
+        await harness.add(*nodes("n0", "n1"), a_pod("p"))
         status = {"status": {"nominatedNodeName": "n1"}}
-        await world.api.patch(Pod, "p", "default", status, subresource="status")
-        async with running(world.scheduler):
-            await world.settle()
-            assert await world.node_of("p") == "n0"
+        await harness.api.patch(Pod, "p", "default", status, subresource="status")
+        async with running(harness.scheduler):
+            await harness.settle()
+            assert await harness.node_of("p") == "n0"
 
     run(scenario)
 

@@ -24,7 +24,7 @@ from kubesched.framework import (
 from kubesched.scheduler.search.node_sampling import nodes_to_find
 from kubesched.scheduler.search.schedule_result import NoNodesError
 from kubesched.testing import make_node, make_pod
-from tests.support import World, plugin_class
+from tests.support import PluginHarness, plugin_class
 
 
 def nodes(*names: str) -> list[Node]:
@@ -49,35 +49,38 @@ def answer(plugin: str, status: Status, **more: Any) -> type[Plugin]:
     return plugin_class(plugin, pre_filter=lambda *_: status, **more)
 
 
-def fit_error(world: World) -> FitError:
+def fit_error(harness: PluginHarness) -> FitError:
     with pytest.raises(FitError) as refusal:
-        world.schedule(make_pod("p"))
+        harness.schedule(make_pod("p"))
     return refusal.value
 
 
 def test_no_nodes_is_an_answer_of_its_own() -> None:
     with pytest.raises(NoNodesError, match="no nodes available to schedule pods"):
-        World().schedule(make_pod("p"))
+        PluginHarness().schedule(make_pod("p"))
 
 
 def broken_filter(*_: object) -> Status:
     raise ValueError("no idea")
 
 
-ROOM: dict[str, tuple[World, bool]] = {
-    "no node at all": (World(), False),
-    "a node that no filter rejects": (World(nodes=nodes("a", "b")), True),
-    "one node is left": (World(reject_all("no", "a"), nodes=nodes("a", "b")), True),
-    "every node is rejected": (World(reject_all("no"), nodes=nodes("a", "b")), False),
-    "a filter fails": (World(plugin_class("F", filter=broken_filter), nodes=nodes("a")), False),
+ROOM: dict[str, tuple[PluginHarness, bool]] = {
+    "no node at all": (PluginHarness(), False),
+    "a node that no filter rejects": (PluginHarness(nodes=nodes("a", "b")), True),
+    "one node is left": (PluginHarness(reject_all("no", "a"), nodes=nodes("a", "b")), True),
+    "every node is rejected": (PluginHarness(reject_all("no"), nodes=nodes("a", "b")), False),
+    "a filter fails": (
+        PluginHarness(plugin_class("F", filter=broken_filter), nodes=nodes("a")),
+        False,
+    ),
 }
 
 
-@pytest.mark.parametrize(("world", "want"), ROOM.values(), ids=ROOM)
-def test_fits_now(world: World, want: bool) -> None:
-    since = world.framework.dry_run.version
-    world.cache.update_snapshot()
-    assert world.fit_checks.fits_now(world.framework, PodInfo(make_pod("p")), since) is want
+@pytest.mark.parametrize(("harness", "want"), ROOM.values(), ids=ROOM)
+def test_fits_now(harness: PluginHarness, want: bool) -> None:
+    since = harness.framework.dry_run.version
+    harness.cache.update_snapshot()
+    assert harness.fit_checks.fits_now(harness.framework, PodInfo(make_pod("p")), since) is want
 
 
 LABELLED = plugin_class(
@@ -88,28 +91,30 @@ LABELLED = plugin_class(
 
 
 def test_room_is_looked_for_where_something_changed() -> None:
-    world = World(LABELLED, nodes=nodes("a", "b"))
-    world.cache.update_snapshot()
-    pod_info, since = PodInfo(make_pod("p")), world.framework.dry_run.version
-    assert not world.fit_checks.fits_now(world.framework, pod_info, since)
-    world.cache.update_node(make_node("b", labels={"x": "y"}))
-    world.cache.update_snapshot()
-    assert world.fit_checks.fits_now(world.framework, pod_info, since)
+    harness = PluginHarness(LABELLED, nodes=nodes("a", "b"))
+    harness.cache.update_snapshot()
+    pod_info, since = PodInfo(make_pod("p")), harness.framework.dry_run.version
+    assert not harness.fit_checks.fits_now(harness.framework, pod_info, since)
+    harness.cache.update_node(make_node("b", labels={"x": "y"}))
+    harness.cache.update_snapshot()
+    assert harness.fit_checks.fits_now(harness.framework, pod_info, since)
     # From here on nothing has changed any more: whoever fitted nowhere still does not.
-    assert not world.fit_checks.fits_now(world.framework, pod_info, world.framework.dry_run.version)
+    assert not harness.fit_checks.fits_now(
+        harness.framework, pod_info, harness.framework.dry_run.version
+    )
 
 
 def test_a_filter_that_looks_at_other_nodes_is_asked_about_all() -> None:
     def enough(state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        is_good = len(world.cache.snapshot) > 2 and node.name != "c"
+        is_good = len(harness.cache.snapshot) > 2 and node.name != "c"
         return SUCCESS if is_good else Status.unschedulable("no")
 
-    world = World(plugin_class("F", filter=enough), nodes=nodes("a", "b"))
-    world.cache.update_snapshot()
-    since = world.framework.dry_run.version
-    world.cache.add_node(make_node("c"))
-    world.cache.update_snapshot()
-    assert world.fit_checks.fits_now(world.framework, PodInfo(make_pod("p")), since)
+    harness = PluginHarness(plugin_class("F", filter=enough), nodes=nodes("a", "b"))
+    harness.cache.update_snapshot()
+    since = harness.framework.dry_run.version
+    harness.cache.add_node(make_node("c"))
+    harness.cache.update_snapshot()
+    assert harness.fit_checks.fits_now(harness.framework, PodInfo(make_pod("p")), since)
 
 
 def test_other_objects_may_change_every_mind() -> None:
@@ -119,39 +124,39 @@ def test_other_objects_may_change_every_mind() -> None:
         filter=lambda *_: SUCCESS if open_now else Status.unschedulable("no"),
         reads=Reads(pod=PodPart.TEMPLATE, other_nodes=False),
     )
-    world = World(judge, nodes=nodes("a", "b"))
-    world.cache.update_snapshot()
-    since = world.framework.dry_run.version
+    harness = PluginHarness(judge, nodes=nodes("a", "b"))
+    harness.cache.update_snapshot()
+    since = harness.framework.dry_run.version
     open_now.add("now")
     pod_info = PodInfo(make_pod("p"))
-    assert not world.fit_checks.fits_now(world.framework, pod_info, since)
-    world.services.object_versions.changed(Service)
-    assert world.fit_checks.fits_now(world.framework, pod_info, since)
+    assert not harness.fit_checks.fits_now(harness.framework, pod_info, since)
+    harness.services.object_versions.changed(Service)
+    assert harness.fit_checks.fits_now(harness.framework, pod_info, since)
 
 
-FIT_MESSAGES: dict[str, tuple[World, str, set[str]]] = {
+FIT_MESSAGES: dict[str, tuple[PluginHarness, str, set[str]]] = {
     "two narrowings that have no node in common": (
-        World(narrow("P2", "n2"), narrow("P3", "n1"), nodes=nodes("n1", "n2", "n3")),
+        PluginHarness(narrow("P2", "n2"), narrow("P3", "n1"), nodes=nodes("n1", "n2", "n3")),
         "0/3 nodes are available: node(s) didn't satisfy plugin(s) [P2 P3] simultaneously.",
         {"P2", "P3"},
     ),
     "a narrowing and a filter that rejects the rest": (
-        World(narrow("P", "n2"), reject_all("r"), nodes=nodes("n1", "n2")),
+        PluginHarness(narrow("P", "n2"), reject_all("r"), nodes=nodes("n1", "n2")),
         "0/2 nodes are available: 1 node(s) didn't satisfy plugin(s) [P], 1 r.",
         {"P", "F"},
     ),
     "a narrowing to a node that does not exist": (
-        World(narrow("P", "n9"), nodes=nodes("n1", "n2")),
+        PluginHarness(narrow("P", "n9"), nodes=nodes("n1", "n2")),
         "0/2 nodes are available: 2 node(s) didn't satisfy plugin(s) [P].",
         {"P"},
     ),
     "a narrowing to nothing": (
-        World(narrow("P"), nodes=nodes("n1", "n2")),
+        PluginHarness(narrow("P"), nodes=nodes("n1", "n2")),
         "0/2 nodes are available: node(s) didn't satisfy plugin P.",
         {"P"},
     ),
     "reasons are sorted as text": (
-        World(
+        PluginHarness(
             plugin_class(
                 "A",
                 filter=lambda s, p, n: Status.unschedulable("a") if n.name < "k" else SUCCESS,
@@ -163,7 +168,7 @@ FIT_MESSAGES: dict[str, tuple[World, str, set[str]]] = {
         {"A", "B"},
     ),
     "a node with two reasons counts for both": (
-        World(
+        PluginHarness(
             plugin_class("F", filter=lambda *_: Status.unresolvable("y", "x")),
             nodes=nodes("n1", "n2"),
         ),
@@ -171,7 +176,7 @@ FIT_MESSAGES: dict[str, tuple[World, str, set[str]]] = {
         {"F"},
     ),
     "a later unschedulable PreFilter replaces an earlier one": (
-        World(
+        PluginHarness(
             answer("A", Status.unschedulable("x")),
             answer("B", Status.unschedulable("y")),
             nodes=nodes("n1"),
@@ -182,9 +187,9 @@ FIT_MESSAGES: dict[str, tuple[World, str, set[str]]] = {
 }
 
 
-@pytest.mark.parametrize(("world", "message", "plugins"), FIT_MESSAGES.values(), ids=FIT_MESSAGES)
-def test_fit_error_text(world: World, message: str, plugins: set[str]) -> None:
-    error = fit_error(world)
+@pytest.mark.parametrize(("harness", "message", "plugins"), FIT_MESSAGES.values(), ids=FIT_MESSAGES)
+def test_fit_error_text(harness: PluginHarness, message: str, plugins: set[str]) -> None:
+    error = fit_error(harness)
     assert str(error) == message
     assert error.diagnosis.unschedulable_plugins == plugins
 
@@ -192,7 +197,7 @@ def test_fit_error_text(world: World, message: str, plugins: set[str]) -> None:
 def test_an_unresolvable_pre_filter_stops_the_others() -> None:
     called = []
     later = plugin_class("B", pre_filter=lambda *_: called.append("B") or SUCCESS)
-    error = fit_error(World(answer("A", Status.unresolvable("x")), later, nodes=nodes("n")))
+    error = fit_error(PluginHarness(answer("A", Status.unresolvable("x")), later, nodes=nodes("n")))
     assert error.diagnosis.unschedulable_plugins == {"A"}
     assert called == []
 
@@ -200,14 +205,16 @@ def test_an_unresolvable_pre_filter_stops_the_others() -> None:
 def test_an_unschedulable_pre_filter_lets_the_others_run() -> None:
     called = []
     later = plugin_class("B", pre_filter=lambda *_: called.append("B") or SKIP)
-    error = fit_error(World(answer("A", Status.unschedulable("x")), later, nodes=nodes("n")))
+    error = fit_error(
+        PluginHarness(answer("A", Status.unschedulable("x")), later, nodes=nodes("n"))
+    )
     assert error.diagnosis.unschedulable_plugins == {"A"}
     assert called == ["B"]
 
 
 def test_a_skipped_pre_filter_skips_the_filter() -> None:
     never = answer("P", SKIP, filter=lambda *_: Status.unschedulable("never asked"))
-    assert World(never, nodes=nodes("n")).schedule(make_pod("p")).node_name == "n"
+    assert PluginHarness(never, nodes=nodes("n")).schedule(make_pod("p")).node_name == "n"
 
 
 @pytest.mark.parametrize(
@@ -257,7 +264,7 @@ def test_a_plugin_that_fails_ends_the_attempt_in_an_error(
     plugin: type[Plugin], message: str
 ) -> None:
     with pytest.raises(PluginError) as failure:
-        World(plugin, nodes=nodes("n1", "n2")).schedule(make_pod("p"))
+        PluginHarness(plugin, nodes=nodes("n1", "n2")).schedule(make_pod("p"))
     assert str(failure.value) == message
 
 
@@ -266,12 +273,16 @@ def test_a_filter_error_on_one_node_ends_the_attempt_even_if_others_fit() -> Non
         return Status.failure("broken") if node.name == "n1" else SUCCESS
 
     with pytest.raises(PluginError):
-        World(plugin_class("F", filter=judge), nodes=nodes("n1", "n2")).schedule(make_pod("p"))
+        PluginHarness(plugin_class("F", filter=judge), nodes=nodes("n1", "n2")).schedule(
+            make_pod("p")
+        )
 
 
 def test_a_pending_filter_is_noted_as_pending_and_unschedulable() -> None:
-    world = World(plugin_class("F", filter=lambda *_: Status.pending("w")), nodes=nodes("n"))
-    diagnosis = fit_error(world).diagnosis
+    harness = PluginHarness(
+        plugin_class("F", filter=lambda *_: Status.pending("w")), nodes=nodes("n")
+    )
+    diagnosis = fit_error(harness).diagnosis
     assert diagnosis.pending_plugins == diagnosis.unschedulable_plugins == {"F"}
 
 
@@ -304,14 +315,14 @@ def test_nodes_to_find(count: int, percentage: int | None, want: int) -> None:
 def test_the_search_rotates_through_the_nodes() -> None:
     like_all = plugin_class("S", score=lambda *_: 0)
     many = nodes(*(f"n{number:03d}" for number in range(500)))
-    world = World(like_all, nodes=many, percentage=30)
+    harness = PluginHarness(like_all, nodes=many, percentage=30)
     starts = []
     for number in range(4):
-        result = world.schedule(make_pod(f"p{number}"))
+        result = harness.schedule(make_pod(f"p{number}"))
         assert len(result.feasible) == 150
         assert result.evaluated_nodes == 150
         starts.append(
-            min(result.feasible.names) if number != 3 else world.search.sampling.start_index
+            min(result.feasible.names) if number != 3 else harness.search.sampling.start_index
         )
     assert starts == ["n000", "n150", "n300", 100]
 
@@ -319,8 +330,8 @@ def test_the_search_rotates_through_the_nodes() -> None:
 def test_the_profile_overrides_the_global_percentage() -> None:
     like_all = plugin_class("S", score=lambda *_: 0)
     many = nodes(*(f"n{number:04d}" for number in range(1000)))
-    world = World(like_all, nodes=many, percentage=100, profile_percentage=40)
-    assert len(world.schedule(make_pod("p")).feasible) == 400
+    harness = PluginHarness(like_all, nodes=many, percentage=100, profile_percentage=40)
+    assert len(harness.schedule(make_pod("p")).feasible) == 400
 
 
 def test_rejections_after_the_last_wanted_node_are_not_recorded() -> None:
@@ -329,15 +340,15 @@ def test_rejections_after_the_last_wanted_node_are_not_recorded() -> None:
 
     like_all = plugin_class("S", score=lambda *_: 0)
     many = nodes(*(f"n{number:03d}" for number in range(300)))
-    world = World(plugin_class("F", filter=judge), like_all, nodes=many, percentage=1)
-    result = world.schedule(make_pod("p"))
+    harness = PluginHarness(plugin_class("F", filter=judge), like_all, nodes=many, percentage=1)
+    result = harness.schedule(make_pod("p"))
     assert len(result.feasible) == 100
     # n000 .. n199 hold a hundred even nodes; the search stops at the next one, n200.
     assert result.evaluated_nodes == 200
 
 
 def test_without_score_plugins_the_first_fitting_node_is_enough() -> None:
-    result = World(nodes=nodes("a", "b", "c")).schedule(make_pod("p"))
+    result = PluginHarness(nodes=nodes("a", "b", "c")).schedule(make_pod("p"))
     assert (result.node_name, len(result.feasible), result.evaluated_nodes) == ("a", 1, 1)
 
 
@@ -347,9 +358,11 @@ def test_without_score_plugins_the_first_fitting_node_is_enough() -> None:
 def test_the_highest_weighted_sum_wins() -> None:
     one = plugin_class("One", score=lambda s, p, n: {"a": 60, "b": 10}[n.name])
     two = plugin_class("Two", score=lambda s, p, n: {"a": 10, "b": 40}[n.name])
-    plain = World(one, two, nodes=nodes("a", "b")).schedule(make_pod("p"))
+    plain = PluginHarness(one, two, nodes=nodes("a", "b")).schedule(make_pod("p"))
     assert plain.node_name == "a"
-    weighted = World(one, two, nodes=nodes("a", "b"), weights={"Two": 2}).schedule(make_pod("p"))
+    weighted = PluginHarness(one, two, nodes=nodes("a", "b"), weights={"Two": 2}).schedule(
+        make_pod("p")
+    )
     assert weighted.node_name == "b"
     assert dict(zip(weighted.feasible.names, weighted.scores.total.tolist(), strict=True)) == {
         "a": 80,
@@ -359,15 +372,15 @@ def test_the_highest_weighted_sum_wins() -> None:
 
 def test_ties_are_broken_by_chance_among_all_best_nodes() -> None:
     score = plugin_class("S", score=lambda s, p, n: 1 if n.name == "worse" else 5)
-    world = World(score, nodes=nodes("x", "worse", "y", "z"))
-    chosen = {world.schedule(make_pod(f"p{number}")).node_name for number in range(64)}
+    harness = PluginHarness(score, nodes=nodes("x", "worse", "y", "z"))
+    chosen = {harness.schedule(make_pod(f"p{number}")).node_name for number in range(64)}
     assert chosen == {"x", "y", "z"}
 
 
 def test_a_skipped_pre_score_leaves_the_score_out() -> None:
     silent = plugin_class("S", pre_score=lambda *_: SKIP, score=lambda *_: 1 / 0)
     other = plugin_class("T", score=lambda s, p, n: 7 if n.name == "b" else 0)
-    result = World(silent, other, nodes=nodes("a", "b")).schedule(make_pod("p"))
+    result = PluginHarness(silent, other, nodes=nodes("a", "b")).schedule(make_pod("p"))
     assert result.node_name == "b"
     assert set(result.scores.by_plugin) == {"T"}
 
@@ -385,30 +398,30 @@ class CountingFilter(Plugin):
         return Status.unschedulable("bad") if rejected else SUCCESS
 
 
-def counting_world(*extra: Node) -> World:
+def counting_harness(*extra: Node) -> PluginHarness:
     CountingFilter.calls = []
     like_all = plugin_class("S", score=lambda *_: 0)
-    return World(CountingFilter, like_all, nodes=[*nodes("a", "b"), *extra])
+    return PluginHarness(CountingFilter, like_all, nodes=[*nodes("a", "b"), *extra])
 
 
 def test_a_nominated_node_that_fits_is_the_only_one_looked_at() -> None:
-    world = counting_world()
-    result = world.schedule(make_pod("p", nominated_node_name="b"))
+    harness = counting_harness()
+    result = harness.schedule(make_pod("p", nominated_node_name="b"))
     assert result.node_name == "b"
     assert [name for name, _ in CountingFilter.calls] == ["b"]
-    assert world.search.sampling.start_index == 0
+    assert harness.search.sampling.start_index == 0
 
 
 def test_a_nominated_node_that_does_not_fit_costs_one_more_look() -> None:
-    world = counting_world(make_node("c", labels={"bad": "yes"}))
-    result = world.schedule(make_pod("p", nominated_node_name="c"))
+    harness = counting_harness(make_node("c", labels={"bad": "yes"}))
+    result = harness.schedule(make_pod("p", nominated_node_name="c"))
     assert result.node_name in "ab"
     assert len(CountingFilter.calls) == 4
 
 
 def test_a_nominated_node_that_is_gone_leads_to_a_full_search() -> None:
-    world = counting_world()
-    assert world.schedule(make_pod("p", nominated_node_name="gone")).node_name in "ab"
+    harness = counting_harness()
+    assert harness.schedule(make_pod("p", nominated_node_name="gone")).node_name in "ab"
 
 
 @pytest.mark.parametrize(
@@ -419,9 +432,9 @@ def test_a_nominated_node_that_is_gone_leads_to_a_full_search() -> None:
 def test_pods_nominated_to_a_node_are_counted_there(
     priority: int, looks: list[tuple[str, int]]
 ) -> None:
-    world = counting_world()
-    world.nominator.by_node["a"] = [PodInfo(make_pod("other", priority=priority))]
-    world.schedule(make_pod("p", priority=10))
+    harness = counting_harness()
+    harness.nominator.by_node["a"] = [PodInfo(make_pod("other", priority=priority))]
+    harness.schedule(make_pod("p", priority=10))
     assert [call for call in CountingFilter.calls if call[0] == "a"] == looks
 
 
@@ -429,7 +442,7 @@ def test_a_failing_add_pod_ends_the_attempt_in_an_error() -> None:
     stuck = plugin_class(
         "Stuck", pre_filter=lambda *_: SUCCESS, add_pod=lambda *_: Status.unschedulable("stuck")
     )
-    world = World(stuck, nodes=nodes("a", "b"))
-    world.nominator.by_node["a"] = [PodInfo(make_pod("other"))]
+    harness = PluginHarness(stuck, nodes=nodes("a", "b"))
+    harness.nominator.by_node["a"] = [PodInfo(make_pod("other"))]
     with pytest.raises(PluginError, match='running AddPod on PreFilter plugin "Stuck": stuck'):
-        world.schedule(make_pod("p"))
+        harness.schedule(make_pod("p"))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kubesched.api import Node, Pod
 from kubesched.api.pod import PodSpec, PodStatus
 from tests.hostile_values import documents
-from tests.scheduler.hostile_world import HostileWorld, tell
+from tests.scheduler.hostile_object_harness import HostileObjectHarness, tell
 
 BIG = "8191Pi"
 
@@ -33,19 +33,19 @@ HUGE = {
 
 @pytest.mark.parametrize("lie", HUGE.values(), ids=HUGE)
 def test_pods_that_ask_for_more_than_can_be_counted_stop_nobody(lie: dict[str, Any]) -> None:
-    async def story(world: HostileWorld) -> None:
+    async def story(harness: HostileObjectHarness) -> None:
         for number in range(3):
-            await world.add_pod(f"huge{number}", lie, node_name="n0")
-        await world.add_pod("innocent", requests={"cpu": "1"})
-        await world.until_bound("innocent")
+            await harness.add_pod(f"huge{number}", lie, node_name="n0")
+        await harness.add_pod("innocent", requests={"cpu": "1"})
+        await harness.until_bound("innocent")
         for number in range(3):
-            await world.delete_pod(f"huge{number}")
+            await harness.delete_pod(f"huge{number}")
         # What was added up beyond 64 bits is taken away again without a rest.
         for number in range(3):
-            await world.add_pod(f"large{number}", requests={"cpu": "7", "memory": "15Gi"})
+            await harness.add_pod(f"large{number}", requests={"cpu": "7", "memory": "15Gi"})
         for number in range(3):
-            await world.until_bound(f"large{number}", within_s=400)
-        world.scheduler.cache.check_invariants()
+            await harness.until_bound(f"large{number}", within_s=400)
+        harness.scheduler.cache.check_invariants()
 
     tell(story)
 
@@ -73,34 +73,34 @@ def _without_identity(document: dict[str, Any]) -> dict[str, Any]:
 def test_whatever_pods_and_nodes_contain_others_are_placed(
     pods: list[dict[str, Any]], nodes: list[dict[str, Any]], data: st.DataObject
 ) -> None:
-    async def story(world: HostileWorld) -> None:
+    async def story(harness: HostileObjectHarness) -> None:
         for number, node in enumerate(nodes):
-            await world.add_node(f"odd{number}", _without_identity(node))
+            await harness.add_node(f"odd{number}", _without_identity(node))
         names = []
         for number, spec in enumerate(pods):
             names.append(f"bound{number}")
             status = data.draw(documents(PodStatus))
             lie = {"spec": {**spec, "nodeName": "n0"}, "status": status}
-            await world.add_pod(names[-1], lie, node_name="n0")
+            await harness.add_pod(names[-1], lie, node_name="n0")
             names.append(f"waiting{number}")
             waiting = {**spec, "nodeName": "", "schedulerName": "default-scheduler"}
-            await world.add_pod(names[-1], {"spec": waiting, "status": status})
-        await world.add_pod(
+            await harness.add_pod(names[-1], {"spec": waiting, "status": status})
+        await harness.add_pod(
             "innocent", requests={"cpu": "1"}, node_selector={"kubernetes.io/hostname": "n1"}
         )
-        await world.until_bound("innocent", 400)
+        await harness.until_bound("innocent", 400)
         for name in names:
-            await world.delete_pod(name)
+            await harness.delete_pod(name)
         for number in range(3):
-            await world.add_pod(
+            await harness.add_pod(
                 f"large{number}",
                 requests={"cpu": "6", "memory": "10Gi"},
                 node_selector={"kubernetes.io/hostname": f"n{number}"},
             )
         for number in range(3):
-            await world.until_bound(f"large{number}", 400)
-        world.scheduler.cache.check_invariants()
-        world.scheduler.queue.check_invariants()
+            await harness.until_bound(f"large{number}", 400)
+        harness.scheduler.cache.check_invariants()
+        harness.scheduler.queue.check_invariants()
 
     tell(story)
 
@@ -182,19 +182,19 @@ TOO_MUCH = {
 def test_a_pod_that_asks_too_much_is_put_aside_and_says_so(
     lie: Callable[[int], dict[str, Any]], most: int, text: str
 ) -> None:
-    async def story(world: HostileWorld) -> None:
-        await world.add_pod("most", lie(most))
-        await world.until_bound("most")
-        await world.delete_pod("most")
+    async def story(harness: HostileObjectHarness) -> None:
+        await harness.add_pod("most", lie(most))
+        await harness.until_bound("most")
+        await harness.delete_pod("most")
         for number in range(5):
-            await world.add_pod(f"too-much-{number}", lie(5_000))
-            await world.add_pod(f"bound-{number}", lie(5_000), node_name="n0")
+            await harness.add_pod(f"too-much-{number}", lie(5_000))
+            await harness.add_pod(f"bound-{number}", lie(5_000), node_name="n0")
         for number in range(5):
-            await world.add_pod(f"innocent{number}", requests={"cpu": "1"})
+            await harness.add_pod(f"innocent{number}", requests={"cpu": "1"})
         for number in range(5):
-            await world.until_bound(f"innocent{number}")
+            await harness.until_bound(f"innocent{number}")
         for number in range(5):
-            pod = await world.api.get(Pod, f"too-much-{number}", "default")
+            pod = await harness.api.get(Pod, f"too-much-{number}", "default")
             (condition,) = (each for each in pod.status.conditions if each.type == "PodScheduled")
             assert condition.reason == "Unschedulable"
             assert text in condition.message
@@ -203,14 +203,14 @@ def test_a_pod_that_asks_too_much_is_put_aside_and_says_so(
 
 
 def test_a_pod_that_asks_for_very_many_resources_is_put_aside_and_says_so() -> None:
-    async def story(world: HostileWorld) -> None:
+    async def story(harness: HostileObjectHarness) -> None:
         for number in range(5):
             many = asking(**{f"example.com/r{each}": "1" for each in range(2_000)})
-            await world.add_pod(f"too-much-{number}", many)
-            await world.add_pod(f"innocent{number}", requests={"cpu": "1"})
+            await harness.add_pod(f"too-much-{number}", many)
+            await harness.add_pod(f"innocent{number}", requests={"cpu": "1"})
         for number in range(5):
-            await world.until_bound(f"innocent{number}")
-        pod = await world.api.get(Pod, "too-much-0", "default")
+            await harness.until_bound(f"innocent{number}")
+        pod = await harness.api.get(Pod, "too-much-0", "default")
         (condition,) = (each for each in pod.status.conditions if each.type == "PodScheduled")
         assert "2000 resources, of which 128 are allowed" in condition.message
 
@@ -232,20 +232,20 @@ STRANGE = {
 
 @pytest.mark.parametrize("lie", STRANGE.values(), ids=STRANGE)
 def test_pods_without_what_every_pod_has_stop_nobody(lie: dict[str, Any]) -> None:
-    async def story(world: HostileWorld) -> None:
+    async def story(harness: HostileObjectHarness) -> None:
         for number in range(3):
-            await world.add_pod(f"odd{number}", lie, requests={"cpu": "1"})
-            await world.add_pod(f"bound{number}", lie, node_name="n0")
-        await world.add_pod("innocent", node_selector={"kubernetes.io/hostname": "n1"})
-        await world.until_bound("innocent", 400)
+            await harness.add_pod(f"odd{number}", lie, requests={"cpu": "1"})
+            await harness.add_pod(f"bound{number}", lie, node_name="n0")
+        await harness.add_pod("innocent", node_selector={"kubernetes.io/hostname": "n1"})
+        await harness.until_bound("innocent", 400)
         for number in range(3):
-            await world.delete_pod(f"odd{number}")
-            await world.delete_pod(f"bound{number}")
-        await world.add_pod(
+            await harness.delete_pod(f"odd{number}")
+            await harness.delete_pod(f"bound{number}")
+        await harness.add_pod(
             "large", requests={"cpu": "6"}, node_selector={"kubernetes.io/hostname": "n0"}
         )
-        await world.until_bound("large", 400)
-        world.scheduler.cache.check_invariants()
-        world.scheduler.queue.check_invariants()
+        await harness.until_bound("large", 400)
+        harness.scheduler.cache.check_invariants()
+        harness.scheduler.queue.check_invariants()
 
     tell(story)

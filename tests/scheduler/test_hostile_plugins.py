@@ -39,7 +39,7 @@ from kubesched.framework import (
 from kubesched.scheduler.config import load_configuration
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing import make_node, make_pod
-from tests.scheduler.hostile_world import fresh
+from tests.scheduler.hostile_object_harness import fresh
 
 NODE_ALONE = Reads(
     pod=PodPart.LABELS, pods_on_node=PodsOnNode.TOTALS, other_nodes=False, objects=()

@@ -16,7 +16,7 @@ import pytest
 from tests.cluster.apiserver.largest_objects import swollen
 from tests.counted_calls import Growth, counted
 from tests.fuzz.service import KINDS
-from tests.scheduler.hostile_world import GROUPS, HostileWorld, tell
+from tests.scheduler.hostile_object_harness import GROUPS, HostileObjectHarness, tell
 
 Json = dict[str, Any]
 
@@ -150,10 +150,10 @@ NEEDS: dict[str, Json] = {
 """What of a pod makes its attempt look at an object of a kind."""
 
 
-def create(world: HostileWorld, kind: str, document: Json) -> None:
+def create(harness: HostileObjectHarness, kind: str, document: Json) -> None:
     resource = KINDS[kind]
     namespace = "default" if resource.namespaced else None
-    world.network.store.create(resource, namespace, document, world.network.store._now_ns)
+    harness.network.store.create(resource, namespace, document, harness.network.store._now_ns)
 
 
 def gates_of(kind: str) -> Mapping[str, bool]:
@@ -161,45 +161,45 @@ def gates_of(kind: str) -> Mapping[str, bool]:
     return GROUPS if kind == "PodGroup" else {}
 
 
-async def furnish(world: HostileWorld) -> None:
+async def furnish(harness: HostileObjectHarness) -> None:
     for kind, document in BASES.items():
         if kind != "Node":
-            create(world, kind, document)
-    create(world, "PersistentVolumeClaim", TO_BE_BOUND)
-    world.lies["bound"] = {"metadata": {"uid": "u"}, "status": {"phase": "Bound"}}
-    world.lies["pv"] = {"status": {"phase": "Bound"}}
+            create(harness, kind, document)
+    create(harness, "PersistentVolumeClaim", TO_BE_BOUND)
+    harness.lies["bound"] = {"metadata": {"uid": "u"}, "status": {"phase": "Bound"}}
+    harness.lies["pv"] = {"status": {"phase": "Bound"}}
     for number in range(3):
         labels = {"a": "b"}
-        await world.add_pod(
+        await harness.add_pod(
             f"victim{number}", node_name=f"n{number}", labels=labels, requests={"cpu": "5"}
         )
     await asyncio.sleep(1)
 
 
-def show(world: HostileWorld, kind: str, lie: Json) -> None:
+def show(harness: HostileObjectHarness, kind: str, lie: Json) -> None:
     """Have a watch tell of an object, with the lie in it."""
     resource, name = KINDS[kind], BASES[kind]["metadata"]["name"]
     if name in ("bound", "pv"):
         lie = {**lie, "status": {**lie.get("status", {}), "phase": "Bound"}}
     if name == "bound":
         lie = {**lie, "metadata": {**lie.get("metadata", {}), "uid": "u"}}
-    world.lies[name] = lie
-    store = world.network.store
-    patch = {"metadata": {"annotations": {"seen": str(world.ticket())}}}
+    harness.lies[name] = lie
+    store = harness.network.store
+    patch = {"metadata": {"annotations": {"seen": str(harness.ticket())}}}
     namespace = "default" if resource.namespaced else None
     store.patch(resource, namespace, name, patch, store._now_ns, patch_type="merge")
 
 
-async def attempt(world: HostileWorld, kind: str, lie: Json) -> None:
-    show(world, kind, lie)
+async def attempt(harness: HostileObjectHarness, kind: str, lie: Json) -> None:
+    show(harness, kind, lie)
     await asyncio.sleep(0.5)
-    name = f"needs{world.ticket()}"
-    await world.add_pod(name, {"spec": NEEDS.get(kind, {}), "metadata": {"labels": {"a": "b"}}})
+    name = f"needs{harness.ticket()}"
+    await harness.add_pod(name, {"spec": NEEDS.get(kind, {}), "metadata": {"labels": {"a": "b"}}})
     await asyncio.sleep(3)
-    show(world, kind, lie)
+    show(harness, kind, lie)
     await asyncio.sleep(2)
-    await world.delete_pod(name)
-    show(world, kind, {})
+    await harness.delete_pod(name)
+    show(harness, kind, {})
     await asyncio.sleep(30)  # whatever is tried again is over
 
 
@@ -207,8 +207,8 @@ async def attempt(world: HostileWorld, kind: str, lie: Json) -> None:
 def test_every_list_of_every_kind_costs_no_more_than_its_items(kind: str) -> None:
     resource = KINDS[kind]
 
-    async def story(world: HostileWorld) -> None:
-        await furnish(world)
+    async def story(harness: HostileObjectHarness) -> None:
+        await furnish(harness)
         for place in swollen(resource):
 
             def lie(count: int, place: Any = place) -> Json:
@@ -216,9 +216,9 @@ def test_every_list_of_every_kind_costs_no_more_than_its_items(kind: str) -> Non
                 made["metadata"].pop("name")
                 return made
 
-            await attempt(world, kind, lie(4 * SIZE))  # what is made once and kept
+            await attempt(harness, kind, lie(4 * SIZE))  # what is made once and kept
             small, middle, large = [
-                await counted(attempt(world, kind, lie(times * SIZE))) for times in (1, 2, 4)
+                await counted(attempt(harness, kind, lie(times * SIZE))) for times in (1, 2, 4)
             ]
             growth = Growth((middle - small) / SIZE, (large - middle) / (2 * SIZE))
             # A loop in a loop has 300 calls an item among few, and 600 among many.

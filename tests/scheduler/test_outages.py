@@ -77,7 +77,7 @@ def everything(_: OutgoingRequest) -> bool:
     return True
 
 
-class World:
+class SchedulerOutageHarness:
     """A cluster, its scheduler on the other side of a network, and what became of the pods."""
 
     def __init__(self) -> None:
@@ -128,14 +128,14 @@ class World:
         assert queue.pending_pods()[0] == []
 
 
-def tell(story: Callable[[World], Awaitable[None]]) -> None:
+def tell(story: Callable[[SchedulerOutageHarness], Awaitable[None]]) -> None:
     async def main() -> None:
-        world = World()
+        harness = SchedulerOutageHarness()
         for number in range(4):
-            await world.create(make_node(f"n{number}", cpu="8"))
-        counting = asyncio.create_task(world.count_bindings())
-        async with running(world.scheduler):
-            await story(world)
+            await harness.create(make_node(f"n{number}", cpu="8"))
+        counting = asyncio.create_task(harness.count_bindings())
+        async with running(harness.scheduler):
+            await story(harness)
         counting.cancel()
         await asyncio.gather(counting, return_exceptions=True)
 
@@ -145,26 +145,26 @@ def tell(story: Callable[[World], Awaitable[None]]) -> None:
 class Case(NamedTuple):
     """What goes wrong, and how long after its end all must be well."""
 
-    begin: Callable[[World], None]
-    end: Callable[[World], None] = lambda world: None
+    begin: Callable[[SchedulerOutageHarness], None]
+    end: Callable[[SchedulerOutageHarness], None] = lambda harness: None
     well_within_s: float = 60
-    during: Callable[[World], None] = lambda world: None
+    during: Callable[[SchedulerOutageHarness], None] = lambda harness: None
     """Every second of the trouble."""
 
 
 def answering(answer: ServerResponse, asked: Asked = everything) -> Case:
     """Something answers in the server's place."""
 
-    def begin(world: World) -> None:
-        world.network.trouble = lambda request: Trouble(answer=answer) if asked(request) else None
-        world.network.break_streams()
+    def begin(harness: SchedulerOutageHarness) -> None:
+        harness.network.trouble = lambda request: Trouble(answer=answer) if asked(request) else None
+        harness.network.break_streams()
 
     return Case(begin)
 
 
 def befalling(trouble: Trouble, asked: Asked = everything) -> Case:
-    def begin(world: World) -> None:
-        world.network.trouble = lambda request: trouble if asked(request) else None
+    def begin(harness: SchedulerOutageHarness) -> None:
+        harness.network.trouble = lambda request: trouble if asked(request) else None
 
     return Case(begin)
 
@@ -172,12 +172,12 @@ def befalling(trouble: Trouble, asked: Asked = everything) -> Case:
 def mangling(mangle: Callable[[bytes], bytes | TransportError]) -> Case:
     """What watches bring is spoilt."""
 
-    def begin(world: World) -> None:
-        world.network.mangle = lambda _, lines: mangle(lines)
-        world.network.break_streams()
+    def begin(harness: SchedulerOutageHarness) -> None:
+        harness.network.mangle = lambda _, lines: mangle(lines)
+        harness.network.break_streams()
 
-    def end(world: World) -> None:
-        world.network.mangle = lambda _, lines: lines
+    def end(harness: SchedulerOutageHarness) -> None:
+        harness.network.mangle = lambda _, lines: lines
 
     return Case(begin, end)
 
@@ -241,26 +241,26 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_all_is_well_soon_after(case: Case, caplog: pytest.LogCaptureFixture) -> None:
-    async def story(world: World) -> None:
-        await world.create_pods("before")
-        await world.until_bound(EACH, 10)
+    async def story(harness: SchedulerOutageHarness) -> None:
+        await harness.create_pods("before")
+        await harness.until_bound(EACH, 10)
         await asyncio.sleep(1)
-        case.begin(world)
-        asked = len(world.network.requests)
-        await world.create_pods("during")
+        case.begin(harness)
+        asked = len(harness.network.requests)
+        await harness.create_pods("during")
         for second in range(TROUBLE_S):
             await asyncio.sleep(1)
-            case.during(world)
+            case.during(harness)
             if second == TROUBLE_S // 2:
-                await world.create(make_node("late", cpu="8"))
+                await harness.create(make_node("late", cpu="8"))
         # Each informer, and each pod with its binding, condition and event, at growing distances.
-        assert len(world.network.requests) - asked < 12 * INFORMERS + 30 * EACH
-        case.end(world)
-        world.network.trouble = lambda _: None
-        await world.create_pods("after")
-        await world.until_bound(3 * EACH, case.well_within_s)
+        assert len(harness.network.requests) - asked < 12 * INFORMERS + 30 * EACH
+        case.end(harness)
+        harness.network.trouble = lambda _: None
+        await harness.create_pods("after")
+        await harness.until_bound(3 * EACH, case.well_within_s)
         await asyncio.sleep(60)
-        await world.check(3 * EACH)
+        await harness.check(3 * EACH)
 
     with caplog.at_level(logging.INFO):
         tell(story)
@@ -268,12 +268,12 @@ def test_all_is_well_soon_after(case: Case, caplog: pytest.LogCaptureFixture) ->
 
 
 def test_frames_may_be_cut_anywhere() -> None:
-    async def story(world: World) -> None:
-        world.network.chunk_size = 7
-        await world.create_pods("p")
-        await world.until_bound(EACH, 30)
+    async def story(harness: SchedulerOutageHarness) -> None:
+        harness.network.chunk_size = 7
+        await harness.create_pods("p")
+        await harness.until_bound(EACH, 30)
         await asyncio.sleep(60)
-        await world.check(EACH)
+        await harness.check(EACH)
 
     tell(story)
 
@@ -297,45 +297,45 @@ def test_a_list_whose_pages_expire_is_taken_in_one_piece(metadata: dict[str, str
         return None
 
     async def main() -> None:
-        world = World()
-        world.network.trouble = trouble
+        harness = SchedulerOutageHarness()
+        harness.network.trouble = trouble
         for number in range(1_100):
-            await world.create(make_node(f"n{number}", cpu="8"))
-        await world.create_pods("p")
-        counting = asyncio.create_task(world.count_bindings())
-        async with running(world.scheduler):
-            await world.until_bound(EACH, 30)
-            assert world.network.count("GET", "/api/v1/nodes?limit=500") == 2
-            assert len(world.scheduler.informers.lister(Node).list()) == 1_100
+            await harness.create(make_node(f"n{number}", cpu="8"))
+        await harness.create_pods("p")
+        counting = asyncio.create_task(harness.count_bindings())
+        async with running(harness.scheduler):
+            await harness.until_bound(EACH, 30)
+            assert harness.network.count("GET", "/api/v1/nodes?limit=500") == 2
+            assert len(harness.scheduler.informers.lister(Node).list()) == 1_100
         counting.cancel()
 
     virtual_loop.run(main, seed=1)
 
 
 def test_a_version_that_is_gone_is_given_up_at_once_and_streams_go_on_from_any() -> None:
-    async def story(world: World) -> None:
-        await world.create_pods("before")
-        await world.until_bound(EACH, 10)
-        await world.create_pods("more")
+    async def story(harness: SchedulerOutageHarness) -> None:
+        await harness.create_pods("before")
+        await harness.until_bound(EACH, 10)
+        await harness.create_pods("more")
         await asyncio.sleep(5)
-        world.network.go_down()
+        harness.network.go_down()
         await asyncio.sleep(0.1)
-        world.network.come_up(forgetful=True)
-        await world.create(make_node("late", cpu="8"))
-        world.network.compact()
-        world.network.requests.clear()
-        world.network.trouble = lambda request: (
+        harness.network.come_up(forgetful=True)
+        await harness.create(make_node("late", cpu="8"))
+        harness.network.compact()
+        harness.network.requests.clear()
+        harness.network.trouble = lambda request: (
             Trouble(answer=says(410, "Expired"))
             if is_streamed_list(request) and "resourceVersion=" in request.target
             else None
         )
         # A watch is refused (410), the next cycle streams from what was seen (410), then anew.
         await asyncio.sleep(4)
-        nodes = [r.target for _, r in world.network.requests if "/nodes" in r.target]
+        nodes = [r.target for _, r in harness.network.requests if "/nodes" in r.target]
         versions = ["resourceVersion=" in target for target in nodes]
         assert versions == [True, True, False], nodes
         assert "sendInitialEvents=true" in nodes[-1]
-        assert world.scheduler.informers.lister(Node).get("late") is not None
+        assert harness.scheduler.informers.lister(Node).get("late") is not None
 
     tell(story)
 
@@ -350,15 +350,15 @@ EVENTS = {
 
 @pytest.mark.parametrize("trouble", EVENTS.values(), ids=EVENTS)
 def test_events_that_cannot_be_sent_hold_up_no_binding(trouble: Trouble) -> None:
-    async def story(world: World) -> None:
-        world.network.trouble = lambda request: trouble if "/events" in request.target else None
-        began_ns = world.clock.monotonic_ns()
+    async def story(harness: SchedulerOutageHarness) -> None:
+        harness.network.trouble = lambda request: trouble if "/events" in request.target else None
+        began_ns = harness.clock.monotonic_ns()
         for batch in range(10):
-            await world.create_pods(f"p{batch}-")
-        await world.until_bound(10 * EACH, 5)
-        assert world.clock.monotonic_ns() - began_ns < 2 * SECOND
+            await harness.create_pods(f"p{batch}-")
+        await harness.until_bound(10 * EACH, 5)
+        assert harness.clock.monotonic_ns() - began_ns < 2 * SECOND
         await asyncio.sleep(5)
-        await world.check(10 * EACH)
+        await harness.check(10 * EACH)
 
     tell(story)
 
@@ -366,14 +366,14 @@ def test_events_that_cannot_be_sent_hold_up_no_binding(trouble: Trouble) -> None
 def test_what_was_recorded_is_sent_before_the_end() -> None:
     seen: list[int] = []
 
-    async def story(world: World) -> None:
+    async def story(harness: SchedulerOutageHarness) -> None:
         for batch in range(10):
-            await world.create_pods(f"p{batch}-")
-        await world.until_bound(10 * EACH, 5)
-        seen.append(len((await world.calm.list(Event)).items))
-        world.scheduler.stop()
+            await harness.create_pods(f"p{batch}-")
+        await harness.until_bound(10 * EACH, 5)
+        seen.append(len((await harness.calm.list(Event)).items))
+        harness.scheduler.stop()
         await asyncio.sleep(5)
-        seen.append(len((await world.calm.list(Event)).items))
+        seen.append(len((await harness.calm.list(Event)).items))
 
     tell(story)
     assert seen[-1] == 10 * EACH

@@ -24,7 +24,7 @@ from tests.scheduler.test_scheduler import Cluster, run
 CLASSES = {"low": 0, "mid": 50, "high": 100}
 
 
-class World(Cluster):
+class PreemptionCluster(Cluster):
     """A cluster with priority classes, and kubelets that let pods take their time to end."""
 
     async def start(self) -> None:
@@ -66,15 +66,17 @@ def _with_class(pod: Pod, priority: str) -> Pod:
 
 
 @contextlib.asynccontextmanager
-async def world(*plugins: type[Plugin]) -> AsyncIterator[World]:
-    made = World(*plugins)
+async def harness(*plugins: type[Plugin]) -> AsyncIterator[PreemptionCluster]:
+    made = PreemptionCluster(*plugins)
     await made.start()
     kubelet = FakeKubelet(made.api, made.clock, stop_delay_ns=3600 * SECOND)
     async with running(kubelet, made.scheduler):
         yield made
 
 
-async def fill(made: World, *names: str, node: str = "n", cpu: str = "1", grace: int = 0) -> None:
+async def fill(
+    made: PreemptionCluster, *names: str, node: str = "n", cpu: str = "1", grace: int = 0
+) -> None:
     """Put a node of 4 CPUs there, and low-priority pods on it."""
     await made.add(make_node(node, cpu="4"))
     for name in names:
@@ -88,7 +90,7 @@ async def fill(made: World, *names: str, node: str = "n", cpu: str = "1", grace:
 
 def test_a_preemptor_gets_its_place_when_the_victims_have_ended() -> None:
     async def scenario() -> None:
-        async with world() as made:
+        async with harness() as made:
             await fill(made, "a", "b", "c", "d", grace=30)
             await made.put("urgent", "2", "high")
             await made.settle(2)
@@ -126,7 +128,7 @@ def test_a_preemptor_gets_its_place_when_the_victims_have_ended() -> None:
 
 def test_the_room_is_kept_from_pods_of_lower_priority() -> None:
     async def scenario() -> None:
-        async with world() as made:
+        async with harness() as made:
             await fill(made, "a", "b", "c", "d", grace=10)
             for number in range(5):
                 await made.put(f"waiting-{number}", "1", "low")
@@ -140,7 +142,7 @@ def test_the_room_is_kept_from_pods_of_lower_priority() -> None:
 
 def test_room_beyond_that_of_the_nominated_pod_is_for_everybody() -> None:
     async def scenario() -> None:
-        async with world() as made:
+        async with harness() as made:
             await fill(made, "big", cpu="4", grace=10)
             await made.put("urgent", "1", "high")
             await made.settle(2)
@@ -159,7 +161,7 @@ def test_room_beyond_that_of_the_nominated_pod_is_for_everybody() -> None:
 
 def test_two_preemptors_on_one_node_do_not_share_victims() -> None:
     async def scenario() -> None:
-        async with world() as made:
+        async with harness() as made:
             await fill(made, "a", "b", "c", "d", grace=10)
             await made.put("first", "2", "high")
             await made.put("second", "2", "high")
@@ -174,7 +176,7 @@ def test_two_preemptors_on_one_node_do_not_share_victims() -> None:
 
 def test_a_second_preemptor_that_no_victim_is_left_for_waits() -> None:
     async def scenario() -> None:
-        async with world() as made:
+        async with harness() as made:
             await fill(made, "a", "b", "c", "d", grace=10)
             await made.put("first", "4", "high")
             await made.put("second", "4", "high")
@@ -195,7 +197,7 @@ def test_a_second_preemptor_that_no_victim_is_left_for_waits() -> None:
 
 def test_a_more_important_preemptor_takes_the_node_from_a_nominated_one() -> None:
     async def scenario() -> None:
-        async with world() as made:
+        async with harness() as made:
             await fill(made, "a", "b", "c", "d", grace=20)
             await made.put("middling", "4", "mid")
             await made.settle(2)
@@ -213,7 +215,7 @@ def test_a_more_important_preemptor_takes_the_node_from_a_nominated_one() -> Non
 
 def test_a_nomination_of_lower_priority_is_cleared() -> None:
     async def scenario() -> None:
-        async with world() as made:
+        async with harness() as made:
             await fill(made, "a", "b", "c", "d", grace=20)
             await made.put("middling", "2", "mid")
             await made.settle(2)
@@ -234,7 +236,7 @@ def test_a_nomination_of_lower_priority_is_cleared() -> None:
 
 def test_if_the_preemptor_is_deleted_meanwhile_the_others_stay() -> None:
     async def scenario() -> None:
-        async with world() as made:
+        async with harness() as made:
             await fill(made, "a", "b", "c", "d")
             made.slow_down(5, "delete Pod")
             await made.put("urgent", "4", "high")
@@ -249,7 +251,7 @@ def test_if_the_preemptor_is_deleted_meanwhile_the_others_stay() -> None:
 
 def test_if_the_preemptor_is_deleted_before_anybody_was_evicted_all_stay() -> None:
     async def scenario() -> None:
-        async with world() as made:
+        async with harness() as made:
             await fill(made, "a", "b", "c", "d")
             made.slow_down(5, "patch Pod")
             await made.put("urgent", "4", "high")
@@ -263,7 +265,7 @@ def test_if_the_preemptor_is_deleted_before_anybody_was_evicted_all_stay() -> No
 
 def test_if_another_place_opens_up_the_preemptor_goes_there() -> None:
     async def scenario() -> None:
-        async with world() as made:
+        async with harness() as made:
             await fill(made, "a", "b", "c", "d")
             made.slow_down(5, "delete Pod")
             await made.put("urgent", "4", "high")
@@ -278,7 +280,7 @@ def test_if_another_place_opens_up_the_preemptor_goes_there() -> None:
 
 def test_if_a_place_opens_up_before_anybody_was_evicted_all_stay() -> None:
     async def scenario() -> None:
-        async with world() as made:
+        async with harness() as made:
             await fill(made, "a", "b", "c", "d")
             made.slow_down(5, "patch Pod")
             await made.put("urgent", "4", "high")
@@ -293,7 +295,7 @@ def test_if_a_place_opens_up_before_anybody_was_evicted_all_stay() -> None:
 
 def test_if_victims_leave_by_themselves_the_rest_stay() -> None:
     async def scenario() -> None:
-        async with world() as made:
+        async with harness() as made:
             await fill(made, "a", "b", "c", "d")
             made.slow_down(5, "patch Pod")
             await made.put("urgent", "2", "high")
@@ -314,7 +316,7 @@ def test_if_victims_leave_by_themselves_the_rest_stay() -> None:
 @pytest.mark.parametrize("times", [1, 3, 10])
 def test_a_deletion_that_fails_is_tried_again(times: int) -> None:
     async def scenario() -> None:
-        async with world() as made:
+        async with harness() as made:
             await fill(made, "a", "b", "c", "d")
             made.fail("delete Pod", times)
             await made.put("urgent", "3", "high")
@@ -327,7 +329,7 @@ def test_a_deletion_that_fails_is_tried_again(times: int) -> None:
 
 def test_a_victim_that_may_not_be_marked_is_not_deleted() -> None:
     async def scenario() -> None:
-        async with world() as made:
+        async with harness() as made:
             await fill(made, "a", "b", "c", "d")
             made.fail("patch Pod", 10_000, code=403, reason="Forbidden")
             await made.put("urgent", "3", "high")
@@ -339,7 +341,7 @@ def test_a_victim_that_may_not_be_marked_is_not_deleted() -> None:
 
 def test_a_deletion_whose_answer_was_lost_costs_no_further_victim() -> None:
     async def scenario() -> None:
-        async with world() as made:
+        async with harness() as made:
             await fill(made, "a", "b", "c", "d")
             error = ApiError(ApiStatus(code=0, message="connection reset"))
             made.faults.next["delete Pod"] = [Fault(error=error, answer_lost=True)] * 2
@@ -379,7 +381,7 @@ class Prepares(Plugin):
 @pytest.mark.parametrize("plugin", [Holds, Prepares])
 def test_a_victim_that_is_not_bound_yet_is_put_back_and_not_deleted(plugin: type[Plugin]) -> None:
     async def scenario() -> None:
-        async with world(plugin) as made:
+        async with harness(plugin) as made:
             await made.add(make_node("n", cpu="4"))
             await made.put("meek", "4", "low")
             await made.settle(2)

@@ -63,7 +63,7 @@ class Replica:
             await asyncio.gather(placing, leading, return_exceptions=True)
 
 
-class World:
+class ReplicaHarness:
     def __init__(self, seed: int, replicas: int) -> None:
         self.dice = random.Random(seed)
         self.network = Network()
@@ -130,22 +130,22 @@ def _trouble(dice: random.Random, share: float, longest_ns: int) -> Trouble:
 @pytest.mark.parametrize("seed", range(5))
 def test_every_pod_is_bound_once_by_whoever_leads(seed: int, replicas: int) -> None:
     async def main() -> None:
-        world = World(seed, replicas)
+        harness = ReplicaHarness(seed, replicas)
         for number in range(4):
-            await world.create(make_node(f"n{number}", cpu="8"))
-        tasks = [asyncio.create_task(replica.run()) for replica in world.replicas]
+            await harness.create(make_node(f"n{number}", cpu="8"))
+        tasks = [asyncio.create_task(replica.run()) for replica in harness.replicas]
         try:
             for number in range(PODS):
-                await world.create(make_pod(f"p{number}", requests={"cpu": "10m"}, images=["i"]))
+                await harness.create(make_pod(f"p{number}", requests={"cpu": "10m"}, images=["i"]))
                 if number % 6 == 0:
-                    await world.have_weather()
+                    await harness.have_weather()
             await asyncio.sleep(700)  # watches that stall are noticed within ten minutes
-            assert world.wrong == []
-            pods = (await world.calm.list(Pod)).items
+            assert harness.wrong == []
+            pods = (await harness.calm.list(Pod)).items
             assert [pod.metadata.name for pod in pods if not pod.spec.node_name] == []
-            assert len(world.bound) == PODS
-            assert set(world.bound.values()) == {1}
-            assert len(world.actors) > 1, "nobody ever took over"
+            assert len(harness.bound) == PODS
+            assert set(harness.bound.values()) == {1}
+            assert len(harness.actors) > 1, "nobody ever took over"
         finally:
             for task in tasks:
                 task.cancel()

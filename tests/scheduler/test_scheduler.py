@@ -124,14 +124,14 @@ async def cluster(*plugins: type[Plugin], **options: Any) -> AsyncIterator[Clust
 
 def test_a_pod_is_bound_and_its_event_recorded() -> None:
     async def scenario() -> None:
-        async with cluster() as world:
-            await world.add(make_node("n1"), a_pod("p"))
-            await world.settle()
-            assert await world.node_of("p") == "n1"
-            assert await world.notes("p") == [
+        async with cluster() as harness:
+            await harness.add(make_node("n1"), a_pod("p"))
+            await harness.settle()
+            assert await harness.node_of("p") == "n1"
+            assert await harness.notes("p") == [
                 ("Normal", "Scheduled", "Successfully assigned default/p to n1")
             ]
-            assert not world.scheduler.cache.is_assumed(await world.pod("p"))
+            assert not harness.scheduler.cache.is_assumed(await harness.pod("p"))
 
     run(scenario)
 
@@ -152,38 +152,38 @@ def test_objects_that_were_there_before_the_scheduler_count() -> None:
 
 def test_a_pod_that_does_not_fit_says_why_and_is_tried_again_when_a_node_comes() -> None:
     async def scenario() -> None:
-        async with cluster() as world:
-            await world.add(make_node("small", cpu="1"), a_pod("p", requests={"cpu": "4"}))
-            await world.settle()
-            status, reason, message = await world.condition("p") or ("", "", "")
+        async with cluster() as harness:
+            await harness.add(make_node("small", cpu="1"), a_pod("p", requests={"cpu": "4"}))
+            await harness.settle()
+            status, reason, message = await harness.condition("p") or ("", "", "")
             assert (status, reason) == ("False", "Unschedulable")
             assert message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
-            [(kind, why, note)] = await world.notes("p")
+            [(kind, why, note)] = await harness.notes("p")
             assert (kind, why, note) == ("Warning", "FailedScheduling", message)
-            place = world.scheduler.queue.describe("default/p", world.clock.now_ns())
+            place = harness.scheduler.queue.describe("default/p", harness.clock.now_ns())
             assert place is not None
             assert set(place.rejected_by) == {"NodeResourcesFit"}
-            await world.add(make_node("large", cpu="8"))
-            await world.settle(3)
-            assert await world.node_of("p") == "large"
-            assert (await world.condition("p") or ("",))[0] == "True"
+            await harness.add(make_node("large", cpu="8"))
+            await harness.settle(3)
+            assert await harness.node_of("p") == "large"
+            assert (await harness.condition("p") or ("",))[0] == "True"
 
     run(scenario)
 
 
 def test_without_nodes_the_pod_is_tried_again_after_a_backoff() -> None:
     async def scenario() -> None:
-        async with cluster() as world:
-            await world.add(a_pod("p"))
-            await world.settle()
-            assert await world.condition("p") == (
+        async with cluster() as harness:
+            await harness.add(a_pod("p"))
+            await harness.settle()
+            assert await harness.condition("p") == (
                 "False",
                 "Unschedulable",
                 "no nodes available to schedule pods",
             )
-            await world.add(make_node("n1"))
-            await world.settle(12)
-            assert await world.node_of("p") == "n1"
+            await harness.add(make_node("n1"))
+            await harness.settle(12)
+            assert await harness.node_of("p") == "n1"
 
     run(scenario)
 
@@ -205,30 +205,30 @@ def test_pods_are_placed_by_priority() -> None:
 
 def test_a_gated_pod_waits_until_its_last_gate_is_gone() -> None:
     async def scenario() -> None:
-        async with cluster() as world:
-            await world.add(make_node("n1"), a_pod("p", gates=["a", "b"]))
-            await world.settle()
-            assert await world.node_of("p") == ""
-            assert (await world.condition("p") or ("", ""))[1] == "SchedulingGated"
+        async with cluster() as harness:
+            await harness.add(make_node("n1"), a_pod("p", gates=["a", "b"]))
+            await harness.settle()
+            assert await harness.node_of("p") == ""
+            assert (await harness.condition("p") or ("", ""))[1] == "SchedulingGated"
             for gates in ([{"name": "b"}], []):
                 patch = [{"op": "replace", "path": "/spec/schedulingGates", "value": gates}]
-                await world.api.patch(Pod, "p", "default", patch, patch_type="json")  # type: ignore[arg-type]
-                await world.settle()
-                assert await world.node_of("p") == ("n1" if not gates else "")
+                await harness.api.patch(Pod, "p", "default", patch, patch_type="json")  # type: ignore[arg-type]
+                await harness.settle()
+                assert await harness.node_of("p") == ("n1" if not gates else "")
 
     run(scenario)
 
 
 def test_each_profile_serves_its_own_pods_and_strangers_are_left_alone() -> None:
     async def scenario() -> None:
-        async with cluster(schedulers=("one", "two")) as world:
-            await world.add(make_node("n1"))
+        async with cluster(schedulers=("one", "two")) as harness:
+            await harness.add(make_node("n1"))
             for name in ("one", "two", "stranger"):
-                await world.add(a_pod(f"pod-{name}", scheduler_name=name))
-            await world.settle()
-            assert await world.node_of("pod-one") == await world.node_of("pod-two") == "n1"
-            assert await world.node_of("pod-stranger") == ""
-            events = await world.api.list(EventsEvent, "default")
+                await harness.add(a_pod(f"pod-{name}", scheduler_name=name))
+            await harness.settle()
+            assert await harness.node_of("pod-one") == await harness.node_of("pod-two") == "n1"
+            assert await harness.node_of("pod-stranger") == ""
+            events = await harness.api.list(EventsEvent, "default")
             assert {e.regarding.name: e.reporting_controller for e in events.items} == {
                 "pod-one": "one",
                 "pod-two": "two",
@@ -239,11 +239,11 @@ def test_each_profile_serves_its_own_pods_and_strangers_are_left_alone() -> None
 
 def test_the_same_seed_gives_the_same_placements() -> None:
     async def scenario() -> list[str]:
-        async with cluster(seed=7) as world:
-            await world.add(*(make_node(f"n{number}") for number in range(20)))
-            await world.add(*(a_pod(f"p{number}") for number in range(30)))
-            await world.settle()
-            return [await world.node_of(f"p{number}") for number in range(30)]
+        async with cluster(seed=7) as harness:
+            await harness.add(*(make_node(f"n{number}") for number in range(20)))
+            await harness.add(*(a_pod(f"p{number}") for number in range(30)))
+            await harness.settle()
+            return [await harness.node_of(f"p{number}") for number in range(30)]
 
     first = run(scenario)
     assert all(first)
@@ -255,66 +255,66 @@ def test_the_same_seed_gives_the_same_placements() -> None:
 
 def test_a_refused_binding_gives_the_room_back_and_is_tried_again() -> None:
     async def scenario() -> None:
-        async with cluster() as world:
-            await world.add(make_node("n1", cpu="1"))
-            world.faults.next["bind"] = [Fault(error=unavailable())]
-            await world.add(a_pod("p", requests={"cpu": "1"}))
-            await world.settle()
-            assert await world.condition("p") == (
+        async with cluster() as harness:
+            await harness.add(make_node("n1", cpu="1"))
+            harness.faults.next["bind"] = [Fault(error=unavailable())]
+            await harness.add(a_pod("p", requests={"cpu": "1"}))
+            await harness.settle()
+            assert await harness.condition("p") == (
                 "False",
                 "SchedulerError",
                 'running Bind plugin "DefaultBinder": try again',
             )
-            assert world.scheduler.cache.pod_count == 0
-            await world.settle(5)
-            assert await world.node_of("p") == "n1"
+            assert harness.scheduler.cache.pod_count == 0
+            await harness.settle(5)
+            assert await harness.node_of("p") == "n1"
 
     run(scenario)
 
 
 def test_a_binding_whose_answer_was_lost_is_not_made_twice() -> None:
     async def scenario() -> None:
-        async with cluster() as world:
-            await world.add(make_node("n1"))
-            world.faults.next["bind"] = [Fault(error=unavailable(), answer_lost=True)]
-            await world.add(a_pod("p"))
-            await world.settle(30)
-            assert await world.node_of("p") == "n1"
-            assert world.faults.count("bind", "Pod") == 1
-            assert world.scheduler.queue.describe("default/p", world.clock.now_ns()) is None
+        async with cluster() as harness:
+            await harness.add(make_node("n1"))
+            harness.faults.next["bind"] = [Fault(error=unavailable(), answer_lost=True)]
+            await harness.add(a_pod("p"))
+            await harness.settle(30)
+            assert await harness.node_of("p") == "n1"
+            assert harness.faults.count("bind", "Pod") == 1
+            assert harness.scheduler.queue.describe("default/p", harness.clock.now_ns()) is None
 
     run(scenario)
 
 
 def test_a_failed_status_write_is_tried_again() -> None:
     async def scenario() -> None:
-        async with cluster() as world:
-            world.faults.next["patch"] = [Fault(error=unavailable())] * 3
-            await world.add(make_node("n1", cpu="1"), a_pod("p", requests={"cpu": "2"}))
-            await world.settle(2)
-            assert (await world.condition("p") or ("", ""))[1] == "Unschedulable"
+        async with cluster() as harness:
+            harness.faults.next["patch"] = [Fault(error=unavailable())] * 3
+            await harness.add(make_node("n1", cpu="1"), a_pod("p", requests={"cpu": "2"}))
+            await harness.settle(2)
+            assert (await harness.condition("p") or ("", ""))[1] == "Unschedulable"
 
     run(scenario)
 
 
 def test_the_same_failure_is_not_written_twice() -> None:
     async def scenario() -> None:
-        async with cluster() as world:
-            await world.add(make_node("n1", cpu="1"), a_pod("p", requests={"cpu": "2"}))
-            await world.settle(5)
+        async with cluster() as harness:
+            await harness.add(make_node("n1", cpu="1"), a_pod("p", requests={"cpu": "2"}))
+            await harness.settle(5)
             # A taint that comes and goes wakes the pod; the verdict stays the same.
-            node = await world.api.get(Node, "n1")
-            await world.api.update(replace(node, spec=replace(node.spec, unschedulable=True)))
-            await world.settle(5)
-            attempts = world.scheduler.queue.describe("default/p", world.clock.now_ns())
+            node = await harness.api.get(Node, "n1")
+            await harness.api.update(replace(node, spec=replace(node.spec, unschedulable=True)))
+            await harness.settle(5)
+            attempts = harness.scheduler.queue.describe("default/p", harness.clock.now_ns())
             assert attempts is not None
-            node = await world.api.get(Node, "n1")
-            await world.api.update(replace(node, spec=replace(node.spec, unschedulable=False)))
-            await world.settle(15)
-            again = world.scheduler.queue.describe("default/p", world.clock.now_ns())
+            node = await harness.api.get(Node, "n1")
+            await harness.api.update(replace(node, spec=replace(node.spec, unschedulable=False)))
+            await harness.settle(15)
+            again = harness.scheduler.queue.describe("default/p", harness.clock.now_ns())
             assert again is not None
             assert again.attempts > attempts.attempts
-            assert world.faults.count("patch", "Pod") == 1
+            assert harness.faults.count("patch", "Pod") == 1
 
     run(scenario)
 
@@ -323,14 +323,14 @@ def test_a_lost_watch_is_followed_by_a_new_list_and_nothing_is_missed() -> None:
     gone = ApiError(ApiStatus(code=410, reason="Expired", message="too old resource version"))
 
     async def scenario() -> None:
-        async with cluster() as world:
-            await world.add(make_node("n1"))
-            await world.settle()
-            world.faults.next["watch Pod"] = [Fault(error=gone)]
-            world.faults.next["watch Node"] = [Fault(error=gone)]
-            await world.add(make_node("n2", cpu="64"), a_pod("p", requests={"cpu": "32"}))
-            await world.settle(30)
-            assert await world.node_of("p") == "n2"
+        async with cluster() as harness:
+            await harness.add(make_node("n1"))
+            await harness.settle()
+            harness.faults.next["watch Pod"] = [Fault(error=gone)]
+            harness.faults.next["watch Node"] = [Fault(error=gone)]
+            await harness.add(make_node("n2", cpu="64"), a_pod("p", requests={"cpu": "32"}))
+            await harness.settle(30)
+            assert await harness.node_of("p") == "n2"
 
     run(scenario)
 
@@ -343,17 +343,17 @@ def test_a_pod_deleted_while_it_waits_on_permit_is_forgotten() -> None:
             return Wait(600 * SECOND)
 
     async def scenario() -> None:
-        async with cluster(Patient) as world:
-            await world.add(make_node("n1"), a_pod("p"))
-            await world.settle()
-            pod = await world.pod("p")
+        async with cluster(Patient) as harness:
+            await harness.add(make_node("n1"), a_pod("p"))
+            await harness.settle()
+            pod = await harness.pod("p")
             assert pod.status.nominated_node_name == "n1"
-            assert world.scheduler.cache.is_assumed(pod)
-            await world.api.delete(Pod, "p", "default", grace_period_seconds=0)
-            await world.settle()
-            assert world.scheduler.cache.pod_count == 0
-            assert list(world.scheduler.services.waiting_pods) == []
-            assert world.faults.count("bind", "Pod") == 0
+            assert harness.scheduler.cache.is_assumed(pod)
+            await harness.api.delete(Pod, "p", "default", grace_period_seconds=0)
+            await harness.settle()
+            assert harness.scheduler.cache.pod_count == 0
+            assert list(harness.scheduler.services.waiting_pods) == []
+            assert harness.faults.count("bind", "Pod") == 0
 
     run(scenario)
 
@@ -366,14 +366,14 @@ def test_a_pod_allowed_by_permit_is_bound() -> None:
             return Wait(600 * SECOND)
 
     async def scenario() -> None:
-        async with cluster(Patient) as world:
-            await world.add(make_node("n1"), a_pod("p"))
-            await world.settle(30)
-            assert await world.node_of("p") == ""
-            [waiting] = world.scheduler.services.waiting_pods
+        async with cluster(Patient) as harness:
+            await harness.add(make_node("n1"), a_pod("p"))
+            await harness.settle(30)
+            assert await harness.node_of("p") == ""
+            [waiting] = harness.scheduler.services.waiting_pods
             waiting.allow("Patient")
-            await world.settle()
-            bound = await world.pod("p")
+            await harness.settle()
+            bound = await harness.pod("p")
             assert bound.spec.node_name == "n1"
             assert bound.status.nominated_node_name == ""
 
@@ -394,22 +394,22 @@ class HoldsSome(Plugin):
 
 def test_a_pod_rejected_on_permit_gives_its_room_to_others_and_is_not_woken_by_that() -> None:
     async def scenario() -> None:
-        async with cluster(HoldsSome) as world:
-            await world.add(make_node("n1", cpu="1"))
-            await world.add(a_pod("held", labels={"hold": "yes"}, requests={"cpu": "1"}))
-            await world.settle()
-            await world.add(a_pod("other", requests={"cpu": "1"}))
-            await world.settle(5)
-            [waiting] = world.scheduler.services.waiting_pods
+        async with cluster(HoldsSome) as harness:
+            await harness.add(make_node("n1", cpu="1"))
+            await harness.add(a_pod("held", labels={"hold": "yes"}, requests={"cpu": "1"}))
+            await harness.settle()
+            await harness.add(a_pod("other", requests={"cpu": "1"}))
+            await harness.settle(5)
+            [waiting] = harness.scheduler.services.waiting_pods
             waiting.reject("HoldsSome", "not today")
-            await world.settle(5)
-            assert await world.node_of("other") == "n1"
-            assert await world.condition("held") == (
+            await harness.settle(5)
+            assert await harness.node_of("other") == "n1"
+            assert await harness.condition("held") == (
                 "False",
                 "Unschedulable",
                 "0/1 nodes are available: 1 not today.",
             )
-            place = world.scheduler.queue.describe("default/held", world.clock.now_ns())
+            place = harness.scheduler.queue.describe("default/held", harness.clock.now_ns())
             assert place is not None
             assert (place.rejected_by, place.attempts) == (("HoldsSome",), 1)
 
@@ -418,18 +418,18 @@ def test_a_pod_rejected_on_permit_gives_its_room_to_others_and_is_not_woken_by_t
 
 def test_a_failed_binding_wakes_pods_that_wait_for_the_room() -> None:
     async def scenario() -> None:
-        async with cluster(HoldsSome) as world:
-            await world.add(make_node("n1", cpu="1"))
-            await world.add(a_pod("first", labels={"hold": "yes"}, requests={"cpu": "1"}))
-            await world.settle()
-            await world.add(a_pod("other", requests={"cpu": "1"}))
-            await world.settle(5)
-            world.faults.next["bind"] = [Fault(error=unavailable())]
-            [waiting] = world.scheduler.services.waiting_pods
+        async with cluster(HoldsSome) as harness:
+            await harness.add(make_node("n1", cpu="1"))
+            await harness.add(a_pod("first", labels={"hold": "yes"}, requests={"cpu": "1"}))
+            await harness.settle()
+            await harness.add(a_pod("other", requests={"cpu": "1"}))
+            await harness.settle(5)
+            harness.faults.next["bind"] = [Fault(error=unavailable())]
+            [waiting] = harness.scheduler.services.waiting_pods
             waiting.allow("HoldsSome")
-            await world.settle(0.5)
-            assert await world.node_of("other") == "n1"
-            assert (await world.condition("first") or ("", ""))[1] == "SchedulerError"
+            await harness.settle(0.5)
+            assert await harness.node_of("other") == "n1"
+            assert (await harness.condition("first") or ("", ""))[1] == "SchedulerError"
 
     run(scenario)
 
@@ -447,12 +447,12 @@ class Thrower(Plugin):
 
 def test_a_plugin_that_throws_costs_that_pod_only() -> None:
     async def scenario() -> None:
-        async with cluster(Thrower) as world:
-            await world.add(make_node("n1"), a_pod("bad", labels={"odd": "yes"}))
-            await world.add(a_pod("good"))
-            await world.settle()
-            assert await world.node_of("good") == "n1"
-            assert await world.condition("bad") == (
+        async with cluster(Thrower) as harness:
+            await harness.add(make_node("n1"), a_pod("bad", labels={"odd": "yes"}))
+            await harness.add(a_pod("good"))
+            await harness.settle()
+            assert await harness.node_of("good") == "n1"
+            assert await harness.condition("bad") == (
                 "False",
                 "SchedulerError",
                 'running "Thrower" filter plugin: odd pod',
@@ -469,12 +469,12 @@ def test_a_reserve_that_refuses_is_reported_for_the_one_node() -> None:
             return Status.unschedulable("r")
 
     async def scenario() -> None:
-        async with cluster(Refusing) as world:
-            await world.add(make_node("n1"), make_node("n2"), a_pod("p"))
-            await world.settle()
-            condition = await world.condition("p")
+        async with cluster(Refusing) as harness:
+            await harness.add(make_node("n1"), make_node("n2"), a_pod("p"))
+            await harness.settle()
+            condition = await harness.condition("p")
             assert condition == ("False", "Unschedulable", "0/1 nodes are available: 1 r.")
-            assert world.scheduler.cache.pod_count == 0
+            assert harness.scheduler.cache.pod_count == 0
 
     run(scenario)
 
@@ -509,13 +509,13 @@ def test_a_long_message_is_cut_in_the_event_and_whole_in_the_condition() -> None
             return ()
 
     async def scenario() -> None:
-        async with cluster(Wordy) as world:
-            await world.add(make_node("n1"), a_pod("p"))
-            await world.settle()
-            [(_, _, note)] = await world.notes("p")
+        async with cluster(Wordy) as harness:
+            await harness.add(make_node("n1"), a_pod("p"))
+            await harness.settle()
+            [(_, _, note)] = await harness.notes("p")
             assert len(note) == 1024
             assert note.endswith("xx ...")
-            assert "x" * 1500 in (await world.condition("p") or ("", "", ""))[2]
+            assert "x" * 1500 in (await harness.condition("p") or ("", "", ""))[2]
 
     run(scenario)
 
@@ -539,9 +539,9 @@ def test_bindings_do_not_wait_until_the_whole_backlog_is_placed() -> None:
                 reserved_at_first_bind.append(len(reserved))
 
     async def scenario() -> None:
-        async with cluster(Watching) as world:
-            await world.add(make_node("n1", cpu="100"), *(a_pod(f"p{n}") for n in range(90)))
-            await world.settle()
+        async with cluster(Watching) as harness:
+            await harness.add(make_node("n1", cpu="100"), *(a_pod(f"p{n}") for n in range(90)))
+            await harness.settle()
             assert len(reserved) == 90
             assert reserved_at_first_bind[0] <= 20
 
@@ -560,16 +560,16 @@ class LikesMarked(Plugin):
 
 def test_a_plugin_that_reads_details_notices_labels_that_change_on_a_pod() -> None:
     async def scenario() -> None:
-        async with cluster(LikesMarked) as world:
-            await world.add(make_node("n1", cpu="16"), a_pod("p", requests={"cpu": "8"}))
-            await world.settle()
+        async with cluster(LikesMarked) as harness:
+            await harness.add(make_node("n1", cpu="16"), a_pod("p", requests={"cpu": "8"}))
+            await harness.settle()
             # For the next pod n1 is judged too, and nothing happens to it afterwards.
-            await world.add(make_node("n2", cpu="16"), a_pod("q"))
-            await world.settle()
-            assert await world.node_of("q") == "n2"
-            await world.api.patch(Pod, "p", "default", {"metadata": {"labels": {"mark": "x"}}})
-            await world.add(a_pod("late"))
-            await world.settle()
-            assert await world.node_of("late") == "n1"
+            await harness.add(make_node("n2", cpu="16"), a_pod("q"))
+            await harness.settle()
+            assert await harness.node_of("q") == "n2"
+            await harness.api.patch(Pod, "p", "default", {"metadata": {"labels": {"mark": "x"}}})
+            await harness.add(a_pod("late"))
+            await harness.settle()
+            assert await harness.node_of("late") == "n1"
 
     run(scenario)

@@ -17,7 +17,7 @@ from kubesched.framework import (
 )
 from kubesched.scheduler.search.verification import EngineMismatchError, VerifyingSearch
 from kubesched.testing import make_node, make_pod
-from tests.support import World
+from tests.support import PluginHarness
 
 NODES = [make_node(f"n{number}") for number in range(6)]
 
@@ -46,14 +46,14 @@ class Lying(Crowding):
 
 
 def place_all(plugin: type[Plugin], pods: int) -> list[str]:
-    world = World(plugin, nodes=NODES)
-    algorithm = VerifyingSearch(world.cache.snapshot, random.Random(0))
+    harness = PluginHarness(plugin, nodes=NODES)
+    algorithm = VerifyingSearch(harness.cache.snapshot, random.Random(0))
     placed = []
     for number in range(pods):
-        world.cache.update_snapshot()
+        harness.cache.update_snapshot()
         pod_info = PodInfo(make_pod(f"p{number}"))
-        result = algorithm.schedule_pod(world.framework, CycleState(), pod_info)
-        world.cache.assume_pod(pod_info.placed_on(result.node_name))
+        result = algorithm.schedule_pod(harness.framework, CycleState(), pod_info)
+        harness.cache.assume_pod(pod_info.placed_on(result.node_name))
         placed.append(result.node_name)
     return placed
 

@@ -25,9 +25,9 @@ from kubesched.errors import KubeschedError
 from kubesched.foundation.client.http_api import HttpApi
 from tests.soak.churn import Churn
 from tests.soak.flatness import Sample, not_flat, rise
+from tests.soak.harness import SoakHarness
 from tests.soak.processes import Process
 from tests.soak.troubles import HARD, SOFT
-from tests.soak.world import World
 
 _SAMPLE_S = 5.0
 _PAUSE_S = 12.0
@@ -43,8 +43,8 @@ _PODS_PER_SECOND = 12.0
 class Soak:
     """One run, and what went wrong in it."""
 
-    def __init__(self, world: World, minutes: float, rate: float) -> None:
-        self._world, self._seconds, self._rate = world, minutes * 60, rate
+    def __init__(self, harness: SoakHarness, minutes: float, rate: float) -> None:
+        self._harness, self._seconds, self._rate = harness, minutes * 60, rate
         self._began = time.monotonic()
         self._stopping = asyncio.Event()
         self._is_over = False
@@ -55,15 +55,15 @@ class Soak:
         self.problems: list[str] = []
 
     async def run(self) -> None:
-        world = self._world
+        harness = self._harness
         keepers = []
         try:
-            for process in world.processes:
+            for process in harness.processes:
                 await process.start()
-                if process is world.server:
+                if process is harness.server:
                     await process.ready.wait()
                 keepers.append(asyncio.create_task(self._keep_alive(process)))
-            async with world.client() as users, world.client() as observer:
+            async with harness.client() as users, harness.client() as observer:
                 churn = Churn(users, random.Random(1), rate=self._rate)
                 await churn.furnish()
                 looking = asyncio.create_task(self._look(observer, churn))
@@ -75,7 +75,7 @@ class Soak:
                 looking.cancel()
         finally:
             self._is_over = True
-            for process in world.processes:
+            for process in harness.processes:
                 await process.end()
             await asyncio.gather(*keepers)
         self._judge()
@@ -93,7 +93,7 @@ class Soak:
             trouble = troubles[number % len(troubles)]
             number += 1
             write({"second": round(self._second), "trouble": trouble.__name__})
-            await trouble(self._world)
+            await trouble(self._harness)
 
     async def _keep_alive(self, process: Process) -> None:
         while True:
@@ -111,8 +111,8 @@ class Soak:
     async def _look(self, api: HttpApi, churn: Churn) -> None:
         while True:
             line: dict[str, object] = {"second": round(self._second)}
-            leader = self._world.leader()
-            for process in self._world.processes:
+            leader = self._harness.leader()
+            for process in self._harness.processes:
                 usage = process.usage()
                 if usage is not None:
                     life = (process.name, process.starts, process is leader)
@@ -152,7 +152,7 @@ class Soak:
             waiting = [pod.metadata.name for pod in pods if not pod.spec.node_name]
         if waiting:
             self.problems.append(f"{len(waiting)} pods wait for ever: {waiting[:5]}")
-        if self._world.leader() is None:
+        if self._harness.leader() is None:
             self.problems.append("nobody leads")
 
     def _judge(self) -> None:
@@ -171,7 +171,7 @@ class Soak:
         ):
             if not lived:
                 self.problems.append(f"{what} did not live long enough to say whether it is flat")
-        for process in self._world.processes:
+        for process in self._harness.processes:
             self.problems += process.bad_lines
             if process.logged_bytes > _MOST_LOGGED_BYTES_PER_MINUTE * minutes:
                 self.problems.append(f"{process.name} logged {process.logged_bytes} bytes")
@@ -200,7 +200,7 @@ def main() -> None:
     parser.add_argument("--logs", type=Path, help="keep the logs of the processes in this folder")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kubesched-soak-") as folder:
-        soak = Soak(World(Path(folder), options.logs), options.minutes, options.rate)
+        soak = Soak(SoakHarness(Path(folder), options.logs), options.minutes, options.rate)
         asyncio.run(soak.run())
     for problem in soak.problems:
         print(problem)

@@ -12,82 +12,82 @@ import resource
 import signal
 from collections.abc import Awaitable, Callable
 
+from tests.soak.harness import SoakHarness
 from tests.soak.processes import Process
-from tests.soak.world import World
 
 __all__ = ["HARD", "SOFT", "Trouble"]
 
-Trouble = Callable[[World], Awaitable[None]]
+Trouble = Callable[[SoakHarness], Awaitable[None]]
 
 _LEASE_S = 30.0
 _CONNECTIONS = 60
 
 
-async def kill_leader(world: World) -> None:
-    leader = world.leader()
+async def kill_leader(harness: SoakHarness) -> None:
+    leader = harness.leader()
     if leader is not None:
         leader.signal(signal.SIGKILL)
 
 
-async def kill_standby(world: World) -> None:
-    leader = world.leader()
-    for scheduler in world.schedulers:
+async def kill_standby(harness: SoakHarness) -> None:
+    leader = harness.leader()
+    for scheduler in harness.schedulers:
         if scheduler is not leader:
             scheduler.signal(signal.SIGKILL)
 
 
-async def stop_leader_for_longer_than_its_lease(world: World) -> None:
-    leader = world.leader()
+async def stop_leader_for_longer_than_its_lease(harness: SoakHarness) -> None:
+    leader = harness.leader()
     if leader is not None:
         await _stopped(leader, 2 * _LEASE_S)
 
 
-async def stop_leader_briefly(world: World) -> None:
-    leader = world.leader()
+async def stop_leader_briefly(harness: SoakHarness) -> None:
+    leader = harness.leader()
     if leader is not None:
         await _stopped(leader, 1.5)
 
 
-async def kill_server(world: World) -> None:
-    world.server.signal(signal.SIGKILL)
+async def kill_server(harness: SoakHarness) -> None:
+    harness.server.signal(signal.SIGKILL)
 
 
-async def stop_server_for_longer_than_a_lease(world: World) -> None:
-    await _stopped(world.server, 1.5 * _LEASE_S)
+async def stop_server_for_longer_than_a_lease(harness: SoakHarness) -> None:
+    await _stopped(harness.server, 1.5 * _LEASE_S)
 
 
-async def stop_server_briefly(world: World) -> None:
-    await _stopped(world.server, 1.5)
+async def stop_server_briefly(harness: SoakHarness) -> None:
+    await _stopped(harness.server, 1.5)
 
 
-async def disk_full_for_longer_than_a_lease(world: World) -> None:
-    await _disk_full(world.server, 1.5 * _LEASE_S)
+async def disk_full_for_longer_than_a_lease(harness: SoakHarness) -> None:
+    await _disk_full(harness.server, 1.5 * _LEASE_S)
 
 
-async def disk_full_briefly(world: World) -> None:
-    await _disk_full(world.server, 2.0)
+async def disk_full_briefly(harness: SoakHarness) -> None:
+    await _disk_full(harness.server, 2.0)
 
 
-async def server_without_descriptors(world: World) -> None:
-    await _no_descriptors(world.server, world, 3.0)
+async def server_without_descriptors(harness: SoakHarness) -> None:
+    await _no_descriptors(harness.server, harness, 3.0)
 
 
-async def leader_without_descriptors(world: World) -> None:
-    leader = world.leader()
+async def leader_without_descriptors(harness: SoakHarness) -> None:
+    leader = harness.leader()
     if leader is not None:
-        await _no_descriptors(leader, world, 3.0)
+        await _no_descriptors(leader, harness, 3.0)
 
 
-async def new_certificates(world: World) -> None:
-    world.issue()
-    world.server.signal(signal.SIGHUP)
+async def new_certificates(harness: SoakHarness) -> None:
+    harness.issue()
+    harness.server.signal(signal.SIGHUP)
 
 
-async def new_authority(world: World) -> None:
-    world.add_authority()
-    world.server.signal(signal.SIGHUP)
+async def new_authority(harness: SoakHarness) -> None:
+    harness.add_authority()
+    harness.server.signal(signal.SIGHUP)
     await asyncio.sleep(12)  # by then all have read the file with both
-    await new_certificates(world)
+    await new_certificates(harness)
 
 
 HARD: tuple[Trouble, ...] = (
@@ -127,12 +127,12 @@ async def _disk_full(process: Process, seconds: float) -> None:
     process.limit(resource.RLIMIT_FSIZE, None)
 
 
-async def _no_descriptors(process: Process, world: World, seconds: float) -> None:
+async def _no_descriptors(process: Process, harness: SoakHarness, seconds: float) -> None:
     """No descriptor is left, and strangers knock."""
     if not process.is_alive:
         return
     process.limit(resource.RLIMIT_NOFILE, process.descriptors() + 3)
-    strangers = [asyncio.create_task(_knock(world.port_of(process))) for _ in range(_CONNECTIONS)]
+    strangers = [asyncio.create_task(_knock(harness.port_of(process))) for _ in range(_CONNECTIONS)]
     await asyncio.sleep(seconds)
     for stranger in strangers:
         stranger.cancel()

@@ -180,11 +180,11 @@ def test_an_owner_of_many_is_looked_at_less_often(monkeypatch: pytest.MonkeyPatc
     ids=["groups together", "parts", "attributes", "long text"],
 )
 def test_a_node_with_more_devices_than_can_be_published_has_none(groups: list[Json]) -> None:
-    async def test(world: Workloads) -> None:
-        await equip(world, "n0", *groups)
-        assert await world.all(ResourceSlice) == []
-        await equip(world, "n0", {"driver": DRIVER, "count": 1})
-        assert len(await world.all(ResourceSlice)) == 1
+    async def test(harness: Workloads) -> None:
+        await equip(harness, "n0", *groups)
+        assert await harness.all(ResourceSlice) == []
+        await equip(harness, "n0", {"driver": DRIVER, "count": 1})
+        assert len(await harness.all(ResourceSlice)) == 1
 
     story(test)
 
@@ -252,17 +252,17 @@ STRANGERS: dict[str, tuple[type[ApiObject], Json]] = {
 def test_an_owner_that_would_not_know_its_pods_is_refused(
     kind: type[ApiObject], document: Json
 ) -> None:
-    async def test(world: Workloads) -> None:
+    async def test(harness: Workloads) -> None:
         with pytest.raises(ApiError, match="`selector` does not match template `labels`"):
-            await world.create(kind, document)
+            await harness.create(kind, document)
 
     story(test)
 
 
 def test_a_replication_controller_needs_a_selector_and_a_template() -> None:
-    async def test(world: Workloads) -> None:
+    async def test(harness: Workloads) -> None:
         with pytest.raises(ApiError) as refused:
-            await world.create(ReplicationController, {"metadata": {"name": "x"}, "spec": {}})
+            await harness.create(ReplicationController, {"metadata": {"name": "x"}, "spec": {}})
         text = "[spec.selector: Required value, spec.template: Required value]"
         assert str(refused.value).endswith(text)
 

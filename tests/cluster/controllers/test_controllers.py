@@ -31,8 +31,8 @@ from tests.cluster.controllers.workloads import Workloads, workload, workloads
 
 def on_virtual_time(test: Callable[[Workloads], Awaitable[None]], nodes: int = 1) -> None:
     async def main() -> None:
-        async with workloads(nodes) as world:
-            await test(world)
+        async with workloads(nodes) as harness:
+            await test(harness)
 
     run(main)
 
@@ -42,12 +42,12 @@ def image(pod: Pod) -> str:
 
 
 def test_a_deployment_makes_running_pods_with_all_of_their_template() -> None:
-    async def test(world: Workloads) -> None:
-        await world.create(Deployment, workload("web", {"replicas": 3}))
-        await world.settle()
-        pods = await world.pods()
+    async def test(harness: Workloads) -> None:
+        await harness.create(Deployment, workload("web", {"replicas": 3}))
+        await harness.settle()
+        pods = await harness.pods()
         assert [pod.status.phase for pod in pods] == ["Running"] * 3
-        (replica_set,) = await world.all(ReplicaSet)
+        (replica_set,) = await harness.all(ReplicaSet)
         mark = replica_set.metadata.labels["pod-template-hash"]
         assert replica_set.metadata.name == f"web-{mark}"
         for pod in pods:
@@ -55,9 +55,9 @@ def test_a_deployment_makes_running_pods_with_all_of_their_template() -> None:
             assert pod.metadata.labels == {"app": "web", "pod-template-hash": mark}
             (owner,) = pod.metadata.owner_references
             assert (owner.kind, owner.name, owner.controller) == ("ReplicaSet", f"web-{mark}", True)
-            document = world.document(Pod, pod.metadata.name)
+            document = harness.document(Pod, pod.metadata.name)
             assert document["spec"]["containers"][0]["env"] == [{"name": "A", "value": "b"}]
-        status = world.document(Deployment, "web")["status"]
+        status = harness.document(Deployment, "web")["status"]
         assert (status["replicas"], status["availableReplicas"]) == (3, 3)
         held = {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
         assert held == {
@@ -69,22 +69,22 @@ def test_a_deployment_makes_running_pods_with_all_of_their_template() -> None:
 
 
 def test_a_new_template_takes_over_while_enough_pods_stay() -> None:
-    async def test(world: Workloads) -> None:
-        await world.create(Deployment, workload("web", {"replicas": 4}))
-        await world.settle()
+    async def test(harness: Workloads) -> None:
+        await harness.create(Deployment, workload("web", {"replicas": 4}))
+        await harness.settle()
         new = workload("web", {}, image="nginx:2")["spec"]["template"]
-        await world.patch(Deployment, "web", {"spec": {"template": new}})
+        await harness.patch(Deployment, "web", {"spec": {"template": new}})
         fewest, most = 4, 4
         for _ in range(200):
-            await world.clock.sleep(20_000_000)
-            active = await world.pods(lambda pod: pod.metadata.deletion_timestamp is None)
+            await harness.clock.sleep(20_000_000)
+            active = await harness.pods(lambda pod: pod.metadata.deletion_timestamp is None)
             ready = [pod for pod in active if pod.status.phase == "Running"]
             fewest, most = min(fewest, len(ready)), max(most, len(active))
         assert (fewest, most) == (3, 5)  # a quarter of four, each way
-        assert {image(pod) for pod in await world.pods()} == {"nginx:2"}
+        assert {image(pod) for pod in await harness.pods()} == {"nginx:2"}
         revisions = sorted(
             (each.metadata.annotations["deployment.kubernetes.io/revision"], each.spec.replicas)
-            for each in await world.all(ReplicaSet)
+            for each in await harness.all(ReplicaSet)
         )
         assert revisions == [("1", 0), ("2", 4)]
 
@@ -92,30 +92,30 @@ def test_a_new_template_takes_over_while_enough_pods_stay() -> None:
 
 
 def test_recreating_ends_the_old_before_the_new_begins() -> None:
-    async def test(world: Workloads) -> None:
+    async def test(harness: Workloads) -> None:
         spec = {"replicas": 2, "strategy": {"type": "Recreate"}}
-        await world.create(Deployment, workload("web", spec))
-        await world.settle()
+        await harness.create(Deployment, workload("web", spec))
+        await harness.settle()
         new = workload("web", {}, image="nginx:2")["spec"]["template"]
-        await world.patch(Deployment, "web", {"spec": {"template": new}})
+        await harness.patch(Deployment, "web", {"spec": {"template": new}})
         for _ in range(100):
-            await world.clock.sleep(50_000_000)
-            active = await world.pods(lambda pod: pod.metadata.deletion_timestamp is None)
+            await harness.clock.sleep(50_000_000)
+            active = await harness.pods(lambda pod: pod.metadata.deletion_timestamp is None)
             assert len({image(pod) for pod in active}) <= 1
-        assert {image(pod) for pod in await world.pods()} == {"nginx:2"}
+        assert {image(pod) for pod in await harness.pods()} == {"nginx:2"}
 
     on_virtual_time(test)
 
 
 def test_a_deployment_keeps_only_so_many_old_versions() -> None:
-    async def test(world: Workloads) -> None:
-        await world.create(Deployment, workload("web", {"revisionHistoryLimit": 1}))
+    async def test(harness: Workloads) -> None:
+        await harness.create(Deployment, workload("web", {"revisionHistoryLimit": 1}))
         for version in range(3):
             template = workload("web", {}, image=f"nginx:{version}")["spec"]["template"]
-            await world.patch(Deployment, "web", {"spec": {"template": template}})
-            await world.settle()
+            await harness.patch(Deployment, "web", {"spec": {"template": template}})
+            await harness.settle()
         images = {
-            each.spec.template.spec.containers[0].image for each in await world.all(ReplicaSet)
+            each.spec.template.spec.containers[0].image for each in await harness.all(ReplicaSet)
         }
         assert images == {"nginx:1", "nginx:2"}
 
@@ -123,76 +123,78 @@ def test_a_deployment_keeps_only_so_many_old_versions() -> None:
 
 
 def test_a_pod_that_is_deleted_is_replaced() -> None:
-    async def test(world: Workloads) -> None:
-        await world.create(ReplicaSet, workload("rs", {"replicas": 2}))
-        await world.settle()
-        before = {pod.metadata.uid for pod in await world.pods()}
-        victim = (await world.pods())[0].metadata.name
-        await world.api.delete(Pod, victim, "default")
-        await world.settle()
-        after = {pod.metadata.uid for pod in await world.pods()}
+    async def test(harness: Workloads) -> None:
+        await harness.create(ReplicaSet, workload("rs", {"replicas": 2}))
+        await harness.settle()
+        before = {pod.metadata.uid for pod in await harness.pods()}
+        victim = (await harness.pods())[0].metadata.name
+        await harness.api.delete(Pod, victim, "default")
+        await harness.settle()
+        after = {pod.metadata.uid for pod in await harness.pods()}
         assert (len(after), len(after & before)) == (2, 1)
 
     on_virtual_time(test)
 
 
 def test_fewer_replicas_cost_the_pods_that_are_missed_least() -> None:
-    async def test(world: Workloads) -> None:
-        await world.create(ReplicaSet, workload("rs", {"replicas": 3}))
-        await world.settle()
-        first, cheap, _ = await world.pods()
+    async def test(harness: Workloads) -> None:
+        await harness.create(ReplicaSet, workload("rs", {"replicas": 3}))
+        await harness.settle()
+        first, cheap, _ = await harness.pods()
         cost = {"controller.kubernetes.io/pod-deletion-cost": "-1"}
-        await world.patch(Pod, cheap.metadata.name, {"metadata": {"annotations": cost}})
-        await world.patch(ReplicaSet, "rs", {"spec": {"replicas": 2}})
-        await world.settle()
-        assert cheap.metadata.uid not in {pod.metadata.uid for pod in await world.pods()}
-        assert len(await world.pods()) == 2
+        await harness.patch(Pod, cheap.metadata.name, {"metadata": {"annotations": cost}})
+        await harness.patch(ReplicaSet, "rs", {"spec": {"replicas": 2}})
+        await harness.settle()
+        assert cheap.metadata.uid not in {pod.metadata.uid for pod in await harness.pods()}
+        assert len(await harness.pods()) == 2
         assert first.metadata.namespace == "default"
 
     on_virtual_time(test)
 
 
 def test_a_daemon_is_on_every_node_that_takes_it() -> None:
-    async def test(world: Workloads) -> None:
+    async def test(harness: Workloads) -> None:
         taint = {"key": "k", "effect": "NoSchedule"}
-        await world.node("tainted", taints=[taint])
-        await world.node("cordoned", unschedulable=True)
-        await world.create(DaemonSet, workload("d", {}))
-        await world.settle()
-        assert sorted(pod.spec.node_name for pod in await world.pods()) == [
+        await harness.node("tainted", taints=[taint])
+        await harness.node("cordoned", unschedulable=True)
+        await harness.create(DaemonSet, workload("d", {}))
+        await harness.settle()
+        assert sorted(pod.spec.node_name for pod in await harness.pods()) == [
             "cordoned",
             "n0",
             "n1",
         ]
-        await world.node("late")
-        await world.api.patch(Node, "tainted", None, {"spec": {"taints": None}}, patch_type="merge")
-        await world.settle()
-        status = (await world.get(DaemonSet, "d")).status
+        await harness.node("late")
+        await harness.api.patch(
+            Node, "tainted", None, {"spec": {"taints": None}}, patch_type="merge"
+        )
+        await harness.settle()
+        status = (await harness.get(DaemonSet, "d")).status
         assert (status.desired_number_scheduled, status.number_ready) == (5, 5)
-        await world.api.delete(Node, "late")
-        await world.settle(60)  # pods of a node that is gone are given up after a while
-        assert "late" not in {pod.spec.node_name for pod in await world.pods()}
+        await harness.api.delete(Node, "late")
+        await harness.settle(60)  # pods of a node that is gone are given up after a while
+        assert "late" not in {pod.spec.node_name for pod in await harness.pods()}
 
     on_virtual_time(test, nodes=2)
 
 
 def test_daemons_are_renewed_one_after_another() -> None:
-    async def test(world: Workloads) -> None:
-        await world.create(DaemonSet, workload("d", {}))
-        await world.settle()
+    async def test(harness: Workloads) -> None:
+        await harness.create(DaemonSet, workload("d", {}))
+        await harness.settle()
         template = workload("d", {}, image="nginx:2")["spec"]["template"]
-        await world.patch(DaemonSet, "d", {"spec": {"template": template}})
+        await harness.patch(DaemonSet, "d", {"spec": {"template": template}})
         fewest = 3
         for _ in range(200):
-            await world.clock.sleep(50_000_000)
-            running = await world.pods(
+            await harness.clock.sleep(50_000_000)
+            running = await harness.pods(
                 lambda pod: (
                     pod.status.phase == "Running" and pod.metadata.deletion_timestamp is None
                 )
             )
             fewest = min(fewest, len(running))
         assert fewest == 2
-        assert {image(pod) for pod in await world.pods()} == {"nginx:2"}
+        assert {image(pod) for pod in await harness.pods()} == {"nginx:2"}
 
     on_virtual_time(test, nodes=3)
 
@@ -204,75 +206,75 @@ def job(name: str = "j", **spec: Any) -> dict[str, Any]:
 
 
 def test_a_job_runs_to_its_end() -> None:
-    async def test(world: Workloads) -> None:
-        await world.create(Job, job(completions=5, parallelism=2))
+    async def test(harness: Workloads) -> None:
+        await harness.create(Job, job(completions=5, parallelism=2))
         most = 0
         for _ in range(100):
-            await world.clock.sleep(500_000_000)
-            active = await world.pods(lambda pod: pod.status.phase in ("Pending", "Running"))
+            await harness.clock.sleep(500_000_000)
+            active = await harness.pods(lambda pod: pod.status.phase in ("Pending", "Running"))
             most = max(most, len(active))
         assert most == 2
-        done = await world.get(Job, "j")
+        done = await harness.get(Job, "j")
         assert (done.status.succeeded, done.status.active) == (5, 0)
         assert [each.type for each in done.status.conditions] == ["SuccessCriteriaMet", "Complete"]
         assert done.status.completion_time is not None
-        assert len(await world.pods()) == 5
+        assert len(await harness.pods()) == 5
 
     on_virtual_time(test)
 
 
 def test_an_indexed_job_gives_every_pod_an_index() -> None:
-    async def test(world: Workloads) -> None:
-        await world.create(Job, job(completions=3, parallelism=3, completionMode="Indexed"))
-        await world.settle(30)
+    async def test(harness: Workloads) -> None:
+        await harness.create(Job, job(completions=3, parallelism=3, completionMode="Indexed"))
+        await harness.settle(30)
         label = "batch.kubernetes.io/job-completion-index"
-        assert sorted(pod.metadata.labels[label] for pod in await world.pods()) == ["0", "1", "2"]
-        assert (await world.get(Job, "j")).status.succeeded == 3
+        assert sorted(pod.metadata.labels[label] for pod in await harness.pods()) == ["0", "1", "2"]
+        assert (await harness.get(Job, "j")).status.succeeded == 3
 
     on_virtual_time(test)
 
 
 def test_a_suspended_job_has_no_pods_until_it_goes_on() -> None:
-    async def test(world: Workloads) -> None:
-        await world.create(Job, job(suspend=True))
-        await world.settle()
-        assert await world.pods() == []
-        await world.patch(Job, "j", {"spec": {"suspend": False}})
-        await world.settle()
-        assert (await world.get(Job, "j")).status.succeeded == 1
+    async def test(harness: Workloads) -> None:
+        await harness.create(Job, job(suspend=True))
+        await harness.settle()
+        assert await harness.pods() == []
+        await harness.patch(Job, "j", {"spec": {"suspend": False}})
+        await harness.settle()
+        assert (await harness.get(Job, "j")).status.succeeded == 1
 
     on_virtual_time(test)
 
 
 def test_a_job_that_fails_too_often_has_failed() -> None:
-    async def test(world: Workloads) -> None:
-        await world.create(Job, job(backoffLimit=1))
+    async def test(harness: Workloads) -> None:
+        await harness.create(Job, job(backoffLimit=1))
         for wait in (1, 11):  # a failed pod is replaced after 10 s
-            await world.settle(wait)
-            (pod,) = await world.pods(lambda pod: pod.status.phase == "Running")
-            await world.api.patch(
+            await harness.settle(wait)
+            (pod,) = await harness.pods(lambda pod: pod.status.phase == "Running")
+            await harness.api.patch(
                 Pod,
                 pod.metadata.name,
                 "default",
                 {"status": {"phase": "Failed"}},
                 subresource="status",
             )
-        await world.settle()
-        conditions = (await world.get(Job, "j")).status.conditions
+        await harness.settle()
+        conditions = (await harness.get(Job, "j")).status.conditions
         held = [(each.type, each.reason) for each in conditions]
         reason = "BackoffLimitExceeded"
         assert held == [("FailureTarget", reason), ("Failed", reason)]
-        assert len(await world.pods()) == 2
+        assert len(await harness.pods()) == 2
 
     on_virtual_time(test)
 
 
 def test_a_finished_job_goes_when_its_time_is_over() -> None:
-    async def test(world: Workloads) -> None:
-        await world.create(Job, job(ttlSecondsAfterFinished=10))
-        await world.settle(60)
-        assert await world.all(Job) == []
-        assert await world.pods() == []
+    async def test(harness: Workloads) -> None:
+        await harness.create(Job, job(ttlSecondsAfterFinished=10))
+        await harness.settle(60)
+        assert await harness.all(Job) == []
+        assert await harness.pods() == []
 
     on_virtual_time(test)
 
@@ -289,52 +291,52 @@ BUDGETS = {
 def test_a_budget_says_how_many_pods_may_go(
     spec: dict[str, Any], want: tuple[int, int, int]
 ) -> None:
-    async def test(world: Workloads) -> None:
+    async def test(harness: Workloads) -> None:
         selector = {"matchLabels": {"app": "web"}}
         document = {"metadata": {"name": "b"}, "spec": {**spec, "selector": selector}}
-        await world.create(PodDisruptionBudget, document)
-        await world.create(Deployment, workload("web", {"replicas": 3}))
-        await world.create(Deployment, workload("other", {"replicas": 2}))
-        await world.settle()
-        status = (await world.get(PodDisruptionBudget, "b")).status
+        await harness.create(PodDisruptionBudget, document)
+        await harness.create(Deployment, workload("web", {"replicas": 3}))
+        await harness.create(Deployment, workload("other", {"replicas": 2}))
+        await harness.settle()
+        status = (await harness.get(PodDisruptionBudget, "b")).status
         assert (status.expected_pods, status.desired_healthy, status.disruptions_allowed) == want
         assert status.current_healthy == 3
-        await world.patch(Deployment, "web", {"spec": {"replicas": 0}})
-        await world.settle()
-        assert (await world.get(PodDisruptionBudget, "b")).status.disruptions_allowed == 0
+        await harness.patch(Deployment, "web", {"spec": {"replicas": 0}})
+        await harness.settle()
+        assert (await harness.get(PodDisruptionBudget, "b")).status.disruptions_allowed == 0
 
     on_virtual_time(test)
 
 
 def test_a_pod_gets_the_claims_of_its_templates_and_gives_them_back() -> None:
-    async def test(world: Workloads) -> None:
+    async def test(harness: Workloads) -> None:
         request = {"name": "r", "exactly": {"deviceClassName": "gpu"}}
         inner = {"metadata": {"labels": {"a": "b"}}, "spec": {"devices": {"requests": [request]}}}
         spec = workload("p", {})["spec"]["template"]["spec"]
         spec["resourceClaims"] = [{"name": "dev", "resourceClaimTemplateName": "t"}]
-        await world.create(Pod, {"metadata": {"name": "p"}, "spec": spec})
-        await world.settle()
-        assert await world.all(ResourceClaim) == []
-        await world.create(ResourceClaimTemplate, {"metadata": {"name": "t"}, "spec": inner})
-        await world.settle()
-        (claim,) = await world.all(ResourceClaim)
+        await harness.create(Pod, {"metadata": {"name": "p"}, "spec": spec})
+        await harness.settle()
+        assert await harness.all(ResourceClaim) == []
+        await harness.create(ResourceClaimTemplate, {"metadata": {"name": "t"}, "spec": inner})
+        await harness.settle()
+        (claim,) = await harness.all(ResourceClaim)
         assert claim.metadata.name.startswith("p-dev-")
         assert claim.metadata.labels == {"a": "b"}
-        pod = await world.get(Pod, "p")
+        pod = await harness.get(Pod, "p")
         (told,) = pod.status.resource_claim_statuses
         assert (told.name, told.resource_claim_name) == ("dev", claim.metadata.name)
         user = {"resource": "pods", "name": "p", "uid": pod.metadata.uid}
         shared = {"metadata": {"name": "shared"}, "spec": {"devices": {"requests": [request]}}}
-        await world.create(ResourceClaim, shared)
+        await harness.create(ResourceClaim, shared)
         reserved = {"status": {"allocation": {"devices": {}}, "reservedFor": [user]}}
-        await world.api.patch(
+        await harness.api.patch(
             ResourceClaim, "shared", "default", reserved, patch_type="merge", subresource="status"
         )
-        await world.settle()
-        assert (await world.get(ResourceClaim, "shared")).status.allocation is not None
-        await world.api.delete(Pod, "p", "default")
-        await world.settle()
-        (left,) = await world.all(ResourceClaim)
+        await harness.settle()
+        assert (await harness.get(ResourceClaim, "shared")).status.allocation is not None
+        await harness.api.delete(Pod, "p", "default")
+        await harness.settle()
+        (left,) = await harness.all(ResourceClaim)
         assert (left.metadata.name, left.status.reserved_for) == ("shared", ())
         assert left.status.allocation is None
 
@@ -342,25 +344,25 @@ def test_a_pod_gets_the_claims_of_its_templates_and_gives_them_back() -> None:
 
 
 def test_what_is_owned_goes_with_its_owner() -> None:
-    async def test(world: Workloads) -> None:
-        await world.create(Deployment, workload("web", {"replicas": 3}))
-        await world.settle()
-        await world.api.delete(Deployment, "web", "default")
-        await world.settle()
-        assert await world.all(ReplicaSet) == []
-        assert await world.pods() == []
+    async def test(harness: Workloads) -> None:
+        await harness.create(Deployment, workload("web", {"replicas": 3}))
+        await harness.settle()
+        await harness.api.delete(Deployment, "web", "default")
+        await harness.settle()
+        assert await harness.all(ReplicaSet) == []
+        assert await harness.pods() == []
 
     on_virtual_time(test)
 
 
 def test_an_owner_of_an_unknown_kind_is_left_to_others() -> None:
-    async def test(world: Workloads) -> None:
+    async def test(harness: Workloads) -> None:
         owner = {"apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": "u"}
         spec = workload("p", {})["spec"]["template"]["spec"]
         metadata = {"name": "p", "ownerReferences": [owner]}
-        await world.create(Pod, {"metadata": metadata, "spec": spec})
-        await world.settle()
-        assert [each.metadata.name for each in await world.pods()] == ["p"]
+        await harness.create(Pod, {"metadata": metadata, "spec": spec})
+        await harness.settle()
+        assert [each.metadata.name for each in await harness.pods()] == ["p"]
 
     on_virtual_time(test)
 
@@ -378,14 +380,14 @@ def test_the_right_number_of_pods_remains_whatever_goes_wrong(seed: int, sizes: 
         return Fault(delay_ns=delay_ns, error=refused, answer_lost=verb != "create")
 
     async def main() -> None:
-        async with workloads(faults=faults) as world:
-            await world.create(Deployment, workload("web", {}))
+        async with workloads(faults=faults) as harness:
+            await harness.create(Deployment, workload("web", {}))
             for size in sizes:
-                await world.patch(Deployment, "web", {"spec": {"replicas": size}})
-                await world.clock.sleep(rng.randrange(10**9))
-            await world.settle(120)
-            assert len(await world.pods()) == sizes[-1]
-            status = (await world.get(Deployment, "web")).status
+                await harness.patch(Deployment, "web", {"spec": {"replicas": size}})
+                await harness.clock.sleep(rng.randrange(10**9))
+            await harness.settle(120)
+            assert len(await harness.pods()) == sizes[-1]
+            status = (await harness.get(Deployment, "web")).status
             assert (status.replicas, status.available_replicas) == (sizes[-1], sizes[-1])
 
     run(main)
@@ -393,14 +395,14 @@ def test_the_right_number_of_pods_remains_whatever_goes_wrong(seed: int, sizes: 
 
 @pytest.mark.parametrize("policy", ["Orphan", "Background"])
 def test_orphans_stay(policy: str) -> None:
-    async def test(world: Workloads) -> None:
-        await world.create(ReplicaSet, workload("rs", {"replicas": 2}))
-        await world.settle()
-        service = ApiService(world.api.store, world.clock)
+    async def test(harness: Workloads) -> None:
+        await harness.create(ReplicaSet, workload("rs", {"replicas": 2}))
+        await harness.settle()
+        service = ApiService(harness.api.store, harness.clock)
         path = "/apis/apps/v1/namespaces/default/replicasets/rs"
         service.answer(Request("DELETE", path, {"propagationPolicy": policy}))
-        await world.settle()
-        pods = await world.pods()
+        await harness.settle()
+        pods = await harness.pods()
         assert len(pods) == (2 if policy == "Orphan" else 0)
         assert not any(pod.metadata.owner_references for pod in pods)
 

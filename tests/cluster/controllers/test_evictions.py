@@ -15,58 +15,58 @@ from tests.cluster.controllers.workloads import Workloads, workload, workloads
 
 def story(test: Callable[[Workloads], Awaitable[None]]) -> None:
     async def main() -> None:
-        async with workloads() as world:
-            await test(world)
+        async with workloads() as harness:
+            await test(harness)
 
     run(main)
 
 
-async def budget(world: Workloads, name: str = "b", **spec: Any) -> None:
+async def budget(harness: Workloads, name: str = "b", **spec: Any) -> None:
     selector = {"matchLabels": {"app": "web"}}
     body = {"metadata": {"name": name}, "spec": {"selector": selector, **spec}}
-    await world.create(PodDisruptionBudget, body)
-    await world.settle(1)
+    await harness.create(PodDisruptionBudget, body)
+    await harness.settle(1)
 
 
-def evict(world: Workloads, pod: Pod) -> None:
-    admit_eviction(world.api.store, "default", pod.metadata.name, world.clock.now_ns())
+def evict(harness: Workloads, pod: Pod) -> None:
+    admit_eviction(harness.api.store, "default", pod.metadata.name, harness.clock.now_ns())
 
 
 def test_a_budget_is_used_up_at_once_and_refilled_when_the_pod_is_replaced() -> None:
-    async def test(world: Workloads) -> None:
-        await world.create(ReplicaSet, workload("web", {"replicas": 3}))
-        await world.settle(5)
-        await budget(world, minAvailable=2)
-        first, second, _ = await world.pods()
-        evict(world, first)
+    async def test(harness: Workloads) -> None:
+        await harness.create(ReplicaSet, workload("web", {"replicas": 3}))
+        await harness.settle(5)
+        await budget(harness, minAvailable=2)
+        first, second, _ = await harness.pods()
+        evict(harness, first)
         with pytest.raises(ApiError) as caught:
-            evict(world, second)
+            evict(harness, second)
         assert caught.value.code == 429
         details = caught.value.status.details
         assert details is not None
         assert not details.retry_after_seconds, "nobody knows when it will be refilled"
         (cause,) = details.causes
         assert cause.message == "The disruption budget b needs 2 healthy pods and has 3 currently"
-        marked = await world.get(Pod, first.metadata.name)
+        marked = await harness.get(Pod, first.metadata.name)
         assert any(each.reason == "EvictionByEvictionAPI" for each in marked.status.conditions)
-        await world.api.delete(Pod, first.metadata.name, "default")
-        await world.settle(5)
-        evict(world, second)  # another pod has taken the place of the first
+        await harness.api.delete(Pod, first.metadata.name, "default")
+        await harness.settle(5)
+        evict(harness, second)  # another pod has taken the place of the first
 
     story(test)
 
 
 def test_an_eviction_that_never_becomes_a_deletion_is_given_back() -> None:
-    async def test(world: Workloads) -> None:
-        await world.create(ReplicaSet, workload("web", {"replicas": 2}))
-        await world.settle(5)
-        await budget(world, maxUnavailable="50%")
-        first, _ = await world.pods()
-        evict(world, first)
-        await world.settle(60)
-        assert world.document(PodDisruptionBudget, "b")["status"]["disruptionsAllowed"] == 0
-        await world.settle(70)
-        status = world.document(PodDisruptionBudget, "b")["status"]
+    async def test(harness: Workloads) -> None:
+        await harness.create(ReplicaSet, workload("web", {"replicas": 2}))
+        await harness.settle(5)
+        await budget(harness, maxUnavailable="50%")
+        first, _ = await harness.pods()
+        evict(harness, first)
+        await harness.settle(60)
+        assert harness.document(PodDisruptionBudget, "b")["status"]["disruptionsAllowed"] == 0
+        await harness.settle(70)
+        status = harness.document(PodDisruptionBudget, "b")["status"]
         assert (status["disruptionsAllowed"], status.get("disruptedPods", {})) == (1, {})
 
     story(test)
@@ -84,40 +84,40 @@ def test_an_eviction_that_never_becomes_a_deletion_is_given_back() -> None:
 def test_pods_that_are_not_ready_go_as_the_budget_says(
     policy: str | None, least: int, allowed: bool
 ) -> None:
-    async def test(world: Workloads) -> None:
+    async def test(harness: Workloads) -> None:
         # One of its own that is ready, and one that never is.
-        await world.create(ReplicaSet, workload("web", {"replicas": 1}))
+        await harness.create(ReplicaSet, workload("web", {"replicas": 1}))
         document = workload("web", {"replicas": 1})
         document["metadata"]["name"] = "sick"
         document["spec"]["selector"] = {"matchLabels": {"app": "web", "is": "sick"}}
         template = document["spec"]["template"]["metadata"]
         template["labels"] = {"app": "web", "is": "sick"}
         template["annotations"] = {"kubesched.io/ready-delay": "never"}
-        await world.create(ReplicaSet, document)
-        await world.settle(5)
-        (unready,) = await world.pods(lambda pod: pod.metadata.labels.get("is") == "sick")
+        await harness.create(ReplicaSet, document)
+        await harness.settle(5)
+        (unready,) = await harness.pods(lambda pod: pod.metadata.labels.get("is") == "sick")
         spec: dict[str, Any] = {"minAvailable": least}
         if policy is not None:
             spec["unhealthyPodEvictionPolicy"] = policy
-        await budget(world, **spec)
-        assert world.document(PodDisruptionBudget, "b")["status"]["currentHealthy"] == 1
+        await budget(harness, **spec)
+        assert harness.document(PodDisruptionBudget, "b")["status"]["currentHealthy"] == 1
         if allowed:
-            evict(world, unready)
+            evict(harness, unready)
         else:
             with pytest.raises(ApiError):
-                evict(world, unready)
+                evict(harness, unready)
 
     story(test)
 
 
 def test_a_pod_of_two_budgets_is_not_evicted() -> None:
-    async def test(world: Workloads) -> None:
-        await world.create(ReplicaSet, workload("web", {"replicas": 1}))
-        await world.settle(5)
-        await budget(world, "a", minAvailable=0)
-        await budget(world, "b", minAvailable=0)
-        (pod,) = await world.pods()
+    async def test(harness: Workloads) -> None:
+        await harness.create(ReplicaSet, workload("web", {"replicas": 1}))
+        await harness.settle(5)
+        await budget(harness, "a", minAvailable=0)
+        await budget(harness, "b", minAvailable=0)
+        (pod,) = await harness.pods()
         with pytest.raises(ApiError, match="more than one PodDisruptionBudget"):
-            evict(world, pod)
+            evict(harness, pod)
 
     story(test)

@@ -20,8 +20,8 @@ Json = dict[str, Any]
 
 def story(test: Callable[[Workloads], Awaitable[None]]) -> None:
     async def main() -> None:
-        async with workloads() as world:
-            await test(world)
+        async with workloads() as harness:
+            await test(harness)
 
     run(main)
 
@@ -35,20 +35,20 @@ def job(script: str = "", *, annotations: dict[str, str] | None = None, **spec: 
     return {"metadata": {"name": "j"}, "spec": {"template": template, **spec}}
 
 
-async def conditions(world: Workloads) -> dict[str, str]:
-    status = (await world.get(Job, "j")).status
+async def conditions(harness: Workloads) -> dict[str, str]:
+    status = (await harness.get(Job, "j")).status
     return {each.type: each.reason for each in status.conditions if each.status == "True"}
 
 
 def test_literal_commands_decide_how_a_job_ends() -> None:
-    async def test(world: Workloads) -> None:
-        await world.create(Job, job("exit 3", backoffLimit=0))
-        await world.settle(5)
-        assert await conditions(world) == {
+    async def test(harness: Workloads) -> None:
+        await harness.create(Job, job("exit 3", backoffLimit=0))
+        await harness.settle(5)
+        assert await conditions(harness) == {
             "FailureTarget": "BackoffLimitExceeded",
             "Failed": "BackoffLimitExceeded",
         }
-        (pod,) = await world.pods()
+        (pod,) = await harness.pods()
         assert pod.status.phase == "Failed"
         ended = pod.status.container_statuses[0].state.terminated
         assert ended is not None
@@ -59,45 +59,45 @@ def test_literal_commands_decide_how_a_job_ends() -> None:
 
 
 def test_failures_are_retried_after_longer_and_longer_pauses() -> None:
-    async def test(world: Workloads) -> None:
-        await world.create(Job, job("exit 1", backoffLimit=2))
+    async def test(harness: Workloads) -> None:
+        await harness.create(Job, job("exit 1", backoffLimit=2))
         counts = []
         for _ in range(45):
-            await world.settle(1)
-            counts.append(len(await world.pods()))
+            await harness.settle(1)
+            counts.append(len(await harness.pods()))
         changes = [n for n in range(1, 45) if counts[n] != counts[n - 1]]
         assert counts[0] == 1
         assert counts[-1] == 3
         assert 9 <= changes[0] <= 12
         assert 28 <= changes[1] <= 34  # 10 s, then 20 s
-        assert "Failed" in await conditions(world)
+        assert "Failed" in await conditions(harness)
 
     story(test)
 
 
 def test_rules_say_which_failures_end_a_job_and_which_do_not_count() -> None:
-    async def test(world: Workloads) -> None:
+    async def test(harness: Workloads) -> None:
         rules = [
             {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}},
             {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]},
         ]
         policy = {"rules": rules}
-        await world.create(Job, job("sleep 5; exit 42", podFailurePolicy=policy))
-        await world.settle(2)
-        (pod,) = await world.pods()
+        await harness.create(Job, job("sleep 5; exit 42", podFailurePolicy=policy))
+        await harness.settle(2)
+        (pod,) = await harness.pods()
         target = {"type": "DisruptionTarget", "status": "True"}
         patch = {"status": {"conditions": [target], "phase": "Failed"}}
-        await world.api.patch(Pod, pod.metadata.name, "default", patch, subresource="status")
-        await world.settle(1)
-        assert (await world.get(Job, "j")).status.failed == 0
-        await world.settle(20)
-        status = (await world.get(Job, "j")).status
+        await harness.api.patch(Pod, pod.metadata.name, "default", patch, subresource="status")
+        await harness.settle(1)
+        assert (await harness.get(Job, "j")).status.failed == 0
+        await harness.settle(20)
+        status = (await harness.get(Job, "j")).status
         assert status.failed == 1
         ended = next(each for each in status.conditions if each.type == "Failed")
         assert ended.reason == "PodFailurePolicy"
         name = next(
             each.metadata.name
-            for each in await world.pods()
+            for each in await harness.pods()
             if each.metadata.name != pod.metadata.name
         )
         assert ended.message == (
@@ -109,47 +109,47 @@ def test_rules_say_which_failures_end_a_job_and_which_do_not_count() -> None:
 
 
 def test_an_indexed_job_is_done_when_its_success_policy_says_so() -> None:
-    async def test(world: Workloads) -> None:
+    async def test(harness: Workloads) -> None:
         policy = {"rules": [{"succeededIndexes": "0,2", "succeededCount": 1}]}
         spec = {"completions": 4, "parallelism": 4, "completionMode": "Indexed"}
-        await world.create(Job, job("sleep 1000", successPolicy=policy, **spec))
-        await world.settle(2)
-        names = sorted(pod.metadata.name for pod in await world.pods())
+        await harness.create(Job, job("sleep 1000", successPolicy=policy, **spec))
+        await harness.settle(2)
+        names = sorted(pod.metadata.name for pod in await harness.pods())
         assert [name.rsplit("-", 1)[0] for name in names] == ["j-0", "j-1", "j-2", "j-3"]
-        document = world.document(Pod, names[2])
+        document = harness.document(Pod, names[2])
         assert document["spec"]["hostname"] == "j-2"
         env = document["spec"]["containers"][0]["env"]
         assert env[0]["name"] == "JOB_COMPLETION_INDEX"
         patch = {"status": {"phase": "Succeeded"}}
-        await world.api.patch(Pod, names[2], "default", patch, subresource="status")
-        await world.settle(5)
-        status = (await world.get(Job, "j")).status
+        await harness.api.patch(Pod, names[2], "default", patch, subresource="status")
+        await harness.settle(5)
+        status = (await harness.get(Job, "j")).status
         assert status.completed_indexes == "2"
-        assert await conditions(world) == {
+        assert await conditions(harness) == {
             "SuccessCriteriaMet": "SuccessPolicy",
             "Complete": "SuccessPolicy",
         }
-        assert await world.pods(lambda pod: pod.status.phase == "Running") == []
+        assert await harness.pods(lambda pod: pod.status.phase == "Running") == []
 
     story(test)
 
 
 def test_failed_indexes_leave_the_others_be_until_there_are_too_many() -> None:
-    async def test(world: Workloads) -> None:
+    async def test(harness: Workloads) -> None:
         spec = {
             "completions": 3,
             "parallelism": 3,
             "completionMode": "Indexed",
             "backoffLimitPerIndex": 1,
         }
-        await world.create(Job, job("exit 1", maxFailedIndexes=1, **spec))
-        await world.settle(60)
-        status = (await world.get(Job, "j")).status
-        assert (await conditions(world))["Failed"] == "MaxFailedIndexesExceeded"
+        await harness.create(Job, job("exit 1", maxFailedIndexes=1, **spec))
+        await harness.settle(60)
+        status = (await harness.get(Job, "j")).status
+        assert (await conditions(harness))["Failed"] == "MaxFailedIndexesExceeded"
         assert len(indexes_from(status.failed_indexes or "")) >= 2
         counts = {
             pod.metadata.annotations["batch.kubernetes.io/job-index-failure-count"]
-            for pod in await world.pods()
+            for pod in await harness.pods()
         }
         assert counts == {"0", "1"}
 
@@ -157,80 +157,80 @@ def test_failed_indexes_leave_the_others_be_until_there_are_too_many() -> None:
 
 
 def test_a_deadline_ends_a_job_and_its_pods() -> None:
-    async def test(world: Workloads) -> None:
-        await world.create(Job, job("sleep 1000", activeDeadlineSeconds=5, parallelism=2))
-        await world.settle(12)
-        assert await conditions(world) == {
+    async def test(harness: Workloads) -> None:
+        await harness.create(Job, job("sleep 1000", activeDeadlineSeconds=5, parallelism=2))
+        await harness.settle(12)
+        assert await conditions(harness) == {
             "FailureTarget": "DeadlineExceeded",
             "Failed": "DeadlineExceeded",
         }
-        assert await world.pods(lambda pod: pod.status.phase == "Running") == []
+        assert await harness.pods(lambda pod: pod.status.phase == "Running") == []
 
     story(test)
 
 
 def test_a_suspended_job_has_no_pods_and_begins_anew() -> None:
-    async def test(world: Workloads) -> None:
-        await world.create(Job, job("sleep 100", suspend=True))
-        await world.settle(5)
-        assert await world.pods() == []
-        assert await conditions(world) == {"Suspended": "JobSuspended"}
-        await world.patch(Job, "j", {"spec": {"suspend": False}})
-        await world.settle(5)
-        assert len(await world.pods()) == 1
-        assert (await world.get(Job, "j")).status.start_time is not None
-        await world.patch(Job, "j", {"spec": {"suspend": True}})
-        await world.settle(5)
-        assert await world.pods() == []
-        assert (await world.get(Job, "j")).status.start_time is None
+    async def test(harness: Workloads) -> None:
+        await harness.create(Job, job("sleep 100", suspend=True))
+        await harness.settle(5)
+        assert await harness.pods() == []
+        assert await conditions(harness) == {"Suspended": "JobSuspended"}
+        await harness.patch(Job, "j", {"spec": {"suspend": False}})
+        await harness.settle(5)
+        assert len(await harness.pods()) == 1
+        assert (await harness.get(Job, "j")).status.start_time is not None
+        await harness.patch(Job, "j", {"spec": {"suspend": True}})
+        await harness.settle(5)
+        assert await harness.pods() == []
+        assert (await harness.get(Job, "j")).status.start_time is None
 
     story(test)
 
 
 def test_somebody_elses_job_is_left_alone_and_an_old_one_goes() -> None:
-    async def test(world: Workloads) -> None:
-        await world.create(Job, job("exit 0", managedBy="example.com/mine"))
-        await world.settle(5)
-        assert await world.pods() == []
+    async def test(harness: Workloads) -> None:
+        await harness.create(Job, job("exit 0", managedBy="example.com/mine"))
+        await harness.settle(5)
+        assert await harness.pods() == []
         document = job("exit 0", ttlSecondsAfterFinished=5)
         document["metadata"]["name"] = "old"
-        await world.create(Job, document)
-        await world.settle(4)
-        assert (await world.get(Job, "old")).status.succeeded == 1
-        await world.settle(6)
+        await harness.create(Job, document)
+        await harness.settle(4)
+        assert (await harness.get(Job, "old")).status.succeeded == 1
+        await harness.settle(6)
         with pytest.raises(ApiError):
-            await world.get(Job, "old")
-        assert await world.pods() == []
+            await harness.get(Job, "old")
+        assert await harness.pods() == []
 
     story(test)
 
 
 def test_pods_are_replaced_only_once_they_have_ended_if_the_job_says_so() -> None:
-    async def test(world: Workloads) -> None:
+    async def test(harness: Workloads) -> None:
         annotations = {"kubesched.io/stop-delay": "10s"}
         document = job("sleep 1000", annotations=annotations, podReplacementPolicy="Failed")
-        await world.create(Job, document)
-        await world.settle(2)
-        (pod,) = await world.pods()
-        await world.api.delete(Pod, pod.metadata.name, "default")
-        await world.settle(8)
-        assert len(await world.pods()) == 1
-        assert (await world.get(Job, "j")).status.terminating == 1
-        await world.settle(20)
-        (other,) = await world.pods()
+        await harness.create(Job, document)
+        await harness.settle(2)
+        (pod,) = await harness.pods()
+        await harness.api.delete(Pod, pod.metadata.name, "default")
+        await harness.settle(8)
+        assert len(await harness.pods()) == 1
+        assert (await harness.get(Job, "j")).status.terminating == 1
+        await harness.settle(20)
+        (other,) = await harness.pods()
         assert other.metadata.uid != pod.metadata.uid
-        assert (await world.get(Job, "j")).status.failed == 1
+        assert (await harness.get(Job, "j")).status.failed == 1
 
     story(test)
 
 
 def test_no_end_is_counted_twice_whatever_is_lost() -> None:
-    async def test(world: Workloads) -> None:
-        await world.create(Job, job("sleep 1", completions=30, parallelism=10))
-        await world.settle(60)
-        status = (await world.get(Job, "j")).status
+    async def test(harness: Workloads) -> None:
+        await harness.create(Job, job("sleep 1", completions=30, parallelism=10))
+        await harness.settle(60)
+        status = (await harness.get(Job, "j")).status
         assert (status.succeeded, status.failed) == (30, 0)
-        assert len(await world.pods()) == 30
+        assert len(await harness.pods()) == 30
 
     story(test)
 
@@ -245,43 +245,43 @@ def test_indexes_are_written_as_ranges(indexes: tuple[int, ...], text: str) -> N
 
 
 def test_a_cron_job_makes_jobs_and_keeps_so_many() -> None:
-    async def test(world: Workloads) -> None:
+    async def test(harness: Workloads) -> None:
         template = {"spec": job("sleep 2")["spec"]}
         spec = {
             "schedule": "*/1 * * * *",
             "jobTemplate": template,
             "successfulJobsHistoryLimit": 2,
         }
-        await world.create(CronJob, {"metadata": {"name": "tick"}, "spec": spec})
-        await world.settle(5 * 60 + 30)
-        jobs = await world.all(Job)
+        await harness.create(CronJob, {"metadata": {"name": "tick"}, "spec": spec})
+        await harness.settle(5 * 60 + 30)
+        jobs = await harness.all(Job)
         assert len(jobs) == 2
         stamp = jobs[-1].metadata.annotations["batch.kubernetes.io/cronjob-scheduled-timestamp"]
-        cron = await world.get(CronJob, "tick")
+        cron = await harness.get(CronJob, "tick")
         assert (stamp, cron.status.last_schedule_time) == ("2026-01-01T00:05:00Z",) * 2
         assert cron.status.last_successful_time == "2026-01-01T00:05:02Z"
         assert jobs[-1].metadata.name.startswith("tick-")
-        await world.patch(CronJob, "tick", {"spec": {"suspend": True}})
-        before = {each.metadata.name for each in await world.all(Job)}
-        await world.settle(180)
-        assert {each.metadata.name for each in await world.all(Job)} == before
+        await harness.patch(CronJob, "tick", {"spec": {"suspend": True}})
+        before = {each.metadata.name for each in await harness.all(Job)}
+        await harness.settle(180)
+        assert {each.metadata.name for each in await harness.all(Job)} == before
 
     story(test)
 
 
 @pytest.mark.parametrize(("policy", "most"), [("Allow", 4), ("Forbid", 1), ("Replace", 1)])
 def test_jobs_that_overlap_follow_the_concurrency_policy(policy: str, most: int) -> None:
-    async def test(world: Workloads) -> None:
+    async def test(harness: Workloads) -> None:
         spec = {
             "schedule": "* * * * *",
             "concurrencyPolicy": policy,
             "jobTemplate": {"spec": job("sleep 1000")["spec"]},
         }
-        await world.create(CronJob, {"metadata": {"name": "tick"}, "spec": spec})
-        await world.settle(4 * 60 + 20)
-        jobs = await world.all(Job)
+        await harness.create(CronJob, {"metadata": {"name": "tick"}, "spec": spec})
+        await harness.settle(4 * 60 + 20)
+        jobs = await harness.all(Job)
         assert len(jobs) == most
-        active = (await world.get(CronJob, "tick")).status.active
+        active = (await harness.get(CronJob, "tick")).status.active
         assert {each.name for each in active} == {each.metadata.name for each in jobs}
         newest = max(each.metadata.creation_timestamp or "" for each in jobs)
         assert newest[:16] == ("2026-01-01T00:01" if policy == "Forbid" else "2026-01-01T00:04")

@@ -16,8 +16,8 @@ Json = dict[str, Any]
 
 def story(test: Callable[[Workloads], Awaitable[None]]) -> None:
     async def main() -> None:
-        async with workloads() as world:
-            await test(world)
+        async with workloads() as harness:
+            await test(harness)
 
     run(main)
 
@@ -34,9 +34,9 @@ def owners(each: Any) -> list[str]:
     return [owner.name for owner in each.metadata.owner_references]
 
 
-async def remove(world: Workloads, kind: Any, name: str, propagation: str) -> None:
-    each = await world.get(kind, name)
-    await world.api.remove(
+async def remove(harness: Workloads, kind: Any, name: str, propagation: str) -> None:
+    each = await harness.get(kind, name)
+    await harness.api.remove(
         kind,
         name,
         "default",
@@ -47,79 +47,81 @@ async def remove(world: Workloads, kind: Any, name: str, propagation: str) -> No
 
 
 def test_a_replica_set_adopts_what_it_selects_and_lets_go_of_what_it_does_not() -> None:
-    async def test(world: Workloads) -> None:
-        await world.create(Pod, pod("orphan", {"app": "web"}))
-        await world.create(ReplicaSet, workload("web", {"replicas": 2}))
-        await world.settle(5)
-        assert owners(await world.get(Pod, "orphan")) == ["web"]
-        assert len(await world.pods()) == 2
-        await world.patch(Pod, "orphan", {"metadata": {"labels": {"app": "other"}}})
-        await world.settle(5)
-        assert owners(await world.get(Pod, "orphan")) == []
-        assert len(await world.pods()) == 3
-        await world.create(Pod, pod("late", {"app": "web"}))
-        await world.settle(5)
-        assert len(await world.pods(lambda each: owners(each) == ["web"])) == 2  # one was too many
+    async def test(harness: Workloads) -> None:
+        await harness.create(Pod, pod("orphan", {"app": "web"}))
+        await harness.create(ReplicaSet, workload("web", {"replicas": 2}))
+        await harness.settle(5)
+        assert owners(await harness.get(Pod, "orphan")) == ["web"]
+        assert len(await harness.pods()) == 2
+        await harness.patch(Pod, "orphan", {"metadata": {"labels": {"app": "other"}}})
+        await harness.settle(5)
+        assert owners(await harness.get(Pod, "orphan")) == []
+        assert len(await harness.pods()) == 3
+        await harness.create(Pod, pod("late", {"app": "web"}))
+        await harness.settle(5)
+        assert (
+            len(await harness.pods(lambda each: owners(each) == ["web"])) == 2
+        )  # one was too many
 
     story(test)
 
 
 def test_a_replication_controller_makes_and_adopts_pods() -> None:
-    async def test(world: Workloads) -> None:
+    async def test(harness: Workloads) -> None:
         document = workload("old", {"replicas": 2})
         document["spec"]["selector"] = {"app": "old"}
-        await world.create(Pod, pod("orphan", {"app": "old"}))
-        await world.create(ReplicationController, document)
-        await world.settle(5)
-        status = (await world.get(ReplicationController, "old")).status
+        await harness.create(Pod, pod("orphan", {"app": "old"}))
+        await harness.create(ReplicationController, document)
+        await harness.settle(5)
+        status = (await harness.get(ReplicationController, "old")).status
         assert (status.replicas, status.ready_replicas, status.observed_generation) == (2, 2, 1)
-        assert owners(await world.get(Pod, "orphan")) == ["old"]
+        assert owners(await harness.get(Pod, "orphan")) == ["old"]
 
     story(test)
 
 
 def test_a_deployment_adopts_the_replica_sets_of_one_that_was_orphaned() -> None:
-    async def test(world: Workloads) -> None:
-        await world.create(Deployment, workload("web", {"replicas": 2}))
-        await world.settle(5)
-        (replica_set,) = await world.all(ReplicaSet)
+    async def test(harness: Workloads) -> None:
+        await harness.create(Deployment, workload("web", {"replicas": 2}))
+        await harness.settle(5)
+        (replica_set,) = await harness.all(ReplicaSet)
         patch: Json = {"metadata": {"ownerReferences": None}}
-        await world.api.delete(Deployment, "web", "default")
-        await world.patch(ReplicaSet, replica_set.metadata.name, patch)
-        await world.settle(5)
+        await harness.api.delete(Deployment, "web", "default")
+        await harness.patch(ReplicaSet, replica_set.metadata.name, patch)
+        await harness.settle(5)
         document = workload("web", {"replicas": 2})
         document["metadata"]["name"] = "heir"
-        await world.create(Deployment, document)
-        await world.settle(5)
-        (adopted,) = await world.all(ReplicaSet)
+        await harness.create(Deployment, document)
+        await harness.settle(5)
+        (adopted,) = await harness.all(ReplicaSet)
         assert (adopted.metadata.uid, owners(adopted)) == (replica_set.metadata.uid, ["heir"])
-        assert len(await world.pods()) == 2
+        assert len(await harness.pods()) == 2
 
     story(test)
 
 
 def test_an_owner_deleted_in_the_foreground_waits_for_what_it_owns() -> None:
-    async def test(world: Workloads) -> None:
-        await world.create(Deployment, workload("web", {"replicas": 2}))
-        await world.settle(5)
-        await remove(world, Deployment, "web", "Foreground")
-        await world.clock.sleep(500_000_000)  # pods take a second to go
-        assert (await world.get(Deployment, "web")).metadata.finalizers == ("foregroundDeletion",)
-        assert len(await world.all(ReplicaSet)) == 1
-        assert len(await world.pods()) == 2
-        await world.settle(5)
-        assert await world.pods() == []
-        assert await world.all(ReplicaSet) == []
-        assert await world.all(Deployment) == []
+    async def test(harness: Workloads) -> None:
+        await harness.create(Deployment, workload("web", {"replicas": 2}))
+        await harness.settle(5)
+        await remove(harness, Deployment, "web", "Foreground")
+        await harness.clock.sleep(500_000_000)  # pods take a second to go
+        assert (await harness.get(Deployment, "web")).metadata.finalizers == ("foregroundDeletion",)
+        assert len(await harness.all(ReplicaSet)) == 1
+        assert len(await harness.pods()) == 2
+        await harness.settle(5)
+        assert await harness.pods() == []
+        assert await harness.all(ReplicaSet) == []
+        assert await harness.all(Deployment) == []
 
     story(test)
 
 
 def test_what_has_another_owner_stays_and_forgets_the_one_that_goes() -> None:
-    async def test(world: Workloads) -> None:
+    async def test(harness: Workloads) -> None:
         for name in ("a", "b"):
-            await world.create(ConfigMap, {"metadata": {"name": name}})
-        first, second = [await world.get(ConfigMap, name) for name in ("a", "b")]
+            await harness.create(ConfigMap, {"metadata": {"name": name}})
+        first, second = [await harness.get(ConfigMap, name) for name in ("a", "b")]
         references = [
             {
                 "apiVersion": "v1",
@@ -131,25 +133,25 @@ def test_what_has_another_owner_stays_and_forgets_the_one_that_goes() -> None:
             for each in (first, second)
         ]
         document = {"metadata": {"name": "shared", "ownerReferences": references}}
-        await world.create(ConfigMap, document)
-        await world.settle(1)
-        await remove(world, ConfigMap, "a", "Foreground")
-        await world.settle(1)
-        assert owners(await world.get(ConfigMap, "shared")) == ["b"]
-        names = {each.metadata.name for each in await world.all(ConfigMap)}
+        await harness.create(ConfigMap, document)
+        await harness.settle(1)
+        await remove(harness, ConfigMap, "a", "Foreground")
+        await harness.settle(1)
+        assert owners(await harness.get(ConfigMap, "shared")) == ["b"]
+        names = {each.metadata.name for each in await harness.all(ConfigMap)}
         assert "a" not in names
-        await world.api.delete(ConfigMap, "b", "default")
-        await world.settle(1)
-        assert "shared" not in {each.metadata.name for each in await world.all(ConfigMap)}
+        await harness.api.delete(ConfigMap, "b", "default")
+        await harness.settle(1)
+        assert "shared" not in {each.metadata.name for each in await harness.all(ConfigMap)}
 
     story(test)
 
 
 def test_a_circle_of_owners_does_not_last() -> None:
-    async def test(world: Workloads) -> None:
+    async def test(harness: Workloads) -> None:
         made = {}
         for name in ("a", "b", "c"):
-            made[name] = await world.create(ConfigMap, {"metadata": {"name": name}})
+            made[name] = await harness.create(ConfigMap, {"metadata": {"name": name}})
         for name, owner in (("a", "c"), ("b", "a"), ("c", "b")):
             reference = {
                 "apiVersion": "v1",
@@ -158,31 +160,31 @@ def test_a_circle_of_owners_does_not_last() -> None:
                 "uid": made[owner].metadata.uid,
                 "blockOwnerDeletion": True,
             }
-            await world.patch(ConfigMap, name, {"metadata": {"ownerReferences": [reference]}})
-        await world.settle(1)
-        await remove(world, ConfigMap, "a", "Foreground")
-        await world.settle(5)
-        names = {each.metadata.name for each in await world.all(ConfigMap)}
+            await harness.patch(ConfigMap, name, {"metadata": {"ownerReferences": [reference]}})
+        await harness.settle(1)
+        await remove(harness, ConfigMap, "a", "Foreground")
+        await harness.settle(5)
+        names = {each.metadata.name for each in await harness.all(ConfigMap)}
         assert not names & {"a", "b", "c"}
 
     story(test)
 
 
 def test_what_may_not_be_made_shows_in_the_status_until_it_may() -> None:
-    async def test(world: Workloads) -> None:
+    async def test(harness: Workloads) -> None:
         document = workload("web", {"replicas": 1}, priorityClassName="missing")
-        await world.create(ReplicaSet, document)
-        await world.settle(5)
-        (condition,) = world.document(ReplicaSet, "web")["status"]["conditions"]
+        await harness.create(ReplicaSet, document)
+        await harness.settle(5)
+        (condition,) = harness.document(ReplicaSet, "web")["status"]["conditions"]
         assert (condition["type"], condition["reason"]) == ("ReplicaFailure", "FailedCreate")
         assert "no PriorityClass with name missing was found" in condition["message"]
-        resource = world.api.store.catalog.by_manifest("scheduling.k8s.io/v1", "PriorityClass")
+        resource = harness.api.store.catalog.by_manifest("scheduling.k8s.io/v1", "PriorityClass")
         assert resource is not None
         body = {"metadata": {"name": "missing"}, "value": 1}
-        world.api.store.create(resource, None, body, world.clock.now_ns())
-        await world.settle(20)
-        assert len(await world.pods()) == 1
-        assert "conditions" not in world.document(ReplicaSet, "web")["status"]
+        harness.api.store.create(resource, None, body, harness.clock.now_ns())
+        await harness.settle(20)
+        assert len(await harness.pods()) == 1
+        assert "conditions" not in harness.document(ReplicaSet, "web")["status"]
 
     story(test)
 
@@ -190,7 +192,7 @@ def test_what_may_not_be_made_shows_in_the_status_until_it_may() -> None:
 def test_what_may_not_be_made_is_tried_less_and_less_often() -> None:
     """Found by fuzzing: each refusal names the pod, whose name is another one each time."""
 
-    async def test(world: Workloads) -> None:
+    async def test(harness: Workloads) -> None:
         said: list[str] = []
         create = LocalApi.create_document
 
@@ -202,9 +204,9 @@ def test_what_may_not_be_made_is_tried_less_and_less_often() -> None:
                 raise
 
         document = workload("web", {"replicas": 1}, nodeName="no name")
-        await world.create(ReplicaSet, document)
+        await harness.create(ReplicaSet, document)
         with mock.patch.object(LocalApi, "create_document", told):
-            await world.settle(60)
+            await harness.settle(60)
         assert len(set(said)) == len(said)
         assert 5 < len(said) < 30
 
@@ -212,19 +214,19 @@ def test_what_may_not_be_made_is_tried_less_and_less_often() -> None:
 
 
 def test_a_namespace_has_its_account_and_the_certificates_to_trust() -> None:
-    async def test(world: Workloads) -> None:
-        await world.settle(1)
-        config = await world.get(ConfigMap, "kube-root-ca.crt")
-        await world.api.delete(ConfigMap, "kube-root-ca.crt", "default")
-        await world.settle(1)
-        again = await world.get(ConfigMap, "kube-root-ca.crt")
+    async def test(harness: Workloads) -> None:
+        await harness.settle(1)
+        config = await harness.get(ConfigMap, "kube-root-ca.crt")
+        await harness.api.delete(ConfigMap, "kube-root-ca.crt", "default")
+        await harness.settle(1)
+        again = await harness.get(ConfigMap, "kube-root-ca.crt")
         assert again.metadata.uid != config.metadata.uid
-        await world.patch(ConfigMap, "kube-root-ca.crt", {"data": {"ca.crt": "mine", "x": "y"}})
-        await world.settle(1)
-        assert (await world.get(ConfigMap, "kube-root-ca.crt")).data == config.data
+        await harness.patch(ConfigMap, "kube-root-ca.crt", {"data": {"ca.crt": "mine", "x": "y"}})
+        await harness.settle(1)
+        assert (await harness.get(ConfigMap, "kube-root-ca.crt")).data == config.data
         try:
-            world.api.store.get(
-                world.api.store.catalog.by_url("", "v1", "serviceaccounts"), "default", "default"
+            harness.api.store.get(
+                harness.api.store.catalog.by_url("", "v1", "serviceaccounts"), "default", "default"
             )
         except ApiError as error:
             raise AssertionError("no default account") from error

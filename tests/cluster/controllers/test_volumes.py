@@ -36,7 +36,7 @@ def story(test: Callable[[Workloads], Awaitable[None]]) -> None:
         clock = current_clock()
         cluster = EmbeddedCluster(clock, derive(0, "store"), heartbeats=False)
         scheduler = Scheduler(cluster.api, clock, seed=0)
-        world = Workloads(cluster.api, clock)
+        harness = Workloads(cluster.api, clock)
         async with cluster, running(*cluster.parts, scheduler):
             for number, zone in enumerate("ab"):
                 resources = {"cpu": "4", "memory": "8Gi", "pods": "10"}
@@ -45,7 +45,7 @@ def story(test: Callable[[Workloads], Awaitable[None]]) -> None:
                 await cluster.api.create_document(
                     Node, None, {"metadata": metadata, "status": status}
                 )
-            await test(world)
+            await test(harness)
         cluster.store.check_invariants()
 
     run(main)
@@ -76,28 +76,30 @@ def pod(name: str, claim_name: str, **spec: Any) -> Json:
     }
 
 
-async def phases(world: Workloads) -> dict[str, str]:
+async def phases(harness: Workloads) -> dict[str, str]:
     claims = {
-        each.metadata.name: each.status.phase for each in await world.all(PersistentVolumeClaim)
+        each.metadata.name: each.status.phase for each in await harness.all(PersistentVolumeClaim)
     }
-    volumes = {each.metadata.name: each.status.phase for each in await world.all(PersistentVolume)}
+    volumes = {
+        each.metadata.name: each.status.phase for each in await harness.all(PersistentVolume)
+    }
     return {**claims, **volumes}
 
 
 def test_a_claim_takes_the_smallest_volume_that_will_do() -> None:
-    async def test(world: Workloads) -> None:
+    async def test(harness: Workloads) -> None:
         for name, size in (("large", "9Gi"), ("fits", "2Gi"), ("small", "500Mi")):
             document = volume(name, size)
-            await world.api.create_document(PersistentVolume, None, document)
-        await world.create(PersistentVolumeClaim, claim(storageClassName=""))
-        await world.settle(1)
+            await harness.api.create_document(PersistentVolume, None, document)
+        await harness.create(PersistentVolumeClaim, claim(storageClassName=""))
+        await harness.settle(1)
         expected = {"data": "Bound", "fits": "Bound", "large": "Available", "small": "Available"}
-        assert await phases(world) == expected
-        bound = await world.get(PersistentVolumeClaim, "data")
+        assert await phases(harness) == expected
+        bound = await harness.get(PersistentVolumeClaim, "data")
         assert bound.spec.volume_name == "fits"
         assert bound.status.capacity == {"storage": "2Gi"}
         assert bound.metadata.annotations["pv.kubernetes.io/bind-completed"] == "yes"
-        reference = (await world.api.get(PersistentVolume, "fits")).spec.claim_ref
+        reference = (await harness.api.get(PersistentVolume, "fits")).spec.claim_ref
         assert reference is not None
         assert (reference.name, reference.uid) == ("data", bound.metadata.uid)
 
@@ -105,53 +107,53 @@ def test_a_claim_takes_the_smallest_volume_that_will_do() -> None:
 
 
 def test_a_volume_set_aside_for_a_claim_is_given_to_no_other() -> None:
-    async def test(world: Workloads) -> None:
+    async def test(harness: Workloads) -> None:
         reference = {"namespace": "default", "name": "mine"}
-        await world.api.create_document(
+        await harness.api.create_document(
             PersistentVolume, None, volume("reserved", claimRef=reference)
         )
-        await world.create(PersistentVolumeClaim, claim("other", storageClassName=""))
-        await world.create(
+        await harness.create(PersistentVolumeClaim, claim("other", storageClassName=""))
+        await harness.create(
             PersistentVolumeClaim, claim("named", storageClassName="", volumeName="reserved")
         )
-        await world.settle(1)
-        assert await phases(world) == {
+        await harness.settle(1)
+        assert await phases(harness) == {
             "other": "Pending",
             "named": "Pending",
             "reserved": "Available",
         }
-        await world.create(PersistentVolumeClaim, claim("mine", storageClassName=""))
-        await world.settle(1)
-        assert (await phases(world))["mine"] == "Bound"
+        await harness.create(PersistentVolumeClaim, claim("mine", storageClassName=""))
+        await harness.settle(1)
+        assert (await phases(harness))["mine"] == "Bound"
 
     story(test)
 
 
 def test_an_immediate_class_provides_at_once_and_takes_back() -> None:
-    async def test(world: Workloads) -> None:
-        await world.create(PersistentVolumeClaim, claim(storageClassName="immediate"))
-        await world.settle(1)
-        held = await world.get(PersistentVolumeClaim, "data")
+    async def test(harness: Workloads) -> None:
+        await harness.create(PersistentVolumeClaim, claim(storageClassName="immediate"))
+        await harness.settle(1)
+        held = await harness.get(PersistentVolumeClaim, "data")
         assert held.status.phase == "Bound"
-        made = await world.api.get(PersistentVolume, held.spec.volume_name)
+        made = await harness.api.get(PersistentVolume, held.spec.volume_name)
         assert made.metadata.name == f"pvc-{held.metadata.uid}"
         assert made.metadata.annotations["pv.kubernetes.io/provisioned-by"] == PROVISIONER
-        await world.api.delete(PersistentVolumeClaim, "data", "default")
-        await world.settle(1)
-        assert await phases(world) == {}
+        await harness.api.delete(PersistentVolumeClaim, "data", "default")
+        await harness.settle(1)
+        assert await phases(harness) == {}
 
     story(test)
 
 
 def test_the_default_class_waits_for_a_pod_and_a_node() -> None:
-    async def test(world: Workloads) -> None:
-        await world.create(PersistentVolumeClaim, claim())
-        await world.settle(5)
-        assert await phases(world) == {"data": "Pending"}
-        await world.create(Pod, pod("p", "data"))
-        await world.settle(5)
-        assert (await world.get(Pod, "p")).status.phase == "Running"
-        held = await world.get(PersistentVolumeClaim, "data")
+    async def test(harness: Workloads) -> None:
+        await harness.create(PersistentVolumeClaim, claim())
+        await harness.settle(5)
+        assert await phases(harness) == {"data": "Pending"}
+        await harness.create(Pod, pod("p", "data"))
+        await harness.settle(5)
+        assert (await harness.get(Pod, "p")).status.phase == "Running"
+        held = await harness.get(PersistentVolumeClaim, "data")
         assert held.spec.storage_class_name == "standard"
         assert held.status.phase == "Bound"
 
@@ -159,92 +161,92 @@ def test_the_default_class_waits_for_a_pod_and_a_node() -> None:
 
 
 def test_volumes_with_a_topology_keep_their_pods_where_they_are() -> None:
-    async def test(world: Workloads) -> None:
+    async def test(harness: Workloads) -> None:
         body = {
             "metadata": {"name": "zonal"},
             "provisioner": PROVISIONER,
             "volumeBindingMode": "WaitForFirstConsumer",
             "parameters": {"topologyKey": ZONE},
         }
-        await world.api.create_document(StorageClass, None, body)
-        await world.create(PersistentVolumeClaim, claim(storageClassName="zonal"))
-        await world.create(Pod, pod("first", "data", nodeSelector={ZONE: "b"}))
-        await world.settle(5)
-        await world.create(Pod, pod("second", "data"))
-        await world.create(Pod, pod("third", "data", nodeSelector={ZONE: "a"}))
-        await world.settle(5)
-        nodes = {each.metadata.name: each.spec.node_name for each in await world.pods()}
+        await harness.api.create_document(StorageClass, None, body)
+        await harness.create(PersistentVolumeClaim, claim(storageClassName="zonal"))
+        await harness.create(Pod, pod("first", "data", nodeSelector={ZONE: "b"}))
+        await harness.settle(5)
+        await harness.create(Pod, pod("second", "data"))
+        await harness.create(Pod, pod("third", "data", nodeSelector={ZONE: "a"}))
+        await harness.settle(5)
+        nodes = {each.metadata.name: each.spec.node_name for each in await harness.pods()}
         assert nodes == {"first": "n1", "second": "n1", "third": ""}
 
     story(test)
 
 
 def test_a_claim_that_asks_for_failure_gets_nothing() -> None:
-    async def test(world: Workloads) -> None:
+    async def test(harness: Workloads) -> None:
         document = claim()
         document["metadata"]["annotations"] = {"kubesched.io/provision": "fail"}
-        await world.create(PersistentVolumeClaim, document)
-        await world.create(Pod, pod("p", "data"))
-        await world.settle(60)
-        assert (await world.get(Pod, "p")).spec.node_name == ""
-        assert await phases(world) == {"data": "Pending"}
+        await harness.create(PersistentVolumeClaim, document)
+        await harness.create(Pod, pod("p", "data"))
+        await harness.settle(60)
+        assert (await harness.get(Pod, "p")).spec.node_name == ""
+        assert await phases(harness) == {"data": "Pending"}
 
     story(test)
 
 
 def test_what_is_in_use_stays_until_it_is_not() -> None:
-    async def test(world: Workloads) -> None:
-        await world.create(PersistentVolumeClaim, claim(storageClassName="immediate"))
-        await world.create(Pod, pod("p", "data"))
-        await world.settle(5)
-        name = (await world.get(PersistentVolumeClaim, "data")).spec.volume_name
-        await world.api.delete(PersistentVolumeClaim, "data", "default")
-        await world.api.delete(PersistentVolume, name)
-        await world.settle(5)
-        assert len(await phases(world)) == 2
-        await world.api.delete(Pod, "p", "default")
-        await world.settle(5)
-        assert await phases(world) == {}
+    async def test(harness: Workloads) -> None:
+        await harness.create(PersistentVolumeClaim, claim(storageClassName="immediate"))
+        await harness.create(Pod, pod("p", "data"))
+        await harness.settle(5)
+        name = (await harness.get(PersistentVolumeClaim, "data")).spec.volume_name
+        await harness.api.delete(PersistentVolumeClaim, "data", "default")
+        await harness.api.delete(PersistentVolume, name)
+        await harness.settle(5)
+        assert len(await phases(harness)) == 2
+        await harness.api.delete(Pod, "p", "default")
+        await harness.settle(5)
+        assert await phases(harness) == {}
 
     story(test)
 
 
 def test_a_retained_volume_is_released_and_a_lost_one_is_missed() -> None:
-    async def test(world: Workloads) -> None:
-        await world.api.create_document(PersistentVolume, None, volume("kept"))
-        await world.create(PersistentVolumeClaim, claim(storageClassName=""))
-        await world.settle(1)
-        await world.api.delete(PersistentVolumeClaim, "data", "default")
-        await world.settle(1)
-        assert await phases(world) == {"kept": "Released"}
-        await world.create(PersistentVolumeClaim, claim("again", storageClassName=""))
-        await world.settle(1)
-        assert (await phases(world))["again"] == "Pending"
+    async def test(harness: Workloads) -> None:
+        await harness.api.create_document(PersistentVolume, None, volume("kept"))
+        await harness.create(PersistentVolumeClaim, claim(storageClassName=""))
+        await harness.settle(1)
+        await harness.api.delete(PersistentVolumeClaim, "data", "default")
+        await harness.settle(1)
+        assert await phases(harness) == {"kept": "Released"}
+        await harness.create(PersistentVolumeClaim, claim("again", storageClassName=""))
+        await harness.settle(1)
+        assert (await phases(harness))["again"] == "Pending"
 
     story(test)
 
 
 def test_ephemeral_claims_come_and_go_with_their_pod() -> None:
-    async def test(world: Workloads) -> None:
+    async def test(harness: Workloads) -> None:
         template = {"spec": claim()["spec"]}
         volumes = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]
         containers = [{"name": "c", "image": "pause"}]
         body = {"metadata": {"name": "p"}, "spec": {"containers": containers, "volumes": volumes}}
-        await world.create(Pod, body)
-        await world.settle(5)
-        assert (await world.get(Pod, "p")).status.phase == "Running"
-        assert (await world.get(PersistentVolumeClaim, "p-scratch")).status.phase == "Bound"
-        await world.api.delete(Pod, "p", "default")
-        await world.settle(5)
+        await harness.create(Pod, body)
+        await harness.settle(5)
+        assert (await harness.get(Pod, "p")).status.phase == "Running"
+        assert (await harness.get(PersistentVolumeClaim, "p-scratch")).status.phase == "Bound"
+        await harness.api.delete(Pod, "p", "default")
+        await harness.settle(5)
         with pytest.raises(ApiError):
-            await world.get(PersistentVolumeClaim, "p-scratch")
-        assert await phases(world) == {}
+            await harness.get(PersistentVolumeClaim, "p-scratch")
+        assert await phases(harness) == {}
 
     story(test)
 
 
 def test_stateful_sets_run_on_claims_that_outlive_their_pods() -> None:
-    async def test(world: Workloads) -> None:
+    async def test(harness: Workloads) -> None:
         labels = {"app": "db"}
         containers = [{"name": "c", "image": "pause"}]
         spec = {
@@ -254,16 +256,16 @@ def test_stateful_sets_run_on_claims_that_outlive_their_pods() -> None:
             "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}},
             "volumeClaimTemplates": [claim("data"), claim("log")],
         }
-        await world.create(StatefulSet, {"metadata": {"name": "db"}, "spec": spec})
-        await world.clock.sleep(30 * SECOND)
-        assert [each.status.phase for each in await world.pods()] == ["Running"] * 3
-        claims = await world.all(PersistentVolumeClaim)
+        await harness.create(StatefulSet, {"metadata": {"name": "db"}, "spec": spec})
+        await harness.clock.sleep(30 * SECOND)
+        assert [each.status.phase for each in await harness.pods()] == ["Running"] * 3
+        claims = await harness.all(PersistentVolumeClaim)
         bound = {each.metadata.name: each.spec.volume_name for each in claims}
         assert len(set(bound.values())) == 6
-        await world.api.delete(Pod, "db-1", "default")
-        await world.clock.sleep(30 * SECOND)
-        assert [each.status.phase for each in await world.pods()] == ["Running"] * 3
-        claims = await world.all(PersistentVolumeClaim)
+        await harness.api.delete(Pod, "db-1", "default")
+        await harness.clock.sleep(30 * SECOND)
+        assert [each.status.phase for each in await harness.pods()] == ["Running"] * 3
+        claims = await harness.all(PersistentVolumeClaim)
         assert {each.metadata.name: each.spec.volume_name for each in claims} == bound
 
     story(test)

@@ -100,17 +100,17 @@ async def workloads(
     clock = current_clock()
     store = Store(now_ns=clock.now_ns())
     api = LocalApi(store, clock)
-    world = Workloads(api, clock)
+    harness = Workloads(api, clock)
     for number in range(nodes):
-        await world.node(f"n{number}")
+        await harness.node(f"n{number}")
     managed = LocalApi(store, clock, faults=faults)
     parts = (
         Controllers(managed, clock),
         GarbageCollector(store, clock),
         NodeAgent(api, clock, heartbeats=heartbeats),
         FakeKubelet(api, clock),
-        world.binder,
+        harness.binder,
     )
     async with running(*parts):
-        yield world
+        yield harness
     store.check_invariants()

@@ -25,7 +25,7 @@ from kubesched.foundation.util.components import running
 from kubesched.foundation.util.virtual_loop import run
 
 
-class World:
+class KubeletHarness:
     """A store, a kubelet, and the virtual clock they live by."""
 
     def __init__(self, faults: Faults | None = None, **options: Any) -> None:
@@ -54,23 +54,23 @@ class World:
 
 
 def scenario(
-    story: Callable[[World], Awaitable[None]], faults: Faults | None = None, **options: Any
+    story: Callable[[KubeletHarness], Awaitable[None]], faults: Faults | None = None, **options: Any
 ) -> None:
     async def main() -> None:
-        world = World(faults, **options)
-        async with running(world.kubelet):
-            await story(world)
+        harness = KubeletHarness(faults, **options)
+        async with running(harness.kubelet):
+            await story(harness)
 
     run(main())
 
 
 def test_a_bound_pod_starts_after_a_moment() -> None:
-    async def story(world: World) -> None:
-        await world.pod()
-        await world.after(0.09)
-        assert (await world.get()).status.phase == "Pending"
-        await world.after(0.02)
-        pod = await world.get()
+    async def story(harness: KubeletHarness) -> None:
+        await harness.pod()
+        await harness.after(0.09)
+        assert (await harness.get()).status.phase == "Pending"
+        await harness.after(0.02)
+        pod = await harness.get()
         assert pod.status.phase == "Running"
         assert pod.status.start_time == "2026-01-01T00:00:00Z"
         assert pod.status.pod_ip
@@ -87,33 +87,33 @@ def test_a_bound_pod_starts_after_a_moment() -> None:
 
 
 def test_a_pod_without_a_node_is_left_alone() -> None:
-    async def story(world: World) -> None:
-        await world.pod(node="")
-        await world.after(100)
-        assert (await world.get()).status.phase == "Pending"
+    async def story(harness: KubeletHarness) -> None:
+        await harness.pod(node="")
+        await harness.after(100)
+        assert (await harness.get()).status.phase == "Pending"
 
     scenario(story)
 
 
 def test_pods_that_were_there_before_are_run_too() -> None:
     async def main() -> None:
-        world = World()
-        await world.pod()
-        async with running(world.kubelet):
-            await world.after(1)
-            assert (await world.get()).status.phase == "Running"
+        harness = KubeletHarness()
+        await harness.pod()
+        async with running(harness.kubelet):
+            await harness.after(1)
+            assert (await harness.get()).status.phase == "Running"
 
     run(main())
 
 
 @pytest.mark.parametrize("duration", ["90s", "1m30s", "90", "90.0"])
 def test_a_pod_with_a_duration_ends_after_it(duration: str) -> None:
-    async def story(world: World) -> None:
-        await world.pod(duration=duration)
-        await world.after(89)
-        assert (await world.get()).status.phase == "Running"
-        await world.after(2)
-        pod = await world.get()
+    async def story(harness: KubeletHarness) -> None:
+        await harness.pod(duration=duration)
+        await harness.after(89)
+        assert (await harness.get()).status.phase == "Running"
+        await harness.after(2)
+        pod = await harness.get()
         assert pod.status.phase == "Succeeded"
         (container,) = pod.status.container_statuses
         assert container.state.terminated is not None
@@ -127,94 +127,94 @@ def test_a_pod_with_a_duration_ends_after_it(duration: str) -> None:
 
 @pytest.mark.parametrize("duration", ["", "soon", "-", "nan", "inf"])
 def test_a_pod_without_a_readable_duration_runs_on(duration: str) -> None:
-    async def story(world: World) -> None:
-        await world.pod(duration=duration)
-        await world.after(10_000)
-        assert (await world.get()).status.phase == "Running"
+    async def story(harness: KubeletHarness) -> None:
+        await harness.pod(duration=duration)
+        await harness.after(10_000)
+        assert (await harness.get()).status.phase == "Running"
 
     scenario(story)
 
 
 def test_a_deleted_pod_is_removed_after_a_moment() -> None:
-    async def story(world: World) -> None:
-        await world.pod()
-        await world.after(1)
-        await world.api.delete(Pod, "p", "default")
-        await world.after(0.9)
-        assert await world.names() == ["p"]
-        await world.after(0.2)
-        assert await world.names() == []
+    async def story(harness: KubeletHarness) -> None:
+        await harness.pod()
+        await harness.after(1)
+        await harness.api.delete(Pod, "p", "default")
+        await harness.after(0.9)
+        assert await harness.names() == ["p"]
+        await harness.after(0.2)
+        assert await harness.names() == []
 
     scenario(story)
 
 
 def test_a_slow_pod_is_removed_when_its_grace_period_ends() -> None:
-    async def story(world: World) -> None:
-        await world.pod(termination_grace_period_seconds=20)
-        await world.after(1)
-        await world.api.delete(Pod, "p", "default")
-        await world.after(19)
-        assert await world.names() == ["p"]
-        await world.after(2)
-        assert await world.names() == []
+    async def story(harness: KubeletHarness) -> None:
+        await harness.pod(termination_grace_period_seconds=20)
+        await harness.after(1)
+        await harness.api.delete(Pod, "p", "default")
+        await harness.after(19)
+        assert await harness.names() == ["p"]
+        await harness.after(2)
+        assert await harness.names() == []
 
     scenario(story, stop_delay_ns=300 * SECOND)
 
 
 def test_other_changes_do_not_put_off_a_removal() -> None:
-    async def story(world: World) -> None:
-        await world.pod()
-        await world.after(1)
-        await world.api.delete(Pod, "p", "default")
+    async def story(harness: KubeletHarness) -> None:
+        await harness.pod()
+        await harness.after(1)
+        await harness.api.delete(Pod, "p", "default")
         for number in range(10):
-            await world.after(0.3)
-            if "p" not in await world.names():
+            await harness.after(0.3)
+            if "p" not in await harness.names():
                 break
             patch = {"metadata": {"annotations": {"n": str(number)}}}
-            await world.api.patch(Pod, "p", "default", patch)
+            await harness.api.patch(Pod, "p", "default", patch)
         assert number == 3
 
     scenario(story)
 
 
 def test_a_pod_with_a_finalizer_stays_until_it_is_gone() -> None:
-    async def story(world: World) -> None:
-        await world.pod()
+    async def story(harness: KubeletHarness) -> None:
+        await harness.pod()
         patch = {"metadata": {"finalizers": ["example.com/f"]}}
-        await world.api.patch(Pod, "p", "default", patch)
-        await world.api.delete(Pod, "p", "default")
-        await world.after(100)
-        assert (await world.get()).metadata.deletion_grace_period_seconds == 0
+        await harness.api.patch(Pod, "p", "default", patch)
+        await harness.api.delete(Pod, "p", "default")
+        await harness.after(100)
+        assert (await harness.get()).metadata.deletion_grace_period_seconds == 0
         patch = {"metadata": {"$deleteFromPrimitiveList/finalizers": ["example.com/f"]}}
-        await world.api.patch(Pod, "p", "default", patch)
-        assert await world.names() == []
+        await harness.api.patch(Pod, "p", "default", patch)
+        assert await harness.names() == []
 
     scenario(story)
 
 
 def test_a_pod_of_the_same_name_begins_anew() -> None:
-    async def story(world: World) -> None:
-        await world.pod(duration="10s")
-        await world.after(5)
-        await world.api.delete(Pod, "p", "default", grace_period_seconds=0)
-        await world.pod(duration="10s")
-        await world.after(7)
-        assert (await world.get()).status.phase == "Running"
-        await world.after(4)
-        assert (await world.get()).status.phase == "Succeeded"
+    async def story(harness: KubeletHarness) -> None:
+        await harness.pod(duration="10s")
+        await harness.after(5)
+        await harness.api.delete(Pod, "p", "default", grace_period_seconds=0)
+        await harness.pod(duration="10s")
+        await harness.after(7)
+        assert (await harness.get()).status.phase == "Running"
+        await harness.after(4)
+        assert (await harness.get()).status.phase == "Succeeded"
 
     scenario(story)
 
 
 def test_sidecars_run_and_other_init_containers_have_ended() -> None:
-    async def story(world: World) -> None:
+    async def story(harness: KubeletHarness) -> None:
         init = (
             Container(name="setup", image="x"),
             Container(name="sidecar", image="x", restart_policy="Always"),
         )
-        await world.pod(init_containers=init)
-        await world.after(1)
-        setup, sidecar = (await world.get()).status.init_container_statuses
+        await harness.pod(init_containers=init)
+        await harness.after(1)
+        setup, sidecar = (await harness.get()).status.init_container_statuses
         assert setup.state.terminated is not None
         assert sidecar.state.running is not None
 
@@ -222,10 +222,10 @@ def test_sidecars_run_and_other_init_containers_have_ended() -> None:
 
 
 def test_a_pod_is_ready_only_when_its_gates_are_open() -> None:
-    async def story(world: World) -> None:
-        await world.pod(readiness_gates=(PodReadinessGate(condition_type="example.com/ok"),))
-        await world.after(1)
-        conditions = (await world.get()).status.conditions
+    async def story(harness: KubeletHarness) -> None:
+        await harness.pod(readiness_gates=(PodReadinessGate(condition_type="example.com/ok"),))
+        await harness.after(1)
+        conditions = (await harness.get()).status.conditions
         ready = next(each for each in conditions if each.type == "Ready")
         assert (ready.status, ready.reason) == ("False", "ReadinessGatesNotReady")
 
@@ -233,11 +233,11 @@ def test_a_pod_is_ready_only_when_its_gates_are_open() -> None:
 
 
 def test_nodes_have_one_address_and_pods_have_their_own() -> None:
-    async def story(world: World) -> None:
+    async def story(harness: KubeletHarness) -> None:
         for number in range(10):
-            await world.pod(f"p{number}", node=f"n{number % 2}")
-        await world.after(1)
-        pods = (await world.api.list(Pod)).items
+            await harness.pod(f"p{number}", node=f"n{number % 2}")
+        await harness.after(1)
+        pods = (await harness.api.list(Pod)).items
         assert len({pod.status.pod_ip for pod in pods}) == 10
         assert len({(pod.spec.node_name, pod.status.host_ip) for pod in pods}) == 2
         assert len({pod.status.host_ip for pod in pods}) == 2
@@ -252,11 +252,11 @@ def test_failed_reports_and_broken_watches_are_mended() -> None:
     def faults(verb: str, *request: Any) -> Fault | None:
         return Fault(error=broken) if rng.random() < 0.5 else None
 
-    async def story(world: World) -> None:
+    async def story(harness: KubeletHarness) -> None:
         for number in range(20):
-            await world.pod(f"p{number}", duration="5s")
-        await world.after(120)
-        phases = {pod.status.phase for pod in (await world.api.list(Pod)).items}
+            await harness.pod(f"p{number}", duration="5s")
+        await harness.after(120)
+        phases = {pod.status.phase for pod in (await harness.api.list(Pod)).items}
         assert phases == {"Succeeded"}
 
     scenario(story, faults)
@@ -266,12 +266,12 @@ def test_a_slow_answer_for_one_pod_does_not_hold_up_others() -> None:
     def faults(verb: str, kind: str, namespace: str | None, name: str) -> Fault | None:
         return Fault(delay_ns=50 * SECOND) if (verb, name) == ("patch", "a") else None
 
-    async def story(world: World) -> None:
-        await world.pod("a")
-        await world.pod("b")
-        await world.after(1)
-        assert (await world.get("a")).status.phase == "Pending"
-        assert (await world.get("b")).status.phase == "Running"
+    async def story(harness: KubeletHarness) -> None:
+        await harness.pod("a")
+        await harness.pod("b")
+        await harness.after(1)
+        assert (await harness.get("a")).status.phase == "Pending"
+        assert (await harness.get("b")).status.phase == "Running"
 
     scenario(story, faults)
 
@@ -285,11 +285,11 @@ def test_a_report_that_changes_nothing_is_not_made_again_and_again() -> None:
     }
 
     async def main() -> None:
-        world = World()
-        world.api.store.restore([Restored("pods", "default/p", 1, odd)], 1)
-        async with running(world.kubelet):
-            await world.after(5)
-            pod = await world.get()
+        harness = KubeletHarness()
+        harness.api.store.restore([Restored("pods", "default/p", 1, odd)], 1)
+        async with running(harness.kubelet):
+            await harness.after(5)
+            pod = await harness.get()
         assert pod.status.container_statuses[0].state.running is not None
 
     run(main(), max_passes=1000)  # at one moment
@@ -297,25 +297,25 @@ def test_a_report_that_changes_nothing_is_not_made_again_and_again() -> None:
 
 def test_it_stops_at_once_even_while_it_waits() -> None:
     async def main() -> None:
-        world = World(start_delay_ns=1000 * SECOND)
-        task = asyncio.create_task(world.kubelet.run())
-        await world.pod()
-        await world.after(1)
-        world.kubelet.stop()
+        harness = KubeletHarness(start_delay_ns=1000 * SECOND)
+        task = asyncio.create_task(harness.kubelet.run())
+        await harness.pod()
+        await harness.after(1)
+        harness.kubelet.stop()
         await task
-        assert world.clock.monotonic_ns() < 2 * SECOND
+        assert harness.clock.monotonic_ns() < 2 * SECOND
 
     run(main())
 
 
 def test_many_pods_start_at_the_same_time() -> None:
-    async def story(world: World) -> None:
+    async def story(harness: KubeletHarness) -> None:
         for number in range(200):
-            await world.pod(f"p{number}")
-        await world.after(0.11)
-        phases = [pod.status.phase for pod in (await world.api.list(Pod)).items]
+            await harness.pod(f"p{number}")
+        await harness.after(0.11)
+        phases = [pod.status.phase for pod in (await harness.api.list(Pod)).items]
         assert phases == ["Running"] * 200
-        assert world.clock.monotonic_ns() == 110 * MILLISECOND
+        assert harness.clock.monotonic_ns() == 110 * MILLISECOND
 
     scenario(story)
 

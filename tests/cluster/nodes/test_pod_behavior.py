@@ -12,7 +12,7 @@ from kubesched.cluster.nodes.container_commands import CommandOutcome, literal_e
 from kubesched.cluster.nodes.pod_behavior import PREFIX, behavior_of
 from kubesched.errors import KubeschedError
 from kubesched.foundation.util.clock import MINUTE, SECOND
-from tests.cluster.nodes.test_kubelet import World, scenario
+from tests.cluster.nodes.test_kubelet import KubeletHarness, scenario
 
 TRAPPED = """_term(){
     sleep 5
@@ -65,13 +65,13 @@ def test_what_a_script_does_when_it_is_told_to_end(
     assert literal_end(command) == outcome
 
 
-async def make(world: World, policy: str = "Always", **annotations: str) -> None:
+async def make(harness: KubeletHarness, policy: str = "Always", **annotations: str) -> None:
     notes = {PREFIX + key.replace("_", "-"): value for key, value in annotations.items()}
     metadata = ObjectMeta(name="p", namespace="default", annotations=notes)
     containers = (Container(name="c", image="app"),)
     spec = PodSpec(containers=containers, restart_policy=policy)
-    await world.api.create(Pod(metadata=metadata, spec=spec))
-    await world.api.bind("default", "p", "", "n")
+    await harness.api.create(Pod(metadata=metadata, spec=spec))
+    await harness.api.bind("default", "p", "", "n")
 
 
 def ready(pod: Pod) -> str:
@@ -79,51 +79,51 @@ def ready(pod: Pod) -> str:
 
 
 def test_a_failing_container_is_restarted_after_longer_and_longer_pauses() -> None:
-    async def story(world: World) -> None:
-        await make(world, fail_after="1s", exit_code="9")
+    async def story(harness: KubeletHarness) -> None:
+        await make(harness, fail_after="1s", exit_code="9")
         counts = []
         for _ in range(120):
-            await world.after(1)
-            counts.append((await world.get()).status.container_statuses[0].restart_count)
+            await harness.after(1)
+            counts.append((await harness.get()).status.container_statuses[0].restart_count)
         # At once, then after 10, 20 and 40 s, each a second of running later.
         moments = [counts.index(number) for number in range(1, 5)]
         assert moments == [1, 12, 33, 74]
-        status = (await world.get()).status.container_statuses[0]
+        status = (await harness.get()).status.container_statuses[0]
         assert status.state.waiting is not None
         assert status.state.waiting.reason == "CrashLoopBackOff"
         assert status.last_state.terminated is not None
         assert status.last_state.terminated.exit_code == 9
-        assert (await world.get()).status.phase == "Running"
-        assert ready(await world.get()) == "False"
+        assert (await harness.get()).status.phase == "Running"
+        assert ready(await harness.get()) == "False"
 
     scenario(story)
 
 
 @pytest.mark.parametrize(("policy", "phase"), [("Never", "Failed"), ("OnFailure", "Running")])
 def test_restart_policies_decide_what_a_failure_means(policy: str, phase: str) -> None:
-    async def story(world: World) -> None:
-        await make(world, policy, fail_after="2s")
-        await world.after(5)
-        assert (await world.get()).status.phase == phase
+    async def story(harness: KubeletHarness) -> None:
+        await make(harness, policy, fail_after="2s")
+        await harness.after(5)
+        assert (await harness.get()).status.phase == phase
 
     scenario(story)
 
 
 def test_starting_being_ready_and_stopping_take_as_long_as_they_are_told() -> None:
-    async def story(world: World) -> None:
-        await make(world, start_delay="5s", ready_delay="3s", stop_delay="7s")
-        await world.after(4.9)
-        assert (await world.get()).status.phase == "Pending"
-        await world.after(0.2)
-        assert (await world.get()).status.phase == "Running"
-        assert ready(await world.get()) == "False"
-        await world.after(3)
-        assert ready(await world.get()) == "True"
-        await world.api.delete(Pod, "p", "default")
-        await world.after(6.5)
-        assert await world.names() == ["p"]
-        await world.after(1)
-        assert await world.names() == []
+    async def story(harness: KubeletHarness) -> None:
+        await make(harness, start_delay="5s", ready_delay="3s", stop_delay="7s")
+        await harness.after(4.9)
+        assert (await harness.get()).status.phase == "Pending"
+        await harness.after(0.2)
+        assert (await harness.get()).status.phase == "Running"
+        assert ready(await harness.get()) == "False"
+        await harness.after(3)
+        assert ready(await harness.get()) == "True"
+        await harness.api.delete(Pod, "p", "default")
+        await harness.after(6.5)
+        assert await harness.names() == ["p"]
+        await harness.after(1)
+        assert await harness.names() == []
 
     scenario(story)
 
@@ -132,10 +132,10 @@ def test_starting_being_ready_and_stopping_take_as_long_as_they_are_told() -> No
     "image", ["invalid.registry.k8s.io/alpine:1", "webserver:404", "foo:non-existent"]
 )
 def test_an_image_that_cannot_be_pulled_keeps_the_pod_pending(image: str) -> None:
-    async def story(world: World) -> None:
-        await world.pod(containers=(Container(name="c", image=image),))
-        await world.after(5)
-        pod = await world.get()
+    async def story(harness: KubeletHarness) -> None:
+        await harness.pod(containers=(Container(name="c", image=image),))
+        await harness.after(5)
+        pod = await harness.get()
         waiting = pod.status.container_statuses[0].state.waiting
         assert waiting is not None
         assert (pod.status.phase, waiting.reason) == ("Pending", "ErrImagePull")
@@ -145,54 +145,54 @@ def test_an_image_that_cannot_be_pulled_keeps_the_pod_pending(image: str) -> Non
 
 
 def test_a_pod_whose_host_port_is_taken_is_refused() -> None:
-    async def story(world: World) -> None:
+    async def story(harness: KubeletHarness) -> None:
         ports = (ContainerPort(container_port=80, host_port=80),)
         containers = (Container(name="c", image="app", ports=ports),)
-        await world.pod("first", containers=containers)
-        await world.after(1)
-        await world.pod("second", containers=containers)
-        await world.pod("elsewhere", node="m", containers=containers)
-        await world.after(1)
-        second = (await world.get("second")).status
+        await harness.pod("first", containers=containers)
+        await harness.after(1)
+        await harness.pod("second", containers=containers)
+        await harness.pod("elsewhere", node="m", containers=containers)
+        await harness.after(1)
+        second = (await harness.get("second")).status
         assert (second.phase, second.reason) == ("Failed", "NodePorts")
-        assert (await world.get("elsewhere")).status.phase == "Running"
-        await world.api.delete(Pod, "first", "default")
-        await world.after(3)
-        await world.pod("third", containers=containers)
-        await world.after(1)
-        assert (await world.get("third")).status.phase == "Running"
+        assert (await harness.get("elsewhere")).status.phase == "Running"
+        await harness.api.delete(Pod, "first", "default")
+        await harness.after(3)
+        await harness.pod("third", containers=containers)
+        await harness.after(1)
+        assert (await harness.get("third")).status.phase == "Running"
 
     scenario(story)
 
 
 def test_readiness_gates_are_somebody_elses_to_open() -> None:
-    async def story(world: World) -> None:
+    async def story(harness: KubeletHarness) -> None:
         from kubesched.api import PodReadinessGate
 
-        await world.pod(readiness_gates=(PodReadinessGate(condition_type="example.com/ok"),))
-        await world.after(1)
-        assert ready(await world.get()) == "False"
+        await harness.pod(readiness_gates=(PodReadinessGate(condition_type="example.com/ok"),))
+        await harness.after(1)
+        assert ready(await harness.get()) == "False"
         for status in ("True", "False"):
             patch = {"status": {"conditions": [{"type": "example.com/ok", "status": status}]}}
-            await world.api.patch(Pod, "p", "default", patch, subresource="status")
-            await world.after(1)
-            assert ready(await world.get()) == status
+            await harness.api.patch(Pod, "p", "default", patch, subresource="status")
+            await harness.after(1)
+            assert ready(await harness.get()) == status
 
     scenario(story)
 
 
 def test_a_pod_that_is_active_for_too_long_fails() -> None:
-    async def story(world: World) -> None:
-        await world.pod()
-        await world.after(5)
+    async def story(harness: KubeletHarness) -> None:
+        await harness.pod()
+        await harness.after(5)
         patch = {"spec": {"activeDeadlineSeconds": 10}}
-        await world.api.patch(Pod, "p", "default", patch)
-        await world.after(4)
-        pod = await world.get()
+        await harness.api.patch(Pod, "p", "default", patch)
+        await harness.after(4)
+        pod = await harness.get()
         assert pod.status.phase == "Running"
         assert pod.status.observed_generation == pod.metadata.generation == 2
-        await world.after(2)
-        status = (await world.get()).status
+        await harness.after(2)
+        status = (await harness.get()).status
         assert (status.phase, status.reason) == ("Failed", "DeadlineExceeded")
 
     scenario(story)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.cluster.specs.world import Json, Spec
+from tests.cluster.specs.spec_runner import Json, Spec
 
 __all__ = ["DEFINITIONS", "Defined", "define"]
 

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from tests.cluster.specs.world import Json, Spec, Story, play, pod
+from tests.cluster.specs.spec_runner import Json, Spec, Story, play, pod
 
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 AUTHORITY = "kube-root-ca.crt"

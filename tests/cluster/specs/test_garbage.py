@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.specs.definitions import define
-from tests.cluster.specs.world import Json, Spec, Story, condition_of, play, pod
+from tests.cluster.specs.spec_runner import Json, Spec, Story, condition_of, play, pod
 
 PAUSE = {"name": "nginx", "image": "registry.k8s.io/pause:3.10"}
 

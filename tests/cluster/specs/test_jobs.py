@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.specs.world import Json, RefusedError, Spec, Story, condition_of, play
+from tests.cluster.specs.spec_runner import Json, RefusedError, Spec, Story, condition_of, play
 
 COMMANDS = {
     "sleeps": ["sleep", "1000000"],

@@ -11,7 +11,7 @@ import pytest
 from kubesched.cluster.apiserver.http import Answer, Request, Stream
 from kubesched.cluster.apiserver.http.protobuf.wire_encoding import fields
 from tests.cluster.specs.definitions import DEFINITIONS, define
-from tests.cluster.specs.world import PATCHES, Json, RefusedError, Spec, Story, play, pod
+from tests.cluster.specs.spec_runner import PATCHES, Json, RefusedError, Spec, Story, play, pod
 
 METADATA = ",".join(
     f"{language};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.specs.world import Json, RefusedError, Spec, Story, condition_of, play, pod
+from tests.cluster.specs.spec_runner import Json, RefusedError, Spec, Story, condition_of, play, pod
 
 AGNHOST = "registry.k8s.io/e2e-test-images/agnhost:2.59"
 NGINX = "registry.k8s.io/e2e-test-images/nginx:1.15"

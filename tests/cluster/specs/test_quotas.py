@@ -9,7 +9,7 @@ import pytest
 
 from kubesched.api.quantity import parse_quantity
 from tests.cluster.specs.definitions import define
-from tests.cluster.specs.world import Json, RefusedError, Spec, Story, play, pod
+from tests.cluster.specs.spec_runner import Json, RefusedError, Spec, Story, play, pod
 
 UNSCHEDULABLE = {"x-test.k8s.io/unsatisfiable": "not-schedulable"}
 DONGLE = "example.com/dongle"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.specs.world import Json, Spec, Story, condition_of, play, pod
+from tests.cluster.specs.spec_runner import Json, Spec, Story, condition_of, play, pod
 
 FAKE = "example.com/fakecpu"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.specs.world import Json, Spec, Story, condition_of, play, pod
+from tests.cluster.specs.spec_runner import Json, Spec, Story, condition_of, play, pod
 
 IMAGE = "registry.k8s.io/e2e-test-images/agnhost:2.59"
 OTHER = "registry.k8s.io/e2e-test-images/nginx:1.15"

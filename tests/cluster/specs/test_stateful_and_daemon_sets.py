@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.specs.world import (
+from tests.cluster.specs.spec_runner import (
     Json,
     RefusedError,
     Spec,

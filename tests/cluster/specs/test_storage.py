@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubesched.cluster.apiserver.http import Answer
-from tests.cluster.specs.world import Json, RefusedError, Spec, Story, condition_of, play, pod
+from tests.cluster.specs.spec_runner import Json, RefusedError, Spec, Story, condition_of, play, pod
 
 
 def volume(spec: Spec, name: str = "pv") -> Json:

@@ -17,7 +17,7 @@ LEASE = Lease(metadata=ObjectMeta(name="kube-scheduler", namespace="kube-system"
 POD = Pod(metadata=ObjectMeta(name="p", namespace="default", uid="u", resource_version="1"))
 
 
-class World:
+class RecorderHarness:
     def __init__(self) -> None:
         self.requests: list[str] = []
         self.faults: list[Fault] = []
@@ -38,24 +38,24 @@ class World:
         return list((await self.api.list(Event)).items)
 
 
-def tell(story: Callable[[World], Awaitable[None]]) -> World:
-    async def main() -> World:
-        world = World()
-        async with running(world.broadcaster):
-            await story(world)
-        return world
+def tell(story: Callable[[RecorderHarness], Awaitable[None]]) -> RecorderHarness:
+    async def main() -> RecorderHarness:
+        harness = RecorderHarness()
+        async with running(harness.broadcaster):
+            await story(harness)
+        return harness
 
     return run(main)
 
 
-def failed(world: World, message: str) -> None:
-    world.recorder.event(POD, "Warning", "FailedScheduling", "Scheduling", message)
+def failed(harness: RecorderHarness, message: str) -> None:
+    harness.recorder.event(POD, "Warning", "FailedScheduling", "Scheduling", message)
 
 
 def test_an_event_about_leadership() -> None:
-    async def story(world: World) -> None:
-        world.recorder.event(LEASE, "Normal", "LeaderElection", "", "me became leader")
-        (event,) = await world.events()
+    async def story(harness: RecorderHarness) -> None:
+        harness.recorder.event(LEASE, "Normal", "LeaderElection", "", "me became leader")
+        (event,) = await harness.events()
         assert event.metadata.namespace == "kube-system"
         assert event.metadata.name.startswith("kube-scheduler.")
         assert event.involved_object.kind == "Lease"
@@ -71,11 +71,11 @@ def test_an_event_about_leadership() -> None:
 
 
 def test_the_same_event_is_counted() -> None:
-    async def story(world: World) -> None:
+    async def story(harness: RecorderHarness) -> None:
         for _ in range(3):
-            failed(world, "no nodes")
+            failed(harness, "no nodes")
             await asyncio.sleep(60)
-        (event,) = await world.events()
+        (event,) = await harness.events()
         assert event.count == 3
         assert event.last_timestamp != event.first_timestamp
 
@@ -83,22 +83,22 @@ def test_the_same_event_is_counted() -> None:
 
 
 def test_a_counted_event_that_is_gone_is_created_anew() -> None:
-    async def story(world: World) -> None:
-        failed(world, "no nodes")
-        (event,) = await world.events()
-        await world.api.delete(Event, event.metadata.name, "default")
-        failed(world, "no nodes")
-        (again,) = await world.events()
+    async def story(harness: RecorderHarness) -> None:
+        failed(harness, "no nodes")
+        (event,) = await harness.events()
+        await harness.api.delete(Event, event.metadata.name, "default")
+        failed(harness, "no nodes")
+        (again,) = await harness.events()
         assert (again.count, again.metadata.name) == (2, event.metadata.name)
 
     tell(story)
 
 
 def test_the_tenth_message_is_combined_with_those_that_follow() -> None:
-    async def story(world: World) -> None:
+    async def story(harness: RecorderHarness) -> None:
         for number in range(12):
-            failed(world, f"reason {number}")
-        events = await world.events()
+            failed(harness, f"reason {number}")
+        events = await harness.events()
         combined = [event for event in events if event.message.startswith("(combined")]
         assert len(events) == 10
         assert [(event.message, event.count) for event in combined] == [
@@ -109,16 +109,16 @@ def test_the_tenth_message_is_combined_with_those_that_follow() -> None:
 
 
 def test_a_flood_about_one_object_is_cut_off_and_refills_slowly() -> None:
-    async def story(world: World) -> None:
+    async def story(harness: RecorderHarness) -> None:
         for _ in range(40):
-            failed(world, "no nodes")
+            failed(harness, "no nodes")
         await asyncio.sleep(1)
-        assert len(world.requests) == 25
+        assert len(harness.requests) == 25
         await asyncio.sleep(5 * MINUTE // SECOND)
-        failed(world, "no nodes")
-        failed(world, "no nodes")
+        failed(harness, "no nodes")
+        failed(harness, "no nodes")
         await asyncio.sleep(1)
-        assert len(world.requests) == 26
+        assert len(harness.requests) == 26
 
     tell(story)
 
@@ -127,15 +127,15 @@ def test_a_server_that_is_away_is_tried_again_and_one_that_refuses_is_not() -> N
     away = Fault(error=ApiError(Status(code=0, message="away")))
     no = Fault(error=ApiError(Status(code=403, reason="Forbidden", message="no")))
 
-    async def story(world: World) -> None:
-        world.faults = [away, away]
-        failed(world, "one")
+    async def story(harness: RecorderHarness) -> None:
+        harness.faults = [away, away]
+        failed(harness, "one")
         await asyncio.sleep(30)
-        assert world.requests == ["create"] * 3
-        world.faults = [no]
-        failed(world, "two")
+        assert harness.requests == ["create"] * 3
+        harness.faults = [no]
+        failed(harness, "two")
         await asyncio.sleep(30)
-        assert world.requests == ["create"] * 4
-        assert len(await world.events()) == 1
+        assert harness.requests == ["create"] * 4
+        assert len(await harness.events()) == 1
 
     tell(story)

@@ -39,7 +39,7 @@ def pod_document(name: str) -> dict[str, Any]:
     }
 
 
-class World:
+class DocumentHarness:
     """A store, a keeper in front of it, and an informer of each kind on the keeper."""
 
     def __init__(self, keeps: dict[type, Callable[[Any], bool]]) -> None:
@@ -73,11 +73,11 @@ def everything(_: Any) -> bool:
 
 def run(keeps: dict[type, Callable[[Any], bool]], work: Any) -> None:
     async def scenario() -> None:
-        world = World(keeps)
-        async with running(world.nodes, world.pods):
-            await world.nodes.wait_for_sync()
-            await world.pods.wait_for_sync()
-            await work(world)
+        harness = DocumentHarness(keeps)
+        async with running(harness.nodes, harness.pods):
+            await harness.nodes.wait_for_sync()
+            await harness.pods.wait_for_sync()
+            await work(harness)
 
     virtual_loop.run(scenario)
 
@@ -87,11 +87,11 @@ async def turn() -> None:
 
 
 def test_fields_that_no_type_declares_are_kept_with_what_the_reference_always_writes() -> None:
-    async def work(world: World) -> None:
-        await world.create(Node, node_document("n"))
-        await world.create(Pod, pod_document("p"))
+    async def work(harness: DocumentHarness) -> None:
+        await harness.create(Node, node_document("n"))
+        await harness.create(Pod, pod_document("p"))
         await turn()
-        node, pod = world.node("n"), world.pod("p")
+        node, pod = harness.node("n"), harness.pod("p")
         assert node["spec"]["podCIDR"] == "10.0.0.0/24"
         assert node["status"]["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 0}}
         assert node["status"]["conditions"][0]["lastHeartbeatTime"] is None
@@ -112,29 +112,29 @@ def test_managed_fields_are_dropped_from_pods_alone() -> None:
 
 
 def test_the_version_seen_last_is_the_one_that_is_kept() -> None:
-    async def work(world: World) -> None:
-        await world.create(Node, node_document("n"))
+    async def work(harness: DocumentHarness) -> None:
+        await harness.create(Node, node_document("n"))
         await turn()
-        await world.api.patch(Node, "n", None, {"metadata": {"labels": {"a": "b"}}})
+        await harness.api.patch(Node, "n", None, {"metadata": {"labels": {"a": "b"}}})
         await turn()
-        found = world.nodes.store.get("n")
+        found = harness.nodes.store.get("n")
         assert found is not None
-        assert world.node("n")["metadata"]["labels"]["a"] == "b"
-        assert world.node("n")["metadata"]["resourceVersion"] == found.metadata.resource_version
+        assert harness.node("n")["metadata"]["labels"]["a"] == "b"
+        assert harness.node("n")["metadata"]["resourceVersion"] == found.metadata.resource_version
 
     run({Node: everything}, work)
 
 
 def test_what_nobody_may_be_sent_is_not_kept_and_what_is_gone_is_forgotten() -> None:
-    async def work(world: World) -> None:
-        await world.create(Pod, pod_document("wanted"))
-        await world.create(Pod, pod_document("other"))
-        await world.create(Node, node_document("n"))
+    async def work(harness: DocumentHarness) -> None:
+        await harness.create(Pod, pod_document("wanted"))
+        await harness.create(Pod, pod_document("other"))
+        await harness.create(Node, node_document("n"))
         await turn()
-        assert len(world.keeper) == 1
-        await world.api.delete(Pod, "wanted", "default", grace_period_seconds=0)
+        assert len(harness.keeper) == 1
+        await harness.api.delete(Pod, "wanted", "default", grace_period_seconds=0)
         await turn()
-        assert len(world.keeper) == 0
+        assert len(harness.keeper) == 0
 
     run({Pod: lambda pod: pod.metadata.name == "wanted"}, work)
 
@@ -174,16 +174,16 @@ def test_what_another_server_leaves_out_is_filled_in() -> None:
 
 
 def test_the_end_of_an_object_does_not_touch_another_of_its_name() -> None:
-    async def work(world: World) -> None:
-        await world.create(Pod, pod_document("p"))
+    async def work(harness: DocumentHarness) -> None:
+        await harness.create(Pod, pod_document("p"))
         await turn()
-        before = world.pods.store.get("p", "default")
+        before = harness.pods.store.get("p", "default")
         assert before is not None
-        await world.api.delete(Pod, "p", "default", grace_period_seconds=0)
-        await world.create(Pod, pod_document("p"))
+        await harness.api.delete(Pod, "p", "default", grace_period_seconds=0)
+        await harness.create(Pod, pod_document("p"))
         await turn()
-        world.keeper.forget(before)
-        assert world.pod("p")["spec"]["hostname"] == "h"
+        harness.keeper.forget(before)
+        assert harness.pod("p")["spec"]["hostname"] == "h"
 
     run({Pod: everything}, work)
 
@@ -204,13 +204,13 @@ def test_an_object_that_is_first_heard_of_when_it_goes_is_not_kept() -> None:
 
 
 def test_a_pod_that_was_given_a_node_is_shown_on_it() -> None:
-    async def work(world: World) -> None:
-        await world.create(Pod, pod_document("p"))
+    async def work(harness: DocumentHarness) -> None:
+        await harness.create(Pod, pod_document("p"))
         await turn()
-        pod = world.pods.store.get("p", "default")
+        pod = harness.pods.store.get("p", "default")
         assert pod is not None
         placed = replace(pod, spec=replace(pod.spec, node_name="n"))
-        shown = msgspec.json.decode(world.keeper.pod(placed))
+        shown = msgspec.json.decode(harness.keeper.pod(placed))
         assert shown["spec"]["nodeName"] == "n"
         assert shown["spec"]["hostname"] == "h"
 
@@ -218,10 +218,10 @@ def test_a_pod_that_was_given_a_node_is_shown_on_it() -> None:
 
 
 def test_a_pod_that_is_not_kept_is_shown_as_far_as_its_type_goes() -> None:
-    async def work(world: World) -> None:
-        await world.create(Pod, pod_document("p"))
+    async def work(harness: DocumentHarness) -> None:
+        await harness.create(Pod, pod_document("p"))
         await turn()
-        shown = world.pod("p")
+        shown = harness.pod("p")
         assert shown["metadata"]["name"] == "p"
         assert shown["spec"]["containers"][0]["image"] == "i"
 

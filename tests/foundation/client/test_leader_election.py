@@ -25,7 +25,7 @@ HOUR = 3600 * SECOND
 LOST = ApiError(Status(status="Failure", code=0, message="connection lost"))
 
 
-class World:
+class ElectionHarness:
     """A store, and what was asked of it."""
 
     def __init__(self) -> None:
@@ -76,32 +76,32 @@ class World:
         return (self.clock.monotonic_ns() - began_ns) / SECOND
 
 
-def virtually(story: Callable[[World], Awaitable[None]]) -> None:
+def virtually(story: Callable[[ElectionHarness], Awaitable[None]]) -> None:
     async def main() -> None:
-        await story(World())
+        await story(ElectionHarness())
 
     run(main)
 
 
 def test_an_absent_lease_is_created_and_renewed_at_once() -> None:
-    async def story(world: World) -> None:
-        elector = world.elector()
-        assert world.metric("master_status") == 0
+    async def story(harness: ElectionHarness) -> None:
+        elector = harness.elector()
+        assert harness.metric("master_status") == 0
         async with running(elector):
             await elector.leading.wait()
             await asyncio.sleep(0.5)
-            assert world.calls == ["get", "create", "update"]
+            assert harness.calls == ["get", "create", "update"]
             assert elector.may_act()
-            assert world.metric("master_status") == 1
-            spec = await world.lease()
+            assert harness.metric("master_status") == 1
+            spec = await harness.lease()
             assert (spec.holder_identity, spec.lease_duration_seconds) == ("me", 15)
             assert spec.lease_transitions == 0
-            world.calls.clear()
+            harness.calls.clear()
             await asyncio.sleep(10)
-            assert world.calls == ["update"] * 5  # about every two seconds
-            assert (await world.lease()).acquire_time == spec.acquire_time
+            assert harness.calls == ["update"] * 5  # about every two seconds
+            assert (await harness.lease()).acquire_time == spec.acquire_time
         assert not elector.may_act()
-        assert world.told == [
+        assert harness.told == [
             "kube-scheduler: me became leader",
             "kube-scheduler: me stopped leading",
         ]
@@ -110,49 +110,49 @@ def test_an_absent_lease_is_created_and_renewed_at_once() -> None:
 
 
 def test_stopping_a_leader_releases_the_lease() -> None:
-    async def story(world: World) -> None:
-        async with running(elector := world.elector()):
+    async def story(harness: ElectionHarness) -> None:
+        async with running(elector := harness.elector()):
             await elector.leading.wait()
-        spec = await world.lease()
+        spec = await harness.lease()
         assert (spec.holder_identity, spec.lease_duration_seconds) == ("", 1)
-        assert world.metric("master_status") == 0
-        async with running(other := world.elector("other")):
-            assert await world.seconds_until_leading(other) < 0.1
-            assert (await world.lease()).lease_transitions == 1
+        assert harness.metric("master_status") == 0
+        async with running(other := harness.elector("other")):
+            assert await harness.seconds_until_leading(other) < 0.1
+            assert (await harness.lease()).lease_transitions == 1
 
     virtually(story)
 
 
 def test_stopping_a_waiting_contender_leaves_the_lease_alone() -> None:
-    async def story(world: World) -> None:
-        before = await world.hold("other")
-        async with running(elector := world.elector()):
+    async def story(harness: ElectionHarness) -> None:
+        before = await harness.hold("other")
+        async with running(elector := harness.elector()):
             await asyncio.sleep(5)
             assert not elector.may_act()
-        after = await world.api.get(Lease, "kube-scheduler", "kube-system")
+        after = await harness.api.get(Lease, "kube-scheduler", "kube-system")
         assert after == before
-        assert world.told == []
+        assert harness.told == []
 
     virtually(story)
 
 
 def test_a_lease_that_has_changed_hands_as_often_as_can_be_counted() -> None:
-    async def story(world: World) -> None:
-        await world.hold("", transitions=2**31 - 1)
-        async with running(elector := world.elector()):
-            assert await world.seconds_until_leading(elector) < 0.1
-            assert (await world.lease()).lease_transitions == 0
+    async def story(harness: ElectionHarness) -> None:
+        await harness.hold("", transitions=2**31 - 1)
+        async with running(elector := harness.elector()):
+            assert await harness.seconds_until_leading(elector) < 0.1
+            assert (await harness.lease()).lease_transitions == 0
 
     virtually(story)
 
 
 @pytest.mark.parametrize("holder", ["", None])
 def test_a_lease_that_nobody_holds_is_taken_at_once(holder: str | None) -> None:
-    async def story(world: World) -> None:
-        await world.hold(holder)
-        async with running(elector := world.elector()):
-            assert await world.seconds_until_leading(elector) < 0.1
-            assert (await world.lease()).lease_transitions == (1 if holder is None else 4)
+    async def story(harness: ElectionHarness) -> None:
+        await harness.hold(holder)
+        async with running(elector := harness.elector()):
+            assert await harness.seconds_until_leading(elector) < 0.1
+            assert (await harness.lease()).lease_transitions == (1 if holder is None else 4)
 
     virtually(story)
 
@@ -161,53 +161,53 @@ def test_a_lease_that_nobody_holds_is_taken_at_once(holder: str | None) -> None:
 def test_a_dead_holder_is_waited_for_as_long_as_its_lease_says(
     duration: int, at_least: float, at_most: float
 ) -> None:
-    async def story(world: World) -> None:
-        await world.hold("dead", duration=duration)
-        async with running(elector := world.elector()):
-            assert at_least <= await world.seconds_until_leading(elector) < at_most
-            assert (await world.lease()).lease_transitions == 4
+    async def story(harness: ElectionHarness) -> None:
+        await harness.hold("dead", duration=duration)
+        async with running(elector := harness.elector()):
+            assert at_least <= await harness.seconds_until_leading(elector) < at_most
+            assert (await harness.lease()).lease_transitions == 4
 
     virtually(story)
 
 
 def test_a_lease_without_a_duration_is_taken_at_the_second_look() -> None:
-    async def story(world: World) -> None:
-        await world.hold("dead", duration=None)
-        async with running(elector := world.elector()):
-            assert 2 <= await world.seconds_until_leading(elector) <= 4.5
+    async def story(harness: ElectionHarness) -> None:
+        await harness.hold("dead", duration=None)
+        async with running(elector := harness.elector()):
+            assert 2 <= await harness.seconds_until_leading(elector) <= 4.5
 
     virtually(story)
 
 
 def test_each_sign_of_life_starts_the_wait_anew() -> None:
-    async def story(world: World) -> None:
-        lease = await world.hold("alive")
-        async with running(elector := world.elector()):
+    async def story(harness: ElectionHarness) -> None:
+        lease = await harness.hold("alive")
+        async with running(elector := harness.elector()):
             for minute in range(5):
                 await asyncio.sleep(10)
                 renew_time = f"2001-01-01T00:0{minute + 1}:00.000000Z"
                 renewed = msgspec.structs.replace(lease.spec, renew_time=renew_time)
-                lease = await world.api.update(msgspec.structs.replace(lease, spec=renewed))
+                lease = await harness.api.update(msgspec.structs.replace(lease, spec=renewed))
                 assert not elector.may_act()
-            assert await world.seconds_until_leading(elector) >= 15
+            assert await harness.seconds_until_leading(elector) >= 15
 
     virtually(story)
 
 
 def test_one_conflict_is_overcome_within_the_attempt() -> None:
-    async def story(world: World) -> None:
-        async with running(elector := world.elector()):
+    async def story(harness: ElectionHarness) -> None:
+        async with running(elector := harness.elector()):
             await elector.leading.wait()
             await asyncio.sleep(0.5)
-            lease = await world.api.get(Lease, "kube-scheduler", "kube-system")
+            lease = await harness.api.get(Lease, "kube-scheduler", "kube-system")
             labelled = msgspec.structs.replace(lease.metadata, labels={"a": "b"})
-            await world.api.update(msgspec.structs.replace(lease, metadata=labelled))
-            world.calls.clear()
+            await harness.api.update(msgspec.structs.replace(lease, metadata=labelled))
+            harness.calls.clear()
             await asyncio.sleep(2)
-            assert world.calls == ["update", "get", "update"]
+            assert harness.calls == ["update", "get", "update"]
             assert elector.may_act()
-            assert world.metric("slowpath_total") == 1
-            kept = await world.api.get(Lease, "kube-scheduler", "kube-system")
+            assert harness.metric("slowpath_total") == 1
+            kept = await harness.api.get(Lease, "kube-scheduler", "kube-system")
             assert kept.metadata.labels == {"a": "b"}
 
     virtually(story)
@@ -215,52 +215,52 @@ def test_one_conflict_is_overcome_within_the_attempt() -> None:
 
 @pytest.mark.parametrize("delay_s", [0, 3, 1000])
 def test_a_leader_who_cannot_write_gives_up_before_anyone_may_follow(delay_s: int) -> None:
-    async def story(world: World) -> None:
-        elector = world.elector()
+    async def story(harness: ElectionHarness) -> None:
+        elector = harness.elector()
         task = asyncio.create_task(elector.run())
         await elector.leading.wait()
         await asyncio.sleep(1)
-        lease = await world.lease()
-        began_ns = world.clock.monotonic_ns()
-        world.fail = {"update": Fault(delay_ns=delay_s * SECOND, error=LOST)}
+        lease = await harness.lease()
+        began_ns = harness.clock.monotonic_ns()
+        harness.fail = {"update": Fault(delay_ns=delay_s * SECOND, error=LOST)}
         while elector.may_act():
             await asyncio.sleep(0.1)
-            assert await world.lease() == lease
-        assert 8 < (world.clock.monotonic_ns() - began_ns) / SECOND < 10.1
+            assert await harness.lease() == lease
+        assert 8 < (harness.clock.monotonic_ns() - began_ns) / SECOND < 10.1
         await elector.over.wait()
-        assert 9 < (world.clock.monotonic_ns() - began_ns) / SECOND < 13
-        world.fail = {}
+        assert 9 < (harness.clock.monotonic_ns() - began_ns) / SECOND < 13
+        harness.fail = {}
         await task
 
     virtually(story)
 
 
 def test_a_lease_that_someone_else_took_is_not_released() -> None:
-    async def story(world: World) -> None:
-        elector = world.elector()
+    async def story(harness: ElectionHarness) -> None:
+        elector = harness.elector()
         task = asyncio.create_task(elector.run())
         await elector.leading.wait()
-        lease = await world.api.get(Lease, "kube-scheduler", "kube-system")
+        lease = await harness.api.get(Lease, "kube-scheduler", "kube-system")
         taken = msgspec.structs.replace(lease.spec, holder_identity="thief")
         await asyncio.sleep(1)
-        lease = await world.api.get(Lease, "kube-scheduler", "kube-system")
-        await world.api.update(msgspec.structs.replace(lease, spec=taken))
+        lease = await harness.api.get(Lease, "kube-scheduler", "kube-system")
+        await harness.api.update(msgspec.structs.replace(lease, spec=taken))
         await asyncio.sleep(2)
         assert not elector.may_act()  # although it goes on trying until the deadline
         await task
-        assert (await world.lease()).holder_identity == "thief"
+        assert (await harness.lease()).holder_identity == "thief"
 
     virtually(story)
 
 
 def test_a_deleted_lease_is_not_taken_from_its_living_holder() -> None:
-    async def story(world: World) -> None:
-        elector, other = world.elector(), world.elector("other")
+    async def story(harness: ElectionHarness) -> None:
+        elector, other = harness.elector(), harness.elector("other")
         async with running(elector):
             await elector.leading.wait()
             async with running(other):
                 await asyncio.sleep(5)
-                await world.api.delete(Lease, "kube-scheduler", "kube-system")
+                await harness.api.delete(Lease, "kube-scheduler", "kube-system")
                 for _ in range(100):
                     await asyncio.sleep(0.1)
                     assert not other.may_act()

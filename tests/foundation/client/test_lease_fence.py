@@ -235,7 +235,7 @@ class Witness:
             self.order.append(name)
 
 
-class World:
+class LeaseFenceHarness:
     def __init__(self, contenders: int, rates: tuple[float, ...] = ()) -> None:
         self.network = Network()
         self.witness = Witness(self.network)
@@ -251,23 +251,25 @@ class World:
 
 
 def contend(
-    contenders: int, story: Callable[[World], Awaitable[None]], rates: tuple[float, ...] = ()
+    contenders: int,
+    story: Callable[[LeaseFenceHarness], Awaitable[None]],
+    rates: tuple[float, ...] = (),
 ) -> None:
     """Run the story with contenders; then all must be well again, and nothing went wrong."""
 
     async def main() -> None:
-        world = World(contenders, rates)
-        tasks = [asyncio.create_task(replica.run()) for replica in world.replicas]
+        harness = LeaseFenceHarness(contenders, rates)
+        tasks = [asyncio.create_task(replica.run()) for replica in harness.replicas]
         try:
-            await story(world)
-            world.network.trouble = lambda _: None
-            for replica in world.replicas:
+            await story(harness)
+            harness.network.trouble = lambda _: None
+            for replica in harness.replicas:
                 replica.wake()
             await asyncio.sleep(90)
-            assert world.witness.wrong == []
-            before = world.witness.writes.total()
+            assert harness.witness.wrong == []
+            before = harness.witness.writes.total()
             await asyncio.sleep(10)
-            assert world.witness.writes.total() > before, "nobody acts in good weather"
+            assert harness.witness.writes.total() > before, "nobody acts in good weather"
         finally:
             for task in tasks:
                 task.cancel()
@@ -283,9 +285,9 @@ def is_about_lease(request: OutgoingRequest) -> bool:
 @pytest.mark.parametrize("contenders", [2, 3])
 class TestContenders:
     def test_who_start_together_take_no_turns(self, contenders: int) -> None:
-        async def story(world: World) -> None:
+        async def story(harness: LeaseFenceHarness) -> None:
             await asyncio.sleep(60)
-            assert len(world.witness.order) == 1
+            assert len(harness.witness.order) == 1
 
         contend(contenders, story)
 
@@ -293,8 +295,8 @@ class TestContenders:
     def test_one_that_is_stopped_wakes_to_an_open_or_a_closed_fence(
         self, contenders: int, pause_s: int
     ) -> None:
-        async def story(world: World) -> None:
-            leader = await world.leader()
+        async def story(harness: LeaseFenceHarness) -> None:
+            leader = await harness.leader()
             await asyncio.sleep(5)
             leader.sleep()
             await asyncio.sleep(pause_s)
@@ -302,7 +304,7 @@ class TestContenders:
             await asyncio.sleep(60)
             # Nobody may follow within 15 s, and somebody must within 20.
             if pause_s < 15 or pause_s > 20:
-                assert len(world.witness.order) == (1 if pause_s < 15 else 2)
+                assert len(harness.witness.order) == (1 if pause_s < 15 else 2)
 
         contend(contenders, story)
 
@@ -310,8 +312,8 @@ class TestContenders:
     def test_renewals_that_are_lost_end_the_term_in_time(
         self, contenders: int, applied: bool
     ) -> None:
-        async def story(world: World) -> None:
-            leader = await world.leader()
+        async def story(harness: LeaseFenceHarness) -> None:
+            leader = await harness.leader()
             own = f'"{leader.number}-1"'.encode()
 
             def trouble(request: OutgoingRequest) -> Trouble | None:
@@ -320,11 +322,11 @@ class TestContenders:
                 return None
 
             await asyncio.sleep(5)
-            world.network.trouble = trouble
+            harness.network.trouble = trouble
             assert leader.elector is not None
-            began_ns = world.network.clock.monotonic_ns()
+            began_ns = harness.network.clock.monotonic_ns()
             await leader.elector.over.wait()
-            took_s = (world.network.clock.monotonic_ns() - began_ns) / SECOND
+            took_s = (harness.network.clock.monotonic_ns() - began_ns) / SECOND
             assert 9 < took_s < 12.5
             assert leader.most_after_loss <= 1
             await asyncio.sleep(60)
@@ -335,8 +337,8 @@ class TestContenders:
     def test_a_slow_server_carries_out_nothing_too_late(
         self, contenders: int, server_s: int
     ) -> None:
-        async def story(world: World) -> None:
-            leader = await world.leader()
+        async def story(harness: LeaseFenceHarness) -> None:
+            leader = await harness.leader()
             await asyncio.sleep(5)
             dice = random.Random(server_s)
 
@@ -346,19 +348,19 @@ class TestContenders:
                     answer_ns=dice.randint(0, server_s * SECOND),
                 )
 
-            world.network.trouble = trouble
+            harness.network.trouble = trouble
             await asyncio.sleep(120)
             assert leader.most_after_loss <= 1
 
         contend(contenders, story)
 
     def test_a_server_that_is_away_for_longer_than_the_lease(self, contenders: int) -> None:
-        async def story(world: World) -> None:
-            await world.leader()
+        async def story(harness: LeaseFenceHarness) -> None:
+            await harness.leader()
             await asyncio.sleep(5)
-            world.network.go_down()
+            harness.network.go_down()
             await asyncio.sleep(20)
-            world.network.come_up()
+            harness.network.come_up()
             await asyncio.sleep(60)
 
         contend(contenders, story)
@@ -367,38 +369,38 @@ class TestContenders:
     def test_wall_clocks_that_jump_change_nothing_for_long(
         self, contenders: int, offset_ns: int
     ) -> None:
-        async def story(world: World) -> None:
-            leader = await world.leader()
+        async def story(harness: LeaseFenceHarness) -> None:
+            leader = await harness.leader()
             await asyncio.sleep(5)
             leader.clock.wall_offset_ns = offset_ns
             await asyncio.sleep(10)
             assert leader.elector is not None
             assert leader.elector.may_act()
-            for replica in world.replicas:
+            for replica in harness.replicas:
                 replica.clock.wall_offset_ns = -offset_ns
             await asyncio.sleep(60)
-            assert len(world.witness.order) == 1
+            assert len(harness.witness.order) == 1
 
         contend(contenders, story)
 
 
 def test_a_write_that_waits_for_a_connection_is_not_sent_when_it_gets_one_too_late() -> None:
-    async def story(world: World) -> None:
-        leader = await world.leader()
+    async def story(harness: LeaseFenceHarness) -> None:
+        leader = await harness.leader()
         assert leader.elector is not None
         await asyncio.sleep(5)
-        world.network.trouble = lambda request: (
+        harness.network.trouble = lambda request: (
             Trouble(lost=True) if is_about_lease(request) else Trouble(queued_ns=8 * SECOND)
         )
         await asyncio.sleep(5.5)
-        sent = len(world.witness.order)
+        sent = len(harness.witness.order)
         leader.sleep()
         await asyncio.sleep(10)
         leader.wake()
-        before = world.network.count("POST", "/binding")
+        before = harness.network.count("POST", "/binding")
         await asyncio.sleep(2)
-        assert world.network.count("POST", "/binding") == before
-        assert len(world.witness.order) == sent
+        assert harness.network.count("POST", "/binding") == before
+        assert len(harness.witness.order) == sent
 
     contend(2, story)
 
@@ -441,18 +443,18 @@ weathers = st.lists(
 def test_whatever_the_weather_a_write_takes_effect_only_while_its_sender_holds_the_lease(
     contenders: int, forecast: list[Weather], seed: int, rates: tuple[float, ...]
 ) -> None:
-    async def story(world: World) -> None:
+    async def story(harness: LeaseFenceHarness) -> None:
         dice = random.Random(seed)
         # One that was stopped may wake with all of its writes under way, and send none of them.
         stopped = {weather.stopped for weather in forecast}
-        steady = [each for each in world.replicas if each.number not in stopped]
+        steady = [each for each in harness.replicas if each.number not in stopped]
         for weather in forecast:
-            world.network.trouble = lambda _, w=weather: _trouble(w, dice)  # type: ignore[misc]
-            for replica in world.replicas:
+            harness.network.trouble = lambda _, w=weather: _trouble(w, dice)  # type: ignore[misc]
+            for replica in harness.replicas:
                 replica.clock.wall_offset_ns += weather.jump_s * SECOND * dice.randint(0, 1)
                 replica.wake()
             if 0 <= weather.stopped < contenders:
-                world.replicas[weather.stopped].sleep()
+                harness.replicas[weather.stopped].sleep()
             await asyncio.sleep(weather.seconds)
             assert all(replica.most_after_loss <= 1 for replica in steady)
 

@@ -11,7 +11,7 @@ from kubesched.framework.pod_groups import UnknownPodGroupError
 from kubesched.scheduler.backend.grouping_cache import GroupingCache
 from kubesched.scheduler.backend.pod_group_states import PodGroupStates
 from kubesched.testing import make_node
-from tests.scheduler.pod_groups.group_world import member
+from tests.scheduler.pod_groups.group_harness import member
 
 
 def on(node: str, pod: Pod) -> Pod:

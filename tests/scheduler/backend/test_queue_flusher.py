@@ -9,12 +9,12 @@ from kubesched.foundation.util.components import running
 from kubesched.foundation.util.virtual_loop import run
 from kubesched.scheduler.backend.queue_flusher import QueueFlusher
 from kubesched.testing.objects.builders import make_pod
-from tests.scheduler.backend.queue.queue_world import QueueWorld
+from tests.scheduler.backend.queue.queue_harness import QueueHarness
 
 START_NS = 1_700_000_000 * SECOND + 300_000_000  # three tenths into a second
 
 
-class Recorder(QueueWorld):
+class Recorder(QueueHarness):
     """A queue that notes when it is flushed, in seconds since the start."""
 
     def __init__(self) -> None:
@@ -39,49 +39,49 @@ class Recorder(QueueWorld):
 
 
 def test_unschedulable_at_once_and_every_thirty_and_nothing_in_between_without_backoffs() -> None:
-    world = Recorder()
+    harness = Recorder()
 
     async def main() -> None:
-        async with running(QueueFlusher(world.queue, current_clock())):
+        async with running(QueueFlusher(harness.queue, current_clock())):
             await asyncio.sleep(60.5)
 
     run(main, start_ns=START_NS)
-    assert world.unschedulable == [0, 30, 60]
-    assert world.backoff == [30, 60]
+    assert harness.unschedulable == [0, 30, 60]
+    assert harness.backoff == [30, 60]
 
 
 def test_backoff_at_every_whole_second_from_when_a_pod_backs_off() -> None:
-    world = Recorder()
+    harness = Recorder()
 
     async def main() -> None:
         clock = current_clock()
-        async with running(QueueFlusher(world.queue, clock)):
+        async with running(QueueFlusher(harness.queue, clock)):
             await asyncio.sleep(5.1)
-            world.now_ns = clock.now_ns()
-            world.add(make_pod("p"))
+            harness.now_ns = clock.now_ns()
+            harness.add(make_pod("p"))
             for _ in range(3):  # the penalty doubles: 1 s, 2 s, 4 s
-                world.fail(world.pop())
+                harness.fail(harness.pop())
                 await asyncio.sleep(5)
-                world.now_ns = clock.now_ns()
+                harness.now_ns = clock.now_ns()
 
     run(main, start_ns=START_NS)
-    times = [round(time, 3) for time in world.backoff]
+    times = [round(time, 3) for time in harness.backoff]
     assert times[:4] == [5.7, 6.7, 10.7, 11.7]
     # From 15.1 on for four seconds, which are cut to whole ones, and then no more.
     assert times[4:] == [12.7, 15.7, 16.7, 17.7, 18.7, 19.7]
 
 
 def test_a_pod_leaves_its_backoff_at_the_first_whole_second_it_may() -> None:
-    world = Recorder()
+    harness = Recorder()
 
     async def main() -> int:
         clock = current_clock()
         ready = asyncio.Event()
-        async with running(QueueFlusher(world.queue, clock)):
-            world.now_ns = clock.now_ns()
-            world.add(make_pod("p"))
-            world.fail(world.pop())
-            world.queue.on_ready = ready.set
+        async with running(QueueFlusher(harness.queue, clock)):
+            harness.now_ns = clock.now_ns()
+            harness.add(make_pod("p"))
+            harness.fail(harness.pop())
+            harness.queue.on_ready = ready.set
             await ready.wait()
             return clock.now_ns()
 
@@ -90,10 +90,10 @@ def test_a_pod_leaves_its_backoff_at_the_first_whole_second_it_may() -> None:
 
 
 def test_it_ends_when_told_and_may_be_told_twice() -> None:
-    world = Recorder()
+    harness = Recorder()
 
     async def main() -> None:
-        flusher = QueueFlusher(world.queue, current_clock())
+        flusher = QueueFlusher(harness.queue, current_clock())
         task = asyncio.create_task(flusher.run())
         await asyncio.sleep(2)
         flusher.stop()
@@ -101,4 +101,4 @@ def test_it_ends_when_told_and_may_be_told_twice() -> None:
         await task
 
     run(main, start_ns=START_NS)
-    assert world.unschedulable == [0]
+    assert harness.unschedulable == [0]

@@ -13,12 +13,12 @@ import pytest
 from kubesched.api import Pod
 from kubesched.foundation.util import virtual_loop
 from kubesched.testing import make_node, make_pod
-from tests.scheduler.pod_groups.group_world import GroupWorld, gang, group_world, member
+from tests.scheduler.pod_groups.group_harness import GroupHarness, gang, group_harness, member
 
 SEEDS = range(12)
 
 
-async def _shake(world: GroupWorld, rng: random.Random) -> dict[str, int]:
+async def _shake(harness: GroupHarness, rng: random.Random) -> dict[str, int]:
     """Objects in random order, now and then with a pause; returns what each gang needs."""
     needs: dict[str, int] = {}
     coming: list[object] = []
@@ -36,9 +36,9 @@ async def _shake(world: GroupWorld, rng: random.Random) -> dict[str, int]:
         )
     rng.shuffle(coming)
     for each in coming:
-        await world.add(each)
+        await harness.add(each)
         if rng.random() < 0.3:
-            await world.settle(rng.choice([0.01, 1, 12]))
+            await harness.settle(rng.choice([0.01, 1, 12]))
     return needs
 
 
@@ -52,17 +52,17 @@ def _placed(pods: list[Pod], group: str) -> int:
 def test_a_gang_is_placed_or_not(seed: int) -> None:
     async def scenario() -> None:
         rng = random.Random(seed)
-        async with group_world(verify_engine=True, seed=seed) as world:
-            needs = await _shake(world, rng)
-            await world.settle(60)
-            pods = list((await world.api.list(Pod)).items)
+        async with group_harness(verify_engine=True, seed=seed) as harness:
+            needs = await _shake(harness, rng)
+            await harness.settle(60)
+            pods = list((await harness.api.list(Pod)).items)
             for group, need in needs.items():
                 assert _placed(pods, group) == 0 or _placed(pods, group) >= need, group
-            assert not list(world.scheduler.services.waiting_pods)
-            assert world.scheduler.cache.assumed_count == 0
+            assert not list(harness.scheduler.services.waiting_pods)
+            assert harness.scheduler.cache.assumed_count == 0
             # What is free and what would fit into it are not left side by side.
-            await world.add(make_node("big", cpu="64"))
-            await world.settle(30)
-            assert all(pod.spec.node_name for pod in (await world.api.list(Pod)).items)
+            await harness.add(make_node("big", cpu="64"))
+            await harness.settle(30)
+            assert all(pod.spec.node_name for pod in (await harness.api.list(Pod)).items)
 
     virtual_loop.run(scenario)

@@ -10,7 +10,7 @@ import pytest
 
 from kubesched.api import Pod, PodGroup
 from tests.counted_calls import count_calls, grow
-from tests.scheduler.hostile_world import GROUPS, HostileWorld, tell
+from tests.scheduler.hostile_object_harness import GROUPS, HostileObjectHarness, tell
 
 SIZE = 30
 CALLS_PER_MEMBER = 8_000
@@ -23,12 +23,12 @@ def cost(count: int, least: int, cpu: str) -> int:
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
     spec = {"containers": [container], "schedulingGroup": {"podGroupName": "g"}}
 
-    async def story(world: HostileWorld) -> None:
+    async def story(harness: HostileObjectHarness) -> None:
         group = {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": policy}}
-        await world.api.create_document(PodGroup, "default", group)
+        await harness.api.create_document(PodGroup, "default", group)
         for number in range(count):
             pod = {"metadata": {"name": f"p{number}"}, "spec": spec}
-            await world.api.create_document(Pod, "default", pod)
+            await harness.api.create_document(Pod, "default", pod)
         await asyncio.sleep(3)
 
     return count_calls(lambda: tell(story, GROUPS))

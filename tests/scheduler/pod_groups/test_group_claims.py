@@ -13,8 +13,8 @@ from kubesched.cluster.apiserver.local_api import Fault
 from kubesched.foundation.util.clock import MILLISECOND
 from kubesched.foundation.util.components import running
 from kubesched.foundation.util.virtual_loop import run
-from tests.scheduler.pod_groups.device_world import DeviceWorld
-from tests.scheduler.pod_groups.group_world import GANGS
+from tests.scheduler.pod_groups.group_device_harness import GroupDeviceHarness
+from tests.scheduler.pod_groups.group_harness import GANGS
 
 GATES = {**GANGS, "DRAWorkloadResourceClaims": True}
 NAMED = {"name": "all", "resourceClaimName": "shared"}
@@ -22,11 +22,11 @@ MADE = {"name": "team", "resourceClaimTemplateName": "one"}
 OWN = {"name": "mine", "resourceClaimTemplateName": "one"}
 
 
-async def _gang(world: DeviceWorld, *, count: int = 3, name: str = "g") -> None:
+async def _gang(harness: GroupDeviceHarness, *, count: int = 3, name: str = "g") -> None:
     """A group with a claim by name and one by template, whose pods also have one each."""
-    await world.add_group(name, count, resourceClaims=[NAMED, MADE])
+    await harness.add_group(name, count, resourceClaims=[NAMED, MADE])
     for number in range(count):
-        await world.add_member(f"{name}{number}", name, NAMED, MADE, OWN)
+        await harness.add_member(f"{name}{number}", name, NAMED, MADE, OWN)
 
 
 def _users(claim: ResourceClaim) -> list[tuple[str, str, str]]:
@@ -35,14 +35,14 @@ def _users(claim: ResourceClaim) -> list[tuple[str, str, str]]:
 
 def test_a_group_has_its_claims_once_for_all_of_its_pods() -> None:
     async def scenario() -> None:
-        world = DeviceWorld(GATES)
-        async with running(*world.cluster.parts, world.scheduler()):
-            await world.prepare(gpus=8)
-            await _gang(world)
+        harness = GroupDeviceHarness(GATES)
+        async with running(*harness.cluster.parts, harness.scheduler()):
+            await harness.prepare(gpus=8)
+            await _gang(harness)
             await asyncio.sleep(10)
-            pods, claims = await world.pods(), await world.claims()
+            pods, claims = await harness.pods(), await harness.claims()
             assert len({pod.spec.node_name for pod in pods.values()} - {""}) == 1
-            group = await world.api.get(PodGroup, "g", "default")
+            group = await harness.api.get(PodGroup, "g", "default")
             ((told, made),) = [
                 (each.name, each.resource_claim_name)
                 for each in group.status.resource_claim_statuses
@@ -64,23 +64,23 @@ def test_a_group_has_its_claims_once_for_all_of_its_pods() -> None:
                 assert own is not None
                 assert _users(claims[own]) == [("", "pods", name)]
             assert len(claims) == 5
-            await world.check_devices()
+            await harness.check_devices()
 
     run(scenario)
 
 
 def test_a_claim_that_differs_from_the_groups_is_the_pods_own() -> None:
     async def scenario() -> None:
-        world = DeviceWorld(GATES)
-        async with running(*world.cluster.parts, world.scheduler()):
-            await world.prepare(gpus=8)
-            await world.add_group("g", 2, resourceClaims=[MADE])
+        harness = GroupDeviceHarness(GATES)
+        async with running(*harness.cluster.parts, harness.scheduler()):
+            await harness.prepare(gpus=8)
+            await harness.add_group("g", 2, resourceClaims=[MADE])
             other_name = {"name": "squad", "resourceClaimTemplateName": "one"}
-            await world.add_member("p0", "g", MADE)
-            await world.add_member("p1", "g", other_name)
+            await harness.add_member("p0", "g", MADE)
+            await harness.add_member("p1", "g", other_name)
             await asyncio.sleep(10)
             users = sorted(
-                user for claim in (await world.claims()).values() for user in _users(claim)
+                user for claim in (await harness.claims()).values() for user in _users(claim)
             )
             assert users == [("", "pods", "p1"), ("scheduling.k8s.io", "podgroups", "g")]
 
@@ -89,38 +89,38 @@ def test_a_claim_that_differs_from_the_groups_is_the_pods_own() -> None:
 
 def test_pods_that_come_before_their_group_wait_for_its_claims() -> None:
     async def scenario() -> None:
-        world = DeviceWorld(GATES)
-        async with running(*world.cluster.parts, world.scheduler()):
-            await world.prepare(gpus=8)
+        harness = GroupDeviceHarness(GATES)
+        async with running(*harness.cluster.parts, harness.scheduler()):
+            await harness.prepare(gpus=8)
             for number in range(2):
-                await world.add_member(f"p{number}", "g", MADE)
+                await harness.add_member(f"p{number}", "g", MADE)
             await asyncio.sleep(5)
-            assert set(await world.claims()) == {"shared"}
-            await world.add_group("g", 2, resourceClaims=[MADE])
+            assert set(await harness.claims()) == {"shared"}
+            await harness.add_group("g", 2, resourceClaims=[MADE])
             await asyncio.sleep(10)
-            assert all(pod.spec.node_name for pod in (await world.pods()).values())
-            assert len(await world.claims()) == 2
+            assert all(pod.spec.node_name for pod in (await harness.pods()).values())
+            assert len(await harness.claims()) == 2
 
     run(scenario)
 
 
 def test_a_group_that_goes_gives_everything_back() -> None:
     async def scenario() -> None:
-        world = DeviceWorld(GATES)
-        async with running(*world.cluster.parts, world.scheduler()):
-            await world.prepare(gpus=8)
-            await _gang(world)
+        harness = GroupDeviceHarness(GATES)
+        async with running(*harness.cluster.parts, harness.scheduler()):
+            await harness.prepare(gpus=8)
+            await _gang(harness)
             await asyncio.sleep(10)
-            for name in await world.pods():
-                await world.api.delete(Pod, name, "default", grace_period_seconds=0)
+            for name in await harness.pods():
+                await harness.api.delete(Pod, name, "default", grace_period_seconds=0)
             await asyncio.sleep(5)
             # Pods come and go; the devices are the group's until it goes itself.
-            claims = await world.claims()
+            claims = await harness.claims()
             assert claims["shared"].status.allocation is not None
             assert len(claims) == 2
-            await world.api.delete(PodGroup, "g", "default")
+            await harness.api.delete(PodGroup, "g", "default")
             await asyncio.sleep(10)
-            claims = await world.claims()
+            claims = await harness.claims()
             assert set(claims) == {"shared"}
             assert claims["shared"].status.allocation is None
             assert not claims["shared"].status.reserved_for
@@ -130,46 +130,46 @@ def test_a_group_that_goes_gives_everything_back() -> None:
 
 def test_later_members_use_what_the_group_has() -> None:
     async def scenario() -> None:
-        world = DeviceWorld(GATES)
-        async with running(*world.cluster.parts, world.scheduler()):
-            await world.prepare(gpus=8)
-            await _gang(world, count=2)
+        harness = GroupDeviceHarness(GATES)
+        async with running(*harness.cluster.parts, harness.scheduler()):
+            await harness.prepare(gpus=8)
+            await _gang(harness, count=2)
             await asyncio.sleep(10)
-            before = (await world.claims())["shared"].metadata.resource_version
-            await world.add_member("late", "g", NAMED)
+            before = (await harness.claims())["shared"].metadata.resource_version
+            await harness.add_member("late", "g", NAMED)
             await asyncio.sleep(10)
-            pods = await world.pods()
+            pods = await harness.pods()
             assert pods["late"].spec.node_name == pods["g0"].spec.node_name
             # Nothing was written: the group had it reserved.
-            assert (await world.claims())["shared"].metadata.resource_version == before
+            assert (await harness.claims())["shared"].metadata.resource_version == before
 
     run(scenario)
 
 
 def test_a_reservation_that_keeps_the_whole_group_out_is_taken_back() -> None:
     async def scenario() -> None:
-        world = DeviceWorld(GATES)
-        async with running(*world.cluster.parts):
-            await world.prepare(nodes=2)
-            await world.add_group("g", 2, resourceClaims=[NAMED])
-            async with running(world.scheduler()):
-                await world.add_member("p0", "g", NAMED)
-                await world.add_member("p1", "g", NAMED)
+        harness = GroupDeviceHarness(GATES)
+        async with running(*harness.cluster.parts):
+            await harness.prepare(nodes=2)
+            await harness.add_group("g", 2, resourceClaims=[NAMED])
+            async with running(harness.scheduler()):
+                await harness.add_member("p0", "g", NAMED)
+                await harness.add_member("p1", "g", NAMED)
                 await asyncio.sleep(5)
-                home = (await world.pods())["p0"].spec.node_name
+                home = (await harness.pods())["p0"].spec.node_name
                 # The pods go, and so does the room on the node that the devices are on.
                 for name in ("p0", "p1"):
-                    await world.api.delete(Pod, name, "default", grace_period_seconds=0)
+                    await harness.api.delete(Pod, name, "default", grace_period_seconds=0)
                 patch = {"spec": {"unschedulable": True}}
-                await world.api.patch(Node, home, None, patch, patch_type="merge")
+                await harness.api.patch(Node, home, None, patch, patch_type="merge")
                 await asyncio.sleep(1)
-                await world.add_member("q0", "g", NAMED)
-                await world.add_member("q1", "g", NAMED)
+                await harness.add_member("q0", "g", NAMED)
+                await harness.add_member("q1", "g", NAMED)
                 await asyncio.sleep(60)
-                pods = await world.pods()
+                pods = await harness.pods()
                 assert {pod.spec.node_name for pod in pods.values()} == {"n0", "n1"} - {home}
-                await world.check_devices()
-                events = (await world.api.list(EventsEvent, "default")).items
+                await harness.check_devices()
+                events = (await harness.api.list(EventsEvent, "default")).items
                 assert any(
                     event.note.endswith("ResourceClaim unreserved for PodGroup")
                     for event in events
@@ -181,14 +181,14 @@ def test_a_reservation_that_keeps_the_whole_group_out_is_taken_back() -> None:
 
 def test_without_the_gate_claims_are_the_pods_own() -> None:
     async def scenario() -> None:
-        world = DeviceWorld(GANGS)
-        async with running(*world.cluster.parts, world.scheduler()):
-            await world.prepare(gpus=8)
-            await _gang(world, count=2)
+        harness = GroupDeviceHarness(GANGS)
+        async with running(*harness.cluster.parts, harness.scheduler()):
+            await harness.prepare(gpus=8)
+            await _gang(harness, count=2)
             await asyncio.sleep(10)
-            group = await world.api.get(PodGroup, "g", "default")
+            group = await harness.api.get(PodGroup, "g", "default")
             assert group.spec.resource_claims == ()
-            claims = await world.claims()
+            claims = await harness.claims()
             assert len(claims) == 5
             assert {user[1] for claim in claims.values() for user in _users(claim)} == {"pods"}
 
@@ -198,7 +198,7 @@ def test_without_the_gate_claims_are_the_pods_own() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_schedulers_that_are_killed_lose_and_double_nothing(seed: int) -> None:
     async def scenario() -> None:
-        world, dice = DeviceWorld(GATES, seed), random.Random(seed)
+        harness, dice = GroupDeviceHarness(GATES, seed), random.Random(seed)
 
         def fault(verb: str, _kind: str, _namespace: str | None, _name: str) -> Fault | None:
             if verb == "watch":
@@ -211,26 +211,26 @@ def test_schedulers_that_are_killed_lose_and_double_nothing(seed: int) -> None:
             is_lost = code != 409 and dice.random() < 0.5
             return Fault(delay_ns=delay_ns, error=error, answer_lost=is_lost)
 
-        async with running(*world.cluster.parts):
-            await world.prepare(nodes=3, gpus=6)
+        async with running(*harness.cluster.parts):
+            await harness.prepare(nodes=3, gpus=6)
             for name in ("g", "h"):
-                await world.add_group(name, 2, resourceClaims=[MADE])
+                await harness.add_group(name, 2, resourceClaims=[MADE])
                 for number in range(3):
-                    await world.add_member(f"{name}{number}", name, MADE, OWN)
+                    await harness.add_member(f"{name}{number}", name, MADE, OWN)
             for life in range(5):
-                killed = asyncio.create_task(world.scheduler(fault, life).run())
+                killed = asyncio.create_task(harness.scheduler(fault, life).run())
                 await asyncio.sleep(dice.uniform(0.1, 4))
                 killed.cancel()
                 await asyncio.gather(killed, return_exceptions=True)
-                await world.check_devices()
-            async with running(world.scheduler(seed=9)):
+                await harness.check_devices()
+            async with running(harness.scheduler(seed=9)):
                 await asyncio.sleep(400)
-                pods = await world.pods()
+                pods = await harness.pods()
                 assert all(pod.spec.node_name for pod in pods.values())
                 for name in ("g", "h"):
                     homes = {pod.spec.node_name for key, pod in pods.items() if key[0] == name}
                     assert len(homes) == 1, "all are where the devices of their group are"
-                await world.check_devices()
-                assert len(await world.claims()) == 9
+                await harness.check_devices()
+                assert len(await harness.claims()) == 9
 
     run(scenario)

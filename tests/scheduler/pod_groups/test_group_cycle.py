@@ -28,14 +28,14 @@ from kubesched.foundation.util.clock import SECOND
 from kubesched.foundation.util.components import running
 from kubesched.framework import SUCCESS, CycleState, Plugin, Status, Wait
 from kubesched.testing import make_node, make_pod
-from tests.scheduler.pod_groups.group_world import (
+from tests.scheduler.pod_groups.group_harness import (
     BASIC,
     GANGS,
     HELD,
-    GroupWorld,
+    GroupHarness,
     basic,
     gang,
-    group_world,
+    group_harness,
     member,
 )
 
@@ -53,17 +53,17 @@ def run(work: Any) -> None:
 
 def test_an_incomplete_gang_waits_outside_the_queue_and_nobody_is_told() -> None:
     async def scenario() -> None:
-        async with group_world() as world:
-            await world.add(make_node("n", cpu="4"), gang(3), member("p1"), member("p2"))
-            await world.settle(60)
-            assert world.scheduler.queue.lengths()["gated"] == 2
-            assert await world.condition("p1") is None
-            assert await world.notes("p1") == []
-            assert await world.group_condition() is None
-            await world.add(member("p3"))
-            await world.settle()
-            assert await world.bound() == {"p1", "p2", "p3"}
-            assert await world.group_condition() == SCHEDULED
+        async with group_harness() as harness:
+            await harness.add(make_node("n", cpu="4"), gang(3), member("p1"), member("p2"))
+            await harness.settle(60)
+            assert harness.scheduler.queue.lengths()["gated"] == 2
+            assert await harness.condition("p1") is None
+            assert await harness.notes("p1") == []
+            assert await harness.group_condition() is None
+            await harness.add(member("p3"))
+            await harness.settle()
+            assert await harness.bound() == {"p1", "p2", "p3"}
+            assert await harness.group_condition() == SCHEDULED
 
     run(scenario)
 
@@ -71,24 +71,24 @@ def test_an_incomplete_gang_waits_outside_the_queue_and_nobody_is_told() -> None
 @pytest.mark.parametrize("group", [gang(3), basic()], ids=["gang", "basic"])
 def test_pods_wait_for_a_group_that_is_created_later(group: PodGroup) -> None:
     async def scenario() -> None:
-        async with group_world() as world:
-            await world.add(make_node("n", cpu="4"), *(member(f"p{each}") for each in range(3)))
-            await world.settle(10)
-            assert world.scheduler.queue.lengths()["gated"] == 3
-            await world.add(group)
-            await world.settle()
-            assert await world.bound() == {"p0", "p1", "p2"}
+        async with group_harness() as harness:
+            await harness.add(make_node("n", cpu="4"), *(member(f"p{each}") for each in range(3)))
+            await harness.settle(10)
+            assert harness.scheduler.queue.lengths()["gated"] == 3
+            await harness.add(group)
+            await harness.settle()
+            assert await harness.bound() == {"p0", "p1", "p2"}
 
     run(scenario)
 
 
 def test_pods_of_other_groups_and_namespaces_do_not_complete_a_gang() -> None:
     async def scenario() -> None:
-        async with group_world() as world:
-            await world.add(make_node("n", cpu="4"), gang(2), member("p"))
-            await world.add(member("q", group="h"), make_pod("r", images=["i"]))
-            await world.settle(10)
-            assert await world.bound() == {"r"}
+        async with group_harness() as harness:
+            await harness.add(make_node("n", cpu="4"), gang(2), member("p"))
+            await harness.add(member("q", group="h"), make_pod("r", images=["i"]))
+            await harness.settle(10)
+            assert await harness.bound() == {"r"}
 
     run(scenario)
 
@@ -106,12 +106,12 @@ class Counting(Plugin):
 
 def test_a_gang_that_comes_pod_by_pod_is_not_asked_about_as_a_whole_each_time() -> None:
     async def scenario() -> None:
-        async with group_world(GANGS, Counting) as world:
+        async with group_harness(GANGS, Counting) as harness:
             Counting.asked = 0
-            await world.add(make_node("n", cpu="100"), gang(60))
-            await world.add(*(member(f"p{each}") for each in range(60)))
-            await world.settle()
-            assert len(await world.bound()) == 60
+            await harness.add(make_node("n", cpu="100"), gang(60))
+            await harness.add(*(member(f"p{each}") for each in range(60)))
+            await harness.settle()
+            assert len(await harness.bound()) == 60
             # When each arrives, and when the last one has.
             assert Counting.asked <= 2 * 60
 
@@ -120,16 +120,16 @@ def test_a_gang_that_comes_pod_by_pod_is_not_asked_about_as_a_whole_each_time() 
 
 def test_a_member_that_is_gated_counts_and_is_left_out() -> None:
     async def scenario() -> None:
-        async with group_world() as world:
+        async with group_harness() as harness:
             gated = _gated(member("p3"))
-            await world.add(make_node("n", cpu="4"), gang(3), member("p1"), member("p2"), gated)
-            await world.settle()
-            assert await world.condition("p1") == ("False", "Unschedulable", HELD)
-            assert await world.group_condition() == UNSCHEDULABLE
-            pod = await world.pod("p3")
-            await world.api.update(replace(pod, spec=replace(pod.spec, scheduling_gates=())))
-            await world.settle(15)
-            assert await world.bound() == {"p1", "p2", "p3"}
+            await harness.add(make_node("n", cpu="4"), gang(3), member("p1"), member("p2"), gated)
+            await harness.settle()
+            assert await harness.condition("p1") == ("False", "Unschedulable", HELD)
+            assert await harness.group_condition() == UNSCHEDULABLE
+            pod = await harness.pod("p3")
+            await harness.api.update(replace(pod, spec=replace(pod.spec, scheduling_gates=())))
+            await harness.settle(15)
+            assert await harness.bound() == {"p1", "p2", "p3"}
 
     run(scenario)
 
@@ -141,31 +141,31 @@ def _gated(pod: Pod) -> Pod:
 
 def test_a_group_that_does_not_fit_is_tried_again_after_its_backoff() -> None:
     async def scenario() -> None:
-        async with group_world() as world:
-            await world.add(make_node("n", cpu="2"), gang(3))
-            await world.add(*(member(f"p{each}") for each in range(3)))
-            await world.settle(30)
+        async with group_harness() as harness:
+            await harness.add(make_node("n", cpu="2"), gang(3))
+            await harness.add(*(member(f"p{each}") for each in range(3)))
+            await harness.settle(30)
             # After 1, 2, 4, 8 and 10 s, and no more often.
-            assert 3 <= world.attempts("unschedulable") <= 6
-            await world.add(make_node("m", cpu="2"))
-            await world.settle(11)
-            assert await world.bound() == {"p0", "p1", "p2"}
+            assert 3 <= harness.attempts("unschedulable") <= 6
+            await harness.add(make_node("m", cpu="2"))
+            await harness.settle(11)
+            assert await harness.bound() == {"p0", "p1", "p2"}
 
     run(scenario)
 
 
 def test_the_more_important_go_first() -> None:
     async def scenario() -> None:
-        async with group_world(BASIC) as world:
+        async with group_harness(BASIC) as harness:
             for name, value in {"five": 5, "seven": 7, "nine": 9}.items():
-                await world.api.create(PriorityClass(metadata=ObjectMeta(name=name), value=value))
+                await harness.api.create(PriorityClass(metadata=ObjectMeta(name=name), value=value))
             for name, cls in (("a", "five"), ("b", "nine"), ("c", "seven")):
                 pod = member(name)
-                await world.add(replace(pod, spec=replace(pod.spec, priority_class_name=cls)))
-            await world.settle()
-            await world.add(make_node("n", cpu="2"))
-            await world.settle(15)
-            assert await world.bound() == {"b", "c"}
+                await harness.add(replace(pod, spec=replace(pod.spec, priority_class_name=cls)))
+            await harness.settle()
+            await harness.add(make_node("n", cpu="2"))
+            await harness.settle(15)
+            assert await harness.bound() == {"b", "c"}
 
     run(scenario)
 
@@ -200,15 +200,15 @@ def test_one_member_that_may_go_is_enough(
     names: list[str], bound: set[str], condition: tuple[str, str, str]
 ) -> None:
     async def scenario() -> None:
-        async with group_world(BASIC, Doorman) as world:
-            await world.add(basic(), *(member(name) for name in names))
-            await world.settle()
-            await world.add(make_node("n", cpu="4"))
-            await world.settle(15)
-            assert await world.bound() == bound
-            assert await world.group_condition() == condition
+        async with group_harness(BASIC, Doorman) as harness:
+            await harness.add(basic(), *(member(name) for name in names))
+            await harness.settle()
+            await harness.add(make_node("n", cpu="4"))
+            await harness.settle(15)
+            assert await harness.bound() == bound
+            assert await harness.group_condition() == condition
             for name in names:
-                told = await world.condition(name)
+                told = await harness.condition(name)
                 if name.startswith("u"):
                     assert told == (
                         "False",
@@ -239,32 +239,32 @@ class Stumbling(Plugin):
 
 def test_an_error_with_one_member_ends_the_attempt_for_all() -> None:
     async def scenario() -> None:
-        async with group_world(BASIC, Stumbling) as world:
-            await world.add(basic(), member("a"), member("x"), member("z"))
-            await world.settle()
-            await world.add(make_node("n", cpu="4"))
-            await world.settle(15)
-            assert await world.bound() == set()
+        async with group_harness(BASIC, Stumbling) as harness:
+            await harness.add(basic(), member("a"), member("x"), member("z"))
+            await harness.settle()
+            await harness.add(make_node("n", cpu="4"))
+            await harness.settle(15)
+            assert await harness.bound() == set()
             own = 'running "Stumbling" filter plugin: stumbled'
             others = f"failed to schedule other pod from a pod group: {own}"
-            assert await world.condition("x") == ("False", "SchedulerError", own)
-            assert await world.condition("a") == ("False", "SchedulerError", others)
-            assert await world.condition("z") == ("False", "SchedulerError", others)
-            assert await world.group_condition() == ("False", "SchedulerError", others)
-            assert world.attempts("error") >= 1
+            assert await harness.condition("x") == ("False", "SchedulerError", own)
+            assert await harness.condition("a") == ("False", "SchedulerError", others)
+            assert await harness.condition("z") == ("False", "SchedulerError", others)
+            assert await harness.group_condition() == ("False", "SchedulerError", others)
+            assert harness.attempts("error") >= 1
 
     run(scenario)
 
 
 def test_a_basic_group_takes_what_it_can_get() -> None:
     async def scenario() -> None:
-        async with group_world() as world:
-            await world.add(make_node("n", cpu="2"), basic())
-            await world.add(member("p1"), member("p2"), member("p3", cpu="9"))
-            await world.settle()
-            assert await world.bound() == {"p1", "p2"}
-            assert await world.group_condition() == SCHEDULED
-            told = await world.condition("p3")
+        async with group_harness() as harness:
+            await harness.add(make_node("n", cpu="2"), basic())
+            await harness.add(member("p1"), member("p2"), member("p3", cpu="9"))
+            await harness.settle()
+            assert await harness.bound() == {"p1", "p2"}
+            assert await harness.group_condition() == SCHEDULED
+            told = await harness.condition("p3")
             assert told is not None
             assert told[2].startswith("0/1 nodes are available: 1 Insufficient cpu.")
 
@@ -273,49 +273,49 @@ def test_a_basic_group_takes_what_it_can_get() -> None:
 
 def test_a_basic_group_that_gets_nothing_is_unschedulable() -> None:
     async def scenario() -> None:
-        async with group_world() as world:
-            await world.add(make_node("n", cpu="2"), basic(), member("p", cpu="9"))
-            await world.settle()
-            assert await world.group_condition() == UNSCHEDULABLE
+        async with group_harness() as harness:
+            await harness.add(make_node("n", cpu="2"), basic(), member("p", cpu="9"))
+            await harness.settle()
+            assert await harness.group_condition() == UNSCHEDULABLE
 
     run(scenario)
 
 
 def test_more_members_than_a_gang_needs() -> None:
     async def scenario() -> None:
-        async with group_world() as world:
-            await world.add(make_node("n", cpu="2"), *(member(f"p{each}") for each in range(3)))
-            await world.add(gang(2))
-            await world.settle(30)
-            assert len(await world.bound()) == 2
+        async with group_harness() as harness:
+            await harness.add(make_node("n", cpu="2"), *(member(f"p{each}") for each in range(3)))
+            await harness.add(gang(2))
+            await harness.settle(30)
+            assert len(await harness.bound()) == 2
             # The third failed again and again; that the group was scheduled stays true.
-            assert await world.group_condition() == SCHEDULED
-            assert world.attempts("unschedulable") >= 1
-            await world.add(make_node("m", cpu="2"))
-            await world.settle(15)
-            assert len(await world.bound()) == 3
+            assert await harness.group_condition() == SCHEDULED
+            assert harness.attempts("unschedulable") >= 1
+            await harness.add(make_node("m", cpu="2"))
+            await harness.settle(15)
+            assert len(await harness.bound()) == 3
 
     run(scenario)
 
 
 def test_what_is_left_of_a_gang_counts_for_those_that_come_later() -> None:
     async def scenario() -> None:
-        async with group_world() as world:
-            await world.add(make_node("n", cpu="3"), gang(3))
-            await world.add(*(member(f"p{each}") for each in range(3)))
-            await world.settle()
-            assert len(await world.bound()) == 3
+        async with group_harness() as harness:
+            await harness.add(make_node("n", cpu="3"), gang(3))
+            await harness.add(*(member(f"p{each}") for each in range(3)))
+            await harness.settle()
+            assert len(await harness.bound()) == 3
             for name in ("p1", "p2"):
-                await world.api.delete(Pod, name, "default", grace_period_seconds=0)
-            await world.add(member("q1"))
-            await world.settle(10)
-            assert await world.bound() == {"p0"}  # two are known, of three
-            await world.add(member("q2", cpu="9"))
-            await world.settle(10)
-            assert await world.condition("q1") == ("False", "Unschedulable", HELD)
-            await world.add(member("q3"))
-            await world.settle(15)
-            assert await world.bound() == {"p0", "q1", "q3"}
+                await harness.api.delete(Pod, name, "default", grace_period_seconds=0)
+            await harness.add(member("q1"))
+            await harness.settle(10)
+            assert await harness.bound() == {"p0"}  # two are known, of three
+            await harness.add(member("q2", cpu="9"))
+            await harness.settle(10)
+            assert await harness.condition("q1") == ("False", "Unschedulable", HELD)
+            await harness.add(member("q3"))
+            await harness.settle(15)
+            assert await harness.bound() == {"p0", "q1", "q3"}
 
     run(scenario)
 
@@ -323,12 +323,12 @@ def test_what_is_left_of_a_gang_counts_for_those_that_come_later() -> None:
 def test_pods_of_two_schedulers_are_no_group() -> None:
     async def scenario() -> None:
         profiles = [{"schedulerName": name} for name in ("default-scheduler", "second")]
-        async with group_world(BASIC, profiles=profiles) as world:
-            await world.add(basic(), member("p1"))
-            await world.add(member("p2", scheduler_name="second"))
-            await world.settle(5)
+        async with group_harness(BASIC, profiles=profiles) as harness:
+            await harness.add(basic(), member("p1"))
+            await harness.add(member("p2", scheduler_name="second"))
+            await harness.settle(5)
             for name in ("p1", "p2"):
-                told = await world.condition(name)
+                told = await harness.condition(name)
                 assert told is not None
                 assert told[1] == "SchedulerError"
                 assert told[2].startswith(
@@ -340,15 +340,15 @@ def test_pods_of_two_schedulers_are_no_group() -> None:
 
 def test_members_see_where_the_others_would_be() -> None:
     async def scenario() -> None:
-        async with group_world() as world:
-            await world.add(make_node("n1", cpu="4"), make_node("n2", cpu="4"))
-            await world.add(*(_apart(f"p{each}") for each in range(3)))
-            await world.add(gang(3))
-            await world.settle()
-            assert await world.bound() == set()
-            await world.add(make_node("n3", cpu="4"))
-            await world.settle(15)
-            assert sorted(await world.nodes("p0", "p1", "p2")) == ["n1", "n2", "n3"]
+        async with group_harness() as harness:
+            await harness.add(make_node("n1", cpu="4"), make_node("n2", cpu="4"))
+            await harness.add(*(_apart(f"p{each}") for each in range(3)))
+            await harness.add(gang(3))
+            await harness.settle()
+            assert await harness.bound() == set()
+            await harness.add(make_node("n3", cpu="4"))
+            await harness.settle(15)
+            assert sorted(await harness.nodes("p0", "p1", "p2")) == ["n1", "n2", "n3"]
 
     run(scenario)
 
@@ -369,17 +369,17 @@ def _apart(name: str) -> Pod:
 
 def test_a_group_that_is_gone_at_the_last_moment_is_an_error() -> None:
     async def scenario() -> None:
-        async with group_world() as world:
-            await world.add(gang(2), member("p1", cpu="9"), member("p2", cpu="9"))
-            await world.add(make_node("n", cpu="4"))
-            await world.settle(2)
-            group = await world.api.get(PodGroup, "g", "default")
+        async with group_harness() as harness:
+            await harness.add(gang(2), member("p1", cpu="9"), member("p2", cpu="9"))
+            await harness.add(make_node("n", cpu="4"))
+            await harness.settle(2)
+            group = await harness.api.get(PodGroup, "g", "default")
             free = replace(group.metadata, finalizers=())
-            await world.api.update(replace(group, metadata=free))
-            await world.api.delete(PodGroup, "g", "default")
-            await world.add(make_node("m", cpu="40"))
-            await world.settle(15)
-            told = await world.condition("p1")
+            await harness.api.update(replace(group, metadata=free))
+            await harness.api.delete(PodGroup, "g", "default")
+            await harness.add(make_node("m", cpu="40"))
+            await harness.settle(15)
+            told = await harness.condition("p1")
             assert told is not None
             assert told[1] == "SchedulerError"
             assert told[2] == (
@@ -392,13 +392,13 @@ def test_a_group_that_is_gone_at_the_last_moment_is_an_error() -> None:
 
 def test_two_gangs_that_want_the_same_room_do_not_block_each_other() -> None:
     async def scenario() -> None:
-        async with group_world() as world:
-            await world.add(make_node("n", cpu="4"), gang(3, "g"), gang(3, "h"))
+        async with group_harness() as harness:
+            await harness.add(make_node("n", cpu="4"), gang(3, "g"), gang(3, "h"))
             for number in range(3):
                 for group in ("g", "h"):
-                    await world.add(member(f"{group}{number}", group=group))
-            await world.settle(60)
-            bound = await world.bound()
+                    await harness.add(member(f"{group}{number}", group=group))
+            await harness.settle(60)
+            bound = await harness.bound()
             assert bound in ({"g0", "g1", "g2"}, {"h0", "h1", "h2"})
 
     run(scenario)
@@ -406,10 +406,10 @@ def test_two_gangs_that_want_the_same_room_do_not_block_each_other() -> None:
 
 def test_all_but_the_last_of_a_gang_show_where_they_will_go() -> None:
     async def scenario() -> None:
-        async with group_world() as world:
-            await world.add(make_node("n", cpu="4"), gang(3))
+        async with group_harness() as harness:
+            await harness.add(make_node("n", cpu="4"), gang(3))
             seen: list[tuple[str, str]] = []
-            watch = world.api.watch(Pod, "default", resource_version="0")
+            watch = harness.api.watch(Pod, "default", resource_version="0")
 
             async def look() -> None:
                 async for event in watch:
@@ -418,30 +418,30 @@ def test_all_but_the_last_of_a_gang_show_where_they_will_go() -> None:
                         seen.append((pod.metadata.name, pod.status.nominated_node_name))
 
             looking = asyncio.create_task(look())
-            await world.add(*(member(f"p{each}") for each in range(3)))
-            await world.settle()
+            await harness.add(*(member(f"p{each}") for each in range(3)))
+            await harness.settle()
             looking.cancel()
-            assert len(await world.bound()) == 3
+            assert len(await harness.bound()) == 3
             assert len(seen) == 2
             assert {node for _, node in seen} == {"n"}
             for name in ("p0", "p1", "p2"):
-                assert not (await world.pod(name)).status.nominated_node_name
+                assert not (await harness.pod(name)).status.nominated_node_name
 
     run(scenario)
 
 
 def test_deleted_members_are_left_out() -> None:
     async def scenario() -> None:
-        async with group_world(BASIC) as world:
+        async with group_harness(BASIC) as harness:
             held = member("p1")
             held = replace(held, metadata=replace(held.metadata, finalizers=("example.com/hold",)))
-            await world.add(basic(), held, member("p2"))
-            await world.settle()
-            await world.api.delete(Pod, "p1", "default")
-            await world.add(make_node("n", cpu="4"))
-            await world.settle(15)
-            assert await world.bound() == {"p2"}
-            assert "skip schedule deleting pod: default/p1" in await world.notes("p1")
+            await harness.add(basic(), held, member("p2"))
+            await harness.settle()
+            await harness.api.delete(Pod, "p1", "default")
+            await harness.add(make_node("n", cpu="4"))
+            await harness.settle(15)
+            assert await harness.bound() == {"p2"}
+            assert "skip schedule deleting pod: default/p1" in await harness.notes("p1")
 
     run(scenario)
 
@@ -449,12 +449,12 @@ def test_deleted_members_are_left_out() -> None:
 # -- making room ---------------------------------------------------------------------------
 
 
-async def _full(world: GroupWorld, *nodes: str) -> None:
+async def _full(harness: GroupHarness, *nodes: str) -> None:
     """Nodes of 4 CPUs with a pod of no importance on each."""
-    await world.api.create(PriorityClass(metadata=ObjectMeta(name="high"), value=100))
+    await harness.api.create(PriorityClass(metadata=ObjectMeta(name="high"), value=100))
     for name in nodes:
-        await world.add(make_node(name, cpu="4"))
-        await world.add(
+        await harness.add(make_node(name, cpu="4"))
+        await harness.add(
             make_pod(
                 f"v-{name}",
                 images=["i"],
@@ -472,36 +472,36 @@ def _important(name: str, cpu: str = "3") -> Pod:
 
 def test_a_gang_whose_members_all_need_room_waits_for_it() -> None:
     async def scenario() -> None:
-        async with group_world() as world:
-            await _full(world, "n1", "n2")
-            await world.add(gang(2), _important("p1"), _important("p2"))
-            await world.settle()
-            assert await world.group_condition() == ("False", "Unschedulable", WAITING)
-            assert world.attempts("waiting_on_preemption") == 1
-            nominated = {(await world.pod(p)).status.nominated_node_name for p in ("p1", "p2")}
+        async with group_harness() as harness:
+            await _full(harness, "n1", "n2")
+            await harness.add(gang(2), _important("p1"), _important("p2"))
+            await harness.settle()
+            assert await harness.group_condition() == ("False", "Unschedulable", WAITING)
+            assert harness.attempts("waiting_on_preemption") == 1
+            nominated = {(await harness.pod(p)).status.nominated_node_name for p in ("p1", "p2")}
             assert nominated == {"n1", "n2"}
             for name in ("v-n1", "v-n2"):
-                assert (await world.pod(name)).metadata.deletion_timestamp is not None
-                await world.api.delete(Pod, name, "default", grace_period_seconds=0)
-            await world.settle(15)
-            assert sorted(await world.nodes("p1", "p2")) == ["n1", "n2"]
+                assert (await harness.pod(name)).metadata.deletion_timestamp is not None
+                await harness.api.delete(Pod, name, "default", grace_period_seconds=0)
+            await harness.settle(15)
+            assert sorted(await harness.nodes("p1", "p2")) == ["n1", "n2"]
 
     run(scenario)
 
 
 def test_a_member_beyond_the_number_that_needs_room_holds_the_others_up_once() -> None:
     async def scenario() -> None:
-        async with group_world() as world:
-            await _full(world, "n2")
-            await world.add(make_node("n1", cpu="4"))
-            await world.add(*(_important(f"p{each}", "2") for each in range(3)), gang(2))
-            await world.settle(0.5)
-            assert await world.bound() == {"v-n2"}
-            assert await world.group_condition() == ("False", "Unschedulable", WAITING)
-            assert await world.condition("p0") == ("False", "Unschedulable", WAITING)
-            await world.settle(10)
-            assert await world.bound() == {"v-n2", "p0", "p1"}
-            told = await world.condition("p2")
+        async with group_harness() as harness:
+            await _full(harness, "n2")
+            await harness.add(make_node("n1", cpu="4"))
+            await harness.add(*(_important(f"p{each}", "2") for each in range(3)), gang(2))
+            await harness.settle(0.5)
+            assert await harness.bound() == {"v-n2"}
+            assert await harness.group_condition() == ("False", "Unschedulable", WAITING)
+            assert await harness.condition("p0") == ("False", "Unschedulable", WAITING)
+            await harness.settle(10)
+            assert await harness.bound() == {"v-n2", "p0", "p1"}
+            told = await harness.condition("p2")
             assert told is not None
             assert told[2].endswith(
                 "preemption: not eligible due to a terminating pod on the nominated node."
@@ -512,13 +512,13 @@ def test_a_member_beyond_the_number_that_needs_room_holds_the_others_up_once() -
 
 def test_a_gang_that_does_not_fit_in_the_end_evicts_all_the_same() -> None:
     async def scenario() -> None:
-        async with group_world() as world:
-            await _full(world, "n1")
-            await world.add(gang(2), _important("p1"), _important("p2"))
-            await world.settle()
-            assert await world.group_condition() == UNSCHEDULABLE
-            assert (await world.pod("v-n1")).metadata.deletion_timestamp is not None
-            assert not (await world.pod("p1")).status.nominated_node_name
+        async with group_harness() as harness:
+            await _full(harness, "n1")
+            await harness.add(gang(2), _important("p1"), _important("p2"))
+            await harness.settle()
+            assert await harness.group_condition() == UNSCHEDULABLE
+            assert (await harness.pod("v-n1")).metadata.deletion_timestamp is not None
+            assert not (await harness.pod("p1")).status.nominated_node_name
 
     run(scenario)
 
@@ -545,44 +545,44 @@ class Refusing(Plugin):
 
 def test_a_member_that_fails_for_real_fails_alone() -> None:
     async def scenario() -> None:
-        async with group_world(BASIC, Refusing) as world:
-            await world.add(basic(), member("a"), member("r"))
-            await world.settle()
-            await world.add(make_node("n", cpu="4"))
-            await world.settle(3)
-            assert await world.bound() == {"a"}
-            assert await world.group_condition() == SCHEDULED
-            assert await world.condition("r") == (
+        async with group_harness(BASIC, Refusing) as harness:
+            await harness.add(basic(), member("a"), member("r"))
+            await harness.settle()
+            await harness.add(make_node("n", cpu="4"))
+            await harness.settle(3)
+            assert await harness.bound() == {"a"}
+            assert await harness.group_condition() == SCHEDULED
+            assert await harness.condition("r") == (
                 "False",
                 "Unschedulable",
                 "0/1 nodes are available: 1 changed my mind.",
             )
-            await world.settle(15)
-            assert await world.bound() == {"a", "r"}
+            await harness.settle(15)
+            assert await harness.bound() == {"a", "r"}
 
     run(scenario)
 
 
 def test_a_member_that_waits_is_joined_by_one_that_failed_for_real() -> None:
     async def scenario() -> None:
-        async with group_world(GANGS, Refusing) as world:
-            await _half_of_a_gang(world)
-            await world.settle(20)
-            assert await world.bound() == {"a", "r"}
+        async with group_harness(GANGS, Refusing) as harness:
+            await _half_of_a_gang(harness)
+            await harness.settle(20)
+            assert await harness.bound() == {"a", "r"}
 
     run(scenario)
 
 
 def test_a_member_that_waits_in_vain_gives_up_after_five_minutes() -> None:
     async def scenario() -> None:
-        async with group_world(GANGS, Refusing) as world:
-            await _half_of_a_gang(world)
-            await world.api.delete(Pod, "r", "default", grace_period_seconds=0)
-            await world.settle(290)
-            assert len(list(world.scheduler.services.waiting_pods)) == 1
-            await world.settle(20)
-            assert await world.bound() == set()
-            assert await world.condition("a") == (
+        async with group_harness(GANGS, Refusing) as harness:
+            await _half_of_a_gang(harness)
+            await harness.api.delete(Pod, "r", "default", grace_period_seconds=0)
+            await harness.settle(290)
+            assert len(list(harness.scheduler.services.waiting_pods)) == 1
+            await harness.settle(20)
+            assert await harness.bound() == set()
+            assert await harness.condition("a") == (
                 "False",
                 "Unschedulable",
                 "0/1 nodes are available: 1 rejected due to timeout after waiting 5m0s at plugin "
@@ -592,14 +592,14 @@ def test_a_member_that_waits_in_vain_gives_up_after_five_minutes() -> None:
     run(scenario)
 
 
-async def _half_of_a_gang(world: GroupWorld) -> None:
+async def _half_of_a_gang(harness: GroupHarness) -> None:
     """One member is refused for real, and the other waits for it."""
-    await world.add(member("a"), member("r"), make_node("n", cpu="4"))
-    await world.settle()
-    await world.add(gang(2))
-    await world.settle(0.9)
-    assert await world.bound() == set()
-    waiting = world.scheduler.services.waiting_pods
+    await harness.add(member("a"), member("r"), make_node("n", cpu="4"))
+    await harness.settle()
+    await harness.add(gang(2))
+    await harness.settle(0.9)
+    assert await harness.bound() == set()
+    waiting = harness.scheduler.services.waiting_pods
     assert [each.pod.metadata.name for each in waiting] == ["a"]
 
 
@@ -608,63 +608,63 @@ async def _half_of_a_gang(world: GroupWorld) -> None:
 
 def test_nothing_is_written_twice() -> None:
     async def scenario() -> None:
-        async with group_world() as world:
-            await world.add(make_node("n", cpu="1"), gang(2), member("p1"), member("p2"))
-            await world.settle(60)
-            assert world.attempts("unschedulable") > 3
-            assert world.faults.count("patch", "PodGroup") == 1
+        async with group_harness() as harness:
+            await harness.add(make_node("n", cpu="1"), gang(2), member("p1"), member("p2"))
+            await harness.settle(60)
+            assert harness.attempts("unschedulable") > 3
+            assert harness.faults.count("patch", "PodGroup") == 1
 
     run(scenario)
 
 
 def test_a_write_that_fails_is_tried_again() -> None:
     async def scenario() -> None:
-        async with group_world() as world:
+        async with group_harness() as harness:
             busy = ApiError(ApiStatus(code=503, reason="ServiceUnavailable", message="later"))
-            world.faults.next["patch PodGroup"] = [Fault(error=busy)] * 2
-            await world.add(make_node("n", cpu="4"), gang(1), member("p"))
-            await world.settle(5)
-            assert await world.group_condition() == SCHEDULED
+            harness.faults.next["patch PodGroup"] = [Fault(error=busy)] * 2
+            await harness.add(make_node("n", cpu="4"), gang(1), member("p"))
+            await harness.settle(5)
+            assert await harness.group_condition() == SCHEDULED
 
     run(scenario)
 
 
 def test_a_group_that_was_restarted_in_the_middle_is_placed_whole() -> None:
     async def scenario() -> None:
-        world = GroupWorld(GANGS)
-        world.faults.next["bind"] = [Fault(delay_ns=3600 * SECOND)] * 2
-        killed = asyncio.create_task(world.scheduler.run(), name="Scheduler")
-        await world.add(make_node("n", cpu="3"), gang(3))
-        await world.add(*(member(f"p{each}") for each in range(3)))
-        await world.settle()
-        assert len(await world.bound()) == 1
+        harness = GroupHarness(GANGS)
+        harness.faults.next["bind"] = [Fault(delay_ns=3600 * SECOND)] * 2
+        killed = asyncio.create_task(harness.scheduler.run(), name="Scheduler")
+        await harness.add(make_node("n", cpu="3"), gang(3))
+        await harness.add(*(member(f"p{each}") for each in range(3)))
+        await harness.settle()
+        assert len(await harness.bound()) == 1
         killed.cancel()
         await asyncio.gather(killed, return_exceptions=True)
-        async with running(GroupWorld(GANGS, store=world.store).scheduler):
+        async with running(GroupHarness(GANGS, store=harness.store).scheduler):
             await asyncio.sleep(15)
-            assert await world.bound() == {"p0", "p1", "p2"}
+            assert await harness.bound() == {"p0", "p1", "p2"}
 
     run(scenario)
 
 
 def test_where_servers_have_no_groups_nothing_is_scheduled() -> None:
     async def scenario() -> None:
-        async with group_world(BASIC, store=Store(features=frozenset())) as world:
-            await world.add(make_node("n"), make_pod("p", images=["i"]))
-            await world.settle(30)
-            assert not world.scheduler.synced.is_set()
-            assert await world.bound() == set()
+        async with group_harness(BASIC, store=Store(features=frozenset())) as harness:
+            await harness.add(make_node("n"), make_pod("p", images=["i"]))
+            await harness.settle(30)
+            assert not harness.scheduler.synced.is_set()
+            assert await harness.bound() == set()
 
     run(scenario)
 
 
 def test_without_the_gate_pods_of_a_group_are_pods() -> None:
     async def scenario() -> None:
-        async with group_world({}) as world:
-            await world.add(make_node("n", cpu="1"), gang(3), member("p1"), member("p2"))
-            await world.settle()
-            assert len(await world.bound()) == 1
-            assert await world.group_condition() is None
-            assert world.faults.count("list", "PodGroup") == 0
+        async with group_harness({}) as harness:
+            await harness.add(make_node("n", cpu="1"), gang(3), member("p1"), member("p2"))
+            await harness.settle()
+            assert len(await harness.bound()) == 1
+            assert await harness.group_condition() is None
+            assert harness.faults.count("list", "PodGroup") == 0
 
     run(scenario)

@@ -15,8 +15,8 @@ from kubesched.foundation.util.components import running
 from kubesched.foundation.util.virtual_loop import run
 from kubesched.scheduler.plugins.dynamic_resources.device_state import DeviceState
 from kubesched.scheduler.scheduler import Scheduler
-from tests.scheduler.pod_groups.device_world import DeviceWorld
-from tests.scheduler.pod_groups.group_world import GANGS
+from tests.scheduler.pod_groups.group_device_harness import GroupDeviceHarness
+from tests.scheduler.pod_groups.group_harness import GANGS
 
 SHARED = {"name": "all", "resourceClaimName": "shared"}
 OWN = {"name": "mine", "resourceClaimTemplateName": "one"}
@@ -33,20 +33,20 @@ def test_members_share_a_claim_that_none_of_them_has_yet(verifies: bool) -> None
     """Also where every decision is made twice: both know what other members were given."""
 
     async def scenario() -> None:
-        world = DeviceWorld(GANGS)
-        scheduler = world.scheduler(verify_engine=verifies)
-        async with running(*world.cluster.parts, scheduler):
-            await world.prepare()
+        harness = GroupDeviceHarness(GANGS)
+        scheduler = harness.scheduler(verify_engine=verifies)
+        async with running(*harness.cluster.parts, scheduler):
+            await harness.prepare()
             for number in range(3):
-                await world.add_member(f"p{number}", "g", SHARED, OWN)
+                await harness.add_member(f"p{number}", "g", SHARED, OWN)
             await asyncio.sleep(2)
-            await world.add_group("g", 3)
+            await harness.add_group("g", 3)
             await asyncio.sleep(5)
-            pods, claims = await world.pods(), await world.claims()
+            pods, claims = await harness.pods(), await harness.claims()
             assert len({pod.spec.node_name for pod in pods.values()} - {""}) == 1
             users = {user.name for user in claims["shared"].status.reserved_for}
             assert users == {"p0", "p1", "p2"}
-            await world.check_devices()
+            await harness.check_devices()
             assert in_flight(scheduler) == 0
 
     run(scenario)
@@ -54,21 +54,21 @@ def test_members_share_a_claim_that_none_of_them_has_yet(verifies: bool) -> None
 
 def test_a_gang_that_does_not_fit_leaves_no_device_taken() -> None:
     async def scenario() -> None:
-        world = DeviceWorld(GANGS)
-        scheduler = world.scheduler()
-        async with running(*world.cluster.parts, scheduler):
-            await world.prepare(nodes=1, gpus=3)
-            await world.add_group("g", 3)
+        harness = GroupDeviceHarness(GANGS)
+        scheduler = harness.scheduler()
+        async with running(*harness.cluster.parts, scheduler):
+            await harness.prepare(nodes=1, gpus=3)
+            await harness.add_group("g", 3)
             for number in range(3):
-                await world.add_member(f"p{number}", "g", SHARED, OWN)  # four devices in all
+                await harness.add_member(f"p{number}", "g", SHARED, OWN)  # four devices in all
             await asyncio.sleep(30)
-            claims = await world.claims()
+            claims = await harness.claims()
             assert all(claim.status.allocation is None for claim in claims.values())
-            assert not any(pod.spec.node_name for pod in (await world.pods()).values())
+            assert not any(pod.spec.node_name for pod in (await harness.pods()).values())
             assert in_flight(scheduler) == 0
             messages = {
                 each.message
-                for pod in (await world.pods()).values()
+                for pod in (await harness.pods()).values()
                 for each in pod.status.conditions
                 if each.type == "PodScheduled"
             }
@@ -79,17 +79,17 @@ def test_a_gang_that_does_not_fit_leaves_no_device_taken() -> None:
 
 def test_pods_without_a_group_do_not_share_what_is_not_written_yet() -> None:
     async def scenario() -> None:
-        world = DeviceWorld(GANGS)
-        async with running(*world.cluster.parts, world.scheduler()):
-            await world.prepare()
-            await world.add_group("g", 1)
-            await world.add_group("h", 1)
-            await world.add_member("p", "g", SHARED)
-            await world.add_member("q", "h", SHARED)
+        harness = GroupDeviceHarness(GANGS)
+        async with running(*harness.cluster.parts, harness.scheduler()):
+            await harness.prepare()
+            await harness.add_group("g", 1)
+            await harness.add_group("h", 1)
+            await harness.add_member("p", "g", SHARED)
+            await harness.add_member("q", "h", SHARED)
             await asyncio.sleep(15)
-            pods = await world.pods()
+            pods = await harness.pods()
             assert all(pod.spec.node_name for pod in pods.values())
-            await world.check_devices()
+            await harness.check_devices()
 
     run(scenario)
 
@@ -97,7 +97,7 @@ def test_pods_without_a_group_do_not_share_what_is_not_written_yet() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_schedulers_that_are_killed_give_no_device_twice(seed: int) -> None:
     async def scenario() -> None:
-        world, dice = DeviceWorld(GANGS, seed), random.Random(seed)
+        harness, dice = GroupDeviceHarness(GANGS, seed), random.Random(seed)
 
         def fault(verb: str, _kind: str, _namespace: str | None, _name: str) -> Fault | None:
             if verb == "watch":
@@ -110,22 +110,22 @@ def test_schedulers_that_are_killed_give_no_device_twice(seed: int) -> None:
             is_lost = code != 409 and dice.random() < 0.5
             return Fault(delay_ns=delay_ns, error=error, answer_lost=is_lost)
 
-        async with running(*world.cluster.parts):
-            await world.prepare(nodes=3)
+        async with running(*harness.cluster.parts):
+            await harness.prepare(nodes=3)
             for group in ("g", "h"):
-                await world.add_group(group, 2)
+                await harness.add_group(group, 2)
                 for number in range(3):
-                    await world.add_member(f"{group}{number}", group, SHARED, OWN)
+                    await harness.add_member(f"{group}{number}", group, SHARED, OWN)
             for life in range(5):
-                killed = asyncio.create_task(world.scheduler(fault, life).run())
+                killed = asyncio.create_task(harness.scheduler(fault, life).run())
                 await asyncio.sleep(dice.uniform(0.1, 4))
                 killed.cancel()
                 await asyncio.gather(killed, return_exceptions=True)
-                await world.check_devices()
-            async with running(world.scheduler(seed=9)):
+                await harness.check_devices()
+            async with running(harness.scheduler(seed=9)):
                 await asyncio.sleep(400)  # longer than anybody waits for others
-                pods = await world.pods()
-                await world.check_devices()
+                pods = await harness.pods()
+                await harness.check_devices()
                 # The shared claim is on one node of four devices: one for all, three for pods.
                 placed = [pod for pod in pods.values() if pod.spec.node_name]
                 assert len({pod.spec.node_name for pod in placed}) == 1

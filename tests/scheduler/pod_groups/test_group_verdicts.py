@@ -31,7 +31,7 @@ from kubesched.scheduler.pod_groups.group_results import (
     unschedulable,
 )
 from kubesched.scheduler.pod_groups.group_submission import failure_of
-from tests.scheduler.pod_groups.group_world import member
+from tests.scheduler.pod_groups.group_harness import member
 
 NOTHING_FITS = Status(Code.UNSCHEDULABLE, (), FitError(1, Diagnosis()))
 BROKEN = Status.failure("broken")

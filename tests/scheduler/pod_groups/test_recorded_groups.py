@@ -18,7 +18,7 @@ from kubesched.api import EventsEvent, Namespace, ObjectMeta, Pod, PodGroup, Pri
 from kubesched.foundation.util import virtual_loop
 from kubesched.foundation.util.components import running
 from kubesched.testing import make_node
-from tests.scheduler.pod_groups.group_world import BASIC, GANGS, GroupWorld
+from tests.scheduler.pod_groups.group_harness import BASIC, GANGS, GroupHarness
 
 Json = dict[str, Any]
 
@@ -165,20 +165,20 @@ def replay(scenario: str, recording: Recording) -> Outcome:
         profiles = [{"schedulerName": "default-scheduler"}]
         if scenario == "a-mixed-schedulers":
             profiles.append({"schedulerName": "second-scheduler"})
-        world = GroupWorld(SCENARIOS[scenario], profiles=profiles)
-        await _begin(world, scenario)
-        async with running(world.scheduler):
-            await world.settle()
+        harness = GroupHarness(SCENARIOS[scenario], profiles=profiles)
+        await _begin(harness, scenario)
+        async with running(harness.scheduler):
+            await harness.settle()
             for made in recording.made:
                 kind = Pod if made["kind"] == "Pod" else PodGroup
-                await world.api.create(msgspec.convert(made, kind))
+                await harness.api.create(msgspec.convert(made, kind))
                 if scenario.startswith("c-"):
-                    await world.settle(0.1)  # there every pod came when the one before was bound
-            await world.settle(20)
-            pods = [_document(world, each) for each in recording.pods if _is_there(world, each)]
-            gone = [each for each in recording.pods if not _is_there(world, each)]
-            groups = [_document(world, each) for each in recording.groups]
-            listed = await world.api.list(EventsEvent, scenario)
+                    await harness.settle(0.1)  # there every pod came when the one before was bound
+            await harness.settle(20)
+            pods = [_document(harness, each) for each in recording.pods if _is_there(harness, each)]
+            gone = [each for each in recording.pods if not _is_there(harness, each)]
+            groups = [_document(harness, each) for each in recording.groups]
+            listed = await harness.api.list(EventsEvent, scenario)
             events = [msgspec.to_builtins(each) for each in listed.items]
         # Victims that have gone are recorded in their last state.
         return outcome(scenario, pods + gone, groups, events)
@@ -186,26 +186,26 @@ def replay(scenario: str, recording: Recording) -> Outcome:
     return virtual_loop.run(play)
 
 
-async def _begin(world: GroupWorld, namespace: str) -> None:
-    await world.api.create(Namespace(metadata=ObjectMeta(name=namespace)))
+async def _begin(harness: GroupHarness, namespace: str) -> None:
+    await harness.api.create(Namespace(metadata=ObjectMeta(name=namespace)))
     for name, value in CLASSES.items():
-        await world.api.create(PriorityClass(metadata=ObjectMeta(name=name), value=value))
+        await harness.api.create(PriorityClass(metadata=ObjectMeta(name=name), value=value))
     for number in range(1, 7):
         rack = f"r{(number + 1) // 2}"
         labels = {"kubernetes.io/hostname": f"n{number}", "example.com/rack": rack}
-        await world.add(make_node(f"n{number}", cpu="4", labels=labels))
+        await harness.add(make_node(f"n{number}", cpu="4", labels=labels))
 
 
-def _is_there(world: GroupWorld, each: Json) -> bool:
-    resource = world.store.catalog.by_type(Pod)
+def _is_there(harness: GroupHarness, each: Json) -> bool:
+    resource = harness.store.catalog.by_type(Pod)
     metadata = each["metadata"]
-    return world.store.find_record(resource, metadata["namespace"], metadata["name"]) is not None
+    return harness.store.find_record(resource, metadata["namespace"], metadata["name"]) is not None
 
 
-def _document(world: GroupWorld, each: Json) -> Json:
+def _document(harness: GroupHarness, each: Json) -> Json:
     kind = Pod if each["kind"] == "Pod" else PodGroup
     metadata = each["metadata"]
-    document: Json = world.api.document(kind, metadata["name"], metadata["namespace"])
+    document: Json = harness.api.document(kind, metadata["name"], metadata["namespace"])
     return document
 
 

@@ -16,7 +16,7 @@ from kubesched.scheduler.config.types import KubeSchedulerProfile, PluginRef, Pl
 from kubesched.scheduler.runtime.framework import Framework
 from kubesched.scheduler.runtime.waiting_pods import PodInPreBind
 from kubesched.testing import make_node, make_pod
-from tests.support import Order, World, plugin_class
+from tests.support import Order, PluginHarness, plugin_class
 
 POD = make_pod("p", node_name="n")
 
@@ -25,8 +25,8 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
     return virtual_loop.run(work)
 
 
-def world(*plugins: type[Plugin]) -> World:
-    return World(*plugins, nodes=[make_node("n")])
+def harness(*plugins: type[Plugin]) -> PluginHarness:
+    return PluginHarness(*plugins, nodes=[make_node("n")])
 
 
 def waiting_plugin(name: str, timeout_ns: int) -> type[Plugin]:
@@ -46,7 +46,7 @@ def test_unreserve_runs_in_reverse_and_also_for_plugins_that_were_not_reached() 
             unreserve=lambda *_: calls.append(f"unreserve {name}"),
         )
 
-    points = world(
+    points = harness(
         noting("A", SUCCESS), noting("B", Status.unschedulable("r")), noting("C", SUCCESS)
     ).framework.binding
     status = points.run_reserve(CycleState(), POD, "n")
@@ -59,7 +59,7 @@ def test_an_exception_in_unreserve_does_not_keep_the_others_from_it() -> None:
     calls: list[str] = []
     bad = plugin_class("Bad", unreserve=lambda *_: 1 / 0)
     good = plugin_class("Good", unreserve=lambda *_: calls.append("good"))
-    world(good, bad).framework.binding.run_unreserve(CycleState(), POD, "n")
+    harness(good, bad).framework.binding.run_unreserve(CycleState(), POD, "n")
     assert calls == ["good"]
 
 
@@ -75,7 +75,7 @@ async def permit_outcome(points: Any) -> tuple[Status, Status, float]:
 
 
 def test_a_wait_is_cut_at_fifteen_minutes_and_times_out() -> None:
-    points = world(waiting_plugin("P", 20 * MINUTE)).framework.binding
+    points = harness(waiting_plugin("P", 20 * MINUTE)).framework.binding
     said, ended, seconds = run(permit_outcome(points))
     assert said.code is Code.WAIT
     assert seconds == 15 * 60
@@ -85,7 +85,7 @@ def test_a_wait_is_cut_at_fifteen_minutes_and_times_out() -> None:
 
 def test_a_pod_allowed_by_one_of_two_plugins_times_out_at_the_other() -> None:
     async def scenario() -> Status:
-        made = world(waiting_plugin("A", 10 * SECOND), waiting_plugin("B", 60 * SECOND))
+        made = harness(waiting_plugin("A", 10 * SECOND), waiting_plugin("B", 60 * SECOND))
         outcome = asyncio.create_task(permit_outcome(made.framework.binding))
         await asyncio.sleep(5)
         entry = made.framework.waiting_pod(POD.metadata.uid)
@@ -103,7 +103,7 @@ def test_a_pod_allowed_by_one_of_two_plugins_times_out_at_the_other() -> None:
 
 def test_an_allowed_pod_cannot_be_rejected_any_more() -> None:
     async def scenario() -> tuple[bool, Status]:
-        made = world(waiting_plugin("A", 10 * SECOND))
+        made = harness(waiting_plugin("A", 10 * SECOND))
         outcome = asyncio.create_task(permit_outcome(made.framework.binding))
         await asyncio.sleep(1)
         entry = made.framework.waiting_pod(POD.metadata.uid)
@@ -119,7 +119,7 @@ def test_an_allowed_pod_cannot_be_rejected_any_more() -> None:
 
 def test_a_preempted_waiting_pod_ends_in_an_error() -> None:
     async def scenario() -> Status:
-        made = world(waiting_plugin("A", 10 * SECOND))
+        made = harness(waiting_plugin("A", 10 * SECOND))
         outcome = asyncio.create_task(permit_outcome(made.framework.binding))
         await asyncio.sleep(1)
         entry = made.framework.waiting_pod(POD.metadata.uid)
@@ -135,7 +135,7 @@ def test_a_rejecting_permit_stops_the_later_ones() -> None:
     called: list[str] = []
     no = plugin_class("No", permit=lambda *_: Status.unschedulable("rejected on permit"))
     later = plugin_class("Later", permit=lambda *_: called.append("later") or SUCCESS)
-    status = world(no, later).framework.binding.run_permit(CycleState(), POD, "n")
+    status = harness(no, later).framework.binding.run_permit(CycleState(), POD, "n")
     assert (status.plugin, status.message, called) == ("No", "rejected on permit", [])
 
 
@@ -166,7 +166,7 @@ def test_pre_flight(answers: list[Status], want: Code, message: str) -> None:
         plugin_class(f"P{number}", pre_bind=pre_bind, pre_bind_pre_flight=lambda *_, a=status: a)
         for number, status in enumerate(answers)
     ]
-    status = world(*plugins).framework.binding.run_pre_bind_pre_flight(CycleState(), POD, "n")
+    status = harness(*plugins).framework.binding.run_pre_bind_pre_flight(CycleState(), POD, "n")
     assert (status.code, status.message) == (want, message)
 
 
@@ -199,7 +199,7 @@ def test_neighbours_that_allow_it_pre_bind_together() -> None:
     async def scenario() -> Status:
         state = CycleState()
         state.skip_pre_bind = {"p3", "p5"}
-        return await world(*plugins).framework.binding.run_pre_bind(state, POD, "n")
+        return await harness(*plugins).framework.binding.run_pre_bind(state, POD, "n")
 
     assert run(scenario()) is SUCCESS
     assert spans == {
@@ -226,7 +226,7 @@ def test_the_first_failure_cancels_its_group_and_ends_pre_bind() -> None:
         Working.name = name
         return Working
 
-    made = world(
+    made = harness(
         working("slow", 60, SUCCESS), working("failing", 5, Status.unschedulable("no room"))
     )
     status = run(made.framework.binding.run_pre_bind(CycleState(), POD, "n"))
@@ -243,7 +243,7 @@ def test_a_pod_cancelled_in_pre_bind_fails_with_the_reason() -> None:
         await asyncio.sleep(3600)
         return SUCCESS
 
-    made = world(plugin_class("Endless", pre_bind=endless))
+    made = harness(plugin_class("Endless", pre_bind=endless))
 
     async def scenario() -> Status:
         async def binding() -> Status:
@@ -284,7 +284,7 @@ def test_bind_plugins_run_until_one_does_not_skip() -> None:
         scheduler_name="s",
         plugins=Plugins(multi_point=PluginSet(enabled=tuple(PluginRef(c.name) for c in classes))),
     )
-    framework = Framework(profile, {c.name: c for c in classes}, world().services)
+    framework = Framework(profile, {c.name: c for c in classes}, harness().services)
     status = run(framework.binding.run_bind(CycleState(), POD, "n"))
     assert calls == ["A", "B"]
     assert (status.code, status.message) == (Code.ERROR, 'running Bind plugin "B": down')

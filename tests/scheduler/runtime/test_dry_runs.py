@@ -23,7 +23,7 @@ from kubesched.framework import (
     TotalsView,
 )
 from kubesched.testing import make_node, make_pod
-from tests.support import World, plugin_class
+from tests.support import PluginHarness, plugin_class
 
 NOTHING, TOTALS, SPECS, DETAIL = PodsOnNode
 
@@ -47,14 +47,18 @@ def judge(name: str, matter: PodsOnNode, *rejected: str, **more: Any) -> type[Pl
 
 
 def ask(
-    world: World, *pod_counts: int, again: bool = False, in_full: bool = False, skip: str = ""
+    harness: PluginHarness,
+    *pod_counts: int,
+    again: bool = False,
+    in_full: bool = False,
+    skip: str = "",
 ) -> list[str]:
     """What each node is told when so many pods are on it."""
-    nodes = world.cache.update_snapshot().nodes
+    nodes = harness.cache.update_snapshot().nodes
     view = TotalsView(nodes, nodes.rows, np.zeros((3, 3), dtype=np.int64), np.array(pod_counts))
     state = CycleState()
     state.skip_filter = {skip}
-    found = world.framework.dry_run.filter_nodes(
+    found = harness.framework.dry_run.filter_nodes(
         state, make_pod("p"), view, again=again, in_full=in_full
     )
     statuses = [found.status(place) for place in range(3)]
@@ -62,39 +66,41 @@ def ask(
 
 
 def test_the_first_filter_that_rejects_a_node_is_the_one_that_counts() -> None:
-    world = World(
+    harness = PluginHarness(
         judge("A", NOTHING, "a"),
         judge("B", TOTALS, "a", "b"),
         judge("C", TOTALS, "c", "b"),
         nodes=NODES,
     )
-    assert ask(world, 0, 0, 0) == ["A: A says no", "B: B says no", "C: C says no"]
-    assert ask(world, 0, 0, 0, skip="B") == ["A: A says no", "C: C says no", "C: C says no"]
-    assert ask(world, 0, 0, 0, again=True) == ["B: B says no", "B: B says no", "C: C says no"]
+    assert ask(harness, 0, 0, 0) == ["A: A says no", "B: B says no", "C: C says no"]
+    assert ask(harness, 0, 0, 0, skip="B") == ["A: A says no", "C: C says no", "C: C says no"]
+    assert ask(harness, 0, 0, 0, again=True) == ["B: B says no", "B: B says no", "C: C says no"]
 
 
 def test_totals_are_those_of_the_dry_run() -> None:
-    world = World(judge("A", TOTALS), nodes=NODES)
-    assert ask(world, 5, 4, 5) == ["A: A says no", "", "A: A says no"]
-    assert ask(world, 0, 0, 0) == ["", "", ""]
+    harness = PluginHarness(judge("A", TOTALS), nodes=NODES)
+    assert ask(harness, 5, 4, 5) == ["A: A says no", "", "A: A says no"]
+    assert ask(harness, 0, 0, 0) == ["", "", ""]
 
 
 def test_filters_behind_one_that_looks_at_single_pods_are_not_asked() -> None:
-    world = World(judge("A", TOTALS, "a"), judge("B", DETAIL), judge("C", TOTALS, "c"), nodes=NODES)
-    assert ask(world, 0, 0, 0) == ["A: A says no", "", ""]
-    assert ask(world, 0, 0, 0, skip="B") == ["A: A says no", "", "C: C says no"]
+    harness = PluginHarness(
+        judge("A", TOTALS, "a"), judge("B", DETAIL), judge("C", TOTALS, "c"), nodes=NODES
+    )
+    assert ask(harness, 0, 0, 0) == ["A: A says no", "", ""]
+    assert ask(harness, 0, 0, 0, skip="B") == ["A: A says no", "", "C: C says no"]
 
 
 def test_in_full_all_filters_are_asked_in_their_order() -> None:
-    world = World(
+    harness = PluginHarness(
         judge("A", TOTALS, "a"),
         judge("B", DETAIL, "a", "b"),
         judge("C", TOTALS, "b", "c"),
         nodes=NODES,
     )
-    assert ask(world, 0, 0, 0, in_full=True) == ["A: A says no", "B: B says no", "C: C says no"]
+    assert ask(harness, 0, 0, 0, in_full=True) == ["A: A says no", "B: B says no", "C: C says no"]
     # The second time, whoever looks at single pods has let the nodes pass.
-    assert ask(world, 0, 0, 0, again=True) == ["A: A says no", "C: C says no", "C: C says no"]
+    assert ask(harness, 0, 0, 0, again=True) == ["A: A says no", "C: C says no", "C: C says no"]
 
 
 def ignoring(name: str, **more: Any) -> type[Plugin]:
@@ -108,12 +114,12 @@ def ignoring(name: str, **more: Any) -> type[Plugin]:
 
 
 def test_a_pod_makes_no_difference_if_all_who_look_at_single_pods_ignore_it() -> None:
-    framework = World(judge("A", TOTALS), ignoring("B"), nodes=NODES).framework
+    framework = PluginHarness(judge("A", TOTALS), ignoring("B"), nodes=NODES).framework
     tell = framework.dry_run.ignored_pods(CycleState(), make_pod("p"))
     assert tell is not None
     assert tell(PodInfo(make_pod("B")))
     assert not tell(PodInfo(make_pod("C")))
-    both = World(ignoring("B"), ignoring("C"), nodes=NODES).framework
+    both = PluginHarness(ignoring("B"), ignoring("C"), nodes=NODES).framework
     tell = both.dry_run.ignored_pods(CycleState(), make_pod("p"))
     assert tell is not None
     assert not tell(PodInfo(make_pod("B")))
@@ -132,7 +138,7 @@ CANNOT_TELL: dict[str, type[Plugin]] = {
 
 @pytest.mark.parametrize("plugin", CANNOT_TELL.values(), ids=CANNOT_TELL)
 def test_nobody_can_tell_who_makes_a_difference(plugin: type[Plugin]) -> None:
-    framework = World(plugin, nodes=NODES).framework
+    framework = PluginHarness(plugin, nodes=NODES).framework
     state = CycleState()
     assert framework.dry_run.ignored_pods(state, make_pod("p")) is None
     state.skip_filter.add("B")
@@ -157,7 +163,7 @@ SUFFICE: dict[str, tuple[type[Plugin], bool]] = {
 
 @pytest.mark.parametrize(("plugin", "want"), SUFFICE.values(), ids=SUFFICE)
 def test_totals_suffice(plugin: type[Plugin], want: bool) -> None:
-    framework = World(judge("A", TOTALS), plugin, nodes=NODES).framework
+    framework = PluginHarness(judge("A", TOTALS), plugin, nodes=NODES).framework
     state = CycleState()
     assert framework.dry_run.reads_totals_only(state) is want
     state.skip_filter.add("B")
@@ -172,4 +178,4 @@ def test_a_filter_that_fails_is_said_so() -> None:
         "A", filter=lambda *_: SUCCESS, filter_nodes=fails, reads=Reads(pods_on_node=TOTALS)
     )
     with pytest.raises(PluginError, match='running "A" filter plugin: no idea'):
-        ask(World(broken, nodes=NODES), 0, 0, 0)
+        ask(PluginHarness(broken, nodes=NODES), 0, 0, 0)

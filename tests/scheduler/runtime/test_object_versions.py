@@ -19,7 +19,7 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.testing import make_node, make_pod
-from tests.support import World, plugin_class
+from tests.support import PluginHarness, plugin_class
 
 
 def counting(objects: tuple[type[Any], ...] | None, calls: list[str]) -> type[Plugin]:
@@ -48,16 +48,16 @@ def test_when_answers_are_dropped(
     objects: tuple[type[Any], ...] | None, changed: type[Any], again: bool
 ) -> None:
     calls: list[str] = []
-    world = World(counting(objects, calls), nodes=[make_node("a"), make_node("b")])
+    harness = PluginHarness(counting(objects, calls), nodes=[make_node("a"), make_node("b")])
 
     def attempt() -> list[str]:
         calls.clear()
-        world.cache.update_snapshot()
+        harness.cache.update_snapshot()
         pod_info = PodInfo(make_pod("p"))
-        world.search.schedule_pod(world.framework, CycleState(), pod_info)
+        harness.search.schedule_pod(harness.framework, CycleState(), pod_info)
         return sorted(set(calls))
 
     assert attempt() == ["a", "b"]
     assert attempt() == []
-    world.services.object_versions.changed(changed)
+    harness.services.object_versions.changed(changed)
     assert attempt() == (["a", "b"] if again else [])

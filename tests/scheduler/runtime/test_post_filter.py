@@ -18,7 +18,7 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.testing import make_pod
-from tests.support import World, plugin_class
+from tests.support import PluginHarness, plugin_class
 
 CLEAR = Nominating(NominatingMode.OVERRIDE, "")
 TO_X = Nominating(NominatingMode.OVERRIDE, "x")
@@ -85,7 +85,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_run_post_filter(case: Case) -> None:
-    framework = World(*case.plugins).framework
+    framework = PluginHarness(*case.plugins).framework
     result = framework.run_post_filter(CycleState(), PodInfo(make_pod("p")), Diagnosis())
     status = result.status
     assert (status.code.label, status.message, status.plugin) == (

@@ -56,7 +56,7 @@ class NotTheFirst(Plugin):
         return SUCCESS if node.name != "b" else Status.unschedulable("it is b")
 
 
-class World:
+class TieHarness:
     def __init__(self, *plugins: type[Plugin], tie_break: str = BY_NAME) -> None:
         self.cache = Cache()
         for name in NAMES:
@@ -92,27 +92,27 @@ def _profile(plugins: tuple[type[Plugin], ...], tie_break: str) -> KubeScheduler
 
 
 def test_the_first_by_name_of_the_best_is_taken_every_time() -> None:
-    world = World(Favourites)
+    harness = TieHarness(Favourites)
     # More than enough for the index of what is kept to be built and used.
-    assert [world.place(f"p{number}") for number in range(8)] == ["b"] * 8
+    assert [harness.place(f"p{number}") for number in range(8)] == ["b"] * 8
 
 
 def test_a_node_that_comes_later_takes_its_place_in_the_order() -> None:
-    world = World(Favourites)
+    harness = TieHarness(Favourites)
     for number in range(4):
-        world.place(f"p{number}")
-    world.cache.add_node(make_node("a"))
-    assert world.place("last") == "a"
+        harness.place(f"p{number}")
+    harness.cache.add_node(make_node("a"))
+    assert harness.place("last") == "a"
 
 
 def test_filters_that_are_asked_last_do_not_disturb_the_order() -> None:
-    world = World(Favourites, NotTheFirst)
-    assert [world.place(f"p{number}") for number in range(8)] == ["c"] * 8
+    harness = TieHarness(Favourites, NotTheFirst)
+    assert [harness.place(f"p{number}") for number in range(8)] == ["c"] * 8
 
 
 def test_without_the_option_all_of_the_best_are_taken() -> None:
-    world = World(Favourites, tie_break="")
-    assert {world.place(f"p{number}") for number in range(60)} == {"m", "c", "x", "b", "k"}
+    harness = TieHarness(Favourites, tie_break="")
+    assert {harness.place(f"p{number}") for number in range(60)} == {"m", "c", "x", "b", "k"}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from kubesched.cluster.apiserver.store.object_store import Store
 Json = dict[str, Any]
 
 
-class World:
+class ResourceLimitHarness:
     def __init__(self) -> None:
         self.store = Store()
 
@@ -46,28 +46,30 @@ class World:
 
 
 def test_a_quota_counts_what_is_there_and_what_comes_and_goes() -> None:
-    world = World()
+    harness = ResourceLimitHarness()
     requests = {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": "1"}}
-    world.pod("early", requests)
-    world.quota({"pods": "3", "cpu": "2", "limits.cpu": "3", "configmaps": "2", "count/pods": "9"})
-    assert world.used() == {
+    harness.pod("early", requests)
+    harness.quota(
+        {"pods": "3", "cpu": "2", "limits.cpu": "3", "configmaps": "2", "count/pods": "9"}
+    )
+    assert harness.used() == {
         "pods": "1",
         "cpu": "500m",
         "limits.cpu": "1",
         "configmaps": "0",
         "count/pods": "1",
     }
-    world.pod("late", requests)
-    world.create("v1", "ConfigMap", {"metadata": {"name": "c"}})
-    assert world.used()["cpu"] == "1"
-    assert world.used()["configmaps"] == "1"
-    pods = world.store.catalog.by_url("", "v1", "pods")
+    harness.pod("late", requests)
+    harness.create("v1", "ConfigMap", {"metadata": {"name": "c"}})
+    assert harness.used()["cpu"] == "1"
+    assert harness.used()["configmaps"] == "1"
+    pods = harness.store.catalog.by_url("", "v1", "pods")
     patch = {"status": {"phase": "Succeeded"}}
-    world.store.patch(pods, "default", "late", patch, 0, subresource="status")
-    assert (world.used()["pods"], world.used()["count/pods"]) == ("1", "2")
-    world.store.delete(pods, "default", "late", 0)
-    world.store.delete(pods, "default", "early", 0)
-    assert (world.used()["pods"], world.used()["cpu"], world.used()["count/pods"]) == (
+    harness.store.patch(pods, "default", "late", patch, 0, subresource="status")
+    assert (harness.used()["pods"], harness.used()["count/pods"]) == ("1", "2")
+    harness.store.delete(pods, "default", "late", 0)
+    harness.store.delete(pods, "default", "early", 0)
+    assert (harness.used()["pods"], harness.used()["cpu"], harness.used()["count/pods"]) == (
         "0",
         "0",
         "0",
@@ -75,17 +77,17 @@ def test_a_quota_counts_what_is_there_and_what_comes_and_goes() -> None:
 
 
 def test_what_is_beyond_a_quota_is_refused_in_its_words() -> None:
-    world = World()
-    world.quota({"pods": "1", "requests.cpu": "1"})
-    text = world.refusal("greedy", {"requests": {"cpu": "1500m"}})
+    harness = ResourceLimitHarness()
+    harness.quota({"pods": "1", "requests.cpu": "1"})
+    text = harness.refusal("greedy", {"requests": {"cpu": "1500m"}})
     assert text == (
         'pods "greedy" is forbidden: exceeded quota: q, requested: requests.cpu=1500m, '
         "used: requests.cpu=0, limited: requests.cpu=1"
     )
-    text = world.refusal("silent")
+    text = harness.refusal("silent")
     assert text == 'pods "silent" is forbidden: failed quota: q: must specify requests.cpu for: c'
-    world.pod("modest", {"requests": {"cpu": "100m"}})
-    text = world.refusal("second", {"requests": {"cpu": "100m"}})
+    harness.pod("modest", {"requests": {"cpu": "100m"}})
+    text = harness.refusal("second", {"requests": {"cpu": "100m"}})
     assert "exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1" in text
 
 
@@ -125,22 +127,22 @@ def test_what_is_beyond_a_quota_is_refused_in_its_words() -> None:
 def test_a_scoped_quota_counts_only_what_is_in_its_scope(
     scope: Json, inside: Json, outside: Json
 ) -> None:
-    world = World()
-    world.create(
+    harness = ResourceLimitHarness()
+    harness.create(
         "scheduling.k8s.io/v1", "PriorityClass", {"metadata": {"name": "high"}, "value": 9}
     )
-    world.quota({"pods": "1"}, **scope)
-    world.pod("outside", **outside)
-    world.pod("outside-too", **outside)
-    assert world.used() == {"pods": "0"}
-    world.pod("inside", **inside)
-    assert world.used() == {"pods": "1"}
-    assert "exceeded quota" in world.refusal("one-too-many", **inside)
+    harness.quota({"pods": "1"}, **scope)
+    harness.pod("outside", **outside)
+    harness.pod("outside-too", **outside)
+    assert harness.used() == {"pods": "0"}
+    harness.pod("inside", **inside)
+    assert harness.used() == {"pods": "1"}
+    assert "exceeded quota" in harness.refusal("one-too-many", **inside)
 
 
 def test_claims_services_and_other_kinds_are_counted_by_name() -> None:
-    world = World()
-    world.quota(
+    harness = ResourceLimitHarness()
+    harness.quota(
         {
             "requests.storage": "10Gi",
             "gold.storageclass.storage.k8s.io/persistentvolumeclaims": "1",
@@ -153,25 +155,25 @@ def test_claims_services_and_other_kinds_are_counted_by_name() -> None:
         "storageClassName": "gold",
         "resources": {"requests": {"storage": "4Gi"}},
     }
-    world.create("v1", "PersistentVolumeClaim", {"metadata": {"name": "a"}, "spec": spec})
+    harness.create("v1", "PersistentVolumeClaim", {"metadata": {"name": "a"}, "spec": spec})
     ports = [{"port": 80, "name": "x"}, {"port": 81, "name": "y"}]
     body = {"metadata": {"name": "s"}, "spec": {"type": "NodePort", "ports": ports}}
-    world.create("v1", "Service", body)
-    used = world.used()
+    harness.create("v1", "Service", body)
+    used = harness.used()
     assert used["requests.storage"] == "4Gi"
     assert used["gold.storageclass.storage.k8s.io/persistentvolumeclaims"] == "1"
     assert used["services.nodeports"] == "2"
 
 
-def limit_range(world: World, **item: Any) -> Json:
+def limit_range(harness: ResourceLimitHarness, **item: Any) -> Json:
     spec = {"limits": [{"type": "Container", **item}]}
-    return world.create("v1", "LimitRange", {"metadata": {"name": "l"}, "spec": spec})
+    return harness.create("v1", "LimitRange", {"metadata": {"name": "l"}, "spec": spec})
 
 
 def test_a_limit_range_fills_in_what_containers_leave_out() -> None:
-    world = World()
+    harness = ResourceLimitHarness()
     made = limit_range(
-        world,
+        harness,
         min={"cpu": "50m"},
         max={"cpu": "500m", "memory": "1Gi"},
         default={"cpu": "300m"},
@@ -180,12 +182,12 @@ def test_a_limit_range_fills_in_what_containers_leave_out() -> None:
     (item,) = made["spec"]["limits"]
     assert item["default"] == {"cpu": "300m", "memory": "1Gi"}
     assert item["defaultRequest"] == {"cpu": "100m", "memory": "1Gi"}
-    resources = world.pod("silent")["spec"]["containers"][0]["resources"]
+    resources = harness.pod("silent")["spec"]["containers"][0]["resources"]
     assert resources == {
         "requests": {"cpu": "100m", "memory": "1Gi"},
         "limits": {"cpu": "300m", "memory": "1Gi"},
     }
-    partial = world.pod("partial", {"requests": {"memory": "100Mi"}})
+    partial = harness.pod("partial", {"requests": {"memory": "100Mi"}})
     assert partial["spec"]["containers"][0]["resources"]["requests"]["memory"] == "100Mi"
     note = partial["metadata"]["annotations"]["kubernetes.io/limit-ranger"]
     assert (
@@ -217,29 +219,29 @@ def test_a_limit_range_fills_in_what_containers_leave_out() -> None:
 def test_a_limit_range_refuses_what_is_out_of_bounds(
     item: Json, resources: Json, text: str
 ) -> None:
-    world = World()
-    limit_range(world, **item)
-    assert world.refusal("p", resources) == f'pods "p" is forbidden: {text}'
+    harness = ResourceLimitHarness()
+    limit_range(harness, **item)
+    assert harness.refusal("p", resources) == f'pods "p" is forbidden: {text}'
 
 
 def test_a_limit_range_bounds_pods_and_claims_too() -> None:
-    world = World()
+    harness = ResourceLimitHarness()
     limits = [
         {"type": "Pod", "max": {"cpu": "1"}},
         {"type": "PersistentVolumeClaim", "min": {"storage": "2Gi"}},
     ]
     body = {"metadata": {"name": "l"}, "spec": {"limits": limits}}
-    world.create("v1", "LimitRange", body)
-    assert "maximum cpu usage per Pod is 1, but limit is 2" in world.refusal(
+    harness.create("v1", "LimitRange", body)
+    assert "maximum cpu usage per Pod is 1, but limit is 2" in harness.refusal(
         "p", {"limits": {"cpu": "2"}}
     )
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     with pytest.raises(ApiError, match="minimum storage usage"):
-        world.create("v1", "PersistentVolumeClaim", {"metadata": {"name": "c"}, "spec": spec})
+        harness.create("v1", "PersistentVolumeClaim", {"metadata": {"name": "c"}, "spec": spec})
 
 
 def test_a_runtime_class_adds_its_overhead_and_where_it_can_be_had() -> None:
-    world = World()
+    harness = ResourceLimitHarness()
     toleration = {"key": "gvisor", "operator": "Exists"}
     body = {
         "metadata": {"name": "gvisor"},
@@ -247,13 +249,13 @@ def test_a_runtime_class_adds_its_overhead_and_where_it_can_be_had() -> None:
         "overhead": {"podFixed": {"cpu": "100m"}},
         "scheduling": {"nodeSelector": {"runtime": "gvisor"}, "tolerations": [toleration]},
     }
-    world.create("node.k8s.io/v1", "RuntimeClass", body)
-    spec = world.pod("p", runtimeClassName="gvisor", nodeSelector={"a": "b"})["spec"]
+    harness.create("node.k8s.io/v1", "RuntimeClass", body)
+    spec = harness.pod("p", runtimeClassName="gvisor", nodeSelector={"a": "b"})["spec"]
     assert spec["overhead"] == {"cpu": "100m"}
     assert spec["nodeSelector"] == {"a": "b", "runtime": "gvisor"}
     assert toleration in spec["tolerations"]
-    text = world.refusal("q", runtimeClassName="none")
+    text = harness.refusal("q", runtimeClassName="none")
     assert text == 'pods "q" is forbidden: pod rejected: RuntimeClass "none" not found'
-    text = world.refusal("r", runtimeClassName="gvisor", nodeSelector={"runtime": "runc"})
+    text = harness.refusal("r", runtimeClassName="gvisor", nodeSelector={"runtime": "runc"})
     assert "conflict: runtimeClass.scheduling.nodeSelector[runtime] = gvisor" in text
-    assert "Pod Overhead set without" in world.refusal("s", overhead={"cpu": "1"})
+    assert "Pod Overhead set without" in harness.refusal("s", overhead={"cpu": "1"})

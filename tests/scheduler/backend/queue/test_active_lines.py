@@ -18,7 +18,7 @@ from kubesched.framework import QueuedPodInfo
 from kubesched.scheduler.backend.queue import QueueProfile, SchedulingQueue
 from kubesched.scheduler.backend.queue.active_queue import ActiveLines, ActiveQueue
 from kubesched.testing.objects.builders import make_pod
-from tests.scheduler.backend.queue.queue_world import START_NS, PodListerStub, by_priority
+from tests.scheduler.backend.queue.queue_harness import START_NS, PodListerStub, by_priority
 
 X, Y = frozenset({"x"}), frozenset({"y"})
 

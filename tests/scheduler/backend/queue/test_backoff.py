@@ -15,7 +15,7 @@ from kubesched.framework import QueuedPodInfo
 from kubesched.scheduler.backend.queue.backoff import Backoff
 from kubesched.scheduler.backend.queue.backoff_queue import BackoffQueue
 from kubesched.testing.objects.builders import make_pod
-from tests.scheduler.backend.queue.queue_world import by_priority
+from tests.scheduler.backend.queue.queue_harness import by_priority
 
 DEFAULT = Backoff(1 * SECOND, 10 * SECOND)
 

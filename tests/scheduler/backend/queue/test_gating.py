@@ -11,14 +11,14 @@ from kubesched.foundation.util.clock import SECOND
 from kubesched.framework import SUCCESS, ActionType, ClusterEvent, Plugin, QueueingHint, Status
 from kubesched.scheduler.backend.queue import QueueName, QueueProfile, RegisteredHint
 from kubesched.testing.objects.builders import make_pod
-from tests.scheduler.backend.queue.queue_world import (
+from tests.scheduler.backend.queue.queue_harness import (
     NODE_ADD,
     NODE_LABEL,
     POD_DELETE,
     PROFILE,
     START_NS,
     Gate,
-    QueueWorld,
+    QueueHarness,
     always_queue,
     always_skip,
     by_priority,
@@ -41,25 +41,27 @@ def is_own_update(pod: Pod, old: object, new: object) -> QueueingHint:
     return QueueingHint.QUEUE if own else QueueingHint.SKIP
 
 
-def gates_world() -> QueueWorld:
+def gates_harness() -> QueueHarness:
     hint = RegisteredHint(GATES_ELIMINATED, "SchedulingGates", is_own_update)
-    return QueueWorld([hint, RegisteredHint(NODE_ADD, "Other", always_queue)], [SchedulingGates()])
+    return QueueHarness(
+        [hint, RegisteredHint(NODE_ADD, "Other", always_queue)], [SchedulingGates()]
+    )
 
 
 def test_a_pod_stays_out_until_its_last_gate_is_removed() -> None:
-    world = gates_world()
+    harness = gates_harness()
     both = make_pod("p", gates=["g1", "g2"])
-    world.add(both)
-    assert world.place("p") == "gated"
-    assert world.woken == 0
+    harness.add(both)
+    assert harness.place("p") == "gated"
+    assert harness.woken == 0
     one = make_pod("p", gates=["g2"])
-    world.update(both, one)
-    assert world.place("p") == "gated"
-    world.wait(100)
-    world.update(one, make_pod("p"))
-    assert world.place("p") == "active"
-    assert world.woken == 1
-    queued = world.pop()
+    harness.update(both, one)
+    assert harness.place("p") == "gated"
+    harness.wait(100)
+    harness.update(one, make_pod("p"))
+    assert harness.place("p") == "active"
+    assert harness.woken == 1
+    queued = harness.pop()
     assert queued.attempts == 1
     assert queued.initial_attempt_timestamp_ns == START_NS + 100 * SECOND
     assert queued.timestamp_ns == START_NS
@@ -67,23 +69,23 @@ def test_a_pod_stays_out_until_its_last_gate_is_removed() -> None:
 
 def test_an_event_that_the_gate_did_not_register_asks_nobody() -> None:
     gate = Gate(closed_for={"p"})
-    world = QueueWorld(
+    harness = QueueHarness(
         [RegisteredHint(NODE_LABEL, "Gate"), RegisteredHint(NODE_ADD, "A", always_queue)], [gate]
     )
-    world.add(make_pod("p"))
+    harness.add(make_pod("p"))
     gate.asked.clear()
-    assert world.move(NODE_ADD) == 0
+    assert harness.move(NODE_ADD) == 0
     assert gate.asked == []
 
 
 def test_an_event_of_the_gate_lets_in_a_pod_that_passes() -> None:
     gate = Gate(closed_for={"p"})
-    world = QueueWorld([RegisteredHint(NODE_ADD, "Gate", always_queue)], [gate])
-    world.add(make_pod("p"))
+    harness = QueueHarness([RegisteredHint(NODE_ADD, "Gate", always_queue)], [gate])
+    harness.add(make_pod("p"))
     gate.closed_for.clear()
-    assert world.move(NODE_ADD) == 1
-    assert world.place("p") == "active"
-    assert world.pending() == {"active": 1}
+    assert harness.move(NODE_ADD) == 1
+    assert harness.place("p") == "active"
+    assert harness.pending() == {"active": 1}
 
 
 def test_an_event_of_the_gate_in_another_profile_passes_the_gate() -> None:
@@ -91,21 +93,21 @@ def test_an_event_of_the_gate_in_another_profile_passes_the_gate() -> None:
     gate = Gate(closed_for={"p"})
     own = QueueProfile(PROFILE, by_priority, [gate], [RegisteredHint(NODE_ADD, "A", always_queue)])
     other = QueueProfile("other", by_priority, [gate], [RegisteredHint(NODE_ADD, "Gate")])
-    world = QueueWorld(profiles={PROFILE: own, "other": other})
-    world.add(make_pod("p"))
-    queued = world.queue.get_pod("p", "default")
+    harness = QueueHarness(profiles={PROFILE: own, "other": other})
+    harness.add(make_pod("p"))
+    queued = harness.queue.get_pod("p", "default")
     assert queued is not None
     assert queued.gating_events == (NODE_ADD,)
     gate.closed_for.clear()
-    assert world.move(NODE_ADD) == 0  # Gate registered nothing in the pod's own profile
+    assert harness.move(NODE_ADD) == 0  # Gate registered nothing in the pod's own profile
     queued.unschedulable_plugins |= {"A"}
-    assert world.move(NODE_ADD) == 1
+    assert harness.move(NODE_ADD) == 1
 
 
 def test_other_rejectors_may_open_what_the_gate_lets_through() -> None:
     """DefaultPreemption's way: its own hint never says yes, but it passes deletes on."""
     gate = Gate(closed_for=())
-    world = QueueWorld(
+    harness = QueueHarness(
         [
             RegisteredHint(POD_DELETE, "Gate", always_skip),
             RegisteredHint(POD_DELETE, "Fit", always_queue),
@@ -113,120 +115,120 @@ def test_other_rejectors_may_open_what_the_gate_lets_through() -> None:
         [gate],
     )
     pod = make_pod("p")
-    world.add_failed(pod, "Fit")
+    harness.add_failed(pod, "Fit")
     gate.closed_for.add("p")
-    world.move(POD_DELETE)
-    assert world.place("p") == "gated"
-    world.move(POD_DELETE)
-    assert world.place("p") == "gated"
+    harness.move(POD_DELETE)
+    assert harness.place("p") == "gated"
+    harness.move(POD_DELETE)
+    assert harness.place("p") == "gated"
     gate.closed_for.clear()
-    world.wait(5)
-    assert world.move(POD_DELETE) == 1
-    assert world.place("p") == "active"
+    harness.wait(5)
+    assert harness.move(POD_DELETE) == 1
+    assert harness.place("p") == "active"
 
 
 def test_a_pod_that_stays_gated_counts_as_coming_in_again() -> None:
-    world = QueueWorld([RegisteredHint(NODE_ADD, "Gate")], [Gate(closed_for={"p"})])
-    world.add(make_pod("p"))
+    harness = QueueHarness([RegisteredHint(NODE_ADD, "Gate")], [Gate(closed_for={"p"})])
+    harness.add(make_pod("p"))
     for _ in range(3):
-        assert world.move(NODE_ADD) == 0
-    assert world.incoming() == {
+        assert harness.move(NODE_ADD) == 0
+    assert harness.incoming() == {
         ("unschedulable", "UnschedulablePodAdd"): 1,
         ("unschedulable", "NodeAdd"): 3,
     }
-    assert world.pending() == {"gated": 1}
+    assert harness.pending() == {"gated": 1}
 
 
 def test_activation_does_not_open_a_gate() -> None:
-    world = QueueWorld([], [Gate(closed_for={"p"})])
+    harness = QueueHarness([], [Gate(closed_for={"p"})])
     pod = make_pod("p")
-    world.add(pod)
-    world.activate(pod)
-    assert world.place("p") == "gated"
-    assert world.woken == 0
+    harness.add(pod)
+    harness.activate(pod)
+    assert harness.place("p") == "gated"
+    assert harness.woken == 0
 
 
 def test_a_flush_asks_the_gates_again_and_only_then() -> None:
     gate = Gate(closed_for={"p"})
-    world = QueueWorld([], [gate])
-    world.add(make_pod("p"))
-    queued = world.queue.get_pod("p", "default")
+    harness = QueueHarness([], [gate])
+    harness.add(make_pod("p"))
+    queued = harness.queue.get_pod("p", "default")
     assert queued is not None
-    world.wait(301)
-    assert world.queue.flush_unschedulable(world.now_ns) == 0
-    assert world.place("p") == "gated"
+    harness.wait(301)
+    assert harness.queue.flush_unschedulable(harness.now_ns) == 0
+    assert harness.place("p") == "gated"
     assert not queued.was_flushed_from_unschedulable
-    assert queued.flush_timestamp_ns == world.now_ns
+    assert queued.flush_timestamp_ns == harness.now_ns
     gate.closed_for.clear()
-    world.wait(300)
-    world.queue.flush_unschedulable(world.now_ns)
-    assert world.place("p") == "gated"
-    world.wait(1e-9)
-    assert world.queue.flush_unschedulable(world.now_ns) == 1
-    assert world.place("p") == "active"
+    harness.wait(300)
+    harness.queue.flush_unschedulable(harness.now_ns)
+    assert harness.place("p") == "gated"
+    harness.wait(1e-9)
+    assert harness.queue.flush_unschedulable(harness.now_ns) == 1
+    assert harness.place("p") == "active"
 
 
 def test_each_plugin_that_gated_a_pod_is_counted_once() -> None:
     first, second = Gate("X", {"p"}), Gate("Y", {"p"})
-    world = QueueWorld(
+    harness = QueueHarness(
         [RegisteredHint(NODE_ADD, "X"), RegisteredHint(NODE_ADD, "Y")], [first, second]
     )
-    world.add(make_pod("p"))
-    world.move(NODE_ADD)
-    assert world.rejections() == {"X": 1}
+    harness.add(make_pod("p"))
+    harness.move(NODE_ADD)
+    assert harness.rejections() == {"X": 1}
     first.closed_for.clear()
-    world.move(NODE_ADD)
-    world.move(NODE_ADD)
-    assert world.rejections() == {"X": 1, "Y": 1}
+    harness.move(NODE_ADD)
+    harness.move(NODE_ADD)
+    assert harness.rejections() == {"X": 1, "Y": 1}
     second.closed_for.clear()
-    world.move(NODE_ADD)
-    world.pop()
-    assert world.rejections() == {"X": 0, "Y": 0}
+    harness.move(NODE_ADD)
+    harness.pop()
+    assert harness.rejections() == {"X": 0, "Y": 0}
 
 
 def test_the_plugin_that_gates_is_asked_first_and_alone() -> None:
     first, second = Gate("X"), Gate("Y", {"p"})
-    world = QueueWorld([RegisteredHint(NODE_ADD, "Y")], [first, second])
-    world.add(make_pod("p"))
+    harness = QueueHarness([RegisteredHint(NODE_ADD, "Y")], [first, second])
+    harness.add(make_pod("p"))
     assert (first.asked, second.asked) == (["p"], ["p"])
-    world.move(NODE_ADD)
+    harness.move(NODE_ADD)
     assert (first.asked, second.asked) == (["p"], ["p", "p"])
     second.closed_for.clear()
-    world.move(NODE_ADD)
+    harness.move(NODE_ADD)
     assert (first.asked, second.asked) == (["p", "p"], ["p", "p", "p"])
 
 
 def test_a_rejected_pod_may_be_gated_on_its_way_to_backoff() -> None:
     gate = Gate()
-    world = QueueWorld([RegisteredHint(NODE_ADD, "A")], [gate])
-    world.add_failed(make_pod("p"), "A")
+    harness = QueueHarness([RegisteredHint(NODE_ADD, "A")], [gate])
+    harness.add_failed(make_pod("p"), "A")
     gate.closed_for.add("p")
-    assert world.move(NODE_ADD) == 0
-    assert world.pending() == {"gated": 1}
-    assert world.rejections() == {"A": 1, "Gate": 1}
+    assert harness.move(NODE_ADD) == 0
+    assert harness.pending() == {"gated": 1}
+    assert harness.rejections() == {"A": 1, "Gate": 1}
 
 
 def test_backoff_ends_without_asking_the_gates_again() -> None:
     gate = Gate()
-    world = QueueWorld([RegisteredHint(NODE_ADD, "A")], [gate])
-    world.add_failed(make_pod("p"), "A")
-    world.move(NODE_ADD)
-    assert world.place("p") == "backoff"
+    harness = QueueHarness([RegisteredHint(NODE_ADD, "A")], [gate])
+    harness.add_failed(make_pod("p"), "A")
+    harness.move(NODE_ADD)
+    assert harness.place("p") == "backoff"
     gate.closed_for.add("p")
-    world.wait(2)
-    assert world.queue.flush_backoff(world.now_ns) == 1
-    assert world.place("p") == "active"
+    harness.wait(2)
+    assert harness.queue.flush_backoff(harness.now_ns) == 1
+    assert harness.place("p") == "active"
 
 
 def test_a_failed_pod_is_parked_without_asking_the_gates() -> None:
     gate = Gate()
-    world = QueueWorld([], [gate])
-    world.add(make_pod("p"))
+    harness = QueueHarness([], [gate])
+    harness.add(make_pod("p"))
     gate.closed_for.add("p")
     gate.asked.clear()
-    assert world.fail(world.pop(), "A") is QueueName.UNSCHEDULABLE
+    assert harness.fail(harness.pop(), "A") is QueueName.UNSCHEDULABLE
     assert gate.asked == []
-    assert world.place("p") == "unschedulable"
+    assert harness.place("p") == "unschedulable"
 
 
 def test_a_gate_that_raises_keeps_the_pod_out(caplog: pytest.LogCaptureFixture) -> None:
@@ -234,47 +236,45 @@ def test_a_gate_that_raises_keeps_the_pod_out(caplog: pytest.LogCaptureFixture) 
         def pre_enqueue(self, pod: Pod) -> Status:
             raise ValueError("no lister")
 
-    world = QueueWorld([], [Broken()])
+    harness = QueueHarness([], [Broken()])
     with caplog.at_level(logging.ERROR, "kubesched"):
-        world.add(make_pod("p"))
-    assert world.place("p") == "gated"
+        harness.add(make_pod("p"))
+    assert harness.place("p") == "gated"
     assert "Unexpected error running PreEnqueue plugin" in caplog.text
     assert "no lister" in caplog.text
 
 
 def test_a_gated_pods_nomination_is_registered_once_it_is_let_in() -> None:
     """Only the labels of a plain add and update register it: not those of finer updates."""
-    world = gates_world()
+    harness = gates_harness()
     gated = make_pod("p", gates=["g"], nominated_node_name="n")
-    world.add(gated)
-    assert not world.queue.nominator.nominated_nodes()
-    world.update(gated, make_pod("p", nominated_node_name="n"))
-    assert list(world.queue.nominator.nominated_nodes()) == ["n"]  # by the update itself
+    harness.add(gated)
+    assert not harness.queue.nominator.nominated_nodes()
+    harness.update(gated, make_pod("p", nominated_node_name="n"))
+    assert list(harness.queue.nominator.nominated_nodes()) == ["n"]  # by the update itself
 
 
 def test_a_gated_newcomer_does_not_replace_a_pod_that_is_ready() -> None:
     gate = Gate()
-    world = QueueWorld([], [gate])
-    world.add(make_pod("p", uid="1"))
+    harness = QueueHarness([], [gate])
+    harness.add(make_pod("p", uid="1"))
     gate.closed_for.add("p")
-    world.add(make_pod("p", uid="2"))
-    assert [pod.metadata.uid for pod in world.queue.active_pods] == ["1"]
-    world.queue.check_invariants()
+    harness.add(make_pod("p", uid="2"))
+    assert [pod.metadata.uid for pod in harness.queue.active_pods] == ["1"]
+    harness.queue.check_invariants()
 
 
 def test_the_time_of_gates_is_reported_when_a_clock_is_given() -> None:
     ticks = iter(range(0, 10**9, 1000))
-    world = QueueWorld([], [Gate(closed_for={"p"})], monotonic_ns=lambda: next(ticks))
+    harness = QueueHarness([], [Gate(closed_for={"p"})], monotonic_ns=lambda: next(ticks))
     for number in range(200):
-        world.add(make_pod(f"p{number}"))
-    world.add(make_pod("p"))
-    points = {
-        tuple(labels.values()): histogram.count
-        for labels, histogram in world.metrics.framework_extension_point_duration_seconds.children()
-    }
+        harness.add(make_pod(f"p{number}"))
+    harness.add(make_pod("p"))
+    durations = harness.metrics.framework_extension_point_duration_seconds
+    points = {tuple(labels.values()): histogram.count for labels, histogram in durations.children()}
     assert points == {("PreEnqueue", "Success", PROFILE): 201}
     sampled = sum(
         histogram.count
-        for _, histogram in world.metrics.plugin_execution_duration_seconds.children()
+        for _, histogram in harness.metrics.plugin_execution_duration_seconds.children()
     )
     assert 5 <= sampled <= 45  # a tenth of the runs

@@ -13,7 +13,7 @@ from kubesched.api import Pod
 from kubesched.framework import Nominating, NominatingMode, PodInfo, QueuedPodInfo
 from kubesched.scheduler.backend.queue import RegisteredHint
 from kubesched.testing.objects.builders import make_pod
-from tests.scheduler.backend.queue.queue_world import NODE_ADD, QueueWorld
+from tests.scheduler.backend.queue.queue_harness import NODE_ADD, QueueHarness
 
 CLEAR = Nominating(NominatingMode.OVERRIDE, "")
 
@@ -26,43 +26,43 @@ def nominated(pod: Pod, node: str) -> Pod:
     return replace(pod, status=replace(pod.status, nominated_node_name=node))
 
 
-def names(world: QueueWorld, node: str) -> list[str]:
-    return [info.pod.metadata.name for info in world.queue.nominator.nominated_pods(node)]
+def names(harness: QueueHarness, node: str) -> list[str]:
+    return [info.pod.metadata.name for info in harness.queue.nominator.nominated_pods(node)]
 
 
 @pytest.fixture
-def world() -> QueueWorld:
-    return QueueWorld()
+def harness() -> QueueHarness:
+    return QueueHarness()
 
 
-def test_a_pod_that_arrives_with_a_nomination_is_listed(world: QueueWorld) -> None:
-    world.add(make_pod("a", nominated_node_name="n1"), make_pod("b"))
-    assert names(world, "n1") == ["a"]
-    assert set(world.queue.nominator.nominated_nodes()) == {"n1"}
+def test_a_pod_that_arrives_with_a_nomination_is_listed(harness: QueueHarness) -> None:
+    harness.add(make_pod("a", nominated_node_name="n1"), make_pod("b"))
+    assert names(harness, "n1") == ["a"]
+    assert set(harness.queue.nominator.nominated_nodes()) == {"n1"}
 
 
-def test_an_override_wins_over_the_status(world: QueueWorld) -> None:
+def test_an_override_wins_over_the_status(harness: QueueHarness) -> None:
     pod = make_pod("a", nominated_node_name="n1")
-    world.add(pod)
-    world.queue.nominator.add_nominated_pod(PodInfo(pod), on("n5"))
-    assert (names(world, "n1"), names(world, "n5")) == ([], ["a"])
-    world.pop()
-    assert names(world, "n5") == ["a"]
+    harness.add(pod)
+    harness.queue.nominator.add_nominated_pod(PodInfo(pod), on("n5"))
+    assert (names(harness, "n1"), names(harness, "n5")) == ([], ["a"])
+    harness.pop()
+    assert names(harness, "n5") == ["a"]
 
 
-def test_pods_are_listed_in_the_order_of_their_nominations(world: QueueWorld) -> None:
+def test_pods_are_listed_in_the_order_of_their_nominations(harness: QueueHarness) -> None:
     for name in ("c", "a", "b"):
-        world.add(make_pod(name, nominated_node_name="n"))
-    world.queue.nominator.add_nominated_pod(PodInfo(make_pod("c", nominated_node_name="n")), None)
-    assert names(world, "n") == ["a", "b", "c"]
+        harness.add(make_pod(name, nominated_node_name="n"))
+    harness.queue.nominator.add_nominated_pod(PodInfo(make_pod("c", nominated_node_name="n")), None)
+    assert names(harness, "n") == ["a", "b", "c"]
 
 
-def test_a_nomination_in_memory_survives_updates_that_know_of_none(world: QueueWorld) -> None:
+def test_a_nomination_in_memory_survives_updates_that_know_of_none(harness: QueueHarness) -> None:
     pod = make_pod("a")
-    world.add(pod)
-    world.queue.nominator.add_nominated_pod(PodInfo(pod), on("n"))
-    world.update(pod, make_pod("a", labels={"x": "y"}))
-    assert names(world, "n") == ["a"]
+    harness.add(pod)
+    harness.queue.nominator.add_nominated_pod(PodInfo(pod), on("n"))
+    harness.update(pod, make_pod("a", labels={"x": "y"}))
+    assert names(harness, "n") == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -75,44 +75,44 @@ def test_a_nomination_in_memory_survives_updates_that_know_of_none(world: QueueW
     ],
 )
 def test_a_nomination_follows_the_status(
-    world: QueueWorld, before: str, after: str, want: list[str]
+    harness: QueueHarness, before: str, after: str, want: list[str]
 ) -> None:
     old = make_pod("a", nominated_node_name=before)
-    world.add(old)
-    world.update(old, nominated(old, after))
-    assert list(world.queue.nominator.nominated_nodes()) == want
+    harness.add(old)
+    harness.update(old, nominated(old, after))
+    assert list(harness.queue.nominator.nominated_nodes()) == want
 
 
-def test_a_removed_status_also_ends_an_override(world: QueueWorld) -> None:
+def test_a_removed_status_also_ends_an_override(harness: QueueHarness) -> None:
     pod = make_pod("a", nominated_node_name="n1")
-    world.add(pod)
-    world.queue.nominator.add_nominated_pod(PodInfo(pod), on("n5"))
-    world.update(pod, nominated(pod, ""))
-    assert not world.queue.nominator.nominated_nodes()
+    harness.add(pod)
+    harness.queue.nominator.add_nominated_pod(PodInfo(pod), on("n5"))
+    harness.update(pod, nominated(pod, ""))
+    assert not harness.queue.nominator.nominated_nodes()
 
 
 @pytest.mark.parametrize("listed", [None, make_pod("a", node_name="n9")], ids=["missing", "bound"])
 def test_a_pod_that_is_gone_or_bound_loses_its_nomination(
-    world: QueueWorld, listed: Pod | None
+    harness: QueueHarness, listed: Pod | None
 ) -> None:
     pod = make_pod("a", nominated_node_name="n1")
-    world.add(pod)
+    harness.add(pod)
     if listed is None:
-        del world.lister.pods["default/a"]
+        del harness.lister.pods["default/a"]
     else:
-        world.lister.pods["default/a"] = listed
-    world.queue.nominator.add_nominated_pod(PodInfo(pod), on("n2"))
-    assert not world.queue.nominator.nominated_nodes()
-    assert world.queue.nominator.node_of(pod.metadata.uid) is None
+        harness.lister.pods["default/a"] = listed
+    harness.queue.nominator.add_nominated_pod(PodInfo(pod), on("n2"))
+    assert not harness.queue.nominator.nominated_nodes()
+    assert harness.queue.nominator.node_of(pod.metadata.uid) is None
 
 
-def test_a_nominated_pod_in_flight_is_a_stub(world: QueueWorld) -> None:
+def test_a_nominated_pod_in_flight_is_a_stub(harness: QueueHarness) -> None:
     pod = make_pod("a", nominated_node_name="n", requests={"cpu": "1"}, host_ports=[80])
-    world.add(pod)
-    (waiting,) = world.queue.nominator.nominated_pods("n")
+    harness.add(pod)
+    (waiting,) = harness.queue.nominator.nominated_pods("n")
     assert waiting.pod is pod
-    world.pop()
-    (stub,) = world.queue.nominator.nominated_pods("n")
+    harness.pop()
+    (stub,) = harness.queue.nominator.nominated_pods("n")
     assert (stub.pod.metadata.name, stub.uid) == ("a", pod.metadata.uid)
     assert stub.requested.milli_cpu == 0
     assert not stub.host_ports
@@ -120,51 +120,51 @@ def test_a_nominated_pod_in_flight_is_a_stub(world: QueueWorld) -> None:
 
 @pytest.mark.parametrize("place", ["active", "unschedulable", "backoff", "error backoff"])
 def test_a_nominated_pod_is_resolved_wherever_it_waits(place: str) -> None:
-    world = QueueWorld([RegisteredHint(NODE_ADD, "A")])
+    harness = QueueHarness([RegisteredHint(NODE_ADD, "A")])
     pod = make_pod("a", nominated_node_name="n")
-    world.add(pod)
+    harness.add(pod)
     if place != "active":
-        world.fail(world.pop(), *([] if place == "error backoff" else ["A"]))
+        harness.fail(harness.pop(), *([] if place == "error backoff" else ["A"]))
     if place == "backoff":
-        world.move(NODE_ADD)
-    assert world.place("a") == place
-    (waiting,) = world.queue.nominator.nominated_pods("n")
+        harness.move(NODE_ADD)
+    assert harness.place("a") == place
+    (waiting,) = harness.queue.nominator.nominated_pods("n")
     assert waiting.pod is pod
 
 
-def test_clearing_leaves_the_pod_under_the_empty_name_only(world: QueueWorld) -> None:
+def test_clearing_leaves_the_pod_under_the_empty_name_only(harness: QueueHarness) -> None:
     pod = make_pod("a", nominated_node_name="n")
-    world.add(pod)
-    world.queue.nominator.add_nominated_pod(PodInfo(pod), CLEAR)
-    assert not world.queue.nominator.nominated_nodes()
-    assert names(world, "") == ["a"]
-    world.queue.nominator.check_invariants()
-    world.queue.delete(pod)
-    assert names(world, "") == []
+    harness.add(pod)
+    harness.queue.nominator.add_nominated_pod(PodInfo(pod), CLEAR)
+    assert not harness.queue.nominator.nominated_nodes()
+    assert names(harness, "") == ["a"]
+    harness.queue.nominator.check_invariants()
+    harness.queue.delete(pod)
+    assert names(harness, "") == []
 
 
-def test_deleting_a_pod_ends_its_nomination(world: QueueWorld) -> None:
+def test_deleting_a_pod_ends_its_nomination(harness: QueueHarness) -> None:
     pod = make_pod("a", nominated_node_name="n")
-    world.add(pod)
-    world.queue.delete(pod)
-    assert not world.queue.nominator.nominated_nodes()
-    world.queue.nominator.check_invariants()
+    harness.add(pod)
+    harness.queue.delete(pod)
+    assert not harness.queue.nominator.nominated_nodes()
+    harness.queue.nominator.check_invariants()
 
 
-def test_a_recreated_pod_takes_over_from_the_old_one(world: QueueWorld) -> None:
+def test_a_recreated_pod_takes_over_from_the_old_one(harness: QueueHarness) -> None:
     old = make_pod("a", uid="1", nominated_node_name="n1")
-    world.add(old)
-    world.update(old, make_pod("a", uid="2", nominated_node_name="n2"))
-    assert list(world.queue.nominator.nominated_nodes()) == ["n2"]
-    assert world.queue.nominator.node_of("1") is None
+    harness.add(old)
+    harness.update(old, make_pod("a", uid="2", nominated_node_name="n2"))
+    assert list(harness.queue.nominator.nominated_nodes()) == ["n2"]
+    assert harness.queue.nominator.node_of("1") is None
 
 
-def test_an_update_of_a_pod_in_flight_leaves_its_nomination_alone(world: QueueWorld) -> None:
+def test_an_update_of_a_pod_in_flight_leaves_its_nomination_alone(harness: QueueHarness) -> None:
     pod = make_pod("a", nominated_node_name="n1")
-    world.add(pod)
-    world.pop()
-    world.update(pod, nominated(pod, "n2"))
-    assert list(world.queue.nominator.nominated_nodes()) == ["n1"]
+    harness.add(pod)
+    harness.pop()
+    harness.update(pod, nominated(pod, "n2"))
+    assert list(harness.queue.nominator.nominated_nodes()) == ["n1"]
 
 
 # -- what changed ----------------------------------------------------------------------
@@ -177,12 +177,12 @@ class History:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.world = QueueWorld([RegisteredHint(NODE_ADD, "A")])
+        self.harness = QueueHarness([RegisteredHint(NODE_ADD, "A")])
         self.known: dict[str, Pod] = {}
         self.popped: list[QueuedPodInfo] = []
 
     def step(self) -> None:
-        rng, queue = self.rng, self.world.queue
+        rng, queue = self.rng, self.harness.queue
         name = f"p{rng.randrange(6)}"
         pod = self.known.get(name)
         choice = rng.randrange(7)
@@ -190,7 +190,7 @@ class History:
             pod = self.known[name] = make_pod(
                 name, nominated_node_name=rng.choice(("", *NODES)), priority=rng.randrange(3)
             )
-            self.world.add(pod)
+            self.harness.add(pod)
         elif choice == 0:
             queue.nominator.add_nominated_pod(PodInfo(pod), on(rng.choice(("", *NODES))))
         elif choice == 1:
@@ -198,24 +198,24 @@ class History:
             labels = {"version": str(rng.random())}
             metadata = replace(pod.metadata, labels=labels)
             new = self.known[name] = replace(pod, metadata=metadata, status=status)
-            self.world.update(pod, new)
+            self.harness.update(pod, new)
         elif choice == 2:
             queue.delete(pod)
             queue.done(pod.metadata.uid)
             self.popped = [each for each in self.popped if each.pod.metadata.name != name]
-            del self.known[name], self.world.lister.pods[f"default/{name}"]
-        elif choice == 3 and (queued := queue.pop(self.world.now_ns)) is not None:
+            del self.known[name], self.harness.lister.pods[f"default/{name}"]
+        elif choice == 3 and (queued := queue.pop(self.harness.now_ns)) is not None:
             self.popped.append(queued)
         elif choice == 4 and self.popped:
-            self.world.fail(self.popped.pop(), "A")
+            self.harness.fail(self.popped.pop(), "A")
         elif choice == 5 and self.popped:
             queue.done(self.popped.pop().pod.metadata.uid)
         else:
-            self.world.wait(5)
-            self.world.move(NODE_ADD)
+            self.harness.wait(5)
+            self.harness.move(NODE_ADD)
 
     def seen(self) -> dict[str, list[Pod]]:
-        nominator = self.world.queue.nominator
+        nominator = self.harness.queue.nominator
         return {node: [each.pod for each in nominator.nominated_pods(node)] for node in NODES}
 
 
@@ -223,7 +223,7 @@ class History:
 @given(st.integers(0, 2**32))
 def test_whoever_follows_the_changes_sees_all_of_them(seed: int) -> None:
     history = History(seed)
-    nominator = history.world.queue.nominator
+    nominator = history.harness.queue.nominator
     for _ in range(60):
         before, position = history.seen(), nominator.position
         history.step()
@@ -233,10 +233,10 @@ def test_whoever_follows_the_changes_sees_all_of_them(seed: int) -> None:
         assert {node for node in NODES if before[node] != after[node]} <= set(changed)
 
 
-def test_changes_that_are_long_past_are_forgotten(world: QueueWorld) -> None:
+def test_changes_that_are_long_past_are_forgotten(harness: QueueHarness) -> None:
     pod = make_pod("a")
-    world.add(pod)
-    nominator = world.queue.nominator
+    harness.add(pod)
+    nominator = harness.queue.nominator
     start = nominator.position
     for _ in range(20_000):
         nominator.add_nominated_pod(PodInfo(pod), on("n"))

@@ -25,12 +25,12 @@ from kubesched.framework import (
 )
 from kubesched.scheduler.backend.queue import RegisteredHint, Strategy
 from kubesched.testing.objects.builders import make_pod
-from tests.scheduler.backend.queue.queue_world import (
+from tests.scheduler.backend.queue.queue_harness import (
     NODE_ADD,
     NODE_LABEL,
     POD_DELETE,
     Gate,
-    QueueWorld,
+    QueueHarness,
     by_priority,
 )
 
@@ -84,7 +84,7 @@ class QueueMachine(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
         self.gate = Gate("Gate")
-        self.world = QueueWorld(HINTS, [self.gate])
+        self.harness = QueueHarness(HINTS, [self.gate])
         self.known: dict[str, Pod] = {}  # pods that exist and are not bound
         self.flying: dict[str, QueuedPodInfo] = {}
         self.seen: dict[str, list[tuple[ClusterEvent, Change | None]]] = {}  # since the pop
@@ -93,7 +93,7 @@ class QueueMachine(RuleBasedStateMachine):
     # -- helpers -----------------------------------------------------------------------
 
     def queued(self, name: str) -> QueuedPodInfo:
-        queued = self.world.queue.get_pod(name, "default")
+        queued = self.harness.queue.get_pod(name, "default")
         assert queued is not None, f"{name} is lost"
         return queued
 
@@ -104,7 +104,7 @@ class QueueMachine(RuleBasedStateMachine):
         return [name for name in self.known if name not in self.flying]
 
     def places(self) -> dict[str, str | None]:
-        return {name: self.world.place(name) for name in self.waiting()}
+        return {name: self.harness.place(name) for name in self.waiting()}
 
     def new_pod(self, name: str, priority: int = 0, **options: Any) -> Pod:
         self.version += 1
@@ -119,7 +119,7 @@ class QueueMachine(RuleBasedStateMachine):
         if count == 0:
             return False
         penalty_ns = min(10, 2 ** (count - 1)) * SECOND
-        return (queued.timestamp_ns + penalty_ns) // SECOND >= self.world.now_ns // SECOND
+        return (queued.timestamp_ns + penalty_ns) // SECOND >= self.harness.now_ns // SECOND
 
     # -- the cluster -------------------------------------------------------------------
 
@@ -136,10 +136,10 @@ class QueueMachine(RuleBasedStateMachine):
             self.gate.closed_for.add(name)
         pod = self.new_pod(name, priority, nominated_node_name=node)
         self.known[name] = pod
-        self.world.add(pod)
+        self.harness.add(pod)
         is_gated = name in self.gate.closed_for
-        assert self.world.place(name) == ("gated" if is_gated else "active")
-        nominated = self.world.queue.nominator.node_of(pod.metadata.uid)
+        assert self.harness.place(name) == ("gated" if is_gated else "active")
+        nominated = self.harness.queue.nominator.node_of(pod.metadata.uid)
         assert nominated == (None if is_gated or not node else node)
 
     @rule(name=pod_names, priority=st.integers(0, 2))
@@ -148,7 +148,7 @@ class QueueMachine(RuleBasedStateMachine):
             return
         before = self.places()
         old, self.known[name] = self.known[name], self.new_pod(name, priority)
-        self.world.update(old, self.known[name])
+        self.harness.update(old, self.known[name])
         # Nobody registered updates of pods, so nothing moves; but the pod is the new one.
         assert self.places() == before
         if name not in self.flying:
@@ -158,14 +158,14 @@ class QueueMachine(RuleBasedStateMachine):
     def pod_is_deleted(self, name: str, really: bool) -> None:
         if really and name in self.known:
             pod = self.known.pop(name)
-            del self.world.lister.pods[f"default/{name}"]
-            self.world.queue.delete(pod)
-            assert self.world.queue.nominator.node_of(pod.metadata.uid) is None
+            del self.harness.lister.pods[f"default/{name}"]
+            self.harness.queue.delete(pod)
+            assert self.harness.queue.nominator.node_of(pod.metadata.uid) is None
 
     @rule(name=pod_names, node=st.sampled_from(["", "n1", "n2"]))
     def pod_is_nominated(self, name: str, node: str) -> None:
         if name in self.known:
-            self.world.queue.nominator.add_nominated_pod(
+            self.harness.queue.nominator.add_nominated_pod(
                 PodInfo(self.known[name]), Nominating(NominatingMode.OVERRIDE, node)
             )
 
@@ -188,8 +188,8 @@ class QueueMachine(RuleBasedStateMachine):
         expected = {name: self.after_event(name, event, change) for name in before}
         if spared in expected:
             expected[spared] = before[spared]
-        moved = self.world.queue.move_all(
-            event, None, change, self.world.now_ns, lambda pod: pod.metadata.name != spared
+        moved = self.harness.queue.move_all(
+            event, None, change, self.harness.now_ns, lambda pod: pod.metadata.name != spared
         )
         assert self.places() == expected
         parked = ("unschedulable", "gated")
@@ -201,7 +201,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def after_event(self, name: str, event: ClusterEvent, change: Change) -> str | None:
         """Where the pod must be once the event has been looked at."""
-        queued, place = self.queued(name), self.world.place(name)
+        queued, place = self.queued(name), self.harness.place(name)
         if place not in ("unschedulable", "gated"):
             return place
         if place == "gated" and event not in REGISTERED["Gate"]:
@@ -219,21 +219,21 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(milliseconds=st.sampled_from([1, 250, 1000, 2000, 4000]))
     def time_passes(self, milliseconds: int) -> None:
-        self.world.wait(milliseconds / 1000)
+        self.harness.wait(milliseconds / 1000)
 
     @rule()
     def backoff_is_flushed(self) -> None:
         before = self.places()
-        self.world.queue.flush_backoff(self.world.now_ns)
+        self.harness.queue.flush_backoff(self.harness.now_ns)
         for name, place in before.items():
             backs_off = place in ("backoff", "error backoff")
             freed = backs_off and not self.is_backing_off(self.queued(name))
-            assert self.world.place(name) == ("active" if freed else place)
+            assert self.harness.place(name) == ("active" if freed else place)
 
     @rule(minutes=st.integers(1, 6))
     def unschedulable_are_flushed(self, minutes: int) -> None:
-        self.world.wait(60 * minutes)
-        now_ns = self.world.now_ns
+        self.harness.wait(60 * minutes)
+        now_ns = self.harness.now_ns
         expected = self.places()
         overdue = False
         for name, place in expected.items():
@@ -242,7 +242,7 @@ class QueueMachine(RuleBasedStateMachine):
             if place in ("unschedulable", "gated") and now_ns - last_ns > 300 * SECOND:
                 expected[name] = self.after_chance(queued, Strategy.AFTER_BACKOFF)
                 overdue = True
-        self.world.queue.flush_unschedulable(now_ns)
+        self.harness.queue.flush_unschedulable(now_ns)
         assert self.places() == expected
         if overdue:
             for seen in self.seen.values():
@@ -251,15 +251,15 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(name=pod_names)
     def pod_is_activated(self, name: str) -> None:
         pod = self.known.get(name) or make_pod(name, uid="unknown")
-        place = self.world.place(name)
-        self.world.activate(pod)
+        place = self.harness.place(name)
+        self.harness.activate(pod)
         if name in self.flying:
             if name in self.known:
                 self.seen[name].append((NODE_ADD, None))
         elif place in ("unschedulable", "gated") and name in self.gate.closed_for:
-            assert self.world.place(name) == "gated"
+            assert self.harness.place(name) == "gated"
         else:
-            assert self.world.place(name) == (None if place is None else "active")
+            assert self.harness.place(name) == (None if place is None else "active")
 
     @precondition(lambda self: self.flying)
     @rule(
@@ -275,10 +275,10 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def pod_is_popped(self) -> None:
-        queue, places = self.world.queue, self.places()
+        queue, places = self.harness.queue, self.places()
         active = [self.queued(name) for name, place in places.items() if place == "active"]
         backoff = [self.queued(name) for name, place in places.items() if place == "backoff"]
-        popped = queue.pop(self.world.now_ns)
+        popped = queue.pop(self.harness.now_ns)
         if active:
             assert popped is not None
             assert by_priority(popped) == min(map(by_priority, active))
@@ -304,11 +304,11 @@ class QueueMachine(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(sorted(self.flying)))
         queued = self.flying.pop(name)
         del self.seen[name]
-        self.world.queue.done(queued.pod.metadata.uid)
+        self.harness.queue.done(queued.pod.metadata.uid)
         if name in self.known:
-            self.world.queue.nominator.delete_nominated_pod(queued.pod)
+            self.harness.queue.nominator.delete_nominated_pod(queued.pod)
             del self.known[name]
-            self.world.lister.pods.pop(f"default/{name}")
+            self.harness.lister.pods.pop(f"default/{name}")
 
     @precondition(lambda self: self.flying)
     @rule(
@@ -322,9 +322,9 @@ class QueueMachine(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(sorted(self.flying)))
         queued, seen = self.flying.pop(name), self.seen.pop(name)
         if name not in self.known:
-            self.world.queue.done(queued.pod.metadata.uid)
+            self.harness.queue.done(queued.pod.metadata.uid)
             return
-        went_to = self.world.fail(queued, *rejectors, pending=pending)
+        went_to = self.harness.fail(queued, *rejectors, pending=pending)
         chances = {chance(queued, event, change) for event, change in seen}
         if not queued.rejectors:
             chances = {Strategy.AFTER_BACKOFF}
@@ -332,20 +332,20 @@ class QueueMachine(RuleBasedStateMachine):
             (each for each in (IMMEDIATELY, AFTER_BACKOFF) if each in chances), Strategy.SKIP
         )
         expected = self.after_chance(queued, best)
-        assert self.world.place(name) == expected
+        assert self.harness.place(name) == expected
         assert went_to.value.lower() in ("unschedulable" if expected == "gated" else expected)
 
     # -- promises ----------------------------------------------------------------------
 
     @invariant()
     def it_is_consistent(self) -> None:
-        self.world.queue.check_invariants()
+        self.harness.queue.check_invariants()
 
     @invariant()
     def every_pod_is_in_one_place(self) -> None:
-        waiting, _ = self.world.queue.pending_pods()
+        waiting, _ = self.harness.queue.pending_pods()
         assert sorted(pod.metadata.name for pod in waiting) == sorted(self.waiting())
-        in_flight = [pod.metadata.name for pod in self.world.queue.in_flight_pods]
+        in_flight = [pod.metadata.name for pod in self.harness.queue.in_flight_pods]
         assert in_flight == list(self.flying)
 
     @invariant()
@@ -354,11 +354,11 @@ class QueueMachine(RuleBasedStateMachine):
         for place in self.places().values():
             gauge = "backoff" if place == "error backoff" else str(place)
             counted[gauge] = counted.get(gauge, 0) + 1
-        assert self.world.pending() == counted
+        assert self.harness.pending() == counted
 
     @invariant()
     def nominations_resolve(self) -> None:
-        nominator = self.world.queue.nominator
+        nominator = self.harness.queue.nominator
         for node in ("", *nominator.nominated_nodes()):
             for info in nominator.nominated_pods(node):
                 name = info.pod.metadata.name

@@ -35,7 +35,7 @@ from kubesched.scheduler.backend.queue.queueing_hints import (
     worth_requeuing,
 )
 from kubesched.testing.objects.builders import make_pod
-from tests.scheduler.backend.queue.queue_world import (
+from tests.scheduler.backend.queue.queue_harness import (
     NODE_ADD,
     NODE_LABEL,
     NODE_TAINT,

@@ -29,7 +29,7 @@ from kubesched.scheduler.backend.queue import (
     SchedulingQueue,
 )
 from kubesched.testing.objects.builders import make_pod
-from tests.scheduler.backend.queue.queue_world import (
+from tests.scheduler.backend.queue.queue_harness import (
     ASSIGNED_POD_DELETE,
     NODE_ADD,
     NODE_LABEL,
@@ -37,7 +37,7 @@ from tests.scheduler.backend.queue.queue_world import (
     START_NS,
     Gate,
     PodListerStub,
-    QueueWorld,
+    QueueHarness,
     always_queue,
     always_skip,
     by_priority,
@@ -54,127 +54,127 @@ def a_hears(event: ClusterEvent, hint: Any = always_queue) -> list[RegisteredHin
 
 class TestOrder:
     def test_by_priority_and_then_by_arrival(self) -> None:
-        world = QueueWorld()
+        harness = QueueHarness()
         for name, priority in (("low", 0), ("high", 9), ("mid", 5), ("high too", 9)):
-            world.add(make_pod(name, priority=priority))
-            world.wait(1)
-        assert world.pop_names() == ["high", "high too", "mid", "low"]
+            harness.add(make_pod(name, priority=priority))
+            harness.wait(1)
+        assert harness.pop_names() == ["high", "high too", "mid", "low"]
 
     def test_a_pod_that_failed_goes_behind_its_equals(self) -> None:
-        world = QueueWorld(a_hears(NODE_ADD))
-        world.add(make_pod("x"))
-        failed = world.pop()
-        world.wait(1)
-        world.add(make_pod("y"))
-        world.wait(1)
-        world.fail(failed, "A")
-        world.wait(3)
-        world.move(NODE_ADD)
-        assert world.place("x") == "active"
-        assert world.pop_names() == ["y", "x"]
+        harness = QueueHarness(a_hears(NODE_ADD))
+        harness.add(make_pod("x"))
+        failed = harness.pop()
+        harness.wait(1)
+        harness.add(make_pod("y"))
+        harness.wait(1)
+        harness.fail(failed, "A")
+        harness.wait(3)
+        harness.move(NODE_ADD)
+        assert harness.place("x") == "active"
+        assert harness.pop_names() == ["y", "x"]
 
     def test_an_update_of_the_priority_reorders(self) -> None:
-        world = QueueWorld()
+        harness = QueueHarness()
         low = make_pod("low", priority=0)
-        world.add(make_pod("mid", priority=1), low)
-        world.update(low, make_pod("low", priority=2))
-        assert world.pop_names() == ["low", "mid"]
+        harness.add(make_pod("mid", priority=1), low)
+        harness.update(low, make_pod("low", priority=2))
+        assert harness.pop_names() == ["low", "mid"]
 
 
 class TestAdd:
     @pytest.mark.parametrize("place", ["active", "backoff", "error backoff", "unschedulable"])
     def test_a_pod_with_the_same_key_is_replaced_wherever_it_waits(self, place: str) -> None:
-        world = QueueWorld(a_hears(NODE_ADD))
-        world.add(make_pod("p", uid="1"))
+        harness = QueueHarness(a_hears(NODE_ADD))
+        harness.add(make_pod("p", uid="1"))
         if place != "active":
-            world.fail(world.pop(), *([] if place == "error backoff" else ["A"]))
+            harness.fail(harness.pop(), *([] if place == "error backoff" else ["A"]))
         if place == "backoff":
-            world.move(NODE_ADD)
-        assert world.place("p") == place
-        world.add(make_pod("p", uid="2"))
-        world.queue.check_invariants()
-        assert world.pending() == {"active": 1}
-        assert world.pop().pod.metadata.uid == "2"
+            harness.move(NODE_ADD)
+        assert harness.place("p") == place
+        harness.add(make_pod("p", uid="2"))
+        harness.queue.check_invariants()
+        assert harness.pending() == {"active": 1}
+        assert harness.pop().pod.metadata.uid == "2"
 
 
 class TestPop:
     def test_active_pods_then_rejected_ones_in_backoff_never_errored_ones(self) -> None:
-        world = QueueWorld(a_hears(NODE_ADD))
-        world.add_failed(make_pod("backing off", priority=9), "A")
-        world.move(NODE_ADD)
-        world.add_failed(make_pod("errored", priority=9))
-        world.add_failed(make_pod("parked", priority=9), "B")
-        world.add(make_pod("mid", priority=5))
-        assert world.pop_names() == ["mid", "backing off"]
-        assert world.incoming()["active", "PopFromBackoffQ"] == 1
-        assert world.pending() == {"backoff": 1, "unschedulable": 1}
+        harness = QueueHarness(a_hears(NODE_ADD))
+        harness.add_failed(make_pod("backing off", priority=9), "A")
+        harness.move(NODE_ADD)
+        harness.add_failed(make_pod("errored", priority=9))
+        harness.add_failed(make_pod("parked", priority=9), "B")
+        harness.add(make_pod("mid", priority=5))
+        assert harness.pop_names() == ["mid", "backing off"]
+        assert harness.incoming()["active", "PopFromBackoffQ"] == 1
+        assert harness.pending() == {"backoff": 1, "unschedulable": 1}
 
     def test_an_errored_pod_is_ready_only_when_its_backoff_was_flushed(self) -> None:
-        world = QueueWorld()
-        world.add(make_pod("p"))
-        world.fail(world.pop())
-        world.wait(1.999)
-        assert world.queue.flush_backoff(world.now_ns) == 0
-        assert world.pop_name() is None
-        world.wait(0.001)
-        assert world.queue.flush_backoff(world.now_ns) == 1
-        assert world.pop_name() == "p"
+        harness = QueueHarness()
+        harness.add(make_pod("p"))
+        harness.fail(harness.pop())
+        harness.wait(1.999)
+        assert harness.queue.flush_backoff(harness.now_ns) == 0
+        assert harness.pop_name() is None
+        harness.wait(0.001)
+        assert harness.queue.flush_backoff(harness.now_ns) == 1
+        assert harness.pop_name() == "p"
 
     def test_the_same_pod_is_not_tried_twice_at_a_time(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
-        world = QueueWorld()
-        world.add(make_pod("p", priority=9))
-        world.pop()
-        world.add(make_pod("p", priority=9), make_pod("next"))
+        harness = QueueHarness()
+        harness.add(make_pod("p", priority=9))
+        harness.pop()
+        harness.add(make_pod("p", priority=9), make_pod("next"))
         with caplog.at_level(logging.ERROR, "kubesched"):
-            assert world.pop_names() == ["next"]
+            assert harness.pop_names() == ["next"]
         assert "the same pod is tracked in multiple places in the scheduler" in caplog.text
         assert "pod=default/p" in caplog.text
 
     def test_it_counts_attempts_and_cycles(self) -> None:
-        world = QueueWorld()
-        assert world.queue.scheduling_cycle == 0
-        world.add(make_pod("p"))
-        queued = world.pop()
-        world.fail(queued, "A")
-        world.activate(queued.pod)
-        assert world.pop() is queued
-        assert (queued.attempts, world.queue.scheduling_cycle) == (2, 2)
+        harness = QueueHarness()
+        assert harness.queue.scheduling_cycle == 0
+        harness.add(make_pod("p"))
+        queued = harness.pop()
+        harness.fail(queued, "A")
+        harness.activate(queued.pod)
+        assert harness.pop() is queued
+        assert (queued.attempts, harness.queue.scheduling_cycle) == (2, 2)
 
     def test_close_wakes_the_popper_and_leaves_what_waits(self) -> None:
-        world = QueueWorld(a_hears(NODE_ADD))
-        world.add(make_pod("flying", priority=9), make_pod("waiting"))
-        world.pop()
-        world.move(NODE_ADD)
-        woken = world.woken
-        world.queue.close()
-        assert (world.woken, world.queue.is_closed) == (woken + 1, True)
-        assert world.inflight_events() == {}
-        assert world.queue.in_flight_pods == []
-        assert world.pop_names() == ["waiting"]
+        harness = QueueHarness(a_hears(NODE_ADD))
+        harness.add(make_pod("flying", priority=9), make_pod("waiting"))
+        harness.pop()
+        harness.move(NODE_ADD)
+        woken = harness.woken
+        harness.queue.close()
+        assert (harness.woken, harness.queue.is_closed) == (woken + 1, True)
+        assert harness.inflight_events() == {}
+        assert harness.queue.in_flight_pods == []
+        assert harness.pop_names() == ["waiting"]
 
 
 class TestFailure:
     def test_a_rejected_pod_is_parked(self) -> None:
-        world = QueueWorld(a_hears(NODE_ADD))
-        queued = world.add_failed(make_pod("p"), "A")
-        assert world.place("p") == "unschedulable"
+        harness = QueueHarness(a_hears(NODE_ADD))
+        queued = harness.add_failed(make_pod("p"), "A")
+        assert harness.place("p") == "unschedulable"
         assert (queued.unschedulable_count, queued.consecutive_errors_count) == (1, 0)
-        assert world.queue.in_flight_pods == []
+        assert harness.queue.in_flight_pods == []
 
     def test_errors_wait_longer_and_longer_until_a_rejection(self) -> None:
-        world = QueueWorld()
-        world.add(make_pod("p"))
-        queued = world.pop()
+        harness = QueueHarness()
+        harness.add(make_pod("p"))
+        queued = harness.pop()
         for errors, seconds in ((1, 2), (2, 3)):
-            assert world.fail(queued) is QueueName.BACKOFF
-            assert world.place("p") == "error backoff"
+            assert harness.fail(queued) is QueueName.BACKOFF
+            assert harness.place("p") == "error backoff"
             assert (queued.consecutive_errors_count, queued.unschedulable_count) == (errors, 0)
-            world.wait(seconds)
-            world.queue.flush_backoff(world.now_ns)
-            assert world.pop() is queued
-        world.fail(queued, "A")
+            harness.wait(seconds)
+            harness.queue.flush_backoff(harness.now_ns)
+            assert harness.pop() is queued
+        harness.fail(queued, "A")
         assert (queued.consecutive_errors_count, queued.unschedulable_count) == (0, 1)
 
     @pytest.mark.parametrize(
@@ -186,47 +186,47 @@ class TestFailure:
         ],
     )
     def test_a_pod_that_waits_already_is_refused_and_done(self, elsewhere: str, want: str) -> None:
-        world = QueueWorld(a_hears(NODE_ADD))
-        world.add(make_pod("p", uid="1"))
-        failed = world.pop()
-        world.add(make_pod("p", uid="2"))
+        harness = QueueHarness(a_hears(NODE_ADD))
+        harness.add(make_pod("p", uid="1"))
+        failed = harness.pop()
+        harness.add(make_pod("p", uid="2"))
         if elsewhere != "active":
-            other = world.pop()
-            world.fail(other, "A")
+            other = harness.pop()
+            harness.fail(other, "A")
         if elsewhere == "backoff":
-            world.move(NODE_ADD)
-        assert world.place("p") == elsewhere
+            harness.move(NODE_ADD)
+        assert harness.place("p") == elsewhere
         with pytest.raises(AlreadyQueuedError) as raised:
-            world.queue.add_unschedulable_if_not_present(failed, world.now_ns)
+            harness.queue.add_unschedulable_if_not_present(failed, harness.now_ns)
         assert str(raised.value) == want
-        assert world.queue.in_flight_pods == []
+        assert harness.queue.in_flight_pods == []
 
     def test_a_pod_that_is_not_in_flight_is_tried_again(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
-        world = QueueWorld()
-        world.add(make_pod("p"))
-        queued = world.pop()
-        world.queue.done(queued.pod.metadata.uid)
+        harness = QueueHarness()
+        harness.add(make_pod("p"))
+        queued = harness.pop()
+        harness.queue.done(queued.pod.metadata.uid)
         with caplog.at_level(logging.ERROR, "kubesched"):
-            assert world.fail(queued, "A") is QueueName.BACKOFF
+            assert harness.fail(queued, "A") is QueueName.BACKOFF
         assert "in flight Pod isn't found in the scheduling queue" in caplog.text
 
     @pytest.mark.parametrize(
         ("pause", "want"), [(0.5, "backoff"), (2, "active")], ids=["soon", "later"]
     )
     def test_backoff_is_judged_when_the_event_comes(self, pause: float, want: str) -> None:
-        world = QueueWorld(a_hears(NODE_ADD))
-        world.add_failed(make_pod("p"), "A")
-        world.wait(pause)
-        assert world.move(NODE_ADD) == 1
-        assert world.place("p") == want
+        harness = QueueHarness(a_hears(NODE_ADD))
+        harness.add_failed(make_pod("p"), "A")
+        harness.wait(pause)
+        assert harness.move(NODE_ADD) == 1
+        assert harness.place("p") == want
 
     def test_without_backoff_a_pod_is_ready_at_once(self) -> None:
-        world = QueueWorld(a_hears(NODE_ADD), max_backoff_ns=0, initial_backoff_ns=0)
-        world.add_failed(make_pod("p"), "A")
-        world.move(NODE_ADD)
-        assert world.place("p") == "active"
+        harness = QueueHarness(a_hears(NODE_ADD), max_backoff_ns=0, initial_backoff_ns=0)
+        harness.add_failed(make_pod("p"), "A")
+        harness.move(NODE_ADD)
+        assert harness.place("p") == "active"
 
 
 class Replay(NamedTuple):
@@ -259,119 +259,119 @@ REPLAYS = {
 class TestInFlight:
     @pytest.mark.parametrize("case", REPLAYS.values(), ids=REPLAYS)
     def test_events_are_looked_at_again_when_the_attempt_fails(self, case: Replay) -> None:
-        world = QueueWorld(
+        harness = QueueHarness(
             [RegisteredHint(NODE_ADD, plugin, hint) for plugin, hint in case.hints.items()]
         )
-        world.add(make_pod("p"))
-        queued = world.pop()
-        world.move(case.event)
-        assert world.fail(queued, *case.rejectors, pending=case.pending) is case.want
-        assert world.inflight_events() == {}
+        harness.add(make_pod("p"))
+        queued = harness.pop()
+        harness.move(case.event)
+        assert harness.fail(queued, *case.rejectors, pending=case.pending) is case.want
+        assert harness.inflight_events() == {}
 
     def test_a_later_chance_without_backoff_wins(self) -> None:
-        world = QueueWorld(
+        harness = QueueHarness(
             [
                 RegisteredHint(NODE_ADD, "A", always_queue),
                 RegisteredHint(NODE_LABEL, "B", always_queue),
             ]
         )
-        world.add(make_pod("p"))
-        queued = world.pop()
-        world.move(NODE_ADD)
-        world.move(NODE_LABEL)
-        assert world.fail(queued, "A", pending=["B"]) is QueueName.ACTIVE
+        harness.add(make_pod("p"))
+        queued = harness.pop()
+        harness.move(NODE_ADD)
+        harness.move(NODE_LABEL)
+        assert harness.fail(queued, "A", pending=["B"]) is QueueName.ACTIVE
 
     def test_what_happened_before_the_pop_does_not_count(self) -> None:
-        world = QueueWorld(a_hears(NODE_ADD))
-        world.add(make_pod("p", priority=9), make_pod("q"))
-        world.pop()
-        world.move(NODE_ADD)
-        assert world.fail(world.pop(), "A") is QueueName.UNSCHEDULABLE
+        harness = QueueHarness(a_hears(NODE_ADD))
+        harness.add(make_pod("p", priority=9), make_pod("q"))
+        harness.pop()
+        harness.move(NODE_ADD)
+        assert harness.fail(harness.pop(), "A") is QueueName.UNSCHEDULABLE
 
     def test_events_are_kept_only_while_someone_is_in_flight(self) -> None:
-        world = QueueWorld(a_hears(NODE_ADD))
-        world.move(NODE_ADD)
-        assert world.inflight_events() == {}
-        world.add(make_pod("p"))
-        uid = world.pop().pod.metadata.uid
-        world.move(NODE_ADD)
-        assert world.inflight_events() == {"PodPopped": 1, "NodeAdd": 1}
-        world.queue.done(uid)
-        world.queue.done(uid)
-        assert world.inflight_events() == {}
+        harness = QueueHarness(a_hears(NODE_ADD))
+        harness.move(NODE_ADD)
+        assert harness.inflight_events() == {}
+        harness.add(make_pod("p"))
+        uid = harness.pop().pod.metadata.uid
+        harness.move(NODE_ADD)
+        assert harness.inflight_events() == {"PodPopped": 1, "NodeAdd": 1}
+        harness.queue.done(uid)
+        harness.queue.done(uid)
+        assert harness.inflight_events() == {}
 
     def test_a_flush_that_moved_anything_counts_for_all_in_flight(self) -> None:
-        world = QueueWorld()
-        world.add_failed(make_pod("waiting"), "B")
-        world.wait(301)
-        world.add(make_pod("flying"))
-        queued = world.pop()
-        world.queue.flush_unschedulable(world.now_ns)
-        assert world.fail(queued, "A") is QueueName.BACKOFF
+        harness = QueueHarness()
+        harness.add_failed(make_pod("waiting"), "B")
+        harness.wait(301)
+        harness.add(make_pod("flying"))
+        queued = harness.pop()
+        harness.queue.flush_unschedulable(harness.now_ns)
+        assert harness.fail(queued, "A") is QueueName.BACKOFF
 
     def test_a_flush_that_moved_nothing_does_not(self) -> None:
-        world = QueueWorld()
-        world.add(make_pod("flying"))
-        queued = world.pop()
-        world.queue.flush_unschedulable(world.now_ns)
-        assert world.fail(queued, "A") is QueueName.UNSCHEDULABLE
+        harness = QueueHarness()
+        harness.add(make_pod("flying"))
+        queued = harness.pop()
+        harness.queue.flush_unschedulable(harness.now_ns)
+        assert harness.fail(queued, "A") is QueueName.UNSCHEDULABLE
 
     def test_activation_in_flight_counts_for_the_pod_it_names(self) -> None:
-        world = QueueWorld()
-        world.add(make_pod("named", priority=9), make_pod("other"))
-        named, other = world.pop(), world.pop()
-        world.activate(named.pod)
-        assert world.place("named") == "in flight"
-        assert world.fail(other, "A") is QueueName.UNSCHEDULABLE
-        assert world.fail(named, "A") is QueueName.BACKOFF
+        harness = QueueHarness()
+        harness.add(make_pod("named", priority=9), make_pod("other"))
+        named, other = harness.pop(), harness.pop()
+        harness.activate(named.pod)
+        assert harness.place("named") == "in flight"
+        assert harness.fail(other, "A") is QueueName.UNSCHEDULABLE
+        assert harness.fail(named, "A") is QueueName.BACKOFF
 
     def test_an_own_update_in_flight_is_looked_at_when_the_attempt_fails(self) -> None:
-        world = QueueWorld([RegisteredHint(OWN_TOLERATION, "TaintToleration", always_queue)])
+        harness = QueueHarness([RegisteredHint(OWN_TOLERATION, "TaintToleration", always_queue)])
         pod = make_pod("p")
-        world.add(pod)
-        queued = world.pop()
-        world.update(pod, make_pod("p", tolerations=["a=b:NoSchedule"]))
-        assert world.place("p") == "in flight"
-        assert world.fail(queued, "TaintToleration") is QueueName.BACKOFF
+        harness.add(pod)
+        queued = harness.pop()
+        harness.update(pod, make_pod("p", tolerations=["a=b:NoSchedule"]))
+        assert harness.place("p") == "in flight"
+        assert harness.fail(queued, "TaintToleration") is QueueName.BACKOFF
 
 
 class TestUpdate:
     @pytest.mark.parametrize("place", ["active", "backoff", "error backoff"])
     def test_a_pod_that_is_ready_or_backs_off_stays_where_it_is(self, place: str) -> None:
         gate = Gate()
-        world = QueueWorld(a_hears(NODE_ADD), [gate])
+        harness = QueueHarness(a_hears(NODE_ADD), [gate])
         old = make_pod("p")
-        world.add(old)
+        harness.add(old)
         if place != "active":
-            world.fail(world.pop(), *(["A"] if place == "backoff" else []))
-            world.move(NODE_ADD)
+            harness.fail(harness.pop(), *(["A"] if place == "backoff" else []))
+            harness.move(NODE_ADD)
         gate.asked.clear()
         new = make_pod("p", labels={"a": "b"})
-        world.update(old, new)
-        assert world.place("p") == place
-        queued = world.queue.get_pod("p", "default")
+        harness.update(old, new)
+        assert harness.place("p") == place
+        queued = harness.queue.get_pod("p", "default")
         assert queued is not None
         assert queued.pod is new
         assert gate.asked == []
 
     def test_amounts_are_computed_from_the_new_pod(self) -> None:
-        world = QueueWorld([RegisteredHint(OWN_SCALE_DOWN, "Fit")])
+        harness = QueueHarness([RegisteredHint(OWN_SCALE_DOWN, "Fit")])
         old = make_pod("p", requests={"cpu": "2"})
-        queued = world.add_failed(old, "Fit")
+        queued = harness.add_failed(old, "Fit")
         assert queued.pod_info.requested.milli_cpu == 2000
-        world.update(old, make_pod("p", requests={"cpu": "1"}))
+        harness.update(old, make_pod("p", requests={"cpu": "1"}))
         assert queued.pod_info.requested.milli_cpu == 1000
-        assert world.place("p") == "backoff"
-        assert world.incoming()["backoff", "UnschedulablePodUpdatePodScaleDown"] == 1
+        assert harness.place("p") == "backoff"
+        assert harness.incoming()["backoff", "UnschedulablePodUpdatePodScaleDown"] == 1
 
     def test_a_change_that_no_rejector_registered_changes_nothing(self) -> None:
-        world = QueueWorld([RegisteredHint(OWN_SCALE_DOWN, "Fit")])
+        harness = QueueHarness([RegisteredHint(OWN_SCALE_DOWN, "Fit")])
         old = make_pod("p")
-        world.add_failed(old, "Fit")
-        woken = world.woken
-        world.update(old, make_pod("p", annotations={"a": "b"}))
-        assert world.place("p") == "unschedulable"
-        assert world.woken == woken
+        harness.add_failed(old, "Fit")
+        woken = harness.woken
+        harness.update(old, make_pod("p", annotations={"a": "b"}))
+        assert harness.place("p") == "unschedulable"
+        assert harness.woken == woken
 
     def test_several_changes_are_asked_about_until_one_helps(self) -> None:
         asked: list[str] = []
@@ -383,7 +383,7 @@ class TestUpdate:
 
             return hint
 
-        world = QueueWorld(
+        harness = QueueHarness(
             [
                 RegisteredHint(OWN_TOLERATION, "A", noting("toleration")),
                 RegisteredHint(OWN_SCALE_DOWN, "A", noting("scale down")),
@@ -391,60 +391,60 @@ class TestUpdate:
             ]
         )
         old = make_pod("p", requests={"cpu": "2"})
-        world.add_failed(old, "A")
-        world.update(
+        harness.add_failed(old, "A")
+        harness.update(
             old,
             make_pod("p", requests={"cpu": "1"}, labels={"a": "b"}, tolerations=["a:NoSchedule"]),
         )
         assert asked == ["label", "scale down"]
-        assert world.place("p") == "backoff"
+        assert harness.place("p") == "backoff"
 
     def test_an_update_concerns_no_other_pod(self) -> None:
-        world = QueueWorld([RegisteredHint(OWN_LABEL, "A")])
+        harness = QueueHarness([RegisteredHint(OWN_LABEL, "A")])
         old = make_pod("p")
-        world.add_failed(old, "B")
-        world.add_failed(make_pod("other"), "A")
-        world.update(old, make_pod("p", labels={"a": "b"}))
-        assert world.place("other") == "unschedulable"
+        harness.add_failed(old, "B")
+        harness.add_failed(make_pod("other"), "A")
+        harness.update(old, make_pod("p", labels={"a": "b"}))
+        assert harness.place("other") == "unschedulable"
 
     def test_an_unknown_pod_is_taken_in(self) -> None:
-        world = QueueWorld()
-        world.update(make_pod("p"), make_pod("p", labels={"a": "b"}, nominated_node_name="n"))
-        assert world.place("p") == "active"
-        assert world.incoming() == {("active", "UnschedulablePodUpdate"): 1}
-        assert list(world.queue.nominator.nominated_nodes()) == ["n"]
+        harness = QueueHarness()
+        harness.update(make_pod("p"), make_pod("p", labels={"a": "b"}, nominated_node_name="n"))
+        assert harness.place("p") == "active"
+        assert harness.incoming() == {("active", "UnschedulablePodUpdate"): 1}
+        assert list(harness.queue.nominator.nominated_nodes()) == ["n"]
 
     def test_a_recreated_pod_keeps_the_history_of_its_name(self) -> None:
-        world = QueueWorld()
+        harness = QueueHarness()
         old = make_pod("p", uid="1")
-        queued = world.add_failed(old, "A")
+        queued = harness.add_failed(old, "A")
         timestamp_ns = queued.timestamp_ns
-        world.wait(1)
-        world.update(old, make_pod("p", uid="2"))
-        assert world.queue.get_pod("p", "default") is queued
+        harness.wait(1)
+        harness.update(old, make_pod("p", uid="2"))
+        assert harness.queue.get_pod("p", "default") is queued
         assert (queued.pod.metadata.uid, queued.attempts) == ("2", 1)
         assert queued.timestamp_ns == timestamp_ns
 
     def test_a_recreated_pod_of_another_profile_is_found_by_that_profiles_events(self) -> None:
-        world = QueueWorld(
+        harness = QueueHarness(
             profiles={
                 "default-scheduler": QueueProfile("default-scheduler", by_priority),
                 "other": QueueProfile("other", by_priority, hints=a_hears(NODE_ADD)),
             }
         )
         old = make_pod("p", uid="1")
-        world.add_failed(old, "A")
-        assert world.move(NODE_ADD) == 0
-        world.update(old, make_pod("p", uid="2", scheduler_name="other"))
-        world.queue.check_invariants()
-        assert world.move(NODE_ADD) == 1
+        harness.add_failed(old, "A")
+        assert harness.move(NODE_ADD) == 0
+        harness.update(old, make_pod("p", uid="2", scheduler_name="other"))
+        harness.queue.check_invariants()
+        assert harness.move(NODE_ADD) == 1
 
     def test_a_recreated_pod_of_an_unknown_profile_is_tried_again(self) -> None:
-        world = QueueWorld(a_hears(NODE_ADD))
+        harness = QueueHarness(a_hears(NODE_ADD))
         old = make_pod("p", uid="1")
-        world.add_failed(old, "A")
-        world.update(old, make_pod("p", uid="2", scheduler_name="stranger"))
-        assert world.place("p") == "backoff"
+        harness.add_failed(old, "A")
+        harness.update(old, make_pod("p", uid="2", scheduler_name="stranger"))
+        assert harness.place("p") == "backoff"
 
 
 class TestDelete:
@@ -454,88 +454,88 @@ class TestDelete:
     def test_it_is_gone_and_counted_as_the_reference_does(
         self, place: str, rejections: int
     ) -> None:
-        world = QueueWorld(a_hears(NODE_ADD))
+        harness = QueueHarness(a_hears(NODE_ADD))
         pod = make_pod("p")
-        world.add_failed(pod, "A")
+        harness.add_failed(pod, "A")
         if place == "backoff":
-            world.move(NODE_ADD)
+            harness.move(NODE_ADD)
         elif place == "active":
-            world.activate(pod)
-        assert world.place("p") == place
-        world.queue.delete(pod)
-        assert world.place("p") is None
-        assert world.pending() == {}
-        assert world.rejections() == {"A": rejections}
-        world.queue.check_invariants()
+            harness.activate(pod)
+        assert harness.place("p") == place
+        harness.queue.delete(pod)
+        assert harness.place("p") is None
+        assert harness.pending() == {}
+        assert harness.rejections() == {"A": rejections}
+        harness.queue.check_invariants()
 
     def test_a_pod_in_flight_stays_in_flight(self) -> None:
-        world = QueueWorld()
+        harness = QueueHarness()
         pod = make_pod("p")
-        world.add(pod)
-        world.pop()
-        world.queue.delete(pod)
-        assert world.place("p") == "in flight"
+        harness.add(pod)
+        harness.pop()
+        harness.queue.delete(pod)
+        assert harness.place("p") == "in flight"
 
 
 class TestActivate:
     def test_it_takes_pods_out_of_every_wait(self) -> None:
         gate = Gate()
-        world = QueueWorld(a_hears(NODE_ADD), [gate])
+        harness = QueueHarness(a_hears(NODE_ADD), [gate])
         parked, backing_off, errored = (make_pod(name) for name in ("parked", "backing", "errored"))
-        world.add_failed(backing_off, "A")
-        world.move(NODE_ADD)
-        world.add(errored, parked)
-        first, second = world.pop(), world.pop()
-        world.fail(first)
-        world.fail(second, "A")
+        harness.add_failed(backing_off, "A")
+        harness.move(NODE_ADD)
+        harness.add(errored, parked)
+        first, second = harness.pop(), harness.pop()
+        harness.fail(first)
+        harness.fail(second, "A")
         gate.asked.clear()
-        woken = world.woken
-        world.activate(parked, backing_off, errored, make_pod("unknown"))
-        assert [world.place(name) for name in ("parked", "backing", "errored")] == ["active"] * 3
+        woken = harness.woken
+        harness.activate(parked, backing_off, errored, make_pod("unknown"))
+        assert [harness.place(name) for name in ("parked", "backing", "errored")] == ["active"] * 3
         assert gate.asked == ["parked"]
-        assert world.woken == woken + 1
-        assert world.incoming()["active", "ForceActivate"] == 3
-        assert world.place("unknown") is None
+        assert harness.woken == woken + 1
+        assert harness.incoming()["active", "ForceActivate"] == 3
+        assert harness.place("unknown") is None
 
     def test_a_pod_that_is_ready_is_left_alone(self) -> None:
-        world = QueueWorld()
+        harness = QueueHarness()
         pod = make_pod("p")
-        world.add(pod)
-        woken = world.woken
-        world.activate(pod)
-        assert world.woken == woken
-        assert world.incoming() == {("active", "UnschedulablePodAdd"): 1}
+        harness.add(pod)
+        woken = harness.woken
+        harness.activate(pod)
+        assert harness.woken == woken
+        assert harness.incoming() == {("active", "UnschedulablePodAdd"): 1}
 
 
 class TestMoveAll:
     def test_an_event_nobody_registered_is_not_even_checked(self) -> None:
-        world = QueueWorld(a_hears(NODE_ADD))
-        world.add_failed(make_pod("p"), "A")
+        harness = QueueHarness(a_hears(NODE_ADD))
+        harness.add_failed(make_pod("p"), "A")
 
         def never(pod: Pod) -> bool:
             raise AssertionError("asked in vain")
 
-        assert world.move(NODE_LABEL, pre_check=never) == 0
+        assert harness.move(NODE_LABEL, pre_check=never) == 0
 
     def test_a_check_narrows_who_is_looked_at_but_not_what_is_kept(self) -> None:
-        world = QueueWorld(a_hears(NODE_ADD))
+        harness = QueueHarness(a_hears(NODE_ADD))
         for priority in range(5):
-            world.add_failed(make_pod(f"p{priority}", priority=priority), "A")
-        world.add(make_pod("flying"))
-        flying = world.pop()
-        assert world.move(NODE_ADD, pre_check=lambda pod: pod_priority(pod) >= 2) == 3
-        assert [world.place(f"p{number}") for number in range(5)] == [
+            harness.add_failed(make_pod(f"p{priority}", priority=priority), "A")
+        harness.add(make_pod("flying"))
+        flying = harness.pop()
+        assert harness.move(NODE_ADD, pre_check=lambda pod: pod_priority(pod) >= 2) == 3
+        assert [harness.place(f"p{number}") for number in range(5)] == [
             "unschedulable",
             "unschedulable",
             "backoff",
             "backoff",
             "backoff",
         ]
-        assert world.fail(flying, "A") is QueueName.BACKOFF
+        assert harness.fail(flying, "A") is QueueName.BACKOFF
 
     def test_a_given_up_nomination_is_news_to_equals_and_below(self) -> None:
         """As the event handler announces it: the nominated pod is among those looked at."""
-        world = QueueWorld(a_hears(POD_DELETE))
+        harness = QueueHarness(a_hears(POD_DELETE))
         mid = make_pod("mid", priority=5, nominated_node_name="n1")
         for pod in (
             mid,
@@ -543,11 +543,11 @@ class TestMoveAll:
             make_pod("low"),
             make_pod("equal", priority=5),
         ):
-            world.add_failed(pod, "A")
+            harness.add_failed(pod, "A")
         moved = replace(mid, status=replace(mid.status, nominated_node_name="n2"))
-        world.update(mid, moved)
-        world.move(ASSIGNED_POD_DELETE, mid, None, lambda pod: pod_priority(pod) <= 5)
-        assert {name: world.place(name) for name in ("high", "mid", "low", "equal")} == {
+        harness.update(mid, moved)
+        harness.move(ASSIGNED_POD_DELETE, mid, None, lambda pod: pod_priority(pod) <= 5)
+        assert {name: harness.place(name) for name in ("high", "mid", "low", "equal")} == {
             "high": "unschedulable",
             "mid": "backoff",
             "low": "backoff",
@@ -561,17 +561,17 @@ class TestMoveAll:
             asked.append(pod.metadata.name)
             return QueueingHint.SKIP
 
-        world = QueueWorld(
+        harness = QueueHarness(
             [RegisteredHint(NODE_ADD, "A", hint), RegisteredHint(NODE_LABEL, "B", hint)]
         )
         for name, rejectors in (("a", "A"), ("b", "B"), ("ab", "AB"), ("c", "C")):
-            world.add_failed(make_pod(name), *rejectors)
-        world.move(NODE_ADD)
+            harness.add_failed(make_pod(name), *rejectors)
+        harness.move(NODE_ADD)
         assert sorted(asked) == ["a", "ab"]
 
     def test_an_event_does_not_touch_pods_that_it_cannot_concern(self) -> None:
         gate = Gate(closed_for={f"gated{number}" for number in range(50)})
-        world = QueueWorld(
+        harness = QueueHarness(
             [
                 RegisteredHint(NODE_ADD, "A"),
                 RegisteredHint(NODE_LABEL, "B"),
@@ -580,8 +580,8 @@ class TestMoveAll:
             [gate],
         )
         for number in range(50):
-            world.add_failed(make_pod(f"b{number}"), "B")
-            world.add(make_pod(f"gated{number}"))
+            harness.add_failed(make_pod(f"b{number}"), "B")
+            harness.add(make_pod(f"gated{number}"))
         looked_at: list[str] = []
 
         def note(pod: Pod) -> bool:
@@ -589,9 +589,9 @@ class TestMoveAll:
             return True
 
         gate.asked.clear()
-        assert world.move(NODE_ADD, pre_check=note) == 0
+        assert harness.move(NODE_ADD, pre_check=note) == 0
         assert (looked_at, gate.asked) == ([], [])
-        world.move(NODE_LABEL, pre_check=note)
+        harness.move(NODE_LABEL, pre_check=note)
         assert len(looked_at) == 100
 
     def test_a_failing_hint_is_a_retry_and_counted_as_an_error(self) -> None:
@@ -599,26 +599,26 @@ class TestMoveAll:
             raise RuntimeError("oops")
 
         ticks = iter(range(0, 10**9, 1000))
-        world = QueueWorld(a_hears(NODE_ADD, broken), monotonic_ns=lambda: next(ticks))
-        world.add_failed(make_pod("p"), "A")
-        assert world.move(NODE_ADD) == 1
+        harness = QueueHarness(a_hears(NODE_ADD, broken), monotonic_ns=lambda: next(ticks))
+        harness.add_failed(make_pod("p"), "A")
+        assert harness.move(NODE_ADD) == 1
         observed = [
             (*labels.values(), histogram.count, histogram.sum)
             for labels, histogram in (
-                world.metrics.queueing_hint_execution_duration_seconds.children()
+                harness.metrics.queueing_hint_execution_duration_seconds.children()
             )
         ]
         assert observed == [("A", "NodeAdd", "Error", 1, 1e-6)]
 
     def test_the_popper_is_woken_only_for_pods_that_became_ready(self) -> None:
-        world = QueueWorld(a_hears(NODE_ADD, always_skip))
-        world.add_failed(make_pod("p"), "A")
-        woken = world.woken
-        world.move(NODE_ADD)
-        assert world.woken == woken
-        world.queue.flush_backoff(world.now_ns)
-        world.queue.flush_unschedulable(world.now_ns)
-        assert world.woken == woken
+        harness = QueueHarness(a_hears(NODE_ADD, always_skip))
+        harness.add_failed(make_pod("p"), "A")
+        woken = harness.woken
+        harness.move(NODE_ADD)
+        assert harness.woken == woken
+        harness.queue.flush_backoff(harness.now_ns)
+        harness.queue.flush_unschedulable(harness.now_ns)
+        assert harness.woken == woken
 
 
 class TestFlush:
@@ -626,55 +626,55 @@ class TestFlush:
         ("late_ns", "want"), [(0, "unschedulable"), (1, "active")], ids=["at the limit", "after it"]
     )
     def test_a_pod_that_waited_too_long_is_tried_again(self, late_ns: int, want: str) -> None:
-        world = QueueWorld()
-        queued = world.add_failed(make_pod("p"), "A")
-        world.now_ns += 300 * SECOND + late_ns
-        moved = world.queue.flush_unschedulable(world.now_ns)
+        harness = QueueHarness()
+        queued = harness.add_failed(make_pod("p"), "A")
+        harness.now_ns += 300 * SECOND + late_ns
+        moved = harness.queue.flush_unschedulable(harness.now_ns)
         assert moved == late_ns
-        assert world.place("p") == want
+        assert harness.place("p") == want
         assert queued.was_flushed_from_unschedulable is bool(late_ns)
         if late_ns:
-            assert world.incoming()["active", "UnschedulableTimeout"] == 1
+            assert harness.incoming()["active", "UnschedulableTimeout"] == 1
 
     def test_the_limit_can_be_set(self) -> None:
-        world = QueueWorld(max_in_unschedulable_ns=20 * SECOND)
-        world.add_failed(make_pod("p"), "A")
-        world.wait(21)
-        assert world.queue.flush_unschedulable(world.now_ns) == 1
+        harness = QueueHarness(max_in_unschedulable_ns=20 * SECOND)
+        harness.add_failed(make_pod("p"), "A")
+        harness.wait(21)
+        assert harness.queue.flush_unschedulable(harness.now_ns) == 1
 
     def test_an_attempt_forgets_the_flush(self) -> None:
-        world = QueueWorld()
-        queued = world.add_failed(make_pod("p"), "A")
-        world.wait(301)
-        world.queue.flush_unschedulable(world.now_ns)
-        world.fail(world.pop(), "A")
+        harness = QueueHarness()
+        queued = harness.add_failed(make_pod("p"), "A")
+        harness.wait(301)
+        harness.queue.flush_unschedulable(harness.now_ns)
+        harness.fail(harness.pop(), "A")
         assert not queued.was_flushed_from_unschedulable
         assert queued.flush_timestamp_ns == 0
 
     def test_pods_leave_backoff_in_order_and_without_changing_their_age(self) -> None:
-        world = QueueWorld(a_hears(NODE_ADD))
-        world.add_failed(make_pod("rejected"), "A")
-        world.move(NODE_ADD)
-        world.add(make_pod("errored", priority=9))
-        errored = world.pop()
-        world.fail(errored)
-        world.wait(2)
-        assert world.queue.flush_backoff(world.now_ns) == 2
-        assert world.incoming()["active", "BackoffComplete"] == 2
+        harness = QueueHarness(a_hears(NODE_ADD))
+        harness.add_failed(make_pod("rejected"), "A")
+        harness.move(NODE_ADD)
+        harness.add(make_pod("errored", priority=9))
+        errored = harness.pop()
+        harness.fail(errored)
+        harness.wait(2)
+        assert harness.queue.flush_backoff(harness.now_ns) == 2
+        assert harness.incoming()["active", "BackoffComplete"] == 2
         assert errored.timestamp_ns == START_NS
-        assert world.pop_names() == ["errored", "rejected"]
+        assert harness.pop_names() == ["errored", "rejected"]
 
 
 class TestLookingIn:
     def test_pending_pods_and_their_summary(self) -> None:
-        world = QueueWorld(a_hears(NODE_ADD))
+        harness = QueueHarness(a_hears(NODE_ADD))
         for name, rejectors in (("backing", ["A"]), ("errored", [])):
-            world.add_failed(make_pod(name, priority=9), *rejectors)
-            world.move(NODE_ADD)
-        world.add_failed(make_pod("parked", priority=9), "B")
-        world.add(make_pod("flying", priority=9), make_pod("ready"))
-        world.pop()
-        pods, summary = world.queue.pending_pods()
+            harness.add_failed(make_pod(name, priority=9), *rejectors)
+            harness.move(NODE_ADD)
+        harness.add_failed(make_pod("parked", priority=9), "B")
+        harness.add(make_pod("flying", priority=9), make_pod("ready"))
+        harness.pop()
+        pods, summary = harness.queue.pending_pods()
         assert summary == "activeQ:1; backoffQ:2; unschedulablePods:1"
         assert sorted(pod.metadata.name for pod in pods) == [
             "backing",
@@ -682,7 +682,7 @@ class TestLookingIn:
             "parked",
             "ready",
         ]
-        assert [pod.metadata.name for pod in world.queue.in_flight_pods] == ["flying"]
+        assert [pod.metadata.name for pod in harness.queue.in_flight_pods] == ["flying"]
 
     def test_it_works_without_metrics(self) -> None:
         profile = QueueProfile("default-scheduler", by_priority)
@@ -694,13 +694,13 @@ class TestLookingIn:
         queue.check_invariants()
 
     def test_a_broken_invariant_tells_the_story(self) -> None:
-        world = QueueWorld()
-        queued = world.add_failed(make_pod("p"), "A")
-        stray = QueuedPodInfo(queued.pod, world.now_ns)
+        harness = QueueHarness()
+        queued = harness.add_failed(make_pod("p"), "A")
+        stray = QueuedPodInfo(queued.pod, harness.now_ns)
         stray.pod_info = PodInfo(queued.pod)
-        world.queue._active.add(stray)
+        harness.queue._active.add(stray)
         with pytest.raises(AssertionError) as raised:
-            world.queue.check_invariants()
+            harness.queue.check_invariants()
         text = str(raised.value)
         assert text.startswith("default/p waits in two places")
         assert "default/p -> active (UnschedulablePodAdd)" in text

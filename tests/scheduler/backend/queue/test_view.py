@@ -9,37 +9,37 @@ from kubesched.framework import ActionType, ClusterEvent
 from kubesched.scheduler.backend.queue import Place, PodPlace, RegisteredHint
 from kubesched.scheduler.backend.queue.view import awaited_labels
 from kubesched.testing.objects.builders import make_pod
-from tests.scheduler.backend.queue.queue_world import (
+from tests.scheduler.backend.queue.queue_harness import (
     NODE_ADD,
     NODE_LABEL,
     NODE_TAINT,
     POD_DELETE,
     START_NS,
     Gate,
-    QueueWorld,
+    QueueHarness,
 )
 
 
-def look(world: QueueWorld, key: str = "default/p") -> PodPlace:
-    place = world.queue.describe(key, world.now_ns)
+def look(harness: QueueHarness, key: str = "default/p") -> PodPlace:
+    place = harness.queue.describe(key, harness.now_ns)
     assert place is not None
     return place
 
 
 def test_a_pod_that_waits_for_an_event() -> None:
-    world = QueueWorld(
+    harness = QueueHarness(
         [
             RegisteredHint(NODE_ADD, "A"),
             RegisteredHint(NODE_LABEL, "B"),
             RegisteredHint(POD_DELETE, "C"),
         ]
     )
-    world.add(make_pod("p", nominated_node_name="n"))
-    world.wait(3)
-    queued = world.pop()
-    world.wait(0.5)
-    world.fail(queued, "B", pending=["A"])
-    seen = look(world)
+    harness.add(make_pod("p", nominated_node_name="n"))
+    harness.wait(3)
+    queued = harness.pop()
+    harness.wait(0.5)
+    harness.fail(queued, "B", pending=["A"])
+    seen = look(harness)
     assert seen.place is Place.UNSCHEDULABLE
     assert seen.since_ns == START_NS + 3_500_000_000
     assert seen.attempts == 1
@@ -58,62 +58,62 @@ def test_a_pod_that_waits_for_an_event() -> None:
 
 
 def test_a_pod_that_backs_off_and_then_is_ready() -> None:
-    world = QueueWorld([RegisteredHint(NODE_ADD, "A")])
-    world.add_failed(make_pod("p"), "A")
-    world.move(NODE_ADD)
-    seen = look(world)
+    harness = QueueHarness([RegisteredHint(NODE_ADD, "A")])
+    harness.add_failed(make_pod("p"), "A")
+    harness.move(NODE_ADD)
+    seen = look(harness)
     assert (seen.place, seen.waits_for) == (Place.BACKOFF, ())
     freed_ns = seen.backing_off_until_ns
     assert freed_ns == START_NS + 2 * SECOND
-    assert world.queue.flush_backoff(freed_ns - 1) == 0
-    assert world.queue.flush_backoff(freed_ns) == 1
-    seen = look(world)
+    assert harness.queue.flush_backoff(freed_ns - 1) == 0
+    assert harness.queue.flush_backoff(freed_ns) == 1
+    seen = look(harness)
     assert (seen.place, seen.since_ns) == (Place.ACTIVE, freed_ns)
     assert seen.backing_off_until_ns is None
 
 
 def test_a_gated_pod_waits_for_what_its_gate_registered() -> None:
-    world = QueueWorld([RegisteredHint(NODE_TAINT, "Gate")], [Gate(closed_for={"p"})])
-    world.add(make_pod("p"))
-    seen = look(world)
+    harness = QueueHarness([RegisteredHint(NODE_TAINT, "Gate")], [Gate(closed_for={"p"})])
+    harness.add(make_pod("p"))
+    seen = look(harness)
     assert (seen.place, seen.gated_by) == (Place.GATED, "Gate")
     assert seen.waits_for == ("NodeUpdateNodeTaint",)
     assert seen.first_attempted_ns is None
 
 
 def test_a_pod_in_flight_is_found_by_key_and_by_uid() -> None:
-    world = QueueWorld()
-    world.add(make_pod("p", uid="1"))
-    world.wait(1)
-    world.pop()
+    harness = QueueHarness()
+    harness.add(make_pod("p", uid="1"))
+    harness.wait(1)
+    harness.pop()
     for name in ("default/p", "1"):
-        seen = look(world, name)
+        seen = look(harness, name)
         assert (seen.place, seen.since_ns) == (Place.IN_FLIGHT, START_NS + SECOND)
 
 
 def test_a_waiting_pod_is_found_by_uid() -> None:
-    world = QueueWorld()
-    world.add(make_pod("p", uid="1"), make_pod("q", uid="2"))
-    assert look(world, "2").pod.metadata.name == "q"
+    harness = QueueHarness()
+    harness.add(make_pod("p", uid="1"), make_pod("q", uid="2"))
+    assert look(harness, "2").pod.metadata.name == "q"
 
 
 def test_of_two_pods_with_one_key_the_waiting_one_is_meant() -> None:
-    world = QueueWorld()
-    world.add(make_pod("p", uid="1"))
-    world.pop()
-    world.add(make_pod("p", uid="2"))
-    assert look(world).pod.metadata.uid == "2"
-    assert look(world, "1").place is Place.IN_FLIGHT
+    harness = QueueHarness()
+    harness.add(make_pod("p", uid="1"))
+    harness.pop()
+    harness.add(make_pod("p", uid="2"))
+    assert look(harness).pod.metadata.uid == "2"
+    assert look(harness, "1").place is Place.IN_FLIGHT
 
 
 def test_an_unknown_pod_has_no_place() -> None:
-    assert QueueWorld().queue.describe("default/p", 0) is None
+    assert QueueHarness().queue.describe("default/p", 0) is None
 
 
 def test_a_story_reads_as_lines() -> None:
-    world = QueueWorld()
-    world.add(make_pod("p"))
-    (entry,) = look(world).story
+    harness = QueueHarness()
+    harness.add(make_pod("p"))
+    (entry,) = look(harness).story
     assert str(entry) == "1700000000.000000000 default/p -> active (UnschedulablePodAdd)"
 
 

@@ -42,7 +42,7 @@ def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     return virtual_loop.run(work, start_ns=parse_time(NOW))
 
 
-class World:
+class PreemptionHarness:
     """Objects, a profile with DefaultPreemption, and what an attempt needs of both."""
 
     def __init__(

@@ -19,7 +19,7 @@ from kubesched.scheduler.plugins.default_preemption.totals import TotalsDryRun
 from kubesched.testing import make_node, make_pod
 from tests.scheduler.plugins.default_preemption.preemption_fixture import (
     NOW,
-    World,
+    PreemptionHarness,
     nominated_to,
     run,
 )
@@ -41,7 +41,9 @@ class Changing:
         self.cache = Cache()
         for node in self.nodes:
             self.cache.add_node(node)
-        self.world = World(self.nodes, args=ARGS, seed=seed, snapshot=self.cache.snapshot)
+        self.harness = PreemptionHarness(
+            self.nodes, args=ARGS, seed=seed, snapshot=self.cache.snapshot
+        )
         self.nominated: list[Pod] = []
         for _ in range(6 * len(self.nodes)):
             self.arrive()
@@ -67,7 +69,7 @@ class Changing:
             start_time=rng.choice(STARTS),
         )
         self.pods[pod.metadata.name] = pod
-        self.world.handle.objects.put(pod)
+        self.harness.handle.objects.put(pod)
         self.cache.add_pod(pod)
 
     def leave(self) -> None:
@@ -76,7 +78,7 @@ class Changing:
 
     def remove(self, name: str) -> None:
         pod = self.pods.pop(name)
-        self.world.handle.objects.remove(Pod, pod.metadata.name, pod.metadata.namespace)
+        self.harness.handle.objects.remove(Pod, pod.metadata.name, pod.metadata.namespace)
         self.cache.remove_pod(pod)
 
     def start(self) -> None:
@@ -85,17 +87,17 @@ class Changing:
         old = self.pods[self.rng.choice(list(self.pods))]
         new = replace(old, status=replace(old.status, start_time=self.rng.choice(STARTS)))
         self.pods[old.metadata.name] = new
-        self.world.handle.objects.put(new)
+        self.harness.handle.objects.put(new)
         self.cache.update_pod(old, new)
 
     def nominate(self) -> None:
         pod = self.waiting(self.rng.choice((0, 10, 100)))
         self.nominated.append(pod)
-        self.world.nominate(pod, self.rng.choice(self.nodes).metadata.name)
+        self.harness.nominate(pod, self.rng.choice(self.nodes).metadata.name)
 
     def clear(self) -> None:
         if self.nominated:
-            self.world.handle.nominator.delete_nominated_pod(self.nominated.pop())
+            self.harness.handle.nominator.delete_nominated_pod(self.nominated.pop())
 
     def resize(self) -> None:
         place = self.rng.randrange(len(self.nodes))
@@ -110,30 +112,30 @@ class Changing:
             requests={"cpu": self.rng.choice(("1500m", "2"))},
             priority=priority,
         )
-        self.world.handle.objects.put(pod)
+        self.harness.handle.objects.put(pod)
         return pod
 
     async def fight(self) -> bool:
         """Let a pod fight for its place, as the procedure would have it; whether it preempts."""
-        world, preemptor = self.world, self.waiting(self.rng.choice((10, 10, 10, 60)))
+        harness, preemptor = self.harness, self.waiting(self.rng.choice((10, 10, 10, 60)))
         if self.rng.random() < 0.1:
-            world.nominate(preemptor, self.rng.choice(self.nodes).metadata.name)
+            harness.nominate(preemptor, self.rng.choice(self.nodes).metadata.name)
         self.cache.update_snapshot()
         try:
-            diagnosis = world.diagnose(preemptor)
+            diagnosis = harness.diagnose(preemptor)
         except AssertionError:
             return False
-        snapshot = world.handle.snapshot
+        snapshot = harness.handle.snapshot
         listed = list(snapshot.nodes.at_rows(snapshot.order))
         chance = random.Random()
-        chance.setstate(world.handle.random.getstate())
+        chance.setstate(harness.handle.random.getstate())
         procedure = Procedure(
-            world.framework, world.state, PodInfo(preemptor), [], 30, 3, parse_time(NOW), chance
+            harness.framework, harness.state, PodInfo(preemptor), [], 30, 3, parse_time(NOW), chance
         )
         want = procedure.run(diagnosis, listed)
-        before = len(await world.evicted())
-        result = world.preempt(preemptor, diagnosis)
-        evicted = (await world.evicted())[before:]
+        before = len(await harness.evicted())
+        result = harness.preempt(preemptor, diagnosis)
+        evicted = (await harness.evicted())[before:]
         message = result.status.message.removeprefix("preemption: ")
         assert Answer(nominated_to(result), sorted(evicted), message) == want._replace(
             victims=sorted(want.victims)
@@ -144,11 +146,11 @@ class Changing:
         if evicted and self.rng.random() < 0.7:
             bound = replace(preemptor, spec=replace(preemptor.spec, node_name=want.node))
             self.pods[preemptor.metadata.name] = bound
-            world.handle.objects.put(bound)
+            harness.handle.objects.put(bound)
             self.cache.add_pod(bound)
         elif evicted:
             self.nominated.append(preemptor)
-            world.nominate(preemptor, want.node or "")
+            harness.nominate(preemptor, want.node or "")
         return bool(evicted)
 
 
@@ -191,14 +193,14 @@ def test_the_second_preemptor_looks_at_few_nodes(monkeypatch: pytest.MonkeyPatch
         preemptors = [
             make_pod(f"high-{number}", requests={"cpu": "1"}, priority=10) for number in range(3)
         ]
-        world = World([*nodes, *pods, *preemptors])
+        harness = PreemptionHarness([*nodes, *pods, *preemptors])
         for preemptor in preemptors:
-            node_name = nominated_to(world.preempt(preemptor))
+            node_name = nominated_to(harness.preempt(preemptor))
             assert node_name
-            world.nominate(preemptor, node_name)
-        chosen = {world.handle.nominator.node_of(each.metadata.uid) for each in preemptors}
+            harness.nominate(preemptor, node_name)
+        chosen = {harness.handle.nominator.node_of(each.metadata.uid) for each in preemptors}
         assert len(chosen) == len(preemptors)
-        await world.handle.finish_work()
+        await harness.handle.finish_work()
 
     run(scenario)
     assert looked_at == [20]

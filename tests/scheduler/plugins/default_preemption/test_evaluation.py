@@ -25,7 +25,11 @@ from kubesched.scheduler.plugins.default_preemption.candidate_search import (
 from kubesched.scheduler.plugins.default_preemption.disruption_budgets import BudgetReader
 from kubesched.scheduler.plugins.default_preemption.pod_columns import PodColumns
 from kubesched.testing import make_node, make_pdb, make_pod
-from tests.scheduler.plugins.default_preemption.preemption_fixture import World, nominated_to, run
+from tests.scheduler.plugins.default_preemption.preemption_fixture import (
+    PreemptionHarness,
+    nominated_to,
+    run,
+)
 from tests.support import plugin_class
 
 LOW, MID, HIGH = 0, 100, 1000
@@ -208,11 +212,11 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_preemption(case: Case) -> None:
     async def scenario() -> None:
-        world = World([*case.objects, case.pod])
-        result = world.preempt(case.pod)
+        harness = PreemptionHarness([*case.objects, case.pod])
+        result = harness.preempt(case.pod)
         assert result.status.message == case.message
         assert nominated_to(result) == case.nominated
-        assert sorted(await world.evicted()) == case.victims
+        assert sorted(await harness.evicted()) == case.victims
 
     run(scenario)
 
@@ -271,19 +275,19 @@ ELIGIBILITY = {
 def test_a_nominated_pod_may_preempt_again(case: Nominated) -> None:
     async def scenario() -> None:
         pod = preemptor(nominated_node_name="a")
-        world = World([*nodes("a", "b"), case.resident, running("q", "b"), pod])
-        world.diagnose(pod)
-        diagnosis = Diagnosis(world.handle.snapshot.nodes.table.names)
+        harness = PreemptionHarness([*nodes("a", "b"), case.resident, running("q", "b"), pod])
+        harness.diagnose(pod)
+        diagnosis = Diagnosis(harness.handle.snapshot.nodes.table.names)
         diagnosis.add_node_status("b", NO_ROOM)
         if case.status is not None:
             diagnosis.add_node_status("a", case.status)
-        result = world.preempt(pod, diagnosis)
+        result = harness.preempt(pod, diagnosis)
         if case.eligible:
             assert result.status.is_success
         else:
             assert result.status.message == TERMINATING
             assert nominated_to(result) is None
-        await world.evicted()
+        await harness.evicted()
 
     run(scenario)
 
@@ -291,17 +295,17 @@ def test_a_nominated_pod_may_preempt_again(case: Nominated) -> None:
 def test_a_node_that_is_gone_does_not_keep_a_pod_from_preempting() -> None:
     async def scenario() -> None:
         pod = preemptor(nominated_node_name="gone")
-        world = World([*nodes("a"), running("p", "a"), pod])
-        assert nominated_to(world.preempt(pod)) == "a"
-        assert await world.evicted() == ["p"]
+        harness = PreemptionHarness([*nodes("a"), running("p", "a"), pod])
+        assert nominated_to(harness.preempt(pod)) == "a"
+        assert await harness.evicted() == ["p"]
 
     run(scenario)
 
 
 def test_a_pod_that_is_gone_is_an_error() -> None:
     async def scenario() -> None:
-        world = World([*nodes("a"), running("p", "a")])
-        result = world.preempt(preemptor())
+        harness = PreemptionHarness([*nodes("a"), running("p", "a")])
+        result = harness.preempt(preemptor())
         assert result.status.code.label == "Error"
         assert result.status.message == 'preemption: pod "preemptor" not found'
         assert nominated_to(result) is None
@@ -311,8 +315,8 @@ def test_a_pod_that_is_gone_is_an_error() -> None:
 
 def test_a_cluster_without_nodes_is_an_error() -> None:
     async def scenario() -> None:
-        world = World([preemptor()])
-        result = world.preempt(preemptor(), Diagnosis())
+        harness = PreemptionHarness([preemptor()])
+        result = harness.preempt(preemptor(), Diagnosis())
         assert (result.status.code.label, result.status.message) == (
             "Error",
             "preemption: no nodes available",
@@ -325,11 +329,13 @@ def test_every_attempt_is_counted_and_victims_when_they_are_chosen() -> None:
     async def scenario() -> None:
         pod = preemptor()
         meek = make_pod("meek", requests={"cpu": "4"}, preemption_policy="Never")
-        world = World([*nodes("a"), running("p1", "a", "2"), running("p2", "a", "2"), pod, meek])
-        world.preempt(meek)
-        world.preempt(pod)
-        await world.evicted()
-        metrics = world.handle.metrics
+        harness = PreemptionHarness(
+            [*nodes("a"), running("p1", "a", "2"), running("p2", "a", "2"), pod, meek]
+        )
+        harness.preempt(meek)
+        harness.preempt(pod)
+        await harness.evicted()
+        metrics = harness.handle.metrics
         assert metrics.preemption_attempts_total.value == 2
         assert (metrics.preemption_victims.count, metrics.preemption_victims.sum) == (1, 2)
 
@@ -356,8 +362,8 @@ def failing_on(*names: str) -> Any:
 def test_a_hook_that_fails_on_the_only_node_is_an_error() -> None:
     async def scenario() -> None:
         pod = preemptor()
-        world = World([*nodes("a"), running("p", "a"), pod], failing_on("a"))
-        result = world.preempt(pod)
+        harness = PreemptionHarness([*nodes("a"), running("p", "a"), pod], failing_on("a"))
+        result = harness.preempt(pod)
         assert result.status.code.label == "Error"
         assert (
             result.status.message
@@ -375,9 +381,9 @@ def test_a_pod_is_told_the_same_every_time_wherever_the_search_begins() -> None:
         pod = preemptor()
         names = "abcdef"
         there = [running(f"p-{name}", name) for name in names]
-        world = World([*nodes(*names), *there, pod], failing_on(*names))
+        harness = PreemptionHarness([*nodes(*names), *there, pod], failing_on(*names))
         broken = 'running RemovePod on PreFilter plugin "Broken": oh no, '
-        told = {world.preempt(pod).status.message for _ in range(20)}
+        told = {harness.preempt(pod).status.message for _ in range(20)}
         assert told == {f"preemption: [{', '.join(broken + name for name in names)}]"}
 
     run(scenario)
@@ -387,9 +393,9 @@ def test_a_hook_that_fails_on_one_of_two_nodes_leaves_the_other() -> None:
     async def scenario() -> None:
         pod = preemptor()
         objects = [*nodes("a", "b"), running("p", "a"), running("q", "b"), pod]
-        world = World(objects, failing_on("a"))
-        assert nominated_to(world.preempt(pod)) == "b"
-        assert await world.evicted() == ["q"]
+        harness = PreemptionHarness(objects, failing_on("a"))
+        assert nominated_to(harness.preempt(pod)) == "b"
+        assert await harness.evicted() == ["q"]
 
     run(scenario)
 
@@ -415,13 +421,13 @@ def test_candidates_wanted(count: int, percentage: int, absolute: int, want: int
     assert calculate_num_candidates(count, percentage, absolute) == want
 
 
-def search(world: World, pod: Pod, offset: int, wanted: int) -> list[str]:
+def search(harness: PreemptionHarness, pod: Pod, offset: int, wanted: int) -> list[str]:
     """Candidates in the order of their lists, if the search starts at the offset."""
-    world.diagnose(pod)
-    handle = world.framework
+    harness.diagnose(pod)
+    handle = harness.framework
     budgets = BudgetReader(handle.lister(PodDisruptionBudget)).read()
     columns = PodColumns(handle.snapshot.nodes.table)
-    dry_run = CandidateSearch(handle, world.state, PodInfo(pod), columns, budgets)
+    dry_run = CandidateSearch(handle, harness.state, PodInfo(pod), columns, budgets)
     found = dry_run.search(np.roll(handle.snapshot.order, -offset), wanted).candidates
     return [found[number].node_name for number in range(len(found))]
 
@@ -432,8 +438,8 @@ FIVE = ("n1", "n2", "n3", "n4", "n5")
 def test_the_search_stops_when_there_is_enough() -> None:
     async def scenario() -> None:
         pod = preemptor()
-        world = World([*nodes(*FIVE), *(running(f"on-{n}", n) for n in FIVE), pod])
-        assert search(world, pod, offset=4, wanted=2) == ["n5", "n1"]
+        harness = PreemptionHarness([*nodes(*FIVE), *(running(f"on-{n}", n) for n in FIVE), pod])
+        assert search(harness, pod, offset=4, wanted=2) == ["n5", "n1"]
 
     run(scenario)
 
@@ -444,9 +450,9 @@ def test_the_search_goes_on_until_a_node_breaks_no_budget() -> None:
         protected = {"n5", "n1", "n2"}
         pods = [running(f"on-{n}", n, labels={"app": "x" if n in protected else "y"}) for n in FIVE]
         budget = make_pdb("x", selector={"app": "x"}, disruptions_allowed=0)
-        world = World([*nodes(*FIVE), *pods, budget, pod])
+        harness = PreemptionHarness([*nodes(*FIVE), *pods, budget, pod])
         # Node 2 was looked at, but the list of those that break a budget was full.
-        assert search(world, pod, offset=4, wanted=2) == ["n3", "n5", "n1"]
+        assert search(harness, pod, offset=4, wanted=2) == ["n3", "n5", "n1"]
 
     run(scenario)
 
@@ -460,9 +466,9 @@ def test_the_configured_number_of_candidates_is_looked_for() -> None:
             min_candidate_nodes_percentage=50, min_candidate_nodes_absolute=1
         )
         worse, better = running("mid", "a", priority=MID), running("low", "b")
-        world = World([*nodes("a", "b"), worse, better, pod], args=args, seed=seed)
-        result = world.preempt(pod)
-        await world.evicted()
+        harness = PreemptionHarness([*nodes("a", "b"), worse, better, pod], args=args, seed=seed)
+        result = harness.preempt(pod)
+        await harness.evicted()
         return nominated_to(result)
 
     chosen = {run(lambda seed=seed: scenario(seed)) for seed in range(20)}
@@ -479,13 +485,13 @@ def test_filters_are_asked_only_about_nodes_with_somebody_to_evict() -> None:
     async def scenario() -> None:
         pod = preemptor()
         peers = [running("peer-a", "a", priority=HIGH), running("peer-c", "c", priority=HIGH)]
-        world = World(
+        harness = PreemptionHarness(
             [*nodes("a", "b", "c"), *peers, running("low", "b"), pod],
             plugin_class("Noting", filter=note),
         )
-        diagnosis = world.diagnose(pod)
+        diagnosis = harness.diagnose(pod)
         asked.clear()
-        assert nominated_to(world.preempt(pod, diagnosis)) == "b"
+        assert nominated_to(harness.preempt(pod, diagnosis)) == "b"
         assert set(asked) == {"b"}
 
     run(scenario)

@@ -74,7 +74,7 @@ def nominate(handle: FakeHandle, pod: Pod, node_name: str) -> None:
     handle.nominator.add_nominated_pod(PodInfo(pod), nominating)
 
 
-class World:
+class EvictionHarness:
     def __init__(self, *pods: Pod, is_gating: bool = True, **options: Any) -> None:
         self.victims = pods
         self.handle = FakeHandle([*pods, PREEMPTOR], clock=current_clock(), **options)
@@ -112,14 +112,14 @@ class World:
 def test_a_victim_is_marked_deleted_and_announced() -> None:
     async def scenario() -> None:
         pod = victim("v")
-        world = World(replace(pod, metadata=replace(pod.metadata, generation=3)))
-        await world.evict()
-        patch = world.patches["v"]["status"]["conditions"][0]
+        harness = EvictionHarness(replace(pod, metadata=replace(pod.metadata, generation=3)))
+        await harness.evict()
+        patch = harness.patches["v"]["status"]["conditions"][0]
         assert {key: patch[key] for key in MARK} == MARK
         assert patch["observedGeneration"] == 3
-        assert world.deleted == ["v"]
-        assert world.api.calls[-1].what is None  # its own grace period
-        assert world.handle.recorder.events == [
+        assert harness.deleted == ["v"]
+        assert harness.api.calls[-1].what is None  # its own grace period
+        assert harness.handle.recorder.events == [
             RecordedEvent(
                 "default/v",
                 "Normal",
@@ -128,26 +128,26 @@ def test_a_victim_is_marked_deleted_and_announced() -> None:
                 "Preempted by pod pod.default.preemptor on node n",
             )
         ]
-        assert not world.handle.activated
+        assert not harness.handle.activated
 
     run(scenario)
 
 
 def test_a_condition_that_is_there_already_is_not_written_again() -> None:
     async def scenario() -> None:
-        world = World(victim("v", conditions=[PodCondition(**MARK)]))
-        await world.evict()
-        assert world.patches == {}
-        assert world.deleted == ["v"]
+        harness = EvictionHarness(victim("v", conditions=[PodCondition(**MARK)]))
+        await harness.evict()
+        assert harness.patches == {}
+        assert harness.deleted == ["v"]
 
     run(scenario)
 
 
 def test_the_last_victim_waits_for_the_others() -> None:
     async def scenario() -> None:
-        world = World(victim("a"), victim("b"), victim("c"))
-        await world.evict()
-        assert world.api.started == [
+        harness = EvictionHarness(victim("a"), victim("b"), victim("c"))
+        await harness.evict()
+        assert harness.api.started == [
             ("patch", "a", 0),
             ("patch", "b", 0),
             ("delete", "a", 1),
@@ -161,10 +161,10 @@ def test_the_last_victim_waits_for_the_others() -> None:
 
 def test_victims_that_are_going_anyway_are_left_alone() -> None:
     async def scenario() -> None:
-        world = World(victim("going", deletion_timestamp=GOING), victim("v"))
-        await world.evict()
-        assert world.deleted == ["v"]
-        metrics = world.handle.metrics
+        harness = EvictionHarness(victim("going", deletion_timestamp=GOING), victim("v"))
+        await harness.evict()
+        assert harness.deleted == ["v"]
+        metrics = harness.handle.metrics
         assert (metrics.preemption_victims.count, metrics.preemption_victims.sum) == (1, 2)
 
     run(scenario)
@@ -172,11 +172,11 @@ def test_victims_that_are_going_anyway_are_left_alone() -> None:
 
 def test_if_all_victims_are_going_nothing_happens() -> None:
     async def scenario() -> None:
-        world = World(victim("going", deletion_timestamp=GOING))
-        world.start()
-        assert not world.is_gated
-        assert not world.handle.work
-        assert world.handle.metrics.preemption_victims.count == 0
+        harness = EvictionHarness(victim("going", deletion_timestamp=GOING))
+        harness.start()
+        assert not harness.is_gated
+        assert not harness.handle.work
+        assert harness.handle.metrics.preemption_victims.count == 0
 
     run(scenario)
 
@@ -186,25 +186,25 @@ def test_if_all_victims_are_going_nothing_happens() -> None:
 
 def test_if_one_of_the_first_fails_the_last_is_not_attempted() -> None:
     async def scenario() -> None:
-        world = World(victim("a"), victim("b"), victim("c"))
-        world.api.fails["delete", "a"] = [error(500, "InternalError")]
-        await world.evict()
-        assert world.deleted == ["b"]
-        assert "c" not in world.patches
-        assert list(world.handle.activated) == ["default/preemptor"]
-        assert not world.is_gated
+        harness = EvictionHarness(victim("a"), victim("b"), victim("c"))
+        harness.api.fails["delete", "a"] = [error(500, "InternalError")]
+        await harness.evict()
+        assert harness.deleted == ["b"]
+        assert "c" not in harness.patches
+        assert list(harness.handle.activated) == ["default/preemptor"]
+        assert not harness.is_gated
 
     run(scenario)
 
 
 def test_a_victim_that_cannot_be_marked_is_not_deleted() -> None:
     async def scenario() -> None:
-        world = World(victim("v"))
-        world.api.fails["patch", "v"] = [error(403, "Forbidden")]
-        await world.evict()
-        assert world.deleted == []
-        assert list(world.handle.activated) == ["default/preemptor"]
-        assert world.handle.recorder.events == []
+        harness = EvictionHarness(victim("v"))
+        harness.api.fails["patch", "v"] = [error(403, "Forbidden")]
+        await harness.evict()
+        assert harness.deleted == []
+        assert list(harness.handle.activated) == ["default/preemptor"]
+        assert harness.handle.recorder.events == []
 
     run(scenario)
 
@@ -215,11 +215,11 @@ def test_a_victim_that_cannot_be_marked_is_not_deleted() -> None:
 )
 def test_a_busy_server_is_asked_again(code: int, reason: str) -> None:
     async def scenario() -> None:
-        world = World(victim("v"))
-        world.api.fails["patch", "v"] = [error(code, reason)] * 3
-        await world.evict()
-        assert world.deleted == ["v"]
-        assert [name for verb, name, _ in world.api.started if verb == "patch"] == ["v"] * 4
+        harness = EvictionHarness(victim("v"))
+        harness.api.fails["patch", "v"] = [error(code, reason)] * 3
+        await harness.evict()
+        assert harness.deleted == ["v"]
+        assert [name for verb, name, _ in harness.api.started if verb == "patch"] == ["v"] * 4
 
     run(scenario)
 
@@ -228,40 +228,40 @@ def test_a_busy_server_is_asked_again(code: int, reason: str) -> None:
 @pytest.mark.parametrize("is_seen", [True, False])
 def test_a_victim_that_left_by_itself_counts_as_gone(verb: str, is_seen: bool) -> None:
     async def scenario() -> None:
-        world = World(victim("v"))
-        world.api.fails[verb, "v"] = [error(404, "NotFound")]
-        world.start()
-        await world.after(0.5 if verb == "patch" else 1.5)
+        harness = EvictionHarness(victim("v"))
+        harness.api.fails[verb, "v"] = [error(404, "NotFound")]
+        harness.start()
+        await harness.after(0.5 if verb == "patch" else 1.5)
         if is_seen:
-            world.handle.objects.remove(Pod, "v", "default")
-        await world.handle.finish_work()
-        assert world.handle.recorder.events == []
+            harness.handle.objects.remove(Pod, "v", "default")
+        await harness.handle.finish_work()
+        assert harness.handle.recorder.events == []
         # If its end was seen, nobody will wake the preemptor for it once more.
-        assert list(world.handle.activated) == (["default/preemptor"] if is_seen else [])
+        assert list(harness.handle.activated) == (["default/preemptor"] if is_seen else [])
 
     run(scenario)
 
 
 def test_a_pod_that_took_the_name_of_a_victim_is_spared() -> None:
     async def scenario() -> None:
-        world = World(victim("v"))
-        world.handle.objects.put(victim("v", uid="another"))
-        await world.evict()
-        assert world.api.calls == []
-        assert world.pod("v") is not None
+        harness = EvictionHarness(victim("v"))
+        harness.handle.objects.put(victim("v", uid="another"))
+        await harness.evict()
+        assert harness.api.calls == []
+        assert harness.pod("v") is not None
 
     run(scenario)
 
 
 def test_a_pod_that_takes_the_name_of_a_victim_at_the_last_moment_is_spared() -> None:
     async def scenario() -> None:
-        world = World(victim("v"))
-        world.start()
-        await world.after(1.5)
-        world.handle.objects.put(victim("v", uid="another"))
-        await world.handle.finish_work()
-        assert world.pod("v") is not None
-        assert world.handle.recorder.events == []
+        harness = EvictionHarness(victim("v"))
+        harness.start()
+        await harness.after(1.5)
+        harness.handle.objects.put(victim("v", uid="another"))
+        await harness.handle.finish_work()
+        assert harness.pod("v") is not None
+        assert harness.handle.recorder.events == []
 
     run(scenario)
 
@@ -271,15 +271,15 @@ def test_a_pod_that_takes_the_name_of_a_victim_at_the_last_moment_is_spared() ->
 
 def test_if_the_preemptor_is_deleted_those_not_yet_evicted_stay() -> None:
     async def scenario() -> None:
-        world = World(victim("a"), victim("b"), victim("c"))
-        world.start()
-        await world.after(1.5)
-        world.handle.objects.remove(Pod, "preemptor", "default")
-        await world.handle.finish_work()
+        harness = EvictionHarness(victim("a"), victim("b"), victim("c"))
+        harness.start()
+        await harness.after(1.5)
+        harness.handle.objects.remove(Pod, "preemptor", "default")
+        await harness.handle.finish_work()
         # The deletions of a and b were on their way.
-        assert world.deleted == ["a", "b"]
-        assert world.pod("c") is not None
-        assert "c" not in world.patches
+        assert harness.deleted == ["a", "b"]
+        assert harness.pod("c") is not None
+        assert "c" not in harness.patches
 
     run(scenario)
 
@@ -298,45 +298,45 @@ GONE = {
 @pytest.mark.parametrize("seconds", [0, 0.5])
 def test_a_preemptor_that_needs_no_room_any_more(change: Pod | None, seconds: float) -> None:
     async def scenario() -> None:
-        world = World(victim("v"))
-        world.start()
+        harness = EvictionHarness(victim("v"))
+        harness.start()
         if seconds:
-            await world.after(seconds)
+            await harness.after(seconds)
         if change is None:
-            world.handle.objects.remove(Pod, "preemptor", "default")
+            harness.handle.objects.remove(Pod, "preemptor", "default")
         else:
-            world.handle.objects.put(change)
-        await world.handle.finish_work()
-        assert world.deleted == []
-        assert not world.is_gated
+            harness.handle.objects.put(change)
+        await harness.handle.finish_work()
+        assert harness.deleted == []
+        assert not harness.is_gated
 
     run(scenario)
 
 
 def test_if_another_place_opens_up_those_not_yet_evicted_stay() -> None:
     async def scenario() -> None:
-        world = World(victim("a"), victim("b"), victim("c"))
-        world.start()
-        await world.after(1.5)
-        world.handle.room = True
-        await world.handle.finish_work()
-        assert world.deleted == ["a", "b"]
-        assert world.pod("c") is not None
-        assert list(world.handle.activated) == ["default/preemptor"]
+        harness = EvictionHarness(victim("a"), victim("b"), victim("c"))
+        harness.start()
+        await harness.after(1.5)
+        harness.handle.room = True
+        await harness.handle.finish_work()
+        assert harness.deleted == ["a", "b"]
+        assert harness.pod("c") is not None
+        assert list(harness.handle.activated) == ["default/preemptor"]
 
     run(scenario)
 
 
 def test_if_a_place_opens_up_before_the_deletion_the_victim_stays() -> None:
     async def scenario() -> None:
-        world = World(victim("v"))
-        world.start()
-        await world.after(0.5)
-        world.handle.room = True
-        await world.handle.finish_work()
-        assert world.deleted == []
-        assert world.handle.recorder.events == []
-        assert list(world.handle.activated) == ["default/preemptor"]
+        harness = EvictionHarness(victim("v"))
+        harness.start()
+        await harness.after(0.5)
+        harness.handle.room = True
+        await harness.handle.finish_work()
+        assert harness.deleted == []
+        assert harness.handle.recorder.events == []
+        assert list(harness.handle.activated) == ["default/preemptor"]
 
     run(scenario)
 
@@ -345,13 +345,13 @@ def test_if_the_room_would_not_help_any_more_the_victim_stays() -> None:
     """Seed 200195: the node was cordoned while the victim was told."""
 
     async def scenario() -> None:
-        world = World(victim("v"))
-        world.start()
-        await world.after(0.5)
-        world.handle.helps = False
-        await world.handle.finish_work()
-        assert world.deleted == []
-        assert list(world.handle.activated) == ["default/preemptor"]
+        harness = EvictionHarness(victim("v"))
+        harness.start()
+        await harness.after(0.5)
+        harness.handle.helps = False
+        await harness.handle.finish_work()
+        assert harness.deleted == []
+        assert list(harness.handle.activated) == ["default/preemptor"]
 
     run(scenario)
 
@@ -361,13 +361,13 @@ def test_if_the_preemptor_is_another_one_the_victim_stays(change: dict[str, Any]
     """Seed 8745: it had other labels by then, and somebody else on the node wanted those away."""
 
     async def scenario() -> None:
-        world = World(victim("v"))
-        world.start()
-        await world.after(0.5)
-        world.handle.objects.put(make_pod("preemptor", priority=1000, **change))
-        await world.handle.finish_work()
-        assert world.deleted == []
-        assert list(world.handle.activated) == ["default/preemptor"]
+        harness = EvictionHarness(victim("v"))
+        harness.start()
+        await harness.after(0.5)
+        harness.handle.objects.put(make_pod("preemptor", priority=1000, **change))
+        await harness.handle.finish_work()
+        assert harness.deleted == []
+        assert list(harness.handle.activated) == ["default/preemptor"]
 
     run(scenario)
 
@@ -376,14 +376,14 @@ def test_if_those_that_go_already_are_enough_the_victim_stays() -> None:
     """Seed 250: others had left since, and one victim less had to go."""
 
     async def scenario() -> None:
-        world = World(victim("v"))
-        world.handle.objects.put(make_node("n"))
-        world.handle.objects.put(victim("leaving", deletion_timestamp=GOING))
-        world.handle.refresh()
-        world.handle.enough = frozenset({"leaving"})
-        await world.evict()
-        assert world.deleted == []
-        assert list(world.handle.activated) == ["default/preemptor"]
+        harness = EvictionHarness(victim("v"))
+        harness.handle.objects.put(make_node("n"))
+        harness.handle.objects.put(victim("leaving", deletion_timestamp=GOING))
+        harness.handle.refresh()
+        harness.handle.enough = frozenset({"leaving"})
+        await harness.evict()
+        assert harness.deleted == []
+        assert list(harness.handle.activated) == ["default/preemptor"]
 
     run(scenario)
 
@@ -392,14 +392,14 @@ def test_if_somebody_else_is_given_the_node_the_victim_stays() -> None:
     """Seed 242: a more important pod had the preemptor look elsewhere."""
 
     async def scenario() -> None:
-        world = World(victim("v"))
-        world.start()
-        nominate(world.handle, PREEMPTOR, "n")
-        await world.after(0.5)
-        world.handle.nominator.delete_nominated_pod(PREEMPTOR)
-        await world.handle.finish_work()
-        assert world.deleted == []
-        assert list(world.handle.activated) == ["default/preemptor"]
+        harness = EvictionHarness(victim("v"))
+        harness.start()
+        nominate(harness.handle, PREEMPTOR, "n")
+        await harness.after(0.5)
+        harness.handle.nominator.delete_nominated_pod(PREEMPTOR)
+        await harness.handle.finish_work()
+        assert harness.deleted == []
+        assert list(harness.handle.activated) == ["default/preemptor"]
 
     run(scenario)
 
@@ -408,56 +408,56 @@ def test_a_victim_that_was_on_no_node_by_then_leaves_nobody_waiting() -> None:
     """Seed 546: its binding failed while it was deleted, so no node told of its end."""
 
     async def scenario() -> None:
-        world = World(make_pod("v"))
-        await world.evict()
-        assert world.deleted == ["v"]
-        assert list(world.handle.activated) == ["default/preemptor"]
+        harness = EvictionHarness(make_pod("v"))
+        await harness.evict()
+        assert harness.deleted == ["v"]
+        assert list(harness.handle.activated) == ["default/preemptor"]
 
     run(scenario)
 
 
 def test_a_preemptor_that_is_offered_room_in_vain_gets_its_way() -> None:
     async def scenario() -> None:
-        world = World(victim("v"))
-        world.handle.room = True
+        harness = EvictionHarness(victim("v"))
+        harness.handle.room = True
         for _ in range(2):
-            await world.evict()
-            assert world.deleted == []
-        await world.evict()
-        assert world.deleted == ["v"]
+            await harness.evict()
+            assert harness.deleted == []
+        await harness.evict()
+        assert harness.deleted == ["v"]
 
     run(scenario)
 
 
 def test_a_server_in_trouble_is_left_in_peace_for_longer_and_longer() -> None:
     async def scenario() -> None:
-        world = World(victim("v"))
+        harness = EvictionHarness(victim("v"))
         clock = current_clock()
         waited = []
         for _ in range(7):
-            world.api.fails["delete", "v"] = [error(500, "InternalError")]
-            world.handle.activated.clear()
+            harness.api.fails["delete", "v"] = [error(500, "InternalError")]
+            harness.handle.activated.clear()
             begun_ns = clock.monotonic_ns()
-            await world.evict()
-            assert list(world.handle.activated) == ["default/preemptor"]
+            await harness.evict()
+            assert list(harness.handle.activated) == ["default/preemptor"]
             waited.append((clock.monotonic_ns() - begun_ns) // SECOND)
         # The deletion takes a second, and at first the marking does too.
         assert waited == [2, 1 + 1, 1 + 2, 1 + 4, 1 + 8, 1 + 10, 1 + 10]
-        await world.evict()
-        assert world.deleted == ["v"]
+        await harness.evict()
+        assert harness.deleted == ["v"]
 
     run(scenario)
 
 
 def test_the_gate_is_open_while_the_next_try_is_put_off() -> None:
     async def scenario() -> None:
-        world = World(victim("v"))
+        harness = EvictionHarness(victim("v"))
         for _ in range(2):
-            world.api.fails["delete", "v"] = [error(500, "InternalError")]
-            world.start()
-            await world.after(2.5)
-        assert not world.is_gated
-        await world.handle.finish_work()
+            harness.api.fails["delete", "v"] = [error(500, "InternalError")]
+            harness.start()
+            await harness.after(2.5)
+        assert not harness.is_gated
+        await harness.handle.finish_work()
 
     run(scenario)
 
@@ -469,14 +469,14 @@ def test_a_victim_that_waits_on_permit_is_taken_back_in_memory() -> None:
     async def scenario() -> None:
         pod = victim("v")
         waiting = FakeWaitingPod(pod, "SomePlugin")
-        world = World(pod, waiting=[waiting])
-        await world.evict()
+        harness = EvictionHarness(pod, waiting=[waiting])
+        await harness.evict()
         assert waiting.preemption == ("DefaultPreemption", "preempted")
-        assert world.api.calls == []
-        assert [event.note for event in world.handle.recorder.events] == [
+        assert harness.api.calls == []
+        assert [event.note for event in harness.handle.recorder.events] == [
             "Preempted by pod pod.default.preemptor on node n (in kube-scheduler memory)."
         ]
-        assert not world.handle.activated
+        assert not harness.handle.activated
 
     run(scenario)
 
@@ -485,10 +485,10 @@ def test_a_victim_in_pre_bind_is_stopped() -> None:
     async def scenario() -> None:
         pod = victim("v")
         binding = FakePodInPreBind(pod)
-        world = World(pod, in_pre_bind=[binding])
-        await world.evict()
+        harness = EvictionHarness(pod, in_pre_bind=[binding])
+        await harness.evict()
         assert binding.cancel_reason == "preempted by DefaultPreemption"
-        assert world.api.calls == []
+        assert harness.api.calls == []
 
     run(scenario)
 
@@ -499,9 +499,9 @@ def test_a_victim_that_was_just_allowed_or_bound_is_deleted() -> None:
         waiting, binding = FakeWaitingPod(pod, "SomePlugin"), FakePodInPreBind(pod)
         waiting.allow("SomePlugin")
         binding.is_over = True
-        world = World(pod, waiting=[waiting], in_pre_bind=[binding])
-        await world.evict()
-        assert world.deleted == ["v"]
+        harness = EvictionHarness(pod, waiting=[waiting], in_pre_bind=[binding])
+        await harness.evict()
+        assert harness.deleted == ["v"]
 
     run(scenario)
 
@@ -511,46 +511,46 @@ def test_a_victim_that_was_just_allowed_or_bound_is_deleted() -> None:
 
 def test_the_gate_is_closed_until_the_last_victim_goes() -> None:
     async def scenario() -> None:
-        world = World(victim("a"), victim("b"))
-        assert not world.is_gated
-        world.start()
-        assert world.is_gated
-        await world.after(2.5)  # a is gone, b is being marked
-        assert world.pod("a") is None
-        assert world.is_gated
-        marked = world.pod("b")
+        harness = EvictionHarness(victim("a"), victim("b"))
+        assert not harness.is_gated
+        harness.start()
+        assert harness.is_gated
+        await harness.after(2.5)  # a is gone, b is being marked
+        assert harness.pod("a") is None
+        assert harness.is_gated
+        marked = harness.pod("b")
         assert marked is not None
         terminating = replace(marked, metadata=replace(marked.metadata, deletion_timestamp=GOING))
-        world.handle.objects.put(terminating)
-        assert not world.is_gated
-        await world.handle.finish_work()
-        assert not world.is_gated
+        harness.handle.objects.put(terminating)
+        assert not harness.is_gated
+        await harness.handle.finish_work()
+        assert not harness.is_gated
 
     run(scenario)
 
 
 def test_a_last_victim_that_is_gone_opens_the_gate() -> None:
     async def scenario() -> None:
-        world = World(victim("v"))
-        world.start()
-        await world.after(0.5)
-        assert world.is_gated
-        world.handle.objects.remove(Pod, "v", "default")
-        assert not world.is_gated
-        await world.handle.finish_work()
+        harness = EvictionHarness(victim("v"))
+        harness.start()
+        await harness.after(0.5)
+        assert harness.is_gated
+        harness.handle.objects.remove(Pod, "v", "default")
+        assert not harness.is_gated
+        await harness.handle.finish_work()
 
     run(scenario)
 
 
 def test_the_gate_opens_if_the_work_breaks() -> None:
     async def scenario() -> None:
-        world = World(victim("v"))
-        world.api.failures["delete"] = ValueError("a bug")  # type: ignore[assignment]
-        world.start()
+        harness = EvictionHarness(victim("v"))
+        harness.api.failures["delete"] = ValueError("a bug")  # type: ignore[assignment]
+        harness.start()
         with pytest.raises(ValueError, match="a bug"):
-            await world.handle.finish_work()
-        assert not world.is_gated
-        assert list(world.handle.activated) == ["default/preemptor"]
+            await harness.handle.finish_work()
+        assert not harness.is_gated
+        assert list(harness.handle.activated) == ["default/preemptor"]
 
     run(scenario)
 
@@ -564,14 +564,14 @@ def test_pods_of_lower_priority_lose_their_nomination_to_the_node() -> None:
         equal = make_pod("equal", priority=1000, nominated_node_name="n")
         elsewhere = make_pod("elsewhere", priority=10, nominated_node_name="m")
         unwritten = make_pod("unwritten", priority=10)
-        world = World(victim("v"))
+        harness = EvictionHarness(victim("v"))
         for pod, node in ((lower, "n"), (equal, "n"), (elsewhere, "m"), (unwritten, "n")):
-            world.handle.objects.put(pod)
-            nominate(world.handle, pod, node)
-        await world.evict()
-        assert world.api.started[0] == ("patch", "lower", 0)
-        assert world.patches["lower"]["status"] == {"nominatedNodeName": None}
-        assert set(world.patches) == {"lower", "v"}
+            harness.handle.objects.put(pod)
+            nominate(harness.handle, pod, node)
+        await harness.evict()
+        assert harness.api.started[0] == ("patch", "lower", 0)
+        assert harness.patches["lower"]["status"] == {"nominatedNodeName": None}
+        assert set(harness.patches) == {"lower", "v"}
 
     run(scenario)
 
@@ -579,13 +579,13 @@ def test_pods_of_lower_priority_lose_their_nomination_to_the_node() -> None:
 def test_a_nomination_that_cannot_be_cleared_does_not_stop_the_evictions() -> None:
     async def scenario() -> None:
         lower = make_pod("lower", priority=10, nominated_node_name="n")
-        world = World(victim("v"))
-        world.handle.objects.put(lower)
-        nominate(world.handle, lower, "n")
-        world.api.fails["patch", "lower"] = [error(403, "Forbidden")]
-        await world.evict()
-        assert world.deleted == ["v"]
-        assert list(world.handle.activated) == ["default/preemptor"]
+        harness = EvictionHarness(victim("v"))
+        harness.handle.objects.put(lower)
+        nominate(harness.handle, lower, "n")
+        harness.api.fails["patch", "lower"] = [error(403, "Forbidden")]
+        await harness.evict()
+        assert harness.deleted == ["v"]
+        assert list(harness.handle.activated) == ["default/preemptor"]
 
     run(scenario)
 
@@ -595,22 +595,22 @@ def test_a_nomination_that_cannot_be_cleared_does_not_stop_the_evictions() -> No
 
 def test_without_gating_all_victims_go_side_by_side() -> None:
     async def scenario() -> None:
-        world = World(victim("a"), victim("b"), is_gating=False)
-        world.start()
-        assert not world.is_gated
-        await world.handle.finish_work()
-        assert [second for verb, _, second in world.api.started if verb == "delete"] == [1, 1]
-        assert world.handle.metrics.preemption_victims.count == 1
+        harness = EvictionHarness(victim("a"), victim("b"), is_gating=False)
+        harness.start()
+        assert not harness.is_gated
+        await harness.handle.finish_work()
+        assert [second for verb, _, second in harness.api.started if verb == "delete"] == [1, 1]
+        assert harness.handle.metrics.preemption_victims.count == 1
 
     run(scenario)
 
 
 def test_without_gating_a_failure_wakes_the_preemptor() -> None:
     async def scenario() -> None:
-        world = World(victim("a"), victim("b"), is_gating=False)
-        world.api.fails["delete", "a"] = [error(500, "InternalError")]
-        await world.evict()
-        assert world.deleted == ["b"]
-        assert list(world.handle.activated) == ["default/preemptor"]
+        harness = EvictionHarness(victim("a"), victim("b"), is_gating=False)
+        harness.api.fails["delete", "a"] = [error(500, "InternalError")]
+        await harness.evict()
+        assert harness.deleted == ["b"]
+        assert list(harness.handle.activated) == ["default/preemptor"]
 
     run(scenario)

@@ -17,7 +17,7 @@ from kubesched.framework import (
 from kubesched.scheduler.config.args import DefaultPreemptionArgs
 from kubesched.scheduler.plugins.default_preemption import DefaultPreemption
 from kubesched.testing import FakeHandle, check_plugin, make_node, make_pod
-from tests.scheduler.plugins.default_preemption.preemption_fixture import World, run
+from tests.scheduler.plugins.default_preemption.preemption_fixture import PreemptionHarness, run
 
 NODE = make_node("a", cpu="4")
 VICTIM = make_pod("victim", node_name="a", requests={"cpu": "4"})
@@ -27,13 +27,13 @@ GATED = Status.unresolvable("waiting for the preemption for this pod to be finis
 
 def test_a_preemptor_is_kept_out_of_the_queue_while_its_victims_are_evicted() -> None:
     async def scenario() -> None:
-        world = World([NODE, VICTIM, PREEMPTOR])
-        assert world.plugin.pre_enqueue(PREEMPTOR) == SUCCESS
-        world.preempt(PREEMPTOR)
-        assert world.plugin.pre_enqueue(PREEMPTOR) == GATED
-        assert world.plugin.pre_enqueue(make_pod("another")) == SUCCESS
-        assert await world.evicted() == ["victim"]
-        assert world.plugin.pre_enqueue(PREEMPTOR) == SUCCESS
+        harness = PreemptionHarness([NODE, VICTIM, PREEMPTOR])
+        assert harness.plugin.pre_enqueue(PREEMPTOR) == SUCCESS
+        harness.preempt(PREEMPTOR)
+        assert harness.plugin.pre_enqueue(PREEMPTOR) == GATED
+        assert harness.plugin.pre_enqueue(make_pod("another")) == SUCCESS
+        assert await harness.evicted() == ["victim"]
+        assert harness.plugin.pre_enqueue(PREEMPTOR) == SUCCESS
 
     run(scenario)
 
@@ -41,11 +41,11 @@ def test_a_preemptor_is_kept_out_of_the_queue_while_its_victims_are_evicted() ->
 def test_without_asynchronous_preemption_nobody_is_kept_out() -> None:
     async def scenario() -> None:
         gates = {"SchedulerAsyncPreemption": False}
-        world = World([NODE, VICTIM, PREEMPTOR], feature_gates=gates)
-        world.preempt(PREEMPTOR)
-        assert world.plugin.pre_enqueue(PREEMPTOR) == SUCCESS
-        assert await world.evicted() == ["victim"]
-        assert world.plugin.events_to_register() == ()
+        harness = PreemptionHarness([NODE, VICTIM, PREEMPTOR], feature_gates=gates)
+        harness.preempt(PREEMPTOR)
+        assert harness.plugin.pre_enqueue(PREEMPTOR) == SUCCESS
+        assert await harness.evicted() == ["victim"]
+        assert harness.plugin.events_to_register() == ()
 
     run(scenario)
 

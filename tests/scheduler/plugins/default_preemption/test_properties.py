@@ -24,7 +24,7 @@ from kubesched.testing import (
 from kubesched.testing.objects.builders import HOSTNAME, ZONE
 from tests.scheduler.plugins.default_preemption.preemption_fixture import (
     NOW,
-    World,
+    PreemptionHarness,
     nominated_to,
     run,
 )
@@ -163,19 +163,19 @@ def compare(seed: int) -> str | None:
 
     async def scenario() -> str | None:
         made = Scenario(seed)
-        world = World(made.objects(), args=made.args, seed=seed)
+        harness = PreemptionHarness(made.objects(), args=made.args, seed=seed)
         for nominee in made.nominees:
-            world.nominate(nominee, made.any_node())
+            harness.nominate(nominee, made.any_node())
         try:
-            diagnosis = world.diagnose(made.preemptor)
+            diagnosis = harness.diagnose(made.preemptor)
         except AssertionError:
             return None
-        snapshot = world.handle.snapshot
+        snapshot = harness.handle.snapshot
         view = snapshot.nodes
         listed = list(view.at_rows(snapshot.order))
         procedure = Procedure(
-            world.framework,
-            world.state,
+            harness.framework,
+            harness.state,
             PodInfo(made.preemptor),
             made.budgets,
             made.args.min_candidate_nodes_percentage,
@@ -184,12 +184,12 @@ def compare(seed: int) -> str | None:
             random.Random(seed),
         )
         want = procedure.run(diagnosis, listed)
-        result = world.preempt(made.preemptor, diagnosis)
+        result = harness.preempt(made.preemptor, diagnosis)
         going = {pod.metadata.name for pod in made.pods if pod.metadata.deletion_timestamp}
         want = want._replace(victims=sorted(set(want.victims) - going))
         got = Answer(
             nominated_to(result),
-            sorted(await world.evicted()),
+            sorted(await harness.evicted()),
             result.status.message.removeprefix("preemption: "),
         )
         assert got == want

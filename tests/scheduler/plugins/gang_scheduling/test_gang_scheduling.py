@@ -15,7 +15,7 @@ from kubesched.scheduler.backend.pod_group_states import PodGroupStates
 from kubesched.scheduler.plugins.gang_scheduling import GangScheduling
 from kubesched.testing import make_pod
 from kubesched.testing.fakes.fake_handle import FakeHandle, FakeWaitingPod
-from tests.scheduler.pod_groups.group_world import GANGS, basic, gang, member
+from tests.scheduler.pod_groups.group_harness import GANGS, basic, gang, member
 
 TOO_FEW = Status.unresolvable("waiting for minCount pods from a gang to appear in scheduling queue")
 NO_GROUP = Status.unresolvable('waiting for pods\'s pod group "g" to appear in scheduling queue')

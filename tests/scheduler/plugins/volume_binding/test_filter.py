@@ -43,7 +43,7 @@ from tests.scheduler.plugins.volume_binding.volume_fixture import (
     BIND,
     NOPV,
     SPACE,
-    VolumeWorld,
+    VolumeHarness,
     claim,
     unresolvable,
     volume,
@@ -104,14 +104,14 @@ PRE_FILTER = {
 
 @pytest.mark.parametrize("case", PRE_FILTER.values(), ids=PRE_FILTER)
 def test_pre_filter(case: Case) -> None:
-    world = VolumeWorld(*case.objects)
-    assert world.pre_filter(world.pod(*case.claims)) == case.want
+    harness = VolumeHarness(*case.objects)
+    assert harness.pre_filter(harness.pod(*case.claims)) == case.want
 
 
 def test_a_class_without_a_mode_is_an_error() -> None:
     silent = StorageClass(metadata=make_storage_class("s").metadata, provisioner="x")
-    world = VolumeWorld(silent, claim("c", storage_class="s"))
-    answer = world.pre_filter(world.pod("c"))
+    harness = VolumeHarness(silent, claim("c", storage_class="s"))
+    answer = harness.pre_filter(harness.pod("c"))
     assert answer.code is Code.ERROR
     assert answer.message == 'VolumeBindingMode not set for StorageClass "s"'
 
@@ -130,9 +130,9 @@ def test_a_class_without_a_mode_is_an_error() -> None:
     ],
 )
 def test_claims_that_are_made_for_the_pod(made: PersistentVolumeClaim | None, want: str) -> None:
-    world = VolumeWorld(*([] if made is None else [made]))
+    harness = VolumeHarness(*([] if made is None else [made]))
     pod = make_pod("p", volumes=[Volume(name="v", ephemeral=EphemeralVolumeSource())])
-    assert world.pre_filter(pod) == unresolvable(want)
+    assert harness.pre_filter(pod) == unresolvable(want)
 
 
 def test_a_claim_that_was_made_for_the_pod_is_used() -> None:
@@ -140,9 +140,9 @@ def test_a_claim_that_was_made_for_the_pod_is_used() -> None:
     owned = replace(
         made, metadata=replace(made.metadata, owner_references=(make_owner("Pod", "p"),))
     )
-    world = VolumeWorld(owned)
+    harness = VolumeHarness(owned)
     pod = make_pod("p", volumes=[Volume(name="v", ephemeral=EphemeralVolumeSource())])
-    assert world.pre_filter(pod) == SUCCESS
+    assert harness.pre_filter(pod) == SUCCESS
 
 
 # -- Filter ----------------------------------------------------------------------------------
@@ -284,23 +284,23 @@ FILTER: dict[str, tuple[tuple[ApiObject, ...], list[Status]]] = {
 
 @pytest.mark.parametrize(("objects", "want"), FILTER.values(), ids=FILTER)
 def test_filter(objects: tuple[ApiObject, ...], want: list[Status]) -> None:
-    assert VolumeWorld(*objects).filter("c") == want
+    assert VolumeHarness(*objects).filter("c") == want
 
 
 def test_several_problems_come_in_a_fixed_order() -> None:
-    world = VolumeWorld(BOUND, volume("v@n2", claim=BOUND), claim("d"))
-    assert world.filter("c", "d") == [unresolvable(AFF, BIND), unresolvable(BIND)]
+    harness = VolumeHarness(BOUND, volume("v@n2", claim=BOUND), claim("d"))
+    assert harness.filter("c", "d") == [unresolvable(AFF, BIND), unresolvable(BIND)]
 
 
 def test_a_migrated_volume_is_reached_by_the_label_of_its_driver() -> None:
-    world = VolumeWorld(
+    harness = VolumeHarness(
         BOUND,
         in_tree("z1"),
         migrated("kubernetes.io/gce-pd"),
         make_node("n1", labels={"k": "n1", "topology.gke.io/zone": "z1"}),
     )
-    world.handle.refresh()
-    assert world.filter("c") == [SUCCESS, SUCCESS]
+    harness.handle.refresh()
+    assert harness.filter("c") == [SUCCESS, SUCCESS]
 
 
 SIZES = {
@@ -318,20 +318,20 @@ SIZES = {
 def test_two_claims_share_what_there_is(
     sizes: tuple[str, str], volumes: tuple[str, ...], want: dict[str, str]
 ) -> None:
-    world = VolumeWorld(claim("c", sizes[0]), claim("d", sizes[1]), *map(volume, volumes))
-    assert world.filter("c", "d") == [SUCCESS, unresolvable(BIND)]
-    state, status = world.reserve(world.pod("c", "d"))
+    harness = VolumeHarness(claim("c", sizes[0]), claim("d", sizes[1]), *map(volume, volumes))
+    assert harness.filter("c", "d") == [SUCCESS, unresolvable(BIND)]
+    state, status = harness.reserve(harness.pod("c", "d"))
     assert status.is_success
     reservation = state.read("VolumeBinding").reservation
     assert {made.metadata.name: pv.metadata.name for pv, made in reservation.volumes} == want
 
 
 def test_one_volume_does_not_serve_two_claims() -> None:
-    assert VolumeWorld(claim("c"), claim("d", "5Gi"), volume("a@n1:5Gi")).filter("c", "d") == [
+    assert VolumeHarness(claim("c"), claim("d", "5Gi"), volume("a@n1:5Gi")).filter("c", "d") == [
         unresolvable(BIND),
         unresolvable(BIND),
     ]
-    mixed = VolumeWorld(
+    mixed = VolumeHarness(
         claim("c", storage_class="dp"),
         claim("d", "5Gi", storage_class="dp"),
         volume("a@n1:5Gi", storage_class="dp"),
@@ -340,8 +340,8 @@ def test_one_volume_does_not_serve_two_claims() -> None:
 
 
 def test_an_invalid_selector_of_a_claim_is_an_error() -> None:
-    world = VolumeWorld(claim("c", selector={"not a key!": "x"}), volume("a@n1"))
-    status = world.filter("c")[0]
+    harness = VolumeHarness(claim("c", selector={"not a key!": "x"}), volume("a@n1"))
+    status = harness.filter("c")[0]
     assert status.code is Code.ERROR
     assert status.message.startswith(
         "error creating internal label selector for claim: default/c: "
@@ -350,11 +350,11 @@ def test_an_invalid_selector_of_a_claim_is_an_error() -> None:
 
 def test_a_claim_without_a_size_needs_no_space() -> None:
     bare = make_pvc("c", storage_class="dp")
-    world = VolumeWorld(
+    harness = VolumeHarness(
         make_csi_driver("csi.example.com", storage_capacity=True),
         spec(bare, resources=replace(bare.spec.resources, requests={})),
     )
-    assert world.filter("c") == [SUCCESS, SUCCESS]
+    assert harness.filter("c") == [SUCCESS, SUCCESS]
 
 
 def test_the_contract() -> None:

@@ -6,7 +6,7 @@ from kubesched.api.base import ApiObject
 from kubesched.framework import CycleState, PodInfo
 from kubesched.scheduler.config.args import UtilizationShapePoint
 from kubesched.testing import make_csi_driver, make_csi_storage_capacity
-from tests.scheduler.plugins.volume_binding.volume_fixture import VolumeWorld, claim, volume
+from tests.scheduler.plugins.volume_binding.volume_fixture import VolumeHarness, claim, volume
 
 GATES = {"StorageCapacityScoring": True}
 Shape = tuple[tuple[int, int], ...]
@@ -16,12 +16,12 @@ DEFAULT: Shape = ((0, 10), (100, 0))
 
 def scores(shape: Shape, claims: tuple[str, ...], *objects: ApiObject) -> list[int]:
     points = tuple(UtilizationShapePoint(utilization=at, score=score) for at, score in shape)
-    world = VolumeWorld(*objects, gates=GATES, shape=points)
-    pod, nodes, state = world.pod(*claims), world.handle.snapshot.nodes, CycleState()
-    world.plugin.pre_filter(state, PodInfo(pod), nodes)
-    assert world.plugin.pre_score(state, PodInfo(pod), nodes).is_success
-    each = [world.plugin.score(state, pod, node) for node in nodes]
-    assert world.plugin.score_nodes(state, pod, nodes).tolist() == each
+    harness = VolumeHarness(*objects, gates=GATES, shape=points)
+    pod, nodes, state = harness.pod(*claims), harness.handle.snapshot.nodes, CycleState()
+    harness.plugin.pre_filter(state, PodInfo(pod), nodes)
+    assert harness.plugin.pre_score(state, PodInfo(pod), nodes).is_success
+    each = [harness.plugin.score(state, pod, node) for node in nodes]
+    assert harness.plugin.score_nodes(state, pod, nodes).tolist() == each
     return each
 
 
@@ -58,7 +58,7 @@ def test_two_volumes_of_one_space_and_volumes_that_exist_alone_count() -> None:
 
 def test_pods_without_claims_score_nothing_and_without_the_gate_nobody_scores() -> None:
     assert scores(RISING, ()) == [0, 0]
-    world = VolumeWorld()
-    pod, nodes, state = world.pod(), world.handle.snapshot.nodes, CycleState()
-    world.plugin.pre_filter(state, PodInfo(pod), nodes)
-    assert world.plugin.pre_score(state, PodInfo(pod), nodes).is_skip
+    harness = VolumeHarness()
+    pod, nodes, state = harness.pod(), harness.handle.snapshot.nodes, CycleState()
+    harness.plugin.pre_filter(state, PodInfo(pod), nodes)
+    assert harness.plugin.pre_score(state, PodInfo(pod), nodes).is_skip

@@ -29,7 +29,7 @@ from kubesched.testing import (
     run_filter,
 )
 
-__all__ = ["AFF", "BIND", "NOPV", "SPACE", "VolumeWorld", "claim", "unresolvable", "volume"]
+__all__ = ["AFF", "BIND", "NOPV", "SPACE", "VolumeHarness", "claim", "unresolvable", "volume"]
 
 AFF = "node(s) didn't match PersistentVolume's node affinity"
 BIND = "node(s) didn't find available persistent volumes to bind"
@@ -64,7 +64,7 @@ def claim(name: str, size: str = "1Gi", **changes: Any) -> PersistentVolumeClaim
     return make_pvc(name, size=size, **({"storage_class": "np"} | changes))
 
 
-class VolumeWorld:
+class VolumeHarness:
     """Two nodes, a class that nobody makes volumes of (`np`) and one that somebody does (`dp`)."""
 
     def __init__(self, *objects: ApiObject, gates: dict[str, bool] | None = None, **args: Any):

@@ -67,14 +67,14 @@ def test_disks(wanted: Volume, used: Volume, conflict: bool) -> None:
     assert answers == [SUCCESS, DISK if conflict else SUCCESS]
 
 
-def world(*running: Pod, mode: str = "ReadWriteOncePod") -> tuple[FakeHandle, VolumeRestrictions]:
+def harness(*running: Pod, mode: str = "ReadWriteOncePod") -> tuple[FakeHandle, VolumeRestrictions]:
     claim = make_pvc("c", access_modes=[mode])
     handle = FakeHandle([make_node("a"), make_node("b"), claim, *running])
     return handle, VolumeRestrictions(None, handle)
 
 
 def test_a_claim_for_one_pod_is_taken_everywhere() -> None:
-    handle, plugin = world(make_pod("r", pvcs=["c"], node_name="b"))
+    handle, plugin = harness(make_pod("r", pvcs=["c"], node_name="b"))
     pod = make_pod("p", pvcs=["c"])
     state = CycleState()
     assert run_filter(plugin, pod, handle.snapshot.nodes, state) == [CLAIM, CLAIM]
@@ -90,7 +90,7 @@ def test_a_claim_for_one_pod_is_taken_everywhere() -> None:
 
 
 def test_the_namespace_of_a_pod_that_goes_is_not_looked_at() -> None:
-    handle, plugin = world(
+    handle, plugin = harness(
         make_pod("r", pvcs=["c"], node_name="b"),
         make_pod("x", namespace="other", pvcs=["c"], node_name="b"),
     )
@@ -106,13 +106,13 @@ def test_the_namespace_of_a_pod_that_goes_is_not_looked_at() -> None:
 @pytest.mark.parametrize(("mode", "user"), [("ReadWriteOncePod", []), ("ReadWriteMany", ["r"])])
 def test_nothing_to_do(mode: str, user: list[str]) -> None:
     running = [make_pod(name, pvcs=["c"], node_name="b") for name in user]
-    handle, plugin = world(*running, mode=mode)
+    handle, plugin = harness(*running, mode=mode)
     pod = PodInfo(make_pod("p", pvcs=["c"]))
     assert plugin.pre_filter(CycleState(), pod, handle.snapshot.nodes) == SKIP
 
 
 def test_a_missing_claim() -> None:
-    handle, plugin = world()
+    handle, plugin = harness()
     pod = PodInfo(make_pod("p", pvcs=["nope"]))
     answer = plugin.pre_filter(CycleState(), pod, handle.snapshot.nodes)
     assert answer == Status.unresolvable(

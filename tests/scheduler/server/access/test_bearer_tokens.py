@@ -12,7 +12,13 @@ from kubesched.scheduler.server.access.authenticators import AuthenticationError
 from kubesched.scheduler.server.access.bearer_tokens import bearer_token
 from kubesched.scheduler.server.access.user import ANONYMOUS, CallerIdentity
 from kubesched.scheduler.server.endpoints.http_messages import Request
-from tests.scheduler.server.serving_world import METRICS_READER, NOBODY, World, refused, request
+from tests.scheduler.server.serving_harness import (
+    METRICS_READER,
+    NOBODY,
+    ServingHarness,
+    refused,
+    request,
+)
 
 HEADERS = {
     "Bearer abc": "abc",
@@ -48,72 +54,72 @@ def test_a_websocket_may_carry_the_token_as_a_protocol() -> None:
         bearer_token(websocket("base64url.bearer.authorization.k8s.io.%%%", "x"))
 
 
-def authenticate(world: World, token: str) -> CallerIdentity:
+def authenticate(harness: ServingHarness, token: str) -> CallerIdentity:
     found = request("/", [("Authorization", f"Bearer {token}")])
-    return asyncio.run(world.access.authenticators.authenticate(found))
+    return asyncio.run(harness.access.authenticators.authenticate(found))
 
 
 def test_the_owner_of_a_token_is_what_the_server_says() -> None:
-    assert authenticate(World(ManualClock()), METRICS_READER) == CallerIdentity(
+    assert authenticate(ServingHarness(ManualClock()), METRICS_READER) == CallerIdentity(
         name="reader", uid="7", groups=("monitoring", "system:authenticated")
     )
 
 
 def test_a_token_is_reviewed_once_within_its_time() -> None:
     clock = ManualClock()
-    world = World(clock)
-    authenticate(world, METRICS_READER)
-    del world.api.tokens[METRICS_READER]
+    harness = ServingHarness(clock)
+    authenticate(harness, METRICS_READER)
+    del harness.api.tokens[METRICS_READER]
     clock.advance(10 * SECOND - 1)
-    authenticate(world, METRICS_READER)
-    assert world.api.asked == ["token"]
+    authenticate(harness, METRICS_READER)
+    assert harness.api.asked == ["token"]
     clock.advance(1)
     with pytest.raises(AuthenticationError, match="invalid bearer token"):
-        authenticate(world, METRICS_READER)
+        authenticate(harness, METRICS_READER)
 
 
 def test_a_wrong_token_is_remembered_as_wrong() -> None:
-    world = World(ManualClock())
+    harness = ServingHarness(ManualClock())
     for _ in range(2):
         with pytest.raises(AuthenticationError, match="invalid bearer token"):
-            authenticate(world, "wrong")
-    assert world.api.asked == ["token"]
+            authenticate(harness, "wrong")
+    assert harness.api.asked == ["token"]
 
 
 @pytest.mark.parametrize("token", ["tök", "\udcff"])
 def test_what_cannot_be_a_token_is_wrong_without_asking(token: str) -> None:
-    world = World(ManualClock())
+    harness = ServingHarness(ManualClock())
     with pytest.raises(AuthenticationError, match="invalid bearer token"):
-        authenticate(world, token)
-    assert world.api.asked == []
+        authenticate(harness, token)
+    assert harness.api.asked == []
 
 
 def test_a_failed_review_is_not_remembered() -> None:
-    world = World(ManualClock())
-    world.api.failures = [refused(403, message="not yours to ask")]
+    harness = ServingHarness(ManualClock())
+    harness.api.failures = [refused(403, message="not yours to ask")]
     with pytest.raises(AuthenticationError, match="not yours to ask"):
-        authenticate(world, NOBODY)
-    world.api.failures = []
-    assert authenticate(world, NOBODY).name == "nobody"
+        authenticate(harness, NOBODY)
+    harness.api.failures = []
+    assert authenticate(harness, NOBODY).name == "nobody"
 
 
 def test_a_time_of_zero_means_no_memory() -> None:
-    world = World(ManualClock(), "--authentication-token-webhook-cache-ttl=0s")
-    authenticate(world, NOBODY)
-    authenticate(world, NOBODY)
-    assert world.api.asked == ["token", "token"]
+    harness = ServingHarness(ManualClock(), "--authentication-token-webhook-cache-ttl=0s")
+    authenticate(harness, NOBODY)
+    authenticate(harness, NOBODY)
+    assert harness.api.asked == ["token", "token"]
 
 
 def test_requests_at_once_share_a_review_even_if_the_first_hangs_up() -> None:
     async def main() -> tuple[list[CallerIdentity], list[str]]:
-        world = World(ManualClock())
+        harness = ServingHarness(ManualClock())
         found = request("/", [("Authorization", f"Bearer {NOBODY}")])
         waiting = [
-            asyncio.create_task(world.access.authenticators.authenticate(found)) for _ in range(3)
+            asyncio.create_task(harness.access.authenticators.authenticate(found)) for _ in range(3)
         ]
         await asyncio.sleep(0)
         waiting[0].cancel()
-        return await asyncio.gather(*waiting[1:]), world.api.asked
+        return await asyncio.gather(*waiting[1:]), harness.api.asked
 
     users, asked = asyncio.run(main())
     assert [user.name for user in users] == ["nobody", "nobody"]
@@ -121,4 +127,4 @@ def test_requests_at_once_share_a_review_even_if_the_first_hangs_up() -> None:
 
 
 def test_without_a_cluster_a_token_says_nothing() -> None:
-    assert authenticate(World(ManualClock(), delegates=False), "anything") == ANONYMOUS
+    assert authenticate(ServingHarness(ManualClock(), delegates=False), "anything") == ANONYMOUS

@@ -22,7 +22,7 @@ from kubesched.foundation.util.components import running
 from kubesched.foundation.util.virtual_loop import VirtualLoop
 from kubesched.scheduler.server.access.client_authorities import ClientAuthorities
 from kubesched.scheduler.server.access.client_certificates import RequestHeaderNames
-from tests.scheduler.server.serving_world import (
+from tests.scheduler.server.serving_harness import (
     AUTHENTICATION_MAP,
     Authority,
     authentication_map,

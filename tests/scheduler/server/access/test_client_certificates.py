@@ -20,7 +20,7 @@ from kubesched.scheduler.server.access.client_certificates import (
     RequestHeaderNames,
 )
 from kubesched.scheduler.server.access.user import CallerIdentity
-from tests.scheduler.server.serving_world import Authority, Credentials, request
+from tests.scheduler.server.serving_harness import Authority, Credentials, request
 
 NOW_NS = 1_800_000_000 * SECOND
 CLIENTS, PROXIES = Authority("clients"), Authority("proxies")

@@ -21,7 +21,7 @@ from kubesched.scheduler.server.access.path_authorization import (
 )
 from kubesched.scheduler.server.access.review_client import Reviewer, ReviewError
 from kubesched.scheduler.server.access.user import ANONYMOUS, CallerIdentity
-from tests.scheduler.server.serving_world import ReviewingApi, refused
+from tests.scheduler.server.serving_harness import ReviewingApi, refused
 
 READER = CallerIdentity(name="reader", groups=("monitoring",))
 

@@ -11,7 +11,7 @@ import pytest
 from kubesched.foundation.util.clock import ManualClock
 from kubesched.scheduler.server.endpoints.health_endpoints import HealthCheck, add_health_routes
 from kubesched.scheduler.server.endpoints.routes import Routes
-from tests.scheduler.server.serving_world import ADMIN, World, request
+from tests.scheduler.server.serving_harness import ADMIN, ServingHarness, request
 
 
 class Case(NamedTuple):
@@ -74,16 +74,16 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_health(case: Case) -> None:
-    world = World(ManualClock())
-    world.synced.is_fine = case.synced
-    answer = asyncio.run(world.ask(case.target, token=ADMIN))
+    harness = ServingHarness(ManualClock())
+    harness.synced.is_fine = case.synced
+    answer = asyncio.run(harness.ask(case.target, token=ADMIN))
     assert (answer.status, answer.body.decode()) == (case.status, case.body)
     assert answer.content_type == "text/plain; charset=utf-8"
 
 
 @pytest.mark.parametrize("root", ["healthz", "livez", "readyz"])
 def test_verbose_bodies_are_the_recorded_ones(root: str, goldens: Path) -> None:
-    answer = asyncio.run(World(ManualClock()).ask(f"/{root}?verbose"))
+    answer = asyncio.run(ServingHarness(ManualClock()).ask(f"/{root}?verbose"))
     assert answer.body == (goldens / f"api/{root}.txt").read_bytes()
 
 
@@ -107,11 +107,11 @@ def test_only_roots_report_results() -> None:
 
 def test_results_are_shown_as_slis() -> None:
     async def main() -> str:
-        world = World(ManualClock())
-        world.synced.is_fine = False
-        await world.ask("/readyz")
-        await world.ask("/livez")
-        return (await world.ask("/metrics/slis", token=ADMIN)).body.decode()
+        harness = ServingHarness(ManualClock())
+        harness.synced.is_fine = False
+        await harness.ask("/readyz")
+        await harness.ask("/livez")
+        return (await harness.ask("/metrics/slis", token=ADMIN)).body.decode()
 
     page = asyncio.run(main())
     assert 'kubernetes_healthcheck{name="ping",type="livez"} 1\n' in page

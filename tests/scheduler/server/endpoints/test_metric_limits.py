@@ -10,7 +10,7 @@ from prometheus_client.registry import CollectorRegistry
 from kubesched.errors import ConfigError
 from kubesched.foundation.metrics import SchedulerMetrics, render
 from kubesched.scheduler.server.serving.secure_server import ServingMetrics
-from tests.scheduler.server.serving_world import options
+from tests.scheduler.server.serving_harness import options
 
 
 def page(*flags: str) -> tuple[ServingMetrics, str]:

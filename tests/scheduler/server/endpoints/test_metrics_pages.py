@@ -9,18 +9,18 @@ import pytest
 
 from kubesched.foundation.util.clock import ManualClock
 from kubesched.scheduler.server.endpoints.http_messages import Response
-from tests.scheduler.server.serving_world import ADMIN, World
+from tests.scheduler.server.serving_harness import ADMIN, ServingHarness
 
 
 def test_delete_forgets_labelled_series_and_bare_counters_only() -> None:
     async def main() -> tuple[Response, str]:
-        world = World(ManualClock())
-        metrics = world.scheduler_metrics
+        harness = ServingHarness(ManualClock())
+        metrics = harness.scheduler_metrics
         metrics.observe_attempt("scheduled", "p", 1)
         metrics.preemption_attempts_total.inc()
         metrics.pod_scheduling_attempts.observe(2)
-        answer = await world.ask("/metrics", method="DELETE", token=ADMIN)
-        return answer, (await world.ask("/metrics", token=ADMIN)).body.decode()
+        answer = await harness.ask("/metrics", method="DELETE", token=ADMIN)
+        return answer, (await harness.ask("/metrics", token=ADMIN)).body.decode()
 
     answer, page = asyncio.run(main())
     assert (answer.status, answer.body) == (200, b"metrics reset\n")
@@ -38,8 +38,8 @@ def test_delete_forgets_labelled_series_and_bare_counters_only() -> None:
     }.items(),
 )
 def test_the_text_format_is_always_served(accept: str, escaping: str) -> None:
-    world = World(ManualClock())
-    answer = asyncio.run(world.ask("/metrics", token=ADMIN, Accept=accept))
+    harness = ServingHarness(ManualClock())
+    answer = asyncio.run(harness.ask("/metrics", token=ADMIN, Accept=accept))
     assert answer.content_type == (f"text/plain; version=0.0.4; charset=utf-8; escaping={escaping}")
 
 
@@ -48,8 +48,8 @@ def test_the_text_format_is_always_served(accept: str, escaping: str) -> None:
     {"gzip": True, "br, gzip;q=0.5": True, "gzip;q=0": False, "br": False, "": False}.items(),
 )
 def test_pages_are_packed_for_those_who_unpack(accept: str, packed: bool) -> None:
-    world = World(ManualClock())
-    answer = asyncio.run(world.ask("/metrics", token=ADMIN, Accept_Encoding=accept))
+    harness = ServingHarness(ManualClock())
+    answer = asyncio.run(harness.ask("/metrics", token=ADMIN, Accept_Encoding=accept))
     assert (answer.headers.get("Content-Encoding") == "gzip") is packed
     text = gzip.decompress(answer.body) if packed else answer.body
     assert b"# TYPE scheduler_pending_pods gauge\n" in text
@@ -57,12 +57,12 @@ def test_pages_are_packed_for_those_who_unpack(accept: str, packed: bool) -> Non
 
 def test_requests_are_counted_by_user_and_outcome() -> None:
     async def main() -> str:
-        world = World(ManualClock())
-        await world.ask("/healthz")
-        await world.ask("/metrics")
-        await world.ask("/healthz", token="wrong")
-        await world.ask("/metrics", token=ADMIN)
-        return (await world.ask("/metrics", token=ADMIN)).body.decode()
+        harness = ServingHarness(ManualClock())
+        await harness.ask("/healthz")
+        await harness.ask("/metrics")
+        await harness.ask("/healthz", token="wrong")
+        await harness.ask("/metrics", token=ADMIN)
+        return (await harness.ask("/metrics", token=ADMIN)).body.decode()
 
     page = asyncio.run(main())
     for line in (

@@ -13,7 +13,7 @@ import pytest
 from kubesched.api import Pod, from_builtins
 from kubesched.foundation.util.clock import ManualClock
 from kubesched.scheduler.server.endpoints.pod_resources import pod_series
-from tests.scheduler.server.serving_world import ADMIN, World
+from tests.scheduler.server.serving_harness import ADMIN, ServingHarness
 
 Json = dict[str, Any]
 
@@ -40,8 +40,8 @@ def values(found: Pod) -> dict[tuple[str, str], str]:
 
 
 def page(pods: list[Pod], *, is_leading: bool = True) -> bytes:
-    world = World(ManualClock(), pods=pods, is_leading=is_leading)
-    return asyncio.run(world.ask("/metrics/resources", token=ADMIN)).body
+    harness = ServingHarness(ManualClock(), pods=pods, is_leading=is_leading)
+    return asyncio.run(harness.ask("/metrics/resources", token=ADMIN)).body
 
 
 def test_the_page_is_the_recorded_one(goldens: Path) -> None:

@@ -19,7 +19,7 @@ from kubesched.scheduler.config.write import versioned
 from kubesched.scheduler.server.endpoints.configz import configz_handler
 from kubesched.scheduler.server.endpoints.http_messages import Handler
 from kubesched.scheduler.server.endpoints.zpages import Versions, flagz_handler, statusz_handler
-from tests.scheduler.server.serving_world import ADMIN, World, request
+from tests.scheduler.server.serving_harness import ADMIN, ServingHarness, request
 
 PATHS = ["/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz"]
 STARTED_NS = 1_794_726_633 * SECOND  # Sun Nov 15 07:10:33 UTC 2026, as recorded
@@ -150,5 +150,5 @@ def test_statusz_draws_its_delimiter_anew_and_flagz_does_not() -> None:
 
 
 def test_the_paths_shown_are_those_served() -> None:
-    answer = asyncio.run(World(ManualClock()).ask("/statusz", token=ADMIN))
+    answer = asyncio.run(ServingHarness(ManualClock()).ask("/statusz", token=ADMIN))
     assert answer.body.decode().rstrip().endswith(" ".join(PATHS))

@@ -11,12 +11,12 @@ import yaml
 from kubesched.foundation.util.clock import ManualClock
 from kubesched.scheduler.server.access.client_certificates import Bundle
 from kubesched.scheduler.server.endpoints.http_messages import Request, Response
-from tests.scheduler.server.serving_world import (
+from tests.scheduler.server.serving_harness import (
     ADMIN,
     METRICS_READER,
     NOBODY,
     Authority,
-    World,
+    ServingHarness,
     refused,
 )
 
@@ -68,20 +68,20 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_status_codes(case: Case) -> None:
-    world = World(ManualClock(), *case.flags, delegates=case.delegates)
+    harness = ServingHarness(ManualClock(), *case.flags, delegates=case.delegates)
     if case.broken is not None:
-        world.api.failures = [refused(case.broken)]
+        harness.api.failures = [refused(case.broken)]
     headers = {"Authorization": case.authorization} if case.authorization else {}
-    answer = asyncio.run(world.ask(case.path, token=case.token, **headers))
+    answer = asyncio.run(harness.ask(case.path, token=case.token, **headers))
     assert answer.status == case.status
     assert answer.headers["Cache-Control"] == "no-cache, private"
 
 
 def test_refusals_are_status_objects() -> None:
-    world = World(ManualClock())
-    answer = asyncio.run(world.ask("/metrics", token="wrong"))
+    harness = ServingHarness(ManualClock())
+    answer = asyncio.run(harness.ask("/metrics", token="wrong"))
     assert (answer.body, answer.content_type) == (UNAUTHORIZED, "application/json")
-    answer = asyncio.run(world.ask("/metrics"))
+    answer = asyncio.run(harness.ask("/metrics"))
     assert (answer.body, answer.content_type) == (FORBIDDEN, "application/json")
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
@@ -94,71 +94,71 @@ PRETTY = {
 
 @pytest.mark.parametrize("headers", PRETTY.values(), ids=PRETTY)
 def test_indented_refusals(headers: dict[str, str]) -> None:
-    answer = asyncio.run(World(ManualClock()).ask("/metrics", **headers))
+    answer = asyncio.run(ServingHarness(ManualClock()).ask("/metrics", **headers))
     assert answer.body.startswith(b'{\n  "kind": "Status",\n  "apiVersion": "v1",\n')
 
 
 def test_a_query_decides_about_indentation() -> None:
-    world = World(ManualClock())
-    assert asyncio.run(world.ask("/metrics?pretty=true")).body.startswith(b"{\n")
-    answer = asyncio.run(world.ask("/metrics?pretty=false", User_Agent="curl/8.0"))
+    harness = ServingHarness(ManualClock())
+    assert asyncio.run(harness.ask("/metrics?pretty=true")).body.startswith(b"{\n")
+    answer = asyncio.run(harness.ask("/metrics?pretty=false", User_Agent="curl/8.0"))
     assert answer.body == FORBIDDEN
 
 
 def test_yaml_is_spoken_too() -> None:
-    answer = asyncio.run(World(ManualClock()).ask("/metrics", Accept="application/yaml"))
+    answer = asyncio.run(ServingHarness(ManualClock()).ask("/metrics", Accept="application/yaml"))
     assert answer.content_type == "application/yaml"
     assert yaml.safe_load(answer.body)["reason"] == "Forbidden"
 
 
 def test_what_the_client_sent_cannot_become_markup() -> None:
-    answer = asyncio.run(World(ManualClock()).ask("/%3Cscript%3E"))
+    answer = asyncio.run(ServingHarness(ManualClock()).ask("/%3Cscript%3E"))
     assert answer.status == 403
     assert b"<" not in answer.body
     assert b"\\u0026lt;script\\u0026gt;" in answer.body
 
 
 def test_the_reason_of_the_cluster_is_told() -> None:
-    world = World(ManualClock())
-    world.api.reason = "RBAC: no rule"
-    answer = asyncio.run(world.ask("/metrics"))
+    harness = ServingHarness(ManualClock())
+    harness.api.reason = "RBAC: no rule"
+    answer = asyncio.run(harness.ask("/metrics"))
     assert b'cannot get path \\"/metrics\\": RBAC: no rule"' in answer.body
 
 
 def test_an_open_question_is_a_server_error_in_plain_text() -> None:
-    world = World(ManualClock())
-    world.api.failures = [refused(403, message="reviews are not for you")]
-    answer = asyncio.run(world.ask("/metrics?a=1"))
+    harness = ServingHarness(ManualClock())
+    harness.api.failures = [refused(403, message="reviews are not for you")]
+    answer = asyncio.run(harness.ask("/metrics?a=1"))
     assert answer.status == 500
     assert answer.body == (b'Internal Server Error: "/metrics?a=1": reviews are not for you\n')
     assert answer.content_type == "text/plain; charset=utf-8"
 
 
 def test_the_verb_is_the_method_in_lower_case() -> None:
-    world = World(ManualClock())
-    world.api.permissions.add(("reader", "delete", "/metrics"))
-    assert asyncio.run(world.ask("/metrics", token=METRICS_READER, method="DELETE")).status == 200
-    assert asyncio.run(world.ask("/metrics", token=METRICS_READER, method="POST")).status == 403
+    harness = ServingHarness(ManualClock())
+    harness.api.permissions.add(("reader", "delete", "/metrics"))
+    assert asyncio.run(harness.ask("/metrics", token=METRICS_READER, method="DELETE")).status == 200
+    assert asyncio.run(harness.ask("/metrics", token=METRICS_READER, method="POST")).status == 403
 
 
 def test_masters_need_no_review() -> None:
-    world = World(ManualClock(1_800_000_000 * 10**9))
+    harness = ServingHarness(ManualClock(1_800_000_000 * 10**9))
     authority = Authority()
-    world.access.authorities.client = Bundle(authority.pem)
+    harness.access.authorities.client = Bundle(authority.pem)
     chain = authority.issue("root", "system:masters").chain
-    assert asyncio.run(world.ask("/configz", certificates=chain)).status == 200
-    assert world.api.asked == []
+    assert asyncio.run(harness.ask("/configz", certificates=chain)).status == 200
+    assert harness.api.asked == []
 
 
 def test_a_handler_that_fails_costs_its_request_only() -> None:
     async def broken(_: Request) -> Response:
         raise RuntimeError("secret detail")
 
-    world = World(ManualClock())
-    world.routes.add("/broken", broken)
-    answer = asyncio.run(world.ask("/broken", token=ADMIN))
+    harness = ServingHarness(ManualClock())
+    harness.routes.add("/broken", broken)
+    answer = asyncio.run(harness.ask("/broken", token=ADMIN))
     assert (answer.status, answer.body) == (
         500,
         b"This request caused apiserver to panic. Look in the logs for details.\n",
     )
-    assert asyncio.run(world.ask("/healthz")).status == 200
+    assert asyncio.run(harness.ask("/healthz")).status == 200

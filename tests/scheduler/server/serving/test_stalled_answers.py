@@ -13,7 +13,7 @@ from kubesched.foundation.util.clock import RealClock
 from kubesched.foundation.util.components import running
 from kubesched.foundation.util.loop_watchdog import LoopWatchdog
 from kubesched.scheduler.server.serving.secure_server import SchedulerServer
-from tests.scheduler.server.serving_world import World
+from tests.scheduler.server.serving_harness import ServingHarness
 
 ANY_CERTIFICATE = ssl.create_default_context()
 ANY_CERTIFICATE.check_hostname = False
@@ -43,9 +43,15 @@ def while_blocked(work: Callable[[int], None]) -> Answer:
     """Do something in a thread while the loop is blocked; return what /livez says after that."""
 
     async def main() -> Answer:
-        world = World(RealClock(), "--bind-address=127.0.0.1", "--secure-port=0", delegates=False)
+        harness = ServingHarness(
+            RealClock(), "--bind-address=127.0.0.1", "--secure-port=0", delegates=False
+        )
         server = SchedulerServer(
-            world.options.secure_serving, world.access, world.pages, world.metrics, world.clock
+            harness.options.secure_serving,
+            harness.access,
+            harness.pages,
+            harness.metrics,
+            harness.clock,
         )
         await server.start()
         time = Time()

@@ -18,7 +18,7 @@ from kubesched.foundation.util.watched_file import WatchedFile
 from kubesched.scheduler.server.options.tls_names import CIPHER_SUITES, INSECURE_CIPHER_SUITES
 from kubesched.scheduler.server.serving.self_signed import self_signed_certificate
 from kubesched.scheduler.server.serving.tls_contexts import TlsContexts, openssl_ciphers
-from tests.scheduler.server.serving_world import Authority, options
+from tests.scheduler.server.serving_harness import Authority, options
 
 NOW_NS = 1_800_000_000 * SECOND
 

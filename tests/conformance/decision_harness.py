@@ -32,7 +32,7 @@ from kubesched.scheduler.search.fit_checks import FitChecks
 from kubesched.testing import FakeApi, FakeObjects, FakeRecorder, make_nominator
 from tests.conformance.volume_controller import VolumeController
 
-__all__ = ["World", "parse_object"]
+__all__ = ["DecisionHarness", "parse_object"]
 
 
 def parse_object(document: Mapping[str, Any]) -> ApiObject:
@@ -42,7 +42,7 @@ def parse_object(document: Mapping[str, Any]) -> ApiObject:
     return from_builtins(document, kind.type)
 
 
-class World:
+class DecisionHarness:
     """A cluster, and a scheduler's parts in it."""
 
     def __init__(

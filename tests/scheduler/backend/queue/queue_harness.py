@@ -76,7 +76,7 @@ class PodListerStub:
         return self.pods.get(f"{namespace}/{name}")
 
 
-class QueueWorld:
+class QueueHarness:
     """The queue, the pods that the lister knows, the time, and how often the popper was woken."""
 
     kind: type[SchedulingQueue] = SchedulingQueue

@@ -65,7 +65,7 @@ def member(name: str, cpu: str = "1", group: str = "g", **wishes: Any) -> Pod:
     )
 
 
-class GroupWorld:
+class GroupHarness:
     """A store, a scheduler on it, and what a test wants to know of them."""
 
     def __init__(
@@ -138,9 +138,9 @@ class GroupWorld:
 
 
 @contextlib.asynccontextmanager
-async def group_world(
+async def group_harness(
     gates: Mapping[str, bool] = GANGS, *plugins: type[Plugin], **options: Any
-) -> AsyncIterator[GroupWorld]:
-    made = GroupWorld(gates, *plugins, **options)
+) -> AsyncIterator[GroupHarness]:
+    made = GroupHarness(gates, *plugins, **options)
     async with running(made.scheduler):
         yield made

@@ -21,7 +21,7 @@ Json = dict[str, Any]
 ONE = {"requests": [{"name": "gpu", "exactly": {"deviceClassName": DRIVER}}]}
 
 
-class DeviceWorld:
+class GroupDeviceHarness:
     def __init__(self, gates: dict[str, bool], seed: int = 0) -> None:
         self.clock = current_clock()
         self.gates = FeatureGates(gates)

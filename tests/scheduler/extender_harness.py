@@ -32,7 +32,7 @@ from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.fakes.fake_extender import FakeExtender
 
-__all__ = ["FOO", "ExtenderWorld", "Gate", "a_pod", "cluster_with", "nodes", "run"]
+__all__ = ["FOO", "ExtenderHarness", "Gate", "a_pod", "cluster_with", "nodes", "run"]
 
 FOO = "example.com/foo"
 
@@ -67,7 +67,7 @@ class Gate:
         return self._answer(arguments)
 
 
-class ExtenderWorld:
+class ExtenderHarness:
     """A store, a scheduler with extenders, and what a test wants to know of them."""
 
     def __init__(
@@ -143,12 +143,12 @@ class ExtenderWorld:
 @contextlib.asynccontextmanager
 async def cluster_with(
     *extenders: FakeExtender | tuple[FakeExtender, ExtenderConfig], **options: Any
-) -> AsyncIterator[ExtenderWorld]:
+) -> AsyncIterator[ExtenderHarness]:
     """A running cluster; extenders get addresses of their own unless their settings say so."""
     pairs = [
         each if isinstance(each, tuple) else (each, each.settings(f"/{number}"))
         for number, each in enumerate(extenders)
     ]
-    world = ExtenderWorld(pairs, **options)
-    async with running(world.scheduler):
-        yield world
+    harness = ExtenderHarness(pairs, **options)
+    async with running(harness.scheduler):
+        yield harness

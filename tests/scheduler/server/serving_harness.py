@@ -109,7 +109,7 @@ def configuration_page() -> dict[str, Any]:
     return versioned(default_configuration(DEFAULT_FEATURE_GATES))
 
 
-class World:
+class ServingHarness:
     """The endpoints with everything behind them, and switches for their health."""
 
     def __init__(

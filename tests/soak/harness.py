@@ -16,7 +16,7 @@ from tests.integration.certificates import Authority
 from tests.soak.api_server import TOKEN
 from tests.soak.processes import Process
 
-__all__ = ["World"]
+__all__ = ["SoakHarness"]
 
 KUBECONFIG = """\
 apiVersion: v1
@@ -35,7 +35,7 @@ leaderElection: {{leaseDuration: 30s, renewDeadline: 20s, retryPeriod: 2s}}
 """
 
 
-class World:
+class SoakHarness:
     """The processes, and the files that tie them together."""
 
     def __init__(self, folder: Path, logs: Path | None = None) -> None:

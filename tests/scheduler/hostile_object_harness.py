@@ -42,7 +42,7 @@ def fresh(new: Made) -> Made:
     return replace(new, metadata=replace(new.metadata, resource_version="", uid=""))
 
 
-class HostileWorld:
+class HostileObjectHarness:
     """A cluster of three nodes, its scheduler, and what watches say instead of the truth."""
 
     def __init__(self, gates: Mapping[str, bool]) -> None:
@@ -105,15 +105,16 @@ GROUPS: Mapping[str, bool] = {"GenericWorkload": True, "GangScheduling": True}
 
 
 def tell(
-    story: Callable[[HostileWorld], Awaitable[None]], gates: Mapping[str, bool] | None = None
+    story: Callable[[HostileObjectHarness], Awaitable[None]],
+    gates: Mapping[str, bool] | None = None,
 ) -> None:
     """Run a story on virtual time, with the scheduler running."""
 
     async def main() -> None:
-        world = HostileWorld(gates or {})
+        harness = HostileObjectHarness(gates or {})
         for number in range(3):
-            await world.add_node(f"n{number}", cpu="8", memory="16Gi")
-        async with running(world.scheduler):
-            await story(world)
+            await harness.add_node(f"n{number}", cpu="8", memory="16Gi")
+        async with running(harness.scheduler):
+            await story(harness)
 
     virtual_loop.run(main, seed=1)
