@@ -19,7 +19,7 @@ import msgspec
 
 from kubesched.foundation.util.collector import settle_collector
 from kubesched.sim import Scenario, parse_scenario
-from kubesched.sim.world import simulate
+from kubesched.sim.simulation import simulate
 
 _WEEK_S, _DAY_S = 7 * 86_400, 86_400
 

@@ -27,7 +27,8 @@ PUBLIC = {
     "kubesched.testing": """
         HOSTNAME REGION ZONE ApiCall Cluster ClusterObjects ExtenderCall FakeApi FakeExtender
         FakeHandle FakeLister FakeObjects FakePodInPreBind FakeRecorder FakeWaitingPod
-        RecordedEvent Reply check_plugin cluster_in_thread keep_nodes make_affinity make_container
+        RecordedEvent Reply SchedulerCommand check_plugin cluster_in_thread keep_nodes
+        make_affinity make_container
         make_csi_driver make_csi_node make_csi_storage_capacity make_meta make_namespace make_node
         make_node_selector make_node_term make_nominator make_owner make_pdb make_pod make_pod_term
         make_port make_priority_class make_pv make_pvc make_replica_set

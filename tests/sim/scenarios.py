@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kubesched.sim import Scenario, parse_scenario
-from kubesched.sim.world import simulate
+from kubesched.sim.simulation import simulate
 
 __all__ = ["PACKED", "digest", "document", "scenario"]
 

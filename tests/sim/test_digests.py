@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from kubesched.sim.world import simulate
+from kubesched.sim.simulation import simulate
 from tests.sim.scenarios import digest, scenario
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kubesched.sim.world import World, simulate
+from kubesched.sim.simulation import Simulation, simulate
 from tests.sim.scenarios import document, scenario
 
 # What may grow: a row for each sample, and the log of changes, which has a bound of its own that
@@ -19,11 +19,11 @@ MAY_GROW |= {"GarbageCollector._gone"}  # also bounded, by thousands
 ENOUGH = 250
 
 
-def sizes(world: World) -> Counter[str]:
+def sizes(simulation: Simulation) -> Counter[str]:
     """How many entries there are in containers, by the class and attribute that hold them."""
     found: Counter[str] = Counter()
     seen: set[int] = set()
-    waiting: list[tuple[str, Any]] = [("", world)]
+    waiting: list[tuple[str, Any]] = [("", simulation)]
     while waiting:
         name, each = waiting.pop()
         if id(each) in seen:
@@ -67,8 +67,8 @@ def test_nothing_grows_with_the_time() -> None:
     held = []
     for hours in (12, 36):  # long enough to fill caches that have a bound
         planned = scenario(duration=f"{hours}h", workloads=workloads, events=events)
-        result, world = simulate(planned, planned.configurations[0], 1)
-        held.append((sizes(world), result.counts["created"]))
+        result, simulation = simulate(planned, planned.configurations[0], 1)
+        held.append((sizes(simulation), result.counts["created"]))
     (short, few), (long, many) = held
     assert many > 2.5 * few
     assert long["Observer.pods"] < ENOUGH

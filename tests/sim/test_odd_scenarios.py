@@ -10,9 +10,9 @@ from kubesched.errors import ConfigError
 from kubesched.sim import run
 from kubesched.sim.autoscaling import nodes_needed
 from kubesched.sim.compare import Difference, compare, measures_of
+from kubesched.sim.simulation import simulate
 from kubesched.sim.summary import summary_text
 from kubesched.sim.traces import read_trace
-from kubesched.sim.world import simulate
 from tests.sim.scenarios import document, scenario
 
 NOWHERE = {"nodes": [{"name": "general", "count": 0, "cpu": 4, "memory": "8Gi"}]}

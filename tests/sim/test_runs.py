@@ -13,14 +13,15 @@ import pytest
 
 from kubesched.api import Job, Pod, ReplicaSet, ResourceClaim
 from kubesched.api.volume import PersistentVolume, PersistentVolumeClaim
+from kubesched.cluster import embedded_cluster
 from kubesched.cluster.apiserver import Store
 from kubesched.errors import KubeschedError
-from kubesched.sim import feeding, world
+from kubesched.sim import pod_arrivals
 from kubesched.sim.observer import main_reason
 from kubesched.sim.sampling import Series
 from kubesched.sim.scenario import Scenario
+from kubesched.sim.simulation import simulate
 from kubesched.sim.sweep import verify_repeats
-from kubesched.sim.world import simulate
 from tests.sim.scenarios import PACKED, scenario
 
 
@@ -63,8 +64,8 @@ def test_pods_come_run_and_go() -> None:
 def test_more_pods_at_once_than_a_watch_remembers_are_bound_at_once() -> None:
     many = {"name": "many", "arrivals": {"at": ["1m"]}, "replicas": 200, "cpu": "1m"}
     with (
-        mock.patch.object(feeding, "_AT_ONCE", 20),
-        mock.patch.object(world, "Store", partial(Store, history=30)),
+        mock.patch.object(pod_arrivals, "_AT_ONCE", 20),
+        mock.patch.object(embedded_cluster, "Store", partial(Store, history=30)),
     ):
         result = run(scenario(workloads=[many]))
     waited = result.time_to_bind["all"]
@@ -152,9 +153,9 @@ def test_failures_at_a_rate_hit_one_node_at_a_time() -> None:
 def test_finished_jobs_leave_nothing_behind() -> None:
     jobs = [{"name": "b", "kind": "Job", "arrivals": {"every": "5m"}, "cpu": "1", "duration": "1m"}]
     planned = scenario(workloads=jobs)
-    _, world = simulate(planned, planned.configurations[0], 1)
+    _, simulation = simulate(planned, planned.configurations[0], 1)
     left = {
-        resource: len(world.store.list(world.store.catalog.by_type(resource)).records)
+        resource: len(simulation.store.list(simulation.store.catalog.by_type(resource)).records)
         for resource in (Pod, Job)
     }
     assert left == {Pod: 0, Job: 0}
@@ -361,8 +362,8 @@ def test_a_cluster_from_a_dump_goes_on_as_it_was(tmp_path: Path) -> None:
     """Owners keep what they own, and what others own is not collected."""
     (tmp_path / "dump.yaml").write_text(DUMP)
     planned = scenario(tmp_path, cluster={"files": ["dump.yaml"]}, workloads=[])
-    result, world = simulate(planned, planned.configurations[0], 1)
-    pods = world.store.list(world.store.catalog.by_type(Pod)).records
+    result, simulation = simulate(planned, planned.configurations[0], 1)
+    pods = simulation.store.list(simulation.store.catalog.by_type(Pod)).records
     assert sorted(each.typed.metadata.name for each in pods) == ["kept", "orphan"]
     assert result.averages["cpu allocated"] == 0.5
     assert "deleted" not in result.counts
@@ -407,8 +408,8 @@ def test_volumes_of_a_dump_stay_bound_to_their_claims(tmp_path: Path) -> None:
     """A volume is given back when its claim is another one; uids are others in a copy."""
     (tmp_path / "dump.yaml").write_text(VOLUMES)
     planned = scenario(tmp_path, cluster={"files": ["dump.yaml"]}, workloads=[])
-    _, world = simulate(planned, planned.configurations[0], 1)
-    store = world.store
+    _, simulation = simulate(planned, planned.configurations[0], 1)
+    store = simulation.store
     (volume,) = store.list(store.catalog.by_type(PersistentVolume)).records
     (claim,) = store.list(store.catalog.by_type(PersistentVolumeClaim)).records
     assert volume.typed.spec.claim_ref.uid == claim.typed.metadata.uid != "claim-uid"
@@ -448,8 +449,8 @@ def test_claims_for_devices_of_a_dump_stay_with_their_pods(tmp_path: Path) -> No
     """A claim is taken from pods that are not there any more; uids are others in a copy."""
     (tmp_path / "dump.yaml").write_text(DEVICES)
     planned = scenario(tmp_path, cluster={"files": ["dump.yaml"]}, workloads=[])
-    _, world = simulate(planned, planned.configurations[0], 1)
-    store = world.store
+    _, simulation = simulate(planned, planned.configurations[0], 1)
+    store = simulation.store
     (claim,) = store.list(store.catalog.by_type(ResourceClaim)).records
     (pod,) = store.list(store.catalog.by_type(Pod)).records
     (user,) = claim.typed.status.reserved_for
@@ -495,8 +496,8 @@ def test_owners_that_are_given_twice_keep_what_they_own(tmp_path: Path) -> None:
     """As dumps overlap: `kubectl get all` and another of some of it."""
     (tmp_path / "dump.yaml").write_text(TWICE)
     planned = scenario(tmp_path, cluster={"files": ["dump.yaml"]}, workloads=[])
-    _, world = simulate(planned, planned.configurations[0], 1)
-    store = world.store
+    _, simulation = simulate(planned, planned.configurations[0], 1)
+    store = simulation.store
     (owner,) = store.list(store.catalog.by_type(ReplicaSet)).records
     (pod,) = store.list(store.catalog.by_type(Pod)).records
     assert pod.typed.metadata.name == "web-1"

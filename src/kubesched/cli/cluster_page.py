@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kubesched.api import Node
-from kubesched.api.access import ApiAccess
-from kubesched.cli.replaceable_scheduler import ReplaceableScheduler
-from kubesched.cluster.embedded_cluster import EmbeddedCluster
+from kubesched.cluster.live_cluster import LiveCluster
 from kubesched.cluster.nodes.pod_behavior import STOPPED
 from kubesched.dashboard.configuration_text import read_configuration
 from kubesched.dashboard.dashboard import PREFIX
@@ -26,14 +24,13 @@ class ClusterPage:
 
     def __init__(
         self,
-        cluster: EmbeddedCluster,
-        scheduler: ReplaceableScheduler,
+        live: LiveCluster,
         clock: Clock,
         plugins: Mapping[str, Any],
         *,
         host: str,
     ) -> None:
-        self._cluster = cluster
+        self._cluster = cluster = live.cluster
         # Without tokens the API itself is open to everybody, and so is the page.
         is_open = not cluster.token
         self._sign_in = SignIn([host], is_open=is_open, is_secure=not is_open)
@@ -42,12 +39,12 @@ class ClusterPage:
             clock,
             self._sign_in,
             title="embedded cluster",
-            scheduler=lambda: scheduler.current,
-            configuration=lambda: scheduler.configuration,
+            scheduler=lambda: live.scheduler,
+            configuration=lambda: live.configuration,
             plugins=plugins,
-            changes=EmbeddedChanges(cluster.api, _Switches(cluster.api, scheduler, plugins)),
+            changes=EmbeddedChanges(cluster.api, _Switches(live, plugins)),
         )
-        scheduler.watch(attach)
+        live.watch_scheduler(attach)
         cluster.mount(PREFIX, aiohttp_handler(dashboard.answer))
 
     def link(self) -> str:
@@ -58,10 +55,8 @@ class ClusterPage:
 
 
 class _Switches:
-    def __init__(
-        self, api: ApiAccess, scheduler: ReplaceableScheduler, plugins: Mapping[str, Any]
-    ) -> None:
-        self._api, self._scheduler, self._plugins = api, scheduler, plugins
+    def __init__(self, live: LiveCluster, plugins: Mapping[str, Any]) -> None:
+        self._live, self._plugins = live, plugins
 
     async def stop_node(self, name: str) -> None:
         await self._mark(name, "true")
@@ -70,8 +65,8 @@ class _Switches:
         await self._mark(name, None)
 
     async def configure(self, text: str) -> None:
-        await self._scheduler.replace(read_configuration(text, self._plugins))
+        await self._live.replace_scheduler(read_configuration(text, self._plugins))
 
     async def _mark(self, name: str, stopped: str | None) -> None:
         patch = {"metadata": {"annotations": {STOPPED: stopped}}}
-        await self._api.patch(Node, name, None, patch, patch_type="merge")
+        await self._live.api.patch(Node, name, None, patch, patch_type="merge")

@@ -22,13 +22,13 @@ from kubesched.cli.cluster_summary import ClusterSummary, summarize
 from kubesched.cli.kubeconfig_file import kubeconfig_file
 from kubesched.cli.named_clusters import ClusterFolder, ClusterRecord
 from kubesched.cli.placement_display import PlacementDisplay
-from kubesched.cli.replaceable_scheduler import ReplaceableScheduler
 from kubesched.cli.workload_progress import WorkloadProgress
 from kubesched.cluster.apiserver.http.client_kubeconfig import write_private
 from kubesched.cluster.apiserver.rules.strategies.server_features import ALL_FEATURES
 from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
+from kubesched.cluster.live_cluster import LiveCluster
 from kubesched.cluster.manifest_kinds import stored_definitions
-from kubesched.cluster.manifests import Manifest, apply_manifests, load_manifests
+from kubesched.cluster.manifests import Manifest, load_manifests
 from kubesched.cluster.nodes.behavior_rules import load_behavior_rules
 from kubesched.cluster.nodes.pod_behavior import Behavior, behavior_of
 from kubesched.errors import KubeschedError
@@ -36,14 +36,12 @@ from kubesched.foundation.client.informer import SharedInformer
 from kubesched.foundation.client.kubeconfig import kubectl_files
 from kubesched.foundation.util.clock import RealClock
 from kubesched.foundation.util.collector import settle_collector
-from kubesched.foundation.util.components import running
 from kubesched.foundation.util.loop_watchdog import LoopWatchdog
 from kubesched.foundation.util.memory_trimmer import MemoryTrimmer
 from kubesched.foundation.util.randomness import derive
 from kubesched.scheduler.config.feature_gates import FeatureGates
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
-from kubesched.scheduler.scheduler import Scheduler
 
 __all__ = ["ClusterRun", "RunOptions", "Started"]
 
@@ -99,7 +97,7 @@ class ClusterRun:
         behavior: Callable[[Pod], Behavior] = behavior_of
         if options.behavior_file is not None:
             behavior = load_behavior_rules(options.behavior_file, seed)
-        self._cluster = EmbeddedCluster(
+        cluster = EmbeddedCluster(
             clock,
             derive(seed, "store"),
             listen=options.listen,
@@ -109,39 +107,22 @@ class ClusterRun:
             features=frozenset(name for name in ALL_FEATURES if options.gates.enabled(name)),
         )
         if options.files and goes_on:
-            given = self._further_manifests(options.files)
+            given = _further_manifests(cluster, options.files)
         # A cluster that goes on has a workload of its own.
-        self._manifests = given if given is not None else _sample() if self._cluster.is_new else []
-        self._scheduler = ReplaceableScheduler(options.configuration, self._build)
+        self._manifests = given if given is not None else _sample() if cluster.is_new else []
+        self._live_cluster = live = LiveCluster(
+            cluster,
+            configuration=options.configuration,
+            out_of_tree_registry=options.plugins,
+            verify_engine=options.verify_engine,
+            feature_gates=options.gates,
+            seed=options.seed,
+        )
+        self._cluster = cluster
         self._page: ClusterPage | None = None
         if options.listen is not None:
-            self._page = ClusterPage(
-                self._cluster,
-                self._scheduler,
-                clock,
-                options.plugins,
-                host=options.listen.host,
-            )
+            self._page = ClusterPage(live, clock, options.plugins, host=options.listen.host)
         settle_collector()
-
-    def _further_manifests(self, files: Sequence[str | Path]) -> list[Manifest]:
-        """Objects for a cluster that goes on, of kinds that it may have itself."""
-        try:
-            return load_manifests(files, stored_definitions(self._cluster.store))
-        except KubeschedError:
-            self._cluster.close()
-            raise
-
-    def _build(self, configuration: KubeSchedulerConfiguration) -> Scheduler:
-        return Scheduler(
-            self._cluster.api,
-            self._clock,
-            configuration=configuration,
-            out_of_tree_registry=self._options.plugins,
-            verify_engine=self._options.verify_engine,
-            feature_gates=self._options.gates,
-            seed=self._options.seed,
-        )
 
     async def run(self, tell: Callable[[Started], None]) -> ClusterSummary:
         """Place the workload, tell of it, and go on if it is to stay."""
@@ -152,7 +133,7 @@ class ClusterRun:
     async def _served(self) -> AsyncIterator[Started]:
         """Serve the cluster, with kubeconfigs that are gone afterwards; yields where it is."""
         nowhere = Started(summarize((), (), ()))
-        async with self._cluster:
+        async with self._live_cluster.serving():
             if self._page is None:
                 yield nowhere
                 return
@@ -194,19 +175,19 @@ class ClusterRun:
         folder.write_record(msgspec.structs.replace(record, has_ended=True))
 
     async def _live(self, tell: Callable[[Started], None], served: Started) -> ClusterSummary:
-        api, clock, scheduler = self._cluster.api, self._clock, self._scheduler
+        live, api, clock = self._live_cluster, self._cluster.api, self._clock
         # What was dumped is there before controllers begin: they would make its pods anew.
         dumped = [each for each in self._manifests if each.is_dumped]
         fresh = [each for each in self._manifests if not each.is_dumped]
         surroundings = [each for each in fresh if not isinstance(each.object, Pod)]
         keep = not self._cluster.is_new
-        await apply_manifests(api, dumped)
-        await apply_manifests(api, surroundings, keep_existing=keep)
+        await live.apply(dumped)
+        await live.apply(surroundings, keep_existing=keep)
         pods = SharedInformer(api, Pod, clock, derive(0, "up"))
-        names = frozenset(scheduler.current.profiles)
+        names = frozenset(live.scheduler.profiles)
         given = [each.object for each in fresh if isinstance(each.object, Pod)]
         followed = WorkloadProgress(
-            scheduler, names, [pod_key(pod) for pod in given if pod.metadata.name]
+            live, names, [pod_key(pod) for pod in given if pod.metadata.name]
         )
         pods.add_handler(followed.note)
         kinds = {type(each.object) for each in surroundings}
@@ -217,7 +198,7 @@ class ClusterRun:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, interrupted.set)
         keepers = (LoopWatchdog(), MemoryTrimmer(clock))
-        async with running(*keepers, *self._cluster.parts, pods, scheduler):
+        async with live.running(before=(*keepers, pods)):
             await pods.wait_for_sync()
             settle_collector()
             # Before the others: where pods go depends on the order in which they come.
@@ -245,11 +226,20 @@ class ClusterRun:
     ) -> None:
         keep, pace_ns = not self._cluster.is_new, self._options.pace_ns
         for number, pod in enumerate(workload, start=1):
-            await apply_manifests(self._cluster.api, [pod], keep_existing=keep)
+            await self._live_cluster.apply([pod], keep_existing=keep)
             if pace_ns and not await self._clock.wait(interrupted, timeout_ns=pace_ns):
                 await display.show()
             elif number % _CREATED_PER_TURN == 0:
                 await asyncio.sleep(0)
+
+
+def _further_manifests(cluster: EmbeddedCluster, files: Sequence[str | Path]) -> list[Manifest]:
+    """Load manifests for a cluster that continues, of kinds that it may define itself."""
+    try:
+        return load_manifests(files, stored_definitions(cluster.store))
+    except KubeschedError:
+        cluster.close()
+        raise
 
 
 def _users_kubeconfig(folder: ClusterFolder) -> Path:

@@ -1,10 +1,11 @@
-"""A whole cluster but for its scheduler: storage, kubelets, controllers, a server if wanted.
+"""An embedded cluster without a scheduler: store, kubelets, controllers, and an HTTP server.
 
-Whoever runs it adds a scheduler that talks to `api`, as it would to any cluster.
+`LiveCluster` adds the scheduler, which talks to `api` as it would to any API server.
 """
 
 from __future__ import annotations
 
+import enum
 import os
 import random
 import secrets
@@ -21,11 +22,12 @@ from kubesched.cluster.apiserver.http.limits import Limits
 from kubesched.cluster.apiserver.http.router import ApiService
 from kubesched.cluster.apiserver.http.server import ApiServer, Handler
 from kubesched.cluster.apiserver.http.users import ADMIN, Users
-from kubesched.cluster.apiserver.local_api import LocalApi
+from kubesched.cluster.apiserver.local_api import Faults, LocalApi
 from kubesched.cluster.apiserver.rules.strategies.server_features import GROUP_CLAIMS, POD_GROUPS
 from kubesched.cluster.apiserver.rules.strategies.service_addresses import KUBERNETES_ADDRESS
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.apiserver.store.persistence import DataFile, open_store
+from kubesched.cluster.apiserver.store.stored_records import StoredChange
 from kubesched.cluster.controllers import Controllers, GarbageCollector
 from kubesched.cluster.controllers.control_loop import EventSink
 from kubesched.cluster.controllers.event_expiry import LASTS_NS, EventExpiry
@@ -39,25 +41,41 @@ from kubesched.cluster.own_address import publish_own_address
 from kubesched.errors import KubeschedError
 from kubesched.foundation.client.core_event_recorder import CoreEventBroadcaster
 from kubesched.foundation.client.rate_limiter import TokenBucket
-from kubesched.foundation.util.clock import MILLISECOND, Clock
+from kubesched.foundation.util.clock import MILLISECOND, SECOND, Clock
 from kubesched.foundation.util.components import Component
 
-__all__ = ["EmbeddedCluster", "Listen"]
+__all__ = ["ClusterPart", "EmbeddedCluster", "Listen"]
 
+# The limit of events of all kubelets together: when thousands of pods start at once, most of their
+# events are dropped.
 _EVENTS_PER_SECOND, _EVENTS_AT_ONCE = 50.0, 300
-"""Of all kubelets together: when pods start by the thousand nobody reads what each of them did."""
 
 
 class Listen(NamedTuple):
-    """Where to serve. Port 0 takes a free one; without TLS there are no tokens either."""
+    """The address of the server. Port 0 takes a free one; without TLS there are no tokens."""
 
     host: str = "127.0.0.1"
     port: int = 0
     tls: bool = True
 
 
+class ClusterPart(enum.Flag):
+    """The groups of components that can run beside the store of an embedded cluster."""
+
+    NODES = enum.auto()  # kubelets and the heartbeats of nodes
+    CONTROLLERS = enum.auto()
+    POD_GROUPS = enum.auto()  # controllers of pod groups, if the features are on
+    GARBAGE_COLLECTION = enum.auto()
+    EVENTS = enum.auto()  # recording and expiry of events
+    ALL = NODES | CONTROLLERS | POD_GROUPS | GARBAGE_COLLECTION | EVENTS
+    NONE = 0
+
+
 class EmbeddedCluster:
-    """A cluster in this process. Enter it to serve; run its `parts` to make it live."""
+    """An API server with nodes and controllers in this process.
+
+    Enter it to serve HTTP. Run its `parts` to have pods started and controllers act.
+    """
 
     def __init__(
         self,
@@ -73,54 +91,76 @@ class EmbeddedCluster:
         behavior: Callable[[Pod], Behavior] = behavior_of,
         events_last_ns: int = LASTS_NS,
         start_delay_ns: int = 100 * MILLISECOND,
+        stop_delay_ns: int = SECOND,
         features: frozenset[str] = frozenset(),
+        parts: ClusterPart = ClusterPart.ALL,
+        on_change: Callable[[StoredChange], None] | None = None,
+        faults: Faults | None = None,
     ) -> None:
-        """With `data` the cluster is kept in that file, and goes on where it was.
+        """Build the cluster; nothing runs yet.
 
-        A `furnished` cluster begins with storage classes and the Service `kubernetes`.
-        Without `heartbeats` nothing is written while all is well, and controllers write no events:
-        for simulations of long times. With `rbac`, clients may do what roles allow. `behavior` says
-        what pods do; those of which it does not say when they start do so after `start_delay_ns`.
-        `features` are the server's that are off otherwise, by the names of their gates.
+        With `data` the store is persistent, and continues from the content of that file. A
+        `furnished` cluster starts with storage classes and the Service `kubernetes`. Without
+        `heartbeats` nodes renew no leases, neither controllers nor kubelets record events, and
+        ended pods are not removed: for simulations of long times. With `rbac` the server authorizes
+        clients by their roles.
+        `behavior` says what each pod does; it starts after `start_delay_ns` and stops after
+        `stop_delay_ns` unless the behavior says otherwise. `features` are names of feature gates of
+        the server that are on. `parts` are the components to build. `on_change` is called with
+        every change of the store, which then cannot be persistent; `faults` may delay or fail
+        requests to `api`.
 
         Raises:
             KubeschedError: the file cannot be used.
         """
-        self._clock = clock
+        self.clock = clock
         self._data = None if data is None else DataFile(data)
+        # Whether the cluster has just been created, and not read from a file.
         self.is_new = self._data is None or self._data.revision == 0
-        """Whether the cluster has no earlier life."""
         if self._data is None:
-            self.store = Store(rng, now_ns=clock.now_ns(), features=features)
+            self.store = Store(rng, now_ns=clock.now_ns(), features=features, on_change=on_change)
         else:
+            assert on_change is None, "the file follows the changes of a persistent store"
             self.store = open_store(self._data, rng, clock.now_ns(), features)
-        self.api = LocalApi(self.store, clock)
+        self.api = LocalApi(self.store, clock, faults=faults)
         if self.is_new and furnished:
-            self._begin(clock.now_ns())
-        events = CoreEventBroadcaster(self.api, clock, random.Random(rng.random()))
-        self.parts: tuple[Component, ...] = (
-            events,
-            FakeKubelet(
+            self._create_furniture(clock.now_ns())
+        events = None
+        if ClusterPart.EVENTS in parts:
+            events = CoreEventBroadcaster(self.api, clock, random.Random(rng.random()))
+        recorder = events if heartbeats else None
+        # In the order in which their tasks start: a simulation's digest depends on it.
+        self.parts: list[Component] = [] if events is None else [events]
+        if ClusterPart.NODES in parts:
+            self.parts += [
+                FakeKubelet(
+                    self.api,
+                    clock,
+                    behavior=behavior,
+                    start_delay_ns=start_delay_ns,
+                    stop_delay_ns=stop_delay_ns,
+                    events=None if recorder is None else _pod_events(recorder, clock),
+                ),
+                NodeAgent(self.api, clock, heartbeats=heartbeats),
+            ]
+        if ClusterPart.CONTROLLERS in parts:
+            groups = features if ClusterPart.POD_GROUPS in parts else frozenset()
+            controllers = Controllers(
                 self.api,
                 clock,
-                behavior=behavior,
-                start_delay_ns=start_delay_ns,
-                events=_pod_events(events, clock) if heartbeats else None,
-            ),
-            NodeAgent(self.api, clock, heartbeats=heartbeats),
-            Controllers(
-                self.api,
-                clock,
-                events=_recorded(events) if heartbeats else None,
+                events=None if recorder is None else _recorded(recorder),
                 authority=lambda: self._certificate.decode(),
-                has_pod_groups=POD_GROUPS in features,
-                has_group_claims={POD_GROUPS, GROUP_CLAIMS} <= features,
-            ),
-            GarbageCollector(self.store, clock),
-            EventExpiry(self.store, clock, lasts_ns=events_last_ns),
-            # A simulation counts those that have ended when it is over.
-            *((TerminatedPodCollector(self.store, clock),) if heartbeats else ()),
-        )
+                has_pod_groups=POD_GROUPS in groups,
+                has_group_claims={POD_GROUPS, GROUP_CLAIMS} <= groups,
+            )
+            self.parts.append(controllers)
+        if ClusterPart.GARBAGE_COLLECTION in parts:
+            self.parts.append(GarbageCollector(self.store, clock))
+        if ClusterPart.EVENTS in parts:
+            self.parts.append(EventExpiry(self.store, clock, lasts_ns=events_last_ns))
+        if heartbeats and ClusterPart.NODES in parts:
+            # Not without heartbeats: a simulation counts its ended pods at the end.
+            self.parts.append(TerminatedPodCollector(self.store, clock))
         self._server: ApiServer | None = None
         self._certificate = b""
         self._token = ""
@@ -129,8 +169,8 @@ class EmbeddedCluster:
         if listen is not None:
             self._serve(listen, clock, limits)
 
-    def _begin(self, now_ns: int) -> None:
-        """Create what a cluster with nodes and a storage system begins with."""
+    def _create_furniture(self, now_ns: int) -> None:
+        """Create the storage classes and the Service that every cluster starts with."""
         classes = self.store.catalog.by_type(StorageClass)
         for each in STORAGE_CLASSES:
             self.store.create(classes, None, each, now_ns)
@@ -146,17 +186,17 @@ class EmbeddedCluster:
     def _serve(self, listen: Listen, clock: Clock, limits: Limits | None) -> None:
         users = context = None
         if listen.tls:
-            # Not from the seed: a token must not be guessed by somebody who knows it.
+            # Not derived from the seed: a token must not be computable from it.
             self._token = self._secret("token", lambda: secrets.token_urlsafe(24).encode()).decode()
             users = Users({self._token: ADMIN})
-            # Imported here: it takes longer than all the rest of the cluster.
+            # Imported here: this import takes longer than all other imports of the cluster.
             from kubesched.cluster.apiserver.http.certificates import Certificate, make_certificate
 
             now_ns = clock.now_ns()
-            # Certificates last a year; a kept one is good for the calendar year it is made in.
+            # Certificates are valid for a year; a stored one is reused within its calendar year.
             name = f"certificate/{listen.host}/{format_time(now_ns)[:4]}"
-            kept = self._secret(name, lambda: make_certificate([listen.host], now_ns).joined())
-            certificate = Certificate.split(kept)
+            stored = self._secret(name, lambda: make_certificate([listen.host], now_ns).joined())
+            certificate = Certificate.split(stored)
             self._certificate, context = certificate.certificate, certificate.context()
         key = self._secret("service-account-key", lambda: secrets.token_bytes(32))
         service = ApiService(self.store, clock, users=users, rbac=self._rbac, token_key=key)
@@ -165,7 +205,7 @@ class EmbeddedCluster:
         )
 
     def mount(self, prefix: str, handler: Handler) -> None:
-        """Have everything under a path of the server answered by somebody else."""
+        """Let `handler` answer every request below `prefix` of the server."""
         if self._server is not None:
             self._server.mount(prefix, handler)
 
@@ -174,20 +214,20 @@ class EmbeddedCluster:
 
     @property
     def url(self) -> str:
-        """Where the cluster is served; empty if it is not."""
+        """The URL of the server; empty if the cluster is not served."""
         return "" if self._server is None else self._server.url
 
     @property
     def token(self) -> str:
-        """The administrator's token; empty if none is asked for."""
+        """The administrator's bearer token; empty if the server needs none."""
         return self._token
 
     def kubeconfig(self) -> str:
-        """The text of a kubeconfig for the administrator, once the cluster is entered."""
+        """Return the text of a kubeconfig for the administrator; the cluster must be entered."""
         return kubeconfig(self.url, token=self._token, authority=self._certificate)
 
     def close(self) -> None:
-        """Let go of the file of a cluster that was never entered. Idempotent."""
+        """Close the data file of a cluster that was never entered. Idempotent."""
         if self._data is not None:
             self._data.close()
 
@@ -198,11 +238,11 @@ class EmbeddedCluster:
             except OSError as exc:
                 assert self._listen is not None
                 where = f"{self._listen.host} port {self._listen.port}"
-                # Names that nobody knows have numbers of their own.
+                # Errors of name resolution have negative numbers that `strerror` does not know.
                 number = exc.errno or 0
                 why = os.strerror(number) if number > 0 else exc.strerror or str(exc)
                 raise KubeschedError(f"cannot listen on {where}: {why}") from exc
-            publish_own_address(self.store, self.url, self._clock.now_ns())
+            publish_own_address(self.store, self.url, self.clock.now_ns())
         return self
 
     async def __aexit__(
@@ -224,7 +264,7 @@ def _recorded(broadcaster: CoreEventBroadcaster) -> EventSink:
 
 
 def _pod_events(broadcaster: CoreEventBroadcaster, clock: Clock) -> PodEventSink:
-    """Events of kubelets, as long as there are not too many at once: then some are left out."""
+    """Return a sink for events of kubelets that drops those above the rate limit."""
     bucket = TokenBucket(_EVENTS_PER_SECOND, _EVENTS_AT_ONCE)
 
     def record(pod: Pod, event: PodEvent) -> None:

@@ -12,7 +12,7 @@ from kubesched.api.node_selector import RequiredNodeAffinity
 from kubesched.api.taints import first_untolerated
 from kubesched.cluster.apiserver import LocalApi
 from kubesched.foundation.util.clock import Clock
-from kubesched.sim.happenings import NodeKeeper
+from kubesched.sim.node_events import NodeEvents
 from kubesched.sim.observer import Observer, PodState
 from kubesched.sim.scenario import Autoscaler
 
@@ -27,7 +27,7 @@ class GroupAutoscaler:
         api: LocalApi,
         clock: Clock,
         settings: Autoscaler,
-        keeper: NodeKeeper,
+        keeper: NodeEvents,
         observer: Observer,
     ) -> None:
         self._api, self._clock = api, clock

@@ -23,8 +23,8 @@ from kubesched.foundation.util.yaml_documents import YamlDocument, YamlProblem, 
 from kubesched.sim.reading import Members
 from kubesched.sim.scenario import Scenario
 from kubesched.sim.scenario_file import parse_scenario
+from kubesched.sim.simulation import Simulation, simulate
 from kubesched.sim.values import ScenarioError
-from kubesched.sim.world import World, simulate
 from kubesched.testing.placement import (
     Claim,
     Never,
@@ -69,8 +69,8 @@ class Check(msgspec.Struct, frozen=True):
     def result(self) -> CheckResult:
         """Run it and say what does not hold."""
         scenario = self.scenario
-        _, world = simulate(scenario, scenario.configurations[0], scenario.seeds[0])
-        placement = _placement(world)
+        _, simulation = simulate(scenario, scenario.configurations[0], scenario.seeds[0])
+        placement = _placement(simulation)
         problems = [
             f"{location}: {problem}"
             for location, claim in self.claims
@@ -236,10 +236,10 @@ _CLAIMS: Final[dict[str, Any]] = {
 }
 
 
-def _placement(world: World) -> Placement:
+def _placement(simulation: Simulation) -> Placement:
     """Where pods are at the end, and how long each waited."""
-    store, observer = world.store, world.observer
-    end_ns = world.scenario.start_ns + world.scenario.duration_ns
+    store, observer = simulation.store, simulation.observer
+    end_ns = simulation.scenario.start_ns + simulation.scenario.duration_ns
     pods = []
     for record in store.list(store.catalog.by_type(Pod)).records:
         pod: Pod = record.typed

@@ -19,8 +19,8 @@ from kubesched.explain.sources import SCHEDULING_KINDS
 from kubesched.sim.observer import Decision
 from kubesched.sim.results import RunResult
 from kubesched.sim.scenario import Configuration, Scenario
+from kubesched.sim.simulation import Simulation, simulate
 from kubesched.sim.values import format_duration
-from kubesched.sim.world import World, simulate
 
 __all__ = ["Divergence", "Side", "first_divergence"]
 
@@ -160,12 +160,12 @@ def _objects_before(side: Side, pod: str) -> list[Any]:
     """All objects of the run at the moment in which the pod is being bound."""
     kept: list[Any] = []
 
-    def watching(world: World) -> Faults:
+    def watching(simulation: Simulation) -> Faults:
         def faults(verb: str, _kind: str, namespace: str | None, name: str) -> Fault | None:
             if verb == "bind" and f"{namespace}/{name}" == pod and not kept:
                 for each in SCHEDULING_KINDS:
-                    resource = world.store.catalog.by_type(each.type)
-                    kept.extend(record.typed for record in world.store.list(resource).records)
+                    resource = simulation.store.catalog.by_type(each.type)
+                    kept.extend(record.typed for record in simulation.store.list(resource).records)
             return None
 
         return faults

@@ -22,7 +22,7 @@ from kubesched.foundation.util.whole_file import replaced_whole
 from kubesched.scheduler.config.write import versioned
 from kubesched.sim.results import RunResult
 from kubesched.sim.scenario import Scenario
-from kubesched.sim.world import simulate
+from kubesched.sim.simulation import simulate
 
 __all__ = ["HistoryRecorder", "RecordedRun", "read_history", "write_history"]
 

@@ -25,9 +25,9 @@ __all__ = [
     "Autoscaler",
     "Behaviour",
     "Configuration",
-    "Happening",
     "NodeGroup",
     "Scenario",
+    "ScenarioEvent",
     "Target",
     "TracePod",
     "Workload",
@@ -79,7 +79,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     count: int | None = None  # so many of these at random; None: all
 
 
-class Happening(msgspec.Struct, frozen=True, kw_only=True):
+class ScenarioEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Something that is done to nodes."""
 
     kind: str  # fail, drain, add, remove
@@ -128,7 +128,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     objects: tuple[ApiObject, ...] = ()
     workloads: tuple[Workload, ...] = ()
     trace: tuple[TracePod, ...] = ()
-    happenings: tuple[Happening, ...] = ()
+    node_events: tuple[ScenarioEvent, ...] = ()
     autoscalers: tuple[Autoscaler, ...] = ()
     behaviour: Behaviour = Behaviour()
     configurations: tuple[Configuration, ...] = (Configuration(name="default"),)

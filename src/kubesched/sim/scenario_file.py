@@ -33,9 +33,9 @@ from kubesched.sim.scenario import (
     Autoscaler,
     Behaviour,
     Configuration,
-    Happening,
     NodeGroup,
     Scenario,
+    ScenarioEvent,
     Target,
     TracePod,
     Workload,
@@ -47,7 +47,7 @@ from kubesched.sim.values import ScenarioError, constant, format_duration, parse
 __all__ = ["load_scenario", "parse_scenario"]
 
 _KINDS = ("Pod", "Job", "Deployment")
-_HAPPENINGS = ("fail", "drain", "add", "remove")
+_EVENT_KINDS = ("fail", "drain", "add", "remove")
 
 
 def load_scenario(path: str | Path) -> Scenario:
@@ -110,7 +110,7 @@ def parse_scenario(
         objects=cluster.objects,
         workloads=tuple(_workload(each) for each in top.each("workloads")),
         trace=trace,
-        happenings=tuple(_happening(each, names) for each in top.each("events")),
+        node_events=tuple(_event(each, names) for each in top.each("events")),
         autoscalers=tuple(_autoscaler(each, names) for each in top.each("autoscaler")),
         behaviour=_behaviour(top.members("behaviour"), files),
         configurations=_configurations(top, files, cluster.configuration),
@@ -298,10 +298,10 @@ def _traces(top: Members, files: _Files) -> Iterator[TracePod]:
 # -- what happens to it --------------------------------------------------------------------
 
 
-def _happening(members: Members, groups: list[str]) -> Happening:
-    kinds = [kind for kind in _HAPPENINGS if members.has(kind)]
+def _event(members: Members, groups: list[str]) -> ScenarioEvent:
+    kinds = [kind for kind in _EVENT_KINDS if members.has(kind)]
     if len(kinds) != 1:
-        raise ScenarioError(members.path, f"needs one of {', '.join(_HAPPENINGS)}")
+        raise ScenarioError(members.path, f"needs one of {', '.join(_EVENT_KINDS)}")
     kind = kinds[0]
     target = members.members(kind)
     count = target.raw("count")
@@ -312,12 +312,12 @@ def _happening(members: Members, groups: list[str]) -> Happening:
         raise ScenarioError(target.at("group"), _no_group(group, groups))
     zone, names = target.take("zone", str, ""), target.texts("nodes")
     target.done()
-    arrivals = _happening_times(members)
+    arrivals = _event_times(members)
     lasts = members.distribution("for")
     members.done()
     if kind == "add" and (not group or not count):
         raise ScenarioError(target.path, "needs the group and the count of nodes to add")
-    return Happening(
+    return ScenarioEvent(
         kind=kind,
         target=Target(group=group, zone=zone, names=names, count=None if kind == "add" else count),
         arrivals=arrivals,
@@ -326,7 +326,7 @@ def _happening(members: Members, groups: list[str]) -> Happening:
     )
 
 
-def _happening_times(members: Members) -> Arrivals:
+def _event_times(members: Members) -> Arrivals:
     if members.has("rate"):
         gap_ns = parse_rate_ns(members.raw("rate"), members.at("rate"))
         return Arrivals("poisson", gap_ns=gap_ns)
@@ -461,8 +461,8 @@ def _check_targets(scenario: Scenario) -> None:
         zones |= {*group.zones, group.template.metadata.labels.get(ZONE_LABEL, "")}
     names = {each.metadata.name for each in nodes}
     prefixes = tuple(f"{group.name}-" for group in scenario.groups)
-    for number, happening in enumerate(scenario.happenings):
-        at, target = f"events[{number}].{happening.kind}", happening.target
+    for number, event in enumerate(scenario.node_events):
+        at, target = f"events[{number}].{event.kind}", event.target
         if target.zone and target.zone not in zones:
             known = ", ".join(sorted(filter(None, zones))) or "none"
             raise ScenarioError(f"{at}.zone", f"no zone {target.zone!r}; there are {known}")
@@ -475,8 +475,8 @@ def _check_targets(scenario: Scenario) -> None:
 def _check_times(scenario: Scenario) -> None:
     """What could only happen after the end is a mistake: the run would silently go without it."""
     end_ns = scenario.duration_ns
-    for number, happening in enumerate(scenario.happenings):
-        for time_ns in (*happening.arrivals.times_ns, happening.arrivals.from_ns):
+    for number, event in enumerate(scenario.node_events):
+        for time_ns in (*event.arrivals.times_ns, event.arrivals.from_ns):
             if time_ns >= end_ns:
                 raise ScenarioError(f"events[{number}]", _too_late(time_ns, end_ns))
 

@@ -25,7 +25,7 @@ from kubesched.errors import KubeschedError
 from kubesched.foundation.util.collector import settle_collector
 from kubesched.sim.results import RunResult
 from kubesched.sim.scenario import Scenario
-from kubesched.sim.world import simulate
+from kubesched.sim.simulation import simulate
 
 __all__ = [
     "InterruptedSweepError",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kubesched.cluster.scheduler_command import SchedulerCommand
 from kubesched.testing.check_plugin import check_plugin
 from kubesched.testing.cluster import Cluster, cluster_in_thread
 from kubesched.testing.fakes.fake_extender import (
@@ -100,6 +101,7 @@ __all__ = [
     "Placement",
     "RecordedEvent",
     "Reply",
+    "SchedulerCommand",
     "Spread",
     "check_plugin",
     "cluster_in_thread",

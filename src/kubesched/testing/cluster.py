@@ -12,7 +12,7 @@ import contextlib
 import json
 import tempfile
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -24,9 +24,10 @@ from kubesched.api import ApiError, Container, Node, Pod
 from kubesched.cluster.apiserver.local_api import LocalApi
 from kubesched.cluster.apiserver.rules.strategies.server_features import ALL_FEATURES
 from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
+from kubesched.cluster.live_cluster import LiveCluster
 from kubesched.cluster.manifests import apply_manifests, load_manifests
+from kubesched.cluster.scheduler_command import SchedulerCommand
 from kubesched.foundation.util.clock import RealClock
-from kubesched.foundation.util.components import running
 from kubesched.foundation.util.randomness import derive
 from kubesched.framework import Plugin
 from kubesched.scheduler.config.feature_gates import FeatureGates
@@ -34,7 +35,6 @@ from kubesched.scheduler.config.load import configuration_from_builtins, load_co
 from kubesched.scheduler.config.types import API_VERSION, KIND, KubeSchedulerConfiguration
 from kubesched.scheduler.options import SchedulerOptions
 from kubesched.scheduler.runtime.plugin_registry import PluginRegistry, Registry
-from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing.objects.builders import make_node
 
 __all__ = ["Cluster", "cluster_in_thread"]
@@ -53,8 +53,9 @@ class Cluster:
     only `api`. `plugins` are classes, or factories by name; they run, unless a configuration is
     given that enables others. `configuration` may also be a file, its text, or a dict in its form.
     `files` are manifests that the cluster begins with. `feature_gates` are those of the scheduler
-    and the API server that do not have their defaults. Pods run as soon as they are bound, unless
-    they say otherwise (docs/cluster.md).
+    and the API server that do not have their defaults. With `scheduler_flags` the scheduler is the
+    whole command `kubesched run` with these flags (`command`); its configuration comes from them
+    alone. Pods run as soon as they are bound, unless they say otherwise (docs/cluster.md).
     """
 
     def __init__(
@@ -66,26 +67,26 @@ class Cluster:
         plugins: Iterable[type[Plugin]] | Registry = (),
         files: Iterable[Path | str] = (),
         feature_gates: Mapping[str, bool] | None = None,
+        scheduler_flags: Sequence[str] | None = None,
         seed: int = 0,
     ) -> None:
         if isinstance(nodes, int):
             nodes = [make_node(f"node-{number}") for number in range(nodes)]
         self._nodes = tuple(nodes)
-        self._clock = RealClock()
         gates = FeatureGates(feature_gates)
-        self._embedded = EmbeddedCluster(
-            self._clock,
+        embedded = EmbeddedCluster(
+            RealClock(),
             derive(seed, "store"),
             listen=Listen() if serve else None,
             start_delay_ns=0,
             features=frozenset(name for name in ALL_FEATURES if gates.enabled(name)),
         )
         self._manifests = load_manifests(paths) if (paths := [*files]) else []
-        self._api = _BuildersApi(self._embedded.store, self._clock)
+        self._api = _BuildersApi(embedded.store, embedded.clock)
         registry: Registry = (
             plugins if isinstance(plugins, Mapping) else {each.name: each for each in plugins}
         )
-        self._scheduler_options: SchedulerOptions = {
+        options: SchedulerOptions = {
             "configuration": _configuration(configuration, registry, gates),
             "feature_gates": gates,
             "out_of_tree_registry": registry,
@@ -94,7 +95,8 @@ class Cluster:
         if configuration is None and registry:
             enabled = [{"name": name} for name in registry]
             profile = {"plugins": {"multiPoint": {"enabled": enabled}}}
-            self._scheduler_options["profiles"] = [profile]
+            options["profiles"] = [profile]
+        self._live = LiveCluster(embedded, flags=scheduler_flags, **options)
         self._stopping = asyncio.Event()
         self._ready = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -108,12 +110,19 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        return self._embedded.url
+        return self._live.cluster.url
+
+    @property
+    def command(self) -> SchedulerCommand:
+        """The process of `scheduler_flags`; it serves endpoints and can be stopped."""
+        command = self._live.command
+        assert command is not None, "the cluster was made without scheduler_flags"
+        return command
 
     @property
     def token(self) -> str:
         """The administrator's bearer token."""
-        return self._embedded.token
+        return self._live.cluster.token
 
     @property
     def kubeconfig_path(self) -> Path:
@@ -228,7 +237,7 @@ class Cluster:
         # One task of its own enters and leaves everything: fixtures may end in another task
         # than the one they began in.
         self._loop = asyncio.get_running_loop()
-        self._task = asyncio.create_task(self._live(), name="Cluster")
+        self._task = asyncio.create_task(self._run(), name="Cluster")
         ready = asyncio.create_task(self._ready.wait(), name="Cluster.ready")
         try:
             await asyncio.wait([self._task, ready], return_when=asyncio.FIRST_COMPLETED)
@@ -248,13 +257,11 @@ class Cluster:
         self._stopping.set()
         await self._task
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         for node in self._nodes:
             await self.api.create(node)
         await apply_manifests(self.api, self._manifests)
-        scheduler = Scheduler(self.api, self._clock, **self._scheduler_options)
-        parts = (*self._embedded.parts, scheduler)
-        async with self._embedded, running(*parts):
+        async with self._live.running():
             with self._written_kubeconfig():
                 self._ready.set()
                 await self._stopping.wait()
@@ -267,7 +274,7 @@ class Cluster:
         with tempfile.TemporaryDirectory(prefix="kubesched-") as folder:
             self._kubeconfig_path = Path(folder) / "kubeconfig"
             self._kubeconfig_path.touch(mode=0o600)
-            self._kubeconfig_path.write_text(self._embedded.kubeconfig())
+            self._kubeconfig_path.write_text(self._live.cluster.kubeconfig())
             yield
 
 

@@ -18,14 +18,14 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from kubesched.api import ApiObject, Node, Pod
-from kubesched.cluster.apiserver import LocalApi, Store
+from kubesched.cluster.apiserver.rules.strategies.server_features import ALL_FEATURES
+from kubesched.cluster.embedded_cluster import ClusterPart, EmbeddedCluster
+from kubesched.cluster.live_cluster import LiveCluster
 from kubesched.foundation.util import virtual_loop
 from kubesched.foundation.util.clock import SECOND, current_clock
-from kubesched.foundation.util.components import running
 from kubesched.foundation.util.randomness import derive
 from kubesched.framework import Plugin
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
-from kubesched.scheduler.scheduler import Scheduler
 
 __all__ = [
     "Claim",
@@ -228,15 +228,22 @@ def expect_placement(
 
     async def main() -> Placement:
         clock = current_clock()
-        api = LocalApi(Store(derive(seed, "store"), now_ns=clock.now_ns()), clock)
+        store_only = EmbeddedCluster(
+            clock,
+            derive(seed, "store"),
+            furnished=False,
+            features=ALL_FEATURES,
+            parts=ClusterPart.NONE,
+        )
+        registry = {plugin.name: plugin for plugin in plugins}
+        live = LiveCluster(
+            store_only, configuration=configuration, out_of_tree_registry=registry, seed=seed
+        )
+        api = live.api
         for each in (*nodes, *objects):
             await api.create(_new(each))
-        registry = {plugin.name: plugin for plugin in plugins}
-        scheduler = Scheduler(
-            api, clock, configuration=configuration, out_of_tree_registry=registry, seed=seed
-        )
-        async with running(scheduler):
-            await scheduler.informers.wait_for_sync()
+        async with live.running():
+            await live.scheduler.informers.wait_for_sync()
             for pod in pods:
                 await api.create(_new(pod))
             await clock.sleep(round(wait_s * SECOND))

@@ -179,14 +179,23 @@ class LocalApi:
         )
         return cast("T", _answer(fault, record.typed))
 
-    def load(self, kind: type[msgspec.Struct], document: Mapping[str, Any]) -> bool:
+    def load(
+        self,
+        kind: type[msgspec.Struct],
+        document: Mapping[str, Any],
+        *,
+        keep_deletion: bool = False,
+    ) -> bool:
         """Take over an object as another server had it; False if one of its name is there.
 
         Raises:
             ApiError: 400.
         """
         now_ns = self._clock.now_ns()
-        return self.store.load(self._resource(kind), dict(document), now_ns) is not None
+        loaded = self.store.load(
+            self._resource(kind), dict(document), now_ns, keep_deletion=keep_deletion
+        )
+        return loaded is not None
 
     def document(
         self, kind: type[msgspec.Struct], name: str, namespace: str | None = None

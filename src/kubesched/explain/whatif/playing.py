@@ -46,14 +46,16 @@ async def _play(
     plugins: Mapping[str, Any] | None,
     seed: int,
 ) -> WhatIf:
-    baseline = VirtualCluster(objects, configuration=configuration, plugins=plugins, seed=seed)
-    async with baseline.living():
+    baseline = VirtualCluster(configuration=configuration, plugins=plugins, seed=seed)
+    await baseline.copy_objects(objects)
+    async with baseline.running():
         await baseline.settle()
         before = ClusterState(await baseline.pods(), await baseline.nodes())
         kept = await _objects_of(baseline, objects)
     other = plan.configuration or configuration
-    cluster = VirtualCluster(kept, configuration=other, plugins=plugins, seed=seed, life="changed")
-    async with cluster.living():
+    cluster = VirtualCluster(configuration=other, plugins=plugins, seed=seed, phase="changed")
+    await cluster.copy_objects(kept)
+    async with cluster.running():
         await cluster.settle()
         refused = await carry_out(cluster, plan)
         settled = await cluster.settle()

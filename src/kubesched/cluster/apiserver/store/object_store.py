@@ -187,7 +187,9 @@ class Store(StoredObjects):
             return self._shown(resource, Record(self._stored_as(resource), key, new, self.revision))
         return self._shown(resource, self._commit("ADDED", resource, key, new, None))
 
-    def load(self, resource: Resource, body: Json, now_ns: int) -> Record | None:
+    def load(
+        self, resource: Resource, body: Json, now_ns: int, *, keep_deletion: bool = False
+    ) -> Record | None:
         """Take over an object as another server had it, with its identity and its status.
 
         Nothing is admitted or checked beyond its types; a namespace that is missing is made.
@@ -200,7 +202,8 @@ class Store(StoredObjects):
         if resource.to_stored is not None:
             document = resource.to_stored(document)
         given: Json = document.get("metadata", {})
-        metadata = {key: value for key, value in given.items() if key not in _OF_ANOTHER_SERVER}
+        dropped = _OF_ANOTHER_SERVER - _DELETION if keep_deletion else _OF_ANOTHER_SERVER
+        metadata = {key: value for key, value in given.items() if key not in dropped}
         metadata.setdefault("uid", generated_uid(self._rng))
         metadata.setdefault("creationTimestamp", stamp(now_ns))
         namespace = metadata.get("namespace", "")
@@ -561,6 +564,7 @@ class Store(StoredObjects):
         self._commit("MODIFIED", old.resource, old.key, data, old)
 
 
+_DELETION = frozenset({"deletionGracePeriodSeconds", "deletionTimestamp"})
 _OF_ANOTHER_SERVER = frozenset(
     {
         "deletionGracePeriodSeconds",

@@ -19,7 +19,7 @@ from kubesched.foundation.util.randomness import derive
 from kubesched.sim.scenario import Scenario, Workload
 from kubesched.sim.templates import drawn, priority_class, sized
 
-__all__ = ["Feeder"]
+__all__ = ["PodArrivals"]
 
 _NAMESPACE = "default"
 _RUN_DURATION = "kubesched.io/run-duration"
@@ -30,7 +30,7 @@ _SIZES_KEPT = 256
 _AT_ONCE = 5_000
 
 
-class Feeder:
+class PodArrivals:
     """A stream of arrivals for each workload, each with random numbers of its own."""
 
     def __init__(self, api: ApiAccess, clock: Clock, scenario: Scenario, seed: int) -> None:

@@ -9,31 +9,31 @@ from typing import Any
 
 from kubesched.api import ApiError, Job, Node, Pod
 from kubesched.api.base import ApiObject
-from kubesched.cluster.apiserver import Faults, LocalApi, Store
+from kubesched.cluster.apiserver import Faults
+from kubesched.cluster.apiserver.rules.strategies.server_features import ALL_FEATURES
 from kubesched.cluster.apiserver.store.resource_collection import Collection
 from kubesched.cluster.apiserver.store.stored_records import StoredChange
-from kubesched.cluster.controllers import Controllers, GarbageCollector
+from kubesched.cluster.controllers import GarbageCollector
+from kubesched.cluster.embedded_cluster import ClusterPart, EmbeddedCluster
+from kubesched.cluster.live_cluster import LiveCluster
 from kubesched.cluster.nodes.behavior_rules import parse_behavior_rules
-from kubesched.cluster.nodes.kubelet import FakeKubelet
-from kubesched.cluster.nodes.node_agent import NodeAgent
 from kubesched.cluster.nodes.pod_behavior import Behavior, behavior_of
+from kubesched.cluster.takeover import Identity
 from kubesched.errors import KubeschedError
 from kubesched.foundation.util import virtual_loop
 from kubesched.foundation.util.clock import Clock, current_clock
-from kubesched.foundation.util.components import Component, running
+from kubesched.foundation.util.components import Component
 from kubesched.foundation.util.randomness import derive
 from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
-from kubesched.scheduler.scheduler import Scheduler
 from kubesched.sim.autoscaling import GroupAutoscaler
-from kubesched.sim.copying import create_as_they_were
-from kubesched.sim.feeding import Feeder
-from kubesched.sim.happenings import NodeKeeper
+from kubesched.sim.node_events import NodeEvents
 from kubesched.sim.observer import Observer
+from kubesched.sim.pod_arrivals import PodArrivals
 from kubesched.sim.results import RunResult
 from kubesched.sim.sampling import Series, momentary, sample
 from kubesched.sim.scenario import Configuration, Scenario
 
-__all__ = ["World", "simulate"]
+__all__ = ["Simulation", "simulate"]
 
 
 def simulate(
@@ -43,9 +43,9 @@ def simulate(
     *,
     window: tuple[int, int] | None = None,
     until_ns: int | None = None,
-    faults: Callable[[World], Faults] | None = None,
+    faults: Callable[[Simulation], Faults] | None = None,
     history: Callable[[str, Node | Pod, int], None] | None = None,
-) -> tuple[RunResult, World]:
+) -> tuple[RunResult, Simulation]:
     """Run a scenario once, to its end or as far as asked.
 
     The result depends on the scenario, the configuration and the seed, and on nothing else but
@@ -58,18 +58,18 @@ def simulate(
     began = time.process_time()
     until_ns = scenario.duration_ns if until_ns is None else min(until_ns, scenario.duration_ns)
 
-    async def main() -> World:
-        world = World(scenario, configuration, seed, window=window, faults=faults)
-        world.history = history
-        await world.live(until_ns)
-        return world
+    async def main() -> Simulation:
+        simulation = Simulation(scenario, configuration, seed, window=window, faults=faults)
+        simulation.history = history
+        await simulation.run(until_ns)
+        return simulation
 
     try:
-        world = virtual_loop.run(main, start_ns=scenario.start_ns, seed=seed)
+        simulation = virtual_loop.run(main, start_ns=scenario.start_ns, seed=seed)
     except BaseExceptionGroup as group:
         raise _first_of(group) from group
     seconds = time.process_time() - began
-    return world.result(until_ns, seconds), world
+    return simulation.result(until_ns, seconds), simulation
 
 
 def _first_of(group: BaseExceptionGroup[Any]) -> BaseException:
@@ -83,7 +83,7 @@ def _first_of(group: BaseExceptionGroup[Any]) -> BaseException:
     return error
 
 
-class World:
+class Simulation:
     """A cluster with everything that happens to it."""
 
     def __init__(
@@ -93,7 +93,7 @@ class World:
         seed: int,
         *,
         window: tuple[int, int] | None = None,
-        faults: Callable[[World], Faults] | None = None,
+        faults: Callable[[Simulation], Faults] | None = None,
     ) -> None:
         self.scenario, self.configuration, self.seed = scenario, configuration, seed
         self.clock: Clock = current_clock()
@@ -102,18 +102,26 @@ class World:
         self._over: list[Pod | Job] = []  # to be removed
         self._has_ended = asyncio.Event()
         self._read: dict[Collection, int] = {}  # up to where all have read
-        self.store = Store(
-            derive(seed, "store"), now_ns=self.clock.now_ns(), on_change=self._see_change
+        embedded = EmbeddedCluster(
+            self.clock,
+            derive(seed, "store"),
+            furnished=False,
+            heartbeats=False,
+            behavior=self._behavior(),
+            start_delay_ns=scenario.behaviour.start_delay_ns,
+            stop_delay_ns=scenario.behaviour.stop_delay_ns,
+            features=ALL_FEATURES,
+            parts=ClusterPart.NODES | ClusterPart.CONTROLLERS,
+            on_change=self._see_change,
+            faults=None if faults is None else faults(self),
         )
-        hook = None if faults is None else faults(self)
-        self.api = LocalApi(self.store, self.clock, faults=hook)
+        self.store, self.api = embedded.store, embedded.api
         self.observer = Observer(scenario.start_ns, window)
         self.series = Series()
         self.changes = Series()
         self._plugins = out_of_tree_plugins(configuration.plugins, installed=())
-        self.scheduler = Scheduler(
-            self.api,
-            self.clock,
+        self.cluster = LiveCluster(
+            embedded,
             configuration=configuration.configuration,
             out_of_tree_registry=dict(self._plugins),
             seed=seed,
@@ -121,37 +129,30 @@ class World:
         )
         self.history: Callable[[str, Node | Pod, int], None] | None = None
 
-    async def live(self, until_ns: int) -> None:
+    async def run(self, until_ns: int) -> None:
         """Set the cluster up and let time pass."""
         scenario = self.scenario
-        keeper = NodeKeeper(self.api, self.clock, scenario, self.seed)
-        await create_as_they_were(self.api, scenario.objects)
+        keeper = NodeEvents(self.api, self.clock, scenario, self.seed)
+        await self.cluster.take_over(scenario.objects, Identity.NEW)
         await keeper.create_groups()
         self._begin_following()
-        feeder = Feeder(self.api, self.clock, scenario, self.seed)
+        arrivals = PodArrivals(self.api, self.clock, scenario, self.seed)
         scalers = [
             GroupAutoscaler(self.api, self.clock, each, keeper, self.observer)
             for each in scenario.autoscalers
         ]
-        parts = self.parts = [
-            FakeKubelet(
-                self.api,
-                self.clock,
-                start_delay_ns=scenario.behaviour.start_delay_ns,
-                stop_delay_ns=scenario.behaviour.stop_delay_ns,
-                behavior=self._behavior(),
-            ),
-            NodeAgent(self.api, self.clock, heartbeats=False),
-            Controllers(self.api, self.clock),
-            self.scheduler,
-        ]
+        collector: list[Component] = []
         if scenario.objects or any(each.kind != "Pod" for each in scenario.workloads):
-            parts.append(GarbageCollector(self.store, self.clock))  # something may be owned
-        async with running(*parts), asyncio.TaskGroup() as tasks:
+            # Some object may have an owner. It starts last: digests depend on the order of tasks.
+            collector = [GarbageCollector(self.store, self.clock)]
+        self.parts = [*self.cluster.cluster.parts, self.cluster.scheduler, *collector]
+        async with self.cluster.running(after=collector), asyncio.TaskGroup() as tasks:
             helpers = [tasks.create_task(self._collect_all(), name="sim.collect")]
-            await self.scheduler.informers.wait_for_sync()
-            helpers += [tasks.create_task(each, name="sim.feed") for each in feeder.work()]
-            helpers.append(tasks.create_task(keeper.run(), name="sim.happenings"))
+            await self.cluster.scheduler.informers.wait_for_sync()
+            helpers += [
+                tasks.create_task(each, name="sim.pod_arrivals") for each in arrivals.work()
+            ]
+            helpers.append(tasks.create_task(keeper.run(), name="sim.node_events"))
             helpers += [tasks.create_task(each.run(), name="sim.scale") for each in scalers]
             await self._sample_until(until_ns)
             for helper in helpers:

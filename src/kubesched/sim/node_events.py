@@ -13,10 +13,10 @@ from kubesched.cluster.apiserver.store.pod_eviction import admit_eviction
 from kubesched.foundation.util.clock import SECOND, Clock
 from kubesched.foundation.util.randomness import derive
 from kubesched.sim.observer import NodeState
-from kubesched.sim.scenario import GROUP_LABEL, Happening, Scenario, Target
+from kubesched.sim.scenario import GROUP_LABEL, Scenario, ScenarioEvent, Target
 from kubesched.sim.templates import ZONE_LABEL, named_node
 
-__all__ = ["NodeKeeper"]
+__all__ = ["NodeEvents"]
 
 _STOPPED = "kubesched.io/stopped"
 _DAY_NS = 86_400 * SECOND
@@ -24,7 +24,7 @@ _RETRY_NS = 5 * SECOND
 _NOT_FOUND, _CONFLICT, _TOO_MANY, _SEVERAL_BUDGETS = 404, 409, 429, 500
 
 
-class NodeKeeper:
+class NodeEvents:
     """Makes nodes of the groups, and does to them what is to happen."""
 
     def __init__(self, api: LocalApi, clock: Clock, scenario: Scenario, seed: int) -> None:
@@ -64,30 +64,30 @@ class NodeKeeper:
         """Do it all; what is begun ends with this."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
-            for number, happening in enumerate(self._scenario.happenings):
-                tasks.create_task(self._happen(happening, number), name=f"sim.{happening.kind}")
+            for number, event in enumerate(self._scenario.node_events):
+                tasks.create_task(self._follow(event, number), name=f"sim.{event.kind}")
 
-    async def _happen(self, happening: Happening, number: int) -> None:
+    async def _follow(self, event: ScenarioEvent, number: int) -> None:
         rng = derive(self._seed, "happening", number)
         start_ns = self._scenario.start_ns
-        for time_ns in happening.arrivals.times(rng, start_ns % _DAY_NS):
+        for time_ns in event.arrivals.times(rng, start_ns % _DAY_NS):
             wait_ns = start_ns + time_ns - self._clock.now_ns()
             if wait_ns > 0:
                 await self._clock.sleep(wait_ns)
-            lasts_ns = None if happening.lasts is None else happening.lasts.draw(rng)
-            if happening.kind == "add":
-                await self.add(happening.target.group, happening.count)
+            lasts_ns = None if event.lasts is None else event.lasts.draw(rng)
+            if event.kind == "add":
+                await self.add(event.target.group, event.count)
                 continue
-            names = await self._chosen(happening.target, rng, happening.arrivals.kind == "poisson")
+            names = await self._chosen(event.target, rng, event.arrivals.kind == "poisson")
             for name in names:
-                await self._begin(happening.kind, name)
+                await self._begin(event.kind, name)
             if lasts_ns is not None:
                 # Beside the next one: repairs may take longer than the time between failures.
-                self._spawn(self._end_later(happening.kind, names, lasts_ns))
+                self._spawn(self._end_later(event.kind, names, lasts_ns))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         assert self._tasks is not None, "nothing happens before it runs"
-        self._tasks.create_task(work, name="sim.happening")
+        self._tasks.create_task(work, name="sim.node_event")
 
     async def _chosen(self, target: Target, rng: random.Random, one: bool) -> list[str]:
         """The nodes that it happens to; at a rate, to one of them."""
