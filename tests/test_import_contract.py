@@ -65,25 +65,10 @@ KNOWN_MODULE_CYCLES: list[set[str]] = [
         f"kubesched.foundation.cel.language.{name}"
         for name in ("calls", "comparisons", "compiler", "loops")
     },
-    {
-        f"kubesched.explain.{name}"
-        for name in (
-            "details",
-            "details.describing",
-            "fitting",
-            "frames",
-            "groups",
-            "html",
-            "results",
-            "whatif.difference",
-        )
-    },
 ]
 KNOWN_FOLDER_CYCLES: list[set[str]] = [
     {
         "kubesched.explain",
-        "kubesched.explain.details",
-        "kubesched.explain.suggestions",
         "kubesched.explain.whatif",
     },
 ]

@@ -14,13 +14,14 @@ PUBLIC = {
     "kubesched": "Scheduler __version__ connect",
     "kubesched.framework": """
         MAX_NODE_SCORE MIN_NODE_SCORE REJECTED SKIP SUCCESS ActionType AffinityTerm Cause
-        ClaimCache Clonable ClusterEvent ClusterEventWithHint ClusterVersion Code
-        CycleState Diagnosis DryRun
-        EventRecorder EventResource Extender ExtensionPoint FitError Handle HintFunction
+        ClaimCache Clonable ClusterChange ClusterEvent ClusterEventWithHint ClusterVersion Code
+        CycleState Detail Diagnosis DryRun
+        EventRecorder EventResource Explaining Extender ExtensionPoint FitError Handle HintFunction
         ImageState Informer Lister NodeInfo NodeView NominatedTotals Nominating
-        NominatingMode Nominator OnlyNodes Plugin
+        NominatingMode Nominator ObjectReader OnlyNodes Plugin
         PluginMetrics PodInPreBind PodIndex PodInfo PodPart PodsOnNode PostFilterResult
-        QueuedPodInfo QueueingHint Reads Rejections SharedState Snapshot StateNotFoundError Status
+        QueuedPodInfo QueueingHint Reads RejectedNodes Rejections Remedy Removal
+        RuleKind SharedState Snapshot StateNotFoundError Status
         TotalsView
         VictimReview Victims Wait WaitingPod WeightedAffinityTerm extension_points overrides
     """,

@@ -32,7 +32,7 @@ class Notes:
     def of(self, pod: Pod) -> str:
         diagnosis = self.model.search(pod).diagnosis
         assert diagnosis is not None
-        return self._notes.note(PodInfo(pod), diagnosis)
+        return self._notes.note(self.model.framework_of(pod), PodInfo(pod), diagnosis)
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from kubesched.api import Pod
-from kubesched.explain.model import ClusterModel, Removal
+from kubesched.explain.model import ClusterModel
 from kubesched.explain.own_claims import with_claims
-from kubesched.framework import CycleState, PodInfo
+from kubesched.framework import CycleState, PodInfo, Removal
 
 __all__ = ["Copies", "copy_of"]
 

@@ -15,9 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.explain.headline import find_headline
+from kubesched.explain.plugin_explanations import PluginExplanations
 from kubesched.explain.verdicts import AllVerdicts, PluginVerdicts, one_cause_each
 from kubesched.foundation.util.clock import Clock
 from kubesched.framework import CycleState, Diagnosis, Lister, PodInfo, Snapshot, Status
+from kubesched.scheduler.runtime.framework import Framework
 
 __all__ = ["EventNotes"]
 
@@ -37,7 +39,7 @@ class EventNotes:
         self._made: OrderedDict[str, tuple[frozenset[str], str]] = OrderedDict()
         self._rests_until_ns = 0
 
-    def note(self, pod_info: PodInfo, diagnosis: Diagnosis) -> str:
+    def note(self, framework: Framework, pod_info: PodInfo, diagnosis: Diagnosis) -> str:
         """What is wrong, with amounts and names; empty if that cannot be said now."""
         reasons = frozenset(diagnosis.reason_counts(len(self._snapshot.nodes)))
         known = self._made.get(pod_info.uid)
@@ -47,7 +49,7 @@ class EventNotes:
         began_ns = self._clock.monotonic_ns()
         if began_ns < self._rests_until_ns:
             return ""
-        text = self._sentence(pod_info, diagnosis)
+        text = self._sentence(framework, pod_info, diagnosis)
         ended_ns = self._clock.monotonic_ns()
         self._rests_until_ns = ended_ns + _SHARE * (ended_ns - began_ns)
         self._made[pod_info.uid] = reasons, text
@@ -55,12 +57,14 @@ class EventNotes:
             self._made.popitem(last=False)
         return text
 
-    def _sentence(self, pod_info: PodInfo, diagnosis: Diagnosis) -> str:
+    def _sentence(self, framework: Framework, pod_info: PodInfo, diagnosis: Diagnosis) -> str:
         verdicts = _verdicts_of(self._snapshot, diagnosis)
         if verdicts is None:
             return ""
-        once = one_cause_each(pod_info.pod, verdicts)
-        sentence = find_headline(self._objects, pod_info, once, is_complete=False).sentence
+        explanations = PluginExplanations.of_framework(framework)
+        once = one_cause_each(pod_info.pod, verdicts, explanations)
+        headline = find_headline(self._objects, pod_info, once, explanations, is_complete=False)
+        sentence = headline.sentence
         return sentence if sentence.endswith((".", "?")) else f"{sentence}."
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 from kubesched.api import Node, Pod
 from kubesched.explain.copies import Copies, copy_of
-from kubesched.explain.frames import fit_frame
+from kubesched.explain.frames import frame
 from kubesched.explain.groups import verdict_groups
-from kubesched.explain.html import fit_html
 from kubesched.explain.model import ClusterModel
 from kubesched.explain.own_claims import with_claims
-from kubesched.explain.results import NodeGroup, Result
-from kubesched.explain.suggestions.new_node import node_like
+from kubesched.explain.plugin_explanations import PluginExplanations
+from kubesched.explain.results import NodeGroup, Result, rejection_row
 from kubesched.explain.verdicts import find_all_verdicts
 from kubesched.framework import PodInfo
+from kubesched.scheduler.plugins.helpers.node_copies import node_like
 
 __all__ = ["Fit", "NodesNeeded", "fit_pods"]
 
@@ -43,10 +44,10 @@ class Fit(Result, frozen=True, kw_only=True):
 
     def to_pandas(self) -> Any:
         """A pandas frame with a row for each node; needs the extra `pandas`."""
-        return fit_frame(self)
+        return _fit_frame(self)
 
     def _repr_html_(self) -> str:
-        return fit_html(self)
+        return _fit_html(self)
 
     def __repr__(self) -> str:
         wanted = "" if self.asked is None else f" of {self.asked}"
@@ -102,9 +103,10 @@ def _place_set(pods: Sequence[Pod], number: int, copies: Copies) -> tuple[Pod, s
 def _stopped_by(model: ClusterModel, pod: Pod) -> tuple[NodeGroup, ...]:
     pod, claims = with_claims(model.objects, pod)
     with model.changed(claims):
-        info = PodInfo(pod)
-        verdicts = find_all_verdicts(model.framework_of(pod), info, model.snapshot.nodes)
-        return verdict_groups(model, info, verdicts, model.search(pod))
+        info, framework = PodInfo(pod), model.framework_of(pod)
+        verdicts = find_all_verdicts(framework, info, model.snapshot.nodes)
+        explanations = PluginExplanations.of_framework(framework)
+        return verdict_groups(model, info, verdicts, model.search(pod), explanations)
 
 
 def _nodes_needed(
@@ -146,3 +148,23 @@ def _count_needed(
         for name in reversed(new):
             model.objects.remove(Node, name)
         model.cache.update_snapshot()
+
+
+def _fit_frame(fit: Fit) -> Any:
+    """A row for each node that gets copies."""
+    rows = [{"node": node, "copies": count} for node, count in fit.nodes.items()]
+    return frame(rows, ["node", "copies"])
+
+
+def _fit_html(fit: Fit) -> str:
+    """How many copies fit, for a notebook."""
+    wanted = "" if fit.asked is None else f" of {fit.asked}"
+    rows = "".join(
+        f"<tr><td>{escape(node)}</td><td>{count}</td></tr>" for node, count in fit.nodes.items()
+    )
+    stopped = "".join(rejection_row(group) for group in fit.stopped_by if group.rejections)
+    return (
+        f"<h1>{escape(', '.join(fit.pods))}: {fit.fits}{wanted} fit</h1>"
+        f"<table><tr><th>node</th><th>copies</th></tr>{rows}</table>"
+        + (f"<h2>What stops the next one</h2><table>{stopped}</table>" if stopped else "")
+    )

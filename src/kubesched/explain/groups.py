@@ -6,17 +6,21 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from kubesched.explain.details import DetailContext, describe
 from kubesched.explain.model import ClusterModel, SearchOutcome
+from kubesched.explain.plugin_explanations import PluginExplanations
 from kubesched.explain.results import NodeGroup, Rejection
 from kubesched.explain.verdicts import AllVerdicts
-from kubesched.framework import PodInfo, Status
+from kubesched.framework import PodInfo, RejectedNodes, Status
 
 __all__ = ["verdict_groups"]
 
 
 def verdict_groups(
-    model: ClusterModel, pod_info: PodInfo, verdicts: AllVerdicts, outcome: SearchOutcome
+    model: ClusterModel,
+    pod_info: PodInfo,
+    verdicts: AllVerdicts,
+    outcome: SearchOutcome,
+    explanations: PluginExplanations,
 ) -> tuple[NodeGroup, ...]:
     """Nodes with the same verdicts together, those nearest to fit first."""
     names = np.array(verdicts.nodes.names, dtype=object)
@@ -24,9 +28,9 @@ def verdict_groups(
     groups = []
     for positions, verdict in verdicts.groups():
         rejections: list[Rejection] = []
-        context = DetailContext(model.objects, pod_info, verdicts.nodes, positions)
+        rejected = RejectedNodes(model.objects, pod_info, verdicts.nodes, positions)
         for plugin, status in verdict:
-            rejections += describe(context, plugin, status)
+            rejections += explanations.rejections(plugin, rejected, status)
         members = sorted(names[positions].tolist())
         known = {(plugin, reason) for plugin, status in verdict for reason in status.all_reasons}
         first = verdict[0][0] if verdict else ""

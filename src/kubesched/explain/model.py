@@ -19,7 +19,7 @@ from kubesched.explain.missing_pods import missing_pod_note
 from kubesched.explain.objects import ClusterObjects
 from kubesched.explain.read_only_api import ReadOnlyApi, SilentRecorder
 from kubesched.foundation.util.clock import Clock
-from kubesched.framework import CycleState, Diagnosis, FitError, PodInfo
+from kubesched.framework import ClusterChange, CycleState, Diagnosis, FitError, PodInfo, Removal
 from kubesched.scheduler.backend.cache import Cache
 from kubesched.scheduler.backend.queue import Nominator
 from kubesched.scheduler.config.defaults import default_configuration
@@ -33,23 +33,11 @@ from kubesched.scheduler.runtime.services import Services
 from kubesched.scheduler.search.cached_search import CachedSearch
 from kubesched.scheduler.search.schedule_result import NoNodesError, ScheduleResult
 
-__all__ = ["Change", "ClusterModel", "ExplainError", "Removal", "SearchOutcome"]
+__all__ = ["ClusterModel", "ExplainError", "SearchOutcome"]
 
 
 class ExplainError(KubeschedError):
     """A question that cannot be answered, with the reason."""
-
-
-class Removal(NamedTuple):
-    """An object that is to be gone."""
-
-    kind: type[Any]
-    name: str
-    namespace: str = ""
-
-
-# A change to the cluster: an object as it is to be, or one that is to be gone.
-Change = ApiObject | Removal
 
 
 class SearchOutcome(NamedTuple):
@@ -165,7 +153,7 @@ class ClusterModel:
         return SearchOutcome(state, result, None, "")
 
     @contextlib.contextmanager
-    def changed(self, changes: Iterable[Change]) -> Iterator[None]:
+    def changed(self, changes: Iterable[ClusterChange]) -> Iterator[None]:
         """The cluster with some objects changed, while the block runs."""
         undo: list[Callable[[], Any]] = []
         try:
@@ -183,7 +171,7 @@ class ClusterModel:
         with self.changed([Removal(Pod, metadata.name, metadata.namespace)]):
             yield
 
-    def _apply(self, change: Change) -> Callable[[], Any]:
+    def _apply(self, change: ClusterChange) -> Callable[[], Any]:
         if isinstance(change, Removal):
             old = self.objects.remove(change.kind, change.name, change.namespace)
             return lambda: None if old is None else self.objects.put(old)

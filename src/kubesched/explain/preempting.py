@@ -8,13 +8,12 @@ from msgspec.structs import replace
 
 from kubesched.api import Pod, PriorityClass
 from kubesched.api.pod_facts import pod_priority
-from kubesched.explain.budgets import blocking_budgets
-from kubesched.explain.details.context import listed, pod_name
-from kubesched.explain.model import ClusterModel, Removal, SearchOutcome
+from kubesched.explain.model import ClusterModel, SearchOutcome
+from kubesched.explain.remedy_trials import try_out
 from kubesched.explain.results import Preemption, Suggestion
-from kubesched.explain.suggestions.candidate import PREEMPTION, Candidate
-from kubesched.explain.suggestions.trying import try_out
-from kubesched.framework import CycleState, PodInfo
+from kubesched.framework import CycleState, PodInfo, Remedy, Removal
+from kubesched.scheduler.plugins.helpers.budget_limits import blocking_budgets
+from kubesched.scheduler.plugins.helpers.wording import listed, pod_name
 
 __all__ = ["explain_preemption", "preemption_suggestions"]
 
@@ -86,7 +85,7 @@ def preemption_suggestions(
         if name := _class_of(model, preemption.priority_needed):
             text += f" or more, such as by priorityClassName {name}"
         text += f": {evicts}"
-    found = try_out(model, Candidate(text, PREEMPTION, 2.5, replace(pod, spec=spec), gone))
+    found = try_out(model, Remedy(text, 2.5, replace(pod, spec=spec), gone), "preemption")
     return () if found is None else (found,)
 
 

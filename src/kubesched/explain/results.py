@@ -5,12 +5,14 @@ Field names here are the names in `-o json`; fields are only ever added.
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any
 
 import msgspec
 
-from kubesched.explain.frames import explanation_frame
-from kubesched.explain.html import explanation_html, explanation_page
+from kubesched.explain.frames import frame
+from kubesched.explain.html import html_document
+from kubesched.explain.queue_places import queue_lines
 
 __all__ = [
     "Edit",
@@ -22,6 +24,7 @@ __all__ = [
     "Suggestion",
     "Versus",
     "VersusPoint",
+    "rejection_row",
 ]
 
 
@@ -42,6 +45,7 @@ class Rejection(Result, frozen=True, kw_only=True):
     available: str = ""  # the most there is on any node of the group, and where
     detail: str = ""  # a sentence with names: which taint, which port held by whom
     preemptable: bool = False  # evicting pods might change this verdict
+    cause: dict[str, Any] | None = None  # the reason as data: its `type`, and what it is about
 
 
 class NodeGroup(Result, frozen=True, kw_only=True):
@@ -163,14 +167,125 @@ class Explanation(Result, frozen=True, kw_only=True):
 
     def to_pandas(self) -> Any:
         """A pandas frame with a row for each node; needs the extra `pandas`."""
-        return explanation_frame(self)
+        return _explanation_frame(self)
 
     def to_html(self) -> str:
         """One self-contained file."""
-        return explanation_page(self)
+        return html_document(f"{self.pod}: {self.verdict}", _explanation_html(self))
 
     def _repr_html_(self) -> str:
-        return explanation_html(self)
+        return _explanation_html(self)
 
     def __repr__(self) -> str:
         return f"<Explanation of {self.pod}: {self.verdict}. {self.summary}>"
+
+
+def _explanation_frame(explanation: Explanation) -> Any:
+    """A row for each node: whether it fits, what rejects it, and the scores of the best."""
+    scores = {score.node: score for score in explanation.scores}
+    rows: list[dict[str, Any]] = []
+    for group in explanation.groups:
+        for node in group.nodes:
+            row: dict[str, Any] = {
+                "node": node,
+                "fits": not group.rejections,
+                "rejected_by": ", ".join(dict.fromkeys(each.plugin for each in group.rejections)),
+                "reasons": ", ".join(each.reason for each in group.rejections),
+            }
+            if (score := scores.get(node)) is not None:
+                row["total"] = score.total
+                row |= {each.plugin: each.points for each in score.plugins}
+            rows.append(row)
+    return frame(rows, ["node", "fits", "rejected_by", "reasons"])
+
+
+def _explanation_html(explanation: Explanation) -> str:
+    """The part of a document that a notebook shows."""
+    parts = [
+        f'<h1>{escape(explanation.pod)}: <span class="{escape(explanation.verdict)}">'
+        f"{escape(explanation.verdict)}</span></h1>"
+    ]
+    parts.append(f"<p class=first>{escape(explanation.summary)}</p>")
+    parts += [
+        f"<p>{escape(text)}</p>" for text in (explanation.advice, explanation.breakdown) if text
+    ]
+    if explanation.suggestions:
+        parts.append("<h2>What would help (each tried out)</h2><ol>")
+        for each in explanation.suggestions:
+            command = f"<br><code>{escape(each.command)}</code>" if each.command else ""
+            parts.append(
+                f"<li>{escape(each.change)} <span class=dim>→ {escape(each.node)}</span>"
+                f"{command}</li>"
+            )
+        parts.append("</ol>")
+    if explanation.preemption is not None and explanation.verdict == "pending":
+        words = explanation.preemption.in_words()
+        parts.append(f"<h2>Preemption</h2><p>{escape(words)}</p>")
+    if explanation.scores:
+        parts.append("<h2>Best nodes</h2>" + _scores(explanation.scores))
+    if explanation.versus is not None:
+        parts.append(_versus(explanation.versus))
+    rejecting = [group for group in explanation.groups if group.rejections]
+    if rejecting:
+        count = sum(group.count for group in rejecting)
+        heading = f"Why not ({count} node{'' if count == 1 else 's'})"
+        parts.append(f"<h2>{heading}</h2><div class=wide><table>")
+        parts += map(rejection_row, rejecting)
+        parts.append("</table></div>")
+    if explanation.queue:
+        places = "".join(f"<li>{escape(line)}</li>" for line in queue_lines(explanation.queue))
+        parts.append(f"<h2>Queue</h2><ul>{places}</ul>")
+    if explanation.message:
+        parts.append(f"<p class=dim>{escape(explanation.message)}</p>")
+    return "".join(parts)
+
+
+def rejection_row(group: NodeGroup) -> str:
+    """Return a group of nodes as a row of an HTML table: how many, one of them, and why not."""
+    reasons = []
+    for each in group.rejections:
+        text = f"<b>{escape(each.plugin)}</b>: {escape(each.reason)}"
+        if each.asked:
+            text += f"; asks {escape(each.asked)}"
+        if each.available:
+            text += f", at most {escape(each.available)}"
+        if each.detail:
+            text += f"; {escape(each.detail)}"
+        reasons.append(text)
+    return (
+        f"<tr><td class=n>{group.count}</td><td class=dim>{escape(group.example)}</td>"
+        f"<td>{'<br>'.join(reasons)}</td></tr>"
+    )
+
+
+def _scores(scores: tuple[NodeScore, ...]) -> str:
+    """A row for each plugin, a column for each node: plugins have long names."""
+    head = "".join(f"<th class=n>{escape(score.node)}</th>" for score in scores)
+    totals = "".join(f"<td class=n><b>{score.total}</b></td>" for score in scores)
+    rows = "".join(
+        f"<tr><td>{escape(plugin.plugin)}</td>"
+        + "".join(f"<td class=n>{score.plugins[place].points}</td>" for score in scores)
+        + "</tr>"
+        for place, plugin in enumerate(scores[0].plugins)
+    )
+    return (
+        f"<div class=wide><table><tr><th></th>{head}</tr>"
+        f"<tr><td><b>total</b></td>{totals}</tr>{rows}</table></div>"
+    )
+
+
+def _versus(versus: Versus) -> str:
+    rows = "".join(
+        f"<tr><td>{escape(each.plugin)}</td><td class=n>{each.chosen}</td>"
+        f"<td class=n>{each.other}</td><td class=n>{each.difference:+d}</td></tr>"
+        for each in versus.points
+    )
+    table = ""
+    if rows:
+        names = f"<th class=n>{escape(versus.node)}</th><th class=n>{escape(versus.other)}</th>"
+        table = (
+            f"<div class=wide><table><tr><th></th>{names}<th class=n>difference</th></tr>"
+            f"{rows}</table></div>"
+        )
+    heading = escape(f"{versus.node} or {versus.other}")
+    return f"<h2>{heading}</h2><p>{escape(versus.summary)}</p>{table}"

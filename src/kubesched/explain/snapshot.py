@@ -12,9 +12,9 @@ from kubesched.api import Pod
 from kubesched.api.access import ApiAccess
 from kubesched.api.base import ApiObject
 from kubesched.explain.capture import read_capture
-from kubesched.explain.explaining import explain_pod
 from kubesched.explain.fitting import Fit, fit_pods
 from kubesched.explain.model import ClusterModel
+from kubesched.explain.pod_explanation import explain_pod
 from kubesched.explain.results import Explanation
 from kubesched.explain.sources import load_files, read_cluster
 from kubesched.explain.unknown_kinds import without_rules

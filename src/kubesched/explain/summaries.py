@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kubesched.api import Pod
-from kubesched.explain.details.context import listed, plural, pod_name
-from kubesched.explain.details.devices import missing_claim
 from kubesched.explain.headline import Headline, find_headline
 from kubesched.explain.model import ClusterModel, SearchOutcome
-from kubesched.explain.results import NodeScore, Preemption, Rejection, Suggestion
+from kubesched.explain.plugin_explanations import PluginExplanations
+from kubesched.explain.results import NodeScore, Preemption, Suggestion
 from kubesched.explain.verdicts import AllVerdicts, one_cause_each
-from kubesched.framework import PodInfo
-from kubesched.scheduler.config import plugin_names
+from kubesched.framework import Detail, PodInfo, Status
+from kubesched.framework.causes import SchedulingGated
+from kubesched.scheduler.plugins.helpers.wording import listed, plural, pod_name
 
 __all__ = [
     "Summary",
@@ -47,6 +47,7 @@ def pending_summary(
     verdicts: AllVerdicts,
     suggestions: Sequence[Suggestion],
     preemption: Preemption | None,
+    explanations: PluginExplanations,
 ) -> Summary:
     """Why the pod waits, from the nodes that it could have been meant for."""
     if not len(verdicts.nodes):
@@ -55,7 +56,9 @@ def pending_summary(
     advice = _advice(suggestions, preemption)
     if making_room:
         return making_room
-    headline = find_headline(model.objects, PodInfo(pod), one_cause_each(pod, verdicts))
+    headline = find_headline(
+        model.objects, PodInfo(pod), one_cause_each(pod, verdicts, explanations), explanations
+    )
     if outcome.diagnosis is None and not any(each.is_about_pod for each in verdicts.by_plugin):
         headline = Headline(f"the attempt ends in an error: {outcome.message}")
     elif not (verdicts.rejection_counts() > 0).all() and outcome.diagnosis is not None:
@@ -100,26 +103,19 @@ def _room_being_made(model: ClusterModel, pod: Pod) -> Summary | None:
     )
 
 
-def held_summary(model: ClusterModel, pod: Pod, held: Rejection) -> Summary:
-    """What keeps the pod out of the queue."""
-    gates = [gate.name for gate in pod.spec.scheduling_gates]
-    if held.plugin == plugin_names.SCHEDULING_GATES and gates:
-        word = "gate" if len(gates) == 1 else "gates"
+def held_summary(status: Status, detail: Detail) -> Summary:
+    """Describe what keeps the pod out of the queue: a status of PreEnqueue, and its detail."""
+    cause = status.causes[0] if status.causes else None
+    if isinstance(cause, SchedulingGated):
+        word, it = ("gate", "it") if len(cause.gates) == 1 else ("gates", "them")
         return Summary(
-            f"held back by the scheduling {word} {listed(gates)}; no scheduler looks at it",
+            f"held back by the scheduling {word} {listed(cause.gates)}; no scheduler looks at it",
             "",
-            f"Whoever set the {word} has to remove {'it' if len(gates) == 1 else 'them'} "
-            "(spec.schedulingGates).",
+            f"Whoever set the {word} has to remove {it} (spec.schedulingGates).",
         )
-    if held.plugin == plugin_names.DYNAMIC_RESOURCES and (
-        what := missing_claim(model.objects, pod)
-    ):
-        return Summary(
-            f"held back before scheduling: {what}",
-            "",
-            "Create the ResourceClaim, or name one that exists in spec.resourceClaims.",
-        )
-    return Summary(f"held back before scheduling by {held.plugin}: {held.reason}")
+    if detail.sentence:
+        return Summary(f"held back before scheduling: {detail.sentence}", "", detail.advice)
+    return Summary(f"held back before scheduling by {status.plugin}: {status.message}")
 
 
 def _advice(suggestions: Sequence[Suggestion], preemption: Preemption | None) -> str:

@@ -12,11 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api import Pod
-from kubesched.api.taints import UNSCHEDULABLE_TAINT
 from kubesched.errors import PluginError
-from kubesched.explain.details.taints import untolerated
+from kubesched.explain.plugin_explanations import PluginExplanations
 from kubesched.framework import Code, CycleState, NodeView, OnlyNodes, Plugin, PodInfo, Status
-from kubesched.scheduler.config import plugin_names
 from kubesched.scheduler.runtime.framework import Framework
 from kubesched.scheduler.runtime.plugin_calls import PRE_FILTER, call, call_filter
 
@@ -154,47 +152,58 @@ def _divided(
     return first, rest
 
 
-def one_cause_each(pod: Pod, verdicts: AllVerdicts) -> AllVerdicts:
-    """The verdicts with each cause in one of them only.
+def one_cause_each(
+    pod: Pod, verdicts: AllVerdicts, explanations: PluginExplanations
+) -> AllVerdicts:
+    """Return the verdicts with each cause in one of them only.
 
     A cordoned node carries a taint as well, and several plugins miss the same volume claim.
     """
-    found = _claims_once(_cordons_once(pod, verdicts.nodes, verdicts.by_plugin))
-    return AllVerdicts(verdicts.nodes, verdicts.state, found)
+    found = _without_repeated_nodes(pod, verdicts, explanations)
+    return AllVerdicts(verdicts.nodes, verdicts.state, _one_of_a_topic(found, explanations))
 
 
-def _cordons_once(pod: Pod, nodes: NodeView, found: list[PluginVerdicts]) -> list[PluginVerdicts]:
-    by_plugin = {each.plugin: each for each in found}
-    cordoned = by_plugin.get(plugin_names.NODE_UNSCHEDULABLE)
-    tainted = by_plugin.get(plugin_names.TAINT_TOLERATION)
-    if cordoned is None or tainted is None:
-        return found
-    codes = tainted.codes.copy()
-    for place in np.flatnonzero(cordoned.rejected & tainted.rejected).tolist():
-        node = nodes.info(place).node
-        if node is not None and all(
-            taint.key == UNSCHEDULABLE_TAINT.key for taint in untolerated(pod, node)
-        ):
-            codes[place] = 0
-    left = tainted._replace(codes=codes)
+def _without_repeated_nodes(
+    pod: Pod, verdicts: AllVerdicts, explanations: PluginExplanations
+) -> list[PluginVerdicts]:
+    """Remove verdicts that repeat another plugin's cause for the same node."""
+    found = verdicts.by_plugin
+    for verdict in verdicts.by_plugin:
+        if not explanations.may_repeat(verdict.plugin):
+            continue
+        codes = verdict.codes.copy()
+        for other in verdicts.by_plugin:
+            if other is verdict:
+                continue
+            for place in np.flatnonzero((codes != 0) & other.rejected).tolist():
+                node = verdicts.nodes.info(place).node
+                causes = other.statuses[other.codes[place] - 1].causes
+                if node is not None and any(
+                    explanations.repeats(verdict.plugin, pod, node, cause) for cause in causes
+                ):
+                    codes[place] = 0
+        if not np.array_equal(codes, verdict.codes):
+            left = verdict._replace(codes=codes)
+            found = [
+                left if each is verdict else each
+                for each in found
+                if each is not verdict or codes.any()
+            ]
+    return found
+
+
+def _one_of_a_topic(
+    found: list[PluginVerdicts], explanations: PluginExplanations
+) -> list[PluginVerdicts]:
+    """If a plugin rejects the pod as a whole, remove the others of its topic."""
+    first_of: dict[str, PluginVerdicts] = {}
+    for each in found:
+        if topic := explanations.topic(each.plugin):
+            first_of.setdefault(topic, each)
     return [
-        left if each is tainted else each
+        each
         for each in found
-        if each is not tainted or left.codes.any()
+        if (first := first_of.get(explanations.topic(each.plugin))) is None
+        or first is each
+        or not first.is_about_pod
     ]
-
-
-_ABOUT_CLAIMS = (
-    plugin_names.VOLUME_RESTRICTIONS,
-    plugin_names.VOLUME_BINDING,
-    plugin_names.VOLUME_ZONE,
-    plugin_names.NODE_VOLUME_LIMITS,
-)
-
-
-def _claims_once(found: list[PluginVerdicts]) -> list[PluginVerdicts]:
-    """If one of them rejects the pod for its claims, what the others say of nodes is the same."""
-    first = next((each for each in found if each.plugin in _ABOUT_CLAIMS), None)
-    if first is None or not first.is_about_pod:
-        return found
-    return [each for each in found if each is first or each.plugin not in _ABOUT_CLAIMS]

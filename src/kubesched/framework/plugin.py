@@ -20,6 +20,7 @@ from kubesched.api import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis
 from kubesched.framework.events import ClusterEventWithHint
+from kubesched.framework.explaining import Explaining
 from kubesched.framework.fast_paths import FastPaths
 from kubesched.framework.handle import Handle
 from kubesched.framework.node_info import NodeInfo
@@ -105,6 +106,14 @@ class Plugin(FastPaths, PreemptionHooks):
 
     def close(self) -> Awaitable[None] | None:
         """Give back what the plugin holds; called once when the scheduler ends. May be async."""
+        return None
+
+    def explaining(self) -> Explaining | None:
+        """Return the part that explains rejections and proposes remedies; None: there is none.
+
+        Only commands that explain call this, never the scheduling path. Import the part's module
+        inside the method, so that a scheduler does not load it.
+        """
         return None
 
     def sort_key(self, queued: QueuedPodInfo) -> Any:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from html import escape
 from typing import Any, Final, NamedTuple
 
 from kubesched.api import Node, Pod
 from kubesched.api.pod_requests import pod_requested
 from kubesched.api.resource_amounts import Resources
-from kubesched.explain.frames import whatif_frame
-from kubesched.explain.html import whatif_html
+from kubesched.explain.frames import frame
 from kubesched.explain.results import Result
 
 __all__ = ["ClusterState", "GroupUse", "Move", "Waiting", "WhatIf", "difference"]
@@ -69,10 +69,10 @@ class WhatIf(Result, frozen=True, kw_only=True):
 
     def to_pandas(self) -> Any:
         """A pandas frame with a row for each pod; needs the extra `pandas`."""
-        return whatif_frame(self)
+        return _whatif_frame(self)
 
     def _repr_html_(self) -> str:
-        return whatif_html(self)
+        return _whatif_html(self)
 
     def __repr__(self) -> str:
         return f"<WhatIf: {self.summary}>"
@@ -260,3 +260,43 @@ def _use(pods: Mapping[str, Pod], nodes: Sequence[Node], telling: Collection[str
 
 def _share(part: int, whole: int) -> float:
     return round(part / whole, 4) if whole else 0.0
+
+
+def _whatif_frame(answer: WhatIf) -> Any:
+    """A row for each pod that the changes concern: what becomes of it, from where, to where."""
+    rows = [
+        {"pod": move.pod, "what": what, "before": move.before, "after": move.after, "reason": ""}
+        for what, moves in (
+            ("moved", answer.moved),
+            ("placed", answer.placed),
+            ("new", answer.new),
+        )
+        for move in moves
+    ]
+    rows += [
+        {"pod": each.pod, "what": what, "before": "", "after": "", "reason": each.reason}
+        for what, entries in (("waiting", answer.waiting), ("refused", answer.blocked))
+        for each in entries
+    ]
+    rows += [
+        {"pod": pod, "what": "gone", "before": "", "after": "", "reason": ""} for pod in answer.gone
+    ]
+    return frame(rows, ["pod", "what", "before", "after", "reason"])
+
+
+def _whatif_html(answer: WhatIf) -> str:
+    """What changes come to, for a notebook."""
+    moves = "".join(
+        f"<tr><td>{escape(each.pod)}</td><td>{escape(each.before)}</td>"
+        f"<td>{escape(each.after)}</td></tr>"
+        for each in (*answer.moved, *answer.placed, *answer.new)
+    )
+    waiting = "".join(
+        f"<tr><td>{escape(each.pod)}</td><td>{escape(each.reason)}</td></tr>"
+        for each in (*answer.waiting, *answer.blocked)
+    )
+    return (
+        f"<h1>{escape(answer.summary)}</h1>"
+        f"<table><tr><th>pod</th><th>before</th><th>after</th></tr>{moves}</table>"
+        + (f"<h2>Waiting or refused</h2><table>{waiting}</table>" if waiting else "")
+    )

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from kubesched.api import Node, Pod
 from kubesched.api.pod_requests import pod_requested
-from kubesched.explain.model import Change, ClusterModel, ExplainError
+from kubesched.explain.model import ClusterModel, ExplainError
+from kubesched.framework import ClusterChange
 
 __all__ = ["drain_order"]
 
@@ -37,7 +38,7 @@ def _greedy(model: ClusterModel, names: Sequence[str]) -> tuple[list[str], bool]
     """At each step the first node whose pods all fit elsewhere; whether that took care of all."""
     left = list(names)
     order: list[str] = []
-    changes: list[Change] = []
+    changes: list[ClusterChange] = []
     while left:
         for name in left:
             moved = _moved(model, changes, name, names)
@@ -64,19 +65,19 @@ def _largest(model: ClusterModel, name: str) -> int:
 
 
 def _moved(
-    model: ClusterModel, before: Sequence[Change], name: str, cordoned: Sequence[str]
-) -> list[Change] | None:
+    model: ClusterModel, before: Sequence[ClusterChange], name: str, cordoned: Sequence[str]
+) -> list[ClusterChange] | None:
     """Pods of the node where they would go; None if one of them would have to wait."""
     node = model.objects.get(Node, name)
     if node is None:
         raise ExplainError(f"no node named {name!r}")
     # Nodes that were drained stay closed, and those that are yet to be take nobody in.
-    closed: list[Change] = [
+    closed: list[ClusterChange] = [
         replace(other, spec=replace(other.spec, unschedulable=True))
         for each in cordoned
         if (other := model.objects.get(Node, each)) is not None
     ]
-    moved: list[Change] = []
+    moved: list[ClusterChange] = []
     with model.changed([*before, *closed]):
         for pod in [p for p in model.objects.list(Pod) if p.spec.node_name == name]:
             if pod.status.phase in ("Succeeded", "Failed"):

@@ -12,10 +12,10 @@ from kubesched.api import Deployment, Node, Pod, ReplicaSet, StatefulSet, Taint
 from kubesched.api.base import ApiObject
 from kubesched.api.resource_amounts import Resources
 from kubesched.explain.model import ExplainError
-from kubesched.explain.suggestions.new_node import node_like
 from kubesched.explain.virtual_cluster import VirtualCluster
 from kubesched.foundation.util.clock import SECOND, current_clock
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
+from kubesched.scheduler.plugins.helpers.node_copies import node_like
 
 __all__ = ["Plan", "carry_out"]
 

@@ -13,6 +13,7 @@ import msgspec
 
 from kubesched.foundation.util.clock import Clock
 from kubesched.framework import Diagnosis, PodInfo
+from kubesched.scheduler.runtime.framework import Framework
 from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.scheduler.server.endpoints.explanations import Explanations
@@ -33,7 +34,7 @@ class ProcessInputs(msgspec.Struct, frozen=True, kw_only=True):
 class EventNotes(Protocol):
     """Writes the note that `--explain-events` appends to an event of a pod that fits nowhere."""
 
-    def note(self, pod_info: PodInfo, diagnosis: Diagnosis) -> str:
+    def note(self, framework: Framework, pod_info: PodInfo, diagnosis: Diagnosis) -> str:
         """Return the note; empty if there is none."""
         ...
 

@@ -334,7 +334,7 @@ class SchedulerProcess:
         assert self._add_ons is not None, "only add-ons make notes"
         if self._event_notes is None:
             self._event_notes = self._add_ons.event_notes(self._scheduler, self._clock)
-        return self._event_notes.note(attempt.queued.pod_info, error.diagnosis)
+        return self._event_notes.note(attempt.framework, attempt.queued.pod_info, error.diagnosis)
 
     async def _build_server(self) -> SchedulerServer | None:
         options = self._config.options

@@ -35,6 +35,7 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.framework.causes import DeviceClaimUnusable
+from kubesched.framework.explaining import Explaining
 from kubesched.framework.pod_groups import group_cycle_of
 from kubesched.scheduler.config.args import DynamicResourcesArgs
 from kubesched.scheduler.config.plugin_names import DYNAMIC_RESOURCES
@@ -224,6 +225,13 @@ class DynamicResources(Plugin):
         if isinstance(data, Status):
             return data
         return await self._placing.pre_bind(data, pod, node_name)
+
+    def explaining(self) -> Explaining:
+        from kubesched.scheduler.plugins.dynamic_resources.explaining import (
+            DynamicResourcesExplaining,
+        )
+
+        return DynamicResourcesExplaining()
 
 
 def _data(state: CycleState) -> PodDevices | Status:

@@ -28,6 +28,7 @@ from kubesched.framework import (
     StateNotFoundError,
     Status,
 )
+from kubesched.framework.explaining import Explaining
 from kubesched.scheduler.config.args import InterPodAffinityArgs
 from kubesched.scheduler.config.plugin_names import INTER_POD_AFFINITY
 from kubesched.scheduler.plugins.helpers.missing_state import reject_all
@@ -145,6 +146,13 @@ class InterPodAffinity(Plugin):
         self, state: CycleState, pod: Pod, nodes: NodeView, scores: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         return normalized(scores)
+
+    def explaining(self) -> Explaining:
+        from kubesched.scheduler.plugins.inter_pod_affinity.explaining import (
+            InterPodAffinityExplaining,
+        )
+
+        return InterPodAffinityExplaining()
 
 
 def _required_terms(state: CycleState) -> RequiredTerms | Status:

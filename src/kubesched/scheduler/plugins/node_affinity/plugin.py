@@ -37,6 +37,7 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.framework.causes import NodeSelectorMismatch
+from kubesched.framework.explaining import Explaining
 from kubesched.framework.pod_limits import node_selection_excess
 from kubesched.scheduler.config.args import NodeAffinityArgs
 from kubesched.scheduler.config.plugin_names import NODE_AFFINITY
@@ -173,6 +174,11 @@ class NodeAffinity(Plugin):
         return queue_if(
             before is None or not required.check(before.metadata.labels, before.metadata.name)
         )
+
+    def explaining(self) -> Explaining:
+        from kubesched.scheduler.plugins.node_affinity.explaining import NodeAffinityExplaining
+
+        return NodeAffinityExplaining()
 
 
 def _own_affinity(pod: Pod) -> NodeAffinitySpec | None:

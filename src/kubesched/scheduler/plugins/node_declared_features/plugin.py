@@ -32,6 +32,7 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.framework.causes import NodeFeaturesMissing
+from kubesched.framework.explaining import Explaining
 from kubesched.scheduler.config.plugin_names import NODE_DECLARED_FEATURES
 from kubesched.scheduler.plugins.helpers.feature_checks import feature_enabled
 from kubesched.scheduler.plugins.helpers.hints import expect, expect_or_none, queue_if, same_pod
@@ -128,6 +129,13 @@ class NodeDeclaredFeatures(Plugin):
         return queue_if(
             same_pod(pod, after) and required_features(before.spec) != required_features(after.spec)
         )
+
+    def explaining(self) -> Explaining:
+        from kubesched.scheduler.plugins.node_declared_features.explaining import (
+            NodeDeclaredFeaturesExplaining,
+        )
+
+        return NodeDeclaredFeaturesExplaining()
 
 
 def _missing(exc: StateNotFoundError) -> Status:

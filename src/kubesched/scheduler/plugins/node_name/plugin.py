@@ -22,6 +22,7 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.framework.causes import NodeNameMismatch
+from kubesched.framework.explaining import Explaining
 from kubesched.scheduler.config.plugin_names import NODE_NAME
 
 __all__ = ["NodeName"]
@@ -55,3 +56,8 @@ class NodeName(Plugin):
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
         return (ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD)),)
+
+    def explaining(self) -> Explaining:
+        from kubesched.scheduler.plugins.node_name.explaining import NodeNameExplaining
+
+        return NodeNameExplaining()

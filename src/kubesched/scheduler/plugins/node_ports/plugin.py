@@ -31,6 +31,7 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.framework.causes import HostPortInUse
+from kubesched.framework.explaining import Explaining
 from kubesched.scheduler.config.plugin_names import NODE_PORTS
 from kubesched.scheduler.plugins.helpers.hints import expect, is_placed, queue_if
 from kubesched.scheduler.plugins.helpers.missing_state import reject_all
@@ -105,6 +106,11 @@ class NodePorts(Plugin):
             return QueueingHint.SKIP
         freed = set(host_ports(deleted))
         return queue_if(bool(freed) and ports_conflict(host_ports(pod), freed))
+
+    def explaining(self) -> Explaining:
+        from kubesched.scheduler.plugins.node_ports.explaining import NodePortsExplaining
+
+        return NodePortsExplaining()
 
 
 def _rows_where_taken(requested: Sequence[HostPort], nodes: NodeView) -> list[NDArray[np.intp]]:

@@ -35,6 +35,7 @@ from kubesched.framework import (
     StateNotFoundError,
     Status,
 )
+from kubesched.framework.explaining import Explaining
 from kubesched.framework.pod_limits import MOST_RESOURCES
 from kubesched.scheduler.config.args import NodeResourcesFitArgs
 from kubesched.scheduler.config.plugin_names import NODE_RESOURCES_FIT
@@ -182,6 +183,13 @@ class NodeResourcesFit(Plugin):
         requested = pod_requested(pod, self._options)
         demand = Demand.from_resources(requested, self._classes.served)
         return hints.after_node_change(demand, old, new)
+
+    def explaining(self) -> Explaining:
+        from kubesched.scheduler.plugins.node_resources_fit.explaining import (
+            NodeResourcesFitExplaining,
+        )
+
+        return NodeResourcesFitExplaining()
 
 
 def _missing(exc: StateNotFoundError) -> Status:

@@ -28,6 +28,7 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.framework.causes import NodeCordoned
+from kubesched.framework.explaining import Explaining
 from kubesched.scheduler.config.plugin_names import NODE_UNSCHEDULABLE
 from kubesched.scheduler.plugins.helpers.feature_checks import feature_enabled
 from kubesched.scheduler.plugins.helpers.hints import expect, expect_or_none, queue_if, same_pod
@@ -92,3 +93,10 @@ class NodeUnschedulable(Plugin):
         return tolerates_unschedulable(
             pod.spec.tolerations, comparison_operators=self._comparison_operators
         )
+
+    def explaining(self) -> Explaining:
+        from kubesched.scheduler.plugins.node_unschedulable.explaining import (
+            NodeUnschedulableExplaining,
+        )
+
+        return NodeUnschedulableExplaining()

@@ -38,6 +38,7 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.framework.causes import ClaimUnusable, VolumeLimitReached
+from kubesched.framework.explaining import Explaining
 from kubesched.scheduler.config.plugin_names import NODE_VOLUME_LIMITS
 from kubesched.scheduler.plugins.helpers.csi_migration import in_tree_plugin, volume_handle
 from kubesched.scheduler.plugins.helpers.feature_checks import feature_enabled
@@ -198,6 +199,13 @@ class NodeVolumeLimits(Plugin):
                 if plugin.driver == attacher:
                     return QueueingHint.QUEUE
         return QueueingHint.SKIP
+
+    def explaining(self) -> Explaining:
+        from kubesched.scheduler.plugins.node_volume_limits.explaining import (
+            NodeVolumeLimitsExplaining,
+        )
+
+        return NodeVolumeLimitsExplaining()
 
 
 def _reject(

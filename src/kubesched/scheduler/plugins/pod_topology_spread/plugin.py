@@ -29,6 +29,7 @@ from kubesched.framework import (
     StateNotFoundError,
     Status,
 )
+from kubesched.framework.explaining import Explaining
 from kubesched.framework.pod_limits import spread_excess
 from kubesched.scheduler.config.args import SYSTEM_DEFAULTING, PodTopologySpreadArgs
 from kubesched.scheduler.config.plugin_names import POD_TOPOLOGY_SPREAD
@@ -204,6 +205,13 @@ class PodTopologySpread(Plugin):
         self, state: CycleState, pod: Pod, nodes: NodeView, scores: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         return _soft_spread(state).normalized(nodes, scores)
+
+    def explaining(self) -> Explaining:
+        from kubesched.scheduler.plugins.pod_topology_spread.explaining import (
+            PodTopologySpreadExplaining,
+        )
+
+        return PodTopologySpreadExplaining()
 
 
 def _hard_spread(state: CycleState) -> HardSpread | Status:

@@ -37,6 +37,7 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.framework.causes import UntoleratedTaint
+from kubesched.framework.explaining import Explaining
 from kubesched.framework.pod_limits import MOST_TOLERATIONS
 from kubesched.scheduler.config.plugin_names import TAINT_TOLERATION
 from kubesched.scheduler.plugins.helpers.feature_checks import feature_enabled
@@ -160,6 +161,13 @@ class TaintToleration(Plugin):
             )
             for taint in taints
         )
+
+    def explaining(self) -> Explaining:
+        from kubesched.scheduler.plugins.taint_toleration.explaining import (
+            TaintTolerationExplaining,
+        )
+
+        return TaintTolerationExplaining()
 
 
 def _too_many(count: int) -> Status:

@@ -40,6 +40,7 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.framework.causes import ClaimUnusable
+from kubesched.framework.explaining import Explaining
 from kubesched.scheduler.config.args import VolumeBindingArgs
 from kubesched.scheduler.config.plugin_names import VOLUME_BINDING
 from kubesched.scheduler.plugins.helpers.feature_checks import feature_enabled
@@ -248,6 +249,11 @@ class VolumeBinding(Plugin):
             self.handle.metrics.count_volume_error("bind")
             return Status.failure(exc)
         return SUCCESS
+
+    def explaining(self) -> Explaining:
+        from kubesched.scheduler.plugins.volume_binding.explaining import VolumeBindingExplaining
+
+        return VolumeBindingExplaining()
 
 
 def _read(state: CycleState) -> _State | Status:

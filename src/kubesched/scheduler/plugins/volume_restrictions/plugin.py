@@ -29,6 +29,7 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.framework.causes import ClaimInUse, ClaimUnusable, DiskInUse
+from kubesched.framework.explaining import Explaining
 from kubesched.scheduler.config.plugin_names import VOLUME_RESTRICTIONS
 from kubesched.scheduler.plugins.helpers.hints import expect, queue_if
 from kubesched.scheduler.plugins.helpers.missing_state import reject_all
@@ -177,6 +178,13 @@ class VolumeRestrictions(Plugin):
         added = expect(PersistentVolumeClaim, new).metadata
         same_namespace = added.namespace == pod.metadata.namespace
         return queue_if(same_namespace and added.name in named_claims(pod))
+
+    def explaining(self) -> Explaining:
+        from kubesched.scheduler.plugins.volume_restrictions.explaining import (
+            VolumeRestrictionsExplaining,
+        )
+
+        return VolumeRestrictionsExplaining()
 
 
 def _read_state(state: CycleState) -> _ExclusiveUse | Status:

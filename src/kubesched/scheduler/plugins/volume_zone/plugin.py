@@ -33,6 +33,7 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.framework.causes import ClaimUnusable, VolumeUnreachable
+from kubesched.framework.explaining import Explaining
 from kubesched.scheduler.config.plugin_names import VOLUME_ZONE
 from kubesched.scheduler.plugins.helpers.csi_migration import REGION, REGION_BETA, ZONE, ZONE_BETA
 from kubesched.scheduler.plugins.helpers.hints import expect, queue_if
@@ -200,6 +201,11 @@ class VolumeZone(Plugin):
             return QueueingHint.QUEUE
         before = expect(PersistentVolume, old)
         return queue_if(list(_topologies_of(before)) != list(_topologies_of(changed)))
+
+    def explaining(self) -> Explaining:
+        from kubesched.scheduler.plugins.volume_zone.explaining import VolumeZoneExplaining
+
+        return VolumeZoneExplaining()
 
 
 def _topologies_of(volume: PersistentVolume) -> Iterable[_Topology]:

@@ -17,7 +17,9 @@ from kubesched.api import (
     TopologySpreadConstraint,
 )
 from kubesched.api.pod_requests import fit_requested
-from kubesched.explain.amounts import as_quantity
+from kubesched.scheduler.plugins.helpers.wording import (
+    as_quantity,
+)
 
 __all__ = [
     "with_constraint",
@@ -29,6 +31,7 @@ __all__ = [
     "without_node_selector",
     "without_pod_term",
 ]
+
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Budgets: which of them refuse that a pod goes."""
+"""Pod disruption budgets: which of them do not allow an eviction."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Iterable
 
 from kubesched.api import Pod, PodDisruptionBudget
 from kubesched.api.labels import Selector
-from kubesched.explain.objects import ClusterObjects
+from kubesched.framework.explaining import ObjectReader
 
 __all__ = ["blocking_budgets", "disruptions_allowed"]
 
 
-def blocking_budgets(objects: ClusterObjects, pods: Iterable[Pod]) -> list[PodDisruptionBudget]:
-    """Budgets that do not let all of these pods go at once."""
-    going = list(pods)
+def blocking_budgets(objects: ObjectReader, pods: Iterable[Pod]) -> list[PodDisruptionBudget]:
+    """Return the budgets that do not allow the eviction of all these pods at once."""
+    evicted = list(pods)
     found = []
     for budget in objects.list(PodDisruptionBudget):
         selector = Selector.from_label_selector(budget.spec.selector)
         covered = [
             pod
-            for pod in going
+            for pod in evicted
             if pod.metadata.namespace == budget.metadata.namespace
             and selector.matches(pod.metadata.labels)
         ]
@@ -29,8 +29,8 @@ def blocking_budgets(objects: ClusterObjects, pods: Iterable[Pod]) -> list[PodDi
     return found
 
 
-def disruptions_allowed(objects: ClusterObjects, budget: PodDisruptionBudget) -> int:
-    """As the budget's status says or, in a file without one, as its spec comes to."""
+def disruptions_allowed(objects: ObjectReader, budget: PodDisruptionBudget) -> int:
+    """How many evictions the budget allows, by its status or, without one, by its spec."""
     status, spec = budget.status, budget.spec
     if status.observed_generation or status.expected_pods or status.disruptions_allowed:
         return status.disruptions_allowed

@@ -1,4 +1,4 @@
-"""Pods that no attempt is made at: let them in, or give them to a scheduler that runs."""
+"""Suggestions for pods that no scheduler tries: remove gates, or name another scheduler."""
 
 from __future__ import annotations
 
@@ -6,35 +6,34 @@ from msgspec.structs import replace
 
 from kubesched.api import Pod
 from kubesched.explain.model import ClusterModel
+from kubesched.explain.remedy_trials import try_out
 from kubesched.explain.results import Suggestion
-from kubesched.explain.suggestions.candidate import POD, Candidate
-from kubesched.explain.suggestions.trying import try_out
+from kubesched.framework import Remedy
 
-__all__ = ["let_in", "with_other_scheduler"]
+__all__ = ["with_other_scheduler", "without_gates"]
 
 _REMOVE_GATES = '[{"op":"remove","path":"/spec/schedulingGates"}]'
 
 
-def let_in(model: ClusterModel, pod: Pod) -> tuple[Suggestion, ...]:
-    """Without its gates, if it would fit then."""
+def without_gates(model: ClusterModel, pod: Pod) -> tuple[Suggestion, ...]:
+    """Suggest to remove the pod's scheduling gates, if it would fit then."""
     gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
     if not gates:
         return ()
     metadata = pod.metadata
-    candidate = Candidate(
+    remedy = Remedy(
         f"remove the scheduling gate {gates}",
-        POD,
         1.0,
         replace(pod, spec=replace(pod.spec, scheduling_gates=())),
         command=f"kubectl patch pod -n {metadata.namespace} {metadata.name} --type=json "
         f"-p '{_REMOVE_GATES}'",
     )
-    found = try_out(model, candidate)
+    found = try_out(model, remedy)
     return () if found is None else (found,)
 
 
 def with_other_scheduler(model: ClusterModel, pod: Pod, name: str) -> tuple[Suggestion, ...]:
-    """As a pod of another profile, if it would fit then."""
+    """Suggest another scheduler name, if the pod would fit then."""
     other = replace(pod, spec=replace(pod.spec, scheduler_name=name))
-    found = try_out(model, Candidate(f"set schedulerName to {name!r}", POD, 1.0, other))
+    found = try_out(model, Remedy(f"set schedulerName to {name!r}", 1.0, other))
     return () if found is None else (found,)

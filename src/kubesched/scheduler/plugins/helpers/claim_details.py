@@ -1,8 +1,9 @@
-"""Volumes: which of the pod's claims it is about, in what state it is, and where it can be had."""
+"""Details of rejections for volume claims: which claim, its state, and where its volume is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from kubesched.api import (
     CSINode,
@@ -12,16 +13,19 @@ from kubesched.api import (
     Pod,
     StorageClass,
 )
-from kubesched.explain.details.context import (
-    Detail,
-    DetailContext,
-    listed,
-    nearest,
-    plural,
-    pod_name,
+from kubesched.framework.causes import (
+    Cause,
+    ClaimInUse,
+    StorageExhausted,
+    VolumeLimitReached,
+    VolumeUnavailable,
+    VolumeUnreachable,
 )
-from kubesched.explain.details.selection import shown_requirement
-from kubesched.explain.objects import Objects
+from kubesched.framework.explaining import (
+    Detail,
+    ObjectReader,
+    RejectedNodes,
+)
 from kubesched.scheduler.plugins.helpers.volume_claims import (
     WAIT_FOR_FIRST_CONSUMER,
     claim_class,
@@ -29,13 +33,24 @@ from kubesched.scheduler.plugins.helpers.volume_claims import (
     named_claims,
     volume_class,
 )
+from kubesched.scheduler.plugins.helpers.wording import (
+    listed,
+    nearest,
+    plural,
+    pod_name,
+    shown_requirement,
+)
 
-__all__ = ["claims_of", "describe_claims", "is_default_class", "users_of"]
+__all__ = ["VOLUME_CLAIMS", "claims_of", "describe_claims", "is_default_class", "users_of"]
 
-_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
-_NO_PROVISIONER = "kubernetes.io/no-provisioner"
-_ONE_POD = "ReadWriteOncePod"
-_SHORT = {
+# The topic of all plugins that reject pods for their volume claims (`Explaining.topic`).
+VOLUME_CLAIMS: Final = "volume claims"
+
+_DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+_NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+_ONE_POD: Final = "ReadWriteOncePod"
+# Labels that name places, each with the word for it.
+_PLACES: Final = {
     "topology.kubernetes.io/zone": "zone",
     "topology.kubernetes.io/region": "region",
     "failure-domain.beta.kubernetes.io/zone": "zone",
@@ -43,18 +58,19 @@ _SHORT = {
 }
 
 
-def claims_of(objects: Objects, pod: Pod) -> dict[str, PersistentVolumeClaim | None]:
-    """The pod's claims by name; None for one that does not exist."""
+def claims_of(objects: ObjectReader, pod: Pod) -> dict[str, PersistentVolumeClaim | None]:
+    """Return the pod's claims by name; None for one that does not exist."""
     namespace = pod.metadata.namespace
     return {name: objects.get(PersistentVolumeClaim, name, namespace) for name in claim_names(pod)}
 
 
 def is_default_class(found: StorageClass) -> bool:
+    """Whether claims that name no class get this one."""
     return found.metadata.annotations.get(_DEFAULT_CLASS) == "true"
 
 
-def users_of(objects: Objects, claim: str, namespace: str, but: Pod) -> list[Pod]:
-    """Pods on nodes that use the claim."""
+def users_of(objects: ObjectReader, claim: str, namespace: str, but: Pod) -> list[Pod]:
+    """Return the other pods on nodes that use the claim."""
     return [
         other
         for other in objects.list(Pod, namespace)
@@ -64,19 +80,21 @@ def users_of(objects: Objects, claim: str, namespace: str, but: Pod) -> list[Pod
     ]
 
 
-def describe_claims(context: DetailContext, reason: str) -> Detail:
-    claims = claims_of(context.objects, context.pod)
+def describe_claims(rejected: RejectedNodes, cause: Cause | None) -> Detail:
+    """Describe the pod's claims as far as the cause concerns them."""
+    claims = claims_of(rejected.objects, rejected.pod)
     detail = "; ".join(state for name, claim in claims.items() if (state := _state(name, claim)))
-    if "ReadWriteOncePod" in reason:
-        return _used_by_another(context, claims, detail)
-    if "max volume count" in reason:
-        return _too_many_volumes(context, claims, detail)
-    if "volume zone" in reason or "node affinity" in reason:
-        return _elsewhere(context, claims, detail)
-    if "available persistent volumes" in reason or "free storage" in reason:
-        return _nothing_to_bind(context, claims, reason, detail)
-    says = "; ".join(_problems(context, claims)) or reason
-    return Detail("", "", detail, says, "claims not usable")
+    match cause:
+        case ClaimInUse():
+            return _used_by_another(rejected, claims, detail)
+        case VolumeLimitReached():
+            return _too_many_volumes(rejected, claims, detail)
+        case VolumeUnreachable():
+            return _elsewhere(rejected, claims, detail)
+        case VolumeUnavailable() | StorageExhausted():
+            return _nothing_to_bind(rejected, claims, cause, detail)
+    problems = "; ".join(_problems(rejected, claims))
+    return Detail(detail=detail, sentence=problems, brief="claims not usable")
 
 
 def _state(name: str, claim: PersistentVolumeClaim | None) -> str:
@@ -88,13 +106,13 @@ def _state(name: str, claim: PersistentVolumeClaim | None) -> str:
 
 
 def _problems(
-    context: DetailContext, claims: dict[str, PersistentVolumeClaim | None]
+    rejected: RejectedNodes, claims: dict[str, PersistentVolumeClaim | None]
 ) -> Iterator[str]:
-    """What is wrong with claims themselves, wherever the pod would run."""
-    objects, namespace = context.objects, context.pod.metadata.namespace
+    """Describe problems of the claims that do not depend on the node."""
+    objects, namespace = rejected.objects, rejected.pod.metadata.namespace
     for name, claim in claims.items():
         if claim is None:
-            yield _missing(context, name)
+            yield _missing(rejected, name)
         elif claim.metadata.deletion_timestamp is not None:
             yield (
                 f"claim {namespace}/{name} is being deleted: it goes once no pod uses it, and can "
@@ -110,20 +128,20 @@ def _problems(
             yield problem
 
 
-def _missing(context: DetailContext, name: str) -> str:
-    namespace = context.pod.metadata.namespace
-    if name not in named_claims(context.pod):
+def _missing(rejected: RejectedNodes, name: str) -> str:
+    namespace = rejected.pod.metadata.namespace
+    if name not in named_claims(rejected.pod):
         return f"claim {namespace}/{name} has yet to be made from the pod's own template"
     known = sorted(
-        each.metadata.name for each in context.objects.list(PersistentVolumeClaim, namespace)
+        each.metadata.name for each in rejected.objects.list(PersistentVolumeClaim, namespace)
     )
     near = nearest(name, known)
     hint = f"; did you mean {near}?" if near else ""
     return f"claim {name} does not exist in namespace {namespace}{hint}"
 
 
-def _unbound(objects: Objects, claim: PersistentVolumeClaim) -> str:
-    """Why a claim that is to be bound at once is not."""
+def _unbound(objects: ObjectReader, claim: PersistentVolumeClaim) -> str:
+    """Describe why a claim that must be bound at once is not; empty if it need not be."""
     name = f"claim {claim.metadata.namespace}/{claim.metadata.name}"
     class_name = claim_class(claim)
     found = objects.get(StorageClass, class_name) if class_name else None
@@ -154,52 +172,52 @@ def _is_free(volume: PersistentVolume, class_name: str) -> bool:
 
 
 def _used_by_another(
-    context: DetailContext, claims: dict[str, PersistentVolumeClaim | None], detail: str
+    rejected: RejectedNodes, claims: dict[str, PersistentVolumeClaim | None], detail: str
 ) -> Detail:
-    namespace = context.pod.metadata.namespace
+    namespace = rejected.pod.metadata.namespace
     for name, claim in claims.items():
         if claim is None or _ONE_POD not in claim.spec.access_modes:
             continue
-        users = users_of(context.objects, name, namespace, context.pod)
+        users = users_of(rejected.objects, name, namespace, rejected.pod)
         if users:
-            says = (
-                f"claim {namespace}/{name} may be used by one pod at a time (ReadWriteOncePod), "
-                f"and {listed(map(pod_name, users))} uses it"
-            )
+            shown = listed(map(pod_name, users))
             return Detail(
-                "",
-                "",
-                f"{name} is used by {listed(map(pod_name, users))}",
-                says,
-                "claim in use by another pod",
+                detail=f"{name} is used by {shown}",
+                sentence=f"claim {namespace}/{name} may be used by one pod at a time "
+                f"(ReadWriteOncePod), and {shown} uses it",
+                brief="claim in use by another pod",
             )
-    return Detail("", "", detail, "a ReadWriteOncePod claim is in use", "claim in use")
+    return Detail(
+        detail=detail, sentence="a ReadWriteOncePod claim is in use", brief="claim in use"
+    )
 
 
 def _too_many_volumes(
-    context: DetailContext, claims: dict[str, PersistentVolumeClaim | None], detail: str
+    rejected: RejectedNodes, claims: dict[str, PersistentVolumeClaim | None], detail: str
 ) -> Detail:
-    node = context.example
+    node = rejected.example
     drivers = {
         driver
         for claim in claims.values()
         if claim is not None
-        if (driver := _driver(context.objects, claim))
+        if (driver := _driver(rejected.objects, claim))
     }
-    found = context.objects.get(CSINode, node.name)
+    found = rejected.objects.get(CSINode, node.name)
     limits = [
         f"{driver.allocatable.count} of driver {driver.name}"
         for driver in (found.spec.drivers if found is not None else ())
         if driver.name in drivers and driver.allocatable is not None
     ]
     limit = f" ({listed(limits)})" if limits else ""
-    says = f"{node.name} has as many volumes attached as it may{limit}"
-    if context.is_about_all and len(context.nodes) > 1:
-        says = f"every node has as many volumes attached as it may (on {node.name}{limit})"
-    return Detail("", listed(limits), detail, says, "volume limit reached")
+    sentence = f"{node.name} has as many volumes attached as it may{limit}"
+    if rejected.are_all and len(rejected.nodes) > 1:
+        sentence = f"every node has as many volumes attached as it may (on {node.name}{limit})"
+    return Detail(
+        available=listed(limits), detail=detail, sentence=sentence, brief="volume limit reached"
+    )
 
 
-def _driver(objects: Objects, claim: PersistentVolumeClaim) -> str:
+def _driver(objects: ObjectReader, claim: PersistentVolumeClaim) -> str:
     volume = objects.get(PersistentVolume, claim.spec.volume_name)
     if volume is not None and volume.spec.csi is not None:
         return volume.spec.csi.driver
@@ -208,51 +226,48 @@ def _driver(objects: Objects, claim: PersistentVolumeClaim) -> str:
 
 
 def _elsewhere(
-    context: DetailContext, claims: dict[str, PersistentVolumeClaim | None], detail: str
+    rejected: RejectedNodes, claims: dict[str, PersistentVolumeClaim | None], detail: str
 ) -> Detail:
-    """A volume that can be reached from other nodes only."""
+    """Describe a volume that can be reached from other nodes only."""
     for name, claim in claims.items():
         if claim is None or not claim.spec.volume_name:
             continue
-        volume = context.objects.get(PersistentVolume, claim.spec.volume_name)
+        volume = rejected.objects.get(PersistentVolume, claim.spec.volume_name)
         place = "" if volume is None else _place(volume)
         if place:
             what = f"volume {claim.spec.volume_name} of claim {name}"
-            # There may be nodes that the pod cannot use for another reason.
-            where = ", where there is no node" if context.is_about_all else ""
+            # Otherwise there may be nodes at that place that other rules exclude.
+            where = ", where there is no node" if rejected.are_all else ""
             return Detail(
                 place,
-                "",
-                detail,
-                f"{what} can only be reached from {place}{where}",
-                f"cannot reach volume {claim.spec.volume_name} ({place})",
-                f"can reach {what} ({place})",
+                detail=detail,
+                sentence=f"{what} can only be reached from {place}{where}",
+                brief=f"cannot reach volume {claim.spec.volume_name} ({place})",
+                selects=f"can reach {what} ({place})",
             )
     return Detail(
-        "",
-        "",
-        detail,
-        "its volumes cannot be reached from any node",
-        "cannot reach its volumes",
-        "can reach its volumes",
+        detail=detail,
+        sentence="its volumes cannot be reached from any node",
+        brief="cannot reach its volumes",
+        selects="can reach its volumes",
     )
 
 
 def _place(volume: PersistentVolume) -> str:
-    """Where a volume is, by its affinity or its labels."""
+    """Describe where a volume is, by its affinity or its labels."""
     affinity = volume.spec.node_affinity
     if affinity is not None and affinity.required is not None:
         return _shown_places(affinity.required)
     return ", ".join(
-        f"{_SHORT[key]} {value}" for key, value in volume.metadata.labels.items() if key in _SHORT
+        f"{_PLACES[key]} {value}" for key, value in volume.metadata.labels.items() if key in _PLACES
     )
 
 
 def _shown_places(selector: NodeSelector) -> str:
     return " or ".join(
         " and ".join(
-            f"{_SHORT[each.key]} {' or '.join(each.values)}"
-            if each.key in _SHORT and each.operator == "In"
+            f"{_PLACES[each.key]} {' or '.join(each.values)}"
+            if each.key in _PLACES and each.operator == "In"
             else shown_requirement(each)
             for each in (*term.match_expressions, *term.match_fields)
         )
@@ -261,14 +276,14 @@ def _shown_places(selector: NodeSelector) -> str:
 
 
 def _nothing_to_bind(
-    context: DetailContext,
+    rejected: RejectedNodes,
     claims: dict[str, PersistentVolumeClaim | None],
-    reason: str,
+    cause: Cause,
     detail: str,
 ) -> Detail:
-    """No volume for a claim that waits for the pod's node."""
-    objects = context.objects
-    says = []
+    """Describe why a claim that waits for the pod's node gets no volume there."""
+    objects = rejected.objects
+    sentences = []
     for name, claim in claims.items():
         if claim is None or claim.spec.volume_name:
             continue
@@ -276,23 +291,27 @@ def _nothing_to_bind(
         asked = claim.spec.resources.requests.get("storage", "")
         size = f"{asked} of " if asked else ""
         free = [each for each in objects.list(PersistentVolume) if _is_free(each, class_name)]
-        if "free storage" in reason:
-            says.append(f"no node has {size}class {class_name} left for claim {name}")
+        if isinstance(cause, StorageExhausted):
+            sentences.append(f"no node has {size}class {class_name} left for claim {name}")
             continue
         places = sorted({place for each in free if (place := _place(each))})
         there = f"{plural(len(free), 'volume')} of it {'is' if len(free) == 1 else 'are'} free"
         found = objects.get(StorageClass, class_name)
         if found is not None and found.provisioner != _NO_PROVISIONER:
-            says.append(
+            sentences.append(
                 f"class {class_name} cannot make a volume for claim {name} on any node "
                 "(allowedTopologies)"
             )
         elif free and places:
-            says.append(
+            sentences.append(
                 f"claim {name} wants {size}class {class_name}: {there}, but only in "
                 f"{listed(places)}, or too small"
             )
         else:
-            says.append(f"claim {name} wants {size}class {class_name}, and {there}")
-    text = "; ".join(says) or reason
-    return Detail("", "", detail, text, "no volume for its claims", "have a volume for its claims")
+            sentences.append(f"claim {name} wants {size}class {class_name}, and {there}")
+    return Detail(
+        detail=detail,
+        sentence="; ".join(sentences),
+        brief="no volume for its claims",
+        selects="have a volume for its claims",
+    )

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 from msgspec.structs import replace
 
 from kubesched.api import Node, Pod
-from kubesched.explain.details.context import nearest, pod_name
 from kubesched.explain.groups import verdict_groups
 from kubesched.explain.model import ClusterModel, ExplainError, SearchOutcome
+from kubesched.explain.plugin_explanations import PluginExplanations
 from kubesched.explain.preempting import explain_preemption, preemption_suggestions
-from kubesched.explain.results import Explanation, NodeGroup, Preemption, Rejection, Suggestion
+from kubesched.explain.results import Explanation, NodeGroup, Preemption, Suggestion
 from kubesched.explain.scoring import ScoreTable
-from kubesched.explain.suggestions import find_suggestions, let_in, with_other_scheduler
+from kubesched.explain.suggestions import find_suggestions
 from kubesched.explain.summaries import (
     Summary,
     held_summary,
@@ -25,8 +26,10 @@ from kubesched.explain.summaries import (
     unschedulable_message,
     waiting_summary,
 )
+from kubesched.explain.untried_pods import with_other_scheduler, without_gates
 from kubesched.explain.verdicts import AllVerdicts, find_all_verdicts, one_cause_each
-from kubesched.framework import PodInfo
+from kubesched.framework import PodInfo, RejectedNodes, Status
+from kubesched.scheduler.plugins.helpers.wording import nearest, pod_name
 
 __all__ = ["explain_pod"]
 
@@ -42,7 +45,8 @@ class _Attempt(NamedTuple):
     outcome: SearchOutcome
     verdicts: AllVerdicts
     groups: tuple[NodeGroup, ...]
-    held: Rejection | None
+    explanations: PluginExplanations
+    held: Status | None  # why PreEnqueue keeps the pod out of the queue
 
 
 def explain_pod(
@@ -86,8 +90,10 @@ def _explain(
     framework, info = model.framework_of(pod), PodInfo(pod)
     outcome = model.search(pod)
     verdicts = find_all_verdicts(framework, info, model.snapshot.nodes)
-    groups = verdict_groups(model, info, verdicts, outcome)
-    attempt = _Attempt(pod, current, outcome, verdicts, groups, _held_back(model, pod))
+    explanations = PluginExplanations.of_framework(framework)
+    groups = verdict_groups(model, info, verdicts, outcome, explanations)
+    held = _held_back(model, pod)
+    attempt = _Attempt(pod, current, outcome, verdicts, groups, explanations, held)
     if attempt.held is not None or pod.metadata.deletion_timestamp is not None:
         return _held(model, attempt, suggest=suggest)
     if outcome.result is None:
@@ -100,11 +106,14 @@ def _pending(model: ClusterModel, attempt: _Attempt, *, suggest: bool) -> Explan
     preemption: Preemption | None = None
     suggestions: tuple[Suggestion, ...] = ()
     if suggest:
-        suggestions = find_suggestions(model, pod, one_cause_each(pod, verdicts))
+        once = one_cause_each(pod, verdicts, attempt.explanations)
+        suggestions = find_suggestions(model, pod, once, attempt.explanations)
         preemption = explain_preemption(model, pod, outcome)
         suggestions += preemption_suggestions(model, pod, preemption)
         suggestions = tuple(sorted(suggestions, key=lambda each: each.size))
-    summary = pending_summary(model, pod, outcome, verdicts, suggestions, preemption)
+    summary = pending_summary(
+        model, pod, outcome, verdicts, suggestions, preemption, attempt.explanations
+    )
     if not suggest:
         summary = summary._replace(advice="")
     if attempt.current:
@@ -123,12 +132,14 @@ def _held(model: ClusterModel, attempt: _Attempt, *, suggest: bool) -> Explanati
             attempt, Summary("it is being deleted, and no scheduler looks at it", "", advice)
         )
     assert attempt.held is not None
-    summary = held_summary(model, pod, attempt.held)
+    summary = _held_summary(model, pod, attempt.held, attempt.explanations)
     if attempt.outcome.result is None:
-        then = pending_summary(model, pod, attempt.outcome, attempt.verdicts, (), None)
+        then = pending_summary(
+            model, pod, attempt.outcome, attempt.verdicts, (), None, attempt.explanations
+        )
         summary = summary._replace(breakdown=f"Once that is solved: {then.sentence}")
     answer = _waiting(attempt, summary)
-    suggestions = let_in(model, pod) if suggest else ()
+    suggestions = without_gates(model, pod) if suggest else ()
     return replace(answer, suggestions=suggestions, node=attempt.outcome.node_name)
 
 
@@ -143,7 +154,7 @@ def _waiting(attempt: _Attempt, summary: Summary) -> Explanation:
         current_node=attempt.current,
         nodes=len(attempt.verdicts.nodes),
         feasible=sum(group.count for group in attempt.groups if not group.rejections),
-        message=attempt.outcome.message if held is None else held.reason,
+        message=attempt.outcome.message if held is None else held.message,
         groups=attempt.groups,
     )
 
@@ -204,13 +215,14 @@ def _without_nodes(model: ClusterModel, pod: Pod) -> Explanation:
     """What can be said to somebody who may not read nodes: what the scheduler said."""
     ours = (pod.spec.scheduler_name or "default-scheduler") in model.frameworks
     if ours and (held := _held_back(model, pod)) is not None:
-        summary = held_summary(model, pod, held)
+        explanations = PluginExplanations.of_framework(model.framework_of(pod))
+        summary = _held_summary(model, pod, held, explanations)
         return Explanation(
             pod=pod_name(pod),
             verdict="pending",
             summary=summary.sentence,
             advice=summary.advice,
-            message=held.reason,
+            message=held.message,
         )
     told = unschedulable_message(pod)
     said = f"the scheduler said: {told}" if told else "no scheduler has said anything about it yet"
@@ -247,12 +259,22 @@ def _not_ours(model: ClusterModel, pod: Pod) -> Explanation:
     )
 
 
-def _held_back(model: ClusterModel, pod: Pod) -> Rejection | None:
-    """What keeps the pod out of the queue: a gate, or another plugin's PreEnqueue."""
+def _held_summary(
+    model: ClusterModel, pod: Pod, held: Status, explanations: PluginExplanations
+) -> Summary:
+    cause = held.causes[0] if held.causes else None
+    rejected = RejectedNodes(
+        model.objects, PodInfo(pod), model.snapshot.nodes, np.zeros(0, dtype=np.intp)
+    )
+    return held_summary(held, explanations.pre_enqueue_detail(held.plugin, rejected, cause))
+
+
+def _held_back(model: ClusterModel, pod: Pod) -> Status | None:
+    """Return the status of the PreEnqueue plugin that keeps the pod out of the queue, if any."""
     for plugin in model.framework_of(pod).pre_enqueue_plugins:
         status = plugin.pre_enqueue(pod)
         if not status.is_success:
-            return Rejection(plugin=plugin.name, reason=status.message)
+            return status.blame(plugin.name)
     return None
 
 

@@ -1,4 +1,4 @@
-"""Volumes: another claim, another class, a volume that is missing, a claim that others hold."""
+"""Remedies for volume claims: another claim or class, a new volume, or a claim that is released."""
 
 from __future__ import annotations
 
@@ -23,48 +23,60 @@ from kubesched.api import (
     VolumeNodeAffinity,
 )
 from kubesched.api.pod_facts import pod_priority
-from kubesched.explain.details.claims import claims_of, is_default_class, users_of
-from kubesched.explain.details.context import nearest, pod_name
-from kubesched.explain.model import Change, Removal
-from kubesched.explain.suggestions.candidate import CLUSTER, POD, Candidate, Question
-from kubesched.explain.suggestions.new_node import NEW_NODE_SIZE, node_like
+from kubesched.framework.explaining import (
+    ClusterChange,
+    RejectedNodes,
+    Remedy,
+    Removal,
+)
+from kubesched.scheduler.plugins.helpers.claim_details import claims_of, is_default_class, users_of
+from kubesched.scheduler.plugins.helpers.node_copies import NEW_NODE_SIZE, node_like
 from kubesched.scheduler.plugins.helpers.volume_claims import (
     BIND_COMPLETED,
     WAIT_FOR_FIRST_CONSUMER,
     claim_class,
     claim_names,
 )
+from kubesched.scheduler.plugins.helpers.wording import (
+    nearest,
+    pod_name,
+)
 
 __all__ = ["fix_claims", "free_volumes"]
 
+
 _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+
 _ONE_POD: Final = "ReadWriteOncePod"
+
 _HOSTNAME: Final = "kubernetes.io/hostname"
+
 _MOST: Final = 3
+
 _DEFAULT_SIZE: Final = "1Gi"
 
 
-def fix_claims(question: Question) -> Iterator[Candidate]:
-    """For each claim of the pod, whatever could be wrong with it."""
-    objects = question.model.objects
-    for name, claim in claims_of(objects, question.pod).items():
+def fix_claims(rejected: RejectedNodes) -> Iterator[Remedy]:
+    """Propose remedies for each claim of the pod, by its state."""
+    objects = rejected.objects
+    for name, claim in claims_of(objects, rejected.pod).items():
         if claim is None:
-            yield from _missing(question, name)
+            yield from _missing(rejected, name)
         elif not claim.spec.volume_name:
-            yield from _unbound(question, claim)
+            yield from _unbound(rejected, claim)
         else:
-            yield from _bound(question, claim)
+            yield from _bound(rejected, claim)
 
 
-def _missing(question: Question, name: str) -> Iterator[Candidate]:
-    objects, pod = question.model.objects, question.pod
+def _missing(rejected: RejectedNodes, name: str) -> Iterator[Remedy]:
+    objects, pod = rejected.objects, rejected.pod
     namespace = pod.metadata.namespace
     near = nearest(
         name, [each.metadata.name for each in objects.list(PersistentVolumeClaim, namespace)]
     )
     if near:
-        yield Candidate(f"use claim {near} instead of {name}", POD, 0.9, _renamed(pod, name, near))
-    wanted = _class_to_use(question)
+        yield Remedy(f"use claim {near} instead of {name}", 0.9, _renamed(pod, name, near))
+    wanted = _class_to_use(rejected)
     made = PersistentVolumeClaim(
         metadata=ObjectMeta(name=name, namespace=namespace),
         spec=replace(
@@ -72,7 +84,7 @@ def _missing(question: Question, name: str) -> Iterator[Candidate]:
         ),
     )
     text = f"create claim {namespace}/{name}"
-    yield Candidate(text, CLUSTER, 1.1, pod, _as_it_becomes(question, made))
+    yield Remedy(text, 1.1, pod, _as_it_becomes(rejected, made))
 
 
 def _claim_spec(size: str) -> PersistentVolumeClaimSpec:
@@ -80,17 +92,19 @@ def _claim_spec(size: str) -> PersistentVolumeClaimSpec:
     return replace(spec, resources=replace(spec.resources, requests={"storage": size}))
 
 
-def _class_to_use(question: Question) -> str | None:
-    classes = list(question.model.objects.list(StorageClass))
+def _class_to_use(rejected: RejectedNodes) -> str | None:
+    classes = list(rejected.objects.list(StorageClass))
     for each in classes:
         if is_default_class(each):
             return each.metadata.name
     return classes[0].metadata.name if len(classes) == 1 else None
 
 
-def _as_it_becomes(question: Question, claim: PersistentVolumeClaim) -> tuple[Change, ...]:
-    """The claim as scheduling gets to see it: waiting for the pod, or bound to a volume."""
-    found = question.model.objects.get(StorageClass, claim_class(claim))
+def _as_it_becomes(
+    rejected: RejectedNodes, claim: PersistentVolumeClaim
+) -> tuple[ClusterChange, ...]:
+    """Return the claim as a scheduler finds it: waiting for a pod, or bound to a volume."""
+    found = rejected.objects.get(StorageClass, claim_class(claim))
     if (
         found is not None
         and found.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
@@ -132,27 +146,25 @@ def _volume(name: str, claim: PersistentVolumeClaim, node: str = "") -> Persiste
     )
 
 
-def _unbound(question: Question, claim: PersistentVolumeClaim) -> Iterator[Candidate]:
-    objects, pod = question.model.objects, question.pod
+def _unbound(rejected: RejectedNodes, claim: PersistentVolumeClaim) -> Iterator[Remedy]:
+    objects, pod = rejected.objects, rejected.pod
     name = f"{claim.metadata.namespace}/{claim.metadata.name}"
     own = claim_class(claim)
     found = objects.get(StorageClass, own)
-    for number, other in enumerate(_other_classes(question, own)):
+    for number, other in enumerate(_other_classes(rejected, own)):
         changed = replace(claim, spec=replace(claim.spec, storage_class_name=other))
-        yield Candidate(
+        yield Remedy(
             f"recreate claim {name} with class {other}",
-            CLUSTER,
             1.1 + number / 100,
             pod,
-            _as_it_becomes(question, changed),
+            _as_it_becomes(rejected, changed),
         )
     size = claim.spec.resources.requests.get("storage", _DEFAULT_SIZE)
     if found is not None and found.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER:
-        for node in question.infos[:_MOST]:
+        for node in rejected.by_name[:_MOST]:
             volume = _volume(f"volume-for-{claim.metadata.name}", claim, _hostname(node.labels))
-            yield Candidate(
+            yield Remedy(
                 f"create a volume of class {own} ({size}) for claim {name} on {node.name}",
-                CLUSTER,
                 1.5,
                 pod,
                 (volume,),
@@ -162,12 +174,11 @@ def _unbound(question: Question, claim: PersistentVolumeClaim) -> Iterator[Candi
         text = f"create a volume of {size} for claim {name}"
         if found is not None and found.provisioner != _NO_PROVISIONER:
             text = f"have provisioner {found.provisioner} make the volume of claim {name}"
-        yield Candidate(
+        yield Remedy(
             text,
-            CLUSTER,
             1.5,
             pod,
-            _as_it_becomes(question, claim),
+            _as_it_becomes(rejected, claim),
             command=f"kubectl describe pvc -n {claim.metadata.namespace} {claim.metadata.name}",
         )
 
@@ -176,11 +187,11 @@ def _hostname(labels: dict[str, str]) -> str:
     return labels.get(_HOSTNAME, "")
 
 
-def _other_classes(question: Question, own: str) -> list[str]:
-    """Classes that can make a volume; the one that was probably meant first, then the default."""
+def _other_classes(rejected: RejectedNodes, own: str) -> list[str]:
+    """Return classes that can make a volume: first one with a similar name, then the default."""
     usable = [
         each
-        for each in question.model.objects.list(StorageClass)
+        for each in rejected.objects.list(StorageClass)
         if each.metadata.name != own and each.provisioner != _NO_PROVISIONER
     ]
     near = nearest(own, [each.metadata.name for each in usable])
@@ -194,69 +205,66 @@ def _other_classes(question: Question, own: str) -> list[str]:
     return [each.metadata.name for each in usable[:_MOST]]
 
 
-def _bound(question: Question, claim: PersistentVolumeClaim) -> Iterator[Candidate]:
-    objects, pod = question.model.objects, question.pod
+def _bound(rejected: RejectedNodes, claim: PersistentVolumeClaim) -> Iterator[Remedy]:
+    objects, pod = rejected.objects, rejected.pod
     volume = objects.get(PersistentVolume, claim.spec.volume_name)
     if volume is None:
         restored = _volume(claim.spec.volume_name, claim)
-        yield Candidate(f"restore volume {claim.spec.volume_name}", CLUSTER, 1.5, pod, (restored,))
+        yield Remedy(f"restore volume {claim.spec.volume_name}", 1.5, pod, (restored,))
         return
-    yield from _node_near(question, volume)
+    yield from _node_near(rejected, volume)
     if _ONE_POD in claim.spec.access_modes:
         users = users_of(objects, claim.metadata.name, claim.metadata.namespace, pod)
         if len(users) == 1:
-            yield _move(question, users[0], "which uses the claim")
+            yield _move(rejected, users[0], "which uses the claim")
 
 
-def _node_near(question: Question, volume: PersistentVolume) -> Iterator[Candidate]:
-    """A node where the volume can be reached."""
+def _node_near(rejected: RejectedNodes, volume: PersistentVolume) -> Iterator[Remedy]:
+    """Propose a new node at the place where the volume is."""
     affinity = volume.spec.node_affinity
-    if affinity is None or affinity.required is None or not len(question.nodes):
+    if affinity is None or affinity.required is None or not len(rejected.nodes):
         return
     labels: dict[str, str] = {}
     for term in affinity.required.node_selector_terms[:1]:
         for each in term.match_expressions:
             if each.operator == "In" and each.values:
                 labels[each.key] = each.values[0]
-    like = max(question.nodes, key=lambda each: (each.allocatable.milli_cpu, each.name)).node
+    like = max(rejected.nodes, key=lambda each: (each.allocatable.milli_cpu, each.name)).node
     if not labels or like is None:
         return
     name = f"{like.metadata.name}-new"
     made = node_like(like, name)
     made = replace(made, metadata=replace(made.metadata, labels={**made.metadata.labels, **labels}))
     shown = " ".join(f"{key.rpartition('/')[2]} {value}" for key, value in labels.items())
-    yield Candidate(
+    yield Remedy(
         f"add a node in {shown}, where volume {volume.metadata.name} is",
-        CLUSTER,
         NEW_NODE_SIZE,
-        question.pod,
+        rejected.pod,
         (made,),
         node=name,
     )
 
 
-def free_volumes(question: Question) -> Iterator[Candidate]:
-    """Move a pod that has a volume attached, for nodes that have as many as they may."""
-    for info in question.infos[:_MOST]:
+def free_volumes(rejected: RejectedNodes) -> Iterator[Remedy]:
+    """Propose to move a pod with volumes from a node at its volume limit."""
+    for info in rejected.by_name[:_MOST]:
         users = [each.pod for each in info.pods if any(claim_names(each.pod))]
         if users:
             least = min(users, key=lambda each: (pod_priority(each), each.metadata.name))
-            yield Candidate(
+            yield Remedy(
                 f"free a volume on {info.name}, such as by moving {pod_name(least)}",
-                CLUSTER,
                 2.0,
-                question.pod,
+                rejected.pod,
                 (Removal(Pod, least.metadata.name, least.metadata.namespace),),
                 node=info.name,
             )
 
 
-def _move(question: Question, other: Pod, why: str) -> Candidate:
-    return Candidate(
+def _move(rejected: RejectedNodes, other: Pod, why: str) -> Remedy:
+    return Remedy(
         f"move {pod_name(other)} away, {why}",
-        CLUSTER,
         2.0,
-        question.pod,
+        rejected.pod,
         (Removal(Pod, other.metadata.name, other.metadata.namespace),),
     )
 

@@ -1,4 +1,4 @@
-"""Makes a change on the model and runs the scheduler: only what helps becomes a suggestion."""
+"""Tries remedies on the model with the scheduler's search; those that help become suggestions."""
 
 from __future__ import annotations
 
@@ -8,38 +8,41 @@ import msgspec
 
 from kubesched.api import Pod
 from kubesched.api.kinds import kind_of
-from kubesched.explain.model import ClusterModel, Removal
+from kubesched.explain.model import ClusterModel
 from kubesched.explain.results import Edit, Suggestion
-from kubesched.explain.suggestions.candidate import Candidate
+from kubesched.framework import Remedy, Removal
 
 __all__ = ["try_out"]
 
 
-def try_out(model: ClusterModel, candidate: Candidate) -> Suggestion | None:
-    """Make the change, run the scheduler, undo the change; None if the pod still fits nowhere."""
-    edits = _edits(model, candidate)
-    with model.changed(candidate.changes):
-        node = model.search(candidate.pod).node_name
+def try_out(model: ClusterModel, remedy: Remedy, kind: str = "") -> Suggestion | None:
+    """Make the change, run the search, undo the change; None if the pod still fits nowhere.
+
+    The suggestion's kind is by default `pod` if only the pod changes, and else `cluster`.
+    """
+    edits = _edits(model, remedy)
+    with model.changed(remedy.changes):
+        node = model.search(remedy.pod).node_name
     if not node:
         return None
     return Suggestion(
-        change=candidate.text,
+        change=remedy.text,
         verified=True,
         node=node,
-        kind=candidate.kind,
-        parts=candidate.parts,
-        command=candidate.command,
-        size=round(candidate.size, 3),
+        kind=kind or ("cluster" if remedy.changes else "pod"),
+        parts=remedy.parts,
+        command=remedy.command,
+        size=round(remedy.size, 3),
         edits=edits,
     )
 
 
-def _edits(model: ClusterModel, candidate: Candidate) -> tuple[Edit, ...]:
-    """The changes as documents; the pod itself is one of them if it has to be another."""
-    metadata = candidate.pod.metadata
+def _edits(model: ClusterModel, remedy: Remedy) -> tuple[Edit, ...]:
+    """Return the changes as documents; the pod is one of them if it is changed."""
+    metadata = remedy.pod.metadata
     before = model.objects.get(Pod, metadata.name, metadata.namespace)
-    edits = [] if before is None or before == candidate.pod else [_edit(candidate.pod, "replace")]
-    for change in candidate.changes:
+    edits = [] if before is None or before == remedy.pod else [_edit(remedy.pod, "replace")]
+    for change in remedy.changes:
         if isinstance(change, Removal):
             kind = kind_of(change.kind)
             edits.append(
