@@ -11,10 +11,13 @@ from typing import Any
 
 from kubesched.api import Node, Pod
 from kubesched.cluster.apiserver import Store
+from kubesched.foundation.client.event_recorder import EventBroadcaster
+from kubesched.foundation.client.informer import SharedInformer
 from kubesched.framework import NodeInfo, PodInfo
 from kubesched.framework.engine import NodeTable
 from kubesched.framework.pod_groups import group_name_of
 from kubesched.scheduler.backend.grouping_cache import GroupingCache
+from kubesched.scheduler.backend.queue_flusher import QueueFlusher
 from kubesched.scheduler.scheduler import Scheduler
 
 __all__ = ["stale_copies", "state_differences", "state_leaks", "task_differences"]
@@ -59,7 +62,7 @@ def task_differences(scheduler: Scheduler, names: Iterable[str]) -> Iterator[str
     """Tasks of a process at rest: those that it was born with, each once."""
     running = Counter(name for name in names if name != "network")  # what was sent goes on alone
     informers = len(list(scheduler.informers.components()))
-    if running.pop("Informer", 0) != informers:
+    if running.pop(SharedInformer.__name__, 0) != informers:
         yield f"there are not {informers} tasks of informers"
     for name, count in running.items():
         if count > 1 or not name.startswith(_OWN_TASKS):
@@ -67,7 +70,7 @@ def task_differences(scheduler: Scheduler, names: Iterable[str]) -> Iterator[str
 
 
 _OWN_TASKS = (
-    *("EventBroadcaster", "QueueFlusher", "event ", "placing"),
+    *(EventBroadcaster.__name__, QueueFlusher.__name__, "event ", "placing"),
     *("leading", "over", "told to end", "waiting"),  # of the election
 )
 
