@@ -37,7 +37,7 @@ def allocate_by_search(cluster: Cluster, namespace: str) -> None:
         node = next(fitting, None)
         if node is None:
             raise ValueError(f"no device is left for claim {claim.metadata.name}")
-        found = plugin.filtering.found_on(data, pod, node)
+        found = plugin.filtering.search_node(data, pod, node)
         assert found is not None
         variant, answer = found
         assert answer.solution is not None

@@ -289,7 +289,7 @@ def _found(devices: Devices, pod: Any, node: str) -> Any:
     assert info is not None
     assert info.node is not None
     devices.pre_filter(pod)
-    found = devices.plugin.filtering.found_on(devices.state.read("DynamicResources"), pod, info)
+    found = devices.plugin.filtering.search_node(devices.state.read("DynamicResources"), pod, info)
     assert found is not None
     solution = found[1].solution
     assert solution is not None

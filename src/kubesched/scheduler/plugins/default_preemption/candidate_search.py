@@ -1,8 +1,8 @@
-"""The search for nodes where evicting pods helps: which are looked at, and when it is enough.
+"""The search for nodes where evictions make room, in order and until enough are found.
 
-docs/reference/06 §3.5. Nodes are looked at in the order given, many at a time. Only where a filter
-looks at single pods, and cares about one that would go, are the plugins asked node by node; and
-then filters that see totals have ruled out all nodes that are too small even when emptied.
+docs/reference/06 §3.5. The search evaluates many nodes at a time by totals. It runs the filters
+node by node only where a filter reads single pods and one of the pods to evict matters to it.
+Before that, filters that read totals rule out the nodes that are too small even without victims.
 """
 
 from __future__ import annotations
@@ -42,24 +42,26 @@ from kubesched.scheduler.plugins.default_preemption.victim_selection import (
 
 __all__ = ["CandidateSearch", "CandidateSearchResult", "calculate_num_candidates"]
 
-_FEWEST_AT_A_TIME = 256
-_MOST_AT_A_TIME = 2048
-_FEW = 3  # nodes that are quicker looked at one by one
+_MIN_CHUNK = 256
+_MAX_CHUNK = 2048
+_FEW = 3  # up to this many nodes, evaluating them one by one is faster
 
 
 def calculate_num_candidates(nodes: int, percentage: int, absolute: int) -> int:
-    """How many candidates are enough, of so many nodes that may be some."""
+    """Return how many candidates are enough among this many potential nodes."""
     return min(max(nodes * percentage // 100, absolute), nodes)
 
 
 class CandidateSearchResult(NamedTuple):
+    """The candidates, and why the other nodes are none."""
+
     candidates: PreemptionCandidates
-    diagnosis: Diagnosis  # why the nodes looked at are no candidates
+    diagnosis: Diagnosis
     errors: tuple[BaseException, ...]
 
 
 class CandidateSearch:
-    """The search of one preemptor."""
+    """Searches the nodes for one preemptor."""
 
     def __init__(
         self,
@@ -83,17 +85,17 @@ class CandidateSearch:
         self._totals = TotalsDryRun(handle, state, preemptor, columns, budgets, self._now_ns)
         self._reads_totals_only = handle.dry_run.reads_totals_only(state)
         self._is_ignored = handle.dry_run.ignored_pods(state, preemptor.pod)
-        # No node has had to be looked at by itself so far.
-        self._looks_together = self._is_ignored is not None
+        # Whether totals were enough for all nodes so far.
+        self._uses_totals = self._is_ignored is not None
         self._diagnosis = Diagnosis(handle.snapshot.nodes.table.names)
         self._errors: list[BaseException] = []
         if budgets:
             columns.want_labels()
 
     def search(self, rows: NDArray[np.intp], wanted: int) -> CandidateSearchResult:
-        """Look at the rows in order until `wanted` candidates are found, or a bit longer.
+        """Evaluate the rows in order until `wanted` candidates are found, or a bit more.
 
-        One that breaks no budget must be among them, if there is any.
+        If any row is a candidate that violates no budget, the result contains one.
         """
         rows = self._with_victims(rows)
         if self._cached is not None:
@@ -105,18 +107,18 @@ class CandidateSearch:
         start, least = 0, 1
         while start < len(rows) and not found.is_enough:
             size = max(found.missing, 1)
-            if self._looks_together:
-                # To look at some more nodes costs little, to look once more does not.
-                size = min(max(size + size // 4, least), _MOST_AT_A_TIME)
-                least = max(_FEWEST_AT_A_TIME, 2 * least)
+            if self._uses_totals:
+                # A larger chunk costs little, another chunk costs much.
+                size = min(max(size + size // 4, least), _MAX_CHUNK)
+                least = max(_MIN_CHUNK, 2 * least)
             found.add(self._dry_run(rows[start : start + size]))
             start += size
         return CandidateSearchResult(found.candidates(), self._diagnosis, tuple(self._errors))
 
     def _with_victims(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """The rows that have pods of lower priority; filters need not be asked about the others.
+        """Return the rows that have pods of lower priority, and note the status of the others.
 
-        In a cluster where all pods are equally important, this is all there is to it.
+        If all pods have the same priority, no row is left and the search ends here.
         """
         self._columns.refresh(self._handle.snapshot.nodes, rows)
         has_victims = self._columns.has_below(rows, self._priority)
@@ -133,7 +135,7 @@ class CandidateSearch:
         found: list[NDArray[np.intp]] = []
         start, missing = 0, wanted
         while start < len(rows) and missing > 0:
-            size = min(max(missing + missing // 4, _FEWEST_AT_A_TIME), _MOST_AT_A_TIME)
+            size = min(max(missing + missing // 4, _MIN_CHUNK), _MAX_CHUNK)
             chunk = rows[start : start + size]
             start += size
             new = chunk[~cached.is_cached[chunk]]
@@ -150,7 +152,7 @@ class CandidateSearch:
 
     def _fill_cache(self, cached: CachedDryRuns, rows: NDArray[np.intp]) -> bool:
         """Look at rows and note what there is; False if they have to be looked at one by one."""
-        if not self._calm(rows).all():
+        if not self._is_decided_by_totals(rows).all():
             return False
         try:
             if len(rows) > _FEW:
@@ -163,7 +165,7 @@ class CandidateSearch:
         return True
 
     def _select(self, rows: NDArray[np.intp]) -> tuple[PreemptionCandidates, NDArray[np.intp]]:
-        """As `dry_run` of the totals, which takes longer to set up than to look at a few rows."""
+        """Evaluate a few rows one by one, for which `TotalsDryRun` takes longer to set up."""
         found: list[PreemptionCandidate] = []
         places: list[int] = []
         for place, node in enumerate(self._handle.snapshot.nodes.at_rows(rows)):
@@ -176,11 +178,11 @@ class CandidateSearch:
         return PreemptionCandidates.of(found, NOT_STARTED), np.array(places, dtype=np.intp)
 
     def _dry_run(self, rows: NDArray[np.intp]) -> PreemptionCandidates:
-        """The candidates among the rows, in their order."""
-        calm = self._calm(rows)
-        self._looks_together = self._looks_together and bool(calm.all())
-        together, one_by_one = np.flatnonzero(calm), np.flatnonzero(~calm)
-        candidates, places = self._dry_run_together(rows[together])
+        """Return the candidates among the rows, in their order."""
+        by_totals = self._is_decided_by_totals(rows)
+        self._uses_totals = self._uses_totals and bool(by_totals.all())
+        together, one_by_one = np.flatnonzero(by_totals), np.flatnonzero(~by_totals)
+        candidates, places = self._dry_run_by_totals(rows[together])
         if not len(one_by_one):
             return candidates
         others, other_places = self._dry_run_one_by_one(rows[one_by_one])
@@ -190,34 +192,34 @@ class CandidateSearch:
         order = np.argsort(np.concatenate([together[places], one_by_one[other_places]]))
         return joined.reordered(order)
 
-    def _calm(self, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Where no filter looks at any pod that may go, or that is to come."""
+    def _is_decided_by_totals(self, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Per row, whether every filter ignores its possible victims and nominated pods."""
         nodes = self._handle.snapshot.nodes
         self._columns.refresh(nodes, rows)
         if self._is_ignored is None or self._columns.latest_start_ns > self._now_ns:
-            # A pod that claims to start later than now would be sorted wrongly in columns.
+            # Columns would sort a pod wrongly whose start time is in the future.
             return np.zeros(len(rows), dtype=bool)
         if self._reads_totals_only:
             return np.ones(len(rows), dtype=bool)
         return np.fromiter(
             (
-                all(map(self._is_ignored, self._pods_in_question(node)))
+                all(map(self._is_ignored, self._victims_and_nominated(node)))
                 for node in nodes.at_rows(rows)
             ),
             dtype=bool,
             count=len(rows),
         )
 
-    def _pods_in_question(self, node: NodeInfo) -> Iterator[PodInfo]:
+    def _victims_and_nominated(self, node: NodeInfo) -> Iterator[PodInfo]:
         for other in node.pods:
             if pod_priority(other.pod) < self._priority:
                 yield other
         yield from self._handle.nominator.nominated_pods(node.name)
 
-    def _dry_run_together(
+    def _dry_run_by_totals(
         self, rows: NDArray[np.intp]
     ) -> tuple[PreemptionCandidates, NDArray[np.intp]]:
-        """Candidates, and where among the rows they stand."""
+        """Return the candidates, and their positions among the rows."""
         if not len(rows):
             return PreemptionCandidates.of((), self._now_ns), rows
         try:
@@ -225,8 +227,8 @@ class CandidateSearch:
                 rows, in_full=not self._reads_totals_only
             )
         except PluginError:
-            # Only one node at a time can tell which node it is that a plugin fails on.
-            self._is_ignored, self._looks_together = None, False
+            # Evaluating one node at a time finds the node for which the plugin fails.
+            self._is_ignored, self._uses_totals = None, False
             return self._dry_run_one_by_one(rows)
         self._note(rows, verdicts)
         return candidates, places
@@ -234,7 +236,7 @@ class CandidateSearch:
     def _dry_run_one_by_one(
         self, rows: NDArray[np.intp]
     ) -> tuple[PreemptionCandidates, NDArray[np.intp]]:
-        """Candidates, and where among the rows they stand; totals rule many out beforehand."""
+        """Return the candidates and their positions; totals rule out many rows first."""
         found: list[PreemptionCandidate] = []
         places: list[int] = []
         left = self._screen(rows)
@@ -252,7 +254,7 @@ class CandidateSearch:
         return PreemptionCandidates.of(found, self._now_ns), np.array(places, dtype=np.intp)
 
     def _screen(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Where those of the rows stand that could be helped, as far as totals tell."""
+        """Return the positions of the rows that totals do not rule out."""
         everywhere = np.arange(len(rows))
         try:
             verdicts = self._totals.screen(self._totals.emptied(rows))
@@ -281,7 +283,7 @@ class CandidateSearch:
 
 
 class _Found:
-    """Candidates as they are found: those that break no budget, and the others."""
+    """Collects candidates: those that violate no budget, and the others."""
 
     def __init__(self, wanted: int) -> None:
         self._wanted = wanted
@@ -299,7 +301,7 @@ class _Found:
         return self._harmless_count > 0 and self.missing <= 0
 
     def add(self, candidates: PreemptionCandidates) -> None:
-        """Take candidates, in order, until there are enough; each list has its limit."""
+        """Add candidates, in order, until there are enough; each list has its limit."""
         violates = candidates.costs[VIOLATIONS] > 0
         harmless = self._harmless_count + np.cumsum(~violates)
         violating = np.minimum(self._violating_count + np.cumsum(violates), self._wanted)

@@ -1,6 +1,6 @@
-"""Disruption budgets: which evictions would break a promise (docs/reference/06 §3.6).
+"""Disruption budgets, and which evictions would violate them (docs/reference/06 §3.6).
 
-Budgets never forbid a preemption. They decide who is spared first and which node is chosen.
+Budgets never forbid a preemption. They affect which pods are spared and which node is chosen.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Budget", "BudgetReader", "DisruptionBudgets"]
 
 
 class Budget(NamedTuple):
-    """One budget: whose pods it is about, and how many of them may still be disrupted."""
+    """One budget: the pods it selects, and how many of them may still be disrupted."""
 
     namespace: str
     selector: Selector
@@ -26,7 +26,7 @@ class Budget(NamedTuple):
 
 
 class DisruptionBudgets:
-    """The budgets that can be broken at all."""
+    """The budgets that an eviction can violate."""
 
     __slots__ = ("_by_namespace", "all")
 
@@ -40,7 +40,7 @@ class DisruptionBudgets:
         return bool(self.all)
 
     def matching(self, namespace: str, labels: Mapping[str, str]) -> tuple[int, ...]:
-        """Numbers of the budgets that are about pods with these labels."""
+        """Return the numbers of the budgets that select pods with these labels."""
         if not labels:
             return ()
         return tuple(
@@ -50,9 +50,9 @@ class DisruptionBudgets:
         )
 
     def split(self, pods: Sequence[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
-        """Pods whose eviction would break a budget, and the others, both in the order given.
+        """Return the pods whose eviction would violate a budget, and the others, in order.
 
-        A pod uses up a part of every budget that is about it, also if one of them is broken.
+        A pod counts in every budget that selects it, even if one of them is violated.
         """
         left = [budget.allowed for budget in self.all]
         violating: list[PodInfo] = []
@@ -70,7 +70,7 @@ class DisruptionBudgets:
 
 
 class BudgetReader:
-    """Reads the budgets of the cluster; what did not change is not read again."""
+    """Reads the budgets of the cluster, with a cache of compiled selectors."""
 
     def __init__(self, lister: Lister[PodDisruptionBudget]) -> None:
         self._lister = lister
@@ -79,7 +79,7 @@ class BudgetReader:
         self._budgets = DisruptionBudgets(())
 
     def read(self) -> DisruptionBudgets:
-        """The budgets as they are; the same object while nothing changed."""
+        """Return the budgets; the same object while none changed."""
         listed = list(self._lister.list())
         if len(listed) == len(self._listed) and all(map(_is, listed, self._listed)):
             return self._budgets
@@ -110,7 +110,8 @@ def _is(one: object, other: object) -> bool:
 
 
 def _selector_of(budget: PodDisruptionBudget) -> Selector | None:
-    """None for a selector that cannot be read, or that is about no pod or about all."""
+    """Return the selector, or None if it is invalid, empty or selects nothing."""
+
     try:
         selector = Selector.from_label_selector(budget.spec.selector)
     except SelectorError:

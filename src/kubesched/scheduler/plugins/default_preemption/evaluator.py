@@ -1,7 +1,7 @@
-"""The steps of a preemption attempt, from the pod that fits nowhere to a nomination.
+"""The steps of a preemption attempt, from an unschedulable pod to a nomination.
 
-docs/reference/06 §3.3, §3.4. Evictions are handed to `Evictions`, which waits for nobody here. Only
-where extenders have to be asked about victims does an attempt wait, and look again afterwards.
+docs/reference/06 §3.3, §3.4. `Evictions` carries evictions out in the background. An attempt
+awaits only extenders that review victims; it then checks again whether anything changed.
 """
 
 from __future__ import annotations
@@ -56,20 +56,20 @@ NEVER = "not eligible due to preemptionPolicy=Never."
 VICTIM_TERMINATING = "not eligible due to a terminating pod on the nominated node."
 NOT_HELPFUL = Status.unresolvable("Preemption is not helpful for scheduling")
 NO_CANDIDATE = Status.unschedulable("no candidate node for preemption")
-PREEMPTOR_GONE = Status.unschedulable("the pod went away while extenders were asked")
-FITS_BY_NOW = Status.unschedulable("the pod fits a node by now, nobody has to go")
+PREEMPTOR_GONE = Status.unschedulable("the pod was deleted or bound while extenders reviewed")
+FITS_NOW = Status.unschedulable("the pod fits a node without preemption now")
 _CLEARED = Nominating(NominatingMode.OVERRIDE, "")
 
 
 class _Proposal(NamedTuple):
-    """For whom room is to be made, and where it could be."""
+    """The preemptor, and the nodes where evictions would make room for it."""
 
     preemptor: PodInfo
     candidates: PreemptionCandidates
 
 
 class Evaluator:
-    """Looks for the best node to preempt pods on, and has them evicted."""
+    """Finds the best node for preemption, and starts the evictions there."""
 
     def __init__(self, handle: Handle, args: DefaultPreemptionArgs, evictions: Evictions) -> None:
         self._handle = handle
@@ -83,7 +83,7 @@ class Evaluator:
     def preempt(
         self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
     ) -> PostFilterResult:
-        """Nominate the pod to the node where room is made, or say why there is none."""
+        """Nominate the pod to a node where evictions make room, or return why there is none."""
         proposal = self._propose(state, pod_info, diagnosis)
         if isinstance(proposal, PostFilterResult):
             return proposal
@@ -92,11 +92,11 @@ class Evaluator:
     async def preempt_with_review(
         self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis, review: VictimReview
     ) -> PostFilterResult:
-        """As `preempt`, once others have said what they think of the victims."""
+        """Preempt like `preempt`, after extenders have reviewed the victims."""
         proposal = self._propose(state, pod_info, diagnosis)
         if isinstance(proposal, PostFilterResult):
             return proposal
-        preemptor, asked_at = proposal.preemptor, self._handle.dry_run.version
+        preemptor, review_start = proposal.preemptor, self._handle.dry_run.version
         try:
             reviewed = await review.review(preemptor.pod, self._victims(proposal.candidates))
         except KubeschedError as exc:
@@ -107,14 +107,14 @@ class Evaluator:
             return PostFilterResult(PREEMPTOR_GONE)
         if review.fits_now():
             self._handle.activate({pod_key(preemptor.pod): preemptor.pod})
-            return PostFilterResult(FITS_BY_NOW)
+            return PostFilterResult(FITS_NOW)
         left = [
             PreemptionCandidate(name, each.pods, each.violations) for name, each in reviewed.items()
         ]
         while left:
             best = PreemptionCandidates.of(left, self._handle.clock.now_ns()).best()
-            # What nothing has happened to since is as good as when it was asked about.
-            if not self._has_changed(best.node_name, asked_at) or review.fits_without(
+            # A node that did not change since is as good as when the review began.
+            if not self._has_changed(best.node_name, review_start) or review.fits_without(
                 best.node_name, best.victims
             ):
                 return self._carry_out(best, preemptor)
@@ -122,7 +122,7 @@ class Evaluator:
         return PostFilterResult(NO_CANDIDATE)
 
     def _victims(self, candidates: PreemptionCandidates) -> dict[str, Victims]:
-        """What to show of the candidates to those who review them."""
+        """Return the candidates in the form that reviewers get."""
         shown: dict[str, Victims] = {}
         for number in range(len(candidates)):
             node_name, victims, violations = candidates[number]
@@ -133,7 +133,7 @@ class Evaluator:
         return shown
 
     def _has_changed(self, node_name: str, since: ClusterVersion) -> bool:
-        """Whether plugins may answer otherwise about a node than they did then."""
+        """Whether the verdicts of plugins on a node may have changed since then."""
         handle = self._handle
         if handle.dry_run.version.objects != since.objects:
             return True
@@ -152,7 +152,7 @@ class Evaluator:
     def _propose(
         self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
     ) -> _Proposal | PostFilterResult:
-        """Nodes where evictions would make room, or the result if there are none."""
+        """Return the nodes where evictions would make room, or the result if there are none."""
         metadata = pod_info.pod.metadata
         current = self._pods.get(metadata.name, metadata.namespace)
         if current is None:
@@ -174,7 +174,7 @@ class Evaluator:
         return _Proposal(preemptor, found.candidates)
 
     def _ineligible(self, pod: Pod, diagnosis: Diagnosis) -> str:
-        """Why the pod may not preempt others now; empty if it may."""
+        """Return why the pod may not preempt others now; empty if it may."""
         if pod.spec.preemption_policy == "Never":
             return NEVER
         nominated = pod.status.nominated_node_name
@@ -187,7 +187,7 @@ class Evaluator:
         node = snapshot.get(nominated)
         priority = pod_priority(pod)
         if node is not None and any(
-            pod_priority(other.pod) < priority and _goes_by_preemption(other.pod)
+            pod_priority(other.pod) < priority and _is_being_preempted(other.pod)
             for other in node.pods
         ):
             return VICTIM_TERMINATING
@@ -212,13 +212,13 @@ class Evaluator:
         return run.search(np.roll(rows, -offset), wanted)
 
     def _potential_rows(self, diagnosis: Diagnosis) -> NDArray[np.intp]:
-        """Nodes that evictions could help, in the order in which nodes are listed."""
+        """Return the nodes that evictions could help, in the order of the snapshot."""
         snapshot = self._handle.snapshot
         order, table = snapshot.order, snapshot.nodes.table
         return order[diagnosis.has_code(Code.UNSCHEDULABLE, order, table.row_of, table.capacity)]
 
 
-def _goes_by_preemption(pod: Pod) -> bool:
+def _is_being_preempted(pod: Pod) -> bool:
     """Whether the pod is terminating because a scheduler preempted it."""
     if not is_terminating(pod):
         return False
@@ -229,9 +229,9 @@ def _goes_by_preemption(pod: Pod) -> bool:
 
 
 def _joined(errors: tuple[BaseException, ...]) -> str:
-    """Several errors as the reference lists them: each text once, in brackets.
+    """Format errors as the reference does: each distinct text once, several in brackets.
 
-    In order, so that a pod is told the same every time wherever the search begins.
+    They are sorted, so that the message does not depend on where the search began.
     """
     texts = sorted(set(map(str, errors)))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"

@@ -1,8 +1,8 @@
-"""Evicting victims, beside the scheduling loop (docs/reference/06 §3.9).
+"""Eviction of victims in the background (docs/reference/06 §3.9).
 
-The scheduling loop does not wait for evictions. Until the last victim is on its way out, the
-preemptor is kept out of the queue. Before a pod is deleted the need for it is looked at again:
-if the preemptor is gone or would fit somewhere by now, those not yet evicted stay.
+The scheduling loop does not wait for evictions. The preemptor is kept out of the queue until the
+deletion of the last victim has begun. Before each deletion, the preemption checks whether it is
+still needed: if the preemptor was deleted or fits a node by then, the remaining victims stay.
 """
 
 from __future__ import annotations
@@ -34,45 +34,45 @@ log = get_logger(__name__)
 DISRUPTION_TARGET = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 _NOT_FOUND, _CONFLICT = 404, 409
-# A preemptor whose victims were spared so often gets its way, whatever room there seems to be.
-_PATIENCE = 2
-_REMEMBERED = 1_024  # preemptors whose evictions were in vain
-_LONGEST_DELAY_NS = 10 * SECOND
-_UNTIL_SEEN_NS = SECOND  # what was just written should be watched by then
+# After its victims were spared this often, a preemptor evicts even if it seems to fit elsewhere.
+_MAX_SPARED = 2
+_MAX_TRACKED = 1_024  # preemptors with failed preemptions
+_MAX_DELAY_NS = 10 * SECOND
+_WATCH_DELAY_NS = SECOND  # a written change should be watched within this time
 
 
 class _Outcome(enum.Enum):
-    """What became of an eviction."""
+    """The outcome of an eviction."""
 
     EVICTED = enum.auto()
-    UNBOUND = enum.auto()  # it was on no node by then, so nobody hears of its end
-    LEAVING = enum.auto()  # the victim left by itself, and we are yet to hear of that
-    GONE = enum.auto()  # the victim left by itself, and we have heard of it
+    UNBOUND = enum.auto()  # the victim was on no node, so its deletion triggers no event
+    LEAVING = enum.auto()  # the victim ended by itself, and the informer has not reported it yet
+    GONE = enum.auto()  # the victim ended by itself, and the informer has reported it
     FAILED = enum.auto()
-    SPARED = enum.auto()  # nobody needs the room any more
+    SPARED = enum.auto()  # the room is no longer needed
 
 
 _SUCCESSFUL = frozenset({_Outcome.EVICTED, _Outcome.UNBOUND, _Outcome.LEAVING, _Outcome.GONE})
-# The preemptor will hear of the victim's end, or is kept out of the queue until then. An end
-# that was announced before may have come too early for it.
+# The end of the victim will requeue the preemptor, or the preemptor is still gated until then. An
+# end that was reported before may have come too early to requeue it.
 _ANNOUNCED = frozenset({_Outcome.EVICTED, _Outcome.LEAVING})
 
 
-class _InVain(NamedTuple):
-    """What came to nothing for a preemptor, one time after another."""
+class _FailedTries(NamedTuple):
+    """Consecutive preemptions for one preemptor that did not succeed."""
 
     failed: int = 0
-    spared: int = 0  # it would have fitted somewhere, and then it did not
+    spared: int = 0  # it seemed to fit elsewhere, and then did not
 
     @property
     def delay_ns(self) -> int:
-        """How long to wait until the next try, so that a server in trouble is left in peace."""
+        """How long to wait until the next try, to spare a server in trouble."""
         count = self.failed + self.spared
-        return 0 if count < 2 else min(2 ** (count - 2) * SECOND, _LONGEST_DELAY_NS)
+        return 0 if count < 2 else min(2 ** (count - 2) * SECOND, _MAX_DELAY_NS)
 
 
 class _Preemption:
-    """A preemptor, the node it is to get, and whether it still needs that."""
+    """A preemptor and its chosen node, and checks whether the preemption is still needed."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class _Preemption:
         looks_for_room: bool,
         is_of_group: bool = False,
     ) -> None:
-        """Must be made in the attempt that found no node for the preemptor."""
+        """Create it in the attempt that found no node for the preemptor."""
         self.preemptor = preemptor
         self.node_name = candidate.node_name
         self._victims = candidate.victims
@@ -95,14 +95,14 @@ class _Preemption:
         self._is_of_group = is_of_group
         self._no_room_at = handle.dry_run.version
         self._was_nominated = False
-        self.sent: set[str] = set()  # uids of victims whose deletion was asked for
+        self.sent: set[str] = set()  # uids of victims whose deletion was requested
 
     @property
     def uid(self) -> str:
         return self.preemptor.metadata.uid
 
     def begin(self) -> None:
-        """The attempt is over, and with it the preemptor was nominated."""
+        """Record whether the attempt has nominated the preemptor."""
         self._was_nominated = self._is_nominated
 
     @property
@@ -110,11 +110,11 @@ class _Preemption:
         return self._handle.nominator.node_of(self.uid) == self.node_name
 
     def is_awaited(self) -> bool:
-        """Whether the preemptor is still there and without a node."""
+        """Whether the preemptor still exists and has no node."""
         return is_awaited(self.preemptor, self._pods)
 
     def _has_changed(self) -> bool:
-        """Whether the preemptor is another one to filters than when its victims were chosen."""
+        """Whether the preemptor's labels or spec changed since its victims were chosen."""
         metadata = self.preemptor.metadata
         current = self._pods.get(metadata.name, metadata.namespace)
         return current is not None and (
@@ -122,16 +122,16 @@ class _Preemption:
         )
 
     def is_needed(self, victim: Pod) -> bool:
-        """Whether the preemptor still has to have the victim's room, as things are by now.
+        """Whether the preemptor still needs the victim's room.
 
-        It must be as it was, wait for this node, fit nowhere, and fit here once all of its
-        victims are gone.
+        It must be unchanged, wait for this node, fit no node, and fit this one without its
+        victims.
         """
         if not self.is_awaited() or self._has_changed():
             return False
         if self._is_of_group:
             return True
-        # A more important pod that makes room there for itself has others look elsewhere.
+        # A more important preemptor that takes the node over clears lower nominations.
         if self._was_nominated and not self._is_nominated:
             return False
         dry_run = self._handle.dry_run
@@ -144,29 +144,29 @@ class _Preemption:
         if node is None:
             return True
         if not node.has_pod(victim.metadata.uid):
-            return False  # it was to be bound there, and was not
+            return False  # it was assumed there, and its binding failed
         leaving = [each for each in node.pods if self._is_leaving(each)]
-        # Those that go already may be enough, if others have left since.
+        # The pods that terminate already may be enough, if others have ended since.
         return not leaving or not dry_run.fits_without(self._pod_info, self.node_name, leaving)
 
     def _is_leaving(self, other: PodInfo) -> bool:
-        """Whether a pod is on its way out, or about to be sent there by this preemption."""
+        """Whether a pod terminates, or this preemption has requested its deletion."""
         is_lower = pod_priority(other.pod) < pod_priority(self.preemptor)
         return other.uid in self.sent or (is_lower and is_terminating(other.pod))
 
 
 class Evictions:
-    """Evicts the victims of chosen nodes, and knows who waits for that to be over."""
+    """Evicts the victims of chosen nodes, and tracks which preemptors wait for that."""
 
     def __init__(self, plugin: str, handle: Handle, *, is_gating: bool) -> None:
-        """With `is_gating` preemptors are to be kept out of the queue meanwhile."""
+        """With `is_gating`, preemptors are kept out of the queue meanwhile."""
         self._plugin = plugin
         self._handle = handle
         self._is_gating = is_gating
         self._pods = handle.lister(Pod)
         self._preempting: set[str] = set()  # uids of preemptors
-        self._last_victims: dict[str, Pod] = {}  # uid of the preemptor -> who is evicted last
-        self._in_vain: dict[str, _InVain] = {}  # by uid of the preemptor
+        self._last_victims: dict[str, Pod] = {}  # uid of the preemptor -> the last victim
+        self._failed_tries: dict[str, _FailedTries] = {}  # by uid of the preemptor
 
     def is_running(self, uid: str) -> bool:
         """Whether victims of this preemptor are still to be evicted."""
@@ -179,7 +179,7 @@ class Evictions:
         return current is not None and not is_terminating(current)
 
     def start(self, candidate: PreemptionCandidate, preemptor: Pod) -> None:
-        """Have the victims evicted; returns at once."""
+        """Start to evict the victims; return at once."""
         victims = [each.pod for each in candidate.victims if not is_terminating(each.pod)]
         if self._is_gating and not victims:
             return
@@ -192,9 +192,9 @@ class Evictions:
             self._pods,
             preemptor,
             candidate,
-            # Room that it keeps being offered in vain is no reason to wait any longer.
-            looks_for_room=self._in_vain.get(uid, _InVain()).spared < _PATIENCE,
-            # It has to fit beside others, which are nowhere to be seen by then.
+            # After too many tries that spared the victims, room elsewhere is no longer considered.
+            looks_for_room=self._failed_tries.get(uid, _FailedTries()).spared < _MAX_SPARED,
+            # The preemptor must fit beside other members, which the snapshot does not have then.
             is_of_group=self._handle.pod_groups is not None and bool(group_name_of(preemptor)),
         )
         work = self._carry_out(preemption, victims)
@@ -205,7 +205,7 @@ class Evictions:
         evict = self._evict_together
         if self._is_gating:
             evict = self._evict_in_turn
-            # The reference reports the outcome as it stands when the work begins.
+            # The reference reports the outcome at the start of the work.
             self._handle.metrics.observe_background_preemption("success", 0)
         outcome = _Outcome.FAILED
         try:
@@ -215,34 +215,34 @@ class Evictions:
             self._last_victims.pop(preemption.uid, None)
             delay_ns = self._note(preemption, outcome)
             if outcome is _Outcome.UNBOUND:
-                delay_ns = _UNTIL_SEEN_NS
+                delay_ns = _WATCH_DELAY_NS
             if outcome not in _ANNOUNCED and not delay_ns:
-                self._try_again(preemption)
+                self._requeue(preemption)
         if delay_ns:
             await self._handle.clock.sleep(delay_ns)
-            self._try_again(preemption)
+            self._requeue(preemption)
 
     def _note(self, preemption: _Preemption, outcome: _Outcome) -> int:
-        """Remember what was in vain; returns how long to wait until the next try."""
-        before = self._in_vain.pop(preemption.uid, _InVain())
+        """Count a failed try, or reset the count; return how long to wait until the next try."""
+        before = self._failed_tries.pop(preemption.uid, _FailedTries())
         if outcome in _SUCCESSFUL or not preemption.is_awaited():
             return 0
         if outcome is _Outcome.SPARED:
             after = before._replace(spared=before.spared + 1)
         else:
             after = before._replace(failed=before.failed + 1)
-        self._in_vain[preemption.uid] = after
-        if len(self._in_vain) > _REMEMBERED:  # pods may be gone without another attempt
-            del self._in_vain[next(iter(self._in_vain))]
+        self._failed_tries[preemption.uid] = after
+        if len(self._failed_tries) > _MAX_TRACKED:  # pods may be deleted without another attempt
+            del self._failed_tries[next(iter(self._failed_tries))]
         return after.delay_ns
 
-    def _try_again(self, preemption: _Preemption) -> None:
+    def _requeue(self, preemption: _Preemption) -> None:
         self._handle.activate({pod_key(preemption.preemptor): preemption.preemptor})
 
     async def _evict_in_turn(self, preemption: _Preemption, victims: list[Pod]) -> _Outcome:
-        """Evict all but the last victim side by side, and the last when those are done.
+        """Evict all but the last victim concurrently, and then the last one.
 
-        The last one stands for all: once it goes, the preemptor may be tried again.
+        The last victim ends the gate: once its deletion begins, the preemptor may be requeued.
         """
         *others, last = victims
         is_cleared = await self._clear_lower_nominations(preemption)
@@ -253,14 +253,14 @@ class Evictions:
         return outcome if is_cleared else _Outcome.FAILED
 
     async def _evict_together(self, preemption: _Preemption, victims: list[Pod]) -> _Outcome:
-        """Evict all victims side by side."""
+        """Evict all victims concurrently."""
         outcome = await self._evict_all(preemption, victims)
         if outcome is _Outcome.EVICTED and not await self._clear_lower_nominations(preemption):
             return _Outcome.FAILED
         return outcome
 
     async def _evict_all(self, preemption: _Preemption, victims: list[Pod]) -> _Outcome:
-        """The worst outcome of all; who left by himself counts as evicted."""
+        """Evict all; return the worst outcome. A victim that ended by itself counts as evicted."""
         async with asyncio.TaskGroup() as tasks:
             evictions = [
                 tasks.create_task(
@@ -278,7 +278,7 @@ class Evictions:
     async def _evict(
         self, preemption: _Preemption, victim: Pod, *, is_late: bool = False
     ) -> _Outcome:
-        """Evict a victim. `is_late` says that much may have changed since it was chosen."""
+        """Evict a victim; with `is_late`, check first whether the eviction is still needed."""
         if not (preemption.is_needed(victim) if is_late else preemption.is_awaited()):
             return _Outcome.SPARED
         preemptor = preemption.preemptor
@@ -295,7 +295,7 @@ class Evictions:
         return outcome
 
     def _stop_in_memory(self, victim: Pod) -> bool:
-        """Take a victim back that is not bound yet: the API server need not know."""
+        """Cancel a victim that is not bound yet, without the API server."""
         uid = victim.metadata.uid
         waiting = self._handle.waiting_pod(uid)
         if waiting is not None and waiting.preempt(self._plugin, "preempted"):
@@ -304,7 +304,7 @@ class Evictions:
         return binding is not None and binding.cancel(f"preempted by {self._plugin}")
 
     async def _delete(self, preemption: _Preemption, victim: Pod) -> _Outcome:
-        """Mark the victim as disrupted, then delete it with its own grace period."""
+        """Add the disruption condition to the victim, then delete it with its grace period."""
         name, namespace, uid = (
             victim.metadata.name,
             victim.metadata.namespace,
@@ -317,20 +317,20 @@ class Evictions:
             mark = _disrupted_by(preemption.preemptor, current)
             await self._writer().write(current, mark, None)
         except ApiError as exc:
-            # A conflict may say that another pod has taken the victim's name.
+            # A conflict can mean that another pod has taken the victim's name.
             is_gone = exc.code == _CONFLICT and self._listed(victim) is None
             if exc.code == _NOT_FOUND or is_gone:
                 return self._left_by_itself(victim)
             log.error("Could not add the condition to a victim", exc=exc, pod=victim)
             return _Outcome.FAILED
         if not preemption.is_needed(victim):
-            # The mark stays: the disruption controller takes back those that led to nothing.
+            # The condition stays: the disruption controller removes it.
             return _Outcome.SPARED
         preemption.sent.add(uid)
         try:
             await self._handle.api.delete(Pod, name, namespace, uid=uid)
         except ApiError as exc:
-            # A conflict says that another pod has taken the victim's name.
+            # A conflict means that another pod has taken the victim's name.
             if exc.code in (_NOT_FOUND, _CONFLICT):
                 return self._left_by_itself(victim)
             log.error("Could not delete a victim", exc=exc, pod=victim)
@@ -342,14 +342,14 @@ class Evictions:
         return _Outcome.GONE if self._listed(victim) is None else _Outcome.LEAVING
 
     def _listed(self, victim: Pod) -> Pod | None:
-        """The victim as the informer last saw it; None if it has seen it go."""
+        """Return the victim from the informer; None if the informer has reported its end."""
         current = self._pods.get(victim.metadata.name, victim.metadata.namespace)
         if current is None or current.metadata.uid != victim.metadata.uid:
             return None
         return current
 
     async def _clear_lower_nominations(self, preemption: _Preemption) -> bool:
-        """Let pods that counted on the node look elsewhere; False if that could not be written."""
+        """Clear lower nominations to the node; return False if that could not be written."""
         priority = pod_priority(preemption.preemptor)
         is_cleared = True
         for other in list(self._handle.nominator.nominated_pods(preemption.node_name)):
@@ -371,7 +371,7 @@ def _task_name(preemptor: Pod) -> str:
 
 
 def is_awaited(pod: Pod, pods: Lister[Pod]) -> bool:
-    """Whether the pod is still there, wants to stay, and is without a node."""
+    """Whether the pod exists, is not terminating, and has no node."""
     current = pods.get(pod.metadata.name, pod.metadata.namespace)
     return (
         current is not None
@@ -382,7 +382,7 @@ def is_awaited(pod: Pod, pods: Lister[Pod]) -> bool:
 
 
 def is_victim(pod: Pod) -> bool:
-    """Whether the pod was told that it goes because a scheduler wants its room."""
+    """Whether a condition says that a scheduler preempted the pod."""
     return any(
         each.type == DISRUPTION_TARGET and each.reason == PREEMPTION_BY_SCHEDULER
         for each in pod.status.conditions

@@ -1,4 +1,4 @@
-"""Which of two pods is the more important one (docs/reference/06 §0.5)."""
+"""The order of pods by importance (docs/reference/06 §0.5)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["most_important_first"]
 
 
 def most_important_first(pods: Iterable[PodInfo], now_ns: int) -> list[PodInfo]:
-    """Higher priority first, then who started earlier; a pod that has not starts now."""
+    """Sort by priority, then by start time; a pod that has not started counts as starting now."""
     return sorted(
         pods,
         key=lambda pod_info: (-pod_priority(pod_info.pod), start_time_ns(pod_info.pod, now_ns)),

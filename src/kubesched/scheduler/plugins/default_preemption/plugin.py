@@ -36,6 +36,8 @@ _WAITING = Status.unresolvable("waiting for the preemption for this pod to be fi
 
 
 class DefaultPreemption(Plugin):
+    """PostFilter plugin: evict pods of lower priority to make room for a pod."""
+
     name = DEFAULT_PREEMPTION
     args_type = DefaultPreemptionArgs
 
@@ -62,10 +64,10 @@ class DefaultPreemption(Plugin):
         return (ClusterEventWithHint(deleted, self._after_pod_deletion),)
 
     def _after_pod_deletion(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
-        """Mostly it is for the plugins that rejected a pod to say whether it is worth a try.
+        """Return QUEUE if the deleted pod was a victim and no eviction gates the pod.
 
-        What those wait for may have happened while the pod was kept out of the queue, so it is
-        tried when a victim goes and nothing keeps it out any more.
+        The plugins that rejected the pod normally decide whether an event may help it. The event
+        that they wait for may have come while the pod was gated, so a deleted victim is enough.
         """
         uid, evictions = pod.metadata.uid, self._evictions
         if evictions is None or not isinstance(old, Pod) or not is_victim(old):

@@ -1,8 +1,8 @@
 """The pods on the nodes as columns: for every row, the most important pod first.
 
-Rows are brought up to date when someone looks at them and their node or one of its pods has
-changed since. The entries of a row lie side by side in long arrays, in a place that has room
-for some more; a row that outgrows its place moves to the end.
+A row is updated on request, if its node or one of its pods changed since. The entries of a row
+are contiguous in long arrays, in a range with spare capacity. A row that outgrows its range moves
+to the end.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api.pod_facts import pod_priority
+from kubesched.api.resource_amounts import Resources
 from kubesched.api.time import parse_time
 from kubesched.framework import NodeView, PodInfo
 from kubesched.framework.engine import CPU, EPHEMERAL_STORAGE, MEMORY, NodeTable
@@ -22,16 +23,16 @@ __all__ = ["NOT_STARTED", "PodColumns", "PodMatrix"]
 
 NOT_STARTED: Final = np.iinfo(np.int64).max
 _BUILT_IN: Final = 3
-_NOBODY: Final = np.iinfo(np.int64).max
+_NO_POD: Final = np.iinfo(np.int64).max
 _FIRST_ROOM: Final = 1024
 
 Label = tuple[str, frozenset[tuple[str, str]]]
 
 
 class PodMatrix(NamedTuple):
-    """Pods of some rows, one row each: the first `number` of a row are pods, the rest filling."""
+    """Pods of some rows, one row each; the first `number` entries of a row are valid."""
 
-    entry: NDArray[np.intp]  # [row, place]: where the pod stands in the columns
+    entry: NDArray[np.intp]  # [row, place]: index into the columns
     is_pod: NDArray[np.bool_]  # [row, place]
     number: NDArray[np.intp]  # [row]
 
@@ -45,11 +46,11 @@ class PodColumns:
     def __init__(self, table: NodeTable) -> None:
         self.table = table
         self._with_labels = False
-        self.latest_start_ns = 0  # of all pods that were ever looked at
-        self.restarts = 0  # places mean something until the next one
-        self._forget()
+        self.latest_start_ns = 0  # of all pods so far
+        self.restarts = 0  # indexes into the columns are valid until the next restart
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self.restarts += 1
         capacity = self.table.capacity
         self.label_sets: Interner[Label] = Interner()  # (namespace, labels) of pods
@@ -60,33 +61,33 @@ class PodColumns:
         self._length = np.zeros(capacity, dtype=np.intp)
         self._room = np.zeros(capacity, dtype=np.intp)
         self._end = 0
-        self._given_up = 0  # places that rows have outgrown
+        self._abandoned = 0  # entries in ranges that rows have outgrown
         self._pods: list[list[PodInfo]] = [[] for _ in range(capacity)]
-        self._lowest = np.full(capacity, _NOBODY, dtype=np.int64)  # priority of the last of a row
+        self._lowest = np.full(capacity, _NO_POD, dtype=np.int64)  # lowest priority on the row
         self.priority = np.zeros(_FIRST_ROOM, dtype=np.int64)
-        self.start_ns = np.zeros(_FIRST_ROOM, dtype=np.int64)  # NOT_STARTED: it has not
+        self.start_ns = np.zeros(_FIRST_ROOM, dtype=np.int64)  # or NOT_STARTED
         self.label_set = np.zeros(_FIRST_ROOM, dtype=np.int32)
         self.amounts = np.zeros((len(self.table.resources), _FIRST_ROOM), dtype=np.int64)
 
     def want_labels(self) -> None:
-        """From here on, keep the numbers of the pods' label sets too."""
+        """Maintain the numbers of the pods' label sets, too, from now on."""
         if not self._with_labels:
             self._with_labels = True
             self._stale[:] = True
 
     def tidy(self) -> None:
-        """Start over if more was given up than is in use.
+        """Start over if more entries are abandoned than in use.
 
-        Not in the middle of a search: who holds places in the columns would lose their pods.
+        Do not call it during a search: indexes into the columns become invalid.
         """
         if (
-            self._given_up > self._end // 2 + _FIRST_ROOM
+            self._abandoned > self._end // 2 + _FIRST_ROOM
             or len(self.label_sets) > self._end + _FIRST_ROOM
         ):
-            self._forget()
+            self._reset()
 
     def refresh(self, nodes: NodeView, rows: NDArray[np.intp]) -> None:
-        """Bring these rows of the table up to date."""
+        """Update these rows if they are stale."""
         self._catch_up()
         stale = rows[self._stale[rows]]
         if len(stale):
@@ -95,11 +96,11 @@ class PodColumns:
             self._stale[stale] = False
 
     def has_below(self, rows: NDArray[np.intp], priority: int) -> NDArray[np.bool_]:
-        """Which of these rows, which are up to date, have a pod of less than this priority."""
+        """Return which of these rows have a pod below this priority; refresh them first."""
         return self._lowest[rows] < priority
 
     def below(self, rows: NDArray[np.intp], priority: int) -> PodMatrix:
-        """The pods of these rows, which are up to date, that have less than this priority."""
+        """Return the pods of these rows below this priority; refresh the rows first."""
         length = self._length[rows]
         width = int(length.max(initial=0))
         offset = self._offset[rows][:, None]
@@ -113,11 +114,11 @@ class PodColumns:
         return PodMatrix(entry, place < number[:, None], number)
 
     def pod(self, row: int, entry: int) -> PodInfo:
-        """The pod of a row by its place in the columns."""
+        """Return the pod of a row by its index in the columns."""
         return self._pods[row][entry - int(self._offset[row])]
 
     def entry_of(self, row: int, uid: str) -> int | None:
-        """The place of a pod of a row in the columns, if it is there."""
+        """Return the index in the columns of a pod of a row, or None."""
         for place, pod_info in enumerate(self._pods[row]):
             if pod_info.uid == uid:
                 return int(self._offset[row]) + place
@@ -126,7 +127,7 @@ class PodColumns:
     def _catch_up(self) -> None:
         table = self.table
         if table.capacity != len(self._stale):
-            self._forget()
+            self._reset()
             return
         changed = table.changes.since(self._position)
         replaced = table.pod_changes.since(self._facts_position)
@@ -148,7 +149,7 @@ class PodColumns:
         ordered = [pods[place] for _, _, place in ranked]
         self._pods[row] = ordered
         self._length[row] = count = len(ordered)
-        self._lowest[row] = -ranked[-1][0] if ranked else _NOBODY
+        self._lowest[row] = -ranked[-1][0] if ranked else _NO_POD
         if count > self._room[row]:
             self._move(row, count)
         start = int(self._offset[row])
@@ -156,25 +157,29 @@ class PodColumns:
         self.priority[here] = [-priority for priority, _, _ in ranked]
         starts = [started for _, started, _ in ranked]
         self.start_ns[here] = starts
-        known = (each for each in starts if each != NOT_STARTED)
-        self.latest_start_ns = max(self.latest_start_ns, max(known, default=0))
-        wanted = [each.requested for each in ordered]
-        self.amounts[CPU, here] = [each.milli_cpu for each in wanted]
-        self.amounts[MEMORY, here] = [each.memory for each in wanted]
-        self.amounts[EPHEMERAL_STORAGE, here] = [each.ephemeral_storage for each in wanted]
-        if len(self.amounts) > _BUILT_IN:
-            self.amounts[_BUILT_IN:, here] = 0
-            for place, each in enumerate(wanted):
-                for name, amount in each.scalar.items():
-                    # Of a resource that no node has there is nothing to be gained.
-                    if (column := self.table.resource_column(name)) >= 0:
-                        self.amounts[column, start + place] = amount
+        actual = (each for each in starts if each != NOT_STARTED)
+        self.latest_start_ns = max(self.latest_start_ns, max(actual, default=0))
+        self._write_amounts(start, [each.requested for each in ordered])
         if self._with_labels:
             self.label_set[here] = [self._label_number(each) for each in ordered]
 
+    def _write_amounts(self, start: int, requests: list[Resources]) -> None:
+        here = slice(start, start + len(requests))
+        self.amounts[CPU, here] = [each.milli_cpu for each in requests]
+        self.amounts[MEMORY, here] = [each.memory for each in requests]
+        self.amounts[EPHEMERAL_STORAGE, here] = [each.ephemeral_storage for each in requests]
+        if len(self.amounts) <= _BUILT_IN:
+            return
+        self.amounts[_BUILT_IN:, here] = 0
+        for index, each in enumerate(requests, start=start):
+            for name, amount in each.scalar.items():
+                # No column: no node has the resource, so evicting the pod frees none.
+                if (column := self.table.resource_column(name)) >= 0:
+                    self.amounts[column, index] = amount
+
     def _move(self, row: int, count: int) -> None:
         room = 4 * -(-(count + 1) // 4)
-        self._given_up += int(self._room[row])
+        self._abandoned += int(self._room[row])
         self._offset[row], self._room[row] = self._end, room
         self._end += room
         extra = max(self._end - len(self.priority), 0)

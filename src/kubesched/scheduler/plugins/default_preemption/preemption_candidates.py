@@ -1,4 +1,4 @@
-"""Nodes on which evicting some pods would make room, and which of them is best.
+"""Nodes on which evictions would make room, and the choice of the best one.
 
 docs/reference/06 §3.8.
 """
@@ -23,26 +23,26 @@ __all__ = [
     "costs_of",
 ]
 
-# What evicting the victims of a node costs, in the order in which it is compared; the node
-# with less is better. Rows of a matrix int64[cost, candidate].
+# The costs of evicting the victims of a node, in order of comparison; lower is better. They are
+# the rows of a matrix int64[cost, candidate].
 COSTS = 5
 VIOLATIONS, TOP_PRIORITY, PRIORITY_SUM, VICTIM_COUNT, NEGATED_START = range(COSTS)
 
-# Makes every priority count as more than nothing: two victims of low priority cost more than
-# one of them.
+# Added to every priority, so that the sum is positive for each victim: two victims of low priority
+# cost more than one of them.
 PRIORITY_OFFSET = 2**31
 
 
 class PreemptionCandidate(NamedTuple):
-    """A node and whom to evict there, the most important victim first."""
+    """A node and its victims, the most important first."""
 
     node_name: str
     victims: tuple[PodInfo, ...]
-    violations: int  # victims whose eviction breaks a disruption budget
+    violations: int  # victims whose eviction violates a disruption budget
 
 
 def costs_of(candidate: PreemptionCandidate, now_ns: int) -> tuple[int, ...]:
-    """The costs of one candidate."""
+    """Return the costs of one candidate."""
     priorities = [pod_priority(victim.pod) for victim in candidate.victims]
     highest = max(priorities)
     earliest = min(
@@ -60,7 +60,7 @@ def costs_of(candidate: PreemptionCandidate, now_ns: int) -> tuple[int, ...]:
 
 
 class PreemptionCandidates:
-    """Candidates with their costs; who exactly the victims are is worked out when asked."""
+    """Candidates with their costs; the victims of a candidate are determined on request."""
 
     __slots__ = ("_describe", "costs")
 
@@ -79,7 +79,7 @@ class PreemptionCandidates:
     def joined(
         cls, parts: Iterable[tuple[PreemptionCandidates, NDArray[np.intp]]]
     ) -> PreemptionCandidates:
-        """Some candidates of each part, in order."""
+        """Combine selected candidates of each part, in order."""
         chosen = [(part, which) for part, which in parts if len(which)]
         costs = [part.costs[:, which] for part, which in chosen]
         joined = np.concatenate(costs, axis=1) if costs else np.zeros((COSTS, 0), dtype=np.int64)
@@ -103,7 +103,7 @@ class PreemptionCandidates:
         return self._describe(number)
 
     def best(self) -> PreemptionCandidate:
-        """The one that costs least; among equals the first. There is at least one."""
+        """Return the candidate of the lowest cost, the first among equals; there must be one."""
         left = np.arange(len(self))
         for costs in self.costs:
             if len(left) == 1:

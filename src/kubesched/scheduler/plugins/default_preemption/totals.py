@@ -1,8 +1,8 @@
-"""Whom to evict from many nodes at once, where only totals of pods matter.
+"""The victims on many nodes at once, if filters read only the totals of pods.
 
-The same procedure as in `selection`, on a matrix with a row per node: all nodes are emptied of
-less important pods in one step, then every node gets back its first pod, its second, and so on,
-and after each step the filters look at all of them together.
+The procedure of `victim_selection`, on a matrix with a row per node. One step removes the pods of
+lower priority from all nodes. Each further step returns one pod to every node, the most important
+first, and runs the filters for all nodes together.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _LOWEST = np.iinfo(np.int64).min
 
 
 class _Nominated(NamedTuple):
-    """Pods nominated to some of the nodes: they must fit too, and may not come."""
+    """Pods that are nominated to some nodes; the preemptor must fit with and without them."""
 
-    places: NDArray[np.intp]  # positions of those nodes
+    places: NDArray[np.intp]  # positions of these nodes
     requested: Amounts  # [resource, place]
     pod_count: NDArray[np.int64]
 
     def subset(self, keep: NDArray[np.intp], count: int) -> _Nominated:
-        """For those nodes that are left, numbered anew."""
+        """Return the entries of the nodes in `keep`, with their new positions."""
         position = np.full(count, -1)
         position[keep] = np.arange(len(keep))
         places = position[self.places]
@@ -64,7 +64,7 @@ class _Nominated(NamedTuple):
 
 
 class TotalsDryRun:
-    """One preemptor's questions about the nodes of a snapshot."""
+    """The dry run of one preemptor on nodes of a snapshot."""
 
     def __init__(
         self,
@@ -86,11 +86,11 @@ class TotalsDryRun:
         self._nominated = handle.dry_run.nominated_totals(preemptor.pod)
 
     def emptied(self, rows: NDArray[np.intp]) -> _Emptied:
-        """The nodes without their pods of lower priority."""
+        """Return the nodes without their pods of lower priority."""
         columns, table = self._columns, self._nodes.table
         columns.refresh(self._nodes, rows)
         matrix = columns.below(rows, self._priority)
-        # [resource, place, node], so that a turn of all nodes lies side by side.
+        # [resource, place, node], so that one place of all nodes is contiguous.
         amounts = columns.amounts[: len(table.requested), matrix.entry.T]
         amounts *= matrix.is_pod.T
         requested = table.requested[:, rows] - amounts.sum(axis=1)
@@ -99,18 +99,19 @@ class TotalsDryRun:
         return _Emptied(rows, matrix, amounts, requested, pod_count, nominated)
 
     def screen(self, emptied: _Emptied, *, in_full: bool = False) -> Rejections:
-        """What filters say of the emptied nodes, up to the first that looks at single pods."""
+        """Run the filters on the emptied nodes, up to the first that reads single pods."""
         totals = emptied.requested, emptied.pod_count
-        verdicts = self._ask(emptied, *totals, in_full=in_full)
+        verdicts = self._filter(emptied, *totals, in_full=in_full)
         return _with_no_victims(verdicts, emptied.matrix.number == 0)
 
     def dry_run(
         self, rows: NDArray[np.intp], *, in_full: bool = False, now_ns: int | None = None
     ) -> tuple[PreemptionCandidates, NDArray[np.intp], Rejections]:
-        """The candidates among the rows, where they stand there, and why the others are none.
+        """Return the candidates, their positions among the rows, and the other verdicts.
 
-        With `in_full` there are filters that look at single pods, but to none of the pods
-        that would go from these nodes. `now_ns` is when pods start that have not, if not now.
+        `in_full` also runs filters that read single pods; they must ignore all pods of lower
+        priority on these nodes. `now_ns` is the start time of pods that have not started; the
+        default is the current time.
         """
         emptied = self.emptied(rows)
         verdicts = self.screen(emptied, in_full=in_full)
@@ -130,11 +131,11 @@ class TotalsDryRun:
         return self._candidates(left, victims, violating, now_ns), passed, verdicts
 
     def _spare(self, nodes: _Emptied, violating: Flags | None) -> Flags:
-        """Who must go [node, place]: everybody else was put back, the most important first."""
+        """Return the victims [node, place]: the pods that cannot be returned to their node."""
         amounts, is_pod = nodes.amounts, nodes.matrix.is_pod.T  # [place, node]
         order = None
         if violating is not None:
-            # Those that budgets protect come first; neither group changes its order.
+            # Pods that budgets protect come first; both groups keep their order.
             order = np.argsort(~violating.T, axis=0, kind="stable")
             amounts = np.take_along_axis(amounts, order[None], axis=1)
             is_pod = np.take_along_axis(is_pod, order, axis=0)
@@ -143,18 +144,18 @@ class TotalsDryRun:
         for turn, present in enumerate(is_pod):
             requested += amounts[:, turn]
             pod_count += present
-            verdicts = self._ask(nodes, requested, pod_count, again=True)
+            verdicts = self._filter(nodes, requested, pod_count, again=True)
             if verdicts.codes is None:
                 continue
-            goes = np.logical_and(verdicts.codes, present, out=victims[turn])
-            requested -= amounts[:, turn] * goes
-            pod_count -= goes
+            is_victim = np.logical_and(verdicts.codes, present, out=victims[turn])
+            requested -= amounts[:, turn] * is_victim
+            pod_count -= is_victim
         if order is not None:
             ranked, victims = victims, np.empty_like(victims)
             np.put_along_axis(victims, order, ranked, axis=0)
         return victims.T
 
-    def _ask(
+    def _filter(
         self,
         nodes: _Emptied,
         requested: Amounts,
@@ -163,7 +164,7 @@ class TotalsDryRun:
         in_full: bool = False,
         again: bool = False,
     ) -> Rejections:
-        """What filters say with these totals, with and without the pods nominated to a node."""
+        """Run the filters with these totals, with and without the pods nominated to a node."""
         rows, nominated = nodes.rows, nodes.nominated
         places = nominated.places
         if len(places):
@@ -191,7 +192,7 @@ class TotalsDryRun:
         return _Nominated(places[here], everywhere.requested[:, here], everywhere.pod_count[here])
 
     def _violating(self, nodes: _Emptied) -> Flags | None:
-        """Whose eviction would break a budget [node, place]; None: nobody's."""
+        """Return whose eviction would violate a budget [node, place]; None if nobody's."""
         budgets, columns = self._budgets, self._columns
         if not budgets:
             return None
@@ -205,34 +206,34 @@ class TotalsDryRun:
         if not matching:
             return None
         most = max(map(len, matching.values()))
-        table = np.full((len(columns.label_sets), most), -1)  # budgets of a label set
+        table = np.full((len(columns.label_sets), most), -1)  # label set -> budgets
         for number, found in matching.items():
             table[number, : len(found)] = found
-        wanted = table[columns.label_set[index]]  # budget[node, place, k], -1: none
-        wanted[~is_pod] = -1
-        self._exempt_disrupted(nodes, wanted)
-        return self._use_up(wanted)
+        counted = table[columns.label_set[index]]  # budget[node, place, k], -1: none
+        counted[~is_pod] = -1
+        self._exempt_disrupted(nodes, counted)
+        return self._use_up(counted)
 
-    def _use_up(self, wanted: NDArray[np.intp]) -> Flags | None:
-        """Take every pod from its budgets, node by node, in the order of places."""
-        relevant, compact = np.unique(wanted, return_inverse=True)
-        compact = compact.reshape(wanted.shape)
+    def _use_up(self, counted: NDArray[np.intp]) -> Flags | None:
+        """Subtract every pod from its budgets, per node, in the order of places."""
+        relevant, compact = np.unique(counted, return_inverse=True)
+        compact = compact.reshape(counted.shape)
         allowed = [
             self._budgets.all[number].allowed if number >= 0 else 0 for number in relevant.tolist()
         ]
-        nodes, width, most = wanted.shape
+        nodes, width, most = counted.shape
         every = np.arange(nodes)
         left = np.tile(np.array(allowed, dtype=np.int64), (nodes, 1))
         violating = np.zeros((nodes, width), dtype=bool)
         for place in range(width):
             for k in range(most):
-                number, counts = compact[:, place, k], wanted[:, place, k] >= 0
+                number, counts = compact[:, place, k], counted[:, place, k] >= 0
                 left[every, number] -= counts
                 violating[:, place] |= counts & (left[every, number] < 0)
         return violating if violating.any() else None
 
-    def _exempt_disrupted(self, nodes: _Emptied, wanted: NDArray[np.intp]) -> None:
-        """Leave out pods that a budget has counted already, because their eviction began."""
+    def _exempt_disrupted(self, nodes: _Emptied, counted: NDArray[np.intp]) -> None:
+        """Leave out pods that a budget counted when their eviction began."""
         pods = self._handle.lister(Pod)
         row_of = self._nodes.table.row_of
         position = {row: place for place, row in enumerate(nodes.rows.tolist())}
@@ -246,7 +247,9 @@ class TotalsDryRun:
                 index = self._columns.entry_of(row, pod.metadata.uid)
                 if index is not None:
                     hit = nodes.matrix.entry[node] == index
-                    wanted[node, hit] = np.where(wanted[node, hit] == number, -1, wanted[node, hit])
+                    counted[node, hit] = np.where(
+                        counted[node, hit] == number, -1, counted[node, hit]
+                    )
 
     def _candidates(
         self, nodes: _Emptied, victims: Flags, violating: Flags | None, now_ns: int
@@ -279,11 +282,11 @@ class TotalsDryRun:
 
 
 class _Emptied(NamedTuple):
-    """Some nodes without their less important pods, and those pods."""
+    """Some nodes without their pods of lower priority, and these pods."""
 
     rows: NDArray[np.intp]
     matrix: PodMatrix
-    amounts: Amounts  # [resource, place, node] of the pods taken away, 0 where there is none
+    amounts: Amounts  # [resource, place, node] of the removed pods, 0 where there is none
     requested: Amounts  # [resource, node]
     pod_count: NDArray[np.int64]
     nominated: _Nominated
@@ -301,13 +304,13 @@ class _Emptied(NamedTuple):
         )
 
 
-def _with_no_victims(verdicts: Rejections, nobody: Flags) -> Rejections:
-    """A node without anybody to evict is told so, whatever else is wrong with it."""
-    if not nobody.any():
+def _with_no_victims(verdicts: Rejections, without: Flags) -> Rejections:
+    """Give nodes without potential victims that status, whatever the filters returned."""
+    if not without.any():
         return verdicts
-    codes = np.zeros(len(nobody), dtype=np.uint32) if verdicts.codes is None else verdicts.codes
+    codes = np.zeros(len(without), dtype=np.uint32) if verdicts.codes is None else verdicts.codes
     statuses = (*verdicts.statuses, NO_VICTIMS)
-    return Rejections(np.where(nobody, np.uint32(len(statuses)), codes), statuses)
+    return Rejections(np.where(without, np.uint32(len(statuses)), codes), statuses)
 
 
 def _with_unneeded(

@@ -1,4 +1,4 @@
-"""Whom to evict from one node, asked of the plugins pod by pod (docs/reference/06 §3.6)."""
+"""The victims on one node, found by running the filters per pod (docs/reference/06 §3.6)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_VICTIMS = Status.unresolvable("No preemption victims found for incoming pod")
 
 
 def no_victim_needed(node_name: str) -> Status:
-    """Everybody could stay, although the node was rejected: something does not add up."""
+    """The status of a rejected node on which the preemptor fits without evictions."""
     return Status.failure(f'expected at least one victim pod on node "{node_name}"')
 
 
@@ -27,7 +27,7 @@ def select_victims(
     budgets: DisruptionBudgets,
     now_ns: int,
 ) -> PreemptionCandidate | Status:
-    """Work out the victims on copies of the node and the state; or say why it cannot help."""
+    """Select the victims on copies of the node and the state, or return why it cannot help."""
     priority = pod_priority(preemptor.pod)
     potential = [other for other in node.pods if pod_priority(other.pod) < priority]
     if not potential:
@@ -52,7 +52,7 @@ def select_victims(
 
 
 class _Trial:
-    """A node from which pods are taken and to which they are put back."""
+    """Copies of a node and a state, from which pods are removed and to which they are returned."""
 
     def __init__(
         self, handle: Handle, state: CycleState, preemptor: PodInfo, node: NodeInfo
@@ -67,13 +67,13 @@ class _Trial:
         self._handle.dry_run.remove_pod(self._state, self._preemptor.pod, other, self._node)
 
     def spare(self, other: PodInfo) -> bool:
-        """Put a pod back and leave it there if the preemptor still fits beside it."""
+        """Return a pod to the node; remove it again unless the preemptor still fits."""
         self._node.add_pod(other)
         self._handle.dry_run.add_pod(self._state, self._preemptor.pod, other, self._node)
         try:
             fits = self.status().is_success
         except PluginError:
-            # A filter that cannot tell has not said that the pod fits.
+            # A filter that fails has not accepted the node.
             fits = False
         if not fits:
             self.remove(other)

@@ -1,10 +1,10 @@
-"""Which devices are in use: those of allocated claims, and those about to be.
+"""The devices in use: those of allocated claims, and those of allocations in flight.
 
 (docs/reference/08 §3.4, §3.5)
 
-Two layers: what claims say that are allocated, and what was given to pods whose claims have not
-been written yet. A device is in use if either layer has it. Usage is kept by pool, and whoever
-listens hears of a pool whose usage changed, and of no other.
+There are two layers: allocations in the status of claims, and allocations that are not written
+yet. A device is in use if either layer has it. Usage is stored by pool, and the listener is
+notified of each pool whose usage changes.
 """
 
 from __future__ import annotations
@@ -30,111 +30,111 @@ _versions = itertools.count(1)
 
 
 class PoolUsage:
-    """What is in use of one pool, by the name of the device."""
+    """The devices of one pool that are in use, by name."""
 
     __slots__ = (
         "_allocated",
         "_capacity",
-        "_flying",
-        "_flying_capacity",
-        "_flying_shares",
+        "_in_flight",
+        "_in_flight_capacity",
+        "_in_flight_shares",
         "_shares",
         "version",
     )
 
     def __init__(self) -> None:
-        self.version = next(_versions)  # another with every change, and never one again
-        # Counted: a watch that is behind may show who had a device before, after who has it now.
+        self.version = next(_versions)  # changes with every change, and never repeats
+        # Counters: a stale watch may report the previous user after the next one.
         self._allocated: Counter[str] = Counter()
-        self._flying: Counter[str] = Counter()
+        self._in_flight: Counter[str] = Counter()
         self._shares: set[tuple[str, str]] = set()  # device, share
-        self._flying_shares: Counter[tuple[str, str]] = Counter()
+        self._in_flight_shares: Counter[tuple[str, str]] = Counter()
         self._capacity: dict[str, dict[str, Quantity]] = {}
-        self._flying_capacity: dict[str, dict[str, Quantity]] = {}
+        self._in_flight_capacity: dict[str, dict[str, Quantity]] = {}
 
     def __bool__(self) -> bool:
         return bool(
             self._allocated
-            or self._flying
+            or self._in_flight
             or self._shares
-            or self._flying_shares
+            or self._in_flight_shares
             or self._capacity
-            or self._flying_capacity
+            or self._in_flight_capacity
         )
 
     def is_dedicated(self, device: str) -> bool:
-        """Whether someone has the device for itself."""
-        return device in self._allocated or device in self._flying
+        """Whether the device is allocated as a whole."""
+        return device in self._allocated or device in self._in_flight
 
     @property
     def dedicated(self) -> Collection[str]:
         allocated = self._allocated.keys()
-        return allocated | self._flying.keys() if self._flying else allocated
+        return allocated | self._in_flight.keys() if self._in_flight else allocated
 
     @property
     def shared(self) -> Collection[str]:
-        """Devices of which someone has a share."""
+        """Devices of which a share is allocated."""
         return {device for device, _ in self._shares} | {
-            device for device, _ in self._flying_shares
+            device for device, _ in self._in_flight_shares
         }
 
     @property
     def with_capacity(self) -> Collection[str]:
-        """Devices of whose capacity something is taken."""
-        return self._capacity.keys() | self._flying_capacity.keys()
+        """Devices of which some capacity is allocated."""
+        return self._capacity.keys() | self._in_flight_capacity.keys()
 
     def has_capacity_entry(self, device: str) -> bool:
-        return device in self._capacity or device in self._flying_capacity
+        return device in self._capacity or device in self._in_flight_capacity
 
     def consumed_capacity(self, device: str) -> Mapping[str, Quantity]:
         committed = self._capacity.get(device)
-        flying = self._flying_capacity.get(device)
-        if flying is None:
+        in_flight = self._in_flight_capacity.get(device)
+        if in_flight is None:
             return _NOTHING if committed is None else committed
-        return flying if committed is None else _sum(committed, flying)
+        return in_flight if committed is None else _sum(committed, in_flight)
 
     @property
     def consumers(self) -> Collection[str]:
-        """Every device that is in use in some way."""
+        """Every device that is in use, as a whole or in part."""
         return {*self.dedicated, *self.shared, *self.with_capacity}
 
-    def take(self, result: DeviceRequestAllocationResult, *, shares: bool, flying: bool) -> None:
+    def take(self, result: DeviceRequestAllocationResult, *, shares: bool, in_flight: bool) -> None:
         self.version = next(_versions)
         device = result.device
         if shares and result.share_id is not None:
             share = (device, result.share_id)
-            if flying:
-                self._flying_shares[share] += 1
+            if in_flight:
+                self._in_flight_shares[share] += 1
             else:
                 self._shares.add(share)
             if result.consumed_capacity:
-                layer = self._flying_capacity if flying else self._capacity
+                layer = self._in_flight_capacity if in_flight else self._capacity
                 layer[device] = _sum(layer.get(device, _NOTHING), _consumed(result))
-        elif flying:
-            self._flying[device] += 1
+        elif in_flight:
+            self._in_flight[device] += 1
         else:
             self._allocated[device] += 1
 
     def give_back(
-        self, result: DeviceRequestAllocationResult, *, shares: bool, flying: bool
+        self, result: DeviceRequestAllocationResult, *, shares: bool, in_flight: bool
     ) -> None:
         self.version = next(_versions)
         device = result.device
         if shares and result.share_id is not None:
             share = (device, result.share_id)
-            if flying:
-                _count_down(self._flying_shares, share)
+            if in_flight:
+                _count_down(self._in_flight_shares, share)
             else:
                 self._shares.discard(share)
-            layer = self._flying_capacity if flying else self._capacity
+            layer = self._in_flight_capacity if in_flight else self._capacity
             if result.consumed_capacity and device in layer:
                 left = _difference(layer[device], _consumed(result))
                 if any(left.values()):
                     layer[device] = left
                 else:
                     del layer[device]
-        elif flying:
-            _count_down(self._flying, device)
+        elif in_flight:
+            _count_down(self._in_flight, device)
         else:
             _count_down(self._allocated, device)
 
@@ -148,7 +148,7 @@ def _count_down(counter: Counter[K], key: K) -> None:
 def _consumed(result: DeviceRequestAllocationResult) -> dict[str, Quantity]:
     consumed = {}
     for name, amount in (result.consumed_capacity or {}).items():
-        # A server stores no other text than a quantity's, but nothing may break if one did.
+        # A server stores valid quantities only; an invalid one must not break the accounting.
         with contextlib.suppress(QuantityError):
             consumed[name] = quantity_from_json(amount)
     return consumed
@@ -173,24 +173,24 @@ OnUsage = Callable[[PoolId], None]
 
 
 class AllocatedDevices:
-    """The usage of every pool, kept in step with claims."""
+    """The usage of every pool, updated with every change of a claim."""
 
     def __init__(self, *, consumable_capacity: bool, on_change: OnUsage) -> None:
-        """Without consumable capacity, a share counts as use of the whole device."""
+        """Without `consumable_capacity`, a share counts as the whole device."""
         self._shares = consumable_capacity
         self._on_change = on_change
         self._by_pool: dict[PoolId, PoolUsage] = {}
 
     def usage(self, pool: PoolId) -> PoolUsage | None:
-        """What is in use of a pool; None: nothing ever was."""
+        """Return the usage of a pool; None if nothing is in use."""
         return self._by_pool.get(pool)
 
     def pools(self) -> set[PoolId]:
-        """Pools of which something is in use."""
+        """Return the pools of which something is in use."""
         return set(self._by_pool)
 
     def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
-        """Follow a claim. It may have given devices back and got others while nobody watched."""
+        """Apply a change of a claim; between two events it may have changed its devices."""
         before = None if old is None else old.status.allocation
         after = None if new is None else new.status.allocation
         if before is after or (before is not None and before == after):
@@ -200,19 +200,19 @@ class AllocatedDevices:
         if after is not None:
             self.take(after)
 
-    def take(self, allocation: AllocationResult, *, flying: bool = False) -> None:
+    def take(self, allocation: AllocationResult, *, in_flight: bool = False) -> None:
         for pool, result in self._counted(allocation):
             usage = self._by_pool.get(pool)
             if usage is None:
                 usage = self._by_pool[pool] = PoolUsage()
-            usage.take(result, shares=self._shares, flying=flying)
+            usage.take(result, shares=self._shares, in_flight=in_flight)
             self._on_change(pool)
 
-    def give_back(self, allocation: AllocationResult, *, flying: bool = False) -> None:
+    def give_back(self, allocation: AllocationResult, *, in_flight: bool = False) -> None:
         for pool, result in self._counted(allocation):
             usage = self._by_pool.get(pool)
             if usage is not None:
-                usage.give_back(result, shares=self._shares, flying=flying)
+                usage.give_back(result, shares=self._shares, in_flight=in_flight)
                 if not usage:
                     del self._by_pool[pool]
                 self._on_change(pool)
@@ -221,14 +221,14 @@ class AllocatedDevices:
     def _counted(
         allocation: AllocationResult,
     ) -> Iterator[tuple[PoolId, DeviceRequestAllocationResult]]:
-        """The results that use a device: access for administration does not count."""
+        """Yield the results that use a device: admin access does not count."""
         for result in allocation.devices.results:
             if not result.admin_access:
                 yield (result.driver, result.pool), result
 
 
 class InFlightClaims:
-    """Claims that were given devices but are not written yet, by uid."""
+    """Claims with an allocation that is not written yet, by uid."""
 
     def __init__(self, devices: AllocatedDevices) -> None:
         self._devices = devices
@@ -248,7 +248,7 @@ class InFlightClaims:
         return self._claims.values()
 
     def add(self, claim: ResourceClaim) -> None:
-        """Note a claim with the allocation it will get, or that one more pod shares it."""
+        """Add a claim with its coming allocation, or one more pod that shares it."""
         uid = claim.metadata.uid
         if uid in self._claims:
             self._sharers[uid] += 1
@@ -256,10 +256,10 @@ class InFlightClaims:
         self._claims[uid] = claim
         self._sharers[uid] = 1
         if claim.status.allocation is not None:
-            self._devices.take(claim.status.allocation, flying=True)
+            self._devices.take(claim.status.allocation, in_flight=True)
 
     def remove(self, uid: str, *, for_all: bool = False) -> bool:
-        """One pod less needs it in flight, or no pod at all; True if it is gone from here."""
+        """Remove the claim for one pod or `for_all`; True if it is in flight no longer."""
         claim = self._claims.get(uid)
         if claim is None:
             return False
@@ -268,5 +268,5 @@ class InFlightClaims:
             return False
         del self._claims[uid], self._sharers[uid]
         if claim.status.allocation is not None:
-            self._devices.give_back(claim.status.allocation, flying=True)
+            self._devices.give_back(claim.status.allocation, in_flight=True)
         return True

@@ -1,4 +1,4 @@
-"""From the devices found to the allocation that is written to a claim (docs/reference/08 §8.11)."""
+"""Convert a solution of the search to allocations of claims (docs/reference/08 §8.11)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def allocation_of(
     node_name: str,
     share_id: Callable[[], str],
 ) -> AllocationResult:
-    """The allocation of one claim of a solution, on one of the nodes that it holds for."""
+    """Return the allocation of one claim of a solution, on a node of the group."""
     picks = solution.picks[claim]
     devices = [views[pick.view].devices[pick.device] for pick in picks]
     results = tuple(
@@ -91,7 +91,7 @@ def _configuration(
     for config in requests.spec.config:
         times = 1
         if config.requests:
-            # Once for every request that it names, as in the reference.
+            # Once per request that it names, as in the reference.
             times = sum(
                 name in config.requests or full_name in config.requests
                 for name, full_name in full_names
@@ -105,7 +105,8 @@ def _configuration(
 
 
 def _node_selector(devices: Sequence[ViewedDevice], node_name: str) -> NodeSelector | None:
-    """Where the devices can be used; None: everywhere."""
+    """Return the nodes that can use the devices; None: all nodes."""
+
     expressions: list[NodeSelectorRequirement] = []
     fields: list[NodeSelectorRequirement] = []
     for device in devices:

@@ -1,4 +1,4 @@
-"""What one attempt takes of counters and of capacity, before anything is given to anybody.
+"""Counters and capacity that one search takes, before anything is allocated.
 
 (docs/reference/08 §8.8, §8.9)
 """
@@ -18,7 +18,7 @@ _NOTHING: Amounts = {}
 
 
 class AttemptUsage:
-    """Amounts that are taken and given back again while a search goes on."""
+    """Amounts that a search takes and returns as it backtracks."""
 
     def __init__(self) -> None:
         self._counters: dict[int, dict[CounterKey, Quantity]] = {}  # by pool
@@ -26,28 +26,28 @@ class AttemptUsage:
         self._capacity: dict[tuple[int, int], dict[str, Quantity]] = {}  # by pool and device
 
     def has_entry(self, candidate: DeviceCandidate) -> bool:
-        """Whether this attempt took a share of the device."""
+        """Whether this search took a share of the device."""
         return (candidate.view_place, candidate.place) in self._capacity
 
     def has_any_entry(self, candidate: DeviceCandidate) -> bool:
-        """Whether anybody has a share of the device whose capacity is written down."""
+        """Whether any share of the device with recorded capacity is in use."""
         if self.has_entry(candidate):
             return True
         usage = candidate.usage
         return usage is not None and usage.has_capacity_entry(candidate.device.name)
 
-    def has_room(self, candidate: DeviceCandidate, wanted: Amounts) -> bool:
-        """Whether the device has the capacity left that is wanted."""
+    def has_room(self, candidate: DeviceCandidate, requested: Amounts) -> bool:
+        """Whether the device has the requested capacity left."""
         rules = candidate.content.capacity
         if not rules:
-            return not wanted
+            return not requested
         usage = candidate.usage
         committed = _NOTHING if usage is None else usage.consumed_capacity(candidate.device.name)
         taken = self._capacity.get((candidate.view_place, candidate.place), _NOTHING)
-        return has_room(rules, wanted, committed, taken)
+        return has_room(rules, requested, committed, taken)
 
     def take_counters(self, candidate: DeviceCandidate) -> bool:
-        """Take what the device consumes of its pool's counters, if they all still suffice."""
+        """Take the counters that the device consumes; False if one does not suffice."""
         place = candidate.view_place
         available = self._available.get(place)
         if available is None:
@@ -75,7 +75,7 @@ class AttemptUsage:
     def give_back_capacity(
         self, candidate: DeviceCandidate, consumed: Amounts, *, keep_entry: bool
     ) -> None:
-        """An entry is kept as long as another share of the device is there."""
+        """Return capacity; keep the entry while another share of the device is taken."""
         place = (candidate.view_place, candidate.place)
         if not keep_entry:
             del self._capacity[place]

@@ -1,8 +1,7 @@
 """Whether the devices of an allocated claim are ready for use (docs/reference/08 §6.1).
 
-A device may need to be prepared or attached first. Its driver then reports conditions: all of
-the binding conditions must become true before the pod is bound, and none of the failure
-conditions may.
+A device may have to be prepared or attached first. Its driver then reports conditions. Before
+the pod is bound, all binding conditions must be true, and no failure condition may be.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def is_ready(claim: ResourceClaim) -> bool:
 
 
 def is_timed_out(claim: ResourceClaim, timeout_ns: int, now_ns: int) -> bool:
-    """Whether the claim was allocated too long ago for conditions to be still open."""
+    """Whether conditions are still open after the timeout since the allocation."""
     allocation = claim.status.allocation
     if allocation is None or not allocation.allocation_timestamp or not has_conditions(claim):
         return False
@@ -71,7 +70,7 @@ def is_timed_out(claim: ResourceClaim, timeout_ns: int, now_ns: int) -> bool:
 
 
 def is_unusable(claim: ResourceClaim, timeout_ns: int, now_ns: int) -> bool:
-    """Whether the devices failed, or did not get ready in time."""
+    """Whether the devices failed, or did not become ready in time."""
     try:
         return not is_ready(claim) and is_timed_out(claim, timeout_ns, now_ns)
     except BindingFailedError:

@@ -1,8 +1,8 @@
-"""Taking devices from a claim that keeps its own pod from being placed (docs/reference/08 §5.5).
+"""Deallocation of a claim whose devices keep its own pod from fitting (docs/reference/08 §5.5).
 
-Which writes are needed is decided within the attempt; they are done beside it. The change they
-make is the event that brings the pod back. Should a write fail, there is none: then the pods that
-were told of it are tried again after a while.
+PostFilter decides which write is needed and starts it in the background. The change of the claim
+is the event that requeues the pod. If the write fails, there is no event: the pods that wait for
+it are then requeued after a pause.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["ClaimDeallocation"]
 
 log = get_logger(__name__)
 
-_PAUSE_NS = 10 * SECOND  # before pods are tried again whose claim could not be given back
+_PAUSE_NS = 10 * SECOND  # before pods are requeued after a failed write
 
 NO_CLAIMS = Status.unschedulable("no new claims to deallocate")
 DEALLOCATED = Status.unschedulable("deallocation of ResourceClaim completed")
@@ -33,13 +33,13 @@ STILL_NOT = Status.unschedulable("still not schedulable")
 
 
 class ClaimDeallocation:
-    """PostFilter for pods with claims."""
+    """PostFilter for pods with claims: deallocates or deletes at most one claim."""
 
     def __init__(self, handle: Handle, groups: GroupClaims, writer: ClaimWriter) -> None:
         self._handle = handle
         self._groups = groups
         self._writer = writer
-        self._under_way: dict[str, dict[str, Pod]] = {}  # the pods that wait for it, by claim uid
+        self._waiting_pods: dict[str, dict[str, Pod]] = {}  # uid of the claim -> pods by key
 
     def run(self, data: PodDevices, pod: Pod) -> Status:
         if not data.claims:
@@ -51,9 +51,9 @@ class ClaimDeallocation:
                 break
             claim = data.claims[place]
             if place in data.shared:
-                continue  # its devices are only thought of, within a cycle of its group
+                continue  # allocated in memory only, within a cycle of its group
             group = data.groups.get(place)
-            if group is not None and self._is_kept_in_vain(claim, group):
+            if group is not None and self._is_reserved_without_use(claim, group):
                 self._spawn(claim, pod, self._writer.release(claim, group))
                 return UNRESERVED
             if _is_only_used_by(claim, pod):
@@ -65,22 +65,22 @@ class ClaimDeallocation:
             return DELETED
         return STILL_NOT
 
-    def _is_kept_in_vain(self, claim: ResourceClaim, group: PodGroup) -> bool:
-        """Whether a group has reserved a claim that no pod of it uses yet."""
+    def _is_reserved_without_use(self, claim: ResourceClaim, group: PodGroup) -> bool:
+        """Whether a claim is reserved for a group of which no pod uses it yet."""
         uid = group.metadata.uid
         is_reserved = any(user.uid == uid for user in claim.status.reserved_for)
         return is_reserved and not self._groups.has_placed_pods(group)
 
     def _spawn(self, claim: ResourceClaim, pod: Pod, write: Coroutine[Any, Any, None]) -> None:
-        """Write beside the loop, unless the same is under way for another pod."""
+        """Write in the background, unless another pod has started the same write."""
         uid = claim.metadata.uid
-        waiting = self._under_way.get(uid)
+        waiting = self._waiting_pods.get(uid)
         if waiting is not None:
             waiting[pod_key(pod)] = pod
             write.close()
             return
-        self._under_way[uid] = {pod_key(pod): pod}
-        self._handle.spawn(self._written(claim, write), "give back a claim")
+        self._waiting_pods[uid] = {pod_key(pod): pod}
+        self._handle.spawn(self._written(claim, write), "release a claim")
 
     async def _written(self, claim: ResourceClaim, write: Coroutine[Any, Any, None]) -> None:
         try:
@@ -88,10 +88,10 @@ class ClaimDeallocation:
             is_done = True
         except ApiError as exc:
             name = f"{claim.metadata.namespace}/{claim.metadata.name}"
-            log.error("Giving back a claim failed", exc=exc, claim=name)
+            log.error("Cannot deallocate a claim", exc=exc, claim=name)
             is_done = False
         finally:
-            waiting = self._under_way.pop(claim.metadata.uid)
+            waiting = self._waiting_pods.pop(claim.metadata.uid)
         if not is_done:
             await self._handle.clock.sleep(_PAUSE_NS)
             self._handle.activate(waiting)

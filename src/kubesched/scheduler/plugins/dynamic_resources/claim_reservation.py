@@ -1,4 +1,4 @@
-"""Reserve to PreBind: what a pod is given, and what is written (docs/reference/08 §5.7–5.10)."""
+"""Reserve, Unreserve and PreBind of claims (docs/reference/08 §5.7–5.10)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NOT_FOUND = "claim allocation not found for node"
 
 
 class ClaimReservation:
-    """Reserve, Unreserve and PreBind for pods with claims."""
+    """Allocates devices in memory, reverts that, and writes allocations to the API server."""
 
     def __init__(
         self,
@@ -56,55 +56,57 @@ class ClaimReservation:
         self._writer = writer
         self._conditions = ConditionWait(handle, devices, binding_timeout_ns)
 
-    def charged(self, data: PodDevices, pod: Pod, node: NodeInfo) -> Pod:
-        """The pod with what its claims take of the node itself (docs/reference/08 §10.2)."""
+    def with_charged_resources(self, data: PodDevices, pod: Pod, node: NodeInfo) -> Pod:
+        """Return the pod with the node resources of its claims (docs/reference/08 §10.2)."""
         rule = self._filtering.node_allocatable
-        assert rule is not None, "asked only where the feature is on"
+        assert rule is not None, "called only with the feature gate on"
         allocations = self._filtering.allocations_on(data, pod, node)
         try:
             data.node_allocatable = rule.statuses(data, pod, allocations)
-        except NodeAllocatableError as exc:  # Filter looked at the same before, and let it pass
-            log.error("What claims take of a node is not known", exc=exc, pod=pod)
+        except NodeAllocatableError as exc:  # unexpected: Filter computed the same without error
+            log.error("Cannot compute the node resources of claims", exc=exc, pod=pod)
         return with_claim_statuses(pod, data.node_allocatable) if data.node_allocatable else pod
 
     def reserve(
         self, data: PodDevices, pod: Pod, node: NodeInfo | None, cycle: GroupCycle | None = None
     ) -> Status:
-        """Keep the devices for the pod that the search found on the node.
+        """Allocate the devices that the search found on the node to the pod's claims.
 
-        Within the cycle of its group, other members may use its claims from then on.
+        Within the cycle of a pod group, other members may share the claims from then on.
         """
         if not data.pending and not data.shared:
             return SUCCESS
         if node is None:
             return Status.failure(_NOT_FOUND)
         for place in data.shared:
-            if not self._share(data, place, node):
+            if not self._share_in_flight(data, place, node):
                 return Status.failure(_NOT_FOUND)
-        return self._give(data, pod, node, cycle) if data.pending else SUCCESS
+        return self._allocate(data, pod, node, cycle) if data.pending else SUCCESS
 
-    def _share(self, data: PodDevices, place: int, node: NodeInfo) -> bool:
-        """Have a claim that is in flight for another member; False: it is not, or not there."""
-        flying = self._devices.in_flight.get(data.claims[place].metadata.uid)
-        if flying is None or flying.status.allocation is None or node.node is None:
+    def _share_in_flight(self, data: PodDevices, place: int, node: NodeInfo) -> bool:
+        """Share a claim that is in flight for another member; False: not in flight or elsewhere."""
+        in_flight = self._devices.in_flight.get(data.claims[place].metadata.uid)
+        if in_flight is None or in_flight.status.allocation is None or node.node is None:
             return False
-        allocation = flying.status.allocation
+        allocation = in_flight.status.allocation
         if allocation.node_selector is not None:
             matcher = NodeMatcher.parse_strictly(allocation.node_selector)
             if not matcher.matches(node.node.metadata.labels, node.name):
                 return False
         data.allocations[place] = allocation
         data.held.add(place)
-        self._devices.in_flight.add(flying)
+        self._devices.in_flight.add(in_flight)
         return True
 
-    def _give(self, data: PodDevices, pod: Pod, node: NodeInfo, cycle: GroupCycle | None) -> Status:
-        found = self._filtering.found_on(data, pod, node)
+    def _allocate(
+        self, data: PodDevices, pod: Pod, node: NodeInfo, cycle: GroupCycle | None
+    ) -> Status:
+        found = self._filtering.search_node(data, pod, node)
         if found is None:
             # A device plugin serves the extended resources here.
             return SUCCESS
-        variant, answer = found
-        if answer.verdict is not DeviceVerdict.FITS or answer.solution is None:
+        variant, result = found
+        if result.verdict is not DeviceVerdict.FITS or result.solution is None:
             return Status.failure(_NOT_FOUND)
         assert node.node is not None
         views = self._devices.inventory.of_node(node.node).views
@@ -114,7 +116,7 @@ class ClaimReservation:
                 claim = data.special_on_node = special_claim_on(claim, variant.extended)
                 data.mappings = variant.extended.mappings
             allocation = allocation_of(
-                answer.solution, number, variant.requests[number], views, node.name, self._share_id
+                result.solution, number, variant.requests[number], views, node.name, self._share_id
             )
             data.allocations[place] = allocation
             finalizers = claim.metadata.finalizers
@@ -136,16 +138,16 @@ class ClaimReservation:
         return str(uuid.UUID(int=self._handle.random.getrandbits(128), version=4))
 
     def unreserve(self, data: PodDevices, pod: Pod, cycle: GroupCycle | None = None) -> None:
-        """Give back what was kept for the pod, here and, if it got that far, on the server.
+        """Revert the allocation in memory and, if it was written, on the API server.
 
-        Within the cycle of its group nothing was written, and nobody is told.
+        Within the cycle of a pod group nothing was written, and no pod is notified.
         """
         for place, claim in enumerate(data.claims):
             is_special = place == data.special
             uid = data.in_flight_uids.get(place, claim.metadata.uid)
             if place in data.held and uid not in self._devices.unsettled:
                 data.held.discard(place)
-                if self._devices.land(uid, is_news=cycle is None):
+                if self._devices.remove_in_flight(uid, notify=cycle is None):
                     self._devices.claims.restore(claim.metadata.name, claim.metadata.namespace)
                     if cycle is not None:
                         cycle.claims.discard(uid)
@@ -164,9 +166,9 @@ class ClaimReservation:
         if await self._writer.is_bound(pod):
             return
         try:
-            await self._writer.tell_node_allocatable(pod, ())
+            await self._writer.write_node_allocatable(pod, ())
         except ClaimError as exc:
-            log.error("What claims take of a node stays in the pod's status", exc=exc, pod=pod)
+            log.error("Cannot clear the node resources in a pod's status", exc=exc, pod=pod)
 
     async def _release(self, claim: ResourceClaim, pod: Pod) -> None:
         if await self._writer.is_bound(pod):
@@ -175,7 +177,7 @@ class ClaimReservation:
             await self._writer.release(claim, pod)
         except ApiError as exc:
             name = f"{claim.metadata.namespace}/{claim.metadata.name}"
-            log.error("Unreserving a claim failed", exc=exc, claim=name, pod=pod)
+            log.error("Cannot release a claim", exc=exc, claim=name, pod=pod)
 
     async def _delete(self, claim: ResourceClaim, pod: Pod) -> None:
         if await self._writer.is_bound(pod):
@@ -184,10 +186,10 @@ class ClaimReservation:
             await self._writer.delete_special(claim)
         except ApiError as exc:
             name = f"{claim.metadata.namespace}/{claim.metadata.name}"
-            log.error("Deleting a claim for extended resources failed", exc=exc, claim=name)
+            log.error("Cannot delete a claim for extended resources", exc=exc, claim=name)
 
     def _spawn(self, claim: ResourceClaim, write: Coroutine[Any, Any, None]) -> None:
-        """Write beside the loop; PreBind of a later attempt waits until that is done."""
+        """Write in the background; PreBind of a later attempt waits for the write."""
         uid = claim.metadata.uid
         done = self._devices.pending_writes[uid] = asyncio.Event()
 
@@ -199,58 +201,60 @@ class ClaimReservation:
                 if self._devices.pending_writes.get(uid) is done:
                     del self._devices.pending_writes[uid]
 
-        self._handle.spawn(written(), "give back a claim")
+        self._handle.spawn(written(), "release a claim")
 
     async def pre_bind(self, data: PodDevices, pod: Pod, node_name: str) -> Status:
         """Write the claims, then wait until their devices are ready."""
         for place in range(len(data.claims)):
             try:
-                await self._catch_up(data, place)
+                await self._await_pending_write(data, place)
                 if self._is_done(data, place, pod):
-                    self._let_go(data, place)
+                    self._drop_in_flight(data, place)
                 elif data.in_group:
-                    await self._bind_in_turn(data, place, pod, node_name)
+                    await self._bind_exclusively(data, place, pod, node_name)
                 else:
                     await self._writer.bind(data, place, pod, node_name)
             except ClaimError as exc:
                 return Status.failure(exc)
         if data.node_allocatable:
             try:
-                await self._writer.tell_node_allocatable(pod, data.node_allocatable)
+                await self._writer.write_node_allocatable(pod, data.node_allocatable)
             except ClaimError as exc:
                 return Status.failure(exc)
             data.is_node_allocatable_written = True
         if not self._devices.features.binding_conditions:
             return SUCCESS
-        return await self._conditions.until_ready(data, pod, node_name)
+        return await self._conditions.wait_until_ready(data, pod, node_name)
 
-    async def _bind_in_turn(self, data: PodDevices, place: int, pod: Pod, node_name: str) -> None:
-        """Write a claim that other members may be about to write too; raises ClaimError."""
+    async def _bind_exclusively(
+        self, data: PodDevices, place: int, pod: Pod, node_name: str
+    ) -> None:
+        """Write a claim, one member of the group at a time; raise ClaimError if that fails."""
         claim = data.claims[place]
-        async with self._devices.turn_at(claim):
+        async with self._devices.write_lock(claim):
             self._refresh(data, place)
             if is_reserved_for(data.claims[place], pod, data.groups.get(place)):
-                self._let_go(data, place)  # another member has done all there is to do
+                self._drop_in_flight(data, place)  # another member has written everything
                 return
             await self._writer.bind(data, place, pod, node_name)
 
     def _is_done(self, data: PodDevices, place: int, pod: Pod) -> bool:
-        """Whether the claim is the pod's already, with the devices that the pod was placed for."""
+        """Whether the claim is reserved for the pod, with the devices chosen for the pod."""
         if place in data.allocations and not data.in_group:
             return False
         return is_reserved_for(data.claims[place], pod, data.groups.get(place))
 
-    def _let_go(self, data: PodDevices, place: int) -> None:
-        """Have a claim in flight no longer that is written already."""
+    def _drop_in_flight(self, data: PodDevices, place: int) -> None:
+        """Remove a claim that is written already from those in flight."""
         if place in data.held:
             data.held.discard(place)
-            self._devices.land(data.claims[place].metadata.uid)
+            self._devices.remove_in_flight(data.claims[place].metadata.uid)
 
-    async def _catch_up(self, data: PodDevices, place: int) -> None:
-        """Have the claim as it is: an earlier attempt may have given it back since, or does so.
+    async def _await_pending_write(self, data: PodDevices, place: int) -> None:
+        """Wait until an earlier attempt has released the claim, then refresh the claim.
 
         Raises:
-            ClaimError: its devices are others than those that the pod was placed for.
+            ClaimError: the claim has other devices than when the pod was placed.
         """
         pending = self._devices.pending_writes.get(data.claims[place].metadata.uid)
         if pending is not None:

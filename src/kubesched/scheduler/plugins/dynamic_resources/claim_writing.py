@@ -1,4 +1,4 @@
-"""Writes to claims: what PreBind, Unreserve and PostFilter have the API server do.
+"""Writes to claims for PreBind, Unreserve and PostFilter.
 
 (docs/reference/08 §5.5, §5.8, §5.10, §7.3, §7.4)
 """
@@ -40,25 +40,25 @@ FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 _ATTEMPTS = 5
 _PAUSE_NS = 10 * MILLISECOND
 _JITTER = 0.1
-_KNOWN_WITHIN_NS = 120 * SECOND
-_LONGEST_PAUSE_NS = 30 * SECOND
+_CACHE_TIMEOUT_NS = 120 * SECOND  # for a created claim to arrive over the watch
+_MAX_PAUSE_NS = 30 * SECOND
 
 
 class ClaimError(KubeschedError):
     """A claim cannot be bound to the pod."""
 
-    # Whether the server may have done what it was asked to.
+    # Whether the server may have made the change in spite of the error.
     is_outcome_unknown = False
 
 
 def is_reserved_for(claim: ResourceClaim, pod: Pod, group: PodGroup | None = None) -> bool:
-    """Whether the pod may use the claim, or its group if the claim is the group's."""
+    """Whether the claim is reserved for the pod, or for the group that it belongs to."""
     uids = {pod.metadata.uid} if group is None else {pod.metadata.uid, group.metadata.uid}
     return any(each.uid in uids for each in claim.status.reserved_for)
 
 
 def check_devices_stayed(known: ResourceClaim, current: ResourceClaim) -> None:
-    """Raise ClaimError if a claim had devices when the pod was placed, and has them no more."""
+    """Raise ClaimError if the claim's devices changed since the pod was placed."""
     had, has = known.status.allocation, current.status.allocation
     if had is None or known is current:
         return
@@ -82,17 +82,17 @@ def _consumer(pod: Pod, group: PodGroup | None) -> ResourceClaimConsumerReferenc
 
 
 class ClaimWriter:
-    """Writes claims, and tells the claim cache of it."""
+    """Writes claims to the API server, and assumes the result in the claim cache."""
 
     def __init__(self, handle: Handle, devices: DeviceState) -> None:
         self._handle = handle
         self._devices = devices
 
     async def bind(self, data: PodDevices, place: int, pod: Pod, node_name: str) -> None:
-        """Write the allocation of a claim, if it is to get one, and reserve it for the pod.
+        """Write the new allocation of a claim, if there is one, and reserve it for the pod.
 
         Raises:
-            ClaimError: that could not be done.
+            ClaimError: the write failed.
         """
         claim, allocation = data.claims[place], data.allocations.get(place)
         is_special = place == data.special
@@ -115,13 +115,13 @@ class ClaimWriter:
                 data.held.discard(place)
                 await self._settle(written, uid, allocation, is_special=is_special)
             elif allocation is not None:
-                # The server may have taken the write or not: until that is known, the devices
-                # count as given.
+                # It is unknown whether the server made the change. Until that is known, the
+                # devices count as allocated.
                 self._devices.unsettled.add(uid)
-                self._handle.spawn(self._find_out(claim, uid), "find out about a claim")
+                self._handle.spawn(self._resolve_outcome(claim, uid), "look up a claim")
         data.claims[place] = written
         if is_special:
-            await self._tell_pod(data, pod, written)
+            await self._write_pod_status(data, pod, written)
 
     async def _write(
         self,
@@ -201,31 +201,33 @@ class ClaimWriter:
         *,
         is_special: bool,
     ) -> None:
-        """Take a write for the truth, and what was in flight for landed."""
+        """Assume a written claim, and remove it from those in flight."""
         is_assumed = False
         if written is not None:
             try:
                 if is_special:
-                    await self._devices.until_known(written, self._handle.clock, _KNOWN_WITHIN_NS)
+                    await self._devices.wait_until_cached(
+                        written, self._handle.clock, _CACHE_TIMEOUT_NS
+                    )
                 self._devices.claims.assume(written)
                 is_assumed = True
             except CacheError as exc:
-                log.error("A claim that was written is not known", exc=exc, claim=_name(written))
+                log.error("A written claim is not in the cache", exc=exc, claim=_name(written))
         if allocation is not None:
-            self._devices.land(uid, for_all=is_assumed)
+            self._devices.remove_in_flight(uid, for_all=is_assumed)
 
-    async def _find_out(self, claim: ResourceClaim, uid: str) -> None:
-        """Have devices in flight until the server says what became of a write to their claim."""
-        await self._look_up(claim, lambda: uid in self._devices.in_flight)
+    async def _resolve_outcome(self, claim: ResourceClaim, uid: str) -> None:
+        """Keep the devices in flight until the server reports the state of their claim."""
+        await self._fetch_and_assume(claim, lambda: uid in self._devices.in_flight)
         if uid in self._devices.in_flight:
-            # Its pod may have been tried again meanwhile, and told to wait for this.
-            self._devices.land(uid, for_all=True)
+            # A later attempt of the pod may wait for this.
+            self._devices.remove_in_flight(uid, for_all=True)
         self._devices.unsettled.discard(uid)
 
-    async def _look_up(self, claim: ResourceClaim, is_wanted: Callable[[], bool]) -> None:
-        """Ask for a claim until the server says how it is, as long as somebody wants to know."""
+    async def _fetch_and_assume(self, claim: ResourceClaim, is_needed: Callable[[], bool]) -> None:
+        """Get a claim and assume its state; retry until the server answers or it is not needed."""
         metadata, pause_ns = claim.metadata, SECOND
-        while is_wanted():
+        while is_needed():
             try:
                 current = await self._handle.api.get(
                     ResourceClaim, metadata.name, metadata.namespace
@@ -238,7 +240,7 @@ class ClaimWriter:
                     self._assume_quietly(current)
                 return
             await self._handle.clock.sleep(pause_ns)
-            pause_ns = min(2 * pause_ns, _LONGEST_PAUSE_NS)
+            pause_ns = min(2 * pause_ns, _MAX_PAUSE_NS)
 
     async def _create(
         self, data: PodDevices, place: int, pod: Pod, node_name: str
@@ -263,8 +265,8 @@ class ClaimWriter:
         metrics.count_created_claim("success")
         return created
 
-    async def _tell_pod(self, data: PodDevices, pod: Pod, claim: ResourceClaim) -> None:
-        """Write to the pod which containers get what of the claim."""
+    async def _write_pod_status(self, data: PodDevices, pod: Pod, claim: ResourceClaim) -> None:
+        """Write to the pod's status which container uses which request of the claim."""
         name = f"{pod.metadata.namespace}/{pod.metadata.name}"
         if not data.mappings:
             raise ClaimError(
@@ -284,14 +286,14 @@ class ClaimWriter:
         except ApiError as exc:
             raise ClaimError(f"update pod {name} ExtendedResourceClaimStatus: {exc}") from exc
 
-    async def tell_node_allocatable(
+    async def write_node_allocatable(
         self, pod: Pod, statuses: tuple[NodeAllocatableResourceClaimStatus, ...]
     ) -> None:
-        """Write to the pod what its claims take of the node; raises ClaimError."""
+        """Write to the pod's status the node resources of its claims; raise ClaimError."""
         name = f"{pod.metadata.namespace}/{pod.metadata.name}"
-        told = [to_builtins(each) for each in statuses]
+        encoded = [to_builtins(each) for each in statuses]
         patch = for_this_object(
-            pod, {"status": {"nodeAllocatableResourceClaimStatuses": told or None}}
+            pod, {"status": {"nodeAllocatableResourceClaimStatuses": encoded or None}}
         )
         try:
             await self._handle.api.patch(
@@ -303,10 +305,10 @@ class ClaimWriter:
             ) from exc
 
     async def delete_special(self, claim: ResourceClaim) -> None:
-        """Remove a claim for extended resources, with its protection.
+        """Delete a claim for extended resources, after removing its finalizer.
 
         Raises:
-            ApiError: it could not be done.
+            ApiError: the deletion failed.
         """
         metadata, api = claim.metadata, self._handle.api
         for attempt in range(_ATTEMPTS):
@@ -336,9 +338,9 @@ class ClaimWriter:
                 raise
 
     async def is_bound(self, pod: Pod) -> bool:
-        """Whether the pod runs after all: the answer to its binding may have been lost.
+        """Whether the pod is bound: the response to its binding may have been lost.
 
-        Then it keeps what was written for it. Asks until the server has an answer.
+        A bound pod keeps its claims. Retries until the server answers.
         """
         metadata, pause_ns = pod.metadata, SECOND
         while True:
@@ -349,13 +351,13 @@ class ClaimWriter:
                 if exc.reason == "NotFound":
                     return False
             await self._handle.clock.sleep(pause_ns)
-            pause_ns = min(2 * pause_ns, _LONGEST_PAUSE_NS)
+            pause_ns = min(2 * pause_ns, _MAX_PAUSE_NS)
 
     async def release(self, claim: ResourceClaim, user: Pod | PodGroup) -> None:
-        """Take the reservation for the user back; the devices stay with the claim.
+        """Remove the user's reservation; the claim keeps its devices.
 
         Raises:
-            ApiError: it could not be done.
+            ApiError: the write failed.
         """
         metadata = claim.metadata
         patch = {
@@ -368,13 +370,13 @@ class ClaimWriter:
             )
         except ApiError as exc:
             if _is_outcome_unknown(exc):
-                # A later attempt must not take the claim for reserved if it is not any more.
-                await self._look_up(claim, lambda: True)
+                # A later attempt must not rely on a reservation that may be gone.
+                await self._fetch_and_assume(claim, lambda: True)
             raise
         self._assume_quietly(written)
 
     async def deallocate(self, claim: ResourceClaim) -> None:
-        """Take its devices from a claim that nobody else uses; raises ApiError."""
+        """Deallocate a claim that no other pod uses; raises ApiError."""
         cleared = replace(claim, status=ResourceClaimStatus())
         await self._handle.api.update(cleared, subresource="status")
 
@@ -382,11 +384,11 @@ class ClaimWriter:
         try:
             self._devices.claims.assume(written)
         except CacheError as exc:
-            log.detail(4, "A newer state of the claim is known", err=exc)
+            log.detail(4, "The cache has a newer version of the claim", err=exc)
 
 
 def _has(claim: ResourceClaim, allocation: AllocationResult | None) -> bool:
-    """Whether the allocation was written to the claim, by another member of a group."""
+    """Whether the claim has the allocation: another member of a group may have written it."""
     there = claim.status.allocation
     if there is None or allocation is None:
         return False
@@ -394,7 +396,7 @@ def _has(claim: ResourceClaim, allocation: AllocationResult | None) -> bool:
 
 
 class _ConflictError(ClaimError):
-    """Someone else changed the claim."""
+    """Another client changed the claim."""
 
 
 def _failed(what: str, exc: ApiError) -> ClaimError:
@@ -407,7 +409,7 @@ def _failed(what: str, exc: ApiError) -> ClaimError:
 
 
 def _is_outcome_unknown(exc: ApiError) -> bool:
-    """Whether the server may have done what it was asked to all the same."""
+    """Whether the server may have made the change in spite of the error."""
     return exc.code == 0 or exc.code >= 500
 
 

@@ -1,4 +1,4 @@
-"""Waiting until the devices of a pod's claims are ready (docs/reference/08 §6.2)."""
+"""Wait for the binding conditions of a pod's devices (docs/reference/08 §6.2)."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ from kubesched.scheduler.plugins.dynamic_resources.pod_devices import PodDevices
 
 __all__ = ["ConditionWait"]
 
-_ASK_AGAIN_NS = 5 * SECOND
+_POLL_NS = 5 * SECOND
 
 
 class _TimedOutError(Exception):
-    pass
+    """The devices did not become ready in time."""
 
 
 class ConditionWait:
+    """Polls the claims of a pod in PreBind until their devices are ready."""
+
     def __init__(self, handle: Handle, devices: DeviceState, timeout_ns: int) -> None:
         self._handle = handle
         self._devices = devices
         self._timeout_ns = timeout_ns
 
-    async def until_ready(self, data: PodDevices, pod: Pod, node_name: str) -> Status:
-        """SUCCESS once all binding conditions are met, or the error that ended the wait."""
+    async def wait_until_ready(self, data: PodDevices, pod: Pod, node_name: str) -> Status:
+        """Return SUCCESS when all binding conditions are met, or the error that ended the wait."""
         if not any(binding_conditions.has_conditions(claim) for claim in data.claims):
             return SUCCESS
         self._handle.recorder.event(
@@ -55,15 +57,15 @@ class ConditionWait:
             left_ns = started_ns + self._timeout_ns - clock.monotonic_ns()
             if left_ns <= 0:
                 raise _TimedOutError("device binding timeout: context deadline exceeded")
-            await clock.sleep(min(_ASK_AGAIN_NS, left_ns))
+            await clock.sleep(min(_POLL_NS, left_ns))
 
     def _are_ready(self, data: PodDevices) -> bool:
-        for place, known in enumerate(data.claims):
-            metadata = known.metadata
+        for place, allocated in enumerate(data.claims):
+            metadata = allocated.metadata
             claim = self._devices.claims.get(metadata.name, metadata.namespace)
             if claim is None:
-                if place == data.special and known.status.allocation is None:
-                    continue  # a device plugin serves the pod here: there is no claim
+                if place == data.special and allocated.status.allocation is None:
+                    continue  # a device plugin serves the extended resources: there is no claim
                 raise LookupError(
                     f'could not find ResourceClaim "{metadata.namespace}/{metadata.name}"'
                 )

@@ -1,4 +1,4 @@
-"""Devices that a search considers, and pools that it need not consider."""
+"""The devices that a search considers, and the pools that it can skip."""
 
 from __future__ import annotations
 
@@ -9,41 +9,42 @@ from kubesched.scheduler.plugins.dynamic_resources.device_pools import PoolView,
 
 __all__ = ["DeviceCandidate", "ExhaustedPools"]
 
-_DEAD_VIEWS_KEPT = 100_000
+_MAX_CACHED = 100_000
 
 
 class ExhaustedPools:
-    """Pools that have nothing left for a request, as long as their usage stays as it is.
+    """Pools that have nothing left for a request, valid while their usage is unchanged.
 
-    Kept from one search to the next for the same claims: usage only grows within a search.
+    All searches for the same claims share it. A pool stays exhausted within a search, because
+    usage only grows there.
     """
 
     __slots__ = ("_by_request", "_without_errors")
 
     def __init__(self) -> None:
-        self._by_request: dict[tuple[int, int, int, int], int] = {}  # -> version of the usage
+        self._by_request: dict[tuple[int, int, int, int], int] = {}  # -> usage version
         self._without_errors: dict[tuple[int, int, int, int], bool] = {}
 
-    def is_without_errors(self, key: tuple[int, int, int, int], look: Callable[[], bool]) -> bool:
-        """Whether selectors have an answer for every device of a pool, used or not."""
-        known = self._without_errors.get(key)
-        if known is None:
-            if len(self._without_errors) >= _DEAD_VIEWS_KEPT:
+    def is_without_errors(self, key: tuple[int, int, int, int], check: Callable[[], bool]) -> bool:
+        """Whether selectors evaluate without error on every device of a pool, cached."""
+        result = self._without_errors.get(key)
+        if result is None:
+            if len(self._without_errors) >= _MAX_CACHED:
                 self._without_errors.clear()
-            known = self._without_errors[key] = look()
-        return known
+            result = self._without_errors[key] = check()
+        return result
 
     def has(self, key: tuple[int, int, int, int], version: int) -> bool:
         return self._by_request.get(key) == version
 
     def add(self, key: tuple[int, int, int, int], version: int) -> None:
-        if len(self._by_request) >= _DEAD_VIEWS_KEPT:
+        if len(self._by_request) >= _MAX_CACHED:
             self._by_request.clear()
         self._by_request[key] = version
 
 
 class DeviceCandidate:
-    """A device of a usable pool, with what this attempt did to it."""
+    """A device of a usable pool, with the changes of this search."""
 
     __slots__ = ("content", "device", "is_used", "place", "taken_by", "usage", "view", "view_place")
 
@@ -55,21 +56,21 @@ class DeviceCandidate:
         self.content = self.device.content
         self.usage = usage
         self.is_used = usage is not None and usage.is_dedicated(self.device.name)
-        self.taken_by: list[int] = []  # claims of this attempt
+        self.taken_by: list[int] = []  # claims of this search
 
-    def likeness(self) -> object:
-        """Equal for devices that differ by nothing but their name, at this point of the search."""
+    def equivalence_key(self) -> object:
+        """Return a key that is equal for devices that differ only in name at this point."""
         usage = self.usage
         return (
             self.view_place,
             self.content.number,
             self.is_used,
             tuple(self.taken_by),
-            # What shares took of it when it could still be shared tells it from all others.
+            # A device with capacity in use from earlier shares is equivalent to no other.
             self.place if usage is not None and usage.has_capacity_entry(self.device.name) else -1,
         )
 
     @property
     def is_in_use(self) -> bool:
-        """Whether someone has it, or this attempt gives it to someone."""
+        """Whether the device is allocated, or this search took it."""
         return self.is_used or bool(self.taken_by)

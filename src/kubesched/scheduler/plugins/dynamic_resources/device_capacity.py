@@ -1,4 +1,4 @@
-"""Capacity of devices: how much a request takes, and whether there is (docs/reference/08 §8.9)."""
+"""Capacity of devices: consumption by requests, and what is left (docs/reference/08 §8.9)."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ Amounts = Mapping[str, Quantity]
 
 
 class CapacityRule(msgspec.Struct, frozen=True):
-    """A capacity of a device, and the policy for requests of it."""
+    """A capacity of a device, with the policy for requests of it."""
 
     value: Quantity
     has_policy: bool = False
     default: Quantity | None = None
-    least: Quantity | None = None  # of a range
-    most: Quantity | None = None
+    least: Quantity | None = None  # of the valid range
+    most: Quantity | None = None  # of the valid range
     step: Quantity | None = None
     has_range: bool = False
     valid_values: tuple[Quantity, ...] = ()
 
     @classmethod
     def read(cls, capacity: DeviceCapacity) -> CapacityRule:
-        """Read the quantities; raises QuantityError."""
+        """Parse the quantities; raises QuantityError."""
         value = quantity_from_json(capacity.value)
         policy = capacity.request_policy
         return cls(value) if policy is None else cls._with_policy(value, policy)
@@ -47,30 +47,30 @@ class CapacityRule(msgspec.Struct, frozen=True):
             valid_values=tuple(map(quantity_from_json, policy.valid_values)),
         )
 
-    def consumed(self, wanted: Quantity | None) -> Quantity:
-        """What a request for so much takes; None: the request does not name this capacity."""
-        if wanted is None:
+    def consumed(self, requested: Quantity | None) -> Quantity:
+        """Return what a request of this amount consumes; None: the request does not name it."""
+        if requested is None:
             return self.value if self.default is None else self.default
         if not self.has_policy:
-            return wanted
+            return requested
         if self.least is not None:
-            return self._within_range(wanted, self.least)
+            return self._within_range(requested, self.least)
         for value in self.valid_values:
-            if wanted <= value:
+            if requested <= value:
                 return value
-        return wanted
+        return requested
 
-    def _within_range(self, wanted: Quantity, least: Quantity) -> Quantity:
-        if wanted < least:
+    def _within_range(self, requested: Quantity, least: Quantity) -> Quantity:
+        if requested < least:
             return least
         if self.step is None or not self.step.value:
-            return wanted
+            return requested
         step = self.step.value
-        steps = -((least.value - wanted.value) // step)  # rounded up
+        steps = -((least.value - requested.value) // step)  # rounded up
         return Quantity.from_value(least.value + steps * step, Format.BINARY_SI)
 
     def is_violated_by(self, amount: Quantity) -> bool:
-        """Whether the policy forbids to take so much."""
+        """Whether the policy forbids to consume this amount."""
         if not self.has_policy or (self.default is not None and amount == self.default):
             return False
         if self.has_range:
@@ -86,19 +86,19 @@ def _optional(raw: str | float | None) -> Quantity | None:
     return None if raw is None else quantity_from_json(raw)
 
 
-def consumption(rules: Mapping[str, CapacityRule], wanted: Amounts) -> dict[str, Quantity]:
-    """What a request takes of every capacity of a device."""
-    return {name: rule.consumed(wanted.get(name)) for name, rule in rules.items()}
+def consumption(rules: Mapping[str, CapacityRule], requested: Amounts) -> dict[str, Quantity]:
+    """Return what a request consumes of each capacity of a device."""
+    return {name: rule.consumed(requested.get(name)) for name, rule in rules.items()}
 
 
 def has_room(
-    rules: Mapping[str, CapacityRule], wanted: Amounts, committed: Amounts, taken: Amounts
+    rules: Mapping[str, CapacityRule], requested: Amounts, committed: Amounts, taken: Amounts
 ) -> bool:
-    """Whether a device can give what is wanted, besides what was given before."""
-    if any(name not in rules for name in wanted):
+    """Whether a device has the requested capacity left."""
+    if any(name not in rules for name in requested):
         return False
     for name, rule in rules.items():
-        amount = rule.consumed(wanted.get(name))
+        amount = rule.consumed(requested.get(name))
         if rule.is_violated_by(amount):
             return False
         if committed.get(name, ZERO) + amount + taken.get(name, ZERO) > rule.value:

@@ -1,7 +1,7 @@
 """Constraints between the devices of a claim (docs/reference/08 §8.10).
 
-A constraint is told of every device that is taken for its requests, and taken back again. It
-may refuse one. What a device has no known value of never equals anything.
+The search adds each device that it takes for a request to the constraint, and removes it when it
+backtracks. The constraint may refuse a device. An attribute without a known value equals nothing.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ __all__ = ["AttributeConstraint", "DistinctAttribute", "MatchAttribute", "make_c
 
 
 class AttributeConstraint(Protocol):
-    """One constraint of one claim, during one search."""
+    """One constraint of one claim, within one search."""
 
     def refuses(self, request: str, subrequest: str, device: DeviceContent) -> bool:
-        """Whether `add` would say no; changes nothing. False is always right."""
+        """Whether `add` would refuse the device, without changes; False is always correct."""
         ...
 
     def refuses_all(self, request: str, subrequest: str, view: PoolView) -> bool:
-        """Whether `refuses` says yes to every device of a pool. False is always right."""
+        """Whether `refuses` holds for every device of a pool; False is always correct."""
         ...
 
     def add(self, request: str, subrequest: str, device: DeviceContent) -> bool:
-        """Take the device into account; False: it must not be taken."""
+        """Count a taken device; False: the constraint refuses it."""
         ...
 
     def remove(self, request: str, subrequest: str, device: DeviceContent) -> None:
@@ -40,7 +40,7 @@ class AttributeConstraint(Protocol):
 
 
 def make_constraint(spec: DeviceConstraint, *, knows_distinct: bool) -> AttributeConstraint | None:
-    """The constraint; None if it is of no known kind."""
+    """Create the constraint; None if its kind is unknown."""
     if spec.match_attribute is not None:
         return MatchAttribute(spec.match_attribute, frozenset(spec.requests))
     if spec.distinct_attribute is not None and knows_distinct:
@@ -55,7 +55,7 @@ def _applies(requests: frozenset[str], request: str, subrequest: str) -> bool:
 
 
 class MatchAttribute:
-    """All devices have the same value of an attribute."""
+    """All devices must have the same value of an attribute."""
 
     def __init__(self, name: str, requests: frozenset[str]) -> None:
         self._name, self._requests = name, requests
@@ -84,7 +84,7 @@ class MatchAttribute:
             return False
         value = value_of(attribute)
         if not self._count:
-            self._value = value  # the first one decides, whatever it has
+            self._value = value  # the first device decides
         elif value is None or value != self._value:
             return False
         self._count += 1
@@ -96,10 +96,10 @@ class MatchAttribute:
 
 
 class DistinctAttribute:
-    """No two devices have the same value of an attribute.
+    """No two devices may have the same value of an attribute.
 
-    As in the reference, only the latest device of each request is remembered, and taking one
-    back forgets its request.
+    As in the reference, it stores only the latest device of each request, and removing a device
+    clears the entry of its request.
     """
 
     def __init__(self, name: str, requests: frozenset[str]) -> None:

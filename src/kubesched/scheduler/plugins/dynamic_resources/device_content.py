@@ -1,7 +1,7 @@
-"""What there is to know of a device besides its name.
+"""The content of devices: everything but the name.
 
-Most devices of a cluster are alike. Equal ones share one `DeviceContent`, so that what is worked
-out about a device (whether a selector matches, which taints are in the way) is worked out once.
+Most devices of a cluster are alike. Equal devices share one `DeviceContent`, so that results for a
+device (whether a selector matches, which taints apply) are computed once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class DeviceContent:
-    """A device without its name. Immutable but for what is remembered about selectors."""
+    """A device without its name; immutable, except for cached results of selectors."""
 
     __slots__ = (
         "__weakref__",
@@ -37,23 +37,23 @@ class DeviceContent:
         "consumed_counters",
         "device",
         "driver",
-        "is_broken",
+        "is_invalid",
         "number",
         "prepared",
         "selected",
     )
 
     def __init__(self, number: int, driver: str, device: Device) -> None:
-        self.number = number  # of no other content, ever
+        self.number = number  # unique; never reused
         self.driver = driver
         self.device = device
         self.allows_sharing = bool(device.allow_multiple_allocations)
         self.blocking_taints: tuple[DeviceTaint, ...] = tuple(
             taint for taint in device.taints if taint.effect in _BLOCKING_EFFECTS
         )
-        self.is_broken = False  # has amounts that are none; no server stores such a device
+        self.is_invalid = False  # has an invalid quantity; no server stores such a device
         self.capacity: Mapping[str, CapacityRule] = {}
-        # Of (counter set, counter), how much the device takes.
+        # (counter set, counter) -> the amount that the device consumes.
         self.consumed_counters: Mapping[tuple[str, str], Quantity] = {}
         try:
             self.capacity = {
@@ -61,9 +61,9 @@ class DeviceContent:
             }
             self.consumed_counters = _consumed_counters(device)
         except QuantityError:
-            self.is_broken = True
-        self.prepared: object = None  # for selectors, by whoever evaluates them
-        # What selectors said, by expression: whether they match, or the error they end in.
+            self.is_invalid = True
+        self.prepared: object = None  # the input for selectors, set by their evaluator
+        # Expression -> whether the selector matches, or the text of its error.
         self.selected: dict[str, bool | str] = {}
 
     @property
@@ -71,7 +71,7 @@ class DeviceContent:
         return bool(self.device.binding_conditions)
 
     def attribute(self, qualified_name: str) -> DeviceAttribute | None:
-        """The attribute `domain/name`; the driver may leave out its own domain."""
+        """Return the attribute `domain/name`; the driver may omit its own domain."""
         attributes = self.device.attributes
         found = attributes.get(qualified_name)
         if found is None:
@@ -82,7 +82,7 @@ class DeviceContent:
 
 
 def value_of(attribute: DeviceAttribute) -> AttributeValue | None:
-    """The value with its type; versions are compared as texts."""
+    """Return the value with its type; versions are compared as text."""
     if attribute.string_value is not None:
         return "string", attribute.string_value
     if attribute.int_value is not None:
@@ -105,15 +105,15 @@ def _consumed_counters(device: Device) -> dict[tuple[str, str], Quantity]:
 
 
 class DeviceContents:
-    """Finds the content of a device among those that are in use."""
+    """Shares the contents of equal devices that are in use."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
-        self._known: WeakValueDictionary[bytes, DeviceContent] = WeakValueDictionary()
+        self._contents: WeakValueDictionary[bytes, DeviceContent] = WeakValueDictionary()
         self._lists: WeakValueDictionary[bytes, DeviceList] = WeakValueDictionary()
 
     def of_devices(self, driver: str, devices: tuple[Device, ...]) -> DeviceList:
-        """Names and contents, in order; equal lists are one."""
+        """Return names and contents, in order; equal lists are the same object."""
         key = _encode((driver, devices))
         found = self._lists.get(key)
         if found is None:
@@ -126,14 +126,14 @@ class DeviceContents:
     def _of_device(self, driver: str, device: Device) -> DeviceContent:
         nameless = replace(device, name="")
         key = _encode((driver, nameless))
-        found = self._known.get(key)
+        found = self._contents.get(key)
         if found is None:
-            found = self._known[key] = DeviceContent(next(self._numbers), driver, nameless)
+            found = self._contents[key] = DeviceContent(next(self._numbers), driver, nameless)
         return found
 
 
 class DeviceList:
-    """The devices of a slice."""
+    """The names and contents of the devices of a slice."""
 
     __slots__ = ("__weakref__", "entries", "numbers")
 

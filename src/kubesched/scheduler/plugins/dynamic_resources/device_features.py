@@ -1,4 +1,4 @@
-"""The feature gates that change how devices are allocated (docs/reference/08 §1)."""
+"""The feature gates that affect device allocation (docs/reference/08 §1)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["DeviceFeatures"]
 
 
 class DeviceFeatures(msgspec.Struct, frozen=True):
-    """Which features are on; the defaults are those of the reference."""
+    """The state of each feature gate; the defaults are the reference's."""
 
     admin_access: bool = True
     prioritized_list: bool = True
@@ -35,7 +35,7 @@ class DeviceFeatures(msgspec.Struct, frozen=True):
             admin_access=is_on("DRAAdminAccess"),
             prioritized_list=is_on("DRAPrioritizedList"),
             consumable_capacity=is_on("DRAConsumableCapacity"),
-            # Conditions are reported in the status of devices, so both gates are needed.
+            # Conditions are part of the device status, so both gates are required.
             binding_conditions=is_on("DRADeviceBindingConditions")
             and is_on("DRAResourceClaimDeviceStatus"),
             device_taints=is_on("DRADeviceTaints"),
@@ -50,5 +50,5 @@ class DeviceFeatures(msgspec.Struct, frozen=True):
 
     @property
     def has_distinct_constraints(self) -> bool:
-        """With neither feature on, the reference takes an allocator that does not know them."""
+        """Without either feature, the reference uses an allocator that ignores them."""
         return self.consumable_capacity or self.binding_conditions

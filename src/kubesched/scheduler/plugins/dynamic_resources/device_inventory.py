@@ -28,32 +28,32 @@ from kubesched.scheduler.plugins.dynamic_resources.slice_records import SliceRec
 
 __all__ = ["DeviceInventory", "EquivalentNodes", "NodeDevices"]
 
-# Of more pools than these it is not looked up whose usage changed.
+# For a group with more shared pools, any change of a shared pool counts as a change of the group.
 _FEW_POOLS = 16
 
 
 class EquivalentNodes:
-    """Nodes that see the same devices, equally free."""
+    """A group of nodes that see the same devices, equally free."""
 
     __slots__ = ("holders", "key", "number", "shared")
 
     def __init__(self, number: int, key: object, shared: tuple[PoolView, ...]) -> None:
-        self.number = number  # of no other group, ever
+        self.number = number  # unique; never reused
         self.key = key
-        self.shared = shared  # views of pools that are not local to a node
+        self.shared = shared  # views of pools that several nodes see
         self.holders = 0
 
 
 class NodeDevices(NamedTuple):
-    """What one node sees."""
+    """The pools that one node sees."""
 
     node: Node
-    views: tuple[PoolView, ...]  # in the order in which they are searched
+    views: tuple[PoolView, ...]  # in the order of the search
     group: EquivalentNodes
 
 
 class DeviceInventory:
-    """Pools and nodes. Fed with slices and with usage."""
+    """Pools, nodes and groups, updated by changes of slices and usage."""
 
     def __init__(self, features: DeviceFeatures) -> None:
         self._features = features
@@ -62,23 +62,23 @@ class DeviceInventory:
             consumable_capacity=features.consumable_capacity, on_change=self._usage_changed
         )
         self._slices: dict[str, SliceRecord] = {}
-        self._slices_of_node: dict[str, dict[str, SliceRecord]] = {}  # "": of no single node
+        self._slices_of_node: dict[str, dict[str, SliceRecord]] = {}  # "": without node name
         self._of_pool: dict[PoolId, dict[str, SliceRecord]] = {}
         self._pools: dict[PoolId, Pool] = {}
         self._pools_of_node: dict[str, set[PoolId]] = {}
-        # Pools that select nodes by more than a name, and those that every node sees something of.
+        # Pools with node selectors, and pools of which every node sees a part.
         self._selecting: dict[PoolId, Pool] = {}
         self._outsiders: dict[PoolId, PoolView] = {}
         self._nodes: dict[str, NodeDevices] = {}
         self._groups: dict[object, EquivalentNodes] = {}
         self._group_numbers = itertools.count(1)
         self.few_pools = _FEW_POOLS
-        self.shared_version = 0  # grows with every change of usage of a pool that is not local
-        # Told the name of each node that may be in another group now; None: all of them.
+        self.shared_version = 0  # grows when the usage of a pool changes that several nodes see
+        # Called with the name of each node whose group may have changed; None: all nodes.
         self.listeners: list[Callable[[str | None], None]] = []
 
     def slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
-        """Take in a slice that came, changed or went."""
+        """Apply an added, changed or deleted slice."""
         touched: dict[PoolId, Pool | None] = {}
         for gone in (old, new):
             record = None if gone is None else self._slices.pop(gone.metadata.name, None)
@@ -88,7 +88,7 @@ class DeviceInventory:
                 del self._slices_of_node[record.node_name][record.name]
                 if not self._slices_of_node[record.node_name]:
                     del self._slices_of_node[record.node_name]
-        if new is not None and self._is_known_kind(new):
+        if new is not None and self._is_supported(new):
             record = SliceRecord(new, self._contents)
             touched.setdefault(record.pool_id, self._pools.get(record.pool_id))
             self._slices[record.name] = record
@@ -97,7 +97,7 @@ class DeviceInventory:
         for pool_id, before in touched.items():
             self._rebuild(pool_id, before)
 
-    def _is_known_kind(self, new: ResourceSlice) -> bool:
+    def _is_supported(self, new: ResourceSlice) -> bool:
         return self._features.partitionable_devices or not (
             new.spec.per_device_node_selection or new.spec.shared_counters
         )
@@ -117,29 +117,30 @@ class DeviceInventory:
             after = self._pools[pool_id] = Pool(pool_id, records.values())
             for name in after.named_nodes:
                 self._pools_of_node.setdefault(name, set()).add(pool_id)
-            self._note_wide(after)
+            self._index_wide(after)
         else:
             del self._of_pool[pool_id]
         if was_wide or pool_id in self._selecting or pool_id in self._outsiders:
             self._nodes.clear()
             self._groups.clear()
-            self._tell(None)
+            self._notify(None)
             return
         for pool in (before, after):
             for name in pool.named_nodes if pool is not None else ():
-                self._forget(name)
+                self._invalidate(name)
 
-    def _note_wide(self, pool: Pool) -> None:
+    def _index_wide(self, pool: Pool) -> None:
+        """Index a pool that is not limited to named nodes."""
         if pool.selects_nodes:
             self._selecting[pool.pool_id] = pool
             return
         view = pool.outsiders_view()
-        # Without devices a pool matters to others only if something is wrong with it.
+        # A pool without devices affects other nodes only if it is incomplete or invalid.
         if view is not None and (view.devices or view.state is not PoolState.COMPLETE):
             self._outsiders[pool.pool_id] = view
 
     def slices_for(self, node_name: str) -> Iterable[SliceRecord]:
-        """Slices that name the node, and those that name none."""
+        """Yield the slices that name the node, and those that name no node."""
         for name in (node_name, ""):
             yield from self._slices_of_node.get(name, {}).values()
 
@@ -148,22 +149,22 @@ class DeviceInventory:
         if pool is None:
             return
         if pool.only_node:
-            self._forget(pool.only_node)
+            self._invalidate(pool.only_node)
         else:
             self.shared_version += 1
 
-    def _forget(self, node_name: str) -> None:
-        known = self._nodes.pop(node_name, None)
-        if known is not None:
-            self._release(known.group)
-        self._tell(node_name)
+    def _invalidate(self, node_name: str) -> None:
+        cached = self._nodes.pop(node_name, None)
+        if cached is not None:
+            self._release(cached.group)
+        self._notify(node_name)
 
     def _release(self, group: EquivalentNodes) -> None:
         group.holders -= 1
         if not group.holders:
             self._groups.pop(group.key, None)
 
-    def _tell(self, node_name: str | None) -> None:
+    def _notify(self, node_name: str | None) -> None:
         for listener in self.listeners:
             listener(node_name)
 
@@ -173,33 +174,30 @@ class DeviceInventory:
         return bool(self._selecting)
 
     def of_node(self, node: Node) -> NodeDevices:
-        """What the node sees, as it is now."""
+        """Return the pools that the node sees, and its group."""
         name = node.metadata.name
-        known = self._nodes.get(name)
-        if known is not None:
-            if known.node is node or not self._selecting:
-                return known
-            if known.node.metadata.labels == node.metadata.labels:
-                return known
-            self._release(known.group)
-        found = self._nodes[name] = self._look_at(node)
+        cached = self._nodes.get(name)
+        if cached is not None:
+            if cached.node is node or not self._selecting:
+                return cached
+            if cached.node.metadata.labels == node.metadata.labels:
+                return cached
+            self._release(cached.group)
+        views = self._views_of(node)
+        found = self._nodes[name] = NodeDevices(node, views, self._group_of(views))
         found.group.holders += 1
         return found
 
     def content_of(self, driver: str, pool: str, device: str) -> DeviceContent | None:
-        """What is published of a device, in the latest generation of its pool."""
-        known = self._pools.get((driver, pool))
-        return None if known is None else known.content_of(device)
+        """Return the content of a device in the latest generation of its pool."""
+        published = self._pools.get((driver, pool))
+        return None if published is None else published.content_of(device)
 
-    def node_gone(self, name: str) -> None:
-        """Keep nothing of a node that is gone."""
-        known = self._nodes.pop(name, None)
-        if known is not None:
-            self._release(known.group)
-
-    def _look_at(self, node: Node) -> NodeDevices:
-        views = self._views_of(node)
-        return NodeDevices(node, views, self._group_of(views))
+    def remove_node(self, name: str) -> None:
+        """Drop the entry of a deleted node."""
+        cached = self._nodes.pop(name, None)
+        if cached is not None:
+            self._release(cached.group)
 
     def _views_of(self, node: Node) -> tuple[PoolView, ...]:
         local = self._pools_of_node.get(node.metadata.name, ())
@@ -236,7 +234,7 @@ class DeviceInventory:
         return group
 
     def usage_versions(self, group: EquivalentNodes) -> tuple[int, ...]:
-        """Changes with the usage of what the nodes of a group share with others."""
+        """Return a value that changes with the usage of the pools that a group shares."""
         if len(group.shared) > self.few_pools:
             return (self.shared_version,)
         return tuple(

@@ -1,7 +1,7 @@
 """Pools of devices, as nodes see them (docs/reference/08 §8.2).
 
-A pool is made of slices, and each node sees those that are for it. From that follows whether the
-pool is complete and valid there, and which devices it offers. Nodes that see the same slices
+A pool consists of slices, and each node sees the slices that select it. These decide whether the
+pool is complete and valid for the node, and which devices it has. Nodes that see the same slices
 share one `PoolView`.
 """
 
@@ -30,20 +30,20 @@ _numbers = itertools.count(1)
 
 
 class PoolState(enum.Enum):
+    """Whether a node can use the devices of a pool."""
+
     COMPLETE = "complete"
-    # Slices are missing: the driver is changing the pool.
-    INCOMPLETE = "incomplete"
-    # The slices contradict each other.
-    INVALID = "invalid"
+    INCOMPLETE = "incomplete"  # slices are missing: the driver is updating the pool
+    INVALID = "invalid"  # the slices contradict each other
 
 
 class ViewedDevice(NamedTuple):
-    """A device of a pool that some node sees."""
+    """A device of a pool in the view of some nodes."""
 
     name: str
     content: DeviceContent
     slice: SliceRecord
-    is_for_node: bool  # False: another node's, in a slice that leaves this to its devices
+    is_for_node: bool  # False: for another node, in a slice with per-device node selection
 
 
 class PoolView:
@@ -78,7 +78,7 @@ class PoolView:
         )
         self._index: dict[str, int] | None = None
         self._values: dict[str, frozenset[AttributeValue]] = {}
-        # Equal for pools of the same devices that only differ in their name and node.
+        # Equal for pools with equal devices that differ only in their name and node.
         self.key = (
             pool.pool_id[0],
             state,
@@ -88,18 +88,18 @@ class PoolView:
 
     @property
     def order(self) -> tuple[bool, str, str]:
-        """Pools whose devices have binding conditions come last."""
+        """The sort key: pools whose devices have binding conditions come last."""
         return (self.has_conditions, *self.pool.pool_id)
 
     @property
     def index(self) -> Mapping[str, int]:
-        """Places of the devices by name."""
+        """The positions of the devices by name."""
         if self._index is None:
             self._index = {device.name: place for place, device in enumerate(self.devices)}
         return self._index
 
     def values_of(self, attribute: str) -> frozenset[AttributeValue]:
-        """The known values that its devices have of an attribute."""
+        """Return the values that the devices have of an attribute, without unknown types."""
         found = self._values.get(attribute)
         if found is None:
             attributes = (device.content.attribute(attribute) for device in self.devices)
@@ -109,7 +109,7 @@ class PoolView:
         return found
 
     def usage_key(self, usage: PoolUsage | None) -> object:
-        """Equal for two states of use that make no difference to an allocation."""
+        """Return a key that is equal for usages with the same effect on an allocation."""
         if usage is None:
             return 0
         index = self.index
@@ -140,7 +140,7 @@ def _counters_key(slices: Iterable[SliceRecord]) -> tuple[tuple[str, str, int], 
 
 
 class Pool:
-    """All slices of one driver's pool. Immutable: a change of a slice makes a new one."""
+    """All slices of one driver's pool. It is immutable: a changed slice makes a new pool."""
 
     def __init__(self, pool_id: PoolId, slices: Iterable[SliceRecord]) -> None:
         self.pool_id = pool_id
@@ -149,7 +149,7 @@ class Pool:
             each.node_name for each in self.slices if each.node_name
         )
         self.selects_nodes = any(each.selects_nodes for each in self.slices)
-        # The node that alone sees devices of this pool, if there is one.
+        # The only node that sees devices of this pool, or "".
         self.only_node = ""
         if len(self.named_nodes) == 1 and all(each.node_name for each in self.slices):
             (self.only_node,) = self.named_nodes
@@ -157,12 +157,12 @@ class Pool:
         self._counters: dict[int, tuple[int, Mapping[CounterKey, Quantity]]] = {}
 
     def outsiders_view(self) -> PoolView | None:
-        """The pool as a node sees it that no slice names or selects; None: not at all."""
+        """Return the view of a node that no slice names or selects; None: it sees nothing."""
         relevant = [each for each in self.slices if each.is_for_every_node]
         return self._view(relevant, {}) if relevant else None
 
     def view_of(self, node: Node) -> PoolView | None:
-        """The pool as this node sees it; None: not at all."""
+        """Return the view of this node; None: it sees nothing."""
         relevant = [each for each in self.slices if each.is_relevant(node)]
         if not relevant:
             return None
@@ -224,24 +224,24 @@ class Pool:
         )
 
     def _devices_of(self, generation: int) -> Iterator[tuple[str, DeviceContent]]:
-        """The devices of all slices of a generation, whatever nodes they are for."""
+        """Yield the devices of all slices of a generation, for any node."""
         for each in self.slices:
             if each.generation == generation:
                 yield from each.devices.entries
 
     def content_of(self, device: str) -> DeviceContent | None:
-        """What is published of a device, in the latest generation."""
+        """Return the content of a device in the latest generation."""
         latest = max(each.generation for each in self.slices)
         return next((found for name, found in self._devices_of(latest) if name == device), None)
 
     def available_counters(
         self, view: PoolView, usage: PoolUsage | None
     ) -> Mapping[CounterKey, Quantity]:
-        """What devices in use leave of the counters; may be less than nothing."""
+        """Return the counters minus those of devices in use; a value may be negative."""
         version = 0 if usage is None else usage.version
-        known = self._counters.get(view.number)
-        if known is not None and known[0] == version and usage is not None:
-            return known[1]
+        cached = self._counters.get(view.number)
+        if cached is not None and cached[0] == version and usage is not None:
+            return cached[1]
         available = {
             (set_name, name): amount
             for each in view.slices

@@ -1,7 +1,7 @@
-"""Claims as the allocator reads them: requests with their classes (docs/reference/08 §8.3).
+"""The requests of a claim, with their device classes resolved (docs/reference/08 §8.3).
 
-What is wrong with a request is noted and not raised: it counts only once a node is asked about,
-and after whatever is wrong with the requests before it.
+A problem of a request is stored, not raised. It takes effect only when the search evaluates the
+claim on a node, and after the problems of the requests before it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NO_CEL = ", selector #{}: CEL expression empty (unsupported selector type?)"
 
 
 class ResolvedDeviceRequest(msgspec.Struct, frozen=True, gc=False):
-    """One request for devices, or one of the alternatives of a prioritised list."""
+    """A device request with its class, or one alternative of a prioritised list."""
 
     request: str
     subrequest: str = ""
@@ -53,22 +53,22 @@ class ResolvedDeviceRequest(msgspec.Struct, frozen=True, gc=False):
     admin_access: bool = False
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: Mapping[str, Quantity] = {}
-    # What comes after the name of the claim in the error that the request ends in.
+    # The text that follows the claim's name in the error of this request.
     problem: str = ""
 
     @property
     def full_name(self) -> str:
-        """The name that results carry."""
+        """The name for allocation results."""
         return f"{self.request}/{self.subrequest}" if self.subrequest else self.request
 
     @property
     def own_name(self) -> str:
-        """The name that errors carry."""
+        """The name for error texts."""
         return self.subrequest or self.request
 
 
 class RequestChoice(msgspec.Struct, frozen=True, gc=False):
-    """A request: with one alternative as it is, or the first of several that can be had."""
+    """A request: its only alternative, or several in order of preference."""
 
     name: str
     alternatives: tuple[ResolvedDeviceRequest, ...]
@@ -77,7 +77,7 @@ class RequestChoice(msgspec.Struct, frozen=True, gc=False):
 
 
 class ClaimRequests(msgspec.Struct, frozen=True):
-    """The requests of a claim, and what else of its spec the search and the result need."""
+    """The requests of a claim, and the spec for constraints and configuration."""
 
     spec: DeviceClaim
     choices: tuple[RequestChoice, ...]
@@ -86,11 +86,11 @@ class ClaimRequests(msgspec.Struct, frozen=True):
     def read(
         cls, spec: DeviceClaim, classes: Lister[DeviceClass], features: DeviceFeatures
     ) -> ClaimRequests:
-        reader = _Reader(classes, features)
-        return cls(spec, tuple(reader.choice(request) for request in spec.requests))
+        resolver = _RequestResolver(classes, features)
+        return cls(spec, tuple(resolver.choice(request) for request in spec.requests))
 
     def has_current_classes(self, classes: Lister[DeviceClass]) -> bool:
-        """Whether the classes are still what they were when this was read."""
+        """Whether the device classes are unchanged since the requests were resolved."""
         return all(
             request.device_class is not None
             and classes.get(request.device_class.metadata.name) is request.device_class
@@ -103,7 +103,7 @@ class ClaimRequests(msgspec.Struct, frozen=True):
         return any(choice.is_prioritized for choice in self.choices)
 
 
-class _Reader:
+class _RequestResolver:
     def __init__(self, classes: Lister[DeviceClass], features: DeviceFeatures) -> None:
         self._classes, self._features = classes, features
 
@@ -116,71 +116,79 @@ class _Reader:
                     "feature is disabled"
                 )
             alternatives = tuple(
-                self._read(request.name, each, each.name) for each in request.first_available
+                self._resolve(request.name, each, each.name) for each in request.first_available
             )
             return RequestChoice(request.name, alternatives, True, problem)
         exactly = request.exactly or ExactDeviceRequest()
-        return RequestChoice(request.name, (self._read(request.name, exactly, ""),))
+        return RequestChoice(request.name, (self._resolve(request.name, exactly, ""),))
 
-    def _read(
-        self, name: str, asked: ExactDeviceRequest | DeviceSubRequest, subrequest: str
+    def _resolve(
+        self, name: str, source: ExactDeviceRequest | DeviceSubRequest, subrequest: str
     ) -> ResolvedDeviceRequest:
-        admin_access = asked.admin_access if isinstance(asked, ExactDeviceRequest) else None
+        admin_access = source.admin_access if isinstance(source, ExactDeviceRequest) else None
         device_class = None
-        if asked.device_class_name:
-            device_class = self._classes.get(asked.device_class_name)
+        if source.device_class_name:
+            device_class = self._classes.get(source.device_class_name)
         capacity: Mapping[str, Quantity] = {}
-        problem = self._problem(asked, subrequest or name, subrequest, admin_access)
-        if not problem and asked.capacity is not None:
+        problem = self._spec_problem(source, subrequest or name, subrequest, admin_access)
+        if not problem and source.capacity is not None:
             try:
-                capacity = {n: quantity_from_json(q) for n, q in asked.capacity.requests.items()}
+                capacity = {n: quantity_from_json(q) for n, q in source.capacity.requests.items()}
             except QuantityError as exc:
                 problem = f", request {subrequest or name}: {exc}"
-        if not problem and device_class is None:
-            problem = (
-                f", request {subrequest or name}: could not retrieve device class "
-                f'{asked.device_class_name}: deviceclass.resource.k8s.io "'
-                f'{asked.device_class_name}" not found'
-            )
-        if not problem and asked.allocation_mode not in (EXACT_COUNT, ALL):
-            problem = (
-                f", request {subrequest or name}: unsupported count mode {asked.allocation_mode}"
-            )
+        if not problem:
+            problem = _class_problem(source, subrequest or name, device_class)
         return ResolvedDeviceRequest(
             request=name,
             subrequest=subrequest,
             device_class=device_class,
             class_selectors=_expressions(device_class.spec.selectors) if device_class else (),
-            selectors=_expressions(asked.selectors),
-            mode=asked.allocation_mode,
-            count=max(0, asked.count),
+            selectors=_expressions(source.selectors),
+            mode=source.allocation_mode,
+            count=max(0, source.count),
             admin_access=bool(admin_access),
-            tolerations=asked.tolerations,
+            tolerations=source.tolerations,
             capacity=capacity,
             problem=problem,
         )
 
-    def _problem(
+    def _spec_problem(
         self,
-        asked: ExactDeviceRequest | DeviceSubRequest,
+        source: ExactDeviceRequest | DeviceSubRequest,
         own_name: str,
         subrequest: str,
         admin_access: bool | None,
     ) -> str:
-        if asked.capacity is not None and not self._features.consumable_capacity:
+        """Return the first problem of the request's own fields."""
+        if source.capacity is not None and not self._features.consumable_capacity:
             what = "subrequest" if subrequest else "request"
             return (
                 f", {what} {own_name}: has capacity requests, but the DRAConsumableCapacity "
                 "feature is disabled"
             )
-        for place, selector in enumerate(asked.selectors):
+        for place, selector in enumerate(source.selectors):
             if selector.cel is None:
                 return f", request {own_name}{_NO_CEL.format(place)}"
         if admin_access is not None and not self._features.admin_access:
             return f", request {own_name}: admin access is requested, but the feature is disabled"
-        if not asked.device_class_name:
+        if not source.device_class_name:
             return f", request {own_name}: missing device class name (unsupported request type?)"
         return ""
+
+
+def _class_problem(
+    source: ExactDeviceRequest | DeviceSubRequest, own_name: str, device_class: DeviceClass | None
+) -> str:
+    """Return the problem of the request's class or, after that, of its mode."""
+    if device_class is None:
+        return (
+            f", request {own_name}: could not retrieve device class "
+            f'{source.device_class_name}: deviceclass.resource.k8s.io "'
+            f'{source.device_class_name}" not found'
+        )
+    if source.allocation_mode not in (EXACT_COUNT, ALL):
+        return f", request {own_name}: unsupported count mode {source.allocation_mode}"
+    return ""
 
 
 def _expressions(selectors: tuple[DeviceSelector, ...]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What the node of each row of a node table sees, and which rows changed in that."""
+"""The devices of the node in each row of a node table, with a log of changed rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["DeviceRows"]
 
 
 class DeviceRows:
-    """The inventory by row. Nodes are looked at again when they, or their devices, changed."""
+    """The inventory by row, updated for nodes that changed or whose devices changed."""
 
     def __init__(self, inventory: DeviceInventory, nodes: NodeView) -> None:
         self.table = nodes.table
@@ -28,16 +28,16 @@ class DeviceRows:
         self._all_stale = True
         self.devices: list[NodeDevices | None] = []
         self.changes = ChangeLog(self.table.capacity)
-        self.numbers = np.zeros(0, dtype=np.int64)  # of the group, int64[row]; 0: no node
-        # Groups that see pools which are not local to a node, with how many rows they have.
+        self.numbers = np.zeros(0, dtype=np.int64)  # number of the group, int64[row]; 0: no node
+        # Number -> (group, number of rows), for groups that share pools with other nodes.
         self._shared: dict[int, tuple[EquivalentNodes, int]] = {}
-        inventory.listeners.append(self._note)
+        inventory.listeners.append(self._mark_stale)
 
     def close(self) -> None:
-        """Hear of no more changes."""
-        self._inventory.listeners.remove(self._note)
+        """Stop listening to the inventory."""
+        self._inventory.listeners.remove(self._mark_stale)
 
-    def _note(self, node_name: str | None) -> None:
+    def _mark_stale(self, node_name: str | None) -> None:
         if node_name is None:
             self._all_stale = True
         else:
@@ -49,18 +49,18 @@ class DeviceRows:
 
     @property
     def has_shared(self) -> bool:
-        """Whether some node sees a pool that is not its own."""
+        """Whether some node sees a pool that other nodes see too."""
         return bool(self._shared)
 
     def shared_versions(self) -> dict[int, tuple[int, ...]]:
-        """How far the usage of pools has come that are not local, by number of the group."""
+        """Return the usage versions of shared pools, by number of the group."""
         return {
             number: self._inventory.usage_versions(group)
             for number, (group, _) in self._shared.items()
         }
 
     def sample_of(self, number: int) -> NodeDevices:
-        """What some node of a group sees."""
+        """Return the devices of one node of a group."""
         devices = self.devices[int(np.flatnonzero(self.numbers == number)[0])]
         assert devices is not None
         return devices
@@ -69,7 +69,7 @@ class DeviceRows:
         return [row for row, devices in enumerate(self.devices) if devices is not None]
 
     def refresh(self, nodes: NodeView) -> None:
-        """Look at what changed. `nodes` is any view of the same table."""
+        """Update the changed rows; `nodes` is any view of the table."""
         table = self.table
         if len(self.devices) != table.capacity:
             self.devices += [None] * (table.capacity - len(self.devices))
@@ -89,25 +89,25 @@ class DeviceRows:
         for row in gone:
             self._clear(row)
         for row in rows:
-            self._look_at(row, nodes)
+            self._update(row, nodes)
         self._position = table.changes.position
 
-    def _look_at(self, row: int, nodes: NodeView) -> None:
+    def _update(self, row: int, nodes: NodeView) -> None:
         node = nodes.info_at(row).node
         if node is None:
             self._clear(row)
             return
-        known = self.devices[row]
-        if known is not None and known.node.metadata.name != node.metadata.name:
+        old = self.devices[row]
+        if old is not None and old.node.metadata.name != node.metadata.name:
             self._clear(row)
-            known = None
+            old = None
         found = self._inventory.of_node(node)
-        if found is known:
+        if found is old:
             return
         self.devices[row] = found
-        if known is None or known.group is not found.group:
-            if known is not None:
-                self._leave(known.group)
+        if old is None or old.group is not found.group:
+            if old is not None:
+                self._leave(old.group)
             self._enter(found.group)
             self.numbers[row] = found.group.number
             self.changes.append(row)
@@ -124,13 +124,13 @@ class DeviceRows:
                 self._shared[group.number] = (group, count - 1)
 
     def _clear(self, row: int) -> None:
-        known = self.devices[row]
-        if known is None:
+        old = self.devices[row]
+        if old is None:
             return
         self.devices[row] = None
         self.numbers[row] = 0
-        self._leave(known.group)
+        self._leave(old.group)
         self.changes.append(row)
-        name = known.node.metadata.name
+        name = old.node.metadata.name
         if name not in self.table.row_of:
-            self._inventory.node_gone(name)
+            self._inventory.remove_node(name)

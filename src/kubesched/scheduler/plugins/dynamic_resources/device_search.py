@@ -1,11 +1,11 @@
-"""The search for devices: depth first, and the first solution is taken.
+"""The search for devices: depth first, until the first solution.
 
 (docs/reference/08 §8.4 to §8.6)
 
-Claims, their requests, the alternatives of a request and the devices are tried in order, and an
-earlier choice is revised when a later request needs it. The order is the reference's, so the
-devices found are the same. What a search can do without is left out only where it cannot change
-the outcome: a device that is equal to one which led nowhere in the same place is not tried.
+The search tries claims, their requests, the alternatives of a request and the devices in order,
+and backtracks when a later request cannot be met. The order is the reference's, so the result is
+the same. The search skips steps only where that cannot change the result: for example, it does
+not try a device that is equivalent to one that failed at the same point.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ __all__ = [
     "Solution",
 ]
 
-_STEPS_BETWEEN_LOOKS = 256  # at the clock
-_MOST_STEPS = 20_000_000  # also where the clock stands still, as in a simulation
+_STEPS_PER_CLOCK_READ = 256
+_MAX_STEPS = 20_000_000  # the limit where the clock stands still, as in a simulation
 
 
 class AllocationError(Exception):
-    """The claims cannot be worked with: a mistake in them, a class or a slice."""
+    """A claim, a class or a slice is invalid; the text is the reference's."""
 
 
 class SearchTimeoutError(Exception):
@@ -68,14 +68,14 @@ class _TooManyResultsError(Exception):
 
 
 class NamedClaim(NamedTuple):
-    """A claim that needs devices: how errors call it, and what it asks for."""
+    """A claim that needs devices: its name for errors, and its requests."""
 
     name: str  # namespace/name
     requests: ClaimRequests
 
 
 class Pick(NamedTuple):
-    """A device that a request gets: by place, so that it holds for every node of a group."""
+    """A device for a request, by position: valid for every node of the same group."""
 
     view: int
     device: int
@@ -85,20 +85,20 @@ class Pick(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """For each claim its devices, in the order taken, and the alternatives that were chosen."""
+    """The devices of each claim, in order, and the chosen alternatives."""
 
     picks: tuple[tuple[Pick, ...], ...]
     chosen: Mapping[tuple[int, int], int]  # claim and request -> alternative
 
 
-Place = tuple[int, int]  # pool, device
-_BEGIN: Place = (0, 0)
+Position = tuple[int, int]  # view, device
+_START: Position = (0, 0)
 
 UsageOf = Callable[[PoolView], PoolUsage | None]
 
 
 class DeviceSearch:
-    """One attempt to find devices for some claims among what one node sees."""
+    """One search for the devices of some claims on one node."""
 
     def __init__(
         self,
@@ -107,18 +107,18 @@ class DeviceSearch:
         usage_of: UsageOf,
         selectors: DeviceSelectors,
         features: DeviceFeatures,
-        is_late: Callable[[], bool] | None = None,
-        dead: ExhaustedPools | None = None,
+        is_timed_out: Callable[[], bool] | None = None,
+        exhausted: ExhaustedPools | None = None,
     ) -> None:
-        self._dead = ExhaustedPools() if dead is None else dead
+        self._exhausted = ExhaustedPools() if exhausted is None else exhausted
         self._claims = claims
         self._views = views
         self._selectors = selectors
         self._features = features
-        self._is_late = is_late
+        self._is_timed_out = is_timed_out
         self._steps = 0
         self._usage_of = usage_of
-        # Of each pool that is looked at its usage, and its devices with what was done to them.
+        # Of each visited pool: its usage, and its devices with the changes of this search.
         self._usage: dict[int, PoolUsage | None] = {}
         self._candidates: dict[int, list[DeviceCandidate]] = {}
         self._all_devices: dict[tuple[int, int, int], list[DeviceCandidate]] = {}
@@ -127,30 +127,30 @@ class DeviceSearch:
         self._chosen: dict[tuple[int, int], int] = {}
         self._taken = AttemptUsage()
         self._selectable: dict[tuple[int, int, int, int], bool] = {}
-        self._may_skip_equals = True
-        self._touched: dict[int, int] = {}  # pool -> how much of it this attempt took
+        self._may_skip_equivalent = True
+        self._touched: dict[int, int] = {}  # view -> number of devices this search took
         self._constraint_refusals = 0
 
     def run(self) -> Solution | None:
-        """Find devices for all claims; None: there are not enough of the right kind.
+        """Find devices for all claims; None: there are too few suitable devices.
 
         Raises:
-            AllocationError: the claims, or what was found on the way, cannot be worked with.
-            SearchTimeoutError: it took too long.
+            AllocationError: a claim, a class or a slice is invalid.
+            SearchTimeoutError: the time or the number of steps is exceeded.
         """
         self._prepare()
         if self._cannot_fit():
             return None
         levels = sum(MAX_RESULTS + 2 * len(claim.requests.choices) + 2 for claim in self._claims)
-        with _more_depth(levels):
-            found = self._step(0, 0, 0, 0, False, _BEGIN)
+        with _raised_recursion_limit(levels):
+            found = self._step(0, 0, 0, 0, False, _START)
         if not found:
             return None
         picks = tuple(tuple(pick for _, pick in results) for results in self._results)
         self._check_node_selectors()
         return Solution(picks, dict(self._chosen))
 
-    def _of_view(self, view_place: int) -> list[DeviceCandidate]:
+    def _candidates_in(self, view_place: int) -> list[DeviceCandidate]:
         found = self._candidates.get(view_place)
         if found is None:
             view = self._views[view_place]
@@ -168,15 +168,15 @@ class DeviceSearch:
 
     def _all_candidates(self) -> Iterator[DeviceCandidate]:
         for view_place in range(len(self._views)):
-            yield from self._of_view(view_place)
+            yield from self._candidates_in(view_place)
 
-    def _is_dead(self, key: tuple[int, int, int], view_place: int) -> bool:
+    def _is_exhausted(self, key: tuple[int, int, int], view_place: int) -> bool:
         usage = self._usage_in(view_place)
         number = self._views[view_place].number
-        return self._dead.has((*key, number), 0 if usage is None else usage.version)
+        return self._exhausted.has((*key, number), 0 if usage is None else usage.version)
 
     def _prepare(self) -> None:
-        """Look at all requests once, in order; the first that is wrong ends the attempt."""
+        """Check all requests once, in order; the first problem ends the search."""
         for place, (name, requests) in enumerate(self._claims):
             least = 0
             for number, choice in enumerate(requests.choices):
@@ -229,15 +229,15 @@ class DeviceSearch:
                     "(unsupported constraint type?)"
                 )
             if isinstance(constraint, DistinctAttribute):
-                # It forgets what is taken back, so trying a device leaves its mark.
-                self._may_skip_equals = False
+                # It forgets what is removed, so even a failed try changes its state.
+                self._may_skip_equivalent = False
             found.append(constraint)
         return found
 
     def _cannot_fit(self) -> bool:
-        """Whether counting alone says that there are too few devices.
+        """Whether there are too few devices by number alone.
 
-        Only where the search would find out without an error on its way.
+        True only if the search would find that out without an error.
         """
         is_short = False
         for claim, (_, requests) in enumerate(self._claims):
@@ -256,18 +256,18 @@ class DeviceSearch:
     def _has_enough(
         self, claim: int, number: int, alternative: int, request: ResolvedDeviceRequest
     ) -> bool:
-        """Whether the request could be met if nobody else wanted anything."""
+        """Whether there are enough devices for the request, without all other requests."""
         left = request.count
         key = (claim, number, alternative)
         for view_place in range(len(self._views)):
             if left <= 0:
                 break
-            if not request.admin_access and self._is_dead(key, view_place):
+            if not request.admin_access and self._is_exhausted(key, view_place):
                 continue
             left -= sum(
                 (request.admin_access or not candidate.is_used)
                 and self._is_selectable(claim, number, alternative, request, candidate)
-                for candidate in self._of_view(view_place)
+                for candidate in self._candidates_in(view_place)
             )
         return left <= 0
 
@@ -285,27 +285,27 @@ class DeviceSearch:
                         f"ResourceSlice.NodeSelector with {len(terms)} terms"
                     )
 
-    def _look_at_clock(self) -> None:
+    def _check_deadline(self) -> None:
         self._steps += 1
-        if self._steps % _STEPS_BETWEEN_LOOKS == 1 and (
-            self._steps > _MOST_STEPS or (self._is_late is not None and self._is_late())
+        if self._steps % _STEPS_PER_CLOCK_READ == 1 and (
+            self._steps > _MAX_STEPS or (self._is_timed_out is not None and self._is_timed_out())
         ):
             raise SearchTimeoutError
 
     def _step(
-        self, claim: int, number: int, alternative: int, taken: int, inside: bool, start: Place
+        self, claim: int, number: int, alternative: int, taken: int, inside: bool, start: Position
     ) -> bool:
-        """Go on from here; True if everything that is left can be had.
+        """Continue from this point; return whether all remaining requests can be met.
 
-        `inside` says that an alternative of a prioritised list was settled on.
+        `inside` is set while an alternative of a prioritised list is tried.
         """
-        self._look_at_clock()
+        self._check_deadline()
         if claim == len(self._claims):
             return True
         choices = self._claims[claim].requests.choices
         if number == len(choices):
             try:
-                return self._step(claim + 1, 0, 0, 0, False, _BEGIN)
+                return self._step(claim + 1, 0, 0, 0, False, _START)
             except _TooManyResultsError:
                 return False
         choice = choices[number]
@@ -315,7 +315,7 @@ class DeviceSearch:
         if request.mode == ALL:
             return self._step_all(claim, number, alternative, request, taken, inside)
         if taken == request.count:
-            return self._step(claim, number + 1, 0, 0, False, _BEGIN)
+            return self._step(claim, number + 1, 0, 0, False, _START)
         self._check_size(claim, request.count - taken)
         return self._step_exact(claim, number, alternative, request, taken, inside, start)
 
@@ -323,7 +323,7 @@ class DeviceSearch:
         only_too_many = True
         for alternative in range(len(self._claims[claim].requests.choices[number].alternatives)):
             try:
-                found = self._step(claim, number, alternative, 0, True, _BEGIN)
+                found = self._step(claim, number, alternative, 0, True, _START)
             except _TooManyResultsError:
                 continue
             only_too_many = False
@@ -347,14 +347,14 @@ class DeviceSearch:
         if not devices:
             return False
         if taken == len(devices):
-            return self._step(claim, number + 1, 0, 0, False, _BEGIN)
+            return self._step(claim, number + 1, 0, 0, False, _START)
         self._check_size(claim, len(devices) - taken)
         undo = self._take(claim, request, devices[taken], must=True)
         if undo is None:
             return False
         found = False
         try:
-            found = self._step(claim, number, alternative, taken + 1, inside, _BEGIN)
+            found = self._step(claim, number, alternative, taken + 1, inside, _START)
         finally:
             if not found:
                 undo()
@@ -368,20 +368,20 @@ class DeviceSearch:
         request: ResolvedDeviceRequest,
         taken: int,
         inside: bool,
-        start: Place,
+        start: Position,
     ) -> bool:
         key = (claim, number, alternative)
         for view_place in range(start[0], len(self._views)):
             first = start[1] if view_place == start[0] else 0
-            if self._is_dead(key, view_place) or self._is_refused(key, request, view_place):
+            if self._is_exhausted(key, view_place) or self._is_refused(key, request, view_place):
                 continue
-            is_dead = not first and not self._is_touched(view_place)
-            led_nowhere: set[object] = set()
-            for candidate in self._of_view(view_place)[first:]:
+            is_exhausted = not first and not self._is_touched(view_place)
+            failed: set[object] = set()  # equivalence keys of devices that led to no solution
+            for candidate in self._candidates_in(view_place)[first:]:
                 undo = None
-                if not led_nowhere or candidate.likeness() not in led_nowhere:
+                if not failed or candidate.equivalence_key() not in failed:
                     undo, is_out = self._try(claim, number, alternative, request, candidate)
-                    is_dead = is_dead and is_out
+                    is_exhausted = is_exhausted and is_out
                 if undo is None:
                     continue
                 found = False
@@ -393,12 +393,12 @@ class DeviceSearch:
                         undo()
                 if found:
                     return True
-                if self._may_skip_equals and not self._is_shareable(candidate):
-                    led_nowhere.add(candidate.likeness())
-            if is_dead:
+                if self._may_skip_equivalent and not self._is_shareable(candidate):
+                    failed.add(candidate.equivalence_key())
+            if is_exhausted:
                 usage = self._usage_in(view_place)
                 version = 0 if usage is None else usage.version
-                self._dead.add((*key, self._views[view_place].number), version)
+                self._exhausted.add((*key, self._views[view_place].number), version)
         return False
 
     def _is_refused(
@@ -406,12 +406,12 @@ class DeviceSearch:
     ) -> bool:
         """Whether a constraint refuses every device of a pool.
 
-        Not if trying one of them could end in an error: selectors are asked before constraints.
+        False if trying a device could raise an error: selectors are evaluated before constraints.
         """
         view = self._views[view_place]
         for constraint in self._constraints[key[0]]:
             if constraint.refuses_all(request.request, request.subrequest, view):
-                return self._dead.is_without_errors(
+                return self._exhausted.is_without_errors(
                     (*key, view.number),
                     lambda: self._is_selecting_without_error(key, request, view_place),
                 )
@@ -421,14 +421,14 @@ class DeviceSearch:
         self, key: tuple[int, int, int], request: ResolvedDeviceRequest, view_place: int
     ) -> bool:
         try:
-            for candidate in self._of_view(view_place):
+            for candidate in self._candidates_in(view_place):
                 self._is_selectable(*key, request, candidate)
         except AllocationError:
             return False
         return True
 
     def _is_touched(self, view_place: int) -> bool:
-        """Whether this attempt took anything of a pool."""
+        """Whether this search took a device of the pool."""
         return view_place in self._touched and self._touched[view_place] > 0
 
     def _try(
@@ -439,22 +439,22 @@ class DeviceSearch:
         request: ResolvedDeviceRequest,
         candidate: DeviceCandidate,
     ) -> tuple[Callable[[], None] | None, bool]:
-        """Take a device if that can be: how to undo it, and whether it is out for good.
+        """Take a device if possible; return how to undo that, and whether it is permanently out.
 
-        Out for good is what others have, or what is not of the right kind: not what only a
-        constraint is in the way of.
+        A device is permanently out if it is in use or unsuitable, not if only a constraint of
+        this search refuses it.
         """
         if claim in candidate.taken_by if request.admin_access else candidate.is_in_use:
             return None, not candidate.taken_by
         if not self._is_selectable(claim, number, alternative, request, candidate):
             return None, True
-        # Early, because it is cheap: most devices of other kinds end here.
+        # Early, because it is cheap: it refuses most devices of other kinds.
         for constraint in self._constraints[claim]:
             if constraint.refuses(request.request, request.subrequest, candidate.content):
                 return None, False
         if not self._has_room(request, candidate):
             return None, True
-        self._look_at_clock()
+        self._check_deadline()
         refusals = self._constraint_refusals
         undo = self._take(claim, request, candidate, must=False)
         return undo, undo is None and refusals == self._constraint_refusals
@@ -471,7 +471,7 @@ class DeviceSearch:
         request: ResolvedDeviceRequest,
         candidate: DeviceCandidate,
     ) -> bool:
-        """Whether class and request ask for such a device; raises AllocationError."""
+        """Whether the selectors of class and request match; raises AllocationError."""
         key = (claim, number, alternative, candidate.content.number)
         selectable = self._selectable.get(key)
         if selectable is None:
@@ -484,7 +484,7 @@ class DeviceSearch:
         content = candidate.content
         if content.has_conditions and not self._features.binding_conditions:
             return False
-        if content.is_broken:
+        if content.is_invalid:
             return False
         assert request.device_class is not None, "checked before the search"
         for whose, expressions in (
@@ -510,7 +510,7 @@ class DeviceSearch:
     def _take(
         self, claim: int, request: ResolvedDeviceRequest, candidate: DeviceCandidate, *, must: bool
     ) -> Callable[[], None] | None:
-        """Give the device to the request; returns how to undo that, or None if it cannot be."""
+        """Take the device for the request; return how to undo that, or None if it is refused."""
         is_share = self._is_shareable(candidate)
         if request.admin_access:
             if not is_share and claim in candidate.taken_by:
@@ -559,7 +559,7 @@ class DeviceSearch:
         must: bool,
         counts: bool,
     ) -> bool:
-        """Whether neither taints nor constraints are in the way; if they are, all is as before."""
+        """Whether taints and constraints allow the device; if not, everything is reverted."""
         content = candidate.content
         if (
             self._features.device_taints
@@ -604,8 +604,8 @@ class DeviceSearch:
 
 
 @contextmanager
-def _more_depth(levels: int) -> Iterator[None]:
-    """Room for a search that goes a few calls deep for every device."""
+def _raised_recursion_limit(levels: int) -> Iterator[None]:
+    """Raise the recursion limit: the search makes a few nested calls per device."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(before + 3 * levels)
     try:

@@ -1,7 +1,7 @@
-"""What came of searching devices for some claims, kept by group of nodes and by row.
+"""Results of device searches, cached by group of equivalent nodes, and verdicts by row.
 
-Claims of the same spec get the same answer from nodes of the same group. So a search is made once
-per group, and a row is looked at again only when its node came into another group.
+Claims with the same spec have the same result on nodes of the same group. The search therefore
+runs once per group, and a row is updated only when its node moves to another group.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from kubesched.scheduler.plugins.dynamic_resources.device_selectors import Devic
 
 __all__ = ["DeviceSearchCache", "DeviceSearchResult", "DeviceVerdict", "NodeVerdicts"]
 
-_ANSWERS_KEPT = 65_536
-_CACHES_KEPT = 64
+_MAX_RESULTS = 65_536
+_MAX_CACHES = 64
 
 
 class DeviceVerdict(enum.IntEnum):
-    """What a node is told; the numbers stand in a column."""
+    """The verdict on a node, as stored in a column."""
 
     FITS = 0
     NO_FIT = 1
@@ -50,7 +50,7 @@ class DeviceVerdict(enum.IntEnum):
 
 
 class DeviceSearchResult(NamedTuple):
-    """The outcome of a search; the words of an error are those of the claims it was made for."""
+    """The outcome of a search; an error names the claims of that search."""
 
     verdict: DeviceVerdict
     solution: Solution | None = None
@@ -61,43 +61,43 @@ _FITS = DeviceSearchResult(DeviceVerdict.FITS)
 _NO_FIT = DeviceSearchResult(DeviceVerdict.NO_FIT)
 _INVALID_POOLS = DeviceSearchResult(DeviceVerdict.INVALID_POOLS)
 
-# Begins to measure time: the result tells whether the time for one node is over.
-LateAfter = Callable[[], Callable[[], bool] | None]
+# Starts a timer for one node: the result tells whether the time is over. None: no limit.
+StartTimer = Callable[[], Callable[[], bool] | None]
 
 
 class NodeVerdicts:
-    """Answers for claims of one spec each, row by row."""
+    """Search results for claims of the given specs, and a column of verdicts."""
 
-    def __init__(self, requests: Sequence[ClaimRequests], search: _Searching) -> None:
+    def __init__(self, requests: Sequence[ClaimRequests], search: _SearchRunner) -> None:
         self._requests = requests
-        self._search = search
-        self._dead = ExhaustedPools()
+        self._runner = search
+        self._exhausted = ExhaustedPools()
         self._by_group: dict[tuple[int, tuple[int, ...]], DeviceSearchResult] = {}
         self._rows: DeviceRows | None = None
         self._position = -1
-        self._verdicts = np.zeros(0, dtype=np.uint8)  # Verdict[row]
+        self._verdicts = np.zeros(0, dtype=np.uint8)  # DeviceVerdict[row]
         self._shared_versions: dict[int, tuple[int, ...]] = {}
         self.has_errors = False
 
-    def answer(self, devices: NodeDevices, names: Sequence[str]) -> DeviceSearchResult:
-        """The answer of one node. `names` are those of the claims, for errors."""
+    def search(self, devices: NodeDevices, names: Sequence[str]) -> DeviceSearchResult:
+        """Return the result for one node; `names` are the names of the claims, for errors."""
         group = devices.group
-        versions = self._search.inventory.usage_versions(group) if group.shared else ()
+        versions = self._runner.inventory.usage_versions(group) if group.shared else ()
         key = (group.number, versions)
-        answer = self._by_group.get(key)
-        if answer is None or answer.verdict is DeviceVerdict.ERROR:
+        result = self._by_group.get(key)
+        if result is None or result.verdict is DeviceVerdict.ERROR:
             claims = [
                 NamedClaim(name, requests)
                 for name, requests in zip(names, self._requests, strict=True)
             ]
-            answer = self._search.run(claims, devices, self._dead)
-            if len(self._by_group) >= _ANSWERS_KEPT:
+            result = self._runner.run(claims, devices, self._exhausted)
+            if len(self._by_group) >= _MAX_RESULTS:
                 self._by_group.clear()
-            self._by_group[key] = answer
-        return answer
+            self._by_group[key] = result
+        return result
 
-    def verdicts(self, rows: DeviceRows, names: Sequence[str]) -> NDArray[np.uint8] | None:
-        """Verdict[row] of all nodes, up to date; None: some search takes too long to know."""
+    def column(self, rows: DeviceRows, names: Sequence[str]) -> NDArray[np.uint8] | None:
+        """Return DeviceVerdict[row] of all nodes; None if a search timed out."""
         return self._verdicts if self._refresh(rows, names) else None
 
     def _refresh(self, rows: DeviceRows, names: Sequence[str]) -> bool:
@@ -114,11 +114,11 @@ class NodeVerdicts:
         had_errors, self._position = self.has_errors, -1
         for row in changed:
             devices = rows.devices[row]
-            answer = _FITS if devices is None else self.answer(devices, names)
-            self._verdicts[row] = answer.verdict
-            if answer.verdict is DeviceVerdict.ERROR:
+            result = _FITS if devices is None else self.search(devices, names)
+            self._verdicts[row] = result.verdict
+            if result.verdict is DeviceVerdict.ERROR:
                 self.has_errors = True
-                if isinstance(answer.error, SearchTimeoutError):
+                if isinstance(result.error, SearchTimeoutError):
                     return False
         if since is not None and rows.has_shared and not self._refresh_shared(rows, names):
             return False
@@ -129,31 +129,31 @@ class NodeVerdicts:
         return True
 
     def _refresh_shared(self, rows: DeviceRows, names: Sequence[str]) -> bool:
-        """Ask again where usage changed of pools that several nodes see; False: too late."""
+        """Update the groups that share a pool whose usage changed; False: a search timed out."""
         for number, versions in rows.shared_versions().items():
             if self._shared_versions.get(number) == versions:
                 continue
-            answer = self.answer(rows.sample_of(number), names)
-            self._verdicts[: rows.capacity][rows.numbers == number] = answer.verdict
-            self.has_errors = self.has_errors or answer.verdict is DeviceVerdict.ERROR
-            if isinstance(answer.error, SearchTimeoutError):
+            result = self.search(rows.sample_of(number), names)
+            self._verdicts[: rows.capacity][rows.numbers == number] = result.verdict
+            self.has_errors = self.has_errors or result.verdict is DeviceVerdict.ERROR
+            if isinstance(result.error, SearchTimeoutError):
                 return False
         return True
 
 
-class _Searching:
-    """Makes searches: everything but the claims and the node."""
+class _SearchRunner:
+    """Runs searches; has everything that they need besides the claims and the node."""
 
     def __init__(
-        self, inventory: DeviceInventory, features: DeviceFeatures, late_after: LateAfter
+        self, inventory: DeviceInventory, features: DeviceFeatures, start_timer: StartTimer
     ) -> None:
         self.inventory = inventory
         self._features = features
-        self._late_after = late_after
+        self._start_timer = start_timer
         self._selectors = DeviceSelectors(list_attributes=features.list_attributes)
 
     def run(
-        self, claims: Sequence[NamedClaim], devices: NodeDevices, dead: ExhaustedPools
+        self, claims: Sequence[NamedClaim], devices: NodeDevices, exhausted: ExhaustedPools
     ) -> DeviceSearchResult:
         search = DeviceSearch(
             claims,
@@ -161,8 +161,8 @@ class _Searching:
             self._usage_of,
             self._selectors,
             self._features,
-            self._late_after(),
-            dead,
+            self._start_timer(),
+            exhausted,
         )
         try:
             solution = search.run()
@@ -179,29 +179,31 @@ class _Searching:
 
 
 class DeviceSearchCache:
-    """Search results by the specs of the claims; the least recently used are evicted."""
+    """Caches `NodeVerdicts` by the specs of claims; evicts the least recently used."""
 
     def __init__(
-        self, inventory: DeviceInventory, features: DeviceFeatures, late_after: LateAfter
+        self, inventory: DeviceInventory, features: DeviceFeatures, start_timer: StartTimer
     ) -> None:
-        self._search = _Searching(inventory, features, late_after)
-        self._kept: OrderedDict[Hashable, tuple[Sequence[ClaimRequests], NodeVerdicts]] = (
+        self._runner = _SearchRunner(inventory, features, start_timer)
+        self._entries: OrderedDict[Hashable, tuple[Sequence[ClaimRequests], NodeVerdicts]] = (
             OrderedDict()
         )
 
     def find(self, requests: Sequence[tuple[bytes, ClaimRequests]]) -> NodeVerdicts:
-        """The answers for claims with these requests, each with its spec in bytes."""
+        """Return the verdicts for claims with these requests, each with its spec in bytes."""
         key = tuple(spec for spec, _ in requests)
-        wanted = [each for _, each in requests]
-        found = self._kept.get(key)
-        if found is not None and all(old is new for old, new in zip(found[0], wanted, strict=True)):
-            self._kept.move_to_end(key)
+        current = [each for _, each in requests]
+        found = self._entries.get(key)
+        if found is not None and all(
+            old is new for old, new in zip(found[0], current, strict=True)
+        ):
+            self._entries.move_to_end(key)
             return found[1]
-        answers = NodeVerdicts(wanted, self._search)
-        self._kept[key] = (wanted, answers)
-        if len(self._kept) > _CACHES_KEPT:
-            self._kept.popitem(last=False)
-        return answers
+        verdicts = NodeVerdicts(current, self._runner)
+        self._entries[key] = (current, verdicts)
+        if len(self._entries) > _MAX_CACHES:
+            self._entries.popitem(last=False)
+        return verdicts
 
 
 encode_spec = msgspec.json.Encoder(order="deterministic").encode

@@ -1,4 +1,4 @@
-"""Selectors of devices, each evaluated once per content of a device (docs/reference/08 §8.5)."""
+"""CEL selectors of devices, evaluated once per device content (docs/reference/08 §8.5)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from kubesched.scheduler.plugins.dynamic_resources.device_content import DeviceC
 
 __all__ = ["DeviceSelectorError", "DeviceSelectors"]
 
-_COMPILED_KEPT = 512
-# A device remembers what so many selectors said; more come only with claims of their own.
-_ANSWERS_KEPT = 256
+_MAX_COMPILED = 512
+# Cached results per device content.
+_MAX_RESULTS = 256
 
 
 class DeviceSelectorError(Exception):
-    """A selector that does not compile, or fails on a device: text with the kind of error."""
+    """A selector does not compile or fails on a device; the text names the kind of error."""
 
 
 class DeviceSelectors:
-    """Compiled selectors; what they say of a device is kept with its content."""
+    """Compiled selectors; their results are cached in the device contents."""
 
     def __init__(self, *, list_attributes: bool = False) -> None:
         """`list_attributes` is the gate DRAListTypeAttributes."""
@@ -28,16 +28,16 @@ class DeviceSelectors:
         self._compiled: OrderedDict[str, CompiledSelector | str] = OrderedDict()
 
     def matches(self, expression: str, content: DeviceContent) -> bool:
-        """Whether the device is what the expression asks for; raises SelectorError."""
-        answer = content.selected.get(expression)
-        if answer is None:
-            answer = self._evaluate(expression, content)
-            if len(content.selected) >= _ANSWERS_KEPT:
+        """Whether the expression matches the device; raises DeviceSelectorError."""
+        result = content.selected.get(expression)
+        if result is None:
+            result = self._evaluate(expression, content)
+            if len(content.selected) >= _MAX_RESULTS:
                 content.selected.clear()
-            content.selected[expression] = answer
-        if isinstance(answer, str):
-            raise DeviceSelectorError(answer)
-        return answer
+            content.selected[expression] = result
+        if isinstance(result, str):
+            raise DeviceSelectorError(result)
+        return result
 
     def _evaluate(self, expression: str, content: DeviceContent) -> bool | str:
         selector = self._compile(expression)
@@ -70,7 +70,7 @@ class DeviceSelectors:
             except CelCompileError as exc:
                 compiled = f"CEL compile error: {exc}"
             self._compiled[expression] = compiled
-            if len(self._compiled) > _COMPILED_KEPT:
+            if len(self._compiled) > _MAX_COMPILED:
                 self._compiled.popitem(last=False)
         else:
             self._compiled.move_to_end(expression)

@@ -1,4 +1,4 @@
-"""What a scheduler knows of devices, claims and classes: once, for all of its profiles."""
+"""The state of devices, claims and classes, shared by all profiles of a scheduler."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ __all__ = ["EXTENDED_CLAIM", "DeviceState"]
 EXTENDED_CLAIM = "resource.kubernetes.io/extended-resource-claim"
 
 _SHARED_NAME = "DynamicResources"
-_SPECS_KEPT = 1024
+_MAX_SPECS = 1024
 
 
 class DeviceState:
-    """Kept up to date by what is watched; plugins of all profiles share one."""
+    """Devices, claims and their usage, updated by watches; the plugins of all profiles share it."""
 
     def __init__(self, handle: Handle, features: DeviceFeatures) -> None:
         self.features = features
@@ -42,20 +42,20 @@ class DeviceState:
         self.classes: Lister[DeviceClass] = handle.lister(DeviceClass)
         self.inventory = DeviceInventory(features)
         self.in_flight = InFlightClaims(self.inventory.allocated)
-        # Writes that are under way and that a later attempt must wait for, by uid of the claim.
+        # Writes in the background that a later attempt must wait for, by uid of the claim.
         self.pending_writes: dict[str, asyncio.Event] = {}
-        # Claims in flight of which only the server knows whether they were written, by uid.
+        # Uids of claims in flight of which it is unknown whether the server has written them.
         self.unsettled: set[str] = set()
-        # By uid of the claim; gone when nobody has or awaits it.
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._awaited: dict[tuple[str, str], asyncio.Event] = {}  # namespace, name
-        # Claims that were made for extended resources, by uid of the pod that owns them.
+        # By uid of the claim; an entry is dropped when no task holds or awaits the lock.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._awaited: dict[tuple[str, str], asyncio.Event] = {}  # (namespace, name) ->
+        # Claims that were created for extended resources, by uid of the owning pod.
         self._special: dict[str, dict[str, ResourceClaim]] = {}
         self._rows: DeviceRows | None = None
         self._requests: dict[bytes, ClaimRequests] = {}
         self.claims.follow(self.inventory.allocated.claim_changed)
-        self.claims.follow(self._note_special)
-        self.claims.follow(self._note_appeared)
+        self.claims.follow(self._update_special)
+        self.claims.follow(self._notify_appeared)
         follow_slices(handle, features, self.inventory.slice_changed)
         handle.shared.get(
             DEVICE_COUNTS,
@@ -66,11 +66,11 @@ class DeviceState:
 
     @classmethod
     def of(cls, handle: Handle, features: DeviceFeatures) -> DeviceState:
-        """The one that the plugins of this scheduler share."""
+        """Return the state that the plugins of this scheduler share."""
         return handle.shared.get(_SHARED_NAME, lambda: cls(handle, features))
 
-    async def until_known(self, claim: ResourceClaim, clock: Clock, timeout_ns: int) -> bool:
-        """Wait until the watch has brought a claim that was just created."""
+    async def wait_until_cached(self, claim: ResourceClaim, clock: Clock, timeout_ns: int) -> bool:
+        """Wait until the watch has delivered a claim that was just created."""
         key = (claim.metadata.namespace, claim.metadata.name)
         if self.claims.get(claim.metadata.name, claim.metadata.namespace) is not None:
             return True
@@ -81,39 +81,39 @@ class DeviceState:
             if self._awaited.get(key) is appeared and not appeared.is_set():
                 del self._awaited[key]
 
-    def turn_at(self, claim: ResourceClaim) -> asyncio.Lock:
-        """Whoever writes to a claim that several pods of a group share has it meanwhile."""
-        turn = self._turns.get(claim.metadata.uid)
-        if turn is None:
-            turn = self._turns[claim.metadata.uid] = asyncio.Lock()
-        return turn
+    def write_lock(self, claim: ResourceClaim) -> asyncio.Lock:
+        """Return the lock for writes to a claim that several pods of a group share."""
+        lock = self._locks.get(claim.metadata.uid)
+        if lock is None:
+            lock = self._locks[claim.metadata.uid] = asyncio.Lock()
+        return lock
 
-    def land(self, uid: str, *, for_all: bool = False, is_news: bool = True) -> bool:
-        """A claim is in flight for one pod less, or for none at all; True if it is no more.
+    def remove_in_flight(self, uid: str, *, for_all: bool = False, notify: bool = True) -> bool:
+        """Remove a claim in flight for one pod or `for_all`; True if it is in flight no longer.
 
-        Should its devices be free by that, pods that wait for some hear of it: no change of a
-        claim tells them. It is no news if nobody could have known that they were taken.
+        If its devices become free, pods that wait for devices are notified, since no change of a
+        claim notifies them. Pass `notify=False` if the allocation was not visible to other pods.
         """
-        flying = self.in_flight.get(uid)
-        if flying is None or not self.in_flight.remove(uid, for_all=for_all):
+        in_flight = self.in_flight.get(uid)
+        if in_flight is None or not self.in_flight.remove(uid, for_all=for_all):
             return False
-        known = self.claims.get(flying.metadata.name, flying.metadata.namespace)
-        if not is_news:
+        cached = self.claims.get(in_flight.metadata.name, in_flight.metadata.namespace)
+        if not notify:
             return True
-        if flying.status.allocation is not None and (
-            known is None or known.status.allocation is None
+        if in_flight.status.allocation is not None and (
+            cached is None or cached.status.allocation is None
         ):
-            self.claims.gave_back(flying, replace(flying, status=ResourceClaimStatus()))
+            self.claims.gave_back(in_flight, replace(in_flight, status=ResourceClaimStatus()))
         return True
 
-    def _note_appeared(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+    def _notify_appeared(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         if new is not None and old is None and self._awaited:
             appeared = self._awaited.pop((new.metadata.namespace, new.metadata.name), None)
             if appeared is not None:
                 appeared.set()
 
     def special_claim_of(self, pod: Pod) -> ResourceClaim | None:
-        """The claim that was made before for extended resources of the pod."""
+        """Return the claim that was created earlier for extended resources of the pod."""
         for claim in self._special.get(pod.metadata.uid, {}).values():
             for owner in claim.metadata.owner_references:
                 if (
@@ -124,21 +124,21 @@ class DeviceState:
                     return claim
         return None
 
-    def _note_special(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+    def _update_special(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         for claim in (old, new):
             if claim is None or claim.metadata.annotations.get(EXTENDED_CLAIM) != "true":
                 continue
             for owner in claim.metadata.owner_references:
-                known = self._special.setdefault(owner.uid, {})
+                claims = self._special.setdefault(owner.uid, {})
                 if claim is new:
-                    known[claim.metadata.uid] = claim
+                    claims[claim.metadata.uid] = claim
                 else:
-                    known.pop(claim.metadata.uid, None)
-                if not known:
+                    claims.pop(claim.metadata.uid, None)
+                if not claims:
                     del self._special[owner.uid]
 
     def rows(self, nodes: NodeView) -> DeviceRows:
-        """The devices by row of the table that these nodes are in, up to date."""
+        """Return the devices by row of the table of these nodes, after an update."""
         if self._rows is None or self._rows.table is not nodes.table:
             if self._rows is not None:
                 self._rows.close()
@@ -147,12 +147,12 @@ class DeviceState:
         return self._rows
 
     def requests_of(self, spec: DeviceClaim) -> tuple[bytes, ClaimRequests]:
-        """What a claim asks for, with its spec in bytes; read once for all claims of that spec."""
+        """Return the requests of a claim spec, with the spec in bytes; cached by spec."""
         key = encode_spec(spec)
-        known = self._requests.get(key)
-        if known is None or not known.has_current_classes(self.classes):
-            if len(self._requests) >= _SPECS_KEPT:
+        requests = self._requests.get(key)
+        if requests is None or not requests.has_current_classes(self.classes):
+            if len(self._requests) >= _MAX_SPECS:
                 self._requests.clear()
-            known = ClaimRequests.read(spec, self.classes, self.features)
-            self._requests[key] = known
-        return key, known
+            requests = ClaimRequests.read(spec, self.classes, self.features)
+            self._requests[key] = requests
+        return key, requests

@@ -1,7 +1,7 @@
-"""Requests for devices in place of extended resources (docs/reference/08 §7.2).
+"""Device requests that replace extended resources (docs/reference/08 §7.2).
 
-A container that asks for an extended resource which a device class serves gets a request for that
-class. Init containers that end before others start reuse what those have.
+A container that requests an extended resource which a device class serves gets a request for that
+class. Init containers that end before other containers start reuse the devices of those.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Mapping = ContainerExtendedResourceRequest
 
 
 class ExtendedRequests(NamedTuple):
-    """What a claim for extended resources asks for, and which container gets what of it."""
+    """The requests of a claim for extended resources, and which container uses which."""
 
     requests: tuple[DeviceRequest, ...]
     mappings: tuple[Mapping, ...]
 
 
-class _Own(NamedTuple):
-    """A request of one container for one resource."""
+class _ContainerRequest(NamedTuple):
+    """The request of one container for one resource."""
 
     place: int  # of the container
     name: str
@@ -40,7 +40,7 @@ class _Own(NamedTuple):
 
 
 def extended_requests(pod: Pod, classes: Iterable[tuple[str, str]]) -> ExtendedRequests:
-    """The requests for these resources; each comes with the name of its class."""
+    """Return the requests for these pairs of resource and class name."""
     requests: list[DeviceRequest] = []
     mappings: list[Mapping] = []
     for resource, class_name in sorted(classes):
@@ -59,52 +59,68 @@ def extended_requests(pod: Pod, classes: Iterable[tuple[str, str]]) -> ExtendedR
     return ExtendedRequests(tuple(requests), tuple(mappings))
 
 
-def _requests_of(pod: Pod, resource: str) -> tuple[list[_Own], list[Mapping]]:
-    """The requests for one resource, those of containers that end first in front."""
-    spec = pod.spec
-    containers = (*spec.init_containers, *spec.containers)
-    long_lived: list[_Own] = []
-    short_lived: list[_Own] = []
-    for place, container in enumerate(containers):
-        count = _amount(container, resource)
-        if count > 0:
-            ends_first = place < len(spec.init_containers) and container.restart_policy != "Always"
-            own = _Own(place, _request_name(place, container, resource), count)
-            (short_lived if ends_first else long_lived).append(own)
+def _requests_of(pod: Pod, resource: str) -> tuple[list[_ContainerRequest], list[Mapping]]:
+    """Return the requests for one resource, and the mappings of containers to them."""
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    long_lived, short_lived = _by_lifetime(pod, resource)
     mappings = [
         Mapping(
             container_name=containers[own.place].name, resource_name=resource, request_name=own.name
         )
         for own in long_lived
     ]
-    largest: _Own | None = None
-    pending: list[tuple[str, str]] = []  # container, the request it uses ("": its own)
+    largest: _ContainerRequest | None = None
+    pending: list[tuple[str, str]] = []  # container, the request it uses ("": the largest)
     for own in short_lived:
         container_name = containers[own.place].name
-        missing = own.amount
-        for other in long_lived:
-            if other.place < own.place:
-                continue
-            if missing <= 0:
-                break
-            pending.append((container_name, other.name))
-            missing -= other.amount
+        reused, missing = _reuse(own, long_lived)
+        pending += [(container_name, name) for name in reused]
         if missing > 0:
             pending.append((container_name, ""))
             if largest is None or missing > largest.amount:
-                largest = _Own(own.place, own.name, missing)
+                largest = _ContainerRequest(own.place, own.name, missing)
     for container_name, used in pending:
         assert used or largest is not None
         name = used or (largest.name if largest is not None else "")
         mappings.append(
             Mapping(container_name=container_name, resource_name=resource, request_name=name)
         )
-    kept = long_lived if largest is None else [largest, *long_lived]
-    return kept, mappings
+    requests = long_lived if largest is None else [largest, *long_lived]
+    return requests, mappings
+
+
+def _by_lifetime(
+    pod: Pod, resource: str
+) -> tuple[list[_ContainerRequest], list[_ContainerRequest]]:
+    """Return the requests of containers that keep running, and of those that end before."""
+    spec = pod.spec
+    long_lived: list[_ContainerRequest] = []
+    short_lived: list[_ContainerRequest] = []
+    for place, container in enumerate((*spec.init_containers, *spec.containers)):
+        count = _amount(container, resource)
+        if count > 0:
+            ends_first = place < len(spec.init_containers) and container.restart_policy != "Always"
+            own = _ContainerRequest(place, _request_name(place, container, resource), count)
+            (short_lived if ends_first else long_lived).append(own)
+    return long_lived, short_lived
+
+
+def _reuse(own: _ContainerRequest, long_lived: list[_ContainerRequest]) -> tuple[list[str], int]:
+    """Return the requests of later containers that this one uses, and how many are missing."""
+    missing = own.amount
+    used = []
+    for other in long_lived:
+        if other.place < own.place:
+            continue
+        if missing <= 0:
+            break
+        used.append(other.name)
+        missing -= other.amount
+    return used, missing
 
 
 def _amount(container: Container, resource: str) -> int:
-    """How many devices the container asks for; a fraction of one is not a number of devices."""
+    """Return the number of devices that the container requests; 0 for a fractional amount."""
     raw = container.resources.requests.get(resource)
     quantity = ZERO if raw is None else quantity_from_json(raw)
     return quantity.value if Quantity.from_value(quantity.value) == quantity else 0

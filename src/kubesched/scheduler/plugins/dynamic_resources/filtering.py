@@ -1,7 +1,7 @@
 """Whether nodes have the devices that a pod's claims need (docs/reference/08 §5.4).
 
-The one-node form is the rule. The form for many nodes reads kept verdicts by row, and comes to
-the same.
+The one-node form defines the rule. The many-node form reads cached verdicts by row and has the
+same results.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ LEFT_OVER_CLAIM = Status.unresolvable(
 CANNOT_FIT = Status.unresolvable("cannot fit resource", causes=(DevicesUnavailable(),))
 
 _OF_VERDICT = {DeviceVerdict.NO_FIT: CANNOT_ALLOCATE, DeviceVerdict.INVALID_POOLS: INVALID_POOLS}
-# What the numbers of a column of verdicts stand for, and those added to them here.
+# The statuses of the verdicts 1 and 2, and the codes of further statuses.
 _STATUSES = (CANNOT_ALLOCATE, INVALID_POOLS)
 _UNAVAILABLE = 3
 _CANNOT_FIT = 4
@@ -60,20 +60,20 @@ _FIRST_ERROR = 5
 
 
 class Variant(NamedTuple):
-    """The claims that need devices, as they are on nodes that lack the same resources."""
+    """The claims that need devices, for nodes that lack the same extended resources."""
 
     extended: ExtendedRequests | None
     requests: Sequence[ClaimRequests]
     names: Sequence[str]
-    answers: NodeVerdicts
+    verdicts: NodeVerdicts
 
 
 class DeviceFilter:
-    """Filter for pods with claims. Facts of an attempt are in `PodDevices`."""
+    """Filters nodes for pods with claims; the state of an attempt is in `PodDevices`."""
 
-    def __init__(self, devices: DeviceState, answers: DeviceSearchCache) -> None:
+    def __init__(self, devices: DeviceState, cache: DeviceSearchCache) -> None:
         self._devices = devices
-        self._answers = answers
+        self._cache = cache
         self.node_allocatable: NodeAllocatable | None = None
         if devices.features.node_allocatable:
             self.node_allocatable = NodeAllocatable(devices.inventory)
@@ -85,45 +85,41 @@ class DeviceFilter:
         if data.special is not None:
             if data.claims[data.special].spec.devices.requests:
                 return LEFT_OVER_CLAIM
-            if not _has_others(data, node):
+            if not _has_unserved(data, node):
                 return CANNOT_FIT
             lacking = _lacking(data, node)
             if not lacking and not data.has_user_claims:
                 return SUCCESS
         if data.pending:
-            answer = self.answer(data, pod, node, lacking)
-            if answer.verdict is not DeviceVerdict.FITS:
-                return _status_of(answer, node.name)
+            result = self.search(data, pod, node, lacking)
+            if result.verdict is not DeviceVerdict.FITS:
+                return _status_of(result, node.name)
         if self.node_allocatable is not None:
-            try:
-                allocations = self.allocations_on(data, pod, node)
-                status = self.node_allocatable.check(data, pod, node, allocations)
-            except NodeAllocatableError as exc:
-                return Status.failure(exc)
+            status = self._check_node_allocatable(self.node_allocatable, data, pod, node)
             if not status.is_success:
                 return status
-        assert node.node is not None
-        labels, name = node.node.metadata.labels, node.name
-        unavailable = data.unusable.union(
-            place for place, matcher in data.selectors.items() if not matcher.matches(labels, name)
-        )
-        if unavailable:
-            data.unavailable |= unavailable
-            return UNAVAILABLE
-        return SUCCESS
+        return _check_allocated(data, node)
 
-    def answer(
+    def _check_node_allocatable(
+        self, rule: NodeAllocatable, data: PodDevices, pod: Pod, node: NodeInfo
+    ) -> Status:
+        try:
+            return rule.check(data, pod, node, self.allocations_on(data, pod, node))
+        except NodeAllocatableError as exc:
+            return Status.failure(exc)
+
+    def search(
         self, data: PodDevices, pod: Pod, node: NodeInfo, lacking: int
     ) -> DeviceSearchResult:
-        """What the search found on a node that lacks these of the served resources."""
+        """Search a node that lacks these of the served resources, or return the cached result."""
         assert node.node is not None
         variant = self.variant(data, pod, lacking)
-        return variant.answers.answer(self._devices.inventory.of_node(node.node), variant.names)
+        return variant.verdicts.search(self._devices.inventory.of_node(node.node), variant.names)
 
-    def found_on(
+    def search_node(
         self, data: PodDevices, pod: Pod, node: NodeInfo
     ) -> tuple[Variant, DeviceSearchResult] | None:
-        """The claims as they are on the node, and what the search found; None: no claim is."""
+        """Return the claims for the node and the search result; None: no claim needs devices."""
         lacking = 0
         if data.special is not None:
             lacking = _lacking(data, node)
@@ -131,26 +127,27 @@ class DeviceFilter:
                 return None
         if not data.pending:
             return None
-        return self.variant(data, pod, lacking), self.answer(data, pod, node, lacking)
+        return self.variant(data, pod, lacking), self.search(data, pod, node, lacking)
 
     def allocations_on(
         self, data: PodDevices, pod: Pod, node: NodeInfo, share_id: Callable[[], str] = str
     ) -> dict[int, AllocationResult]:
-        """What claims that need devices get on a node where all of them fit, by place."""
-        found = self.found_on(data, pod, node)
+        """Return the allocations, by place of the claim, on a node where all claims fit."""
+        found = self.search_node(data, pod, node)
         if found is None or found[1].solution is None:
             return {}
         assert node.node is not None
-        (variant, answer), views = found, self._devices.inventory.of_node(node.node).views
-        assert answer.solution is not None
+        (variant, result), views = found, self._devices.inventory.of_node(node.node).views
+        assert result.solution is not None
         return {
             place: allocation_of(
-                answer.solution, number, variant.requests[number], views, node.name, share_id
+                result.solution, number, variant.requests[number], views, node.name, share_id
             )
             for number, place in enumerate(data.pending)
         }
 
     def variant(self, data: PodDevices, pod: Pod, lacking: int) -> Variant:
+        """Return the claims for nodes that lack these of the served resources."""
         found = data.variants.get(lacking)
         if found is None:
             found = data.variants[lacking] = self._make_variant(data, pod, lacking)
@@ -168,8 +165,8 @@ class DeviceFilter:
                 spec = replace(spec, requests=extended.requests)
             requests.append(self._devices.requests_of(spec))
             names.append(f"{claim.metadata.namespace}/{claim.metadata.name}")
-        answers = self._answers.find(requests)
-        return Variant(extended, [each for _, each in requests], names, answers)
+        verdicts = self._cache.find(requests)
+        return Variant(extended, [each for _, each in requests], names, verdicts)
 
     def filter_nodes(self, data: PodDevices, pod: Pod, nodes: NodeView) -> Rejections:
         if not data.claims or not len(nodes):
@@ -178,13 +175,13 @@ class DeviceFilter:
             return Rejections.from_statuses(self.filter(data, pod, node) for node in nodes)
         codes = np.zeros(len(nodes), dtype=np.uint8)
         statuses = [*_STATUSES, UNAVAILABLE, CANNOT_FIT]
-        asked = np.ones(len(nodes), dtype=bool)  # those whose claims must be looked at
+        asked = np.ones(len(nodes), dtype=bool)  # nodes for which the claims must be checked
         lacking: NDArray[np.int64] | None = None
         if data.special is not None:
             if data.claims[data.special].spec.devices.requests:
                 return Rejections.where(asked, LEFT_OVER_CLAIM)
-            codes[_without_others(data, nodes)] = _CANNOT_FIT
-            lacking = _lacking_of(data, nodes)
+            codes[_lacks_unserved(data, nodes)] = _CANNOT_FIT
+            lacking = _lacking_per_node(data, nodes)
             asked = codes == 0
             if not data.has_user_claims:
                 asked &= lacking != 0
@@ -208,13 +205,13 @@ class DeviceFilter:
         lacking: NDArray[np.int64] | None,
         codes: NDArray[np.uint8],
     ) -> tuple[int, Status] | None:
-        """Note the verdicts on the nodes that are asked; an error, with the node it is about."""
+        """Set the verdicts on the asked nodes; return the first error with the node's index."""
         rows = self._devices.rows(nodes)
         kinds = [0] if lacking is None else np.unique(lacking[asked]).tolist()
         for kind in kinds:
             among = asked if lacking is None else asked & (lacking == kind)
             variant = self.variant(data, pod, kind)
-            column = variant.answers.verdicts(rows, variant.names)
+            column = variant.verdicts.column(rows, variant.names)
             if column is None:
                 places = np.flatnonzero(among).tolist()
                 verdicts = self._one_by_one(variant, nodes, places)
@@ -225,18 +222,18 @@ class DeviceFilter:
             if len(failed):
                 index = int(failed[0])
                 node = _node_at(nodes, index)
-                answer = self.answer(data, pod, node, kind)
-                return index, _status_of(answer, node.name)
+                result = self.search(data, pod, node, kind)
+                return index, _status_of(result, node.name)
         return None
 
     def _one_by_one(self, variant: Variant, nodes: NodeView, places: Sequence[int]) -> list[int]:
-        """Verdicts up to the first error: there are nodes whose search takes too long."""
+        """Return the verdicts up to the first error; for nodes whose search takes too long."""
         verdicts: list[int] = []
         for place in places:
             node = _node_at(nodes, place).node
             assert node is not None
             devices = self._devices.inventory.of_node(node)
-            verdict = variant.answers.answer(devices, variant.names).verdict
+            verdict = variant.verdicts.search(devices, variant.names).verdict
             verdicts.append(verdict)
             if verdict is DeviceVerdict.ERROR:
                 break
@@ -249,7 +246,7 @@ class DeviceFilter:
         asked: NDArray[np.bool_],
         codes: NDArray[np.uint8],
     ) -> None:
-        """Reject nodes where an allocated claim cannot be used, and note which claims those are."""
+        """Reject nodes that cannot use an allocated claim, and record these claims."""
         if not asked.any():
             return
         for place in data.unusable:
@@ -262,37 +259,50 @@ class DeviceFilter:
                 data.unavailable.add(place)
 
     def may_fail(self, data: PodDevices, pod: Pod, nodes: NodeView) -> bool:
-        """Whether the search ends in an error on some node, which then ends the attempt."""
+        """Whether the search fails on some node, which then ends the attempt."""
         if not data.pending:
             return False
         kinds = [0]
         if data.special is not None:
-            kinds = np.unique(_lacking_of(data, nodes)).tolist()
+            kinds = np.unique(_lacking_per_node(data, nodes)).tolist()
         rows = self._devices.rows(nodes)
         for kind in kinds:
             variant = self.variant(data, pod, kind)
-            variant.answers.verdicts(rows, variant.names)
-            if variant.answers.has_errors:
+            variant.verdicts.column(rows, variant.names)
+            if variant.verdicts.has_errors:
                 return True
         return False
 
 
-def _status_of(answer: DeviceSearchResult, node_name: str) -> Status:
-    if answer.verdict is DeviceVerdict.ERROR:
-        if isinstance(answer.error, SearchTimeoutError):
+def _check_allocated(data: PodDevices, node: NodeInfo) -> Status:
+    """Reject a node that cannot use an allocated claim, and record these claims."""
+    assert node.node is not None
+    labels, name = node.node.metadata.labels, node.name
+    unavailable = data.unusable.union(
+        place for place, matcher in data.selectors.items() if not matcher.matches(labels, name)
+    )
+    if not unavailable:
+        return SUCCESS
+    data.unavailable |= unavailable
+    return UNAVAILABLE
+
+
+def _status_of(result: DeviceSearchResult, node_name: str) -> Status:
+    if result.verdict is DeviceVerdict.ERROR:
+        if isinstance(result.error, SearchTimeoutError):
             return Status.failure(f"node {node_name}: timed out trying to allocate devices")
-        assert answer.error is not None
-        return Status.failure(str(answer.error))
-    return _OF_VERDICT.get(answer.verdict, SUCCESS)
+        assert result.error is not None
+        return Status.failure(str(result.error))
+    return _OF_VERDICT.get(result.verdict, SUCCESS)
 
 
 def _node_at(nodes: NodeView, index: int) -> NodeInfo:
-    """The node, whatever pods it is thought to have: they make no difference here."""
+    """Return the node of the snapshot; a dry run's changes of its pods do not matter here."""
     return nodes.info_at(int(nodes.rows[index]))
 
 
 def _lacking(data: PodDevices, node: NodeInfo) -> int:
-    """A bit for each served resource that the node itself has nothing of."""
+    """Return a bit for each served resource of which the node itself has 0."""
     bits = 0
     for bit, (resource, _) in enumerate(data.served):
         if not node.allocatable.amount(resource):
@@ -300,20 +310,20 @@ def _lacking(data: PodDevices, node: NodeInfo) -> int:
     return bits
 
 
-def _lacking_of(data: PodDevices, nodes: NodeView) -> NDArray[np.int64]:
+def _lacking_per_node(data: PodDevices, nodes: NodeView) -> NDArray[np.int64]:
     bits = np.zeros(len(nodes), dtype=np.int64)
     for bit, (resource, _) in enumerate(data.served):
         bits |= (nodes.allocatable(resource) == 0).astype(np.int64) << bit
     return bits
 
 
-def _has_others(data: PodDevices, node: NodeInfo) -> bool:
-    """Whether the node knows the extended resources that no class serves."""
+def _has_unserved(data: PodDevices, node: NodeInfo) -> bool:
+    """Whether the node lists the requested extended resources that no class serves."""
     return all(name in node.allocatable.scalar for name in data.not_served)
 
 
-def _without_others(data: PodDevices, nodes: NodeView) -> NDArray[np.bool_]:
-    """Where that is not so. Columns do not tell nothing from none, so such nodes are asked."""
+def _lacks_unserved(data: PodDevices, nodes: NodeView) -> NDArray[np.bool_]:
+    """The opposite per node; a column cannot tell 0 from absent, so zeros are looked up."""
     missing = np.zeros(len(nodes), dtype=bool)
     for resource in data.not_served:
         for index in np.flatnonzero(nodes.allocatable(resource) == 0).tolist():
@@ -322,6 +332,6 @@ def _without_others(data: PodDevices, nodes: NodeView) -> NDArray[np.bool_]:
 
 
 def special_claim_on(claim: ResourceClaim, extended: ExtendedRequests) -> ResourceClaim:
-    """The claim for extended resources as it is on a node."""
+    """Return the claim for extended resources with its requests on a node."""
     spec = DeviceClaim(requests=extended.requests)
     return replace(claim, spec=replace(claim.spec, devices=spec))

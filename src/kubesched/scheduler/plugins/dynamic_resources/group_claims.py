@@ -1,4 +1,4 @@
-"""Claims that belong to a group of pods, not to each of them (docs/reference/08 §10.3)."""
+"""Claims that belong to a group of pods instead of to each pod (docs/reference/08 §10.3)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["NO_GROUP_CLAIMS", "GroupClaims"]
 
 
 class GroupClaims:
-    """Tells which claims of a pod are its group's: those that its PodGroup lists alike."""
+    """Finds out which claims of a pod belong to its group: those that its PodGroup lists too."""
 
     def __init__(self, groups: Lister[PodGroup] | None, members: PodGroups | None) -> None:
         self._groups = groups
@@ -18,19 +18,19 @@ class GroupClaims:
 
     @classmethod
     def of(cls, handle: Handle) -> GroupClaims:
-        """Those of a scheduler; PodGroups are watched from here on."""
+        """Create it for a scheduler; this starts a watch of PodGroups."""
         return cls(handle.lister(PodGroup), handle.pod_groups)
 
-    def group_of(self, pod: Pod, wanted: PodResourceClaim) -> PodGroup | None:
-        """The group that an entry of the pod's claims belongs to; None: to the pod."""
+    def group_of(self, pod: Pod, entry: PodResourceClaim) -> PodGroup | None:
+        """Return the group that an entry of the pod's claims belongs to, or None."""
         name = group_name_of(pod) if self._groups is not None else ""
         if not name or self._groups is None:
             return None
         group = self._groups.get(name, pod.metadata.namespace)
-        return group if group is not None and wanted in group.spec.resource_claims else None
+        return group if group is not None and entry in group.spec.resource_claims else None
 
     def has_placed_pods(self, group: PodGroup) -> bool:
-        """Whether some pod of the group has a node, or is about to get one."""
+        """Whether a pod of the group has a node or an assumed one."""
         if self._members is None:
             return False
         metadata = group.metadata

@@ -1,4 +1,4 @@
-"""When a pod that waits for devices is worth another try (docs/reference/08 §5.2)."""
+"""Queueing hints of DynamicResources (docs/reference/08 §5.2)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["ClaimHints"]
 
 
 class ClaimHints:
-    """Hints on changes of claims; the claims themselves come from the lister."""
+    """Decides by the claims of a pending pod whether an event may help it."""
 
     def __init__(
         self, claims: Lister[ResourceClaim], groups: GroupClaims = NO_GROUP_CLAIMS
@@ -27,7 +27,7 @@ class ClaimHints:
         self._groups = groups
 
     def after_claim_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
-        """A claim of the pod changed, or any claim gave its devices back."""
+        """Return QUEUE if a claim of the pod changed, or any claim was deallocated."""
         before, after = expect_or_none(ResourceClaim, old), expect(ResourceClaim, new)
         try:
             own = resolve_claims(pod, self._claims, self._groups)
@@ -44,7 +44,7 @@ class ClaimHints:
         return queue_if(before is None or before.status != after.status)
 
     def after_group_added(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
-        """The group appeared that claims of the pod were made for."""
+        """Return QUEUE if the group was added that claims of the pod belong to."""
         metadata = expect(PodGroup, new).metadata
         if (metadata.namespace, metadata.name) != (pod.metadata.namespace, group_name_of(pod)):
             return QueueingHint.SKIP
@@ -55,7 +55,7 @@ class ClaimHints:
         return QueueingHint.QUEUE
 
     def after_pod_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
-        """The pod was told the names of its claims."""
+        """Return QUEUE if the pod's status now names all claims created for it."""
         after = expect(Pod, new)
         if not same_pod(pod, after):
             return QueueingHint.SKIP

@@ -1,6 +1,6 @@
-"""How many devices of a class each node has (docs/reference/05 §6.4).
+"""The number of devices of a class on each node (docs/reference/05 §6.4).
 
-Unlike allocation this looks at every slice: pools need not be complete, taints do not matter.
+Unlike allocation, the counter uses every slice: pools may be incomplete, and taints are ignored.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["InventoryDeviceCounter"]
 
 log = get_logger(__name__)
 
-_CLASSES_KEPT = 256
+_MAX_CLASSES = 256
 
 
-class _OfClass:
-    """The counts for one class, by node."""
+class _ClassCounts:
+    """Cached counts of one class, by node."""
 
     __slots__ = ("by_node", "device_class")
 
@@ -32,40 +32,40 @@ class _OfClass:
 
 
 class InventoryDeviceCounter:
-    """Counts once per class and node, until something of that node's devices changes."""
+    """Counts devices per class and node, cached until the node's devices change."""
 
     def __init__(self, inventory: DeviceInventory, *, list_attributes: bool) -> None:
         self._inventory = inventory
         self._selectors = DeviceSelectors(list_attributes=list_attributes)
-        self._kept: dict[str, _OfClass] = {}
+        self._by_class: dict[str, _ClassCounts] = {}
         self._shared_version = -1
-        inventory.listeners.append(self._forget)
+        inventory.listeners.append(self._invalidate)
 
     def count(self, device_class: DeviceClass, node: Node) -> tuple[int, int]:
-        """How many devices of the class the node has, and how many of those are in use."""
+        """Return how many devices of the class the node has, and how many are in use."""
         if self._shared_version != self._inventory.shared_version:
-            self._kept.clear()
+            self._by_class.clear()
             self._shared_version = self._inventory.shared_version
-        kept = self._kept.get(device_class.metadata.name)
-        if kept is None or kept.device_class is not device_class:
-            if len(self._kept) >= _CLASSES_KEPT:
-                self._kept.clear()
-            kept = self._kept[device_class.metadata.name] = _OfClass(device_class)
-        known = kept.by_node.get(node.metadata.name)
-        if known is None or (known[0] is not node and self._inventory.reads_labels):
+        counts = self._by_class.get(device_class.metadata.name)
+        if counts is None or counts.device_class is not device_class:
+            if len(self._by_class) >= _MAX_CLASSES:
+                self._by_class.clear()
+            counts = self._by_class[device_class.metadata.name] = _ClassCounts(device_class)
+        cached = counts.by_node.get(node.metadata.name)
+        if cached is None or (cached[0] is not node and self._inventory.reads_labels):
             try:
                 counted = self._count(device_class, node)
             except DeviceSelectorError as exc:
-                log.error("Devices cannot be counted", exc=exc, node=node.metadata.name)
+                log.error("Cannot count devices", exc=exc, node=node.metadata.name)
                 counted = (0, 0)
-            known = kept.by_node[node.metadata.name] = (node, counted)
-        return known[1]
+            cached = counts.by_node[node.metadata.name] = (node, counted)
+        return cached[1]
 
-    def _forget(self, node_name: str | None) -> None:
+    def _invalidate(self, node_name: str | None) -> None:
         if node_name is None:
-            self._kept.clear()
-        for kept in self._kept.values():
-            kept.by_node.pop(node_name or "", None)
+            self._by_class.clear()
+        for counts in self._by_class.values():
+            counts.by_node.pop(node_name or "", None)
 
     def _count(self, device_class: DeviceClass, node: Node) -> tuple[int, int]:
         expressions = [
@@ -86,7 +86,7 @@ class InventoryDeviceCounter:
 def _devices_on(
     record: SliceRecord, node: Node, expressions: list[str], selectors: DeviceSelectors
 ) -> list[str]:
-    """Names of the devices of a slice that are for the node and of the class."""
+    """Return the names of the devices of a slice that are on the node and in the class."""
     selection = record.selection
     if record.is_per_device:
         mask = record.devices_for(node)

@@ -1,7 +1,7 @@
-"""Devices that take of a node's own cpu, memory and the like (docs/reference/08 §10.2).
+"""Devices that consume a node's own cpu, memory and the like (docs/reference/08 §10.2).
 
-Behind the gate DRANodeAllocatableResources. A device says how much of which resource it takes; a
-node must have that left besides what the pod's containers ask for, and is charged for it.
+Behind the gate DRANodeAllocatableResources. A device declares how much of which resource it
+consumes. A node must have that free besides the containers' requests, and is charged for it.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _WITHOUT_POD_LEVEL = PodRequestOptions(node_allocatable_claims=True, pod_level=F
 
 
 class NodeAllocatableError(KubeschedError):
-    """What a device takes of the node cannot be worked out."""
+    """The node resources that a device consumes cannot be computed."""
 
 
 class NodeAllocatable:
-    """What the claims of a pod take of a node, and whether the node has that."""
+    """Computes the node resources that a pod's claims consume, and checks nodes for them."""
 
     def __init__(self, inventory: DeviceInventory) -> None:
         self._inventory = inventory
@@ -57,7 +57,7 @@ class NodeAllocatable:
         node: NodeInfo,
         allocations: Mapping[int, AllocationResult],
     ) -> Status:
-        """The verdict on a node where the claims that need devices would get these."""
+        """Return the verdict on a node on which the pending claims get these allocations."""
         taken = self._taken(data, allocations)
         if not taken:
             return SUCCESS
@@ -73,7 +73,7 @@ class NodeAllocatable:
     def statuses(
         self, data: PodDevices, pod: Pod, allocations: Mapping[int, AllocationResult]
     ) -> ClaimStatuses:
-        """What is written to the pod: what its claims take, and for which containers.
+        """Return the pod's claim statuses: consumed resources, with the containers.
 
         Raises:
             NodeAllocatableError: no container uses the claim.
@@ -83,7 +83,7 @@ class NodeAllocatable:
     def _taken(
         self, data: PodDevices, allocations: Mapping[int, AllocationResult]
     ) -> list[tuple[ResourceClaim, Amounts]]:
-        """The claims whose devices take something of the node, each with how much."""
+        """Return the claims whose devices consume node resources, with the amounts."""
         taken = []
         for place, claim in enumerate(data.claims):
             allocation = allocations.get(place, claim.status.allocation)
@@ -127,7 +127,7 @@ def _amount(
 
 
 def _product(amount: Quantity, times: Quantity) -> Quantity:
-    nanos = -(-amount.nanos * times.nanos // _NANO)  # rounded up: a node must not be charged less
+    nanos = -(-amount.nanos * times.nanos // _NANO)  # round up: never charge a node less
     if nanos % _NANO == 0:
         return Quantity.from_value(nanos // _NANO, amount.format)
     return parse_quantity(f"{nanos}n")
@@ -158,7 +158,7 @@ def _statuses(taken: list[tuple[ResourceClaim, Amounts]], pod: Pod) -> ClaimStat
 
 
 def _sharing_problem(claim: ResourceClaim, pod: Pod, node: NodeInfo) -> Status | None:
-    """A claim that takes of a node is for one pod only: else it would be charged twice."""
+    """Reject a claim that several pods share: the node would be charged twice."""
     name = claim.metadata.name
     for other in node.pods:
         if other.uid == pod.metadata.uid or other.pod.metadata.namespace != pod.metadata.namespace:
@@ -180,13 +180,14 @@ def _sharing_problem(claim: ResourceClaim, pod: Pod, node: NodeInfo) -> Status |
 
 
 def with_claim_statuses(pod: Pod, statuses: ClaimStatuses) -> Pod:
-    """The pod as it is charged to a node."""
+    """Return the pod as a node is charged for it."""
     status = replace(pod.status, node_allocatable_resource_claim_statuses=statuses)
     return replace(pod, status=status)
 
 
 def _fit(charged: Pod, statuses: ClaimStatuses, node: NodeInfo) -> Status:
-    """Whether the node has what containers and claims take together."""
+    """Check that the node has room for containers and claims together."""
+
     own = charged.spec.resources
     if own is not None:
         summed = pod_requests(charged, _WITHOUT_POD_LEVEL)

@@ -1,4 +1,4 @@
-"""DynamicResources: pods that use claims get the devices they ask for (docs/reference/08)."""
+"""DynamicResources: allocate devices for the claims of pods (docs/reference/08)."""
 
 from __future__ import annotations
 
@@ -67,10 +67,12 @@ _BINDING_TIMEOUT_NS = 10 * MINUTE
 
 
 class DynamicResources(Plugin):
+    """Filter nodes by the devices that a pod's claims need, and allocate the devices."""
+
     name = DYNAMIC_RESOURCES
     args_type = DynamicResourcesArgs
-    # What claims hold changes with every placement, so nothing is kept here for other pods by the
-    # runtime; the plugin itself keeps what it finds by claim, device and row.
+    # Claims change with every placement, so the runtime caches no verdicts of this plugin. The
+    # plugin has its own caches, by claim spec, device content and row.
     reads = Reads(
         pods_on_node=PodsOnNode.NOTHING, objects=(DeviceClass, ResourceClaim, ResourceSlice)
     )
@@ -84,18 +86,20 @@ class DynamicResources(Plugin):
         timeout_ns = config.binding_timeout_ns or _BINDING_TIMEOUT_NS
         self._filter_timeout_ns = (config.filter_timeout_ns or 0) if features.filter_timeout else 0
         self.devices = DeviceState.of(handle, features)
-        answers = DeviceSearchCache(self.devices.inventory, features, self._late_after)
-        self.filtering = DeviceFilter(self.devices, answers)
+        cache = DeviceSearchCache(self.devices.inventory, features, self._start_timer)
+        self.filtering = DeviceFilter(self.devices, cache)
         writer = ClaimWriter(handle, self.devices)
-        self._placing = ClaimReservation(handle, self.devices, self.filtering, writer, timeout_ns)
+        self._reservation = ClaimReservation(
+            handle, self.devices, self.filtering, writer, timeout_ns
+        )
         self._deallocation = ClaimDeallocation(handle, self.devices.groups, writer)
         classes = DeviceClassResolver(handle)
         self._reader = ClaimReader(handle, self.devices, classes, timeout_ns)
         if features.node_allocatable:
             self.reads = replace(self.reads, pods_on_node=PodsOnNode.DETAIL)
 
-    def _late_after(self) -> Callable[[], bool] | None:
-        """Tells from now on whether the time for one node is over; None: there is no limit."""
+    def _start_timer(self) -> Callable[[], bool] | None:
+        """Return a function that tells whether the time for one node is over; None: no limit."""
         if not self._filter_timeout_ns:
             return None
         clock = self.handle.clock
@@ -138,7 +142,7 @@ class DynamicResources(Plugin):
         return bool(spec.resource_claims) or _may_request_devices(spec)
 
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
-        # Even an empty note counts: PostFilter takes its absence for an error.
+        # Even an empty state matters: PostFilter treats a missing one as an error.
         state.write(STATE_KEY, _NOTHING)
         if not pod_info.pod.spec.resource_claims and not pod_info.requested.scalar:
             return SKIP
@@ -150,9 +154,9 @@ class DynamicResources(Plugin):
         state.write(STATE_KEY, data)
         if self.filtering.node_allocatable is not None:
             state.asks_every_node = True
-            state.adjust_assumed = partial(self._charged, data)
+            state.adjust_assumed = partial(self._with_charged_resources, data)
         elif self.filtering.may_fail(data, pod_info.pod, nodes):
-            # An error on any node ends the attempt, so none may be passed over.
+            # An error on any node ends the attempt, so no node may be skipped.
             state.asks_every_node = True
         return SUCCESS
 
@@ -202,17 +206,19 @@ class DynamicResources(Plugin):
         if not data.claims:
             return SUCCESS
         node = self.handle.snapshot.get(node_name)
-        return self._placing.reserve(data, pod, node, group_cycle_of(state))
+        return self._reservation.reserve(data, pod, node, group_cycle_of(state))
 
-    def _charged(self, data: PodDevices, pod: Pod, node_name: str) -> Pod:
-        """The pod as it is charged to the node, with what its claims take there."""
+    def _with_charged_resources(self, data: PodDevices, pod: Pod, node_name: str) -> Pod:
+        """Return the pod with the node resources that its claims take there."""
         node = self.handle.snapshot.get(node_name)
-        return pod if node is None else self._placing.charged(data, pod, node)
+        if node is None:
+            return pod
+        return self._reservation.with_charged_resources(data, pod, node)
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         data = _data(state)
         if not isinstance(data, Status) and data.claims:
-            self._placing.unreserve(data, pod, group_cycle_of(state))
+            self._reservation.unreserve(data, pod, group_cycle_of(state))
 
     def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         data = _data(state)
@@ -224,7 +230,7 @@ class DynamicResources(Plugin):
         data = _data(state)
         if isinstance(data, Status):
             return data
-        return await self._placing.pre_bind(data, pod, node_name)
+        return await self._reservation.pre_bind(data, pod, node_name)
 
     def explaining(self) -> Explaining:
         from kubesched.scheduler.plugins.dynamic_resources.explaining import (
@@ -235,9 +241,9 @@ class DynamicResources(Plugin):
 
 
 def _data(state: CycleState) -> PodDevices | Status:
-    """What PreFilter noted."""
+    """Return what PreFilter wrote to the state."""
     if DYNAMIC_RESOURCES in state.skip_filter:
-        return _NOTHING  # noted or not: a pod that asks for no devices need not be shown to it
+        return _NOTHING  # the search may skip PreFilter for a pod that requests no devices
     try:
         data: PodDevices = state.read(STATE_KEY)
     except StateNotFoundError as exc:
@@ -246,7 +252,7 @@ def _data(state: CycleState) -> PodDevices | Status:
 
 
 def _may_request_devices(spec: PodSpec) -> bool:
-    """Whether something is requested that devices could serve; sums are not worked out here."""
+    """Whether a request names a resource that devices could serve; does not add up requests."""
     if spec.overhead or spec.resources is not None:
         return True
     containers = (*spec.containers, *spec.init_containers)

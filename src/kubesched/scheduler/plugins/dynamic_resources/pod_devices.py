@@ -1,4 +1,4 @@
-"""What one attempt to place a pod knows of its claims."""
+"""The state of a pod's claims within one scheduling attempt."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kubesched.api.node_selector import NodeMatcher
 
 __all__ = ["IN_MEMORY_NAME", "PodDevices", "is_in_memory"]
 
-# The name of a claim for extended resources that was not created yet.
+# The name of a claim for extended resources that is not created yet.
 IN_MEMORY_NAME = "<extended-resources>"
 
 
@@ -27,44 +27,44 @@ def is_in_memory(claim: ResourceClaim) -> bool:
 
 
 class PodDevices(msgspec.Struct, eq=False):
-    """Written in PreFilter; shared by all copies of a cycle state, as in the reference."""
+    """The claims of a pod in one attempt; all clones of a cycle state share it, as upstream."""
 
-    # In order; the one for extended resources, if there is one, comes last.
+    # In order; the claim for extended resources, if there is one, comes last.
     claims: list[ResourceClaim] = []
-    # The place of that one.
+    # The place of the claim for extended resources.
     special: int | None = None
-    # Of allocated claims that cannot be used everywhere, where they can.
+    # Place of an allocated claim -> the nodes that can use it; no entry: all nodes.
     selectors: Mapping[int, NodeMatcher] = {}
-    # Allocated claims whose devices failed or did not get ready, wherever the pod goes.
+    # Allocated claims whose devices failed or did not become ready; unusable on every node.
     unusable: frozenset[int] = frozenset()
     # Claims that need devices.
     pending: Sequence[int] = ()
-    # Of claims that the pod's group has for all of its pods, the group.
+    # Place of a claim that belongs to the pod's group -> the group.
     groups: Mapping[int, PodGroup] = {}
-    # Claims that another member of the pod's group was given devices for in the same cycle.
+    # Claims that another member of the group was given devices for in the same cycle.
     shared: Sequence[int] = ()
-    # Whether the pod was tried with its group, other members of which may write to its claims.
+    # Whether the pod is scheduled with its group, whose other members may write to its claims.
     in_group: bool = False
-    # Claims that this attempt has in flight, alone or with others.
+    # Claims that are in flight for this attempt, alone or shared with others.
     held: set[int] = msgspec.field(default_factory=set)
-    # Extended resources the pod asks for that a class serves, each with the class's name.
+    # Requested extended resources that a class serves, with the name of the class.
     served: Sequence[tuple[str, str]] = ()
-    # Other extended resources it asks for.
+    # Requested extended resources that no class serves.
     not_served: Sequence[str] = ()
-    # The claims that need devices, by what the node lacks of the served resources.
+    # Bits of the served resources that a node lacks -> the claims that need devices there.
     variants: dict[int, Any] = {}
-    # Allocated claims that kept some node from being used.
+    # Allocated claims that some node was rejected for.
     unavailable: set[int] = msgspec.field(default_factory=set)
-    # What Reserve decided, by place of the claim.
+    # Place of the claim -> the allocation that Reserve chose.
     allocations: dict[int, AllocationResult] = {}
-    # The claim for extended resources as it is on the node, from Reserve on.
+    # The claim for extended resources with its requests on the node; set by Reserve.
     special_on_node: ResourceClaim | None = None
-    # Under which uid a claim is in flight that had none from the server then.
+    # Place -> uid in flight, of claims that had no uid from the server at that time.
     in_flight_uids: dict[int, str] = {}
-    # Which container gets what of the claim for extended resources, from Reserve on.
+    # Which container uses which request of the claim for extended resources; set by Reserve.
     mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
 
-    # What claims take of the node itself, once a node is chosen, and whether the pod was told.
+    # The node resources that claims take, after a node is chosen, and whether they are written.
     node_allocatable: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
     is_node_allocatable_written: bool = False
 
@@ -74,7 +74,7 @@ class PodDevices(msgspec.Struct, eq=False):
 
     @property
     def has_priorities(self) -> bool:
-        """Whether a claim lists alternatives, which nodes are then ranked by."""
+        """Whether a claim has prioritised alternatives, by which nodes are scored."""
         return any(
             request.first_available
             for claim in self.claims

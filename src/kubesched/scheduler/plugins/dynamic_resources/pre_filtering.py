@@ -1,4 +1,4 @@
-"""What is known of a pod's claims before nodes are looked at (docs/reference/08 §5.3, §7.1)."""
+"""The state of a pod's claims at the start of an attempt (docs/reference/08 §5.3, §7.1)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["ClaimReader"]
 
 
 class ClaimReader:
-    """Makes the facts of an attempt out of a pod and what is known of claims."""
+    """Creates the `PodDevices` of an attempt from the pod and its claims."""
 
     def __init__(
         self,
@@ -51,9 +51,9 @@ class ClaimReader:
     def read(
         self, pod_info: PodInfo, cycle: GroupCycle | None = None
     ) -> PodDevices | Status | None:
-        """The facts; why the pod cannot be placed; or None if it needs no devices.
+        """Return the state of the claims, why they are unusable, or None if the pod has none.
 
-        Within the cycle of its group, it may use claims that others were given devices for.
+        Within the cycle of a pod group, the pod may share claims that are in flight for members.
         """
         pod = pod_info.pod
         claims: list[ResourceClaim] = []
@@ -73,16 +73,16 @@ class ClaimReader:
                 return None
             data = PodDevices(claims=claims)
         data.in_group, data.groups = cycle is not None, groups
-        problem = self._look_at(data, frozenset() if cycle is None else cycle.claims)
+        problem = self._classify(data, frozenset() if cycle is None else cycle.claims)
         return data if problem is None else problem
 
     def _with_extended(
         self, pod: Pod, claims: list[ResourceClaim], scalar: Mapping[str, int]
     ) -> PodDevices | None:
-        """The facts with a claim for extended resources; None if no class serves one."""
-        wanted = [name for name, amount in scalar.items() if amount and is_served_by_devices(name)]
+        """Return the state with a claim for extended resources; None if no class serves one."""
+        names = [name for name, amount in scalar.items() if amount and is_served_by_devices(name)]
         served, not_served = [], []
-        for name in sorted(wanted):
+        for name in sorted(names):
             device_class = self._classes.class_for(name)
             if device_class is None:
                 not_served.append(name)
@@ -99,7 +99,7 @@ class ClaimReader:
         )
 
     def _in_memory(self, pod: Pod) -> ResourceClaim:
-        """A claim that is created once it is known what it must ask for."""
+        """Return a claim that is not created yet; its requests depend on the node."""
         owner = OwnerReference(
             api_version="v1",
             kind="Pod",
@@ -118,16 +118,16 @@ class ClaimReader:
             )
         )
 
-    def _look_at(self, data: PodDevices, sharable: Set[str]) -> Status | None:
-        """Note where allocated claims can be used and which need devices; or what is wrong."""
+    def _classify(self, data: PodDevices, sharable: Set[str]) -> Status | None:
+        """Sort the claims by allocation state; return the problem of an unusable claim."""
         selectors, pending, shared, unusable = {}, [], [], set()
         now_ns = self._handle.clock.now_ns()
         for place, claim in enumerate(data.claims):
             allocation = claim.status.allocation
             if allocation is None and claim.metadata.uid in sharable:
-                flying = self._devices.in_flight.get(claim.metadata.uid)
-                if flying is not None:
-                    allocation = flying.status.allocation
+                in_flight = self._devices.in_flight.get(claim.metadata.uid)
+                if in_flight is not None:
+                    allocation = in_flight.status.allocation
                     shared.append(place)
             if allocation is None:
                 problem = self._problem_of(claim, is_special=place == data.special)

@@ -1,4 +1,4 @@
-"""Scores of nodes by how good the alternatives are that they can give (docs/reference/08 §5.6)."""
+"""Score nodes by the rank of the alternatives that they can provide (docs/reference/08 §5.6)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kubesched.scheduler.plugins.dynamic_resources.pod_devices import PodDevices
 
 __all__ = ["normalized", "score_node", "score_nodes"]
 
-_BEST = 8  # as many alternatives as a request may have
+_BEST = 8  # the maximum number of alternatives of a request
 
 
 def score_node(filtering: DeviceFilter, data: PodDevices, pod: Pod, node: NodeInfo) -> int:
-    found = filtering.found_on(data, pod, node)
+    found = filtering.search_node(data, pod, node)
     return 0 if found is None else _score(data, found[1])
 
 
@@ -26,14 +26,14 @@ def score_nodes(
     filtering: DeviceFilter, data: PodDevices, pod: Pod, nodes: NodeView
 ) -> NDArray[np.int64]:
     scores = np.zeros(len(nodes), dtype=np.int64)
-    known: dict[int, int] = {}  # by answer: nodes of a group share one
+    by_result: dict[int, int] = {}  # nodes of a group share the result
     for index, node in enumerate(nodes):
-        found = filtering.found_on(data, pod, node)
+        found = filtering.search_node(data, pod, node)
         if found is not None:
-            answer = found[1]
-            score = known.get(id(answer))
+            result = found[1]
+            score = by_result.get(id(result))
             if score is None:
-                score = known[id(answer)] = _score(data, answer)
+                score = by_result[id(result)] = _score(data, result)
             scores[index] = score
     return scores
 
@@ -43,10 +43,10 @@ def normalized(scores: NDArray[np.int64]) -> NDArray[np.int64]:
     return scores * MAX_NODE_SCORE // highest if highest > 0 else scores
 
 
-def _score(data: PodDevices, answer: DeviceSearchResult) -> int:
-    if answer.solution is None:
+def _score(data: PodDevices, result: DeviceSearchResult) -> int:
+    if result.solution is None:
         return 0
-    picks = dict(zip(data.pending, answer.solution.picks, strict=True))
+    picks = dict(zip(data.pending, result.solution.picks, strict=True))
     return sum(
         _score_claim(claim, _alternatives(claim.status.allocation, picks.get(place, ())))
         for place, claim in enumerate(data.claims)

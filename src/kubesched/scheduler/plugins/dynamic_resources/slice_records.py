@@ -1,4 +1,4 @@
-"""A ResourceSlice as the allocator reads it (docs/reference/08 §2.3, §8.1)."""
+"""A ResourceSlice, parsed for the allocator (docs/reference/08 §2.3, §8.1)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["SliceRecord"]
 
 
 class SliceRecord:
-    """The parts of a slice that matter, read once."""
+    """The parts of a slice that allocation uses, parsed once."""
 
     __slots__ = (
         "counters",
@@ -44,7 +44,7 @@ class SliceRecord:
         self.selection = _Selection(spec.node_name, spec.all_nodes, spec.node_selector)
         self.devices: DeviceList = contents.of_devices(spec.driver, spec.devices)
         self.problem = ""
-        # Counter set, then counter. Of sets of the same name only the first is kept here.
+        # Counter set -> counter -> value; of sets with the same name only the first.
         self.counters: Mapping[str, Mapping[str, Quantity]] = {}
         self.duplicate_counter_set = ""
         self._read_counters(source)
@@ -70,12 +70,12 @@ class SliceRecord:
 
     @property
     def is_for_every_node(self) -> bool:
-        """Whether all nodes see it: because it says so, or for its counters."""
+        """Whether all nodes see the slice: by its selection, or because it has counters."""
         return self.has_counters or (not self.node_name and self.selection.all_nodes)
 
     @property
     def selects_nodes(self) -> bool:
-        """Whether it depends on more of a node than its name who sees it."""
+        """Whether a node's labels decide if it sees the slice."""
         return not self.has_counters and not self.node_name and not self.selection.all_nodes
 
     def is_relevant(self, node: Node) -> bool:
@@ -87,7 +87,7 @@ class SliceRecord:
         return self.is_per_device and any(self.devices_for(node))
 
     def devices_for(self, node: Node) -> tuple[bool, ...]:
-        """For each device of a slice that leaves it to them, whether it is for this node."""
+        """For each device, whether it selects this node; for per-device node selection."""
         return tuple(
             _Selection(
                 content.device.node_name, content.device.all_nodes, content.device.node_selector
@@ -97,7 +97,7 @@ class SliceRecord:
 
 
 class _Selection:
-    """Which nodes something is for: one by name, all, or those that a selector matches."""
+    """A selection of nodes: one by name, all, or those that a selector matches."""
 
     __slots__ = ("all_nodes", "node_name", "node_selector")
 
@@ -119,5 +119,5 @@ class _Selection:
             return True
         if self.node_selector is None:
             return False
-        # A term that cannot be read matches no node; no server stores one.
+        # An invalid term matches no node; no server stores one.
         return NodeMatcher.parse(self.node_selector).matches_node(node)

@@ -1,4 +1,4 @@
-"""Where slices come from: drivers, with the taints of rules added (docs/reference/08 §3.6)."""
+"""The source of slices: the drivers' slices with the taints of rules (docs/reference/08 §3.6)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OnSlice = Callable[[ResourceSlice | None, ResourceSlice | None], None]
 
 
 def follow_slices(handle: Handle, features: DeviceFeatures, changed: OnSlice) -> None:
-    """Tell of every slice that comes, changes or goes."""
+    """Call `changed` for every added, changed and deleted slice."""
     slices = handle.lister(ResourceSlice)
     if not features.device_taint_rules:
         slices.follow(changed)
@@ -27,26 +27,26 @@ def follow_slices(handle: Handle, features: DeviceFeatures, changed: OnSlice) ->
 
 
 class _TaintRules:
-    """Adds the taints of rules to the devices that they match."""
+    """Adds the taints of DeviceTaintRules to the devices that they select."""
 
     def __init__(self, changed: OnSlice) -> None:
         self._changed = changed
         self._rules: dict[str, DeviceTaintRule] = {}
         self._published: dict[str, ResourceSlice] = {}
-        self._shown: dict[str, ResourceSlice] = {}
+        self._tainted: dict[str, ResourceSlice] = {}
 
     def slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
-        gone = old if new is None else new
-        assert gone is not None
-        name = gone.metadata.name
-        before = self._shown.pop(name, None)
+        changed = old if new is None else new
+        assert changed is not None
+        name = changed.metadata.name
+        before = self._tainted.pop(name, None)
         if new is None:
             self._published.pop(name, None)
             self._changed(before, None)
             return
         self._published[name] = new
-        shown = self._shown[name] = with_rules(new, tuple(self._rules.values()))
-        self._changed(before, shown)
+        tainted = self._tainted[name] = with_rules(new, tuple(self._rules.values()))
+        self._changed(before, tainted)
 
     def rule_changed(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> None:
         if new is not None:
@@ -55,15 +55,15 @@ class _TaintRules:
             self._rules.pop(old.metadata.name, None)
         rules = tuple(self._rules.values())
         for name, published in self._published.items():
-            shown = with_rules(published, rules)
-            before = self._shown[name]
-            if shown.spec.devices != before.spec.devices:
-                self._shown[name] = shown
-                self._changed(before, shown)
+            tainted = with_rules(published, rules)
+            before = self._tainted[name]
+            if tainted.spec.devices != before.spec.devices:
+                self._tainted[name] = tainted
+                self._changed(before, tainted)
 
 
 def with_rules(published: ResourceSlice, rules: tuple[DeviceTaintRule, ...]) -> ResourceSlice:
-    """The slice with the taints of rules after those of the driver."""
+    """Return the slice with the taints of rules after those of the driver."""
     spec = published.spec
     devices = tuple(_with_taints(published, device, rules) for device in spec.devices)
     if devices == spec.devices:
@@ -79,14 +79,14 @@ def _with_taints(
 
 
 def _matches(rule: DeviceTaintRule, published: ResourceSlice, device: Device) -> bool:
-    """A rule that says nothing about devices matches them all, as in the reference."""
+    """Whether a rule selects the device; without a selector it selects all, as upstream."""
     selector = rule.spec.device_selector
     if selector is None:
         return True
     spec = published.spec
     return all(
-        wanted is None or wanted == actual
-        for wanted, actual in (
+        selected is None or selected == actual
+        for selected, actual in (
             (selector.driver, spec.driver),
             (selector.pool, spec.pool.name),
             (selector.device, device.name),

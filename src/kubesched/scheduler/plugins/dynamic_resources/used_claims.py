@@ -1,4 +1,4 @@
-"""From a pod to the resource claims it uses (docs/reference/08 §4)."""
+"""The resource claims that a pod uses (docs/reference/08 §4)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["UnresolvedClaimError", "UsedClaim", "claim_names_of", "resolve_claim
 
 
 class UnresolvedClaimError(KubeschedError):
-    """A claim that the pod names is not there, or not its to use. Expected, not a failure."""
+    """A claim of the pod is missing or not usable; an expected condition, not a failure."""
 
 
 class UsedClaim(NamedTuple):
-    """A claim of a pod, and the group that has it for all of its pods, if one has."""
+    """A claim of a pod, and its pod group if the claim belongs to that."""
 
     claim: ResourceClaim
     group: PodGroup | None
@@ -26,41 +26,41 @@ class UsedClaim(NamedTuple):
 def resolve_claims(
     pod: Pod, claims: Lister[ResourceClaim], groups: GroupClaims = NO_GROUP_CLAIMS
 ) -> list[UsedClaim]:
-    """The claims of the pod in the order of its spec, without those it turned out not to need.
+    """Return the pod's claims in the order of its spec, without those that are not needed.
 
     Raises:
-        UnresolvedClaimError: the first claim that cannot be used, and why.
+        UnresolvedClaimError: a claim cannot be used; the text says why.
     """
     found = []
-    for wanted in pod.spec.resource_claims:
-        name, is_generated = _name_of(pod, wanted)
+    for entry in pod.spec.resource_claims:
+        name, is_generated = _name_of(pod, entry)
         if name is not None:
-            group = groups.group_of(pod, wanted)
+            group = groups.group_of(pod, entry)
             found.append(UsedClaim(_usable(pod, name, is_generated, claims, group), group))
     return found
 
 
 def claim_names_of(pod: Pod) -> list[tuple[str, str]]:
-    """What the pod calls each of its claims, and how the claim is named."""
+    """Return the name of each claim within the pod, and the name of its ResourceClaim."""
     found = []
-    for wanted in pod.spec.resource_claims:
-        name, _ = _name_of(pod, wanted)
+    for entry in pod.spec.resource_claims:
+        name, _ = _name_of(pod, entry)
         if name is not None:
-            found.append((wanted.name, name))
+            found.append((entry.name, name))
     return found
 
 
-def _name_of(pod: Pod, wanted: PodResourceClaim) -> tuple[str | None, bool]:
-    """The claim's name, None if none was needed, and whether a controller made it for the pod."""
+def _name_of(pod: Pod, entry: PodResourceClaim) -> tuple[str | None, bool]:
+    """Return the claim's name (None if not needed), and whether it was created for the pod."""
     key = f"{pod.metadata.namespace}/{pod.metadata.name}"
-    if wanted.resource_claim_name is not None:
-        return wanted.resource_claim_name, False
-    if wanted.resource_claim_template_name is None:
+    if entry.resource_claim_name is not None:
+        return entry.resource_claim_name, False
+    if entry.resource_claim_template_name is None:
         raise UnresolvedClaimError(
-            f'pod "{key}", spec.resourceClaim "{wanted.name}": none of the supported fields are set'
+            f'pod "{key}", spec.resourceClaim "{entry.name}": none of the supported fields are set'
         )
     for status in pod.status.resource_claim_statuses:
-        if status.name == wanted.name:
+        if status.name == entry.name:
             return status.resource_claim_name, True
     raise UnresolvedClaimError(f'pod "{key}": ResourceClaim not created yet')
 

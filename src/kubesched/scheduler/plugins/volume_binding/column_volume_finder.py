@@ -1,4 +1,4 @@
-"""The rule of `finding` for many nodes at once."""
+"""Whether nodes can serve a pod's claims: `volume_finder`'s rule for many nodes at once."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ Mask = NDArray[np.bool_]
 
 
 class VolumeProblems(NamedTuple):
-    """Per node the sum of its problems, and nodes of which it cannot be told."""
+    """The sum of problems of each node, and masks of nodes with an error."""
 
     sums: NDArray[np.uint8]
     errors: list[tuple[Mask, str]]
 
 
 class ColumnVolumeFinder:
-    """Looks at all nodes of a view; asks the finder about nodes that columns leave open."""
+    """Evaluates all nodes of a view; uses the one-node finder where columns cannot decide."""
 
     def __init__(
         self,
@@ -70,12 +70,12 @@ class ColumnVolumeFinder:
 
     def find(self, claims: PodClaims, nodes: NodeView) -> VolumeProblems:
         problems = VolumeProblems(np.zeros(len(nodes), dtype=np.uint8), [])
-        self._look_at_bound(claims.bound, nodes, problems)
+        self._check_bound(claims.bound, nodes, problems)
         if claims.delayed:
-            self._look_at_delayed(claims, nodes, problems)
+            self._check_delayed(claims, nodes, problems)
         return problems
 
-    def _look_at_bound(
+    def _check_bound(
         self, claims: Iterable[PersistentVolumeClaim], nodes: NodeView, problems: VolumeProblems
     ) -> None:
         left = np.ones(len(nodes), dtype=bool)
@@ -84,13 +84,14 @@ class ColumnVolumeFinder:
             if volume is None:
                 problems.sums[left] |= VolumeProblem.MISSING.value
                 return
-            fits = self._reaching(volume, nodes, left, problems)
+            fits = self._reachable(volume, nodes, left, problems)
             problems.sums[left & ~fits] |= VolumeProblem.AFFINITY.value
             left &= fits
 
-    def _reaching(
+    def _reachable(
         self, volume: PersistentVolume, nodes: NodeView, asked: Mask, problems: VolumeProblems
     ) -> Mask:
+        """Return the nodes that can reach a volume; add errors for those in `asked`."""
         fits = match_labels(required_nodes(volume), nodes)
         plugin = replaced_plugin(volume)
         if plugin is None:
@@ -105,9 +106,7 @@ class ColumnVolumeFinder:
             return fits
         return np.where(migrated, match_labels(required_nodes(translated), nodes), fits)
 
-    def _look_at_delayed(
-        self, claims: PodClaims, nodes: NodeView, problems: VolumeProblems
-    ) -> None:
+    def _check_delayed(self, claims: PodClaims, nodes: NodeView, problems: VolumeProblems) -> None:
         left = np.ones(len(nodes), dtype=bool)
         to_match: list[PersistentVolumeClaim] = []
         selected: list[PersistentVolumeClaim] = []
@@ -123,33 +122,35 @@ class ColumnVolumeFinder:
         if not left.any():
             return
         to_match.sort(key=claimed_size)
-        wanting = [(claim, left) for claim in selected]
+        to_provision = [(claim, left) for claim in selected]
         try:
             matched, is_open = self._match(to_match, nodes, left)
         except VolumeClaimError as exc:
             problems.errors.append((left, str(exc)))
             return
-        wanting += [(claim, left & ~fits) for claim, fits in zip(to_match, matched, strict=True)]
+        to_provision += [
+            (claim, left & ~fits) for claim, fits in zip(to_match, matched, strict=True)
+        ]
         if is_open.any():
-            self._ask_one_by_one(claims, nodes, is_open, problems)
-            wanting = [(claim, where & ~is_open) for claim, where in wanting]
-        self._look_at_provisioning(wanting, nodes, problems)
+            self._check_one_by_one(claims, nodes, is_open, problems)
+            to_provision = [(claim, where & ~is_open) for claim, where in to_provision]
+        self._check_provisioning(to_provision, nodes, problems)
 
     def _match(
         self, claims: list[PersistentVolumeClaim], nodes: NodeView, asked: Mask
     ) -> tuple[list[Mask], Mask]:
-        """Per claim, the nodes where it gets a volume, and the nodes where that is open.
+        """Return per claim the nodes where it gets a volume, and the nodes left undecided.
 
-        It is where claims of one pod may want the same volumes and there are few of them.
+        A node is undecided if several claims of the pod compete there for too few volumes.
         """
         matched: list[Mask] = []
         is_open = np.zeros(len(nodes), dtype=bool)
         before: dict[VolumeKind, int] = {}
         keys = {(claim.metadata.namespace, claim.metadata.name) for claim in claims}
         if len(keys) < len(claims):
-            is_open |= asked  # one claim under two names
+            is_open |= asked  # two volumes of the pod use one claim
         for claim in claims:
-            claim_selector(claim)  # one that is not valid is an error also where it is not used
+            claim_selector(claim)  # raises for an invalid selector, even if it is not needed
             reserved = reserved_volume(claim, self._index)
             if reserved is not None:
                 matched.append(match_labels(required_nodes(reserved), nodes))
@@ -167,7 +168,7 @@ class ColumnVolumeFinder:
             matched.append(fits)
         return matched, is_open
 
-    def _ask_one_by_one(
+    def _check_one_by_one(
         self, claims: PodClaims, nodes: NodeView, where: Mask, problems: VolumeProblems
     ) -> None:
         for place in np.flatnonzero(where).tolist():
@@ -179,15 +180,15 @@ class ColumnVolumeFinder:
             else:
                 problems.sums[place] = found.problems
 
-    def _look_at_provisioning(
+    def _check_provisioning(
         self,
-        wanting: list[tuple[PersistentVolumeClaim, Mask]],
+        to_provision: list[tuple[PersistentVolumeClaim, Mask]],
         nodes: NodeView,
         problems: VolumeProblems,
     ) -> None:
-        """The first claim that no volume can be made for decides about a node."""
+        """Add the problem of the first claim of each node that cannot be provisioned there."""
         decided = np.zeros(len(nodes), dtype=bool)
-        for claim, where in wanting:
+        for claim, where in to_provision:
             asked = where & ~decided
             if not asked.any():
                 continue
@@ -204,7 +205,7 @@ class ColumnVolumeFinder:
 
 
 def _outlook(provisioning: Provisioning, nodes: NodeView) -> NDArray[np.uint8]:
-    """`Provisioning.outlook` of every node."""
+    """Return `Provisioning.outlook` for each node."""
     if not provisioning.is_possible:
         return np.full(len(nodes), Outlook.IMPOSSIBLE, dtype=np.uint8)
     outlook = np.zeros(len(nodes), dtype=np.uint8)

@@ -1,7 +1,7 @@
-"""What can be done for a pod's claims on many nodes: the rule of `finding` over columns.
+"""How many free volumes a claim can use on each node, as columns.
 
-A volume's affinity is looked at once for all nodes. How many free volumes a claim could take on
-each node is a column, kept per kind and size of claim and changed with every volume.
+A volume's affinity is evaluated once for all nodes. The number of usable volumes per node is a
+column per kind and size of claim; the columns are updated with every change of a volume.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MOST_COLUMNS = 64
 
 
 class _Request(NamedTuple):
-    """What of a claim decides which free volumes it could take."""
+    """The properties of a claim that decide which free volumes it can use."""
 
     kind: VolumeKind
     size: int
@@ -56,6 +56,7 @@ class _Request(NamedTuple):
         )
 
     def admits(self, volume: PersistentVolume) -> bool:
+        """Whether the claim can use the volume."""
         return (
             is_free(volume)
             and kind_of_volume(volume) == self.kind
@@ -66,7 +67,7 @@ class _Request(NamedTuple):
 
 
 class FreeVolumes:
-    """Per request, how many free volumes it could take on each node (int32[row])."""
+    """Per request, the number of volumes it can use on each node (int32[row])."""
 
     def __init__(self, index: VolumeIndex) -> None:
         self._index = index
@@ -78,10 +79,14 @@ class FreeVolumes:
         index.listeners.append(self._changed)
 
     def counts(self, claim: PersistentVolumeClaim, nodes: NodeView) -> NDArray[np.int32]:
-        """Raises VolumeClaimError if the claim's selector is not valid."""
+        """Return the column of a claim.
+
+        Raises:
+            VolumeClaimError: the claim's selector is invalid.
+        """
         request = _Request.of(claim)
         if not self._is_current(nodes):
-            self._forget(nodes)
+            self._reset(nodes)
         counts = self._counts.get(request)
         if counts is None:
             counts = self._counts[request] = self._count(request, nodes)
@@ -124,7 +129,7 @@ class FreeVolumes:
             self._version = self._version_of(self._nodes)
 
     def _rows(self, volume: PersistentVolume) -> Rows | None:
-        """Rows of nodes that can reach the volume; None: all."""
+        """Return the rows of the nodes that can reach the volume; None: all."""
         affinity = volume.spec.node_affinity
         if affinity is None or affinity.required is None:
             return None
@@ -141,7 +146,7 @@ class FreeVolumes:
             rows = self._rows_of[affinity.required] = whole.rows[match_labels(matcher, whole)]
         return rows
 
-    def _forget(self, nodes: NodeView) -> None:
+    def _reset(self, nodes: NodeView) -> None:
         self._counts.clear()
         self._rows_of.clear()
         self._labels.clear()
@@ -158,7 +163,7 @@ class FreeVolumes:
 
 
 def match_labels(matcher: NodeMatcher | None, nodes: NodeView) -> Mask:
-    """Nodes whose labels match; fields are not looked at, as a volume's affinity has it."""
+    """Return the nodes whose labels match; a volume's affinity does not use fields."""
     if matcher is None:
         return np.ones(len(nodes), dtype=bool)
     matched = np.zeros(len(nodes), dtype=bool)

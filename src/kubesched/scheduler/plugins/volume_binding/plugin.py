@@ -1,9 +1,9 @@
-"""VolumeBinding: a pod goes where its volumes are, can be bound, or can be made.
+"""VolumeBinding: a node must reach the pod's volumes, or be able to get new ones.
 
 The rules are in docs/reference/07 §5.
 
-What is found for a node is worked out when the pod is placed there, not remembered for every
-node that was looked at: nothing changes within an attempt, so it is the same.
+Reserve finds the volumes of the chosen node again, instead of Filter storing them for every node.
+Nothing changes within an attempt, so the result is the same.
 """
 
 from __future__ import annotations
@@ -75,12 +75,12 @@ UNBOUND_IMMEDIATE = Status.unresolvable(
 
 
 class _State:
-    """What is known of the pod; the same in all clones of an attempt's state."""
+    """The pod's claims and reservation; all clones of an attempt's state share the object."""
 
     __slots__ = ("are_all_bound", "claims", "reservation")
 
     def __init__(self, claims: PodClaims | None = None) -> None:
-        self.claims = claims  # None: it has none
+        self.claims = claims  # None: the pod has no claims
         self.are_all_bound = False
         self.reservation: VolumeReservation | None = None
 
@@ -90,6 +90,8 @@ _NO_CLAIMS.are_all_bound = True
 
 
 class VolumeBinding(Plugin):
+    """Filter nodes by the pod's volumes, and bind or provision them for the chosen node."""
+
     name = VOLUME_BINDING
     args_type = VolumeBindingArgs
     reads = Reads(
@@ -157,23 +159,23 @@ class VolumeBinding(Plugin):
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        known = _read(state)
-        if isinstance(known, Status):
-            return known
+        pod_state = _read(state)
+        if isinstance(pod_state, Status):
+            return pod_state
         try:
-            problems = self._find(known, node).problems
+            problems = self._find(pod_state, node).problems
         except VolumeClaimError as exc:
             self.handle.metrics.count_volume_error("predicate")
             return Status.failure(exc)
         return STATUSES[problems - 1] if problems else SUCCESS
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
-        known = _read(state)
-        if isinstance(known, Status):
-            return reject_all(nodes, known)
-        if known.claims is None:
+        pod_state = _read(state)
+        if isinstance(pod_state, Status):
+            return reject_all(nodes, pod_state)
+        if pod_state.claims is None:
             return Rejections.none()
-        problems, errors = self._many.find(known.claims, nodes)
+        problems, errors = self._many.find(pod_state.claims, nodes)
         if not errors:
             return Rejections(problems, STATUSES) if problems.any() else Rejections.none()
         self.handle.metrics.count_volume_error("predicate")
@@ -184,68 +186,68 @@ class VolumeBinding(Plugin):
             codes[where] = len(statuses)
         return Rejections(codes, tuple(statuses))
 
-    def _find(self, known: _State, node: NodeInfo) -> VolumeFinding:
-        if known.claims is None:
+    def _find(self, pod_state: _State, node: NodeInfo) -> VolumeFinding:
+        if pod_state.claims is None:
             return VolumeFinding(0)
-        return self._finder.find(known.claims, node.name, node.labels)
+        return self._finder.find(pod_state.claims, node.name, node.labels)
 
     def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         return SKIP if self._score is None else SUCCESS
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        known = _read(state)
-        if self._score is None or isinstance(known, Status) or known.claims is None:
+        pod_state = _read(state)
+        if self._score is None or isinstance(pod_state, Status) or pod_state.claims is None:
             return 0
-        return self._score(self._find(known, node).volumes)
+        return self._score(self._find(pod_state, node).volumes)
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        known = _read(state)
-        if isinstance(known, Status):
-            return known
-        if known.claims is None or are_all_bound(pod, self._claims):
-            known.are_all_bound = True
+        pod_state = _read(state)
+        if isinstance(pod_state, Status):
+            return pod_state
+        if pod_state.claims is None or are_all_bound(pod, self._claims):
+            pod_state.are_all_bound = True
             return SUCCESS
         node = self.handle.snapshot.get(node_name)
         try:
             if node is None:
                 raise VolumeClaimError(f'node "{node_name}" not found')
-            found = self._find(known, node)
+            found = self._find(pod_state, node)
             if found.problems:
                 raise VolumeClaimError(STATUSES[found.problems - 1].message)
-            known.reservation = self._binder.assume(found.volumes, node_name)
+            pod_state.reservation = self._binder.assume(found.volumes, node_name)
         except VolumeClaimError as exc:
             self.handle.metrics.count_volume_error("assume")
             return Status.failure(exc)
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        known = _read(state)
-        if isinstance(known, Status) or known.reservation is None:
+        pod_state = _read(state)
+        if isinstance(pod_state, Status) or pod_state.reservation is None:
             return
-        if known.reservation.node_name == node_name:
-            self._binder.give_back(known.reservation)
+        if pod_state.reservation.node_name == node_name:
+            self._binder.give_back(pod_state.reservation)
 
     def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        known = _read(state)
-        if isinstance(known, Status):
-            return known
-        if known.are_all_bound:
+        pod_state = _read(state)
+        if isinstance(pod_state, Status):
+            return pod_state
+        if pod_state.are_all_bound:
             return SKIP
-        if known.reservation is None or known.reservation.node_name != node_name:
+        if pod_state.reservation is None or pod_state.reservation.node_name != node_name:
             return Status.failure(f'no pod volume found for node "{node_name}"')
         return SUCCESS
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        known = _read(state)
-        if isinstance(known, Status):
-            return known
-        if known.are_all_bound:
+        pod_state = _read(state)
+        if isinstance(pod_state, Status):
+            return pod_state
+        if pod_state.are_all_bound:
             return SUCCESS
-        if known.reservation is None or known.reservation.node_name != node_name:
+        if pod_state.reservation is None or pod_state.reservation.node_name != node_name:
             return Status.failure(f'no pod volumes found for node "{node_name}"')
         try:
-            await self._binder.bind(known.reservation, pod)
-        except Exception as exc:  # also what the API server refuses: the error says which
+            await self._binder.bind(pod_state.reservation, pod)
+        except Exception as exc:  # includes refusals of the API server; the status has the text
             self.handle.metrics.count_volume_error("bind")
             return Status.failure(exc)
         return SUCCESS
@@ -258,9 +260,9 @@ class VolumeBinding(Plugin):
 
 def _read(state: CycleState) -> _State | Status:
     if VOLUME_BINDING in state.skip_filter:
-        return _NO_CLAIMS  # noted or not: a pod without claims need not be shown to PreFilter
+        return _NO_CLAIMS  # the search may skip PreFilter for a pod without claims
     try:
-        known: _State = state.read(STATE_KEY)
+        pod_state: _State = state.read(STATE_KEY)
     except StateNotFoundError as exc:
         return Status.failure(exc)
-    return known
+    return pod_state

@@ -1,6 +1,6 @@
-"""How much of the storage on a node a pod's claims would take (docs/reference/07 §5.6).
+"""Score nodes by the share of their storage that a pod's claims use (docs/reference/07 §5.6).
 
-Only with the feature gate StorageCapacityScoring.
+Active only with the feature gate StorageCapacityScoring.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FULL = 100
 
 
 class StorageScore:
-    """The mean over classes of what the shape gives for the part that is taken."""
+    """The mean, over storage classes, of the shape's score for the share in use."""
 
     def __init__(self, shape: Sequence[UtilizationShapePoint]) -> None:
         self._function = broken_linear(shape, MAX_NODE_SCORE // _MAX_SHAPE_SCORE)
@@ -36,31 +36,31 @@ class StorageScore:
 
 
 def _static(volumes: PodVolumes) -> dict[str, tuple[int, int]]:
-    """Class -> (asked for, capacity) of volumes that exist; what would be made does not count."""
+    """Return class -> (requested, capacity) for existing volumes; new ones do not count."""
     classes: dict[str, tuple[int, int]] = {}
     for volume, claim in volumes.static:
         name = volume.spec.storage_class_name
-        asked, capacity = classes.get(name, (0, 0))
-        asked += parse_value(claim.spec.resources.requests.get("storage", 0))
+        requested, capacity = classes.get(name, (0, 0))
+        requested += parse_value(claim.spec.resources.requests.get("storage", 0))
         capacity += parse_value(volume.spec.capacity.get("storage", 0))
-        classes[name] = (asked, capacity)
+        classes[name] = (requested, capacity)
     return classes
 
 
 def _dynamic(volumes: PodVolumes) -> dict[str, tuple[int, int]]:
-    """The same of volumes that would be made where somebody said how much space there is."""
+    """Return class -> (requested, capacity) for new volumes with a reported capacity."""
     classes: dict[str, tuple[int, int]] = {}
     for claim, space in volumes.dynamic:
         if space is None:
             continue
         name = claim.spec.storage_class_name or ""
-        asked, _ = classes.get(name, (0, 0))
-        asked += parse_value(claim.spec.resources.requests.get("storage", 0))
-        classes[name] = (asked, parse_value(space.capacity or 0))
+        requested, _ = classes.get(name, (0, 0))
+        requested += parse_value(claim.spec.resources.requests.get("storage", 0))
+        classes[name] = (requested, parse_value(space.capacity or 0))
     return classes
 
 
-def _percent(asked: int, capacity: int) -> int:
-    if capacity == 0 or asked > capacity:
+def _percent(requested: int, capacity: int) -> int:
+    if capacity == 0 or requested > capacity:
         return _FULL
-    return div_trunc(wrap_int64(asked * 100), capacity)
+    return div_trunc(wrap_int64(requested * 100), capacity)

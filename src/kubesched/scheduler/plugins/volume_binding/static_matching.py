@@ -1,4 +1,4 @@
-"""Which free volume a claim gets on a node: the smallest that will do (docs/reference/07 §5.4)."""
+"""The free volume that a claim gets on a node: the smallest that fits (docs/reference/07 §5.4)."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def find_match(
     labels: Mapping[str, str],
     excluded: Collection[str],
 ) -> PersistentVolume | None:
-    """The volume for the claim on a node with these labels.
+    """Return the volume for the claim on a node with these labels.
 
     Raises:
-        VolumeClaimError: the claim's selector is not valid.
+        VolumeClaimError: the claim's selector is invalid.
     """
     selector = claim_selector(claim)
     reserved = reserved_volume(claim, index, excluded)
     if reserved is not None:
-        # It is this one or none.
+        # A reserved volume excludes all others.
         return reserved if _is_reachable(reserved, labels) else None
     for name in index.free(kind_of_claim(claim), claimed_size(claim), labels):
         if name in excluded:
@@ -52,10 +52,10 @@ def find_match(
 
 
 def claim_selector(claim: PersistentVolumeClaim) -> Selector | None:
-    """What the claim asks of a volume's labels.
+    """Return the claim's selector for labels of volumes, or None.
 
     Raises:
-        VolumeClaimError: the selector is not valid.
+        VolumeClaimError: the selector is invalid.
     """
     if claim.spec.selector is None:
         return None
@@ -71,7 +71,7 @@ def claim_selector(claim: PersistentVolumeClaim) -> Selector | None:
 def suits(
     volume: PersistentVolume, claim: PersistentVolumeClaim, selector: Selector | None
 ) -> bool:
-    """Whether a free volume of the right kind and size has the labels and modes asked for."""
+    """Whether a free volume of the right kind and size matches by labels and access modes."""
     if selector is not None and not selector.matches(volume.metadata.labels):
         return False
     return set(claim.spec.access_modes) <= set(volume.spec.access_modes)
@@ -80,7 +80,7 @@ def suits(
 def reserved_volume(
     claim: PersistentVolumeClaim, index: VolumeIndex, excluded: Collection[str] = ()
 ) -> PersistentVolume | None:
-    """A volume that is reserved for the claim and large enough, if there is one."""
+    """Return a volume that is reserved for the claim and large enough, or None."""
     kind = size = None
     for name in index.reserved(claim):
         volume = index.get(name)

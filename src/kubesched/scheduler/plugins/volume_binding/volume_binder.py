@@ -1,4 +1,4 @@
-"""Volumes and claims of a placed pod: assumed, written, and waited for.
+"""Assume, write and await the volumes and claims of a placed pod.
 
 The rules are in docs/reference/07 §5.7, §5.9.
 """
@@ -40,7 +40,7 @@ Binding = tuple[PersistentVolume, PersistentVolumeClaim]
 
 
 class VolumeReservation:
-    """What was assumed for a pod on a node, and is written by PreBind."""
+    """The volumes and claims that were assumed for a pod; PreBind writes them."""
 
     __slots__ = ("claims", "node_name", "volumes")
 
@@ -51,7 +51,7 @@ class VolumeReservation:
 
 
 class VolumeBinder:
-    """Changes volumes and claims; everything it assumes can be given back."""
+    """Binds volumes and claims; every assumption can be reverted."""
 
     def __init__(
         self,
@@ -70,10 +70,10 @@ class VolumeBinder:
         self._timeout_ns = timeout_ns
 
     def assume(self, found: PodVolumes, node_name: str) -> VolumeReservation:
-        """Take volumes and claims to be as they will be once PreBind is done.
+        """Assume that the volumes and claims are as PreBind will write them.
 
         Raises:
-            VolumeClaimError: one of them is not as it was; nothing is assumed then.
+            VolumeClaimError: one of them changed; then nothing is assumed.
         """
         reservation = VolumeReservation(node_name)
         assumed_volumes: list[PersistentVolume] = []
@@ -96,7 +96,7 @@ class VolumeBinder:
         return reservation
 
     def give_back(self, reservation: VolumeReservation) -> None:
-        """End what is assumed; what was written stays."""
+        """Revert the assumptions; changes that were written stay."""
         self._restore([volume for volume, _ in reservation.volumes], reservation.claims)
 
     def _restore(
@@ -108,17 +108,17 @@ class VolumeBinder:
             self._claims.restore(claim)
 
     async def bind(self, reservation: VolumeReservation, pod: Pod) -> None:
-        """Write what was assumed, and wait until all claims are bound.
+        """Write the assumed changes, and wait until all claims are bound.
 
         Raises:
             ApiError: the server refused a change.
-            VolumeClaimError: it cannot or did not happen.
+            VolumeClaimError: binding failed or timed out.
         """
         written = await self._write(reservation)
         await self._wait(reservation, written, pod)
 
     async def _write(self, reservation: VolumeReservation) -> list[PersistentVolumeClaim]:
-        """Returns the claims as the server has them; the volumes are kept in the reservation."""
+        """Write the changes; return the claims, and store the volumes in the reservation."""
         api, volumes = self._handle.api, reservation.volumes
         done = 0
         written: list[PersistentVolumeClaim] = []
@@ -143,7 +143,7 @@ class VolumeBinder:
         while True:
             left_ns = deadline_ns - clock.monotonic_ns()
             if left_ns <= _POLL_NS:
-                # A look at the very end would come too late.
+                # Another check would come after the deadline.
                 if left_ns > 0:
                     await clock.sleep(left_ns)
                 raise VolumeClaimError("binding volumes: context deadline exceeded")
@@ -157,7 +157,7 @@ class VolumeBinder:
     def _is_done(
         self, reservation: VolumeReservation, written: list[PersistentVolumeClaim], pod: Pod
     ) -> bool:
-        """Whether all claims are bound. Only what the informers show counts."""
+        """Whether all claims are bound, according to the informers."""
         node_name = reservation.node_name
         node = self._nodes.get(node_name)
         if node is None:
@@ -185,13 +185,13 @@ class VolumeBinder:
             cause = self._claims.not_found(metadata.name, metadata.namespace)
             raise VolumeClaimError(f"failed to check binding: {cause}")
         if current.spec.volume_name not in ("", volume.metadata.name):
-            # It was bound before, of which no watch had told: that volume may be elsewhere.
+            # The claim was bound before, and no watch had reported it: the volume may be elsewhere.
             raise VolumeClaimError(
                 f'pvc "{metadata.name}" is bound to pv "{current.spec.volume_name}", '
                 f'not to "{volume.metadata.name}"'
             )
         if _number(volume) < _number(written):
-            return False  # what was written is not there yet
+            return False  # the informer does not have the written version yet
         try:
             translated = self._migration.translated(volume, node.metadata.name)
         except VolumeClaimError as exc:
@@ -217,13 +217,13 @@ class VolumeBinder:
         if claim.spec.volume_name:
             volume = self._volumes.stored(claim.spec.volume_name)
             if volume is None:
-                return False  # the informer of volumes is behind that of claims
+                return False  # the informer of volumes lags behind that of claims
             _check_reachable(self._migration.translated(volume, node.metadata.name), node)
         return is_fully_bound(claim)
 
 
 def _bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
-    """The volume with its claim; the very same one if it has it already."""
+    """Return the volume bound to the claim; the same object if it is bound already."""
     metadata, reference = claim.metadata, volume.spec.claim_ref
     bound = volume
     if reference is None or (
@@ -239,7 +239,7 @@ def _bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Persist
             resource_version=metadata.resource_version,
         )
         bound = replace(bound, spec=replace(bound.spec, claim_ref=pointer))
-    # A volume that a user set aside for the claim stays the user's decision.
+    # A volume that a user reserved for the claim is not marked as bound by a controller.
     if not is_reserved_for(volume, claim) and (
         BOUND_BY_CONTROLLER not in volume.metadata.annotations
     ):

@@ -1,4 +1,4 @@
-"""What can be done for a pod's claims on one node: the definition of the rule.
+"""Whether one node can serve a pod's claims, and with which volumes: the one-node rule.
 
 The rules are in docs/reference/07 §5.3.
 """
@@ -37,7 +37,7 @@ __all__ = ["STATUSES", "PodVolumes", "VolumeFinder", "VolumeFinding", "VolumePro
 
 
 class VolumeProblem(enum.IntFlag):
-    """Why a node will not do; several may hold. The order is that of the reasons."""
+    """Why a node is rejected; several can apply. The order is that of the reasons."""
 
     NONE = 0
     AFFINITY = 1
@@ -60,7 +60,7 @@ _CAUSES: Final = {
     VolumeProblem.SPACE: StorageExhausted(),
     VolumeProblem.MISSING: ClaimUnusable(),
 }
-# By the sum of problems, beginning with 1.
+# STATUSES[sum of problems - 1].
 STATUSES: Final = tuple(
     Status.unresolvable(
         *(reason for problem, reason in _REASONS.items() if number & problem),
@@ -71,21 +71,21 @@ STATUSES: Final = tuple(
 
 
 class PodVolumes(NamedTuple):
-    """What is to be done for a pod on a node: volumes to bind, and claims to provision for."""
+    """The work for a pod on a node: volumes to bind, and claims to provision."""
 
     static: tuple[tuple[PersistentVolume, PersistentVolumeClaim], ...] = ()
     dynamic: tuple[tuple[PersistentVolumeClaim, CSIStorageCapacity | None], ...] = ()
 
 
 class VolumeFinding(NamedTuple):
-    """The problems of a node or, without any, what is to be done there."""
+    """The problems of a node or, if it has none, the volumes for the pod."""
 
     problems: int
     volumes: PodVolumes = PodVolumes()
 
 
 class VolumeFinder:
-    """Looks at one node after another."""
+    """Finds volumes for a pod's claims on one node."""
 
     def __init__(
         self,
@@ -100,7 +100,11 @@ class VolumeFinder:
         self._migration = migration
 
     def find(self, claims: PodClaims, node_name: str, labels: Mapping[str, str]) -> VolumeFinding:
-        """Raises VolumeClaimError if it cannot be told."""
+        """Return the problems of a node or its volumes.
+
+        Raises:
+            VolumeClaimError: the volumes cannot be evaluated.
+        """
         problems = self._bound_problem(claims.bound, node_name, labels)
         if not claims.delayed:
             return VolumeFinding(problems)
@@ -133,7 +137,7 @@ class VolumeFinder:
         return VolumeFinding(problems, PodVolumes(tuple(static), tuple(dynamic)))
 
     def may_fail(self, claims: Iterable[PersistentVolumeClaim]) -> bool:
-        """Whether of some nodes it cannot be told, because of how volumes translate there."""
+        """Whether `find` raises for some nodes, because a volume cannot be translated."""
         for claim in claims:
             volume = self._volumes.get(claim.spec.volume_name)
             plugin = None if volume is None else replaced_plugin(volume)
@@ -147,7 +151,7 @@ class VolumeFinder:
     def _bound_problem(
         self, claims: Iterable[PersistentVolumeClaim], node_name: str, labels: Mapping[str, str]
     ) -> int:
-        """The first problem with volumes that are bound already."""
+        """Return the first problem with a bound volume."""
         for claim in claims:
             volume = self._volumes.get(claim.spec.volume_name)
             if volume is None:

@@ -2,8 +2,8 @@
 
 The rules are in docs/reference/07 §5.4.
 
-A volume with node affinity is filed under the labels that a node must have to reach it, so only
-volumes that are within reach of a node are looked at, from the smallest that is large enough.
+A volume with node affinity is indexed by the labels that a node must have to reach it. A lookup
+therefore visits only volumes within reach of the node, from the smallest that is large enough.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ __all__ = [
 _FILESYSTEM: Final = "Filesystem"
 
 Anchor = tuple[str, str]  # a label that a node must have: key, value
-_Listed = tuple[int, str]  # size in billionths, name
+_SizedName = tuple[int, str]  # size in billionths of a byte, name of the volume
 
 
 class VolumeKind(NamedTuple):
-    """What must be the same of a claim and a volume."""
+    """The properties in which a claim and a volume must be equal."""
 
     class_name: str
     mode: str
     attributes_class: str
 
 
-class _Shelf:
-    """Free volumes of one kind, each list from small to large."""
+class _FreeVolumesOfKind:
+    """Free volumes of one kind, in lists sorted by size."""
 
     __slots__ = ("anchored", "anywhere", "keys")
 
     def __init__(self) -> None:
-        self.anywhere: list[_Listed] = []
-        self.anchored: dict[Anchor, list[_Listed]] = {}
+        self.anywhere: list[_SizedName] = []
+        self.anchored: dict[Anchor, list[_SizedName]] = {}
         self.keys: dict[str, int] = {}  # label keys of anchors, with the number of lists
 
-    def lists_for(self, labels: Mapping[str, str]) -> list[list[_Listed]]:
+    def lists_for(self, labels: Mapping[str, str]) -> list[list[_SizedName]]:
         found = [self.anywhere] if self.anywhere else []
         for key in self.keys:
             value = labels.get(key)
@@ -64,7 +64,7 @@ class _Shelf:
                 found.append(listed)
         return found
 
-    def add(self, anchors: tuple[Anchor, ...] | None, listed: _Listed) -> None:
+    def add(self, anchors: tuple[Anchor, ...] | None, listed: _SizedName) -> None:
         if anchors is None:
             insort(self.anywhere, listed)
             return
@@ -75,13 +75,13 @@ class _Shelf:
                 self.keys[anchor[0]] = self.keys.get(anchor[0], 0) + 1
             insort(volumes, listed)
 
-    def remove(self, anchors: tuple[Anchor, ...] | None, listed: _Listed) -> None:
+    def remove(self, anchors: tuple[Anchor, ...] | None, listed: _SizedName) -> None:
         if anchors is None:
-            _take_out(self.anywhere, listed)
+            _remove_sorted(self.anywhere, listed)
             return
         for anchor in anchors:
             volumes = self.anchored[anchor]
-            _take_out(volumes, listed)
+            _remove_sorted(volumes, listed)
             if not volumes:
                 del self.anchored[anchor]
                 self.keys[anchor[0]] -= 1
@@ -94,77 +94,78 @@ class _Shelf:
 
 
 class VolumeIndex:
-    """Free volumes, and those that are spoken for, by claim."""
+    """Free volumes by kind, and reserved volumes by claim."""
 
     def __init__(self) -> None:
-        self._shelves: dict[VolumeKind, _Shelf] = {}
-        # "namespace/name" of a claim -> names of volumes; there is hardly ever more than one.
+        self._free: dict[VolumeKind, _FreeVolumesOfKind] = {}
+        # "namespace/name" of a claim -> names of volumes; rarely more than one.
         self._by_claim: dict[str, tuple[str, ...]] = {}
-        self._filed: dict[str, PersistentVolume] = {}
+        self._volumes: dict[str, PersistentVolume] = {}
+        # Called with (before, after) for each change of a volume.
         self.listeners: list[Callable[[PersistentVolume | None, PersistentVolume | None], None]]
-        self.listeners = []  # told (before, after) of volumes
+        self.listeners = []
 
     def put(self, name: str, volume: PersistentVolume | None) -> None:
-        """The volume of that name is like this from now on; None: there is none."""
-        before = self._filed.get(name)
+        """Add or replace the volume of that name; None removes it."""
+        before = self._volumes.get(name)
         if before is volume:
             return
         if before is not None:
-            self._take(before)
+            self._remove(before)
         if volume is not None:
-            self._filed[name] = volume
-            self._put(volume)
+            self._volumes[name] = volume
+            self._add(volume)
         else:
-            del self._filed[name]
+            del self._volumes[name]
         for listener in self.listeners:
             listener(before, volume)
 
     def get(self, name: str) -> PersistentVolume:
-        """A volume that is in the index, as it was put."""
-        return self._filed[name]
+        """Return an indexed volume as it was put."""
+        return self._volumes[name]
 
     def has_free(self, kind: VolumeKind) -> bool:
-        return kind in self._shelves
+        return kind in self._free
 
     def reserved(self, claim: PersistentVolumeClaim) -> list[str]:
-        """Names of volumes whose claimRef names the claim, whatever its uid."""
+        """Return the volumes whose claimRef names the claim, with any uid."""
         metadata = claim.metadata
         return sorted(self._by_claim.get(f"{metadata.namespace}/{metadata.name}", ()))
 
     def free(self, kind: VolumeKind, least: int, labels: Mapping[str, str]) -> Iterator[str]:
-        """Names of free volumes that such a node may reach, from the smallest large enough."""
-        shelf = self._shelves.get(kind)
-        if shelf is None:
+        """Yield free volumes for a node with these labels, from the smallest large enough."""
+        group = self._free.get(kind)
+        if group is None:
             return
-        lists = [_from(least, listed) for listed in shelf.lists_for(labels)]
+        lists = [_from(least, listed) for listed in group.lists_for(labels)]
         for _, name in heapq.merge(*lists) if len(lists) > 1 else chain(*lists):
             yield name
 
     def all_free(self, kind: VolumeKind, least: int) -> Iterator[str]:
-        """Names of all free volumes of a kind that are large enough."""
-        shelf = self._shelves.get(kind)
-        if shelf is None:
+        """Yield all free volumes of a kind that are large enough."""
+        group = self._free.get(kind)
+        if group is None:
             return
         seen: set[str] = set()
-        for listed in (shelf.anywhere, *shelf.anchored.values()):
+        for listed in (group.anywhere, *group.anchored.values()):
             for size, name in listed:
                 if size >= least and name not in seen:
                     seen.add(name)
                     yield name
 
-    def _put(self, volume: PersistentVolume) -> None:
+    def _add(self, volume: PersistentVolume) -> None:
         reference = volume.spec.claim_ref
         if reference is not None:
             key = f"{reference.namespace}/{reference.name}"
             self._by_claim[key] = (*self._by_claim.get(key, ()), volume.metadata.name)
         elif is_free(volume):
             kind = kind_of_volume(volume)
-            shelf = self._shelves.get(kind)
-            if shelf is None:
-                shelf = self._shelves[kind] = _Shelf()
-            shelf.add(_anchors(volume), (size_of(volume), volume.metadata.name))
+            group = self._free.get(kind)
+            if group is None:
+                group = self._free[kind] = _FreeVolumesOfKind()
+            group.add(_anchors(volume), (size_of(volume), volume.metadata.name))
 
-    def _take(self, volume: PersistentVolume) -> None:
+    def _remove(self, volume: PersistentVolume) -> None:
         reference = volume.spec.claim_ref
         if reference is not None:
             key = f"{reference.namespace}/{reference.name}"
@@ -175,20 +176,20 @@ class VolumeIndex:
                 del self._by_claim[key]
         elif is_free(volume):
             kind = kind_of_volume(volume)
-            shelf = self._shelves[kind]
-            shelf.remove(_anchors(volume), (size_of(volume), volume.metadata.name))
-            if shelf.is_empty:
-                del self._shelves[kind]
+            group = self._free[kind]
+            group.remove(_anchors(volume), (size_of(volume), volume.metadata.name))
+            if group.is_empty:
+                del self._free[kind]
 
 
-def _from(least: int, listed: list[_Listed]) -> Iterator[_Listed]:
-    """The part of a list that is large enough."""
+def _from(least: int, listed: list[_SizedName]) -> Iterator[_SizedName]:
+    """Yield the part of a list that is large enough."""
     for place in range(bisect_left(listed, (least, "")), len(listed)):
         yield listed[place]
 
 
 def is_free(volume: PersistentVolume) -> bool:
-    """Whether any claim may take it."""
+    """Whether the volume is available to any claim."""
     return (
         volume.spec.claim_ref is None
         and volume.status.phase == "Available"
@@ -215,17 +216,17 @@ def kind_of_claim(claim: PersistentVolumeClaim) -> VolumeKind:
 
 
 def size_of(volume: PersistentVolume) -> int:
-    """The capacity, exactly, in billionths of a byte."""
+    """Return the exact capacity in billionths of a byte."""
     return quantity_from_json(volume.spec.capacity.get("storage")).nanos
 
 
 def claimed_size(claim: PersistentVolumeClaim) -> int:
-    """What the claim asks for, exactly, in billionths of a byte."""
+    """Return the exact requested size in billionths of a byte."""
     return quantity_from_json(claim.spec.resources.requests.get("storage")).nanos
 
 
 def required_nodes(volume: PersistentVolume) -> NodeMatcher | None:
-    """Which nodes can reach the volume; None: all of them."""
+    """Return the matcher of the nodes that can reach the volume; None: all nodes."""
     affinity = volume.spec.node_affinity
     if affinity is None or affinity.required is None:
         return None
@@ -233,7 +234,7 @@ def required_nodes(volume: PersistentVolume) -> NodeMatcher | None:
 
 
 def _anchors(volume: PersistentVolume) -> tuple[Anchor, ...] | None:
-    """Labels of which a node must have one to reach the volume; None if that cannot be said."""
+    """Return labels of which a node must have one to reach the volume; None if unknown."""
     matcher = required_nodes(volume)
     return None if matcher is None else _anchors_of(matcher)
 
@@ -252,7 +253,7 @@ def _anchors_of(matcher: NodeMatcher) -> tuple[Anchor, ...] | None:
     return tuple(sorted(anchors))
 
 
-def _take_out(volumes: list[_Listed], listed: _Listed) -> None:
+def _remove_sorted(volumes: list[_SizedName], listed: _SizedName) -> None:
     place = bisect_left(volumes, listed)
-    assert volumes[place] == listed, "a volume that was filed is where it was filed"
+    assert volumes[place] == listed, "an indexed volume is in the list of its anchor"
     del volumes[place]

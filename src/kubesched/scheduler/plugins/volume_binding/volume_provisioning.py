@@ -1,4 +1,4 @@
-"""Whether a volume could be made for a claim on a node (docs/reference/07 §5.5)."""
+"""Whether a volume can be provisioned for a claim on a node (docs/reference/07 §5.5)."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ _MOST_SPACES: Final = 256
 
 
 class Outlook(enum.IntEnum):
-    """What a claim can hope for on a node."""
+    """Whether a claim can be provisioned on a node."""
 
     POSSIBLE = 0
-    IMPOSSIBLE = 1  # nobody makes volumes of the class there
+    IMPOSSIBLE = 1  # the class has no provisioner, or does not allow the node
     NO_SPACE = 2
 
 
 class Topology(NamedTuple):
-    """allowedTopologies, compiled: a node must match one of the terms."""
+    """The compiled allowedTopologies of a class: a node must match one of the terms."""
 
     terms: tuple[Selector, ...]
 
     @classmethod
     def parse(cls, terms: tuple[TopologySelectorTerm, ...]) -> Topology | None:
-        """None if every node is allowed. A term without expressions matches none."""
+        """Return None if every node is allowed; a term without expressions matches none."""
         return _parse_topology(terms) if terms else None
 
     def matches(self, labels: Mapping[str, str]) -> bool:
@@ -61,30 +61,30 @@ class Topology(NamedTuple):
 
 
 class Capacities:
-    """Where there is space for a claim: nodes that one of these selectors matches.
+    """The nodes with enough storage for a claim, as selectors.
 
-    Most drivers publish one object per node, which asks for one value of one label. Those are
-    looked up by that value, so that their number does not matter.
+    Most drivers publish one object per node, which requires one value of one label. Such objects
+    are looked up by that value, so a lookup does not depend on their number.
     """
 
     def __init__(self, found: Iterable[tuple[Selector, CSIStorageCapacity]]) -> None:
         self._by_value: dict[str, dict[str, CSIStorageCapacity]] = {}  # label key -> value
         self._others: list[tuple[Selector, CSIStorageCapacity]] = []
         for selector, capacity in found:
-            wanted = selector.requirements
-            if len(wanted) == 1 and wanted[0].operator in _EQUALS and len(wanted[0].values) == 1:
-                values = self._by_value.setdefault(wanted[0].key, {})
-                values.setdefault(wanted[0].values[0], capacity)
+            requirements = selector.requirements
+            only = requirements[0] if len(requirements) == 1 else None
+            if only is not None and only.operator in _EQUALS and len(only.values) == 1:
+                self._by_value.setdefault(only.key, {}).setdefault(only.values[0], capacity)
             else:
                 self._others.append((selector, capacity))
-        # The same as few selectors, for many nodes at once.
+        # The same condition as a few selectors, for the many-node form.
         self.selectors = tuple(selector for selector, _ in self._others) + tuple(
             Selector([Requirement(key, "in", tuple(values))])
             for key, values in self._by_value.items()
         )
 
     def at(self, labels: Mapping[str, str]) -> CSIStorageCapacity | None:
-        """Space on a node with these labels."""
+        """Return the capacity for a node with these labels, or None."""
         for key, values in self._by_value.items():
             value = labels.get(key)
             if value is not None and (capacity := values.get(value)) is not None:
@@ -96,14 +96,14 @@ class Capacities:
 
 
 class Provisioning(NamedTuple):
-    """What decides for one claim; the same for every node."""
+    """How a claim is provisioned; the same for every node."""
 
     is_possible: bool  # the class has a provisioner
     topology: Topology | None
-    capacities: Capacities | None  # None: space is not looked at
+    capacities: Capacities | None  # None: storage capacity is not checked
 
     def outlook(self, labels: Mapping[str, str]) -> tuple[Outlook, CSIStorageCapacity | None]:
-        """For a node with these labels, with where the space is if that was looked at."""
+        """Return the outlook on a node with these labels, and the capacity if checked."""
         if not self.is_possible or (self.topology and not self.topology.matches(labels)):
             return Outlook.IMPOSSIBLE, None
         if self.capacities is None:
@@ -113,20 +113,20 @@ class Provisioning(NamedTuple):
 
 
 class Provisioners:
-    """Looks up classes, drivers and capacities."""
+    """Finds out how claims are provisioned, from classes, drivers and capacities."""
 
     def __init__(self, handle: Handle) -> None:
         self._classes = handle.lister(StorageClass)
         self._drivers = handle.lister(CSIDriver)
         self._by_class: dict[str, dict[tuple[str, str], CSIStorageCapacity]] = {}
-        self._spaces: dict[tuple[str, int], Capacities] = {}  # by class and size
+        self._spaces: dict[tuple[str, int], Capacities] = {}  # (class, size) ->
         handle.lister(CSIStorageCapacity).follow(self._capacity_changed)
 
     def of_claim(self, claim: PersistentVolumeClaim) -> Provisioning:
-        """What decides whether a volume can be made for the claim.
+        """Return how a volume is provisioned for the claim.
 
         Raises:
-            VolumeClaimError: its class is not known.
+            VolumeClaimError: the class of the claim does not exist.
         """
         class_name = claim_class(claim)
         if not class_name:
@@ -182,7 +182,7 @@ def _large_enough(
         try:
             selector = Selector.from_label_selector(each.node_topology)
         except SelectorError as exc:
-            log.error("Capacity for unknown nodes is not used", exc=exc, capacity=each)
+            log.error("Storage capacity has an invalid topology selector", exc=exc, capacity=each)
             continue
         if not selector.is_nothing:
             yield selector, each
@@ -193,7 +193,7 @@ def _key(capacity: CSIStorageCapacity) -> tuple[str, str]:
 
 
 def capacity_limit(capacity: CSIStorageCapacity) -> int | None:
-    """The largest volume that can be made; None: nobody said."""
+    """Return the largest volume that can be made; None if the driver does not report it."""
     raw = capacity.maximum_volume_size
     if raw is None:
         raw = capacity.capacity
@@ -208,9 +208,11 @@ def _parse_topology(terms: tuple[TopologySelectorTerm, ...]) -> Topology:
 def _terms(terms: Sequence[TopologySelectorTerm]) -> list[Selector]:
     compiled = []
     for term in terms:
-        wanted = [Requirement(each.key, "in", each.values) for each in term.match_label_expressions]
-        if wanted and not any(requirement.errors() for requirement in wanted):
-            compiled.append(Selector(wanted))
+        required = [
+            Requirement(each.key, "in", each.values) for each in term.match_label_expressions
+        ]
+        if required and not any(requirement.errors() for requirement in required):
+            compiled.append(Selector(required))
     return compiled
 
 
