@@ -27,10 +27,10 @@ from tests.fuzz.service import JSON, KINDS, TABLE, Service
 from tests.fuzz.test_api_requests import PATCHES
 from tests.fuzz.test_objects_in_a_cluster import POD_SPEC
 
+# Items in the smallest object; the largest has four times as many.
 SIZE = 9
-"""Items in the smallest object; the largest has four times as many."""
+# In all that can be done with an object, nine requests; the worst one is refused five times.
 CALLS_PER_VALUE = 600
-"""In all that can be done with an object, nine requests; the worst one is refused five times."""
 BYTES_PER_VALUE = 3_000
 
 # Strings that do not matter to what is counted, and are otherwise made for every kind.

@@ -45,16 +45,15 @@ class Fault(msgspec.Struct, frozen=True):
 
     delay_ns: int = 0
     error: ApiError | None = None
+    # The request takes effect, and the caller sees the error all the same.
     answer_lost: bool = False
-    """The request takes effect, and the caller sees the error all the same."""
 
 
+# Called with verb, kind, namespace and name (empty where there is none) of a request.
+#
+# Verbs are get, list, watch, create, update, patch, delete and bind. A watch asks when it opens and
+# whenever it wakes up. Raising ApiError refuses the request too.
 Faults = Callable[[str, str, str | None, str], Fault | None]
-"""Called with verb, kind, namespace and name (empty where there is none) of a request.
-
-Verbs are get, list, watch, create, update, patch, delete and bind. A watch asks when it
-opens and whenever it wakes up. Raising ApiError refuses the request too.
-"""
 
 
 class LocalApi:

@@ -18,6 +18,7 @@ from kubesched.cluster.apiserver.rules.schema import definition_of
 
 __all__ = ["as_in_go", "options_as_in_go"]
 
+# Fields that are no pointers in Go, and hence always written.
 STRUCTURES = frozenset(
     {
         "acceptedNames",
@@ -40,7 +41,7 @@ STRUCTURES = frozenset(
         "updateStrategy",
     }
 )
-"""Fields that are no pointers in Go, and hence always written."""
+# Fields of these names that are.
 POINTERS = frozenset(
     {
         ("io.k8s.api.core.v1.ContainerStatus", "resources"),
@@ -49,7 +50,6 @@ POINTERS = frozenset(
         ("io.k8s.api.core.v1.ReplicationControllerSpec", "template"),
     }
 )
-"""Fields of these names that are."""
 
 
 def as_in_go(document: Mapping[str, Any], api_version: str, kind: str) -> bytes:

@@ -16,6 +16,7 @@ __all__ = ["REVIEWS", "answer_review"]
 Json = dict[str, Any]
 
 AUTHENTICATION, AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io"
+# Kind, and whether it is asked in a namespace, by group and plural.
 REVIEWS: dict[tuple[str, str], tuple[str, bool]] = {
     (AUTHENTICATION, "selfsubjectreviews"): ("SelfSubjectReview", False),
     (AUTHENTICATION, "tokenreviews"): ("TokenReview", False),
@@ -24,7 +25,6 @@ REVIEWS: dict[tuple[str, str], tuple[str, bool]] = {
     (AUTHORIZATION, "selfsubjectrulesreviews"): ("SelfSubjectRulesReview", False),
     (AUTHORIZATION, "subjectaccessreviews"): ("SubjectAccessReview", False),
 }
-"""Kind, and whether it is asked in a namespace, by group and plural."""
 
 
 def answer_review(group: str, plural: str, body: Json, users: Users, asker: Requester) -> Json:

@@ -64,6 +64,7 @@ class _Entry(NamedTuple):
     stored_hash: str = ""
 
 
+# Subresources beside scale and status, by resource.
 _PARTS: dict[str, tuple[_Part, ...]] = {
     "namespaces": (_Part("finalize", "Namespace", ("update",)),),
     "nodes": (_Part("proxy", "NodeProxyOptions", _PROXY_VERBS),),
@@ -86,7 +87,6 @@ _PARTS: dict[str, tuple[_Part, ...]] = {
         _Part("approval", "CertificateSigningRequest", _PART_VERBS),
     ),
 }
-"""Subresources beside scale and status, by resource."""
 
 
 class Discovery:

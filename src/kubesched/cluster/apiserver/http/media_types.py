@@ -51,8 +51,8 @@ class Form(NamedTuple):
 
     language: str = "json"
     shape: Shape = "object"
+    # Of the group `meta.k8s.io`, for tables and metadata.
     version: str = "v1"
-    """Of the group `meta.k8s.io`, for tables and metadata."""
 
 
 def accepted_form(accept: str) -> Form:

@@ -64,8 +64,8 @@ Json = dict[str, Any]
 _SHOWN_WHEN_GONE = frozenset({"pods", "persistentvolumeclaims", "persistentvolumes", "services"})
 _GONE = 410
 _RBAC = "rbac.authorization.k8s.io"
+# Parts that are written as the object is, for the store to know what of it counts.
 _OBJECT_PARTS = frozenset({"approval", "ephemeralcontainers", "finalize", "resize", "status"})
-"""Parts that are written as the object is, for the store to know what of it counts."""
 _SUCCESS: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
 
@@ -89,12 +89,12 @@ class ResourceHandlers:
             "scale": self._scale,
             "token": self._token,
         }
+        # Issues tokens of service accounts, if anybody does.
         self.tokens: ServiceAccountTokens | None = None
-        """Issues tokens of service accounts, if anybody does."""
+        # Who sends what is answered next.
         self.requester = ADMIN
-        """Who sends what is answered next."""
+        # Asked before a role or a binding is written, with its plural and namespace.
         self.check_grant: Callable[[str, Json, str], None] | None = None
-        """Asked before a role or a binding is written, with its plural and namespace."""
 
     def answer(self, request: Request, target: RequestTarget) -> Answer | Stream:
         """Raises ApiError."""

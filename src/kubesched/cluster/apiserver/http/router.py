@@ -75,8 +75,8 @@ class ApiService:
         `token_key` signs tokens of service accounts; without one they end with the process.
         """
         self.store = store
+        # Where clients find this server, for discovery to say.
         self.address = ""
-        """Where clients find this server, for discovery to say."""
         self._users = users or Users()
         self._discovery = Discovery(store.catalog)
         self._openapi = OpenApi(store.catalog, self._discovery)

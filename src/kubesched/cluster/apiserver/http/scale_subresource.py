@@ -14,8 +14,8 @@ __all__ = ["SCALABLE", "ScalePaths", "replicas_patch", "scale_of", "scale_paths"
 
 Json = dict[str, Any]
 
+# Built-in resources with a scale.
 SCALABLE = frozenset({"deployments", "replicasets", "replicationcontrollers", "statefulsets"})
-"""Built-in resources with a scale."""
 
 _SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
@@ -25,8 +25,8 @@ class ScalePaths(NamedTuple):
 
     spec: tuple[str, ...] = ("spec", "replicas")
     status: tuple[str, ...] = ("status", "replicas")
+    # A selector as text; without a path it is in the specification, as workloads have it.
     selector: tuple[str, ...] = ()
-    """A selector as text; without a path it is in the specification, as workloads have it."""
 
 
 def scale_paths(resource: Resource) -> ScalePaths | None:

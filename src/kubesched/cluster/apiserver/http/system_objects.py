@@ -20,6 +20,7 @@ Json = dict[str, Any]
 _FLOW = "flowcontrol.apiserver.k8s.io"
 _RBAC = "rbac.authorization.k8s.io"
 _SERVICES = "apiregistration.k8s.io"
+# Flow schemas: their level, their precedence, and how they tell flows apart.
 _PRECEDENCES: dict[str, tuple[str, int, str]] = {
     "exempt": ("exempt", 1, ""),
     "probes": ("exempt", 2, ""),
@@ -35,7 +36,7 @@ _PRECEDENCES: dict[str, tuple[str, int, str]] = {
     "global-default": ("global-default", 9900, "ByUser"),
     "catch-all": ("catch-all", 10000, "ByUser"),
 }
-"""Flow schemas: their level, their precedence, and how they tell flows apart."""
+# Priority levels: shares, how much of them others may have, and queues.
 _LEVELS: dict[str, tuple[int, int, tuple[int, int, int] | None]] = {
     "system": (30, 33, (64, 6, 50)),
     "node-high": (40, 25, (64, 6, 50)),
@@ -45,7 +46,6 @@ _LEVELS: dict[str, tuple[int, int, tuple[int, int, int] | None]] = {
     "global-default": (20, 50, (128, 6, 50)),
     "catch-all": (5, 0, None),
 }
-"""Priority levels: shares, how much of them others may have, and queues."""
 
 
 class SystemObjects:
@@ -60,8 +60,8 @@ class SystemObjects:
         self._store, self._now_ns = store, now_ns
         self._group_versions = group_versions
         self._made: set[str] = set()
+        # How often the catalog had changed when its groups were last published.
         self._known = -1
-        """How often the catalog had changed when its groups were last published."""
 
     def provide(self, group: str, plural: str) -> None:
         """Have the objects of a kind that a request is about."""

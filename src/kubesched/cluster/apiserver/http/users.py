@@ -69,10 +69,10 @@ class Users:
     def __init__(self, tokens: Mapping[str, Requester] | None = None) -> None:
         """Without `tokens` everybody is the administrator."""
         self._tokens = None if tokens is None else dict(tokens)
+        # Who is behind a token that the server itself has issued.
         self.issued: Callable[[str], Requester | None] = lambda _token: None
-        """Who is behind a token that the server itself has issued."""
+        # Asked what somebody may do, unless nobody has set it.
         self.authorizer: RoleAuthorizer | None = None
-        """Asked what somebody may do, unless nobody has set it."""
 
     def authenticate(self, authorization: str) -> Requester:
         """The user behind an Authorization header. Raises ApiError 401."""

@@ -16,8 +16,8 @@ __all__ = ["FOREGROUND", "DeletionPlan", "ends_deletion", "in_foreground", "plan
 Json = dict[str, Any]
 
 _SECOND_NS = 1_000_000_000
+# The finalizer of an owner that waits for what it owns.
 FOREGROUND = "foregroundDeletion"
-"""The finalizer of an owner that waits for what it owns."""
 
 
 class DeletionPlan(NamedTuple):

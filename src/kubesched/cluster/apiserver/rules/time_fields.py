@@ -28,8 +28,8 @@ _LAYOUTS: Final = {
 }
 _NOTHING: Final[Json] = {}
 
+# From a value, and the one that is known to be fine, to what is wrong with it.
 _Look = Callable[[Any, Any], str]
-"""From a value, and the one that is known to be fine, to what is wrong with it."""
 
 
 def time_problem(

@@ -116,10 +116,10 @@ class PolicyAdmission:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        # Who asks for what is written next, as reviews show a user.
         self.requester: Json = {}
-        """Who asks for what is written next, as reviews show a user."""
+        # What policies had to say about writes that they let pass.
         self.warnings: list[str] = []
-        """What policies had to say about writes that they let pass."""
         self._validating = _Policies(store, POLICY, BINDING, compile_policy)
         self._mutating = _Policies(store, MUTATION, MUTATION_BINDING, compile_mutation)
 

@@ -16,6 +16,7 @@ def _priority_class(name: str, value: int, description: str) -> tuple[str, str, 
     return "scheduling.k8s.io/v1", "PriorityClass", body
 
 
+# Version, kind and body, in order of creation.
 FIRST_OBJECTS: Final = (
     _namespace("default"),
     _namespace("kube-node-lease"),
@@ -32,4 +33,3 @@ FIRST_OBJECTS: Final = (
         "For pods without which the cluster does not work, on whichever node.",
     ),
 )
-"""Version, kind and body, in order of creation."""

@@ -19,8 +19,8 @@ from kubesched.cluster.apiserver.store.stored_records import Record
 
 __all__ = ["CURRENT", "Continuation", "Page", "select_page", "too_old_to_continue"]
 
+# The revision of a token whose list may go on with what is there now.
 CURRENT = -1
-"""The revision of a token whose list may go on with what is there now."""
 
 _VERSION = "meta.k8s.io/v1"
 _TOO_OLD = (
@@ -38,14 +38,14 @@ class Page(NamedTuple):
     records: list[Record]
     revision: int
     continue_token: str = ""
+    # How many follow; unknown when a selector had to be applied to them.
     remaining: int | None = None
-    """How many follow; unknown when a selector had to be applied to them."""
 
 
 class Continuation(NamedTuple):
     revision: int
+    # Keys from here on are still to be shown.
     start: str
-    """Keys from here on are still to be shown."""
 
     def token(self) -> str:
         document = {"v": _VERSION, "rv": self.revision, "start": self.start}

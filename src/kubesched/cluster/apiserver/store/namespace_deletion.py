@@ -18,8 +18,8 @@ __all__ = ["NamespaceDeletion"]
 
 Json = dict[str, Any]
 
+# The finalizer in a namespace's spec that stands for what is in it.
 _FINALIZER = "kubernetes"
-"""The finalizer in a namespace's spec that stands for what is in it."""
 
 
 class NamespaceDeletion:

@@ -58,8 +58,8 @@ __all__ = ["Deletion", "Store"]
 
 Json = dict[str, Any]
 
+# Changes per resource that a late watcher can still catch up with, at least.
 DEFAULT_HISTORY = 10_000
-"""Changes per resource that a late watcher can still catch up with, at least."""
 _NAME_ATTEMPTS = 8
 
 
@@ -104,10 +104,10 @@ class Store(StoredObjects):
         self._rng = rng or random.Random(0)
         super().__init__(features, history, beside(self._rng))
         self._on_change = on_change
+        # Asked about writes, unless nobody has set it.
         self.admission: Admission | None = None
-        """Asked about writes, unless nobody has set it."""
+        # The time of the last write that gave one.
         self._now_ns = now_ns
-        """The time of the last write that gave one."""
         self._namespace_deletion = NamespaceDeletion(
             self._collections,
             self._empty_namespace,
@@ -565,6 +565,7 @@ class Store(StoredObjects):
 
 
 _DELETION = frozenset({"deletionGracePeriodSeconds", "deletionTimestamp"})
+# Metadata that means nothing outside the server that wrote it.
 _OF_ANOTHER_SERVER = frozenset(
     {
         "deletionGracePeriodSeconds",
@@ -574,7 +575,6 @@ _OF_ANOTHER_SERVER = frozenset(
         "selfLink",
     }
 )
-"""Metadata that means nothing outside the server that wrote it."""
 
 
 def _patched(resource: Resource, old: Json, patch: Any, patch_type: PatchType) -> Json:

@@ -21,9 +21,9 @@ _SEVERAL = (
     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not "
     "support."
 )
+# For a budget that the controller has not yet looked at. One that is used up says nothing about
+# when it will not be: a client that is told to come back would wait for it without end.
 _RETRY_SECONDS = 10
-"""For a budget that the controller has not yet looked at. One that is used up says nothing about
-when it will not be: a client that is told to come back would wait for it without end."""
 
 
 def admit_eviction(

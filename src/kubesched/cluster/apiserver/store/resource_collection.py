@@ -24,8 +24,8 @@ __all__ = ["Collection", "Restored"]
 class Restored(NamedTuple):
     """An object from an earlier life of the store."""
 
+    # The plural with its group.
     resource: str
-    """The plural with its group."""
     key: str
     revision: int
     data: dict[str, Any]
@@ -39,12 +39,12 @@ class Collection:
         self.objects: dict[str, Record] = {}
         self._history = history
         self._log: list[StoredChange] = []
+        # The number that the next change will have.
         self.end = 0
-        """The number that the next change will have."""
+        # The number of the first change that the log still holds.
         self._first = 0
-        """The number of the first change that the log still holds."""
+        # The revision of the last change that it no longer holds.
         self._forgotten = 0
-        """The revision of the last change that it no longer holds."""
         self._samples = budget.samples(self._halve)
         self._ordered: list[str] | None = []
         self._sleepers: list[Callable[[], None]] = []

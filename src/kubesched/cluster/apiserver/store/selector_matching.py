@@ -29,11 +29,11 @@ class Selection:
         fields: FieldSelector | None,
     ) -> None:
         self.namespace = namespace if resource.namespaced else None
+        # Whether more than the namespace decides.
         self.selective = labels is not None or fields is not None
-        """Whether more than the namespace decides."""
         self.everything = not self.selective and not self.namespace
+        # Whether an object is chosen. Asked about every change by every watcher.
         self.matches = _test(self.namespace, labels, fields, resource)
-        """Whether an object is chosen. Asked about every change by every watcher."""
 
     @classmethod
     def parse(

@@ -18,8 +18,8 @@ from kubesched.cluster.apiserver.store.stored_records import Record, StoredChang
 
 __all__ = ["Seen", "Watcher"]
 
+# Changes that pass unseen before a bookmark says so.
 BOOKMARK_EVERY = 1000
-"""Changes that pass unseen before a bookmark says so."""
 _BATCH = 4096
 
 
@@ -36,8 +36,8 @@ class Shown(NamedTuple):
         return WatchEvent(self.type, typed, str(self.revision))
 
 
+# What a watcher sees: nearly always a change as it is.
 Seen = StoredChange | Shown
-"""What a watcher sees: nearly always a change as it is."""
 
 
 class Watcher:

@@ -33,8 +33,8 @@ class Record(msgspec.Struct, eq=False, gc=False):
     key: str
     data: dict[str, Any]
     revision: int
+    # A struct and its data, and the data of this object before it got its version.
     _made_from: tuple[Any, dict[str, Any], dict[str, Any]] | None = None
-    """A struct and its data, and the data of this object before it got its version."""
     _typed: Any = None
     _encoded: bytes | None = None
 

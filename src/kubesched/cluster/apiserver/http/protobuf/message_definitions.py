@@ -22,8 +22,8 @@ META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 DELETE_OPTIONS = META + "DeleteOptions"
 CRD = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
 
+# Name, form, and type: a letter (text, bytes, integer, boolean, double) or a message.
 Field = tuple[str, str, str]
-"""Name, form, and type: a letter (text, bytes, integer, boolean, double) or a message."""
 
 
 @cache

@@ -23,8 +23,8 @@ class Column(msgspec.Struct, frozen=True):
     name: str
     type: str = "string"
     format: str = ""
+    # Columns above 0 are only shown when asked for.
     priority: int = 0
-    """Columns above 0 are only shown when asked for."""
 
     def definition(self) -> Json:
         return {
@@ -40,8 +40,8 @@ class Layout(msgspec.Struct, frozen=True):
     """The table of one kind."""
 
     columns: Sequence[Column]
+    # From an object and the time in nanoseconds to one cell per column.
     cells: Callable[[Mapping[str, Any], int], Sequence[Any]]
-    """From an object and the time in nanoseconds to one cell per column."""
 
     def definitions(self) -> list[Json]:
         return [column.definition() for column in self.columns]

@@ -55,24 +55,24 @@ _REQUEST = ObjectType(
         "options": DYN,
     },
 )
+# The type of `request`, last, and what it is made of.
 REQUEST_TYPES = (_KIND, _RESOURCE, _USER, _REQUEST)
-"""The type of `request`, last, and what it is made of."""
 
 
 class Review(msgspec.Struct, frozen=True):
     """What is asked for: an operation on an object, and the object before and after."""
 
     resource: Resource
+    # `CREATE`, `UPDATE` or `DELETE`.
     operation: str
-    """`CREATE`, `UPDATE` or `DELETE`."""
     name: str
     namespace: str
     new: Json | None = None
     old: Json | None = None
     subresource: str = ""
     dry_run: bool = False
+    # Who asks; empty for parts of the cluster itself.
     user: Json = {}
-    """Who asks; empty for parts of the cluster itself."""
 
     def labels(self) -> list[dict[str, str]]:
         """The labels of the object, after and before."""

@@ -32,10 +32,10 @@ class CustomSchema(msgspec.Struct, frozen=True):
 
     schema: Json
     rules: RuleTree | None = None
+    # `additionalPrinterColumns`.
     columns: tuple[Json, ...] = ()
-    """`additionalPrinterColumns`."""
+    # Where the scale subresource finds its numbers.
     scale: Json | None = None
-    """Where the scale subresource finds its numbers."""
 
 
 def read_schema(version: Json) -> CustomSchema:

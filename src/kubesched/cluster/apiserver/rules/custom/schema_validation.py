@@ -27,8 +27,8 @@ from kubesched.foundation.cel.language.regex import compile_pattern
 
 __all__ = ["ABSENT", "Work", "correlation", "schema_problems"]
 
+# In place of an old value where there is none.
 ABSENT: Final = object()
-"""In place of an old value where there is none."""
 _COMPARED_IN_A_STEP: Final = 50
 _STEPS_TO_COMPILE: Final = 50
 

@@ -38,8 +38,8 @@ __all__ = ["RuleTree", "compile_rules", "rule_problems"]
 
 _NO_OVERLOAD: Final = "no such overload"
 _TOO_COSTLY: Final = "operation cancelled: actual cost limit exceeded"
+# Takes the path of a rule, the rule, and what is wrong with it; no rule if it is too dear.
 Report = Callable[[str, Json, str], None]
-"""Takes the path of a rule, the rule, and what is wrong with it; no rule if it is too dear."""
 
 
 class _Rule(msgspec.Struct, frozen=True):

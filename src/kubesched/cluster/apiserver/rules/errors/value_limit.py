@@ -16,8 +16,8 @@ from kubesched.cluster.apiserver.rules.errors.api_errors import too_large, too_m
 
 __all__ = ["LARGEST_OBJECT", "MOST_VALUES", "check_object", "check_values", "value_refusal"]
 
+# Numbers, texts, lists and maps, all together.
 MOST_VALUES: Final = 100_000
-"""Numbers, texts, lists and maps, all together."""
 LARGEST_OBJECT: Final = 3 * 1024 * 1024
 
 # A string without its end reaches to the end of the text: nothing is looked at twice.

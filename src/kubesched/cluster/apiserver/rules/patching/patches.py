@@ -23,8 +23,8 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _MOST_OPERATIONS = 10_000
 _MOST_COPIED_BYTES = 3 * 1024 * 1024
+# Of the lists and maps on the way to what operations change, all together.
 _MOST_COPIED_ITEMS = 20_000_000
-"""Of the lists and maps on the way to what operations change, all together."""
 
 
 class PatchError(ValueError):

@@ -18,8 +18,8 @@ class Catalog:
         self._by_url: dict[tuple[str, str, str], Resource] = {}
         self._by_type: dict[type, Resource] = {}
         self._by_kind: dict[tuple[str, str], Resource] = {}
+        # How often something was added or removed.
         self.changes = 0
-        """How often something was added or removed."""
         for resource in resources:
             self.add(resource)
 

@@ -77,17 +77,17 @@ class Resource(msgspec.Struct, frozen=True, eq=False):
     plural: str
     namespaced: bool
     strategy: ResourceStrategy
+    # The struct its readers hold; None for custom resources.
     type: type[msgspec.Struct] | None = None
-    """The struct its readers hold; None for custom resources."""
+    # The plural with its group, as messages name it: `leases.coordination.k8s.io`.
     group_resource: str = ""
-    """The plural with its group, as messages name it: `leases.coordination.k8s.io`."""
     group_kind: str = ""
+    # For a second face of a resource of the same plural: from its form to the stored one.
     to_stored: Callable[[Json], Json] | None = None
-    """For a second face of a resource of the same plural: from its form to the stored one."""
     from_stored: Callable[[Json], Json] | None = None
     short_names: tuple[str, ...] = ()
+    # Names for several resources at once, such as `all`.
     categories: tuple[str, ...] = ()
-    """Names for several resources at once, such as `all`."""
 
     @property
     def api_version(self) -> str:
@@ -144,11 +144,11 @@ _ALL = frozenset(
 _CATEGORIES = dict.fromkeys(
     ("admissionregistration.k8s.io", "apiregistration.k8s.io"), ("api-extensions",)
 )
+# Ways to the stored form and back, of kinds that are stored in another one.
 _FACES: dict[tuple[str, str], tuple[Callable[[Json], Json], Callable[[Json], Json]]] = {
     (CoreEvent.api_version, CoreEvent.kind): (from_core, to_core),
     ("autoscaling/v1", "HorizontalPodAutoscaler"): (from_version_1, to_version_1),
 }
-"""Ways to the stored form and back, of kinds that are stored in another one."""
 
 
 def _named(name: str, group: str) -> str:

@@ -188,6 +188,7 @@ _ROLE = PlainStrategy(default=_role, names=path_segment)
 _BOUND = _RoleBindingStrategy()
 _COUNTED = PlainStrategy(generation=True)
 
+# By kind; kinds that are not named have no rules of their own.
 PLAIN_STRATEGIES: dict[str, ResourceStrategy] = {
     "Endpoints": PlainStrategy(default=_endpoints),
     "PodTemplate": PlainStrategy(default=_pod_template, generation=True),
@@ -231,4 +232,3 @@ PLAIN_STRATEGIES: dict[str, ResourceStrategy] = {
     ),
     "StorageVersionMigration": PlainStrategy(status=True, generation=True),
 }
-"""By kind; kinds that are not named have no rules of their own."""

@@ -27,8 +27,8 @@ from kubesched.cluster.apiserver.rules.validation.pod_group_validation import (
 
 __all__ = ["PROTECTION", "PodGroupStrategy", "WorkloadStrategy"]
 
+# The finalizer that keeps a PodGroup while pods of it are there.
 PROTECTION = "scheduling.k8s.io/podgroup-protection"
-"""The finalizer that keeps a PodGroup while pods of it are there."""
 
 _GATED = (
     (TOPOLOGY, ("schedulingConstraints",)),

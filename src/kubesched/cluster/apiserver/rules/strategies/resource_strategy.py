@@ -38,22 +38,22 @@ class ResourceStrategy:
     """Rules that hold for kinds without rules of their own."""
 
     name_rule: Callable[[str], Sequence[str]] = staticmethod(dns_subdomain)
+    # Whether status is a subresource: written on its own, and ignored elsewhere.
     has_status = False
-    """Whether status is a subresource: written on its own, and ignored elsewhere."""
+    # Subresources that write the status, if there is one.
     status_parts: tuple[str, ...] = ("status",)
-    """Subresources that write the status, if there is one."""
+    # Subresources that write some of the rest.
     spec_parts: tuple[str, ...] = ()
-    """Subresources that write some of the rest."""
+    # Whether a status given at creation is stored.
     keeps_status = False
-    """Whether a status given at creation is stored."""
+    # Whether metadata.generation counts the changes of everything but metadata and status.
     counts_generations = False
-    """Whether metadata.generation counts the changes of everything but metadata and status."""
+    # Whether an update may leave out the version it is based on.
     unconditional_update = True
-    """Whether an update may leave out the version it is based on."""
+    # What becomes of what an object owns when a deletion does not say.
     default_propagation = "Background"
-    """What becomes of what an object owns when a deletion does not say."""
+    # Whether deletion gives the object time, and passes through an update.
     graceful = False
-    """Whether deletion gives the object time, and passes through an update."""
 
     def default(self, new: Json, _old: Json | None = None, /) -> Json:
         """Fill in what the user left out. Idempotent; runs before every write.

@@ -10,10 +10,10 @@ from kubesched.cluster.apiserver.rules.strategies.resource_strategy import Json,
 __all__ = ["KUBERNETES_ADDRESS", "with_addresses"]
 
 _NETWORK = ipaddress.IPv4Network("10.96.0.0/16")
+# Kept for the service that leads to the API server.
 KUBERNETES_ADDRESS = str(_NETWORK[1])
-"""Kept for the service that leads to the API server."""
+# Addresses at the beginning that are given only to those who ask for one.
 _RESERVED = 256
-"""Addresses at the beginning that are given only to those who ask for one."""
 _NODE_PORTS = range(30000, 32768)
 
 

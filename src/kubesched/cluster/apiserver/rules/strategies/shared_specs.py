@@ -33,8 +33,8 @@ class SharedSpec(dict[str, Any]):
 
     def __init__(self, spec: dict[str, Any]) -> None:
         super().__init__(spec)
+        # What functions made of the spec; see `once`.
         self.results: dict[Callable[[Any], Any], Any] = {}
-        """What functions made of the spec; see `once`."""
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise TypeError("the spec is shared by many pods: change a copy of it")

@@ -12,8 +12,8 @@ from typing import Any
 
 __all__ = ["pod_spec_view"]
 
+# Name in memory, name on the wire, value when absent.
 Layout = tuple[tuple[str, str, Any], ...]
-"""Name in memory, name on the wire, value when absent."""
 
 
 def _names(*fields: str) -> Layout:

@@ -25,8 +25,8 @@ __all__ = [
 ]
 
 dns_subdomain = dns_subdomain_errors
+# Label keys, taint keys, gates, finalizers: `[prefix/]name`.
 qualified_name = label_key_errors
-"""Label keys, taint keys, gates, finalizers: `[prefix/]name`."""
 label_value = label_value_errors
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
