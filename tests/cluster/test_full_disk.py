@@ -61,4 +61,4 @@ def test_a_cluster_lives_through_a_full_disk(
 
     virtual_loop.run(main, seed=0)
     told = [each.getMessage() for each in caplog.records]
-    assert sum("Changes cannot be kept" in each for each in told) <= 3
+    assert sum("Changes cannot be written" in each for each in told) <= 3

@@ -15,7 +15,7 @@ from msgspec import convert
 
 from kubesched.api import Pod
 from kubesched.cluster.apiserver import LocalApi, Store
-from kubesched.cluster.apiserver.store.resource_collection import Restored
+from kubesched.cluster.apiserver.store.resource_collection import RestoredObject
 from kubesched.cluster.apiserver.store.stored_records import StoredChange
 from kubesched.foundation.util.clock import Clock
 from kubesched.foundation.util.components import running
@@ -101,7 +101,9 @@ def _copy(store: Store, now_ns: int, on_change: Any) -> Store:
     }
     copy.restore(
         [
-            Restored(name, key, each.revision, _unsaid(each.data) if name == "pods" else each.data)
+            RestoredObject(
+                name, key, each.revision, _unsaid(each.data) if name == "pods" else each.data
+            )
             for (name, key), each in objects.items()
         ],
         store.revision,

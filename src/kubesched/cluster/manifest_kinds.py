@@ -12,7 +12,7 @@ from kubesched.cluster.apiserver.rules.resources.served_resources import Resourc
 from kubesched.cluster.apiserver.store.admission_policies import enforce_policies
 from kubesched.cluster.apiserver.store.custom_resource_definitions import (
     CUSTOM_RESOURCE_DEFINITION,
-    serve_stored,
+    serve_stored_definitions,
 )
 from kubesched.cluster.apiserver.store.object_store import Store
 
@@ -94,7 +94,7 @@ def is_definition(kind: type[ApiObject]) -> bool:
 
 def serve_everything(store: Store) -> None:
     """Let a store have the kinds that are not in every store: definitions and policies."""
-    serve_stored(store)
+    serve_stored_definitions(store)
     enforce_policies(store)
 
 

@@ -26,7 +26,7 @@ from kubesched.cluster.apiserver.rules.errors.api_errors import not_found
 from kubesched.cluster.apiserver.rules.request_documents import cleaned
 from kubesched.cluster.apiserver.rules.schema import unknown_fields
 from kubesched.cluster.apiserver.rules.strategies.server_features import POD_GROUPS
-from kubesched.cluster.apiserver.store.custom_resource_definitions import serve
+from kubesched.cluster.apiserver.store.custom_resource_definitions import serve_definition
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.manifest_kinds import ManifestKinds, is_definition, serve_everything
 from kubesched.errors import ManifestError, QuantityError
@@ -94,7 +94,7 @@ def load_manifests(
     store = Store()
     serve_everything(store)
     for each in definitions:
-        serve(store, each)
+        serve_definition(store, each)
     kinds = ManifestKinds(store, (part.value for _, part in parts))
     read = (_object(file, part, kinds, problems) for file, part in parts)
     found = [each for each in read if each is not None]
@@ -127,7 +127,7 @@ async def apply_manifests(
                 created: Any = await api.create_document(kind, namespace, document)
                 await _apply_status(api, manifest, created)
             if is_definition(kind):
-                serve(api.store, dict(api.document(kind, document["metadata"]["name"])))
+                serve_definition(api.store, dict(api.document(kind, document["metadata"]["name"])))
         except ApiError as error:
             if keep_existing and error.reason == "AlreadyExists":
                 continue
@@ -383,7 +383,7 @@ def _try_out(found: Sequence[_Found], store: Store, problems: _Problems) -> None
                 store.create(namespaces, None, {"metadata": {"name": namespace}}, 0)
             created = store.create(resource, namespace, each.document, 0)
             if is_definition(type(each.object)):
-                serve(store, created.data)
+                serve_definition(store, created.data)
         except ApiError as error:
             if isinstance(each.object, CustomObject) and error.code == _NOT_FOUND:
                 continue  # something is wrong with its definition

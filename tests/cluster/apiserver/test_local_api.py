@@ -270,10 +270,10 @@ def test_a_cancelled_watcher_leaves_nothing_behind() -> None:
             anext(api.watch(Pod, resource_version=str(api.store.revision)))
         )
         await asyncio.sleep(0)
-        assert len(collection._sleepers) == 1
+        assert len(collection._callbacks) == 1
         waiting.cancel()
         await asyncio.wait([waiting])
-        assert collection._sleepers == []
+        assert collection._callbacks == []
 
     run(main())
 

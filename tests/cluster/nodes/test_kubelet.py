@@ -17,7 +17,7 @@ from kubesched.api import (
     Status,
 )
 from kubesched.cluster.apiserver import Fault, Faults, LocalApi, Store
-from kubesched.cluster.apiserver.store.resource_collection import Restored
+from kubesched.cluster.apiserver.store.resource_collection import RestoredObject
 from kubesched.cluster.nodes.kubelet import FakeKubelet
 from kubesched.cluster.nodes.pod_behavior import RUN_DURATION, run_duration_ns
 from kubesched.foundation.util.clock import MILLISECOND, SECOND, Clock, current_clock
@@ -286,7 +286,7 @@ def test_a_report_that_changes_nothing_is_not_made_again_and_again() -> None:
 
     async def main() -> None:
         harness = KubeletHarness()
-        harness.api.store.restore([Restored("pods", "default/p", 1, odd)], 1)
+        harness.api.store.restore([RestoredObject("pods", "default/p", 1, odd)], 1)
         async with running(harness.kubelet):
             await harness.after(5)
             pod = await harness.get()

@@ -21,7 +21,7 @@ from kubesched.api.access import ApiError
 from kubesched.cluster.apiserver import Store
 from kubesched.cluster.apiserver.http import request_and_answer
 from kubesched.cluster.apiserver.http.router import ApiService
-from kubesched.cluster.apiserver.store.store_watch import Seen
+from kubesched.cluster.apiserver.store.store_watch import WatchedChange
 from kubesched.cluster.apiserver.store.wire_form import status_body
 from kubesched.foundation.client.http_api import HttpApi
 from kubesched.foundation.client.transport import (
@@ -416,10 +416,10 @@ class _Stream:
         return lines
 
 
-def _latest(seen: list[Seen]) -> list[Seen]:
+def _latest(seen: list[WatchedChange]) -> list[WatchedChange]:
     """Only the last state of each object, in the order of those."""
-    last: dict[str, Seen] = {}
-    first: dict[str, Seen] = {}
+    last: dict[str, WatchedChange] = {}
+    first: dict[str, WatchedChange] = {}
     for each in seen:
         assert each.record is not None
         first.setdefault(each.record.key, each)

@@ -1,7 +1,7 @@
-"""An API server inside this process: storage, rules, and HTTP if wanted.
+"""The embedded API server: a store, the rules for its objects, and an HTTP front end.
 
-`Store` holds the objects; `LocalApi` is the way to it for everything that talks to an API
-server.
+`Store` holds the objects. `LocalApi` gives components in this process the same interface that a
+client of an API server has.
 """
 
 from __future__ import annotations

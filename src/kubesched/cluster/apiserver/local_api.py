@@ -27,7 +27,7 @@ from kubesched.cluster.apiserver.local_watch import LocalWatch, Rounds
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.rules.strategies.shared_specs import shared
 from kubesched.cluster.apiserver.store.object_store import Store
-from kubesched.cluster.apiserver.store.store_watch import Seen, Watcher
+from kubesched.cluster.apiserver.store.store_watch import WatchedChange, Watcher
 from kubesched.cluster.apiserver.store.stored_records import Record
 from kubesched.cluster.apiserver.store.typed_views import overlay
 from kubesched.foundation.util.clock import Clock
@@ -364,13 +364,13 @@ def _has_no_lists(metadata: ObjectMeta) -> bool:
     return not metadata.owner_references and not metadata.finalizers
 
 
-_typed_event: Callable[[Seen], WatchEvent[Any]] = attrgetter("event")
+_typed_event: Callable[[WatchedChange], WatchEvent[Any]] = attrgetter("event")
 
 
-def _event_of(kind: type[RawObject]) -> Callable[[Seen], WatchEvent[Any]]:
+def _event_of(kind: type[RawObject]) -> Callable[[WatchedChange], WatchEvent[Any]]:
     """How a watch shows what it has seen to someone who wants all of the JSON."""
 
-    def event(seen: Seen) -> WatchEvent[Any]:
+    def event(seen: WatchedChange) -> WatchEvent[Any]:
         shown = None if seen.record is None else _document_of(kind, seen.record)
         return WatchEvent(seen.type, shown, str(seen.revision))
 

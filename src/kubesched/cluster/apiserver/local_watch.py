@@ -16,7 +16,7 @@ import msgspec
 
 from kubesched.api.access import WatchEvent
 from kubesched.cluster.apiserver.store.resource_collection import Collection
-from kubesched.cluster.apiserver.store.store_watch import Seen, Watcher
+from kubesched.cluster.apiserver.store.store_watch import WatchedChange, Watcher
 
 __all__ = ["LocalWatch", "Rounds"]
 
@@ -30,7 +30,7 @@ class LocalWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
         self,
         open_watch: Callable[[], tuple[Watcher, Iterable[WatchEvent[T]]]],
         before: Callable[[], Awaitable[None]] | None,
-        show: Callable[[Seen], WatchEvent[Any]],
+        show: Callable[[WatchedChange], WatchEvent[Any]],
         rounds: Rounds,
     ) -> None:
         """`before` is awaited when the watch opens, and whenever there is something to read."""
@@ -106,7 +106,7 @@ class _Delivery(Generic[T]):
     def __init__(
         self,
         watcher: Watcher,
-        show: Callable[[Seen], WatchEvent[Any]],
+        show: Callable[[WatchedChange], WatchEvent[Any]],
         take: Callable[[WatchEvent[T]], None],
         round_: _Round,
     ) -> None:

@@ -17,7 +17,7 @@ from kubesched.cluster.apiserver.http.request_and_answer import JSON, Answer, Re
 from kubesched.cluster.apiserver.http.router import ApiService
 from kubesched.cluster.apiserver.store.custom_resource_definitions import (
     CUSTOM_RESOURCE_DEFINITION,
-    serve_stored,
+    serve_stored_definitions,
 )
 from kubesched.foundation.util.clock import ManualClock
 from tests.hostile_values import INTEGERS, QUANTITIES, TEXTS, documents
@@ -286,7 +286,7 @@ def test_a_stored_definition_that_cannot_be_served_does_not_stop_the_server() ->
     collection = store.collection(CUSTOM_RESOURCE_DEFINITION)
     (record,) = collection.objects.values()
     record.data["spec"]["versions"][0]["name"] = 5
-    serve_stored(store)
+    serve_stored_definitions(store)
     assert server.answer(Request("GET", "/api/v1/pods")).status == 200  # type: ignore[union-attr]
 
 

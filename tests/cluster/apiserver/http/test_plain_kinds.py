@@ -172,7 +172,7 @@ def test_what_needs_a_process_says_why_there_is_none(part: str) -> None:
     client.create(pods, {"metadata": {"name": "p"}, "spec": POD})
     code, answer = client.send("GET", f"{pods}/p/{part}")
     assert code == 501
-    assert "containers are pretended" in answer["message"]
+    assert "which runs no containers" in answer["message"]
 
 
 def test_health_has_the_checks_that_are_looked_for() -> None:

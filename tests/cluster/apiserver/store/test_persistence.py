@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kubesched.api import ApiError, PodGroup
 from kubesched.cluster.apiserver.store.custom_resource_definitions import (
     CUSTOM_RESOURCE_DEFINITION,
-    serve,
+    serve_definition,
 )
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.apiserver.store.persistence import DataFile, open_store
@@ -116,7 +116,7 @@ def test_custom_resources_are_there_again(tmp_path: Path) -> None:
     version = {"name": "v1", "storage": True, "schema": {"openAPIV3Schema": schema}}
     spec = {"group": "x.io", "names": names, "versions": [version]}
     definition = {"metadata": {"name": "widgets.x.io"}, "spec": spec}
-    serve(store, store.create(CUSTOM_RESOURCE_DEFINITION, None, definition, NOW_NS).data)
+    serve_definition(store, store.create(CUSTOM_RESOURCE_DEFINITION, None, definition, NOW_NS).data)
     widgets = store.catalog.by_url("x.io", "v1", "widgets")
     store.create(widgets, "default", {"metadata": {"name": "w"}, "size": 1}, NOW_NS)
     data, store = reopened(data, path)

@@ -1,4 +1,4 @@
-"""Questions about tokens and permissions: created, answered, never stored."""
+"""Reviews of tokens and permissions. The server answers them and stores nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["REVIEWS", "answer_review"]
 Json = dict[str, Any]
 
 AUTHENTICATION, AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io"
-# Kind, and whether it is asked in a namespace, by group and plural.
+# The kind and whether it is namespaced, by group and plural.
 REVIEWS: dict[tuple[str, str], tuple[str, bool]] = {
     (AUTHENTICATION, "selfsubjectreviews"): ("SelfSubjectReview", False),
     (AUTHENTICATION, "tokenreviews"): ("TokenReview", False),
@@ -27,8 +27,8 @@ REVIEWS: dict[tuple[str, str], tuple[str, bool]] = {
 }
 
 
-def answer_review(group: str, plural: str, body: Json, users: Users, asker: Requester) -> Json:
-    """The review with its status. Raises ApiError 400 or 422."""
+def answer_review(group: str, plural: str, body: Json, users: Users, requester: Requester) -> Json:
+    """Return the review with its status. Raises ApiError 400 or 422."""
     kind = REVIEWS[group, plural][0]
     spec = body.get("spec", {})
     if not isinstance(spec, dict) or not isinstance(body.get("metadata", {}), dict):
@@ -37,34 +37,34 @@ def answer_review(group: str, plural: str, body: Json, users: Users, asker: Requ
         )
     head = {"kind": kind, "apiVersion": f"{group}/v1", "metadata": body.get("metadata", {})}
     if kind == "SelfSubjectReview":
-        return {**head, "status": {"userInfo": asker.document()}}
-    status = _ANSWERS[kind](spec, users, asker)
+        return {**head, "status": {"userInfo": requester.document()}}
+    status = _ANSWERS[kind](spec, users, requester)
     return {**head, "spec": spec, "status": status}
 
 
-def _token(spec: Json, users: Users, _asker: Requester) -> Json:
+def _token(spec: Json, users: Users, _requester: Requester) -> Json:
     user = users.by_token(str(spec.get("token", "")))
     if user is None:
         return {"user": {}, "error": "invalid bearer token"}
     return {"authenticated": True, "user": user.document(), "audiences": [AUDIENCE]}
 
 
-def _own_access(spec: Json, users: Users, asker: Requester) -> Json:
-    return {"allowed": users.allows(asker.all_groups, _attributes(spec), asker.name)}
+def _own_access(spec: Json, users: Users, requester: Requester) -> Json:
+    return {"allowed": users.allows(requester.all_groups, _attributes(spec), requester.name)}
 
 
-def _access(spec: Json, users: Users, _asker: Requester) -> Json:
+def _access(spec: Json, users: Users, _requester: Requester) -> Json:
     groups = tuple(spec.get("groups") or ())
     return {"allowed": users.allows(groups, _attributes(spec), str(spec.get("user", "")))}
 
 
-def _own_rules(spec: Json, users: Users, asker: Requester) -> Json:
-    who = Subject(asker.name, asker.all_groups)
+def _own_rules(spec: Json, users: Users, requester: Requester) -> Json:
+    subject = Subject(requester.name, requester.all_groups)
     everything = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
     every_path = [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
     rules: list[Json] = [*everything, *every_path]
     if isinstance(users.authorizer, AccessRules):
-        rules = list(users.authorizer.rules_of(who, str(spec.get("namespace", ""))))
+        rules = list(users.authorizer.rules_of(subject, str(spec.get("namespace", ""))))
     return {
         "resourceRules": [rule for rule in rules if rule.get("resources")],
         "nonResourceRules": [rule for rule in rules if rule.get("nonResourceURLs")],

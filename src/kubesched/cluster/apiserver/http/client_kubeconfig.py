@@ -1,4 +1,4 @@
-"""The file that tells clients where a cluster is and how to be let in."""
+"""The kubeconfig for clients of an embedded cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAME = "kubesched"
 
 
 def kubeconfig(url: str, *, token: str = "", authority: bytes = b"") -> str:
-    """The text of a kubeconfig. `authority` is the certificate to trust, in PEM."""
+    """Return the text of a kubeconfig. `authority` is the certificate to trust, in PEM."""
     cluster: dict[str, Any] = {"server": url}
     if authority:
         cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
@@ -34,10 +34,11 @@ def kubeconfig(url: str, *, token: str = "", authority: bytes = b"") -> str:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read: it holds a token.
+    """Write a file that only its owner can read, because it holds a token.
 
-    It is made beside the path and then put in its place, so that a link there is replaced and
-    nothing is written to where it leads. What is no file, such as /dev/stdout, is written to.
+    The text goes to a temporary file, which then replaces the path. This replaces a symbolic
+    link at the path instead of following it. If the path is not a regular file, such as
+    /dev/stdout, the text is written to it directly.
     """
     if path.exists() and not path.is_file():
         path.write_text(text)

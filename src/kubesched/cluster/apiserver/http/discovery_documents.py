@@ -1,4 +1,7 @@
-"""What the server says it has: groups, versions, resources, in both forms of discovery."""
+"""Discovery documents: the groups, versions and resources of the server.
+
+There are two forms: one document per group and version, and aggregated discovery.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ class _Part(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """A resource as discovery shows it."""
+    """A resource in a discovery document."""
 
     plural: str
     singular: str
@@ -64,7 +67,7 @@ class _Entry(NamedTuple):
     stored_hash: str = ""
 
 
-# Subresources beside scale and status, by resource.
+# Subresources other than scale and status, by resource.
 _PARTS: dict[str, tuple[_Part, ...]] = {
     "namespaces": (_Part("finalize", "Namespace", ("update",)),),
     "nodes": (_Part("proxy", "NodeProxyOptions", _PROXY_VERBS),),
@@ -90,11 +93,16 @@ _PARTS: dict[str, tuple[_Part, ...]] = {
 
 
 class Discovery:
-    """Reads the catalog anew whenever it has changed: custom resources come and go."""
+    """Creates discovery documents from the catalog.
+
+    The groups are cached until the catalog changes, which it does when a custom resource is
+    defined or deleted.
+    """
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._read: tuple[int, dict[str, dict[str, list[_Entry]]]] = (-1, {})
+        # The number of catalog changes at which the groups were read, and the groups.
+        self._cached: tuple[int, dict[str, dict[str, list[_Entry]]]] = (-1, {})
 
     def core_versions(self, address: str) -> Json:
         served = [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]
@@ -150,10 +158,10 @@ class Discovery:
                 yield group, version
 
     def _groups(self) -> dict[str, dict[str, list[_Entry]]]:
-        """Groups in the order in which clients are to try them, stable versions first."""
-        if self._read[0] != self._catalog.changes:
-            self._read = (self._catalog.changes, self._read_groups())
-        return self._read[1]
+        """Return the groups in the reference's order of preference, stable versions first."""
+        if self._cached[0] != self._catalog.changes:
+            self._cached = (self._catalog.changes, self._read_groups())
+        return self._cached[1]
 
     def _read_groups(self) -> dict[str, dict[str, list[_Entry]]]:
         found: dict[str, dict[str, list[_Entry]]] = {}
@@ -175,7 +183,7 @@ class Discovery:
         }
 
 
-# Where the reference lists some groups; clients take the first that has what they look for.
+# The order in which the reference lists groups. Clients use the first that has a resource.
 _FIRST = (
     "",
     "apiregistration.k8s.io",
@@ -213,7 +221,7 @@ _STABILITY = {None: 0, "beta": 1, "alpha": 2}
 
 
 def _rank(version: str) -> tuple[int, int, int, str]:
-    """Stable versions first, newer before older; names of another form last."""
+    """Return a sort key: stable versions first, newer before older, other names last."""
     match = _VERSION.fullmatch(version)
     if match is None:
         return (3, 0, 0, version)
@@ -246,11 +254,11 @@ def _entry(resource: Resource) -> _Entry:
 
 
 def _stored_hash(resource: Resource) -> str:
-    """Which version a resource is stored in, as clients compare it."""
+    """Return the hash of the storage version; clients compare it to detect a migration."""
     if resource.group_resource == "componentstatuses":
-        return ""  # nobody stores them
+        return ""  # these objects are not stored
     if resource.type is None and resource.to_stored is not None:
-        return ""  # another face of a custom resource
+        return ""  # not the storage version of a custom resource
     group = "" if resource.kind == "Event" else resource.group
     digest = hashlib.sha256(f"{group}/{resource.version}/{resource.kind}".encode()).digest()
     return base64.b64encode(digest[:8]).decode()

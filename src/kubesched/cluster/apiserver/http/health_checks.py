@@ -1,7 +1,7 @@
-"""Whether the server is well: one answer, or one line for each thing that could be wrong.
+"""The health endpoints: `ok`, or one line for each check.
 
-The checks carry the names that monitoring and the official test suite look for. Most of them
-stand for parts that this server does not have apart: they are well as long as it answers.
+The checks have the names that monitoring tools and the official test suite expect. Most of them
+name components that this server does not have; these checks always pass.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ HEALTH_PATHS = tuple(_CHECKS)
 
 
 def is_health(path: str) -> bool:
-    """Whether a path asks for all checks, or for one of them: `/livez/ping`."""
+    """Whether a path is a health endpoint, or one of its checks such as `/livez/ping`."""
     return any(path == each or path.startswith(f"{each}/") for each in _CHECKS)
 
 
 def health(request: Request) -> Answer:
-    """`ok`, or with `verbose` a line for each check but those to `exclude`."""
+    """Answer `ok`, or with `verbose` a line for each check, without those in `exclude`."""
     path, _, one = request.path[1:].partition("/")
     checks = _CHECKS[f"/{path}"]
     if one:
@@ -66,9 +66,9 @@ def health(request: Request) -> Answer:
         return Answer(200 if found else 404, b"ok" if found else b"404 page not found\n", TEXT)
     if "verbose" not in request.query:
         return Answer(200, b"ok", TEXT)
-    left_out = set(request.query.get("exclude", "").split(",")) - {""}
-    lines = [f"[+]{name} excluded: ok" if name in left_out else f"[+]{name} ok" for name in checks]
-    if unknown := sorted(left_out - set(checks)):
+    excluded = set(request.query.get("exclude", "").split(",")) - {""}
+    lines = [f"[+]{name} excluded: ok" if name in excluded else f"[+]{name} ok" for name in checks]
+    if unknown := sorted(excluded - set(checks)):
         named = ", ".join(f'"{name}"' for name in unknown)
         lines.append(f"warn: some health checks cannot be excluded: no matches for {named}")
     return Answer(200, "\n".join([*lines, f"{path} check passed", ""]).encode(), TEXT)

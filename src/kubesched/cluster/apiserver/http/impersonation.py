@@ -1,4 +1,4 @@
-"""Requests in somebody else's name."""
+"""Impersonation: a request that acts as another user (the `Impersonate-*` headers)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _ANONYMOUS = "system:anonymous"
 
 
 def impersonated(request: Request, user: Requester, users: Users) -> Requester:
-    """Whom a request is made for: whoever sends it, or whom they say.
+    """Return the user that a request impersonates, or the user who sent it.
 
     Raises:
-        ApiError: 403, they may not speak for that one; 400, they do not say for whom.
+        ApiError: 403, the sender may not impersonate that user; 400, the headers name no user.
     """
     headers = request.headers
     name = headers.get(_USER, "")
@@ -35,33 +35,33 @@ def impersonated(request: Request, user: Requester, users: Users) -> Requester:
         if header.startswith(_EXTRA)
     }
     uid = headers.get(_UID, "")
-    for wanted in _wanted(name, groups, uid, extra):
-        users.authorize(user, wanted)
+    for attributes in _required_permissions(name, groups, uid, extra):
+        users.authorize(user, attributes)
     if not groups:
-        groups = _groups_of(name)
+        groups = _default_groups(name)
     return Requester(name, uid, groups, extra)
 
 
-def _wanted(
+def _required_permissions(
     name: str, groups: tuple[str, ...], uid: str, extra: dict[str, tuple[str, ...]]
 ) -> list[Attributes]:
-    """What somebody must be allowed to do."""
+    """List the permissions that the impersonating user needs."""
     verb, group = "impersonate", "authentication.k8s.io"
     if name.startswith(_SERVICE_ACCOUNT):
         namespace, _, account = name.removeprefix(_SERVICE_ACCOUNT).partition(":")
-        wanted = [Attributes(verb, "", "serviceaccounts", namespace=namespace, name=account)]
+        required = [Attributes(verb, "", "serviceaccounts", namespace=namespace, name=account)]
     else:
-        wanted = [Attributes(verb, "", "users", name=name)]
-    wanted += [Attributes(verb, "", "groups", name=each) for each in groups]
+        required = [Attributes(verb, "", "users", name=name)]
+    required += [Attributes(verb, "", "groups", name=each) for each in groups]
     if uid:
-        wanted.append(Attributes(verb, group, "uids", name=uid))
+        required.append(Attributes(verb, group, "uids", name=uid))
     for key, values in extra.items():
-        wanted += [Attributes(verb, group, "userextras", key, name=value) for value in values]
-    return wanted
+        required += [Attributes(verb, group, "userextras", key, name=value) for value in values]
+    return required
 
 
-def _groups_of(name: str) -> tuple[str, ...]:
-    """What somebody belongs to when nothing is said about it."""
+def _default_groups(name: str) -> tuple[str, ...]:
+    """Return the groups of a user for whom the request names no groups."""
     if name.startswith(_SERVICE_ACCOUNT):
         namespace = name.removeprefix(_SERVICE_ACCOUNT).partition(":")[0]
         return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")

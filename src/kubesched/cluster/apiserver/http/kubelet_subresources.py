@@ -1,4 +1,4 @@
-"""Parts of pods, nodes and services that need a process behind them, which there is none of."""
+"""Subresources that need a real kubelet or process: the server refuses them."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _OWNERS = frozenset({"nodes", "pods", "services"})
 def refuse_part(
     store: Store, resource: Resource, namespace: str | None, name: str, part: str
 ) -> None:
-    """Say why there is no such thing here.
+    """Refuse a request to a subresource that needs a real process.
 
     Raises:
-        ApiError: 501; 404 if not even the object is there.
+        ApiError: 501, or 404 if the object does not exist.
     """
     plural = resource.group_resource
     if plural not in _OWNERS or (part != "proxy" and plural != "pods"):
         raise api_errors.unknown_resource()
     store.get(resource, namespace, name)
     raise api_errors.not_possible(
-        f'{plural} "{name}": no {part} in an embedded cluster, where containers are pretended: '
+        f'{plural} "{name}": no {part} in an embedded cluster, which runs no containers: '
         f"{KUBELET_PARTS[part]}"
     )

@@ -1,7 +1,7 @@
-"""Which forms a client can read, and which it has written.
+"""Content negotiation: the formats that a client accepts and the format of a body.
 
-Answers are JSON or YAML. Objects are in Kubernetes' binary form only for clients that read nothing
-else, metadata alone for those that like it better. Bodies may be in any of them.
+The server answers in JSON or YAML. It sends protobuf only to clients that accept nothing else,
+and for metadata-only objects to clients that prefer it. Request bodies may have any format.
 """
 
 from __future__ import annotations
@@ -47,38 +47,29 @@ _PATCHES: dict[str, PatchType] = {
 
 
 class Form(NamedTuple):
-    """How to show objects: in which language, and how much of them."""
+    """The format and the shape of the objects in an answer."""
 
     language: str = "json"
     shape: Shape = "object"
-    # Of the group `meta.k8s.io`, for tables and metadata.
-    version: str = "v1"
+    version: str = "v1"  # of the group `meta.k8s.io`, for tables and metadata
 
 
 def accepted_form(accept: str) -> Form:
-    """The first form in an Accept header that the server can give. Raises ApiError 406.
+    """Choose the form of an answer from an Accept header. Raises ApiError 406.
 
-    Objects that can be had in JSON are: it is made once for all who read it. Metadata alone is
-    not, and its binary form lacks what clients compare: the kind of every item of a list.
+    This is the first form in the header that the server supports, with one exception: the
+    server prefers JSON to protobuf for whole objects, because it encodes an object as JSON only
+    once for all clients. Metadata-only objects are not cached. Their protobuf form is used if
+    it comes first.
     """
     if not accept:
         return Form()
     binary: Form | None = None
     for clause in accept.split(","):
-        media, *parameters = (part.strip() for part in clause.split(";"))
-        language = _LANGUAGES.get(media)
-        if language is None:
+        found = _form_of(clause)
+        if found is None:
             continue
-        given = dict(parameter.partition("=")[::2] for parameter in parameters)
-        wanted = given.get("as")
-        version = given.get("v", "v1")
-        if wanted is None:
-            found = Form(language)
-        elif wanted in _SHAPES and given.get("g") == "meta.k8s.io" and version in _META_VERSIONS:
-            found = Form(language, _SHAPES[wanted], version)
-        else:
-            continue
-        if language != "protobuf" or (binary is None and found.shape == "metadata"):
+        if found.language != "protobuf" or (binary is None and found.shape == "metadata"):
             return found
         if binary is None and found.shape != "table":
             binary = found
@@ -87,8 +78,24 @@ def accepted_form(accept: str) -> Form:
     raise api_errors.not_acceptable(_NOT_ACCEPTABLE)
 
 
+def _form_of(clause: str) -> Form | None:
+    """Parse one clause of an Accept header; None if the server does not support it."""
+    media, *parameters = (part.strip() for part in clause.split(";"))
+    language = _LANGUAGES.get(media)
+    if language is None:
+        return None
+    options = dict(parameter.partition("=")[::2] for parameter in parameters)
+    shape = options.get("as")
+    if shape is None:
+        return Form(language)
+    version = options.get("v", "v1")
+    if shape in _SHAPES and options.get("g") == "meta.k8s.io" and version in _META_VERSIONS:
+        return Form(language, _SHAPES[shape], version)
+    return None
+
+
 def body_language(content_type: str) -> str:
-    """`json`, `yaml` or `protobuf`. Raises ApiError 415."""
+    """Return `json`, `yaml` or `protobuf`. Raises ApiError 415."""
     media = content_type.partition(";")[0].strip()
     if not media or media == "application/json":
         return "json"
@@ -101,7 +108,10 @@ def body_language(content_type: str) -> str:
 
 
 def patch_type(content_type: str, *, strategic: bool) -> PatchType:
-    """The kind of patch that a body is. Raises ApiError 415."""
+    """Return the patch type of a content type. Raises ApiError 415.
+
+    `strategic` says whether the resource supports strategic merge patches.
+    """
     media = content_type.partition(";")[0].strip()
     found = _PATCHES.get(media)
     if found is None or (found == "strategic" and not strategic):

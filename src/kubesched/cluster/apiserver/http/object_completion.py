@@ -1,4 +1,4 @@
-"""What a new object gets from who sends it, and from the service account that it names."""
+"""Completion of new objects with data of the requester and of the service account."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REQUESTER = frozenset({"username", "uid", "groups", "extra"})
 def completed(
     store: Store, resource: Resource, namespace: str, document: Json, requester: Requester
 ) -> Json:
-    """A document as it is to be created."""
+    """Return the document with the fields that the server itself sets."""
     spec = document.get("spec")
     if not isinstance(spec, dict):
         return document
@@ -31,7 +31,7 @@ def completed(
 
 
 def _with_account(store: Store, namespace: str, pod: Json, spec: Json) -> Json:
-    """A new pod with what its service account gives it, if there is one."""
+    """Add the token volume and image pull secrets of the pod's service account, if it exists."""
     name = spec.get("serviceAccountName")
     if not isinstance(name, str) or not name:
         name = "default"
@@ -40,7 +40,7 @@ def _with_account(store: Store, namespace: str, pod: Json, spec: Json) -> Json:
 
 
 def _signed(spec: Json, user: Requester) -> Json:
-    """A request for a certificate, with who makes it; nobody can say to be another."""
+    """Set the user in a certificate signing request, whatever user the client wrote."""
     shown = user.document()
     shown["extra"] = {key: list(values) for key, values in user.extra.items()}
     own = {key: value for key, value in spec.items() if key not in _REQUESTER}

@@ -1,7 +1,7 @@
-"""OpenAPI documents: one per group and version in version 3, and a single one in version 2.
+"""OpenAPI documents: version 3 has one per group and version, version 2 has a single one.
 
-Enough for clients that look up the shape of a kind, ask which parameters a request takes, or
-explain a field. A custom resource appears with the schema of its definition.
+They contain what clients such as kubectl use: the schemas of kinds, the parameters of requests
+and the descriptions of fields. Custom resources have the schema of their definition.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ _LISTING = (
 
 
 class OpenApi:
+    """Creates the OpenAPI documents of a catalog and caches the large ones."""
+
     def __init__(self, catalog: Catalog, discovery: Discovery) -> None:
         self._catalog = catalog
         self._discovery = discovery
@@ -55,10 +57,10 @@ class OpenApi:
     def index(self) -> Json:
         changes = self._catalog.changes
         if self._index[0] != changes:
-            self._index = (changes, self._indexed())
+            self._index = (changes, self._make_index())
         return self._index[1]
 
-    def _indexed(self) -> Json:
+    def _make_index(self) -> Json:
         paths = {}
         for group, version in self._discovery.group_versions():
             name = f"apis/{group}/{version}" if group else f"api/{version}"
@@ -67,7 +69,10 @@ class OpenApi:
         return {"paths": paths}
 
     def _digest(self, group: str, version: str) -> str:
-        """What changes with the document of a version; built-in ones stay as they are."""
+        """Return a digest that changes when the document of a version changes.
+
+        Only documents with custom resources can change.
+        """
         resources = [
             each for each in self._catalog.all() if (each.group, each.version) == (group, version)
         ]
@@ -77,11 +82,11 @@ class OpenApi:
         return hashlib.sha256(content).hexdigest().upper()
 
     def version_2(self) -> bytes:
-        """Every definition, as older clients want it."""
+        """Return the document of version 2 as protobuf, which older clients request."""
         return openapi_v2(self._definitions())
 
     def version_2_json(self) -> bytes:
-        """The same in JSON."""
+        """Return the document of version 2 as JSON."""
         if self._version_2[0] != self._catalog.changes:
             self._version_2 = (self._catalog.changes, self._version_2_json())
         return self._version_2[1]
@@ -96,7 +101,7 @@ class OpenApi:
         return encode(document).replace(b'"#/components/schemas/', b'"#/definitions/')
 
     def _definitions(self) -> dict[str, Json]:
-        """All definitions in the form of version 2."""
+        """Return the schemas of all kinds in the form of version 2."""
         known = (
             definition_of(resource.group, resource.version, resource.kind)
             for resource in self._catalog.all()
@@ -107,7 +112,7 @@ class OpenApi:
         return definitions
 
     def document(self, group: str, version: str) -> Json:
-        """The document of a version; the caller knows that there is one."""
+        """Return the document of a group and version that the server serves."""
         paths: Json = {}
         names = []
         custom: dict[str, Json] = {}
@@ -134,12 +139,12 @@ class OpenApi:
             "info": {"title": "Kubernetes", "version": _RELEASE},
             "paths": paths,
         }
-        # Clients compare a document with what they read and write again, which has nothing empty.
+        # Clients compare a document with its decoded and re-encoded form, which omits empty fields.
         return {**shown, "components": {"schemas": schemas}} if schemas else shown
 
 
 def _custom_schemas(resource: Resource, *, version_2: bool = False) -> dict[str, Json]:
-    """The definition of a custom resource under its name; nothing for others."""
+    """Return the schema of a custom resource by its name; empty for other resources."""
     strategy = resource.strategy
     if not isinstance(strategy, CustomStrategy) or strategy.custom is None:
         return {}
@@ -149,7 +154,7 @@ def _custom_schemas(resource: Resource, *, version_2: bool = False) -> dict[str,
 
 
 def _described(metadata: Json) -> Json:
-    """The metadata with the one description that people look for."""
+    """Add the description of `creationTimestamp`, which `kubectl explain` users look up."""
     created = {
         **metadata["properties"]["creationTimestamp"],
         "description": "CreationTimestamp is a timestamp of the server's clock at the creation.",

@@ -1,4 +1,4 @@
-"""The parameters of a query, read as the reference reads them."""
+"""Query parameters, parsed and checked as in the reference."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ _MATCHES = ("Exact", "NotOlderThan")
 
 
 class ListOptions(msgspec.Struct, frozen=True):
+    """The options of a list or watch."""
+
     label_selector: str
     field_selector: str
     limit: int
@@ -39,7 +41,10 @@ class ListOptions(msgspec.Struct, frozen=True):
 
 
 def check_timeout(request: Request) -> None:
-    """Raises ApiError 400 for a time limit that is none; answers are faster than any other."""
+    """Raises ApiError 400 if `timeout` is not a duration.
+
+    The value has no other effect, because every request is answered at once.
+    """
     text = request.query.get("timeout", "")
     if not text:
         return
@@ -52,7 +57,7 @@ def check_timeout(request: Request) -> None:
 
 
 def list_options(request: Request) -> ListOptions:
-    """Raises ApiError 400 or 422."""
+    """Parse the options of a list or watch. Raises ApiError 400 or 422."""
     query = request.query
     options = ListOptions(
         label_selector=query.get("labelSelector", ""),
@@ -121,7 +126,7 @@ def _number(query: Any, name: str) -> int:
 
 
 def is_dry_run(request: Request, options: dict[str, Any] | None = None) -> bool:
-    """Whether a write is only to be tried. Raises ApiError 422."""
+    """Whether a write is a dry run. Raises ApiError 422."""
     value = request.query.get("dryRun", "")
     if not value and options and options.get("dryRun"):
         value = str(options["dryRun"][0])
@@ -133,17 +138,17 @@ def is_dry_run(request: Request, options: dict[str, Any] | None = None) -> bool:
 
 
 def deletion_grace(request: Request, options: dict[str, Any]) -> int | None:
-    """Raises ApiError 400."""
-    given = options.get("gracePeriodSeconds")
-    if given is None and "gracePeriodSeconds" in request.query:
+    """Return the grace period of a deletion in seconds, if there is one. Raises ApiError 400."""
+    seconds = options.get("gracePeriodSeconds")
+    if seconds is None and "gracePeriodSeconds" in request.query:
         return _number(request.query, "gracePeriodSeconds")
-    if given is not None and not isinstance(given, int):
+    if seconds is not None and not isinstance(seconds, int):
         raise api_errors.bad_request("gracePeriodSeconds must be a number")
-    return given
+    return seconds
 
 
 def propagation(request: Request, options: dict[str, Any]) -> str:
-    """What is to become of what a deleted object owns, if that is said. Raises ApiError 422."""
+    """Return the propagation policy of a deletion; empty if none is set. Raises ApiError 422."""
     value = options.get("propagationPolicy") or request.query.get("propagationPolicy", "")
     if not value and options.get("orphanDependents") is not None:
         return "Orphan" if options["orphanDependents"] else "Background"

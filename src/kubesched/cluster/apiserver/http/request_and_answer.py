@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from kubesched.api.meta import Status
-from kubesched.cluster.apiserver.store.store_watch import Seen, Watcher
+from kubesched.cluster.apiserver.store.store_watch import WatchedChange, Watcher
 
 __all__ = ["JSON", "TEXT", "Answer", "Request", "Stream"]
 
@@ -47,7 +47,7 @@ class Stream(msgspec.Struct, frozen=True):
     """An answer that goes on as things change: a watch."""
 
     watcher: Watcher
-    encode: Callable[[Sequence[Seen]], bytes]
+    encode: Callable[[Sequence[WatchedChange]], bytes]
     """Events as lines."""
     bookmark: Callable[[int, bool], bytes]
     """A bookmark of a revision, which may say that the initial events have all been sent."""

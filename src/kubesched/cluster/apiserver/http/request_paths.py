@@ -1,4 +1,4 @@
-"""What a URL's path names: a resource, one of its objects, or a part of one."""
+"""Parsing of URL paths into a resource, an object name and a subresource."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ _OF_NAMESPACES = frozenset({"status", "finalize"})
 
 
 class RequestTarget(NamedTuple):
+    """The resource, object or subresource that a URL path names."""
+
     group: str
     version: str
     plural: str
@@ -20,7 +22,10 @@ class RequestTarget(NamedTuple):
 
 
 def parse_path(path: str) -> RequestTarget | None:
-    """The resource that a path leads to, known or not; None if it leads to no resource."""
+    """Parse a path. Returns None if it has not the form of a path of a resource.
+
+    The resource need not exist.
+    """
     parts = [unquote(part) for part in path.strip("/").split("/")]
     if parts[0] == "api" and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]
@@ -29,7 +34,7 @@ def parse_path(path: str) -> RequestTarget | None:
     else:
         return None
     namespace = None
-    # `namespaces/x/status` is a part of the namespace x, any other third part a resource in it.
+    # `namespaces/x/status` is a subresource of x; any other third part is a resource in x.
     if rest[0] == "namespaces" and len(rest) > 2 and not _is_part_of_namespace(rest):
         namespace, rest = rest[1], rest[2:]
     if len(rest) > 3 or not all(rest):

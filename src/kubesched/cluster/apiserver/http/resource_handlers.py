@@ -45,7 +45,7 @@ from kubesched.cluster.apiserver.rules.generated_metadata import stamp
 from kubesched.cluster.apiserver.rules.patching.patches import PatchError, apply_patch
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.store import custom_resource_definitions
-from kubesched.cluster.apiserver.store.admission_policies import POLICY, type_checked
+from kubesched.cluster.apiserver.store.admission_policies import POLICY, write_type_check
 from kubesched.cluster.apiserver.store.custom_resource_definitions import (
     CUSTOM_RESOURCE_DEFINITION,
 )
@@ -226,9 +226,9 @@ class ResourceHandlers:
         if dry_run:
             return record
         if resource is CUSTOM_RESOURCE_DEFINITION:
-            custom_resource_definitions.follow(self._store, record.data, self._now_ns())
+            custom_resource_definitions.sync_definition(self._store, record.data, self._now_ns())
         elif resource is POLICY and not subresource:
-            return type_checked(self._store, record, self._now_ns())
+            return write_type_check(self._store, record, self._now_ns())
         return record
 
     def _update(self, request: Request, target: RequestTarget, resource: Resource) -> Answer:
@@ -365,7 +365,7 @@ class ResourceHandlers:
         deletion = self._remove(request, target, resource, options)
         if resource is CUSTOM_RESOURCE_DEFINITION:
             data = deletion.record.data
-            custom_resource_definitions.follow(self._store, data, self._now_ns())
+            custom_resource_definitions.sync_definition(self._store, data, self._now_ns())
         if deletion.gone and resource.plural not in _SHOWN_WHEN_GONE:
             return Answer(200, encode({**_SUCCESS, "details": _details(deletion.record)}))
         return rendering.object(deletion.record)
@@ -421,7 +421,7 @@ class ResourceHandlers:
         )
         if resource is CUSTOM_RESOURCE_DEFINITION:
             for record in page.records:
-                custom_resource_definitions.follow(self._store, record.data, now_ns)
+                custom_resource_definitions.sync_definition(self._store, record.data, now_ns)
         return rendering.page(page)
 
     # Parts of objects

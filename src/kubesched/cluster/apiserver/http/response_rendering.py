@@ -1,7 +1,7 @@
-"""Records as the bytes that a client asked for: objects, metadata only, or tables.
+"""Encoding of records in the form that a client accepts: objects, metadata only, or tables.
 
-The JSON of an object is made once per revision, whoever reads it: lists and watch events are
-put together from those pieces.
+An object is encoded as JSON once per revision, for all clients. Lists and watch events are
+joined from these encoded objects.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kubesched.cluster.apiserver.http.tables import layout_of
 from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.store.list_pages import Page
-from kubesched.cluster.apiserver.store.store_watch import Seen
+from kubesched.cluster.apiserver.store.store_watch import WatchedChange
 from kubesched.cluster.apiserver.store.stored_records import Record
 from kubesched.cluster.apiserver.store.wire_form import status_body
 
@@ -39,14 +39,14 @@ _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 def warnings(texts: Sequence[str]) -> dict[str, str]:
-    """Headers that carry what a client is to be warned about."""
+    """Return the headers that carry warnings for a client."""
     if not texts:
         return {}
     return {"Warning": ", ".join(f"299 - {json.dumps(text)}" for text in texts)}
 
 
 class Rendering:
-    """How one request wants to see objects of one resource."""
+    """Encodes objects of one resource in the form that one request accepts."""
 
     def __init__(
         self,
@@ -56,13 +56,13 @@ class Rendering:
         *,
         included: str = "Metadata",
     ) -> None:
-        """`included` is what a row of a table carries: `Metadata`, `Object` or `None`."""
+        """`included` is the object in each row of a table: `Metadata`, `Object` or `None`."""
         self._resource = resource
         self._form = form
         self._now_ns = now_ns
         self._included = included or "Metadata"
         head = {"kind": resource.kind, "apiVersion": resource.api_version}
-        # An object's JSON up to its first own field: lists leave this part out.
+        # The beginning of an object's JSON, with kind and version. Items of a list lack it.
         self._head = encode(head)[:-1] + b","
 
     def object(self, record: Record, status: int = 200, texts: Sequence[str] = ()) -> Answer:
@@ -97,19 +97,19 @@ class Rendering:
         pieces = b",".join([self._item(record) for record in page.records])
         return self._answer(b"".join((head[:-1], b',"items":[', pieces, b"]}")))
 
-    def events(self) -> Callable[[Sequence[Seen]], bytes]:
-        """A function from what a watcher sees to lines of events.
+    def events(self) -> Callable[[Sequence[WatchedChange]], bytes]:
+        """Return a function that encodes the events of a watch.
 
-        The first table of a watch has the definitions of its columns, the others do not.
+        Only the first table of a watch has column definitions.
         """
         if self._form.shape == "object" and not self._is_binary:
             return _encoded_events
-        introduced = False
+        has_sent_columns = False
 
-        def encode_events(seen: Sequence[Seen]) -> bytes:
-            nonlocal introduced
+        def encode_events(changes: Sequence[WatchedChange]) -> bytes:
+            nonlocal has_sent_columns
             lines = []
-            for each in seen:
+            for each in changes:
                 assert each.record is not None
                 if self._form.shape == "metadata":
                     shown = self._metadata(each.record)
@@ -117,8 +117,8 @@ class Rendering:
                     shown = msgspec.json.decode(each.record.encoded)
                 else:
                     metadata = {"resourceVersion": _version(each.record)}
-                    shown = self._table([each.record], metadata, columns=not introduced)
-                    introduced = True
+                    shown = self._table([each.record], metadata, columns=not has_sent_columns)
+                    has_sent_columns = True
                 lines.append(self._event(each.type, shown))
             return b"".join(lines)
 
@@ -143,7 +143,7 @@ class Rendering:
         return self._event("BOOKMARK", shown)
 
     def error(self, status: Status) -> bytes:
-        """The last event of a watch that cannot go on."""
+        """Encode the error that ends a watch."""
         return self._event("ERROR", status_body(status))
 
     @property
@@ -161,7 +161,7 @@ class Rendering:
 
     def _item(self, record: Record) -> bytes:
         encoded = record.encoded
-        # Lists of custom resources name the kind of every item.
+        # In lists of custom resources every item has its kind.
         if self._resource.type is None or not encoded.startswith(self._head):
             return encoded
         return b"{" + encoded[len(self._head) :]
@@ -198,14 +198,14 @@ class Rendering:
             try:
                 binary = write_protobuf(msgspec.json.decode(body))
             except UnwritableError as exc:
-                raise api_errors.not_acceptable(f"{exc}; ask for application/json") from exc
+                raise api_errors.not_acceptable(f"{exc}; request application/json") from exc
             return Answer(status, binary, PROTOBUF, headers or {})
         return Answer(status, body, JSON, headers or {})
 
 
-def _encoded_events(seen: Sequence[Seen]) -> bytes:
+def _encoded_events(changes: Sequence[WatchedChange]) -> bytes:
     pieces = []
-    for each in seen:
+    for each in changes:
         assert each.record is not None
         pieces.append(_OPENINGS[each.type])
         pieces.append(each.record.encoded)

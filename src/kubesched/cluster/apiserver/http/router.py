@@ -35,7 +35,7 @@ from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.apiserver.rules.rbac_rules import Subject
 from kubesched.cluster.apiserver.store.access_rules import AccessRules
 from kubesched.cluster.apiserver.store.admission_policies import enforce_policies
-from kubesched.cluster.apiserver.store.custom_resource_definitions import serve_stored
+from kubesched.cluster.apiserver.store.custom_resource_definitions import serve_stored_definitions
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.apiserver.store.wire_form import status_body
 from kubesched.foundation.util.clock import Clock
@@ -80,7 +80,7 @@ class ApiService:
         self._users = users or Users()
         self._discovery = Discovery(store.catalog)
         self._openapi = OpenApi(store.catalog, self._discovery)
-        serve_stored(store)
+        serve_stored_definitions(store)
         self._policies = enforce_policies(store)
         self._resources = ResourceHandlers(store, clock)
         self._system = SystemObjects(store, clock.now_ns, self._discovery.group_versions)
@@ -134,15 +134,11 @@ class ApiService:
             self._resources.check_grant = functools.partial(self._rules.check_grant, who)
         if not self._policies.has_rules:
             return self._resources.answer(request, target)
-        self._policies.requester = user.document()
-        self._policies.warnings.clear()
-        try:
+        with self._policies.request_by(user.document()) as policy_warnings:
             answer = self._resources.answer(request, target)
-        finally:
-            self._policies.requester = {}
-        if self._policies.warnings and isinstance(answer, Answer):
-            told = warnings(self._policies.warnings)
-            return msgspec.structs.replace(answer, headers={**answer.headers, **told})
+        if policy_warnings and isinstance(answer, Answer):
+            headers = {**answer.headers, **warnings(policy_warnings)}
+            return msgspec.structs.replace(answer, headers=headers)
         return answer
 
     def _page(self, request: Request) -> Answer:

@@ -1,4 +1,4 @@
-"""The scale of a workload: its number of replicas as an object of its own."""
+"""The scale subresource: the number of replicas of a workload as a `Scale` object."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ __all__ = ["SCALABLE", "ScalePaths", "replicas_patch", "scale_of", "scale_paths"
 
 Json = dict[str, Any]
 
-# Built-in resources with a scale.
+# Built-in resources that have a scale subresource.
 SCALABLE = frozenset({"deployments", "replicasets", "replicationcontrollers", "statefulsets"})
 
 _SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
 class ScalePaths(NamedTuple):
-    """Where an object has the numbers of its scale."""
+    """The fields of an object from which its scale is made."""
 
     spec: tuple[str, ...] = ("spec", "replicas")
     status: tuple[str, ...] = ("status", "replicas")
-    # A selector as text; without a path it is in the specification, as workloads have it.
+    # The path of a selector in string form. Built-in workloads have `spec.selector` instead.
     selector: tuple[str, ...] = ()
 
 
 def scale_paths(resource: Resource) -> ScalePaths | None:
-    """Where objects of a resource have their scale; None if they have none."""
+    """Return the scale paths of a resource, or None if it has no scale."""
     strategy = resource.strategy
     if isinstance(strategy, CustomStrategy):
         declared = strategy.custom.scale if strategy.custom is not None else None
@@ -66,6 +66,7 @@ def _selector(record: Record, paths: ScalePaths) -> str:
 
 
 def scale_of(record: Record, paths: ScalePaths) -> Json:
+    """Return the Scale of an object."""
     metadata = record.data["metadata"]
     status: Json = {"replicas": _at(record.data, paths.status) or 0}
     if selector := _selector(record, paths):
@@ -81,7 +82,7 @@ def scale_of(record: Record, paths: ScalePaths) -> Json:
 
 
 def replicas_patch(scale: Any, record: Record, paths: ScalePaths) -> Json:
-    """The merge patch of a workload that a changed scale stands for. Raises ApiError."""
+    """Return the merge patch of a workload for a changed Scale. Raises ApiError."""
     if not isinstance(scale, dict) or not isinstance(scale.get("spec", {}), dict):
         text = 'Scale in version "v1" cannot be handled as a Scale: expected an object'
         raise api_errors.bad_request(text)

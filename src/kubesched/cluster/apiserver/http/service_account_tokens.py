@@ -1,7 +1,7 @@
-"""Tokens of service accounts: issued on request, and recognized again.
+"""Tokens of service accounts: the server issues and verifies them.
 
-A token is a JSON web token that says who it is for and until when. It is good as long as its
-service account, and the pod it is bound to, are there.
+A token is a JSON web token with its service account and its expiry time. It is valid while its
+service account exists, and the pod that it is bound to.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ class ServiceAccountTokens:
         """Answer a TokenRequest.
 
         Raises:
-            ApiError: 404 for an account that is not there, 409 or 422 for a request that
-                cannot be met.
+            ApiError: 404 if the account does not exist, 409 or 422 if the request is invalid.
         """
         account = self._store.get(self._accounts, namespace, name).data["metadata"]
         spec = body.get("spec") or {}
@@ -89,19 +88,19 @@ class ServiceAccountTokens:
         }
 
     def user_of(self, token: str) -> Requester | None:
-        """Whose token it is; None if it is none of ours, or no longer good."""
+        """Return the user of a token, or None if the token is invalid or expired."""
         content, dot, signature = token.rpartition(".")
         if not dot or not hmac.compare_digest(self._signature(content), signature.encode()):
             return None
         claims = msgspec.json.decode(_decoded(content.rpartition(".")[2]))
-        mine = claims[_CLAIMS]
-        if claims["exp"] * SECOND <= self._now_ns() or not self._is_alive(mine):
+        bound = claims[_CLAIMS]
+        if claims["exp"] * SECOND <= self._now_ns() or not self._exist(bound):
             return None
-        account, namespace = mine["serviceaccount"], mine["namespace"]
+        account, namespace = bound["serviceaccount"], bound["namespace"]
         extra: dict[str, tuple[str, ...]] = {}
-        if "pod" in mine:
+        if "pod" in bound:
             prefix = "authentication.kubernetes.io/pod-"
-            extra = {f"{prefix}{field}": (mine["pod"][field],) for field in ("name", "uid")}
+            extra = {f"{prefix}{field}": (bound["pod"][field],) for field in ("name", "uid")}
         return Requester(
             f"system:serviceaccount:{namespace}:{account['name']}",
             account["uid"],
@@ -109,7 +108,8 @@ class ServiceAccountTokens:
             extra,
         )
 
-    def _is_alive(self, claims: Json) -> bool:
+    def _exist(self, claims: Json) -> bool:
+        """Whether the service account and the pod of a token still exist."""
         for resource, field in ((self._accounts, "serviceaccount"), (self._pods, "pod")):
             if (named := claims.get(field)) is None:
                 continue

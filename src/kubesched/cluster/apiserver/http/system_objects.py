@@ -1,11 +1,12 @@
-"""Objects that a server publishes about itself, made when somebody first asks for their kind.
+"""System objects: bootstrap roles, flow schemas, component statuses, APIServices.
 
-Most clients never do, and a cluster is to start at once.
+The server creates them when a request first names their kind. Most clients never do, and this
+shortens the start of a cluster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kubesched.api.access import ApiError
@@ -20,7 +21,7 @@ Json = dict[str, Any]
 _FLOW = "flowcontrol.apiserver.k8s.io"
 _RBAC = "rbac.authorization.k8s.io"
 _SERVICES = "apiregistration.k8s.io"
-# Flow schemas: their level, their precedence, and how they tell flows apart.
+# Flow schemas: priority level, precedence and distinguisher method.
 _PRECEDENCES: dict[str, tuple[str, int, str]] = {
     "exempt": ("exempt", 1, ""),
     "probes": ("exempt", 2, ""),
@@ -36,7 +37,7 @@ _PRECEDENCES: dict[str, tuple[str, int, str]] = {
     "global-default": ("global-default", 9900, "ByUser"),
     "catch-all": ("catch-all", 10000, "ByUser"),
 }
-# Priority levels: shares, how much of them others may have, and queues.
+# Priority levels: shares, lendable percentage, and queues (count, hand size, length limit).
 _LEVELS: dict[str, tuple[int, int, tuple[int, int, int] | None]] = {
     "system": (30, 33, (64, 6, 50)),
     "node-high": (40, 25, (64, 6, 50)),
@@ -49,7 +50,7 @@ _LEVELS: dict[str, tuple[int, int, tuple[int, int, int] | None]] = {
 
 
 class SystemObjects:
-    """Makes what is missing of them."""
+    """Creates the system objects that are missing."""
 
     def __init__(
         self,
@@ -59,20 +60,20 @@ class SystemObjects:
     ) -> None:
         self._store, self._now_ns = store, now_ns
         self._group_versions = group_versions
-        self._made: set[str] = set()
-        # How often the catalog had changed when its groups were last published.
-        self._known = -1
+        self._created: set[str] = set()  # keys of _MAKERS
+        # The number of catalog changes when the APIServices were last updated.
+        self._published_changes = -1
 
     def provide(self, group: str, plural: str) -> None:
-        """Have the objects of a kind that a request is about."""
+        """Create the system objects of the resource that a request names."""
         if group == _SERVICES:
             self._publish_services()
             return
         key = group or plural
         make = _MAKERS.get(key)
-        if make is None or key in self._made:
+        if make is None or key in self._created:
             return
-        self._made.add(key)
+        self._created.add(key)
         for kind, body in make():
             self._create(key if group else "", "v1", kind, body)
 
@@ -85,16 +86,17 @@ class SystemObjects:
         try:
             self._store.create(resource, None, body, now_ns)
         except ApiError:
-            return  # a policy does not want it
+            return  # an admission policy refuses it
         if "status" in body:
             self._store.update(resource, None, name, body, now_ns, subresource="status")
 
     def _publish_services(self) -> None:
-        """One APIService for each version of each group, as groups come and go."""
-        if self._known == self._store.catalog.changes:
+        """Create and delete APIServices, so that there is one per group and version."""
+        if self._published_changes == self._store.catalog.changes:
             return
-        self._known = self._store.catalog.changes
-        current = {f"{version}.{group}": (group, version) for group, version in self._named()}
+        self._published_changes = self._store.catalog.changes
+        versions = self._group_versions()
+        current = {f"{version}.{group}": (group, version) for group, version in versions}
         services = self._store.catalog.by_url(_SERVICES, "v1", "apiservices")
         for key, record in list(self._store.collection(services).objects.items()):
             if key not in current and not record.data["spec"].get("service"):
@@ -125,9 +127,6 @@ class SystemObjects:
                 },
             )
 
-    def _named(self) -> Iterable[tuple[str, str]]:
-        return self._group_versions()
-
 
 def _flow_control() -> Iterator[tuple[str, Json]]:
     plural = "prioritylevelconfigurations"
@@ -151,7 +150,7 @@ def _flow_control() -> Iterator[tuple[str, Json]]:
         schema: Json = {
             "priorityLevelConfiguration": {"name": level},
             "matchingPrecedence": precedence,
-            "rules": [_everything(name)],
+            "rules": [_flow_rule(name)],
         }
         if method:
             schema["distinguisherMethod"] = {"type": method}
@@ -166,8 +165,8 @@ def _flow_control() -> Iterator[tuple[str, Json]]:
         )
 
 
-def _everything(schema: str) -> Json:
-    """A rule for everybody but of the schemas that are about somebody."""
+def _flow_rule(schema: str) -> Json:
+    """Return the rule of a flow schema: all requests of its group, or of all users."""
     group = {
         "exempt": "system:masters",
         "system-nodes": "system:nodes",

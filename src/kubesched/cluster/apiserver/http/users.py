@@ -1,8 +1,8 @@
-"""Who sends a request, and what they may do.
+"""Authentication by bearer token, and authorization.
 
-A token names a user; a service account's is checked by whoever issues them. Everybody with a
-token may do everything, except that members of `VIEWERS` may only read, unless there are rules
-to ask. Without tokens the server asks nobody who they are.
+A token identifies a user or a service account. Without an authorizer, users may do everything,
+except that members of the group `VIEWERS` may only read. A server without tokens treats every
+request as one of the administrator.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ _AUTHENTICATED = "system:authenticated"
 _UNAUTHENTICATED = "system:unauthenticated"
 _READING = frozenset({"get", "list", "watch"})
 _BEARER = "bearer "
-# Questions, not changes: anybody may ask what they themselves may do.
+# These reviews change nothing. All users may create them, viewers too.
 _SELF_REVIEWS = frozenset(
     {"selfsubjectaccessreviews", "selfsubjectreviews", "selfsubjectrulesreviews"}
 )
 
 
 class Requester(msgspec.Struct, frozen=True):
+    """The user who sent a request."""
+
     name: str
     uid: str = ""
     groups: tuple[str, ...] = ()
@@ -39,13 +41,13 @@ class Requester(msgspec.Struct, frozen=True):
 
     @property
     def all_groups(self) -> tuple[str, ...]:
-        """Its groups, and what everybody with a token belongs to."""
+        """The groups of the user, and the group of all authenticated users."""
         if _AUTHENTICATED in self.groups or _UNAUTHENTICATED in self.groups:
             return self.groups
         return (*self.groups, _AUTHENTICATED)
 
     def document(self) -> dict[str, object]:
-        """The user as reviews show it."""
+        """Return the user in the form that reviews have."""
         shown: dict[str, object] = {"username": self.name, "groups": list(self.all_groups)}
         if self.uid:
             shown["uid"] = self.uid
@@ -58,24 +60,24 @@ ADMIN = Requester("admin", "admin", (_MASTERS,))
 
 
 class RoleAuthorizer(Protocol):
-    """Says who may do what."""
+    """Decides whether a subject may make a request."""
 
-    def allows(self, who: Subject, wanted: Attributes) -> bool: ...
+    def allows(self, subject: Subject, attributes: Attributes) -> bool: ...
 
 
 class Users:
     """The users of a server, by their tokens."""
 
     def __init__(self, tokens: Mapping[str, Requester] | None = None) -> None:
-        """Without `tokens` everybody is the administrator."""
+        """If `tokens` is None, every request is one of the administrator."""
         self._tokens = None if tokens is None else dict(tokens)
-        # Who is behind a token that the server itself has issued.
+        # Finds the user of a token that the server itself issued.
         self.issued: Callable[[str], Requester | None] = lambda _token: None
-        # Asked what somebody may do, unless nobody has set it.
+        # Authorizes requests; None if there is no RBAC.
         self.authorizer: RoleAuthorizer | None = None
 
     def authenticate(self, authorization: str) -> Requester:
-        """The user behind an Authorization header. Raises ApiError 401."""
+        """Return the user that an Authorization header identifies. Raises ApiError 401."""
         if self._tokens is None:
             return ADMIN
         if authorization[: len(_BEARER)].lower() == _BEARER:
@@ -86,39 +88,43 @@ class Users:
 
     def by_token(self, token: str) -> Requester | None:
         try:
-            given = token.encode()
+            encoded = token.encode()
         except UnicodeEncodeError:
-            return None  # bytes that are no text
+            return None  # the header was not valid UTF-8
         for known, user in (self._tokens or {}).items():
-            if hmac.compare_digest(known.encode(), given):
+            if hmac.compare_digest(known.encode(), encoded):
                 return user
         return self.issued(token)
 
-    def allows(self, groups: tuple[str, ...], wanted: Attributes, name: str = "") -> bool:
+    def allows(self, groups: tuple[str, ...], attributes: Attributes, name: str = "") -> bool:
         if self.authorizer is not None:
-            return self.authorizer.allows(Subject(name, groups), wanted)
+            return self.authorizer.allows(Subject(name, groups), attributes)
         if _UNAUTHENTICATED in groups:
             return False
         if VIEWERS not in groups or _MASTERS in groups:
             return True
-        return wanted.verb in _READING or wanted.plural in _SELF_REVIEWS
+        return attributes.verb in _READING or attributes.plural in _SELF_REVIEWS
 
-    def authorize(self, user: Requester, wanted: Attributes) -> None:
-        """Raises ApiError 403."""
-        if not self.allows(user.all_groups, wanted, user.name):
-            raise _denied(user, wanted)
+    def authorize(self, user: Requester, attributes: Attributes) -> None:
+        """Raises ApiError 403 if the user may not make the request."""
+        if not self.allows(user.all_groups, attributes, user.name):
+            raise _denied(user, attributes)
 
 
-def _denied(user: Requester, wanted: Attributes) -> ApiError:
-    who = f'User "{user.name}" cannot {wanted.verb}'
-    if not wanted.plural:
-        message = f'forbidden: {who} path "{wanted.path}"'
+def _denied(user: Requester, attributes: Attributes) -> ApiError:
+    who = f'User "{user.name}" cannot {attributes.verb}'
+    if not attributes.plural:
+        message = f'forbidden: {who} path "{attributes.path}"'
         return api_errors.access_denied("", "", message)
-    plural = f"{wanted.plural}.{wanted.group}" if wanted.group else wanted.plural
-    resource = wanted.plural + (f"/{wanted.subresource}" if wanted.subresource else "")
-    subject = f'{plural} "{wanted.name}"' if wanted.name else plural
+    plural = f"{attributes.plural}.{attributes.group}" if attributes.group else attributes.plural
+    resource = attributes.plural + (f"/{attributes.subresource}" if attributes.subresource else "")
+    subject = f'{plural} "{attributes.name}"' if attributes.name else plural
     message = (
-        f'{subject} is forbidden: {who} resource "{resource}" in API group "{wanted.group}" '
-        + (f'in the namespace "{wanted.namespace}"' if wanted.namespace else "at the cluster scope")
+        f'{subject} is forbidden: {who} resource "{resource}" in API group "{attributes.group}" '
+        + (
+            f'in the namespace "{attributes.namespace}"'
+            if attributes.namespace
+            else "at the cluster scope"
+        )
     )
-    return api_errors.access_denied(plural, wanted.name, message)
+    return api_errors.access_denied(plural, attributes.name, message)

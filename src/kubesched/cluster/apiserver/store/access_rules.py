@@ -1,7 +1,7 @@
-"""Authorization by the roles and bindings that a store holds.
+"""Authorization by the roles and bindings in a store.
 
-A ClusterRole with an aggregation rule has the rules of the roles it selects; they are put
-together when they are asked for, so there is nothing to keep up to date.
+A ClusterRole with an aggregation rule has the rules of the roles that it selects. They are
+collected for each request, so there is no aggregated state to update.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MASTERS = "system:masters"
 
 
 class AccessRules:
-    """Answers what somebody may do, from what is in a store at that moment."""
+    """Authorizes requests by the current roles and bindings of a store."""
 
     def __init__(self, store: Store) -> None:
         def objects(plural: str) -> Any:
@@ -43,56 +43,57 @@ class AccessRules:
         self._roles = objects("roles")
         self._bindings = objects("rolebindings")
 
-    def allows(self, who: Subject, wanted: Attributes) -> bool:
-        if _MASTERS in who.groups:
+    def allows(self, subject: Subject, attributes: Attributes) -> bool:
+        if _MASTERS in subject.groups:
             return True
-        return any(rule_allows(rule, wanted) for rule in self.rules_of(who, wanted.namespace))
+        rules = self.rules_of(subject, attributes.namespace)
+        return any(rule_allows(rule, attributes) for rule in rules)
 
-    def rules_of(self, who: Subject, namespace: str) -> Iterator[Json]:
-        """All rules that hold for somebody in a namespace; without one, in the whole cluster."""
+    def rules_of(self, subject: Subject, namespace: str) -> Iterator[Json]:
+        """Iterate over the rules of a subject in a namespace, or cluster-wide if it is empty."""
         for record in self._cluster_bindings.values():
-            if self._is_about(record.data, who, ""):
-                yield from self._rules_behind(record.data, "")
+            if self._binds(record.data, subject, ""):
+                yield from self._bound_rules(record.data, "")
         if not namespace:
             return
         prefix = f"{namespace}/"
         for key, record in self._bindings.items():
-            if key.startswith(prefix) and self._is_about(record.data, who, namespace):
-                yield from self._rules_behind(record.data, namespace)
+            if key.startswith(prefix) and self._binds(record.data, subject, namespace):
+                yield from self._bound_rules(record.data, namespace)
 
-    def check_grant(self, who: Subject, plural: str, document: Json, namespace: str) -> None:
-        """Refuse to let somebody give away more than they have.
+    def check_grant(self, subject: Subject, plural: str, document: Json, namespace: str) -> None:
+        """Refuse a role or binding that grants more permissions than the subject has.
 
         Raises:
             ApiError: 403.
         """
-        if _MASTERS in who.groups:
+        if _MASTERS in subject.groups:
             return
         name = document.get("metadata", {}).get("name", "")
         if plural in ("roles", "clusterroles"):
             allowed = Attributes("escalate", _GROUP, plural, namespace=namespace, name=name)
-            given = [*self._own_rules(document)]
+            granted = [*self._own_rules(document)]
         else:
             reference = document.get("roleRef") or {}
             target = "clusterroles" if reference.get("kind") == "ClusterRole" else "roles"
             bound = reference.get("name", "")
             allowed = Attributes("bind", _GROUP, target, namespace=namespace, name=bound)
-            given = [*self._rules_behind(document, namespace)]
-        if self.allows(who, allowed) or covered(self.rules_of(who, namespace), given):
+            granted = [*self._bound_rules(document, namespace)]
+        if self.allows(subject, allowed) or covered(self.rules_of(subject, namespace), granted):
             return
-        groups = ", ".join(f'"{group}"' for group in who.groups)
+        groups = ", ".join(f'"{group}"' for group in subject.groups)
         raise api_errors.forbidden(
             f"{plural}.{_GROUP}",
             name,
-            f'user "{who.name}" (groups=[{groups}]) is attempting to grant RBAC permissions not '
-            "currently held",
+            f'user "{subject.name}" (groups=[{groups}]) is attempting to grant RBAC permissions '
+            "not currently held",
         )
 
-    def _is_about(self, binding: Json, who: Subject, namespace: str) -> bool:
+    def _binds(self, binding: Json, subject: Subject, namespace: str) -> bool:
         subjects = binding.get("subjects") or ()
-        return any(subject_matches(each, who, namespace) for each in subjects)
+        return any(subject_matches(each, subject, namespace) for each in subjects)
 
-    def _rules_behind(self, binding: Json, namespace: str) -> Iterator[Json]:
+    def _bound_rules(self, binding: Json, namespace: str) -> Iterator[Json]:
         reference = binding.get("roleRef") or {}
         name = reference.get("name", "")
         if reference.get("kind") == "ClusterRole":

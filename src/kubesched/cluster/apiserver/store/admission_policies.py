@@ -1,11 +1,12 @@
-"""Ask the policies that a store holds about every write to it.
+"""Admission control by the policies in a store.
 
-A policy holds where a binding says so. Policies are compiled when they are first asked, and
-again when they change; with none in the store nothing is done.
+A policy applies to a write if one of its bindings matches the write. A policy is compiled when
+it is first evaluated, and again after it has changed. Without bindings there is no cost.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
@@ -40,7 +41,7 @@ __all__ = [
     "POLICY",
     "PolicyAdmission",
     "enforce_policies",
-    "type_checked",
+    "write_type_check",
 ]
 
 Json = dict[str, Any]
@@ -88,10 +89,10 @@ class _Policies(Generic[_Compiled]):
         self._compile = compile_spec
         self._compiled: dict[str, tuple[int, _Compiled]] = {}
 
-    def about(
+    def matching(
         self, review: Review, labels: Mapping[str, str] | None
     ) -> Iterator[tuple[Record, Record]]:
-        """The policies that have a say in a write, each with the binding that says so."""
+        """Iterate over the policies that apply to a write, each with its matching binding."""
         for binding in self.bindings.values():
             spec = binding.data["spec"]
             record = self._policies.get(spec["policyName"])
@@ -104,22 +105,24 @@ class _Policies(Generic[_Compiled]):
                 yield record, binding
 
     def compiled(self, record: Record) -> _Compiled:
-        known = self._compiled.get(record.key)
-        if known is None or known[0] != record.revision:
-            known = (record.revision, self._compile(record.data["spec"])[0])
-            self._compiled[record.key] = known
-        return known[1]
+        """Return the compiled policy from the cache, or compile it."""
+        cached = self._compiled.get(record.key)
+        if cached is None or cached[0] != record.revision:
+            cached = (record.revision, self._compile(record.data["spec"])[0])
+            self._compiled[record.key] = cached
+        return cached[1]
 
 
 class PolicyAdmission:
-    """Changes and judges writes by the policies in a store, which it makes room for."""
+    """Mutates and validates writes by the policies in a store.
+
+    The constructor registers the resources of policies and bindings in the store.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        # Who asks for what is written next, as reviews show a user.
-        self.requester: Json = {}
-        # What policies had to say about writes that they let pass.
-        self.warnings: list[str] = []
+        self._requester: Json = {}
+        self._warnings: list[str] = []
         self._validating = _Policies(store, POLICY, BINDING, compile_policy)
         self._mutating = _Policies(store, MUTATION, MUTATION_BINDING, compile_mutation)
 
@@ -128,7 +131,7 @@ class PolicyAdmission:
         return bool(self._validating.bindings or self._mutating.bindings)
 
     def mutate(self, review: Review) -> Json:
-        """The object of a write as policies want it.
+        """Return the object of a write, changed by the mutating policies.
 
         Raises:
             ApiError: 422, a policy could not be applied.
@@ -136,9 +139,9 @@ class PolicyAdmission:
         assert review.new is not None
         if review.resource.group == _GROUP:
             return review.new
-        review = msgspec.structs.replace(review, user=self.requester)
-        namespace, labels = self._home(review)
-        for record, binding in self._mutating.about(review, labels):
+        review = msgspec.structs.replace(review, user=self._requester)
+        namespace, labels = self._namespace(review)
+        for record, binding in self._mutating.matching(review, labels):
             policy = self._mutating.compiled(record)
             for params in self._params(self._mutating.kind, record, binding, review):
                 try:
@@ -151,32 +154,45 @@ class PolicyAdmission:
         assert review.new is not None
         return review.new
 
+    @contextlib.contextmanager
+    def request_by(self, requester: Json) -> Iterator[list[str]]:
+        """Evaluate policies for writes of this user while the block runs.
+
+        `requester` is the user in the form of a review. The context variable is the list of
+        warnings that policies raise for these writes.
+        """
+        self._requester, self._warnings = requester, []
+        try:
+            yield self._warnings
+        finally:
+            self._requester, self._warnings = {}, []
+
     def review(self, review: Review) -> None:
-        """Let a write pass, or refuse it.
+        """Evaluate the validating policies for a write.
 
         Raises:
-            ApiError: a policy denies it; 422 unless the policy says another reason.
+            ApiError: a policy denies the write; 422 unless the policy has another reason.
         """
         if review.resource.group == _GROUP:
             return
-        review = msgspec.structs.replace(review, user=self.requester)
-        namespace, labels = self._home(review)
+        review = msgspec.structs.replace(review, user=self._requester)
+        namespace, labels = self._namespace(review)
         kind = self._validating.kind
-        for record, binding in self._validating.about(review, labels):
+        for record, binding in self._validating.matching(review, labels):
             actions = binding.data["spec"].get("validationActions") or ()
             policy = self._validating.compiled(record)
             for params in self._params(kind, record, binding, review):
                 for denial in policy.judge(review, params, namespace):
                     if "Deny" in actions:
                         raise _denied(kind, record, binding, review, denial.message, denial.reason)
-                    if "Warn" in actions and len(self.warnings) < _MOST_WARNINGS:
-                        self.warnings.append(
+                    if "Warn" in actions and len(self._warnings) < _MOST_WARNINGS:
+                        self._warnings.append(
                             f"Validation failed for {kind} '{record.key}' with binding "
                             f"'{binding.key}': {denial.message}"
                         )
 
-    def _home(self, review: Review) -> tuple[Json | None, Mapping[str, str] | None]:
-        """The namespace that a write happens in, and its labels; None for both outside of any."""
+    def _namespace(self, review: Review) -> tuple[Json | None, Mapping[str, str] | None]:
+        """Return the namespace of a write and its labels, or None for cluster-scoped objects."""
         if not review.namespace:
             return None, None
         unknown: Json = {"metadata": {"name": review.namespace}}
@@ -186,7 +202,7 @@ class PolicyAdmission:
     def _params(
         self, policy_kind: str, record: Record, binding: Record, review: Review
     ) -> Iterator[Json | None]:
-        """The parameters that a policy is to be evaluated with, one evaluation for each."""
+        """Iterate over the parameter objects; the policy is evaluated once with each."""
         kind, reference = record.data["spec"].get("paramKind"), binding.data["spec"].get("paramRef")
         if not kind or not reference:
             yield None
@@ -203,15 +219,15 @@ class PolicyAdmission:
 
     def _referenced(self, resource: Resource, reference: Json, review: Review) -> list[Json]:
         namespace = reference.get("namespace") or review.namespace
-        home = namespace if resource.namespaced else None
+        scope = namespace if resource.namespaced else None
         if name := reference.get("name"):
-            record = self._store.find_record(resource, home, name)
+            record = self._store.find_record(resource, scope, name)
             records = [] if record is None else [record]
         else:
             selector = reference.get("selector")
             records = [
                 each
-                for each in self._store.list(resource, home).records
+                for each in self._store.list(resource, scope).records
                 if selects(selector, [each.data["metadata"].get("labels") or {}])
             ]
         head = {"apiVersion": resource.api_version, "kind": resource.kind}
@@ -226,19 +242,20 @@ def _denied(
     text: str,
     reason: str = "Invalid",
 ) -> ApiError:
-    told = f"{kind} '{record.key}' with binding '{binding.key}' denied request: {text}"
-    return api_errors.denied_by_policy(review.resource.group_resource, review.name, told, reason)
+    message = f"{kind} '{record.key}' with binding '{binding.key}' denied request: {text}"
+    plural = review.resource.group_resource
+    return api_errors.denied_by_policy(plural, review.name, message, reason)
 
 
 def enforce_policies(store: Store) -> PolicyAdmission:
-    """Let a store have policies, and ask them. Idempotent."""
+    """Set up admission by policies in a store. Idempotent."""
     if not isinstance(store.admission, PolicyAdmission):
         store.admission = PolicyAdmission(store)
     return store.admission
 
 
-def type_checked(store: Store, record: Record, now_ns: int) -> Record:
-    """A policy whose status says how its expressions fit the kinds that it is about."""
+def write_type_check(store: Store, record: Record, now_ns: int) -> Record:
+    """Check the types of a policy's expressions and write the result into its status."""
 
     def find(group: str, version: str, plural: str) -> Resource | None:
         for resource in store.catalog.all():

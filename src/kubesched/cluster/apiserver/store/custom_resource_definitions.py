@@ -1,7 +1,7 @@
-"""Custom resources: from a definition that a user writes to a resource that is served.
+"""Custom resources: the store serves the resources that CustomResourceDefinitions define.
 
-All versions of a resource share one collection, in the form of the version that is stored;
-the others are faces of it that differ in nothing but their name.
+All versions of a custom resource share one collection, which holds objects in the storage
+version. The other versions differ from it only in the name of the version.
 """
 
 from __future__ import annotations
@@ -22,7 +22,12 @@ from kubesched.cluster.apiserver.rules.strategies.resource_strategy import (
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.foundation.util.logging import get_logger
 
-__all__ = ["CUSTOM_RESOURCE_DEFINITION", "follow", "serve", "serve_stored"]
+__all__ = [
+    "CUSTOM_RESOURCE_DEFINITION",
+    "serve_definition",
+    "serve_stored_definitions",
+    "sync_definition",
+]
 
 Json = dict[str, Any]
 
@@ -35,7 +40,7 @@ _CONDITIONS = (
 
 
 class _DefinitionStrategy(ResourceStrategy):
-    """The server writes the status: what is defined is served at once."""
+    """The rules for definitions. The server writes the status: it serves resources at once."""
 
     counts_generations = True
     has_status = True
@@ -75,7 +80,7 @@ class _DefinitionStrategy(ResourceStrategy):
 
 
 def _with_names(definition: Json) -> Json:
-    """The definition with what its status says about its specification."""
+    """Update the accepted names and stored versions in the status of a definition."""
     spec, status = definition.get("spec"), definition.get("status")
     if not isinstance(spec, dict) or not isinstance(status, dict):
         return definition
@@ -105,7 +110,7 @@ CUSTOM_RESOURCE_DEFINITION = msgspec.structs.replace(
 
 
 def _resources(definition: Json) -> list[Resource]:
-    """A resource for each version, the stored one first."""
+    """Create a resource for each version, the storage version first."""
     spec = definition["spec"]
     names = spec["names"]
     made: list[Resource] = []
@@ -131,10 +136,10 @@ def _same(document: Json) -> Json:
     return document
 
 
-def serve(store: Store, definition: Json) -> None:
-    """Let the store have the resource that a definition describes, in its served versions.
+def serve_definition(store: Store, definition: Json) -> None:
+    """Register the resource that a definition describes, in its served versions.
 
-    Objects that are there show the defaults of the definition from now on.
+    Stored objects get the defaults of the definition's schema.
     """
     resources = _resources(definition)
     served = {each["name"] for each in definition["spec"]["versions"] if each.get("served", True)}
@@ -150,26 +155,26 @@ def serve(store: Store, definition: Json) -> None:
     collection = store.collection(stored)
     collection.resource = stored
     for record in collection.objects.values():
-        record.show_as(stored, stored.strategy.default(record.data))
+        record.redefine(stored, stored.strategy.default(record.data))
 
 
-def serve_stored(store: Store) -> None:
-    """Let the store have definitions, and the resources of those that it holds."""
+def serve_stored_definitions(store: Store) -> None:
+    """Register the resource of definitions, and the resources that stored definitions describe."""
     store.register(CUSTOM_RESOURCE_DEFINITION)
     strategy = CUSTOM_RESOURCE_DEFINITION.strategy
     for record in store.collection(CUSTOM_RESOURCE_DEFINITION).objects.values():
         if problems := strategy.check_new(record.data):
-            # Stored by an earlier version that asked less: it must not make the rest unusable.
+            # An earlier version of this server accepted it. The others must stay usable.
             log.error("A custom resource cannot be served", name=record.key, err=str(problems[0]))
         else:
-            serve(store, record.data)
+            serve_definition(store, record.data)
 
 
-def follow(store: Store, definition: Json, now_ns: int) -> None:
-    """Serve what a definition that was written describes, or no longer, if it is gone."""
+def sync_definition(store: Store, definition: Json, now_ns: int) -> None:
+    """Update the served resources after a definition was written or deleted."""
     name = definition["metadata"]["name"]
     if store.find_record(CUSTOM_RESOURCE_DEFINITION, None, name) is not None:
-        serve(store, definition)
+        serve_definition(store, definition)
         return
     resources = _resources(definition)
     store.delete_collection(resources[0], None, now_ns)

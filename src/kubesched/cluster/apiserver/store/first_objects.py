@@ -1,4 +1,4 @@
-"""What every cluster begins with."""
+"""The objects that a new store creates: namespaces and priority classes."""
 
 from __future__ import annotations
 

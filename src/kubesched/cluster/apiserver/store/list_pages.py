@@ -1,7 +1,7 @@
-"""Pages of a list: where the next one starts, and at which revision.
+"""Pages of a list and the continue tokens that connect them.
 
-A continue token is the reference's: unpadded base64 of JSON with the revision of the list and
-the first key not yet shown, relative to the namespace if the list has one.
+A continue token has the reference's format: unpadded base64 of JSON with the revision of the
+list and the first key of the next page. The key is relative to the namespace if the list has one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kubesched.cluster.apiserver.store.stored_records import Record
 
 __all__ = ["CURRENT", "Continuation", "Page", "select_page", "too_old_to_continue"]
 
-# The revision of a token whose list may go on with what is there now.
+# The revision in a token that continues with the current objects, not with those of a revision.
 CURRENT = -1
 
 _VERSION = "meta.k8s.io/v1"
@@ -33,19 +33,18 @@ _TOO_OLD = (
 
 
 class Page(NamedTuple):
-    """Some objects of a list, in order of their keys."""
+    """A part of a list, ordered by key."""
 
     records: list[Record]
     revision: int
     continue_token: str = ""
-    # How many follow; unknown when a selector had to be applied to them.
+    # The number of objects after this page; None if there is a selector.
     remaining: int | None = None
 
 
 class Continuation(NamedTuple):
     revision: int
-    # Keys from here on are still to be shown.
-    start: str
+    start: str  # the first key of the next page
 
     def token(self) -> str:
         document = {"v": _VERSION, "rv": self.revision, "start": self.start}
@@ -54,7 +53,7 @@ class Continuation(NamedTuple):
 
     @classmethod
     def parse(cls, token: str) -> Continuation:
-        """Read a token. Raises ApiError 400 for one that this server never gave."""
+        """Parse a token. Raises ApiError 400 if it is invalid."""
         try:
             padded = token + "=" * (-len(token) % 4)
             document = json.loads(base64.urlsafe_b64decode(padded))
@@ -69,19 +68,19 @@ class Continuation(NamedTuple):
 
 
 def too_old_to_continue(continuation: Continuation) -> ApiError:
-    """410 with a token that goes on with what is there now."""
+    """Create a 410 error with a token that continues with the current objects."""
     return expired(_TOO_OLD, Continuation(CURRENT, continuation.start).token())
 
 
 def select_page(
     collection: Collection, selection: Selection, revision: int, start: str = "", limit: int = 0
 ) -> Page:
-    """The objects of a selection at a revision, from a key on, at most `limit` of them."""
+    """Return at most `limit` objects of a selection at a revision, from the key `start` on."""
     objects = collection.objects_at(revision)
     keys = collection.keys() if objects is collection.objects else sorted(objects)
     prefix = f"{selection.namespace}/" if selection.namespace else ""
     first = bisect_left(keys, prefix + start) if prefix or start else 0
-    # "0" is the character after "/": the first key behind all of the namespace.
+    # "0" is the character after "/", so this is the first key after those of the namespace.
     end = bisect_left(keys, f"{selection.namespace}0") if prefix else len(keys)
     records: list[Record] = []
     for index in range(first, end):

@@ -1,7 +1,7 @@
-"""How many bytes the logs of a store may take, as far as samples tell.
+"""The memory limit of a store's change logs, estimated from samples.
 
-Encoding every change to see how large it is would cost more than the writes, so that one of
-sixteen is measured, and counts for all of them.
+Measuring a change means encoding it, which costs more than the write itself. So only one of
+sixteen changes is measured, and its size counts sixteen times.
 """
 
 from __future__ import annotations
@@ -16,38 +16,39 @@ MEASURED_EVERY: Final = 16
 MOST_BYTES: Final = 256 * 1024 * 1024
 MOST_BYTES_IN_ALL: Final = 512 * 1024 * 1024
 
-# Drops the older half of a log; False if there is nothing left to drop.
+# Drops the older half of a log. Returns False if the log is too short.
 Halve = Callable[[], bool]
 
 
 class LogBudget:
-    """What all logs of a store take together."""
+    """The estimated size of all logs of a store."""
 
-    def __init__(self, dice: random.Random) -> None:
-        """By `dice` it is drawn which changes are measured.
+    def __init__(self, rng: random.Random) -> None:
+        """`rng` selects the changes that are measured.
 
-        Whoever could tell which one is next would write much in between.
+        The selection is random, because a client that could predict it could place large writes
+        between two samples.
         """
-        self._dice = dice
+        self._rng = rng
         self._logs: list[LogSamples] = []
         self._bytes = 0
 
     def samples(self, halve: Halve) -> LogSamples:
-        """The account of one more log."""
-        made = LogSamples(self, halve)
-        self._logs.append(made)
-        return made
+        """Create the sample list of a new log."""
+        samples = LogSamples(self, halve)
+        self._logs.append(samples)
+        return samples
 
-    def give_back(self, size: int) -> None:
-        """Note that a log was cut."""
+    def release(self, size: int) -> None:
+        """Subtract the size of changes that a log has dropped."""
         self._bytes -= size
 
-    def turn(self) -> int:
-        """Which of the next sixteen changes of a log is measured."""
-        return self._dice.randrange(MEASURED_EVERY)
+    def next_offset(self) -> int:
+        """Choose which of the next sixteen changes of a log is measured."""
+        return self._rng.randrange(MEASURED_EVERY)
 
-    def spend(self, size: int) -> None:
-        """Note that a log has grown; the largest are cut until all of them are small enough."""
+    def add(self, size: int) -> None:
+        """Add the size of new changes. Halve the largest logs while the total is too large."""
         self._bytes += size
         while self._bytes > MOST_BYTES_IN_ALL:
             if not max(self._logs, key=lambda each: each.bytes).halve():
@@ -55,33 +56,33 @@ class LogBudget:
 
 
 class LogSamples:
-    """How large the changes of one log are."""
+    """The estimated sizes of the changes in one log."""
 
     def __init__(self, budget: LogBudget, halve: Halve) -> None:
         self._budget, self.halve = budget, halve
-        self._next = budget.turn()
-        self._sizes: list[tuple[int, int]] = []  # numbers of changes, and bytes
+        self._next = budget.next_offset()
+        self._sizes: list[tuple[int, int]] = []  # number of a change, bytes
         self.bytes = 0
 
     def is_due(self, number: int) -> bool:
-        """Whether the change of this number is to be measured."""
+        """Whether the change with this number must be measured."""
         return number >= self._next
 
     def add(self, number: int, size: int) -> None:
-        """Note a size, and have logs cut if that is too much."""
+        """Add the measured size of a change, and halve logs that are too large."""
         following = (number // MEASURED_EVERY + 1) * MEASURED_EVERY
-        self._next = following + self._budget.turn()
+        self._next = following + self._budget.next_offset()
         size *= MEASURED_EVERY
         self._sizes.append((number, size))
         self.bytes += size
-        self._budget.spend(size)
+        self._budget.add(size)
         while self.bytes > MOST_BYTES and self.halve():
             pass
 
     def forget(self, first: int) -> None:
-        """Changes before this number are not there any more."""
-        gone = sum(number < first for number, _ in self._sizes)
-        freed = sum(size for _, size in self._sizes[:gone])
+        """Remove the samples of changes before this number, which the log has dropped."""
+        dropped = sum(number < first for number, _ in self._sizes)
+        freed = sum(size for _, size in self._sizes[:dropped])
         self.bytes -= freed
-        self._budget.give_back(freed)
-        del self._sizes[:gone]
+        self._budget.release(freed)
+        del self._sizes[:dropped]

@@ -1,7 +1,7 @@
-"""How a namespace goes: its pods, then everything else in it, then itself.
+"""Deletion of a namespace: first its pods, then its other objects, then the namespace.
 
-A namespace that is being deleted takes nothing new. Each removal of something in it may be the one
-that it waited for.
+A namespace that is being deleted accepts no new objects. Whenever an object in it is removed,
+the store calls `advance`, because that object may have been the last one.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ __all__ = ["NamespaceDeletion"]
 
 Json = dict[str, Any]
 
-# The finalizer in a namespace's spec that stands for what is in it.
+# The finalizer in a namespace's spec; it stays while the namespace contains objects.
 _FINALIZER = "kubernetes"
 
 
 class NamespaceDeletion:
-    """Carries deletions of namespaces on.
+    """Carries out the deletion of namespaces, step by step.
 
-    `delete` begins the deletion of an object, `commit` stores a namespace's new JSON in place of a
-    record, `remove` takes an object away.
+    `delete` begins the deletion of an object. `commit` replaces the record of a namespace by one
+    with new JSON. `remove` removes an object.
     """
 
     def __init__(
@@ -38,72 +38,83 @@ class NamespaceDeletion:
     ) -> None:
         self._collections = collections
         self._delete, self._commit, self._remove = delete, commit, remove
-        self._busy: set[str] = set()
+        self._in_progress: set[str] = set()  # names of namespaces
 
-    def begin(self, home: Record, now_ns: int) -> None:
-        """Close a namespace, and delete what can be deleted."""
-        if "deletionTimestamp" not in home.data["metadata"]:
-            metadata = {**home.data["metadata"], "deletionTimestamp": stamp(now_ns)}
-            status = {**home.data.get("status", {}), "phase": "Terminating"}
-            self._commit(home, {**home.data, "metadata": metadata, "status": status})
-        self.go_on(home.key, now_ns)
+    def begin(self, namespace: Record, now_ns: int) -> None:
+        """Mark a namespace as terminating and take the first step of its deletion."""
+        data = namespace.data
+        if "deletionTimestamp" not in data["metadata"]:
+            metadata = {**data["metadata"], "deletionTimestamp": stamp(now_ns)}
+            status = {**data.get("status", {}), "phase": "Terminating"}
+            self._commit(namespace, {**data, "metadata": metadata, "status": status})
+        self.advance(namespace.key, now_ns)
 
-    def go_on(self, name: str, now_ns: int) -> None:
-        """Take the next step for a namespace, if it is being deleted and no step is under way."""
-        home = self._home(name)
-        if home is None or "deletionTimestamp" not in home.data["metadata"] or name in self._busy:
+    def advance(self, name: str, now_ns: int) -> None:
+        """Take the next step of a namespace's deletion.
+
+        Does nothing if the namespace is not being deleted, or if this call comes from within a
+        step for the same namespace.
+        """
+        namespace = self._namespace(name)
+        if namespace is None or "deletionTimestamp" not in namespace.data["metadata"]:
             return
-        self._busy.add(name)
+        if name in self._in_progress:
+            return
+        self._in_progress.add(name)
         try:
-            self._empty("pods", name, now_ns)
-            left = self._left(name)
-            if "pods" not in left:
+            self._delete_objects("pods", name, now_ns)
+            remaining = self._remaining_objects(name)
+            if "pods" not in remaining:
                 for key, collection in self._collections.items():
                     if collection.resource.namespaced:
-                        self._empty(key, name, now_ns)
-                left = self._left(name)
-            self._tell(name, left, now_ns)
+                        self._delete_objects(key, name, now_ns)
+                remaining = self._remaining_objects(name)
+            self._update_namespace(name, remaining, now_ns)
         finally:
-            self._busy.discard(name)
+            self._in_progress.discard(name)
 
-    def _home(self, name: str) -> Record | None:
+    def _namespace(self, name: str) -> Record | None:
         return self._collections["namespaces"].objects.get(name)
 
-    def _within(self, key: str, name: str) -> list[Record]:
+    def _objects_of(self, key: str, name: str) -> list[Record]:
         prefix = f"{name}/"
         objects = self._collections[key].objects
         return [record for at, record in objects.items() if at.startswith(prefix)]
 
-    def _empty(self, key: str, name: str, now_ns: int) -> None:
-        for record in self._within(key, name):
+    def _delete_objects(self, key: str, name: str, now_ns: int) -> None:
+        for record in self._objects_of(key, name):
             if "deletionTimestamp" not in record.data["metadata"]:
                 self._delete(record, now_ns)
 
-    def _left(self, name: str) -> dict[str, list[Record]]:
-        """What is still there, by resource."""
+    def _remaining_objects(self, name: str) -> dict[str, list[Record]]:
+        """Return the objects that the namespace still contains, by resource."""
         found = {
-            key: self._within(key, name)
+            key: self._objects_of(key, name)
             for key, collection in self._collections.items()
             if collection.resource.namespaced
         }
         return {key: records for key, records in found.items() if records}
 
-    def _tell(self, name: str, left: Mapping[str, list[Record]], now_ns: int) -> None:
-        home = self._home(name)
-        assert home is not None
-        conditions = _conditions(left, home.data.get("status", {}).get("conditions", ()), now_ns)
-        status = {**home.data.get("status", {}), "conditions": conditions}
-        if left:
-            if home.data.get("status") != status:
-                self._commit(home, {**home.data, "status": status})
+    def _update_namespace(
+        self, name: str, remaining: Mapping[str, list[Record]], now_ns: int
+    ) -> None:
+        """Write the conditions of a namespace, or remove it if nothing remains."""
+        namespace = self._namespace(name)
+        assert namespace is not None
+        data = namespace.data
+        before = data.get("status", {}).get("conditions", ())
+        status = {**data.get("status", {}), "conditions": _conditions(remaining, before, now_ns)}
+        if remaining:
+            if data.get("status") != status:
+                self._commit(namespace, {**data, "status": status})
             return
-        spec = home.data.get("spec", {})
+        spec = data.get("spec", {})
         finalizers = [each for each in spec.get("finalizers", ()) if each != _FINALIZER]
-        if not finalizers and not home.data["metadata"].get("finalizers"):
-            self._remove(home)
+        if not finalizers and not data["metadata"].get("finalizers"):
+            self._remove(namespace)
         elif len(finalizers) < len(spec.get("finalizers", ())):
             spec = {**spec, "finalizers": finalizers}
-            self._commit(home, {**home.data, "spec": spec, "status": status})
+            self._commit(namespace, {**data, "spec": spec, "status": status})
 
 
 class _Condition(NamedTuple):
@@ -113,8 +124,8 @@ class _Condition(NamedTuple):
     message: str
 
 
-# Nothing that is in a namespace can fail here to be found, or to be deleted.
-_NEVER = (
+# These conditions are always false here: discovery and deletion of content cannot fail.
+_ALWAYS_FALSE = (
     _Condition(
         "NamespaceDeletionDiscoveryFailure",
         False,
@@ -136,23 +147,23 @@ _NEVER = (
 )
 
 
-def _remaining(left: Mapping[str, list[Record]]) -> _Condition:
+def _content_condition(remaining: Mapping[str, list[Record]]) -> _Condition:
     kind = "NamespaceContentRemaining"
-    if not left:
+    if not remaining:
         return _Condition(kind, False, "ContentRemoved", "All content successfully removed")
     counts = ", ".join(
         f"{key}{'' if '.' in key else '.'} has {len(records)} resource instances"
-        for key, records in sorted(left.items())
+        for key, records in sorted(remaining.items())
     )
     message = f"Some resources are remaining: {counts}"
     return _Condition(kind, True, "SomeResourcesRemain", message)
 
 
-def _held(left: Mapping[str, list[Record]]) -> _Condition:
+def _finalizer_condition(remaining: Mapping[str, list[Record]]) -> _Condition:
     kind = "NamespaceFinalizersRemaining"
     held = Counter(
         finalizer
-        for records in left.values()
+        for records in remaining.values()
         for record in records
         for finalizer in record.data["metadata"].get("finalizers", ())
     )
@@ -166,17 +177,18 @@ def _held(left: Mapping[str, list[Record]]) -> _Condition:
     return _Condition(kind, True, "SomeFinalizersRemain", message)
 
 
-def _conditions(left: Mapping[str, list[Record]], before: Any, now_ns: int) -> list[Json]:
+def _conditions(remaining: Mapping[str, list[Record]], before: Any, now_ns: int) -> list[Json]:
     times = {
         (each.get("type"), each.get("status")): each["lastTransitionTime"]
         for each in before
         if each.get("lastTransitionTime")
     }
-    made = []
-    for kind, holds, reason, message in (*_NEVER, _remaining(left), _held(left)):
+    current = (*_ALWAYS_FALSE, _content_condition(remaining), _finalizer_condition(remaining))
+    conditions = []
+    for kind, holds, reason, message in current:
         status = "True" if holds else "False"
         since = times.get((kind, status), stamp(now_ns))
-        made.append(
+        conditions.append(
             {
                 "type": kind,
                 "status": status,
@@ -185,4 +197,4 @@ def _conditions(left: Mapping[str, list[Record]], before: Any, now_ns: int) -> l
                 "message": message,
             }
         )
-    return made
+    return conditions

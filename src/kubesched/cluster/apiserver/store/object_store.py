@@ -1,16 +1,16 @@
-"""The embedded cluster's storage: versioned objects, their rules, and a log to follow.
+"""The store of the embedded API server: every write to an object.
 
-One counter numbers all writes; an object's `resourceVersion` is the number of its last one.
-A plain class: no I/O, no clock, no tasks. Every write takes the time, completes before it
-returns, and either happens whole or raises `ApiError` and changes nothing. Here are the writes;
-reading is `stored_objects.py`.
+One counter numbers all writes. The `resourceVersion` of an object is the number of its last
+write. The store is a plain class: it does no I/O, reads no clock and starts no tasks. Every
+write takes the current time as an argument and is complete when it returns. A write that fails
+raises `ApiError` and changes nothing. The reads are in `stored_objects.py`.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -22,6 +22,7 @@ from kubesched.cluster.apiserver.rules.deletion_plan import (
     plan_deletion,
 )
 from kubesched.cluster.apiserver.rules.errors import api_errors
+from kubesched.cluster.apiserver.rules.errors.field_problems import FieldProblem
 from kubesched.cluster.apiserver.rules.errors.value_limit import check_object
 from kubesched.cluster.apiserver.rules.generated_metadata import (
     generated_name,
@@ -58,34 +59,37 @@ __all__ = ["Deletion", "Store"]
 
 Json = dict[str, Any]
 
-# Changes per resource that a late watcher can still catch up with, at least.
+# The number of changes per resource that the log holds at least. A watch can resume within them.
 DEFAULT_HISTORY = 10_000
 _NAME_ATTEMPTS = 8
 
 
 class Deletion(NamedTuple):
-    """A deleted object as it last was, and whether it is gone or only on its way."""
+    """The result of a deletion: the last state of the object."""
 
     record: Record
-    gone: bool
+    gone: bool  # False if finalizers or a grace period delay the removal
 
 
 class Admission(Protocol):
-    """Has a say in what is written."""
+    """Admission control: changes or refuses writes before the store commits them."""
 
     @property
     def has_rules(self) -> bool:
-        """Whether it would look at a write at all."""
+        """Whether there is any rule that could concern a write."""
 
     def mutate(self, review: Review) -> Json:
-        """The object of a write as it is to be stored. Raises ApiError to refuse the write."""
+        """Return the object to store. Raises ApiError to refuse the write."""
 
     def review(self, review: Review) -> None:
         """Raises ApiError to refuse a write."""
 
 
 class Store(StoredObjects):
-    """All objects of a cluster. A new one has what every cluster begins with."""
+    """All objects of a cluster.
+
+    A new store contains the initial namespaces and priority classes (`FIRST_OBJECTS`).
+    """
 
     def __init__(
         self,
@@ -97,16 +101,17 @@ class Store(StoredObjects):
         empty: bool = False,
         features: frozenset[str] = ALL_FEATURES,
     ) -> None:
-        """`on_change` hears of every change first and may raise to undo it. An `empty` store
-        lacks what clusters begin with, and is to be restored. Without a feature, kinds and fields
-        that belong to it are not there.
+        """Create the initial objects, unless `empty` says that the caller restores a state.
+
+        The store calls `on_change` before it commits a change. If `on_change` raises, the change
+        does not happen. Kinds and fields that need a feature exist only if `features` has it.
         """
         self._rng = rng or random.Random(0)
         super().__init__(features, history, beside(self._rng))
         self._on_change = on_change
-        # Asked about writes, unless nobody has set it.
+        # Reviews every write; None if there is no admission control.
         self.admission: Admission | None = None
-        # The time of the last write that gave one.
+        # The time of the last write that was called with one.
         self._now_ns = now_ns
         self._namespace_deletion = NamespaceDeletion(
             self._collections,
@@ -125,7 +130,7 @@ class Store(StoredObjects):
             self.create(stored, None, body, now_ns)
 
     def finish_deletions(self, now_ns: int) -> None:
-        """Go on with deletions of namespaces that an earlier life of the store had begun."""
+        """Resume the deletion of namespaces that was under way when the process ended."""
         namespaces = self._collections["namespaces"]
         for record in list(namespaces.objects.values()):
             if "deletionTimestamp" in record.data["metadata"]:
@@ -143,7 +148,10 @@ class Store(StoredObjects):
         dry_run: bool = False,
         trusted: bool = False,
     ) -> Record:
-        """Store a new object. `trusted` says that the body was made from its type.
+        """Store a new object.
+
+        `trusted` says that the caller encoded the body from a typed struct, so the store does
+        not check its types again.
 
         Raises:
             ApiError: 400, 403, 404 (no such namespace), 409 or 422.
@@ -152,22 +160,22 @@ class Store(StoredObjects):
         if resource.to_stored is not None:
             document = resource.to_stored(document)
         strategy = resource.strategy
-        given: Json = document.get("metadata", {})
-        namespace = self._namespace_for(resource, given, namespace)
-        if given.get("resourceVersion", "") not in ("", "0", None):
+        requested: Json = document.get("metadata", {})
+        namespace = self._namespace_for(resource, requested, namespace)
+        if requested.get("resourceVersion", "") not in ("", "0", None):
             text = "resourceVersion should not be set on objects to be created"
             raise api_errors.unknown_failure(text)
         created = stamp(now_ns)
         counted = strategy.counts_generations
         metadata = new_metadata(
-            given, namespace, generated_uid(self._rng), created, counted=counted
+            requested, namespace, generated_uid(self._rng), created, counted=counted
         )
         new = self._defaulted(resource, {**document, "metadata": metadata}, None)
         if self.admission is not None and self.admission.has_rules:
-            wanted = self.admission.mutate(
+            mutated = self.admission.mutate(
                 Review(resource, "CREATE", metadata.get("name", ""), namespace, new)
             )
-            new = self._defaulted(resource, wanted, None)
+            new = self._defaulted(resource, mutated, None)
         new = strategy.prepare_create(strategy.admit(new, self), created)
         objects = self.collection(resource).objects
         if not metadata.get("name") and metadata.get("generateName"):
@@ -190,10 +198,13 @@ class Store(StoredObjects):
     def load(
         self, resource: Resource, body: Json, now_ns: int, *, keep_deletion: bool = False
     ) -> Record | None:
-        """Take over an object as another server had it, with its identity and its status.
+        """Import an object from another server, with its uid and its status.
 
-        Nothing is admitted or checked beyond its types; a namespace that is missing is made.
-        None if an object of that name is there, which stays as it is.
+        With `keep_deletion` an object that is being deleted stays in that state.
+
+        The store checks only the types of its fields. No admission and no validation run. The
+        store creates the namespace if it does not exist. If an object of that name exists, the
+        store leaves it unchanged and returns None.
 
         Raises:
             ApiError: 400, it is not an object of this kind.
@@ -201,9 +212,9 @@ class Store(StoredObjects):
         document = checked_document(resource, body)
         if resource.to_stored is not None:
             document = resource.to_stored(document)
-        given: Json = document.get("metadata", {})
-        dropped = _OF_ANOTHER_SERVER - _DELETION if keep_deletion else _OF_ANOTHER_SERVER
-        metadata = {key: value for key, value in given.items() if key not in dropped}
+        imported: Json = document.get("metadata", {})
+        dropped = _SERVER_METADATA - _DELETION if keep_deletion else _SERVER_METADATA
+        metadata = {key: value for key, value in imported.items() if key not in dropped}
         metadata.setdefault("uid", generated_uid(self._rng))
         metadata.setdefault("creationTimestamp", stamp(now_ns))
         namespace = metadata.get("namespace", "")
@@ -232,7 +243,7 @@ class Store(StoredObjects):
         dry_run: bool = False,
         trusted: bool = False,
     ) -> Record:
-        """Replace an object, or only its status.
+        """Replace an object, or only the part that a subresource writes.
 
         Raises:
             ApiError: 400, 404, 409 (based on an older version, or another uid) or 422.
@@ -257,10 +268,10 @@ class Store(StoredObjects):
         dry_run: bool = False,
         trusted: bool = False,
     ) -> Record:
-        """Change parts of an object, or of its status.
+        """Apply a patch to an object, or only to the part that a subresource writes.
 
-        `trusted` says that code of this process made the patch: its types are checked, and neither
-        the form of its times nor what it makes the object grow to.
+        `trusted` says that code in this process built the patch. The store then checks the types
+        of the result, but not the format of its times nor its size.
 
         Raises:
             ApiError: as `update`; 422 for a patch that cannot be applied.
@@ -268,7 +279,7 @@ class Store(StoredObjects):
         stored = self._stored(resource, namespace, name)
         old = stored if resource.from_stored is None else self._shown(resource, stored)
         document = _patched(resource, old.data, patch, patch_type)
-        if patch_type != "strategic":  # which leaves no null behind
+        if patch_type != "strategic":  # a strategic patch leaves no null values
             document = cleaned(document, old.data)
         if not trusted:
             check_details(resource, document, old.data)
@@ -297,55 +308,33 @@ class Store(StoredObjects):
         base: tuple[Any, Json] | None = None,
         dry_run: bool = False,
     ) -> Record:
-        strategy = resource.strategy
         self._now_ns = now_ns
-        is_finalizing = subresource == "finalize" and resource.group_resource == "namespaces"
-        is_part = strategy.has_status and subresource in strategy.status_parts
-        is_spec = subresource in strategy.spec_parts
-        if subresource and not is_finalizing and not is_part and not is_spec:
-            raise api_errors.unknown_resource()
+        part = _written_part(resource, subresource)
         metadata = old.data["metadata"]
-        given = document.get("metadata", {})
-        if given is not metadata:
-            check_write(resource, old, given)
-            metadata = inherited_metadata(given, metadata)
+        requested = document.get("metadata", {})
+        if requested is not metadata:
+            check_write(resource, old, requested)
+            metadata = inherited_metadata(requested, metadata)
             document = {**document, "metadata": metadata}
         new = self._defaulted(resource, document, old.data)
-        if self.admission is not None and self.admission.has_rules:
+        is_reviewed = self.admission is not None and self.admission.has_rules
+        if is_reviewed:
             new = self._mutated(resource, new, old, subresource)
             base = None
-        if is_finalizing:
-            spec = {**old.data.get("spec", {}), "finalizers": new["spec"].get("finalizers", [])}
-            new, problems = {**old.data, "metadata": new["metadata"], "spec": spec}, []
-        elif is_spec:
-            new = strategy.prepare_part(subresource, new, old.data)
-            problems = strategy.check_part(subresource, new, old.data)
-        elif subresource:
-            new = strategy.prepare_status(new, old.data)
-            problems = strategy.check_status(new, old.data)
-        else:
-            new = strategy.prepare_update(new, old.data)
-            problems = strategy.check_update(new, old.data)
+        new, problems = _prepared(resource, part, subresource, new, old.data)
         if problems:
             raise api_errors.invalid(resource.group_kind, metadata["name"], problems)
-        if self.admission is not None and self.admission.has_rules:
-            home = metadata.get("namespace", "")
-            self.admission.review(
-                Review(
-                    resource, "UPDATE", metadata["name"], home, new, old.data, subresource, dry_run
-                )
-            )
+        if is_reviewed:
+            self._review_update(resource, metadata, new, old, subresource, dry_run=dry_run)
         if new == old.data:
             return old
-        counts = not subresource or is_spec
-        if counts and "generation" in metadata and strategy.changed(new, old.data):
-            bumped = {**new["metadata"], "generation": metadata["generation"] + 1}
-            new = {**new, "metadata": bumped}
+        if part in ("object", "spec"):
+            new = _with_next_generation(resource, metadata, new, old.data)
         if dry_run:
             return Record(self._stored_as(resource), old.key, new, old.revision)
         if resource.group_resource == "namespaces":
             changed = self._commit("MODIFIED", resource, old.key, new, old, base=base)
-            self._namespace_deletion.go_on(old.key, now_ns)
+            self._namespace_deletion.advance(old.key, now_ns)
             return changed
         if ends_deletion(new, old.data):
             self._remove(resource, old)
@@ -353,12 +342,38 @@ class Store(StoredObjects):
         return self._commit("MODIFIED", resource, old.key, new, old, base=base)
 
     def _mutated(self, resource: Resource, new: Json, old: Record, subresource: str) -> Json:
-        """A changed object as admission wants it."""
+        """Let admission change an object that is being updated."""
         assert self.admission is not None
         metadata = new["metadata"]
-        home = metadata.get("namespace", "")
-        asked = Review(resource, "UPDATE", metadata["name"], home, new, old.data, subresource)
-        return self._defaulted(resource, self.admission.mutate(asked), old.data)
+        namespace = metadata.get("namespace", "")
+        review = Review(resource, "UPDATE", metadata["name"], namespace, new, old.data, subresource)
+        return self._defaulted(resource, self.admission.mutate(review), old.data)
+
+    def _review_update(
+        self,
+        resource: Resource,
+        metadata: Json,
+        new: Json,
+        old: Record,
+        subresource: str,
+        *,
+        dry_run: bool,
+    ) -> None:
+        """Let admission refuse an update. Raises ApiError."""
+        assert self.admission is not None
+        namespace = metadata.get("namespace", "")
+        self.admission.review(
+            Review(
+                resource,
+                "UPDATE",
+                metadata["name"],
+                namespace,
+                new,
+                old.data,
+                subresource,
+                dry_run,
+            )
+        )
 
     def bind(self, namespace: str, name: str, uid: str, node: str, now_ns: int) -> Record:
         """Assign a pod to a node, once. Raises ApiError 404 or 409."""
@@ -372,7 +387,9 @@ class Store(StoredObjects):
         return self._commit("MODIFIED", pods, old.key, bound, old, base=base)
 
     def report(self, namespace: str, name: str, uid: str, report: Json, now_ns: int) -> Record:
-        """Write what a kubelet says of a pod (`with_report`), as a patch of its status would.
+        """Write a kubelet's report into the status of a pod.
+
+        The result is that of a strategic merge patch, but faster (see `with_report`).
 
         Raises:
             ApiError: 404, 409 for another uid, or 422.
@@ -388,7 +405,7 @@ class Store(StoredObjects):
                 pods, namespace, name, patch, now_ns, subresource="status", trusted=True
             )
         self._now_ns = now_ns
-        before = data.get("status", {})  # what was restored from a file may have none
+        before = data.get("status", {})  # a pod that was restored from a file may have none
         status = with_report(before, report)
         policy = data["spec"].get("restartPolicy", "")
         if problems := check_restarts(status, before, policy):
@@ -412,18 +429,20 @@ class Store(StoredObjects):
         propagation: str = "",
         dry_run: bool = False,
     ) -> Deletion:
-        """Delete an object, or begin to. With `Foreground` propagation it stays until what it
-        owns is gone, which is for a garbage collector to see to.
+        """Delete an object, or mark it as being deleted.
+
+        With `Foreground` propagation the object stays until its dependents are gone. A garbage
+        collector deletes those and then removes the finalizer.
 
         Raises:
-            ApiError: 404; 409 for another uid or version than the one given.
+            ApiError: 404; 409 if `uid` or `resource_version` is not that of the object.
         """
         old = self._stored(resource, namespace, name)
         check_deletion(resource, old, uid, resource_version)
         if self.admission is not None and self.admission.has_rules:
-            home = old.data["metadata"].get("namespace", "")
+            namespace_name = old.data["metadata"].get("namespace", "")
             self.admission.review(
-                Review(resource, "DELETE", name, home, None, old.data, dry_run=dry_run)
+                Review(resource, "DELETE", name, namespace_name, None, old.data, dry_run=dry_run)
             )
         if dry_run:
             return Deletion(self._shown(resource, old), gone=False)
@@ -462,7 +481,10 @@ class Store(StoredObjects):
         grace_period_seconds: int | None = None,
         propagation: str = "",
     ) -> Page:
-        """Delete what a list shows, and return that list. `propagation` is as for `delete`."""
+        """Delete all objects that a list with these selectors returns, and return that list.
+
+        `propagation` has the same meaning as for `delete`.
+        """
         page = self.list(
             resource, namespace, label_selector=label_selector, field_selector=field_selector
         )
@@ -480,11 +502,14 @@ class Store(StoredObjects):
 
     # Helpers
 
-    def _namespace_for(self, resource: Resource, given: Json, namespace: str | None) -> str:
-        """The namespace that a new object belongs to, which must be there and stay."""
+    def _namespace_for(self, resource: Resource, metadata: Json, namespace: str | None) -> str:
+        """Check and return the namespace of a new object.
+
+        The namespace must exist and must not be terminating.
+        """
         if not resource.namespaced:
             return ""
-        if given.get("namespace", namespace) != namespace:
+        if metadata.get("namespace", namespace) != namespace:
             text = (
                 "the namespace of the provided object does not match the namespace sent on the "
                 "request"
@@ -492,11 +517,11 @@ class Store(StoredObjects):
             raise api_errors.bad_request(text)
         if not namespace:
             raise api_errors.bad_request("an empty namespace may not be set during creation")
-        home = self.find("namespaces", namespace)
-        if home is None:
+        found = self.find("namespaces", namespace)
+        if found is None:
             raise api_errors.not_found("namespaces", namespace)
-        if "deletionTimestamp" in home["metadata"]:
-            name = given.get("name") or given.get("generateName", "")
+        if "deletionTimestamp" in found["metadata"]:
+            name = metadata.get("name") or metadata.get("generateName", "")
             raise api_errors.namespace_terminating(resource.group_resource, name, namespace)
         return namespace
 
@@ -539,7 +564,7 @@ class Store(StoredObjects):
             self.collection(resource), StoredChange("DELETED", record, old, record.revision)
         )
         if resource.namespaced:
-            self._namespace_deletion.go_on(old.data["metadata"]["namespace"], self._now_ns)
+            self._namespace_deletion.advance(old.data["metadata"]["namespace"], self._now_ns)
         return record
 
     def _publish(self, collection: Collection, change: StoredChange) -> None:
@@ -547,7 +572,8 @@ class Store(StoredObjects):
             try:
                 self._on_change(change)
             except BaseException:
-                # A number that nothing has is not told: after a restart it would be given again.
+                # No client may see the number of a failed write: after a restart the store would
+                # use it again.
                 self.revision = change.revision - 1
                 raise
         collection.commit(change)
@@ -565,8 +591,8 @@ class Store(StoredObjects):
 
 
 _DELETION = frozenset({"deletionGracePeriodSeconds", "deletionTimestamp"})
-# Metadata that means nothing outside the server that wrote it.
-_OF_ANOTHER_SERVER = frozenset(
+# Metadata that is valid only on the server that wrote it.
+_SERVER_METADATA = frozenset(
     {
         "deletionGracePeriodSeconds",
         "deletionTimestamp",
@@ -577,10 +603,52 @@ _OF_ANOTHER_SERVER = frozenset(
 )
 
 
+_WrittenPart = Literal["object", "spec", "status", "finalizers"]
+
+
+def _written_part(resource: Resource, subresource: str) -> _WrittenPart:
+    """Find out which part of an object a write may change. Raises ApiError 404."""
+    strategy = resource.strategy
+    if not subresource:
+        return "object"
+    if subresource == "finalize" and resource.group_resource == "namespaces":
+        return "finalizers"
+    if subresource in strategy.spec_parts:
+        return "spec"
+    if strategy.has_status and subresource in strategy.status_parts:
+        return "status"
+    raise api_errors.unknown_resource()
+
+
+def _prepared(
+    resource: Resource, part: _WrittenPart, subresource: str, new: Json, old: Json
+) -> tuple[Json, list[FieldProblem]]:
+    """Return the object with only the part changed that the write may change, and its problems."""
+    strategy = resource.strategy
+    if part == "finalizers":
+        spec = {**old.get("spec", {}), "finalizers": new["spec"].get("finalizers", [])}
+        return {**old, "metadata": new["metadata"], "spec": spec}, []
+    if part == "spec":
+        new = strategy.prepare_part(subresource, new, old)
+        return new, strategy.check_part(subresource, new, old)
+    if part == "status":
+        new = strategy.prepare_status(new, old)
+        return new, strategy.check_status(new, old)
+    new = strategy.prepare_update(new, old)
+    return new, strategy.check_update(new, old)
+
+
+def _with_next_generation(resource: Resource, metadata: Json, new: Json, old: Json) -> Json:
+    """Increment the generation in `metadata` if there is one and the write changes the spec."""
+    if "generation" not in metadata or not resource.strategy.changed(new, old):
+        return new
+    return {**new, "metadata": {**new["metadata"], "generation": metadata["generation"] + 1}}
+
+
 def _patched(resource: Resource, old: Json, patch: Any, patch_type: PatchType) -> Json:
     if patch_type == "apply" or (patch_type == "strategic" and resource.type is None):
         raise api_errors.unsupported_patch(strategic=resource.type is not None)
-    # A path of a JSON patch may lead into a status of which nothing is known yet.
+    # The reference always has a status, so a path of a JSON patch may lead into an empty one.
     shows_status = patch_type == "json" and resource.strategy.has_status and "status" not in old
     try:
         patched = apply_patch({**old, "status": {}} if shows_status else old, patch, patch_type)

@@ -1,4 +1,4 @@
-"""Deletion that leaves behind what an object owned."""
+"""Orphaning: deletion of an owner that keeps its dependents."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ __all__ = ["orphan_dependents"]
 
 
 def orphan_dependents(store: Store, uid: str, now_ns: int) -> None:
-    """Take an owner out of the references of everything that names it."""
+    """Remove the references to an owner from all of its dependents."""
     for resource in list(store.catalog.all()):
         if resource.to_stored is not None:
-            continue  # another face of objects that are seen to anyway
+            continue  # another API version of a resource that this loop visits
         for record in list(store.collection(resource).objects.values()):
             metadata = record.data["metadata"]
             references = metadata.get("ownerReferences", ())

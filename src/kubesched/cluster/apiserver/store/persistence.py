@@ -1,8 +1,9 @@
-"""A cluster in a file: every change is in SQLite before anybody hears of it.
+"""Persistence: the SQLite file that holds the objects of a cluster.
 
-A change is committed on its own, and a commit reaches the operating system at once: what was
-acknowledged survives the death of this process. The history of changes does not, so a watch
-from before a restart is told to list again.
+The store writes every change to the file before any client can see it. Each change is one
+commit, and a commit reaches the operating system at once, so acknowledged writes survive the
+death of this process. The log of changes is not in the file. A watch that resumes after a
+restart therefore gets 410 and must list again.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from kubesched.cluster.apiserver.rules.strategies.server_features import ALL_FEA
 from kubesched.cluster.apiserver.store.admission_policies import enforce_policies
 from kubesched.cluster.apiserver.store.custom_resource_definitions import (
     CUSTOM_RESOURCE_DEFINITION,
-    serve_stored,
+    serve_stored_definitions,
 )
 from kubesched.cluster.apiserver.store.object_store import Store
-from kubesched.cluster.apiserver.store.resource_collection import Restored
+from kubesched.cluster.apiserver.store.resource_collection import RestoredObject
 from kubesched.cluster.apiserver.store.stored_records import StoredChange
 from kubesched.errors import KubeschedError
 from kubesched.foundation.util.logging import get_logger
@@ -50,7 +51,7 @@ _COUNT = "INSERT OR REPLACE INTO revision VALUES (1, ?)"
 
 
 def _check_private(path: Path) -> None:
-    """Raises OSError for a file that others may read: it holds a token and a private key."""
+    """Raises OSError if other users may read the file. It holds a token and a private key."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise OSError(
@@ -60,13 +61,14 @@ def _check_private(path: Path) -> None:
 
 
 class DataFile:
-    """The file of one cluster. Only one process may have it open."""
+    """The data file of one cluster. Only one process can have it open."""
 
     def __init__(self, path: Path) -> None:
-        """Open a file, or begin one.
+        """Open the file, or create it.
 
         Raises:
-            KubeschedError: it cannot be used: another process has it, or it is something else.
+            KubeschedError: the file cannot be used: another process uses it, or it is not a data
+                file.
         """
         self._path = path
         self._is_failing = False
@@ -76,16 +78,16 @@ class DataFile:
             self._connection = sqlite3.connect(path, isolation_level=None, timeout=0)
             self._prepare()
         except (sqlite3.Error, OSError) as exc:
-            told = exc.strerror if isinstance(exc, OSError) and exc.strerror else exc
-            why = "another process uses it" if "locked" in str(exc) else told
-            raise KubeschedError(f"cannot use {path}: {why}") from exc
+            detail = exc.strerror if isinstance(exc, OSError) and exc.strerror else exc
+            reason = "another process uses it" if "locked" in str(exc) else detail
+            raise KubeschedError(f"cannot use {path}: {reason}") from exc
         self._encode = msgspec.json.Encoder().encode
 
     def _prepare(self) -> None:
         execute = self._connection.execute
         execute("PRAGMA locking_mode = EXCLUSIVE")
         execute("PRAGMA journal_mode = WAL")
-        # A commit is handed to the operating system, which need not put it on the disk at once.
+        # A commit reaches the operating system, which writes it to the disk later.
         execute("PRAGMA synchronous = NORMAL")
         version = execute("PRAGMA user_version").fetchone()[0]
         if version not in (0, _FORMAT):
@@ -99,13 +101,13 @@ class DataFile:
         found = self._connection.execute("SELECT value FROM revision").fetchone()
         return 0 if found is None else int(found[0])
 
-    def objects(self) -> Iterator[Restored]:
+    def objects(self) -> Iterator[RestoredObject]:
         rows = self._connection.execute("SELECT resource, key, revision, data FROM objects")
         for resource, key, revision, data in rows:
-            yield Restored(resource, key, revision, msgspec.json.decode(data))
+            yield RestoredObject(resource, key, revision, msgspec.json.decode(data))
 
     def write(self, change: StoredChange) -> None:
-        """Keep a change. Raises ApiError 500 if that fails; then nothing is kept of it."""
+        """Write a change. Raises ApiError 500 if that fails; the file is then unchanged."""
         record = change.record
         resource = record.resource.group_resource
         execute = self._connection.execute
@@ -121,20 +123,20 @@ class DataFile:
             with contextlib.suppress(sqlite3.Error):
                 execute("ROLLBACK")
             if not self._is_failing:
-                # Once: a full disk fails every write, and logs may be on it.
-                log.error("Changes cannot be kept", exc=exc, file=str(self._path))
+                # Log this once: a full disk fails every write, and the logs may be on it.
+                log.error("Changes cannot be written", exc=exc, file=str(self._path))
             self._is_failing = True
             raise api_errors.internal_error(f"cannot write the data file: {exc}") from exc
         if self._is_failing:
-            log.info("Changes can be kept again", file=str(self._path))
+            log.info("Changes can be written again", file=str(self._path))
             self._is_failing = False
 
-    def drop(self, restored: Restored) -> None:
-        """Keep an object no longer."""
+    def drop(self, restored: RestoredObject) -> None:
+        """Delete an object from the file."""
         self._connection.execute(_REMOVE, (restored.resource, restored.key))
 
     def secret(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """A value that is made once for the life of the file."""
+        """Return the secret of that name. `make` creates it the first time."""
         query = "SELECT value FROM secrets WHERE name = ?"
         found = self._connection.execute(query, (name,)).fetchone()
         if found is not None:
@@ -153,29 +155,29 @@ def open_store(
     now_ns: int,
     features: frozenset[str] = ALL_FEATURES,
 ) -> Store:
-    """The store of a file, with everything that was acknowledged, or a new one.
+    """Create the store of a data file, with all acknowledged writes, or a new store.
 
-    Objects of features that are off stay in the file, for when those are on again.
+    Objects of disabled features stay in the file until the features are enabled again.
     """
     revision = data.revision
     if not revision:
         return Store(rng, now_ns=now_ns, on_change=data.write, features=features)
-    # Other draws than before: uids are given once.
+    # The generator must not repeat earlier numbers, because uids are unique.
     rng = random.Random(f"{rng.getrandbits(64)}/{revision}/{os.urandom(8).hex()}")
     store = Store(rng, now_ns=now_ns, on_change=data.write, empty=True, features=features)
     definitions = CUSTOM_RESOURCE_DEFINITION.group_resource
     objects = list(data.objects())
     store.register(CUSTOM_RESOURCE_DEFINITION)
     store.restore([each for each in objects if each.resource == definitions], revision)
-    serve_stored(store)
+    serve_stored_definitions(store)
     enforce_policies(store)
-    known = {each.group_resource for each in store.catalog.all()}
-    # Objects whose definition went just before the end were to go with it.
+    served = {each.group_resource for each in store.catalog.all()}
+    # If the process ended right after it deleted a definition, its objects are still in the file.
     built_in = {each.group_resource for each in built_in_resources()}
     for each in objects:
-        if each.resource not in known | built_in:
+        if each.resource not in served | built_in:
             data.drop(each)
-    others = [each for each in objects if each.resource in known - {definitions}]
-    store.restore(others, revision)
+    remaining = [each for each in objects if each.resource in served - {definitions}]
+    store.restore(remaining, revision)
     store.finish_deletions(now_ns)
     return store

@@ -1,4 +1,4 @@
-"""Whether a pod may be evicted: budgets have their say, and note what was taken from them."""
+"""The eviction subresource: PodDisruptionBudgets allow or refuse an eviction."""
 
 from __future__ import annotations
 
@@ -21,32 +21,33 @@ _SEVERAL = (
     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not "
     "support."
 )
-# For a budget that the controller has not yet looked at. One that is used up says nothing about
-# when it will not be: a client that is told to come back would wait for it without end.
+# The Retry-After of a refusal because the controller has not yet processed the budget. There is
+# no Retry-After if the budget is used up: nothing says when it will allow an eviction again, and
+# a client would retry forever.
 _RETRY_SECONDS = 10
 
 
 def admit_eviction(
     store: Store, namespace: str, name: str, now_ns: int, *, dry_run: bool = False
 ) -> None:
-    """Refuse an eviction that a budget does not allow; else take it from the budget.
+    """Refuse an eviction that a budget does not allow; otherwise count it in the budget.
 
-    A budget that nobody keeps up to date (its status was never written) allows everything.
+    A budget allows every eviction while no controller has written its status.
 
     Raises:
-        ApiError: 404; 429 for a budget that is used up; 500 for a pod with several.
+        ApiError: 404; 429 if the budget is used up; 500 if the pod has several budgets.
     """
     pods = store.catalog.by_url("", "v1", "pods")
     pod = store.get(pods, namespace, name)
-    budgets = [] if _is_free(pod.data) else _budgets(store, pod)
+    budgets = [] if _is_exempt(pod.data) else _budgets(store, pod)
     if len(budgets) > 1:
         raise api_errors.unknown_failure(_SEVERAL)
     for budget in budgets:
-        if not _is_ready(pod.data) and _lets_unready_go(budget.data):
+        if not _is_ready(pod.data) and _allows_unready_eviction(budget.data):
             continue
-        _check(budget.data)
+        _check_budget(budget.data)
         if not dry_run:
-            _take(store, budget, name, now_ns)
+            _count_disruption(store, budget, name, now_ns)
     if not dry_run and "deletionTimestamp" not in pod.data["metadata"]:
         condition = {
             "type": "DisruptionTarget",
@@ -59,8 +60,8 @@ def admit_eviction(
         store.patch(pods, namespace, name, patch, now_ns, subresource="status")
 
 
-def _is_free(pod: Json) -> bool:
-    """Whether a pod is not disrupted by being evicted: it does not run, or is going anyway."""
+def _is_exempt(pod: Json) -> bool:
+    """Whether budgets do not apply to a pod: it does not run, or it is being deleted."""
     phase = pod.get("status", {}).get("phase")
     return phase in ("Succeeded", "Failed", "Pending") or "deletionTimestamp" in pod["metadata"]
 
@@ -85,7 +86,7 @@ def _budgets(store: Store, pod: Record) -> list[Record]:
     ]
 
 
-def _lets_unready_go(budget: Json) -> bool:
+def _allows_unready_eviction(budget: Json) -> bool:
     if budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
     status = budget.get("status", {})
@@ -93,7 +94,7 @@ def _lets_unready_go(budget: Json) -> bool:
     return bool(desired > 0 and status.get("currentHealthy", 0) >= desired)
 
 
-def _check(budget: Json) -> None:
+def _check_budget(budget: Json) -> None:
     status, metadata = budget.get("status", {}), budget["metadata"]
     if "disruptionsAllowed" not in status:
         return
@@ -113,7 +114,7 @@ def _check(budget: Json) -> None:
     raise api_errors.too_many_requests(_VIOLATED, retry_seconds, causes=(cause,))
 
 
-def _take(store: Store, budget: Record, pod: str, now_ns: int) -> None:
+def _count_disruption(store: Store, budget: Record, pod: str, now_ns: int) -> None:
     status = budget.data.get("status", {})
     if "disruptionsAllowed" not in status:
         return

@@ -1,4 +1,4 @@
-"""Whether a request still means the object that is stored."""
+"""Preconditions: the uid and the version on which a write or deletion is based."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["check_deletion", "check_write", "parse_revision"]
 
 
 def parse_revision(text: str) -> int:
-    """The number of a resourceVersion. Raises ApiError for anything else."""
+    """Parse a resourceVersion. Raises ApiError if it is not a number."""
     number = whole_number(text)
     if number is None:
         message = (
@@ -25,19 +25,19 @@ def parse_revision(text: str) -> int:
     return number
 
 
-def check_write(resource: Resource, old: Record, given: dict[str, Any]) -> None:
-    """Refuse a write that was made for another object or for an older version of it.
+def check_write(resource: Resource, old: Record, metadata: dict[str, Any]) -> None:
+    """Refuse a write that is based on another object or on an older version.
 
-    `given` is the metadata of the request. Raises ApiError 409, or 422 where a version must be
-    given and is not.
+    `metadata` is the metadata of the request. Raises ApiError 409, or 422 if the kind requires a
+    version and the request has none.
     """
     stored = old.data["metadata"]
-    version, uid = given.get("resourceVersion"), given.get("uid")
+    version, uid = metadata.get("resourceVersion"), metadata.get("uid")
     if uid and uid != stored["uid"]:
         raise api_errors.wrong_uid(
             resource.group_resource, old.key, stored["name"], uid, stored["uid"]
         )
-    if version and version != "0":  # which stands for none
+    if version and version != "0":  # "0" is the same as no version
         if version != stored["resourceVersion"]:
             raise api_errors.stale(resource.group_resource, stored["name"])
     elif not resource.strategy.unconditional_update:
@@ -50,7 +50,7 @@ def check_write(resource: Resource, old: Record, given: dict[str, Any]) -> None:
 
 
 def check_deletion(resource: Resource, old: Record, uid: str, resource_version: str) -> None:
-    """Refuse to delete another object, or another version, than the one asked for."""
+    """Refuse a deletion whose preconditions name another uid or another version."""
     stored = old.data["metadata"]
     if uid and uid != stored["uid"]:
         text = (

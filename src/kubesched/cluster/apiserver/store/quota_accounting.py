@@ -1,7 +1,7 @@
-"""ResourceQuotas kept up to date with every write, and their say on every new object.
+"""Accounting for ResourceQuotas: their usage, and the check of every new object.
 
-Usage is carried forward by what each write adds and takes away; it is counted anew only when a
-quota is made or changed.
+Each write adds to or subtracts from the usage in a quota's status. The usage is counted from
+all objects only when a quota is created or its spec changes.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ Json = dict[str, Any]
 
 
 class QuotaAccounting:
-    """`write` stores a quota's new JSON in place of the record it has."""
+    """Checks new objects against quotas and updates the usage of quotas."""
 
     def __init__(
         self,
         collections: Mapping[str, Collection],
         write: Callable[[Record, Json], None],
     ) -> None:
+        """`write` replaces the record of a quota by one with new JSON."""
         self._collections, self._write = collections, write
 
     def _quotas(self, namespace: str) -> list[Record]:
@@ -58,7 +59,7 @@ class QuotaAccounting:
                 raise forbidden(resource.group_resource, name, text)
 
     def account(self, resource: Resource, change: StoredChange) -> None:
-        """Take a write into account."""
+        """Update the quotas of a namespace after a write."""
         data = change.record.data
         namespace = data["metadata"].get("namespace")
         if not namespace:
@@ -71,11 +72,12 @@ class QuotaAccounting:
                 continue
             new = None if change.type == "DELETED" else data
             old = None if change.previous is None else change.previous.data
-            self._carry_forward(record, resource, new, old)
+            self._add_difference(record, resource, new, old)
 
-    def _carry_forward(
+    def _add_difference(
         self, record: Record, resource: Resource, new: Json | None, old: Json | None
     ) -> None:
+        """Add the usage of the new object to a quota and subtract that of the old one."""
         quota = record.data
         hard = quota["spec"].get("hard", {})
         used = quota.get("status", {}).get("used", {})
@@ -98,7 +100,7 @@ class QuotaAccounting:
         quota = record.data
         hard = quota["spec"].get("hard", {})
         total: Usage = dict.fromkeys(hard, ZERO)
-        for resource, document in self._within(namespace):
+        for resource, document in self._objects_in(namespace):
             if falls_under(quota, resource, document):
                 for name, amount in usage_of(resource, document).items():
                     if name in total:
@@ -106,7 +108,7 @@ class QuotaAccounting:
         used = {name: str(amount) for name, amount in sorted(total.items())}
         self._write(record, {**quota, "status": {"hard": hard, "used": used}})
 
-    def _within(self, namespace: str) -> Iterable[tuple[Resource, Json]]:
+    def _objects_in(self, namespace: str) -> Iterable[tuple[Resource, Json]]:
         prefix = f"{namespace}/"
         for collection in self._collections.values():
             if collection.resource.namespaced:

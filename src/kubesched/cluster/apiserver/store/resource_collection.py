@@ -1,8 +1,8 @@
-"""All objects of one resource, the changes that led there, and who follows them.
+"""The objects of one resource and the bounded log of their changes.
 
-The log is bounded. A reader holds a position in it and takes what is new since; nothing is
-buffered per reader, and one that falls behind the end of the log is told so. No I/O, no
-clock, no tasks: a reader that has nothing to read leaves a callback.
+A reader stores its position in the log and reads the changes after it. The collection buffers
+nothing per reader. A reader whose position is no longer in the log gets an error. There is no
+I/O, no clock and no task here: a reader that has read everything registers a callback.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from kubesched.cluster.apiserver.rules.resources.served_resources import Resourc
 from kubesched.cluster.apiserver.store.log_budget import LogBudget
 from kubesched.cluster.apiserver.store.stored_records import Record, StoredChange
 
-__all__ = ["Collection", "Restored"]
+__all__ = ["Collection", "RestoredObject"]
 
 
-class Restored(NamedTuple):
-    """An object from an earlier life of the store."""
+class RestoredObject(NamedTuple):
+    """An object that the store held before a restart."""
 
-    # The plural with its group.
-    resource: str
+    resource: str  # the plural with its group
     key: str
     revision: int
     data: dict[str, Any]
@@ -39,29 +38,30 @@ class Collection:
         self.objects: dict[str, Record] = {}
         self._history = history
         self._log: list[StoredChange] = []
-        # The number that the next change will have.
+        # The number that the next change gets. Changes are numbered per collection.
         self.end = 0
-        # The number of the first change that the log still holds.
+        # The number of the first change in the log.
         self._first = 0
-        # The revision of the last change that it no longer holds.
-        self._forgotten = 0
+        # The revision of the last change that was dropped from the log.
+        self._dropped_revision = 0
         self._samples = budget.samples(self._halve)
+        # The sorted keys; None if they must be sorted again.
         self._ordered: list[str] | None = []
-        self._sleepers: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], None]] = []
 
     @property
     def oldest_revision(self) -> int:
-        """The oldest revision from which a reader can still catch up."""
-        return self._forgotten
+        """The oldest revision after which the log holds every change."""
+        return self._dropped_revision
 
     def keys(self) -> list[str]:
-        """All keys in order. Do not change the list."""
+        """Return all keys in order. Callers must not change the list."""
         if self._ordered is None:
             self._ordered = sorted(self.objects)
         return self._ordered
 
     def commit(self, change: StoredChange) -> None:
-        """Make a change the newest state, and tell those who wait for one."""
+        """Apply a change, append it to the log and call the waiting callbacks."""
         record = change.record
         if change.type != "MODIFIED":
             self._ordered = None
@@ -76,22 +76,22 @@ class Collection:
         if len(log) >= 2 * self._history:
             self._cut(len(log) - self._history)
         if self._samples.is_due(number):
-            # A record that somebody watches is there twice: as it is, and as bytes on the wire.
+            # A watched record takes memory twice: as JSON values and as encoded bytes.
             self._samples.add(number, 2 * len(msgspec.json.encode(record.data)))
-        if self._sleepers:
-            sleepers, self._sleepers = self._sleepers, []
-            for wake in sleepers:
-                wake()
+        if self._callbacks:
+            callbacks, self._callbacks = self._callbacks, []
+            for callback in callbacks:
+                callback()
 
     def _cut(self, surplus: int) -> None:
-        """Forget the oldest changes."""
-        self._forgotten = self._log[surplus - 1].revision
+        """Drop the oldest changes from the log."""
+        self._dropped_revision = self._log[surplus - 1].revision
         self._first += surplus
         del self._log[:surplus]
         self._samples.forget(self._first)
 
     def forget_before(self, position: int) -> None:
-        """Forget the changes before a position, which all who follow have read."""
+        """Drop the changes before a position that all readers have passed."""
         if position > self._first:
             self._cut(position - self._first)
 
@@ -101,40 +101,40 @@ class Collection:
         self._cut(-(-len(self._log) // 2))
         return True
 
-    def restore(self, restored: Restored) -> None:
-        """Take back an object. Only before the first change."""
+    def restore(self, restored: RestoredObject) -> None:
+        """Restore an object. Allowed only before the first change."""
         record = Record(self.resource, restored.key, restored.data, restored.revision)
         self.objects[restored.key] = record
         self._ordered = None
 
     def begin_at(self, revision: int) -> None:
-        """Know nothing of what happened up to a revision."""
-        self._forgotten = revision
+        """Set the revision at which the log begins."""
+        self._dropped_revision = revision
 
     def compact(self, revision: int) -> None:
-        """Forget what led to the present state, which is that of a revision."""
+        """Drop the whole log. `revision` is that of the current state."""
         self._first += len(self._log)
         self._log.clear()
         self._samples.forget(self._first)
-        self._forgotten = revision
+        self._dropped_revision = revision
 
-    def call_on_change(self, wake: Callable[[], None]) -> None:
-        """Call back once, at the next change."""
-        self._sleepers.append(wake)
+    def call_on_change(self, callback: Callable[[], None]) -> None:
+        """Register a callback for the next change only."""
+        self._callbacks.append(callback)
 
-    def forget(self, wake: Callable[[], None]) -> None:
-        """Take back a callback that has not been called."""
-        if wake in self._sleepers:
-            self._sleepers.remove(wake)
+    def forget(self, callback: Callable[[], None]) -> None:
+        """Unregister a callback, if it is registered."""
+        if callback in self._callbacks:
+            self._callbacks.remove(callback)
 
     def position_after(self, revision: int) -> int:
-        """The number of the first change after a revision.
+        """Return the number of the first change after a revision.
 
         Raises:
-            ApiError: 410, the log no longer reaches back that far.
+            ApiError: 410, the log no longer holds all changes after the revision.
         """
-        if revision < self._forgotten:
-            raise too_old(revision, self._forgotten)
+        if revision < self._dropped_revision:
+            raise too_old(revision, self._dropped_revision)
         low, high = 0, len(self._log)
         while low < high:
             middle = (low + high) // 2
@@ -145,21 +145,21 @@ class Collection:
         return self._first + low
 
     def changes(self, position: int, limit: int) -> list[StoredChange]:
-        """The changes from a position on, oldest first.
+        """Return up to `limit` changes from a position on, oldest first.
 
         Raises:
-            ApiError: 410, they have been forgotten.
+            ApiError: 410, the log no longer holds them.
         """
         start = position - self._first
         if start < 0:
-            raise too_old(self._forgotten - 1, self._forgotten)
+            raise too_old(self._dropped_revision - 1, self._dropped_revision)
         return self._log[start : start + limit]
 
     def objects_at(self, revision: int) -> dict[str, Record]:
-        """The objects as they were right after a revision.
+        """Return the objects at a revision, reconstructed from the log.
 
         Raises:
-            ApiError: 410, the log no longer reaches back that far.
+            ApiError: 410, the log no longer holds all changes after the revision.
         """
         start = self.position_after(revision) - self._first
         if start == len(self._log):
@@ -173,13 +173,13 @@ class Collection:
         return objects
 
     def history(self) -> Iterator[StoredChange]:
-        """Every change that the log still holds, oldest first."""
+        """Iterate over the changes in the log, oldest first."""
         return iter(self._log)
 
     def check_invariants(self, revision: int) -> None:
-        """Assert that log and objects tell the same story, up to a revision."""
+        """Assert that the log and the objects are consistent, up to a revision."""
         assert self.end == self._first + len(self._log), (self.end, self._first)
-        last = self._forgotten
+        last = self._dropped_revision
         latest: dict[str, StoredChange] = {}
         for change in self._log:
             assert last < change.revision <= revision, (last, change.revision, revision)

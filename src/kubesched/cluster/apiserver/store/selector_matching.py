@@ -1,4 +1,4 @@
-"""Which objects a request is about: a namespace, labels, fields."""
+"""Selection of objects by namespace, label selector and field selector."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Selection"]
 
 
 class Selection:
-    """A parsed choice of objects; `everything` when there is nothing to test."""
+    """A parsed selection of objects."""
 
     __slots__ = ("everything", "matches", "namespace", "selective")
 
@@ -29,17 +29,18 @@ class Selection:
         fields: FieldSelector | None,
     ) -> None:
         self.namespace = namespace if resource.namespaced else None
-        # Whether more than the namespace decides.
+        # Whether there is a label or field selector.
         self.selective = labels is not None or fields is not None
+        # Whether every object matches.
         self.everything = not self.selective and not self.namespace
-        # Whether an object is chosen. Asked about every change by every watcher.
+        # Tests an object. Every watcher calls this for every change.
         self.matches = _test(self.namespace, labels, fields, resource)
 
     @classmethod
     def parse(
         cls, resource: Resource, namespace: str | None, label_selector: str, field_selector: str
     ) -> Selection:
-        """Raises ApiError 400 for a selector that cannot be used."""
+        """Parse the selectors of a request. Raises ApiError 400 if one is invalid."""
         labels: Selector | None = None
         fields: FieldSelector | None = None
         try:
@@ -78,5 +79,5 @@ def _field_test(resource: Resource, fields: FieldSelector) -> Callable[[Record],
         return lambda record: fields.matches(shown(record.data))
     if resource.type is None or issubclass(resource.type, PlainObject):
         return lambda record: fields.matches(record.data)
-    # A struct knows what an absent field stands for, such as `false`.
+    # Only the struct has the default of an absent field, such as `false`.
     return fields.for_kind(resource.type, held_as="typed")

@@ -1,8 +1,8 @@
-"""Following a collection: which changes a watcher sees, and as what.
+"""Watches: which changes of a collection a watcher receives, and with which type.
 
-An object that starts to match a selection appears as ADDED, one that ceases to match as
-DELETED, whatever happened to it in the store. A watcher whose selection hides most changes
-gets a bookmark now and then, so that it can resume from where the log still reaches.
+An object that begins to match a watch's selectors appears as ADDED. An object that no longer
+matches appears as DELETED. If the selectors hide most changes, the watcher receives bookmarks,
+so that it can resume at a revision that the log still holds.
 """
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ from kubesched.cluster.apiserver.store.resource_collection import Collection
 from kubesched.cluster.apiserver.store.selector_matching import Selection
 from kubesched.cluster.apiserver.store.stored_records import Record, StoredChange
 
-__all__ = ["Seen", "Watcher"]
+__all__ = ["WatchedChange", "Watcher"]
 
-# Changes that pass unseen before a bookmark says so.
+# The number of hidden changes after which a watcher receives a bookmark.
 BOOKMARK_EVERY = 1000
 _BATCH = 4096
 
 
-class Shown(NamedTuple):
-    """Something else than the change itself, as a watcher sees it; a bookmark has no record."""
+class DerivedChange(NamedTuple):
+    """A change as a watcher receives it, if it differs from the entry of the log.
+
+    A bookmark has no record.
+    """
 
     type: EventType
     record: Record | None
@@ -36,45 +39,53 @@ class Shown(NamedTuple):
         return WatchEvent(self.type, typed, str(self.revision))
 
 
-# What a watcher sees: nearly always a change as it is.
-Seen = StoredChange | Shown
+# What a watcher receives: nearly always the entry of the log itself.
+WatchedChange = StoredChange | DerivedChange
 
 
 class Watcher:
-    """A position in a collection's log and a selection. Reads only when asked to."""
+    """A position in a collection's log, and a selection of objects.
+
+    A watcher is passive: it reads the log only when `read` is called.
+    """
 
     def __init__(
         self,
         collection: Collection,
         revision: int,
         selection: Selection,
-        face: Resource | None = None,
+        served_as: Resource | None = None,
         *,
         initial: Iterable[Record] = (),
     ) -> None:
-        """`initial` is shown first, as added; `face` is the form in which to show objects."""
+        """Begin after `revision`, with the records of `initial` as ADDED.
+
+        `served_as` is the API version to which objects are converted, if it is not the stored one.
+        """
         self.collection = collection
-        self._face = face
-        self._initial: list[Seen] = [Shown("ADDED", record, record.revision) for record in initial]
+        self._served_as = served_as
+        self._initial: list[WatchedChange] = [
+            DerivedChange("ADDED", record, record.revision) for record in initial
+        ]
         self._selection = selection
         self._position = collection.position_after(revision)
-        # From a revision that is still to come, what happens before it is not news.
+        # A watch may begin after a future revision. It then skips the changes up to it.
         self._after = revision
-        self._unseen = 0
+        self._hidden = 0  # changes since the last visible one or bookmark
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing to read."""
+        """Whether there are no unread changes."""
         return self._position == self.collection.end and not self._initial
 
-    def read(self) -> Sequence[Seen]:
-        """What is new, oldest first; empty if nothing is.
+    def read(self) -> Sequence[WatchedChange]:
+        """Return unread changes, oldest first.
 
         Raises:
-            ApiError: 410, the watcher fell too far behind.
+            ApiError: 410, the log no longer holds the next change.
         """
         changes = self.collection.changes(self._position, _BATCH)
-        seen: Sequence[Seen] = []
+        seen: Sequence[WatchedChange] = []
         if changes:
             self._position += len(changes)
             if changes[0].revision <= self._after:
@@ -82,41 +93,43 @@ class Watcher:
             seen = changes if self._selection.everything else self._select(changes)
         if self._initial:
             seen, self._initial = [*self._initial, *seen], []
-        return seen if self._face is None else [_in_face(self._face, each) for each in seen]
+        served_as = self._served_as
+        return seen if served_as is None else [_converted(served_as, each) for each in seen]
 
-    def _select(self, changes: list[StoredChange]) -> Sequence[Seen]:
-        """Changes as those see them who have made a selection."""
-        seen: list[Seen] = []
+    def _select(self, changes: list[StoredChange]) -> Sequence[WatchedChange]:
+        """Return the changes that concern the selected objects, and bookmarks."""
+        seen: list[WatchedChange] = []
         matches = self._selection.matches
         for change in changes:
             previous = change.previous
             was_chosen = previous is not None and matches(previous)
             is_chosen = change.type != "DELETED" and matches(change.record)
             if was_chosen or is_chosen:
-                self._unseen = 0
-                # As it is, unless the object has come into the selection, or left it.
-                is_as_it_is = was_chosen == is_chosen or change.type != "MODIFIED"
-                seen.append(change if is_as_it_is else _moved(change, is_chosen))
+                self._hidden = 0
+                # A modification by which an object begins or ceases to match has another type.
+                is_unaltered = was_chosen == is_chosen or change.type != "MODIFIED"
+                seen.append(change if is_unaltered else _moved(change, is_chosen))
             else:
-                self._unseen += 1
-                if self._unseen >= BOOKMARK_EVERY:
-                    seen.append(Shown("BOOKMARK", None, change.revision))
-                    self._unseen = 0
+                self._hidden += 1
+                if self._hidden >= BOOKMARK_EVERY:
+                    seen.append(DerivedChange("BOOKMARK", None, change.revision))
+                    self._hidden = 0
         return seen
 
 
-def _moved(change: StoredChange, is_chosen: bool) -> Shown:
-    """A change by which an object has come into a selection, or left it."""
+def _moved(change: StoredChange, is_chosen: bool) -> DerivedChange:
+    """Return the ADDED or DELETED event for an object that began or ceased to match."""
     if is_chosen:
-        return Shown("ADDED", change.record, change.revision)
+        return DerivedChange("ADDED", change.record, change.revision)
     assert change.previous is not None
-    return Shown("DELETED", change.previous.with_revision(change.revision), change.revision)
+    return DerivedChange("DELETED", change.previous.with_revision(change.revision), change.revision)
 
 
-def _in_face(face: Resource, seen: Seen) -> Seen:
-    record = seen.record
+def _converted(served_as: Resource, change: WatchedChange) -> WatchedChange:
+    record = change.record
     if record is None:
-        return seen
-    assert face.from_stored is not None
-    shown = Record(face, record.key, face.from_stored(record.data), record.revision)
-    return Shown(seen.type, shown, seen.revision)
+        return change
+    assert served_as.from_stored is not None
+    data = served_as.from_stored(record.data)
+    converted = Record(served_as, record.key, data, record.revision)
+    return DerivedChange(change.type, converted, change.revision)

@@ -1,7 +1,7 @@
-"""What a store holds, and how it is read: single objects, pages of a list, watches.
+"""The read side of the store: single objects, pages of a list, watches.
 
-What is read is shared and must not be changed. How objects come to be what they are is
-`object_store.py`; here they are at most taken back from an earlier life.
+Results are shared between readers, so callers must not change them. The writes are in
+`object_store.py`. Here objects are only restored from a file or a capture.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kubesched.cluster.apiserver.store.list_pages import (
 )
 from kubesched.cluster.apiserver.store.log_budget import LogBudget
 from kubesched.cluster.apiserver.store.preconditions import parse_revision
-from kubesched.cluster.apiserver.store.resource_collection import Collection, Restored
+from kubesched.cluster.apiserver.store.resource_collection import Collection, RestoredObject
 from kubesched.cluster.apiserver.store.selector_matching import Selection
 from kubesched.cluster.apiserver.store.store_watch import Watcher
 from kubesched.cluster.apiserver.store.stored_records import Record
@@ -36,30 +36,33 @@ Json = dict[str, Any]
 
 
 class StoredObjects:
-    """Objects of all resources, and the number of the last write."""
+    """The objects of all resources, and the number of the last write."""
 
-    def __init__(self, features: frozenset[str], history: int, dice: random.Random) -> None:
-        """No objects, of the resources that there are with these features."""
+    def __init__(self, features: frozenset[str], history: int, rng: random.Random) -> None:
+        """Create empty collections for the resources that exist with these features.
+
+        Each collection logs at least `history` changes. `rng` selects which are measured.
+        """
         self.revision = 0
         self._history = history
-        self._log_budget = LogBudget(dice)
+        self._log_budget = LogBudget(rng)
         self.catalog = Catalog(built_in_resources(features))
-        # A stored form comes before its other faces, which then share its collection.
+        # The stored form of a resource comes first. Other API versions share its collection.
         ordered = sorted(self.catalog.all(), key=lambda resource: resource.to_stored is not None)
         self._collections: dict[str, Collection] = {}
         for resource in ordered:
             self.register(resource)
 
     def register(self, resource: Resource) -> None:
-        """Add a resource, or another face of the objects of a known one."""
+        """Add a resource, or another API version of a resource that has a collection."""
         self.catalog.add(resource)
         if resource.group_resource not in self._collections:
             collection = Collection(resource, self._history, self._log_budget)
             collection.begin_at(self.revision)
             self._collections[resource.group_resource] = collection
 
-    def restore(self, objects: Iterable[Restored], revision: int) -> None:
-        """Take back objects as they were at a revision, from which counting goes on."""
+    def restore(self, objects: Iterable[RestoredObject], revision: int) -> None:
+        """Restore the objects of a revision. The next write gets the following number."""
         for each in objects:
             self._collections[each.resource].restore(each)
         self.revision = revision
@@ -67,14 +70,14 @@ class StoredObjects:
             collection.begin_at(revision)
 
     def compact(self) -> None:
-        """Forget all history: who has not seen the present state must list it."""
+        """Drop all logged changes. Watches from an older revision must list again."""
         for collection in self._collections.values():
             collection.compact(self.revision)
 
     def collection(self, resource: Resource) -> Collection:
         return self._collections[resource.group_resource]
 
-    # What rules may look up (strategies.base.Cluster)
+    # The protocol `ObjectLookup` of the strategies
 
     def find(self, resource: str, name: str) -> Json | None:
         plural = _CLUSTER_RESOURCES.get(resource, resource)
@@ -99,7 +102,7 @@ class StoredObjects:
         return self._shown(resource, self._stored(resource, namespace, name))
 
     def find_record(self, resource: Resource, namespace: str | None, name: str) -> Record | None:
-        """An object in its stored form, or None."""
+        """Return an object in its stored form, or None."""
         key = key_of(namespace, name) if resource.namespaced else name
         return self.collection(resource).objects.get(key)
 
@@ -115,14 +118,14 @@ class StoredObjects:
         resource_version: str = "",
         exact: bool = False,
     ) -> Page:
-        """One page of objects in order of their keys.
+        """Return one page of objects, ordered by key.
 
-        With `exact` the objects as they were at `resource_version`; without, any state that
-        is not older. Pages of one list all show the revision of the first.
+        With `exact` the page shows the objects at `resource_version`. Otherwise it shows any
+        state that is not older. All pages of a list show the revision of the first page.
 
         Raises:
-            ApiError: 400 for a selector or token that cannot be read, 410 for a revision that
-                is no longer known.
+            ApiError: 400 for a selector or token that cannot be parsed, 410 for a revision that
+                the log no longer holds.
         """
         selection = Selection.parse(resource, namespace, label_selector, field_selector)
         collection = self.collection(resource)
@@ -139,7 +142,7 @@ class StoredObjects:
             if revision < collection.oldest_revision:
                 raise api_errors.expired("The resourceVersion for the provided list is too old.")
         elif resource_version == "0":
-            limit = 0  # any state will do, and the reference then answers whole, from a cache
+            limit = 0  # the reference answers from a cache then, and ignores the limit
         page = select_page(collection, selection, revision, start, limit)
         if resource.from_stored is None:
             return page
@@ -154,18 +157,20 @@ class StoredObjects:
         label_selector: str = "",
         field_selector: str = "",
     ) -> Watcher:
-        """Follow changes after a version; from none or "0", begin with what is there.
+        """Watch the changes after a version.
+
+        Without a version, or with "0", the watch begins with all current objects.
 
         Raises:
-            ApiError: 400 for a selector, 410 for a version that is no longer known.
+            ApiError: 400 for a selector, 410 for a version that the log no longer holds.
         """
         selection = Selection.parse(resource, namespace, label_selector, field_selector)
         collection = self.collection(resource)
-        face = None if resource.from_stored is None else resource
+        served_as = None if resource.from_stored is None else resource
         if resource_version in ("", "0"):
             now = select_page(collection, selection, self.revision)
-            return Watcher(collection, self.revision, selection, face, initial=now.records)
-        return Watcher(collection, parse_revision(resource_version), selection, face)
+            return Watcher(collection, self.revision, selection, served_as, initial=now.records)
+        return Watcher(collection, parse_revision(resource_version), selection, served_as)
 
     # Helpers
 
@@ -184,7 +189,7 @@ class StoredObjects:
         return Record(resource, record.key, resource.from_stored(record.data), record.revision)
 
     def check_invariants(self) -> None:
-        """Assert what must hold between any two writes; for tests and the simulator."""
+        """Assert the invariants that hold between any two writes (for tests and simulations)."""
         for collection in self._collections.values():
             collection.check_invariants(self.revision)
 

@@ -1,8 +1,8 @@
-"""One stored revision of one object, and one change in the log.
+"""Records: one revision of one object, and one change in the log.
 
-An object's truth is a JSON-like dictionary that nobody changes once it is stored: parts are
-shared between revisions. What readers need beside it is made on demand and kept, once per
-revision however many readers there are: the typed struct, and the bytes on the wire.
+The store holds an object as a JSON-like dictionary. It is immutable once stored, because
+revisions share its parts. A record creates the typed struct and the encoded bytes on demand and
+caches them, once per revision for all readers.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 class Record(msgspec.Struct, eq=False, gc=False):
     """An object at a revision. Treat `data` as frozen.
 
-    Nothing that a record holds leads back to it, so the garbage collector is not made to look at
-    the hundreds of thousands that a log may hold.
+    A record is never part of a reference cycle, so the garbage collector does not track records
+    (`gc=False`). A log may hold hundreds of thousands of them.
     """
 
     resource: Resource
     key: str
     data: dict[str, Any]
     revision: int
-    # A struct and its data, and the data of this object before it got its version.
+    # An older struct, its data, and the data of this object without its version; see `typed`.
     _made_from: tuple[Any, dict[str, Any], dict[str, Any]] | None = None
     _typed: Any = None
     _encoded: bytes | None = None
@@ -46,9 +46,9 @@ class Record(msgspec.Struct, eq=False, gc=False):
         revision: int,
         base: tuple[Any, dict[str, Any]] | None,
     ) -> Record:
-        """The next revision of an object, whose number becomes its version.
+        """Create the record of a new revision, and set the object's version to its number.
 
-        `base` is a struct and its data, to make the struct of this object from.
+        `base` is a struct and its data. `typed` makes the struct of this object from them.
         """
         metadata = {**data["metadata"], "resourceVersion": str(revision)}
         made_from = None if base is None else (*base, data)
@@ -56,9 +56,10 @@ class Record(msgspec.Struct, eq=False, gc=False):
 
     @property
     def base(self) -> tuple[Any, dict[str, Any]] | None:
-        """What to make the struct of the next revision from, if anybody has asked for this one's.
+        """The struct and its data, from which the struct of the next revision can be derived.
 
-        Not the record itself: records must not chain up their history.
+        None if no reader has used the struct. This is not the record itself, because a chain of
+        records would hold the whole history in memory.
         """
         return None if self._typed is None else (self._typed, self.data)
 
@@ -83,19 +84,22 @@ class Record(msgspec.Struct, eq=False, gc=False):
             encoded = self._encoded = msgspec.json.encode(wire_form(self.resource, self.data))
         return encoded
 
-    def show_as(self, resource: Resource, data: dict[str, Any]) -> None:
-        """See the same revision through another definition of its resource."""
+    def redefine(self, resource: Resource, data: dict[str, Any]) -> None:
+        """Replace the resource definition and the data of this revision, and clear its caches."""
         if data is not self.data or resource is not self.resource:
             self.resource, self.data = resource, data
             self._typed = self._encoded = self._made_from = None
 
     def with_revision(self, revision: int) -> Record:
-        """The same object under another version, as a watch shows what left its selection."""
+        """Return a record of the same object with another version.
+
+        A watch shows it when an object leaves the watch's selection.
+        """
         return Record.numbered(self.resource, self.key, self.data, revision, self.base)
 
 
 class StoredChange(msgspec.Struct, eq=False, gc=False):
-    """One entry of the log: what an object became, and what it was before."""
+    """One entry of the log: the new record of an object and the previous one."""
 
     type: ChangeType
     record: Record
@@ -105,7 +109,7 @@ class StoredChange(msgspec.Struct, eq=False, gc=False):
 
     @property
     def event(self) -> WatchEvent[Any]:
-        """The change as a watch without a selection shows it."""
+        """The change as a watch event for a watch without selectors."""
         event = self._event
         if event is None:
             record = self.record

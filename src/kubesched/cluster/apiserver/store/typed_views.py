@@ -1,14 +1,14 @@
-"""Between plain JSON objects and typed structs, without redoing what did not change.
+"""Conversion between JSON objects and typed structs that reuses unchanged parts.
 
-The store holds JSON; readers in this process hold structs. A change touches few of an
-object's parts and shares the others, so the struct of the new object is made from the struct
-of the old one (`derive`), and a changed struct is written back into the JSON it came from
-(`overlay`), which keeps the fields that no struct declares.
+The store holds JSON; readers in this process use structs. A change replaces few parts of an
+object and shares the others. So `derive` makes the struct of the new object from the struct of
+the old one. `overlay` writes a changed struct back into the JSON that it came from, which
+preserves the fields that no struct declares.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -28,7 +28,7 @@ _ABSENT: Any = object()
 
 
 def typed_view(kind: type[S], data: Mapping[str, Any]) -> S:
-    """The struct of an object. Pods that share a spec share its struct."""
+    """Convert an object to its struct. Pods that share a spec share its struct."""
     spec = data.get("spec")
     if type(spec) is not SharedSpec or kind is not Pod:
         return msgspec.convert(data, kind)
@@ -37,13 +37,13 @@ def typed_view(kind: type[S], data: Mapping[str, Any]) -> S:
 
 
 def derive(view: S, old: Mapping[str, Any], new: Mapping[str, Any], version: str = "") -> S:
-    """The struct of `new`, given that `view` is the struct of `old`.
+    """Make the struct of `new` from `view`, the struct of `old`.
 
-    With a `version`, that of the object once it has got this one, and nothing else.
+    If `version` is not empty, the struct gets it as its resource version.
 
-    Top-level parts that are the same object in both are shared, and so is the spec of a pod that
-    is given its node. Otherwise the conversion of a part is faster than looking further down
-    for what it could share.
+    The structs share top-level parts that are the same object in `old` and `new`, and the spec
+    of a pod that was bound to its node. All other parts are converted, which is faster than a
+    search for unchanged parts further down.
 
     Raises:
         msgspec.ValidationError: a changed part does not have its declared type.
@@ -53,31 +53,44 @@ def derive(view: S, old: Mapping[str, Any], new: Mapping[str, Any], version: str
         return replace(view, metadata=replace(metadata, resource_version=version))
     spec = new.get("spec")
     if old.get("spec") is not spec and type(view) is Pod and _is_assigned(old.get("spec"), spec):
-        # Nothing else of the spec is new: its struct is not made again, nor kept twice.
+        # Only the node is new, so the rest of the spec's struct is reused.
         view, old = on_node(view, old, new)
     changed = [key for key, value in new.items() if old.get(key, _ABSENT) is not value]
     changes: dict[str, Any] = {}
     if len(changed) == len(new):
         view = typed_view(type(view), new)
     else:
-        fields = wire_fields(type(view))
-        for key in changed:
-            if (field := fields.get(key)) is not None:
-                changes[field.attribute] = _converted(new[key], field.type, key)
-        if not old.keys() <= new.keys():
-            for key in old.keys() - new.keys():
-                if (field := fields.get(key)) is not None:
-                    changes[field.attribute] = field.default
+        changes = _changed_attributes(type(view), changed, old, new)
     if version:
         metadata = changes.get("metadata") or view.metadata  # type: ignore[attr-defined]
         changes["metadata"] = replace(metadata, resource_version=version)
     return replace(view, **changes) if changes else view
 
 
-def on_node(view: S, old: Mapping[str, Any], bound: Mapping[str, Any]) -> tuple[S, Json]:
-    """A pod's struct and its data with the node that it is bound to, and nothing else new.
+def _changed_attributes(
+    kind: type[msgspec.Struct],
+    changed: Sequence[str],
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Convert the changed top-level parts of an object, by attribute of its struct."""
+    fields = wire_fields(kind)
+    changes: dict[str, Any] = {}
+    for key in changed:
+        if (field := fields.get(key)) is not None:
+            changes[field.attribute] = _converted(new[key], field.type, key)
+    if not old.keys() <= new.keys():
+        for key in old.keys() - new.keys():
+            if (field := fields.get(key)) is not None:
+                changes[field.attribute] = field.default
+    return changes
 
-    Whoever knows this to be all that is new about the spec saves `derive` from finding out.
+
+def on_node(view: S, old: Mapping[str, Any], bound: Mapping[str, Any]) -> tuple[S, Json]:
+    """Set the node of a pod in its struct and in its JSON.
+
+    The caller guarantees that nothing else in the spec of `bound` is new. `derive` would have to
+    compare the specs to find that out.
     """
     assert isinstance(view, Pod)
     spec = replace(view.spec, node_name=bound["spec"]["nodeName"])
@@ -85,7 +98,7 @@ def on_node(view: S, old: Mapping[str, Any], bound: Mapping[str, Any]) -> tuple[
 
 
 def with_status(view: S, status: Json) -> S:
-    """A pod's struct with another status, given as JSON, and nothing else new."""
+    """Replace the status of a pod's struct by a status in JSON."""
     assert isinstance(view, Pod)
     return replace(view, status=_converted(status, PodStatus, "status"))
 
@@ -94,12 +107,12 @@ def _converted(value: Any, kind: Any, key: str) -> Any:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as exc:
-        # The error names the place below `$`; say which part that is.
+        # The error has a path relative to the part. Prefix it with the name of the part.
         raise msgspec.ValidationError(str(exc).replace("`$", f"`$.{key}", 1)) from exc
 
 
 def _is_assigned(old: Any, new: Any) -> bool:
-    """Whether a spec got its node, and that is all that is new about it."""
+    """Whether `new` is `old` with a node name added and nothing else changed."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return False
     if len(new) != len(old) + 1:

@@ -1,7 +1,7 @@
-"""How stored objects look on the wire.
+"""The JSON form of stored objects on the wire.
 
-The store leaves out what says nothing. The reference writes some of it all the same: empty
-structures, and null for times that were never set. Clients of the JSON API may count on it.
+The store omits empty fields. The reference writes some of them: empty structures, and null for
+times that were never set. Clients of the JSON API may rely on them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Json = dict[str, Any]
 
 
 def wire_form(resource: Resource, data: Json) -> Json:
-    """The object with its kind and version, and with what the reference always writes."""
-    shown = _SHOWN.get(resource.kind)
+    """Add the kind, the API version and the fields that the reference always writes."""
+    complete = _COMPLETED_BY.get(resource.kind)
     head = {"kind": resource.kind, "apiVersion": resource.api_version}
-    return {**head, **(data if shown is None else shown(data))}
+    return {**head, **(data if complete is None else complete(data))}
 
 
 def _spec_and_status(data: Json) -> Json:
@@ -63,36 +63,36 @@ def _spec_only(data: Json) -> Json:
     return {"spec": {}, **data}
 
 
-def _counting(*counts: str) -> Callable[[Json], Json]:
-    """For kinds whose status has numbers that are there even when they are zero.
+def _with_counts(*counts: str) -> Callable[[Json], Json]:
+    """Return a function that adds zero counts to the status of an object.
 
-    Clients that check what they read (the official Python client does) refuse a status without.
+    Clients that validate responses, such as the official Python client, require them.
     """
     zeros = dict.fromkeys(counts, 0)
 
-    def shown(data: Json) -> Json:
+    def complete(data: Json) -> Json:
         status = data.get("status", {})
         if zeros.keys() <= status.keys():
             return data
         return {"spec": {}, **data, "status": {**zeros, **status}}
 
-    return shown
+    return complete
 
 
-_SHOWN: dict[str, Callable[[Json], Json]] = {
+_COMPLETED_BY: dict[str, Callable[[Json], Json]] = {
     "Node": node_wire_form,
     "Pod": pod_wire_form,
     "Event": _either_event,
     "Lease": _spec_only,
-    "DaemonSet": _counting(
+    "DaemonSet": _with_counts(
         "currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"
     ),
-    "PodDisruptionBudget": _counting(
+    "PodDisruptionBudget": _with_counts(
         "disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"
     ),
-    "ReplicaSet": _counting("replicas"),
-    "ReplicationController": _counting("replicas"),
-    "StatefulSet": _counting("replicas", "availableReplicas"),
+    "ReplicaSet": _with_counts("replicas"),
+    "ReplicationController": _with_counts("replicas"),
+    "StatefulSet": _with_counts("replicas", "availableReplicas"),
     **dict.fromkeys(
         (
             "CronJob",
@@ -110,7 +110,7 @@ _SHOWN: dict[str, Callable[[Json], Json]] = {
 
 
 def status_body(status: Status) -> Json:
-    """A Status as the reference writes it: metadata always, other empty fields never."""
+    """Encode a Status as the reference does: always with metadata, without other empty fields."""
     body: Json = {"kind": status.kind, "apiVersion": status.api_version}
     metadata = status.metadata
     body["metadata"] = {"continue": metadata.continue_token} if metadata.continue_token else {}

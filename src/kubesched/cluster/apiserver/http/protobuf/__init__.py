@@ -1,7 +1,7 @@
-"""As much of Kubernetes' binary encoding as clients insist on.
+"""Kubernetes' protobuf encoding, as far as clients need it.
 
-Typed Go clients write objects in it, kubectl among them; some read nothing else, and old ones
-read OpenAPI in it.
+Typed Go clients such as kubectl send objects in it, and some accept nothing else. Older clients
+read the OpenAPI document in it.
 """
 
 from __future__ import annotations

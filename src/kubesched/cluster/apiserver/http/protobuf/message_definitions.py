@@ -1,8 +1,8 @@
-"""The published messages: which number, name and type each field of an object has.
+"""The published message definitions: number, name, form and type of each field.
 
-A field is one value, a list, a map or the fields of an embedded message (`inline`). A value
-whose zero says something, because the field may be left out or is always shown, is `kept`.
-Read when somebody first sends or wants a binary body.
+The form of a field is one value, `list`, `map` or `inline` (the fields of an embedded message).
+The form `kept` is a value whose zero must be decoded, because absent and zero differ or because
+the JSON form always has the field. The definitions are loaded at the first protobuf request.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 DELETE_OPTIONS = META + "DeleteOptions"
 CRD = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
 
-# Name, form, and type: a letter (text, bytes, integer, boolean, double) or a message.
+# Name, form and type: `s`, `y`, `i`, `b`, `d` (string, bytes, integer, boolean, double) or the
+# name of a message.
 Field = tuple[str, str, str]
 
 
 @cache
 def messages() -> Mapping[str, Mapping[str, Field]]:
-    """By the name of a message: number to name, form and type of a field."""
+    """Return the fields of each message, by its name and by the number of the field."""
     data = (
         resources.files("kubesched.cluster.apiserver.http.protobuf") / "messages.json.gz"
     ).read_bytes()

@@ -1,6 +1,6 @@
-"""OpenAPI v2 in its binary form, the only one that older kubectls read.
+"""The OpenAPI v2 document as protobuf, the only form that older kubectl versions read.
 
-They need the shapes of kinds, to check what a user writes and to explain it.
+They use the schemas in it to validate manifests and to explain fields.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _REFERENCE, _FORMAT, _DESCRIPTION, _REQUIRED = 1, 2, 4, 19
 _ADDITIONAL, _TYPE, _ITEMS, _PROPERTIES, _VENDOR = 21, 22, 23, 25, 31
 
 
-def openapi_v2(shown: Mapping[str, Mapping[str, Any]]) -> bytes:
-    """A document with these definitions."""
-    definitions = b"".join(_named(name, _schema(schema)) for name, schema in shown.items())
+def openapi_v2(schemas: Mapping[str, Mapping[str, Any]]) -> bytes:
+    """Encode a document with these definitions."""
+    definitions = b"".join(_named(name, _schema(schema)) for name, schema in schemas.items())
     info = text(_TITLE, "Kubernetes") + text(_VERSION, "v1.36.4")
     return (
         text(_SWAGGER, "2.0")
@@ -58,7 +58,7 @@ def _schema(schema: Mapping[str, Any]) -> bytes:
         parts.append(wrapped(_PROPERTIES, named))
     for name, value in schema.items():
         if name.startswith(_EXTENSION):
-            # YAML is what the field is called; JSON is YAML.
+            # The field is called `yaml`. JSON is valid YAML.
             parts.append(
                 wrapped(_VENDOR, text(_NAME, name) + wrapped(_VALUE, text(2, json.dumps(value))))
             )

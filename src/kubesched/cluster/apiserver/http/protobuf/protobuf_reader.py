@@ -1,7 +1,7 @@
-"""Objects in Kubernetes' binary form, read into JSON.
+"""Decoding of objects from Kubernetes' protobuf encoding to JSON.
 
-The numbers of fields are those of the published message definitions. A field that is not
-known here is skipped, as protocol buffers have it.
+The field numbers are those of the published message definitions. Unknown fields are skipped, as
+usual for protocol buffers.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ Json = dict[str, Any]
 
 
 def read_protobuf(body: bytes) -> Json:
-    """The object in a body, with its kind and version.
+    """Decode the object in a body, with its kind and version.
 
     Raises:
-        MalformedError: it cannot be read, or its kind has no known binary form.
-        ApiError: 413, it has too many fields.
+        MalformedError: the body is invalid, or its kind has no known message definition.
+        ApiError: 413, the object has too many fields.
     """
     if not body.startswith(MAGIC):
         raise MalformedError("provided data does not appear to be a protobuf message")
@@ -65,7 +65,7 @@ def read_protobuf(body: bytes) -> Json:
 
 
 class _Budget:
-    """How many more fields there may be, in all messages together, known or not."""
+    """The number of fields that one body may still have, unknown fields included."""
 
     def __init__(self) -> None:
         self._left = MOST_VALUES
@@ -95,7 +95,7 @@ def _message(message: bytes, name: str, budget: _Budget) -> Json:
         elif form == "inline":
             document.update(value)
         elif value is not None and (form == "kept" or value not in ("", 0)):
-            # Zero values are always written. They say something only where they are kept.
+            # Encoders always write zero values. In JSON only fields of the form `kept` have them.
             document[label] = value
     return document
 
@@ -178,7 +178,7 @@ def _duration(raw: bytes) -> str:
 
 
 def _schema_or(raw: bytes) -> Any:
-    """A schema, or what may stand in its place: several of them, names, or yes and no."""
+    """Decode a message that holds a schema or an alternative (several, names, a boolean)."""
     parts: dict[int, list[int | bytes]] = {}
     for number, value in fields(raw):
         parts.setdefault(number, []).append(value)

@@ -1,6 +1,7 @@
-"""Objects in Kubernetes' binary form, written from JSON.
+"""Encoding of objects from JSON to Kubernetes' protobuf encoding.
 
-For clients that read nothing else. Fields that no published message has are left out.
+The server uses it for clients that accept nothing else. Fields that the published message
+definitions do not have are omitted.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ _META_KINDS = frozenset(
 
 
 class UnwritableError(KubeschedError):
-    """An object that has no binary form."""
+    """The object's kind has no known message definition."""
 
 
 def write_protobuf(document: Json) -> bytes:
-    """The object with its kind and version in an envelope.
+    """Encode an object, in an envelope with its kind and version.
 
     Raises:
-        UnwritableError: its kind has no known binary form.
+        UnwritableError: its kind has no known message definition.
     """
     api_version, kind = document.get("apiVersion", ""), document.get("kind", "")
     content = _top(document, api_version, kind)
@@ -56,7 +57,7 @@ def write_protobuf(document: Json) -> bytes:
 
 
 def watch_frame(kind: str, document: Json) -> bytes:
-    """An event of a watch: its length in four bytes, then the event."""
+    """Encode an event of a watch: its length in four bytes, then the event."""
     event = text(1, kind) + wrapped(2, wrapped(1, write_protobuf(document)))
     return struct.pack(">I", len(event)) + event
 
@@ -69,7 +70,7 @@ def _top(document: Json, api_version: str, kind: str) -> bytes:
     name = _message_name(api_version, item) if item != kind else None
     if name is None:
         raise UnwritableError(f"no binary form of {kind} in {api_version} is known")
-    # Lists are all alike: metadata and items.
+    # All list messages have the same fields: metadata and items.
     pieces = [wrapped(1, _message(document.get("metadata") or {}, META + "ListMeta"))]
     pieces += [wrapped(2, _message(each, name)) for each in document.get("items") or ()]
     return b"".join(pieces)

@@ -1,4 +1,4 @@
-"""Protocol buffers on the wire: numbered fields, and nothing about what they mean."""
+"""The protocol buffers wire format: numbered fields without message definitions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _SIGN = 1 << 63
 
 
 class MalformedError(KubeschedError):
-    """Bytes that are no message."""
+    """The bytes are not a valid message."""
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a message in order: their numbers, and integers or bytes."""
+    """Iterate over the fields of a message: field number, and integer or bytes."""
     position, end = 0, len(message)
     while position < end:
         tag, position = _read_varint(message, position)
@@ -62,7 +62,7 @@ def varint(value: int) -> bytes:
 
 
 def wrapped(number: int, content: bytes) -> bytes:
-    """A field that holds bytes or a message."""
+    """Encode a field that holds bytes or a message."""
     return varint(number << 3 | _BYTES) + varint(len(content)) + content
 
 
