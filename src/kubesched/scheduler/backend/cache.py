@@ -1,11 +1,11 @@
-"""The scheduler's picture of the cluster: nodes, the pods on them, and assumed pods.
+"""The scheduler cache: nodes, the pods on them, and assumed pods.
 
 docs/reference/04 §3 to §6. A plain class: informer events and assumptions in, state out. Changes
-are noted in a log that `update_snapshot` works off when an attempt begins, so an attempt costs what
-changed since the last one, not the size of the cluster.
+are appended to a log, and `update_snapshot` applies the log when an attempt begins. So an attempt
+costs what changed since the last one, not the size of the cluster.
 
-An assumed pod has been given a node by this scheduler and is not yet seen bound. It stays
-until the informer confirms it, it is forgotten, or it is removed: there is no expiry.
+An assumed pod has been placed by this scheduler, and the informer has not shown it bound yet. It
+stays assumed until the informer confirms it or it is forgotten or removed; there is no expiry.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from kubesched.scheduler.backend.snapshot import ClusterSnapshot
 
 __all__ = ["Cache", "CacheCorruptedError"]
 
-# A process that waits for its turn to lead makes no attempts: its log is worked off at this
-# length. No attempt, however long it waits for an extender, meets as many changes.
+# A process that waits for the leader lease makes no attempts, so its log is applied at this
+# length. No attempt meets as many changes, however long it waits for an extender.
 _LONGEST_LOG = 100_000
 
 
@@ -41,20 +41,24 @@ class _Change(enum.Enum):
     POD_RELABELLED = enum.auto()
 
 
-# What happened on which node, and the pods that it happened to. One is made for every pod that is
-# placed: a plain tuple, since to make a named one is to call a function.
+# A change, the name of its node, and its pods. A plain tuple, because one is created for every
+# placed pod and a named tuple costs a function call.
 _Entry = tuple[_Change, str, tuple[PodInfo, ...]]
 _POD_ADDED = _Change.POD_ADDED
 
 
 class Cache:
-    """Nodes, pods by uid, and which of the pods are only assumed."""
+    """Nodes by name and pods by uid, some of them assumed.
+
+    A ghost is a NodeInfo without a node: pods were added before their node, or outlive it.
+    """
 
     def __init__(self, *, pod_updates_change_rows: bool = True) -> None:
-        """Whether some plugin caches answers by more of the pods on a node than their specs.
+        """With `pod_updates_change_rows`, a row changes with every newer version of a pod there.
 
-        Then a row counts as changed with every newer version of a pod there. API servers and
-        kubelets write to every pod that is bound, so this is avoided where nobody needs it.
+        That is for plugins whose cached answers depend on more of the pods on a node than their
+        specs. API servers and kubelets write to every bound pod, so it is off where no plugin
+        needs it.
         """
         self._tree = NodeTree()
         self._images = ImageTable()
@@ -80,7 +84,7 @@ class Cache:
 
     @property
     def nodes(self) -> Mapping[str, NodeInfo]:
-        """Nodes by name, to look at; ghosts included."""
+        """Nodes by name, ghosts included; read-only."""
         return self._nodes
 
     @property
@@ -91,14 +95,14 @@ class Cache:
         return _key(pod) in self._assumed
 
     def get_pod(self, pod: Pod) -> Pod:
-        """The cached version of a pod."""
+        """Return the cached version of a pod."""
         found = self._pods.get(_key(pod))
         if found is None:
             raise CacheError(f"pod {_named(pod)} does not exist in scheduler cache")
         return found.pod
 
     def assume_pod(self, pod_info: PodInfo) -> None:
-        """Count a pod on the node that was chosen for it, before it is bound."""
+        """Add a pod to the node that was chosen for it, before it is bound."""
         uid = _key(pod_info.pod)
         if uid in self._pods:
             raise CacheError(f"pod {_named(pod_info.pod)} is in the cache, so can't be assumed")
@@ -106,7 +110,7 @@ class Cache:
         self._assumed.add(uid)
 
     def forget_pod(self, pod: Pod) -> None:
-        """Take an assumption back. A pod that is not in the cache is forgotten already."""
+        """Remove an assumed pod. A pod that is not in the cache is ignored."""
         uid = _key(pod)
         cached = self._pods.get(uid)
         if cached is None:
@@ -121,7 +125,7 @@ class Cache:
         self._take_off(uid)
 
     def add_pod(self, pod: Pod) -> None:
-        """The API server shows the pod on a node: new to us, or as we assumed."""
+        """Add a pod that the API server shows on a node, or confirm an assumed one."""
         self._bound_log()
         uid = _key(pod)
         cached = self._pods.get(uid)
@@ -129,7 +133,7 @@ class Cache:
             self._place(uid, _counted(PodInfo(pod)))
         elif uid in self._assumed:
             if cached.pod.spec.node_name == pod.spec.node_name and _same_demand(cached.pod, pod):
-                # What was assumed came true: the totals stay, only the object is newer.
+                # The pod is where it was assumed: the totals stay, the object is newer.
                 self._assumed.discard(uid)
                 self._replace(cached, pod)
                 return
@@ -162,10 +166,10 @@ class Cache:
         self._place(_key(new), counted)
 
     def remove_pod(self, pod: Pod) -> None:
-        """The pod is gone, bound or assumed.
+        """Remove a bound or assumed pod.
 
-        An event without a node name (its deletion was seen late) removes the cached copy, as does
-        one with another node than was assumed: someone else had bound the pod there.
+        An event without a node name (the informer missed the deletion) removes the cached copy, as
+        does one with another node than assumed (another scheduler had bound the pod there).
         """
         self._bound_log()
         uid = _key(pod)
@@ -183,7 +187,7 @@ class Cache:
         self._take_off(uid)
 
     def _replace(self, cached: PodInfo, pod: Pod) -> None:
-        """Take a newer version of a pod that asks for the same."""
+        """Replace a pod by a newer version with the same requests."""
         old, cached.pod = cached.pod, pod
         name = pod.spec.node_name
         if self._pod_updates_change_rows:
@@ -230,20 +234,20 @@ class Cache:
         self._set_node(info, node)
 
     def update_node(self, node: Node) -> None:
-        """A newer version of a node; one that was never announced is added."""
+        """Replace a node by a newer version, or add it."""
         self.add_node(node)
 
     def _set_node(self, info: NodeInfo, node: Node) -> None:
         name = node.metadata.name
         if info.node is None:
-            # Pods that were waiting for their node become visible with it.
+            # Pods that were added before their node become visible with it.
             self._log.append((_Change.NODE_APPEARED, name, tuple(info.pods)))
         self._images.add(node)
         info.set_node(node)
         self._dirty.add(name)
 
     def remove_node(self, node: Node) -> None:
-        """The node is gone; pods on it stay known until their own deletions arrive."""
+        """Remove a node; the pods on it stay cached until their own deletions arrive."""
         name = node.metadata.name
         info = self._nodes.get(name)
         if info is None or info.node is None:
@@ -261,7 +265,7 @@ class Cache:
             self.update_snapshot()
 
     def update_snapshot(self) -> ClusterSnapshot:
-        """Bring the snapshot up to date with everything that happened since the last call."""
+        """Apply all changes since the last call to the snapshot, and return it."""
         if not self._log and not self._dirty:
             return self.snapshot
         snapshot, row_of = self.snapshot, self.snapshot.table.row_of
@@ -270,23 +274,14 @@ class Cache:
             if change is _POD_ADDED:
                 if name in row_of:
                     snapshot.show_pod(row_of[name], pods[0])
-            elif change is _Change.POD_REMOVED:
-                if name in row_of:
+            elif change is _Change.NODE_APPEARED or change is _Change.NODE_VANISHED:
+                shown_before.setdefault(name, change is _Change.NODE_VANISHED)
+                self._apply_node_change(change, name, pods)
+            elif name in row_of:
+                if change is _Change.POD_REMOVED:
                     snapshot.hide_pod(row_of[name], pods[0])
-            elif change is _Change.POD_RELABELLED:
-                if name in row_of:
+                else:
                     snapshot.relabel_pod(row_of[name], pods[0])
-            elif change is _Change.NODE_APPEARED:
-                shown_before.setdefault(name, False)
-                row = snapshot.show_node(name, self._nodes.get(name) or NodeInfo(name))
-                for pod_info in pods:
-                    snapshot.show_pod(row, pod_info)
-            else:
-                shown_before.setdefault(name, True)
-                for pod_info in pods:
-                    snapshot.hide_pod(row_of[name], pod_info)
-                snapshot.hide_node(name)
-                self._forget_written(name)
         self._log.clear()
         for name in self._dirty:
             if name in row_of:
@@ -299,6 +294,20 @@ class Cache:
         else:
             snapshot.rows_moved()
         return snapshot
+
+    def _apply_node_change(self, change: _Change, name: str, pods: tuple[PodInfo, ...]) -> None:
+        """Show a node that was added, or hide one that was removed, with the pods on it."""
+        snapshot = self.snapshot
+        if change is _Change.NODE_APPEARED:
+            row = snapshot.show_node(name, self._nodes.get(name) or NodeInfo(name))
+            for pod_info in pods:
+                snapshot.show_pod(row, pod_info)
+            return
+        row = snapshot.table.row_of[name]
+        for pod_info in pods:
+            snapshot.hide_pod(row, pod_info)
+        snapshot.hide_node(name)
+        self._forget_written(name)
 
     def _write_row(self, row: int, info: NodeInfo) -> None:
         table, name, node = self.snapshot.table, info.name, info.node
@@ -330,7 +339,7 @@ class Cache:
         self._written_ports.discard(name)
 
     def check_invariants(self) -> None:
-        """Raise CacheError where the parts of the cache disagree. For tests and simulations."""
+        """Raise CacheError if parts of the cache disagree. For tests and simulations."""
         placed = {
             pod_info.uid: name for name, info in self._nodes.items() for pod_info in info.pods
         }
@@ -356,7 +365,7 @@ def _key(pod: Pod) -> str:
 
 
 def _counted(pod_info: PodInfo) -> PodInfo:
-    """The pod, once all that a node adds up about it is known to be readable."""
+    """Return the pod after checking that its requests and ports can be parsed."""
     try:
         _ = pod_info.requested, pod_info.host_ports
     except KubeschedError as exc:
@@ -365,7 +374,7 @@ def _counted(pod_info: PodInfo) -> PodInfo:
 
 
 def _check_amounts(node: Node) -> None:
-    """Refuse a node whose amounts cannot be read, before anything has changed."""
+    """Raise CacheError if a node's amounts cannot be parsed, before the cache changes."""
     try:
         Resources.from_resource_list(node.status.allocatable)
         Resources.allowed_pods(node.status.allocatable)
@@ -378,13 +387,13 @@ def _named(pod: Pod) -> str:
 
 
 def _same_demand(old: Pod, new: Pod) -> bool:
-    """Whether two versions of a pod on a node count the same there."""
+    """Whether two versions of a pod have the same requests."""
     is_same = old.spec is new.spec or old.spec == new.spec
     return is_same and not _has_resizes(old) and not _has_resizes(new)
 
 
 def _look_different(old: Pod, new: Pod) -> bool:
-    """Whether selectors may tell two versions of a pod apart."""
+    """Whether selectors may match one of two versions of a pod and not the other."""
     before, after = old.metadata, new.metadata
     return before.labels != after.labels or (
         (before.deletion_timestamp is None) != (after.deletion_timestamp is None)
@@ -392,13 +401,13 @@ def _look_different(old: Pod, new: Pod) -> bool:
 
 
 def _has_resizes(pod: Pod) -> bool:
-    """Whether a pod's request may follow its status (in-place resize), not its spec alone."""
+    """Whether a pod's requests may follow its status (in-place resize), not only its spec."""
     status = pod.status
     if status.resources is not None:
         return True
     if not status.container_statuses and not status.init_container_statuses:
         return False
     for each in (*status.container_statuses, *status.init_container_statuses):
-        if each.resources is not None:  # a generator takes twice as long
+        if each.resources is not None:  # `any` with a generator takes twice as long
             return True
     return False

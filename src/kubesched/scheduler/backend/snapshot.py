@@ -1,8 +1,8 @@
-"""The nodes as one scheduling attempt sees them (docs/reference/04 §6).
+"""The snapshot of the nodes that one scheduling attempt reads (docs/reference/04 §6).
 
-The reference copies changed nodes under a lock. Here a scheduling cycle never awaits, so
-nothing changes under it: the snapshot is the node table brought up to date when the attempt
-begins, and the NodeInfos beside it.
+The reference copies changed nodes under a lock. Here a scheduling cycle never awaits, so nothing
+changes while it runs: the snapshot is the node table, updated when the attempt begins, and the
+NodeInfos of its rows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["ClusterSnapshot"]
 
 
 class ClusterSnapshot:
-    """Written by the cache only, when an attempt begins."""
+    """All nodes and the pods on them. Only the cache writes it, when an attempt begins."""
 
     def __init__(self, table: NodeTable, tree: NodeTree) -> None:
         self.table = table
@@ -45,7 +45,7 @@ class ClusterSnapshot:
 
     @property
     def order(self) -> NDArray[np.intp]:
-        """Rows in the order in which nodes are listed; it changes when nodes come or go."""
+        """Rows in the order of the node list; it changes when nodes are added or removed."""
         if self._order is None:
             if self._order_names is None:
                 self._order_names = self._tree.names()
@@ -67,7 +67,7 @@ class ClusterSnapshot:
         return key in self._pvc_users
 
     def show_node(self, name: str, info: NodeInfo) -> int:
-        """Give a node that appeared a row; its pods are shown one by one afterwards."""
+        """Add a row for a node and return it; the caller shows the node's pods one by one."""
         row = self.table.add_row(name)
         while len(self.infos) <= row:
             self.infos.append(None)
@@ -81,11 +81,14 @@ class ClusterSnapshot:
         self._view = None
 
     def nodes_changed(self) -> None:
-        """Another set of nodes: list them anew when next asked."""
+        """Invalidate the order: the set of nodes has changed."""
         self._order = self._order_names = None
 
     def rows_moved(self) -> None:
-        """The same nodes under other rows: a node that came back keeps its place."""
+        """Invalidate the rows of the order: the same nodes have other rows.
+
+        A node that was removed and added again keeps its place in the order.
+        """
         self._order = None
 
     def show_pod(self, row: int, pod_info: PodInfo) -> None:
@@ -101,6 +104,6 @@ class ClusterSnapshot:
                 del self._pvc_users[key]
 
     def relabel_pod(self, row: int, pod_info: PodInfo) -> None:
-        """The pod is a newer version of itself, with other labels."""
+        """Update a pod whose labels have changed."""
         self.pod_index.relabel(row, pod_info)
         self.table.pod_changes.append(row)

@@ -1,4 +1,4 @@
-"""The condition that tells users of a PodGroup whether it is scheduled (docs/reference/09 §13)."""
+"""The PodGroupScheduled condition of a PodGroup's status (docs/reference/09 §13)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POD_GROUP_SCHEDULED = "PodGroupScheduled"
 
 
 def condition_of(status: Status, generation: int = 0) -> Condition:
-    """What to tell of a cycle that came to this verdict; its time is not set."""
+    """Return the condition for the verdict of a group cycle, without a transition time."""
     message = ""
     if status.is_success:
         value, reason = "True", "Scheduled"
@@ -39,21 +39,15 @@ def condition_of(status: Status, generation: int = 0) -> Condition:
 
 
 def condition_patch(group: PodGroup, wanted: Condition, now_ns: int) -> dict[str, Any] | None:
-    """A strategic merge patch with what differs from the group as it is known; None: nothing.
+    """Return a strategic merge patch with the changes to the condition; None if there are none.
 
-    A group that was scheduled once stays so: members that come later may still wait.
+    A group that was scheduled once stays scheduled: members that are added later may still wait.
     """
     conditions = group.status.conditions
     current = next((each for each in conditions if each.type == wanted.type), None)
     if current is not None and current.status == "True" and wanted.status == "False":
         return None
-    patch: dict[str, Any] = {}
-    for field, name in _FIELDS.items():
-        value = getattr(wanted, field)
-        is_new = current is None or getattr(current, field) != value
-        # A condition that is new has all of its fields, but a generation only if there is one.
-        if is_new and (value or field != "observed_generation"):
-            patch[name] = value
+    patch = _changed_fields(current, wanted)
     if not patch:
         return None
     if current is None or current.status != wanted.status:
@@ -67,6 +61,20 @@ def condition_patch(group: PodGroup, wanted: Condition, now_ns: int) -> dict[str
     return {"status": changed}
 
 
+def _changed_fields(current: Condition | None, wanted: Condition) -> dict[str, Any]:
+    """Return the fields of `wanted` that differ from the current condition, by their JSON names.
+
+    A new condition has all of its fields, but a generation only if there is one.
+    """
+    fields: dict[str, Any] = {}
+    for field, name in _FIELDS.items():
+        value = getattr(wanted, field)
+        has_changed = current is None or getattr(current, field) != value
+        if has_changed and (value or field != "observed_generation"):
+            fields[name] = value
+    return fields
+
+
 _FIELDS = {
     "status": "status",
     "reason": "reason",
@@ -76,7 +84,7 @@ _FIELDS = {
 
 
 class PodGroupConditionWriter:
-    """Writes the condition of PodGroups; a failure is logged."""
+    """Writes the condition of PodGroups. A failure is logged, not raised."""
 
     def __init__(self, api: ApiAccess, clock: Clock, rng: random.Random) -> None:
         self._api = api
@@ -90,6 +98,6 @@ class PodGroupConditionWriter:
             log.error("Failed to update PodGroup status", exc=exc, group=group)
 
     def patch(self, group: PodGroup, status: Status) -> dict[str, Any] | None:
-        """What to write of a cycle that came to this verdict, if anything."""
+        """Return the patch for the verdict of a group cycle; None if there is nothing to write."""
         wanted = condition_of(status, group.metadata.generation)
         return condition_patch(group, wanted, self._clock.now_ns())

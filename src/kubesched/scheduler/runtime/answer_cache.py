@@ -1,23 +1,23 @@
-"""The answer cache: verdicts and scores of plugins, reused for pods that look the same to them.
+"""The answer cache: verdicts and scores of plugins, reused for pods with the same key.
 
-A cached plugin (`Reads.is_cacheable`) answers from the pod and the node's own row. For two pods
+A cacheable plugin (`Reads.is_cacheable`) answers from the pod and the node's own row. For two pods
 with the same key its answers differ only on rows that changed in between, and the table's change
-log says which. So answers are stored by key, and only changed rows are refreshed. Nothing here
-decides: a cached answer is what the plugin itself said about that very row.
+log lists those. So answers are stored by key, and only changed rows are refreshed. The cache
+decides nothing: a cached answer is the plugin's own answer for that row.
 
 What invalidates an entry:
 
-- a row changes (a node, or a pod on it comes, goes or changes): that row is refreshed, by plugins
-  that read no pods only if the node itself changed;
-- an object changes of a kind that one of its plugins reads: the whole entry;
-- a plugin's `cache_version` changes, or other plugins skip the pod: the whole entry;
-- the table grows, or too many other keys were used since: the entry is dropped.
+- A row changes: the node itself, or a pod on it is added, updated or removed. That row is
+  refreshed; plugins that read no pods are called only if the node itself changed.
+- An object changes of a kind that one of its plugins reads: the whole entry is invalidated.
+- A plugin's `cache_version` changes, or other plugins skip the pod: the whole entry is invalidated.
+- The table grows, or too many other keys were used since: the entry is evicted.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
 
 import numpy as np
@@ -34,12 +34,12 @@ from kubesched.framework import (
     overrides,
 )
 from kubesched.framework.engine import TotalIndex
+from kubesched.scheduler.runtime.answer_key import pod_key_function
 from kubesched.scheduler.runtime.cached_answers import (
     CachedAnswers,
     CachedFilters,
     CachedScores,
     Weighted,
-    key_of_parts,
 )
 from kubesched.scheduler.runtime.plugin_calls import (
     call_filter,
@@ -57,25 +57,25 @@ from kubesched.scheduler.runtime.services import Services
 __all__ = ["AnswerCache"]
 
 _MAX_BYTES = 128 << 20
-# In a small cluster that would be thousands of keys, most of which never come again.
+# In a small cluster the bytes would allow thousands of keys, most of which never come again.
 _MAX_ENTRIES = 1_000
-# After its first uses an entry seldom grows: its size is looked at once in so many.
+# After its first uses an entry seldom grows, so its size is computed once in so many uses.
 _COUNTED_USES = 8
-# Up to here the one-node form is quicker than starting up NumPy for a handful of rows.
+# Up to so many nodes, one-node calls are faster than the fixed cost of NumPy.
 _FEW_NODES = 12
-# So many changes since the last pod with a key are worked into its index one by one.
+# Up to so many changes since the last pod with a key, its index is updated row by row.
 _FEW_CHANGES = 16
-# An index is made when so many pods with a key in a row found few changes.
+# An index is built when so many pods with a key in a row found few changes.
 _STEADY = 2
-# A plugin may word every verdict differently: so many are stored besides one for every row.
+# A plugin may give every node a different text: so many statuses are stored beyond one per row.
 _MAX_STATUSES = 256
 
 
 class AnswerCache:
-    """The cached answers of one profile, by key; the least recently used are dropped.
+    """The cached answers of one profile, by key. The least recently used entry is evicted.
 
-    Filters are cached as far as the profile's order begins with cacheable ones: a node is told
-    the verdict of the first plugin that rejects it, so none may be called out of turn.
+    Filters are cached up to the first one in the profile's order that is not cacheable: the
+    verdict on a node is that of the first plugin that rejects it, so the order matters.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class AnswerCache:
         metrics: PointMetrics,
         version: Callable[[], ClusterVersion],
     ) -> None:
-        """`version` is that of the cluster at any time."""
+        """`version` returns the present version of the cluster."""
         self._version = version
         self._metrics = metrics
         self._services = services
@@ -96,46 +96,35 @@ class AnswerCache:
         self._uncached_names = frozenset(plugin.name for plugin in self.uncached_filters)
         cached = [plugin for plugin in plugins.scores if plugin.reads.is_cacheable]
         self.uncached_scores = tuple(each for each in plugins.scores if each not in cached)
-        self._summed = tuple(
-            (plugin, weights[plugin.name])
-            for plugin in cached
-            if not overrides(plugin, "normalize_score")
-        )
-        self._normalizing = tuple(
-            (plugin, weights[plugin.name])
-            for plugin in cached
-            if overrides(plugin, "normalize_score")
-        )
+        self._summed, self._normalizing = _by_normalization(cached, weights)
         not_summed = (*(plugin for plugin, _ in self._normalizing), *self.uncached_scores)
         self._not_summed = [(plugin.name, plugin) for plugin in not_summed]
-        highest = MAX_NODE_SCORE * sum(abs(weight) for _, weight in self._summed)
-        # As small as possible: many entries together are more than a processor's caches hold.
-        self._total_type = next(
-            kind for kind in (np.int16, np.int32, np.int64) if highest <= np.iinfo(kind).max
-        )
-        everyone = {plugin.name: plugin for plugin in (*self._filters, *cached)}
-        self._names = frozenset(everyone)
-        self._versioned = [each for each in everyone.values() if overrides(each, "cache_version")]
-        self._key_of = key_of_parts([plugin.reads for plugin in everyone.values()])
+        self._total_type = _type_of_totals(self._summed)
+        cached_plugins = {plugin.name: plugin for plugin in (*self._filters, *cached)}
+        self._names = frozenset(cached_plugins)
+        self._versioned = [
+            each for each in cached_plugins.values() if overrides(each, "cache_version")
+        ]
+        self._key_of = pod_key_function([plugin.reads for plugin in cached_plugins.values()])
         self._entries: OrderedDict[bytes, CachedAnswers] = OrderedDict()
         self._bytes = 0
-        self._latest: CachedAnswers | None = None  # the last of the entries
+        self._latest: CachedAnswers | None = None  # the most recently used entry
 
     def __len__(self) -> int:
-        """How many keys there are answers for."""
+        """The number of keys with an entry."""
         return len(self._entries)
 
-    def filters_to_ask(self, state: CycleState) -> Sequence[Plugin]:
-        """The filters that are not cached and do not skip the pod."""
+    def uncached_filters_of(self, state: CycleState) -> Sequence[Plugin]:
+        """Return the filters that are not cached and do not skip the pod."""
         skipped = state.skip_filter
-        if self._uncached_names <= skipped:  # as is mostly so
+        if self._uncached_names <= skipped:  # the usual case
             return ()
         return [plugin for plugin in self.uncached_filters if plugin.name not in skipped]
 
     def entry_of(self, state: CycleState, pod: Pod, nodes: NodeView) -> CachedAnswers | None:
-        """The entry of pods like this one, which may be stale; None: the pod is not cached.
+        """Return the entry of the pod's key, which may be stale; None if the pod is not cached.
 
-        It is noted in the state, for Score of the same attempt.
+        The entry is stored in the state, for Score of the same attempt.
         """
         entry = state.cached_answers
         if not isinstance(entry, CachedAnswers):
@@ -167,7 +156,7 @@ class AnswerCache:
         return entry
 
     def _count(self, latest: CachedAnswers) -> None:
-        """Keep the sum of sizes, and with it memory, within bounds."""
+        """Update the sum of sizes, and evict entries to bound memory."""
         size = latest.size_bytes
         self._bytes += size - latest.counted_bytes
         latest.counted_bytes = size
@@ -181,7 +170,10 @@ class AnswerCache:
     def rows_changed_since(
         self, state: CycleState, since: ClusterVersion
     ) -> NDArray[np.intp] | None:
-        """Rows on which filters may answer otherwise than in that version; None: on any."""
+        """Return the rows on which filters may answer otherwise than in that version.
+
+        None means all rows.
+        """
         table = self._services.snapshot.nodes.table
         if not self._uncached_names <= state.skip_filter or self._objects.total != since.objects:
             return None
@@ -189,7 +181,7 @@ class AnswerCache:
         nodes = self._services.nominator().changes_since(since.nominations)
         if rows is None or nodes is None:
             return None
-        # Mostly few: sorting a set then beats starting up NumPy.
+        # There are usually few: sorting a set is then faster than NumPy.
         alive = rows[table.is_live[rows]].tolist()
         return np.array(sorted({*alive, *table.rows_of(nodes).tolist()}), dtype=np.intp)
 
@@ -201,11 +193,11 @@ class AnswerCache:
         Returns the rows that are missing in the index until they are scored; None if there is
         no index.
         """
-        now, table = self._version(), nodes.table
+        now = self._version()
         filters = self._valid_filters(entry, state, now)
         before = entry.filtered_at
         only_pods = before is not None and before.nodes == now.nodes
-        since = None if before is None else table.changes.recent(before.rows)
+        since = None if before is None else nodes.table.changes.recent(before.rows)
         if (
             before is None
             or since is None
@@ -216,35 +208,49 @@ class AnswerCache:
             entry.drop_index()
         missing: list[int] | None = None
         if entry.index is not None and since is not None:
-            missing = []
             plugins = filters.to_call(only_pods)
             rows = since.tolist()
-            for row in rows if len(rows) == 1 else sorted(set(rows)):
-                entry.index.discard(row)
-                if not only_pods:
-                    entry.invalidate_node_scores(row)
-                if table.is_live[row] and self._passes(
-                    entry, state, pod, nodes, row, plugins, only_pods
-                ):
-                    missing.append(row)
+            missing = self._refilter_rows(entry, state, pod, nodes, rows, plugins, only_pods)
         else:
-            changed = _among(nodes, since)
+            changed = _restricted(nodes, since)
             entry.refreshed = (-1 if before is None else before.rows, changed)
             self._call_filters(entry, state, pod, changed, filters, only_pods)
         entry.filtered_at = now
         return missing
 
+    def _refilter_rows(
+        self,
+        entry: CachedAnswers,
+        state: CycleState,
+        pod: Pod,
+        nodes: NodeView,
+        rows: list[int],
+        plugins: Sequence[Plugin],
+        only_pods: bool,
+    ) -> list[int]:
+        """Remove changed rows from the index and filter them; return those that pass."""
+        assert entry.index is not None
+        is_live = nodes.table.is_live
+        passing: list[int] = []
+        for row in rows if len(rows) == 1 else sorted(set(rows)):
+            entry.index.discard(row)
+            if not only_pods:
+                entry.invalidate_node_scores(row)
+            if is_live[row] and self._passes(entry, state, pod, nodes, row, plugins, only_pods):
+                passing.append(row)
+        return passing
+
     def _valid_filters(
         self, entry: CachedAnswers, state: CycleState, now: ClusterVersion
     ) -> CachedFilters:
-        """The filters of an entry; it is invalidated unless their verdicts may still be right."""
+        """Return the filters of an entry; invalidate the entry if their verdicts are stale."""
         skipped = self._names & state.skip_filter
         filters = entry.filters
         if filters is None or skipped != filters.skipped:
             entry.invalidate()
             filters = entry.filters = CachedFilters(self._filters, skipped)
         elif len(entry.statuses) > _MAX_STATUSES + entry.capacity:
-            entry.invalidate()  # no more are in use than there are rows
+            entry.invalidate()  # at most one status per row is in use
         if entry.filtered_at is None or entry.filtered_at.objects != now.objects:
             objects = self._objects.of(filters.kinds)
             if objects != entry.filter_objects:
@@ -320,11 +326,11 @@ class AnswerCache:
     ) -> None:
         """Call the cached plugins on rows that changed and pass.
 
-        `missing` is what `refresh_verdicts` returned: these rows are put into the index.
+        `missing` is the result of `refresh_verdicts`: these rows are added to the index.
         """
-        scores, table = self._valid_scores(entry, state), nodes.table
+        scores = self._valid_scores(entry, state)
         now, before = entry.filtered_at, entry.scored_at
-        assert now is not None, "verdicts are refreshed first"
+        assert now is not None, "scores were refreshed before verdicts"
         only_pods = before is not None and before.nodes == now.nodes
         if entry.index is not None and missing is not None:
             for row in missing:
@@ -333,22 +339,35 @@ class AnswerCache:
                 entry.index.put(row, total)
             entry.index_uses += 1
         else:
-            since = None if before is None else table.changes.recent(before.rows)
-            is_steady = since is not None and len(since) <= _FEW_CHANGES
-            entry.steady = entry.steady + 1 if is_steady else 0
-            if since is None or len(since):
-                entry.index = None
-                changed = entry.refreshed_since(-1 if before is None else before.rows)
-                if changed is None:
-                    changed = _among(nodes, since)
-                self._call_scores(entry, state, pod, changed, scores, only_pods)
-            if entry.index is None and entry.steady >= _STEADY and entry.may_have_index:
-                self._build_index(entry, nodes)
+            self._score_changed(entry, state, pod, nodes, scores, only_pods)
         entry.refreshed = (-1, None)
         entry.scored_at = now
 
+    def _score_changed(
+        self,
+        entry: CachedAnswers,
+        state: CycleState,
+        pod: Pod,
+        nodes: NodeView,
+        scores: CachedScores,
+        only_pods: bool,
+    ) -> None:
+        """Score the rows that changed since the last scores; build an index if it is due."""
+        before = entry.scored_at
+        since = None if before is None else nodes.table.changes.recent(before.rows)
+        is_steady = since is not None and len(since) <= _FEW_CHANGES
+        entry.steady_pods = entry.steady_pods + 1 if is_steady else 0
+        if since is None or len(since):
+            entry.index = None
+            changed = entry.refreshed_since(-1 if before is None else before.rows)
+            if changed is None:
+                changed = _restricted(nodes, since)
+            self._call_scores(entry, state, pod, changed, scores, only_pods)
+        if entry.index is None and entry.steady_pods >= _STEADY and entry.may_have_index:
+            self._build_index(entry, nodes)
+
     def _valid_scores(self, entry: CachedAnswers, state: CycleState) -> CachedScores:
-        """The scores of an entry; they are invalidated unless they may still be right."""
+        """Return the plugins of an entry's scores; invalidate the scores if they are stale."""
         skipped = self._names & state.skip_score
         scores, now = entry.scores, entry.filtered_at
         if scores is None or skipped != scores.skipped:
@@ -381,7 +400,7 @@ class AnswerCache:
             return
         changed = entry.passing(changed)
         rows = changed.selection
-        only_pods = only_pods and (entry.all_scored or _are_all(changed.at(entry.is_scored)))
+        only_pods = only_pods and (entry.all_scored or _all_true(changed.at(entry.is_scored)))
         self._count_scored(scores, only_pods, len(changed))
         total = _weighted_scores(scores.reading_pods, state, pod, changed)
         if not only_pods:
@@ -395,7 +414,7 @@ class AnswerCache:
             entry.store_raw(plugin.name, rows, call_score(plugin, state, pod, changed))
         if not only_pods:  # and no plugin has failed
             entry.is_scored[rows] = True
-            entry.all_scored = _are_all(changed.whole.at(entry.is_scored))
+            entry.all_scored = _all_true(changed.whole.at(entry.is_scored))
 
     def _score_row(
         self,
@@ -407,7 +426,7 @@ class AnswerCache:
         scores: CachedScores,
         only_pods: bool,
     ) -> int:
-        """Call the cached plugins on the node in one row; returns what is in its sum."""
+        """Call the cached plugins on the node in one row; return the sum of its scores."""
         only_pods = only_pods and (entry.all_scored or bool(entry.is_scored[row]))
         self._count_scored(scores, only_pods, 1)
         total = 0
@@ -434,13 +453,13 @@ class AnswerCache:
             counters[name].value += nodes
 
     def _build_index(self, entry: CachedAnswers, nodes: NodeView) -> None:
-        """Pods with this key come one after another: from now on only changed rows cost."""
+        """Index the passing rows by total, so that the next pods cost only the changed rows."""
         rows = entry.passing(nodes).rows
         entry.index = TotalIndex(entry.capacity, rows, entry.total[rows])
         entry.index_uses = 0
 
     def is_fresh(self, entry: CachedAnswers, state: CycleState) -> bool:
-        """Whether the verdicts of an entry are those of this attempt, and nothing has changed."""
+        """Whether the verdicts of an entry are up to date and were made with the same skips."""
         filters = entry.filters
         return (
             filters is not None
@@ -450,7 +469,7 @@ class AnswerCache:
         )
 
     def is_summed(self, state: CycleState, pod: Pod, nodes: NodeView) -> bool:
-        """Whether the cached sum alone tells nodes apart: all other scores are uniform."""
+        """Whether the cached sum alone ranks the nodes: all other scores are uniform."""
         skipped = state.skip_score
         for name, plugin in self._not_summed:
             if name not in skipped and plugin.uniform_score(state, pod, nodes) is None:
@@ -460,7 +479,7 @@ class AnswerCache:
     def total(
         self, entry: CachedAnswers, state: CycleState, pod: Pod, feasible: NodeView
     ) -> NDArray[np.int64]:
-        """The weighted sum of the cached plugins' scores, which are up to date."""
+        """Return the weighted sum of the cached plugins' scores, which must be up to date."""
         assert entry.scores is not None
         total = feasible.at(entry.total).astype(np.int64)
         for plugin, weight in entry.scores.normalizing:
@@ -472,15 +491,34 @@ class AnswerCache:
                     continue
                 raw = np.zeros(len(feasible), dtype=np.int64)
             else:
-                raw = np.array(feasible.at(stored))  # a plugin may write its answer over them
+                raw = np.array(feasible.at(stored))  # a copy: the plugin may normalise in place
             total += call_normalize(plugin, state, pod, feasible, raw) * weight
         return total
+
+
+def _by_normalization(
+    plugins: Iterable[Plugin], weights: Mapping[str, int]
+) -> tuple[Weighted, Weighted]:
+    """Split plugins, with their weights, into those that do not normalise and those that do."""
+    summed: list[tuple[Plugin, int]] = []
+    normalizing: list[tuple[Plugin, int]] = []
+    for plugin in plugins:
+        part = normalizing if overrides(plugin, "normalize_score") else summed
+        part.append((plugin, weights[plugin.name]))
+    return tuple(summed), tuple(normalizing)
+
+
+def _type_of_totals(summed: Weighted) -> type[np.signedinteger]:
+    """Return the smallest type for sums of scores: all entries exceed a processor's cache."""
+    highest = MAX_NODE_SCORE * sum(abs(weight) for _, weight in summed)
+    types: tuple[type[np.signedinteger], ...] = (np.int16, np.int32, np.int64)
+    return next(kind for kind in types if highest <= np.iinfo(kind).max)
 
 
 def _weighted_scores(
     plugins: Weighted, state: CycleState, pod: Pod, nodes: NodeView
 ) -> NDArray[np.int64]:
-    """The weighted sum of scores that are not normalised."""
+    """Return the weighted sum of scores that are not normalised."""
     total: NDArray[np.int64] | None = None
     for plugin, weight in plugins:
         scores = call_score(plugin, state, pod, nodes)
@@ -490,13 +528,13 @@ def _weighted_scores(
     return np.zeros(len(nodes), dtype=np.int64) if total is None else total
 
 
-def _are_all(holds: NDArray[np.bool_]) -> bool:
-    # Several times faster than `all` for a few.
+def _all_true(holds: NDArray[np.bool_]) -> bool:
+    # For few values several times faster than `all`.
     return bool(np.count_nonzero(holds) == len(holds))
 
 
-def _among(nodes: NodeView, rows: NDArray[np.intp] | None) -> NodeView:
-    """Those of all nodes that are in these rows; None: all."""
+def _restricted(nodes: NodeView, rows: NDArray[np.intp] | None) -> NodeView:
+    """Return the nodes in these rows; all nodes if there is no list of rows, or a long one."""
     if rows is None or 2 * len(rows) > len(nodes):
         return nodes
     table = nodes.table

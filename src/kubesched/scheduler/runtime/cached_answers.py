@@ -1,46 +1,35 @@
-"""One entry of the answer cache: verdicts and scores for pods with one key, and that key.
+"""One entry of the answer cache: verdicts and scores of every row, for pods with one key.
 
-The key spells out what plugins read of a pod: pods that look the same to them share it. An entry
-holds what the cached plugins said about every row, up to a version of the cluster. The answer cache
-brings it up to date; nothing here calls a plugin.
+An entry has the answers of the cached plugins for every row, up to a version of the cluster. The
+answer cache brings it up to date; no plugin is called here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from functools import reduce
+from collections.abc import Hashable, Sequence
 from itertools import takewhile
-from operator import attrgetter, or_
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kubesched.api import Pod, PodSpec
-from kubesched.foundation.util.identity_cache import IdentityCache
 from kubesched.framework import (
     ClusterVersion,
     Diagnosis,
     NodeView,
     Plugin,
-    PodPart,
     PodsOnNode,
-    Reads,
     Status,
 )
 from kubesched.framework.engine import TotalIndex
-from kubesched.framework.reads import POD_FIELDS
 
-__all__ = ["CachedAnswers", "CachedFilters", "CachedScores", "Weighted", "key_of_parts"]
+__all__ = ["CachedAnswers", "CachedFilters", "CachedScores", "Weighted"]
 
 Rows = int | slice | NDArray[np.intp]
 Weighted = Sequence[tuple[Plugin, int]]
 
 _INDEX_BYTES = 120  # per row in the index
 _LARGE_BYTES = 128 << 10
-
-_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class CachedFilters:
@@ -49,20 +38,20 @@ class CachedFilters:
     __slots__ = ("kinds", "of_node", "plugins", "reading_pods", "skipped")
 
     def __init__(self, plugins: Sequence[Plugin], skipped: frozenset[str]) -> None:
-        self.skipped = skipped  # by PreFilter, for pods with this key
+        self.skipped = skipped  # names of cached plugins that PreFilter skipped for this key
         self.plugins = [plugin for plugin in plugins if plugin.name not in skipped]
         self.kinds = _kinds_read(self.plugins)
-        # Their verdicts stay right whatever pods come and go: no other plugin comes before them.
+        # Changes of pods do not change these verdicts: no filter before them reads pods either.
         self.of_node = frozenset(plugin.name for plugin in takewhile(_reads_no_pods, self.plugins))
         self.reading_pods = self.plugins[len(self.of_node) :]
 
     def to_call(self, only_pods: bool) -> Sequence[Plugin]:
-        """Whose verdicts on changed rows are stale; `only_pods`: nothing but pods changed."""
+        """Return the plugins to call on changed rows; `only_pods`: only pods changed there."""
         return self.reading_pods if only_pods else self.plugins
 
 
 class CachedScores:
-    """The plugins whose scores are in an entry: summed up, or kept raw to be normalised."""
+    """The plugins whose scores are in an entry: summed, or stored raw until normalisation."""
 
     __slots__ = (
         "kinds",
@@ -76,24 +65,24 @@ class CachedScores:
     )
 
     def __init__(self, summed: Weighted, normalizing: Weighted, skipped: frozenset[str]) -> None:
-        self.skipped = skipped  # by PreScore, for pods with this key
+        self.skipped = skipped  # names of cached plugins that PreScore skipped for this key
         used = [each for each in summed if each[0].name not in skipped]
         self.reading_pods = [each for each in used if not _reads_no_pods(each[0])]
         self.of_node = [each for each in used if _reads_no_pods(each[0])]
         self.normalizing = [each for each in normalizing if each[0].name not in skipped]
         self.normalizing_pods = [each for each in self.normalizing if not _reads_no_pods(each[0])]
-        everyone = [plugin for plugin, _ in (*used, *self.normalizing)]
-        self.kinds = _kinds_read(everyone)
-        self.names = [plugin.name for plugin in everyone]
-        self.names_reading_pods = [each.name for each in everyone if not _reads_no_pods(each)]
+        plugins = [plugin for plugin, _ in (*used, *self.normalizing)]
+        self.kinds = _kinds_read(plugins)
+        self.names = [plugin.name for plugin in plugins]
+        self.names_reading_pods = [each.name for each in plugins if not _reads_no_pods(each)]
 
     def to_normalize(self, only_pods: bool) -> Weighted:
-        """Whose raw scores of changed rows are stale; `only_pods`: nothing but pods changed."""
+        """Return the normalising plugins to call on changed rows; see `CachedFilters.to_call`."""
         return self.normalizing_pods if only_pods else self.normalizing
 
 
 class CachedAnswers:
-    """What the cached plugins said about every row, for pods with one key."""
+    """The cached plugins' answers for every row, for pods with one key."""
 
     __slots__ = (
         "_codes_of",
@@ -118,7 +107,7 @@ class CachedAnswers:
         "scored_at",
         "scores",
         "statuses",
-        "steady",
+        "steady_pods",
         "total",
         "uses",
     )
@@ -129,17 +118,17 @@ class CachedAnswers:
         self.capacity = capacity
         self.filters: CachedFilters | None = None
         self.scores: CachedScores | None = None
-        # The versions up to which verdicts and scores are right; None: they are not there.
+        # The versions up to which verdicts and scores are up to date; None: there are none.
         self.filtered_at: ClusterVersion | None = None
         self.scored_at: ClusterVersion | None = None
-        # What else they depend on.
+        # The versions of everything else they depend on.
         self.plugin_versions: tuple[Hashable, ...] = ()
         self.filter_objects = -1
         self.score_objects = -1
         self.codes = np.zeros(capacity, dtype=np.int32)  # int32[row]: 0 passes, k is status k - 1
-        self.statuses: list[Status] = []  # with the plugin that gave them
+        self.statuses: list[Status] = []  # each names the plugin that returned it
         self._codes_of: dict[Status, int] = {}
-        # bool[code]: the node is rejected whatever pods come or go.
+        # bool[code]: changes of pods on the node cannot change the rejection.
         self._is_final = [False]
         self.has_final = False
         # The rows whose verdicts were refreshed last, and the row version since which.
@@ -148,21 +137,21 @@ class CachedAnswers:
         self.total: NDArray[np.signedinteger] = np.zeros(capacity, dtype=total_type)
         # The part of it from plugins that read no pods; None while it is zero everywhere.
         self.node_total: NDArray[np.signedinteger] | None = None
-        self.is_scored = np.zeros(capacity, dtype=bool)  # bool[row]: that part is right
-        self.all_scored = False  # on every node
-        # Scores before normalisation; None while every row's score is zero, as it mostly is.
+        self.is_scored = np.zeros(capacity, dtype=bool)  # bool[row]: that part is up to date
+        self.all_scored = False  # for every node
+        # Scores before normalisation; None while every row's score is zero, the usual case.
         self.raw_scores: dict[str, NDArray[np.int64] | None] = dict.fromkeys(normalizing)
-        # Rows that pass, by total, of the same version as both; None: there is none.
+        # The passing rows by total, of the same version as verdicts and scores; None: no index.
         self.index: TotalIndex | None = None
         self.index_uses = 0
         self.may_have_index = True
-        self.steady = 0  # how many pods in a row found few changes
+        self.steady_pods = 0  # how many pods in a row found few changes
         self.uses = 0
-        self.counted_bytes = 0  # of its size, in the sum over all entries
+        self.counted_bytes = 0  # the size that the cache's sum over all entries contains
 
     @property
     def size_bytes(self) -> int:
-        """What it takes by now. Large arrays that were never written are not in memory."""
+        """The memory in use. Large arrays that were never written take none."""
         size = self.total.nbytes + self.is_scored.nbytes
         if self.statuses or self.codes.nbytes < _LARGE_BYTES:
             size += self.codes.nbytes
@@ -173,10 +162,10 @@ class CachedAnswers:
         return size + sum(raw.nbytes for raw in self.raw_scores.values() if raw is not None)
 
     def invalidate(self) -> None:
-        """Drop all answers: what they depended on, besides rows, has changed."""
+        """Drop all answers, because something besides rows has changed."""
         self.filtered_at = None
         if self.statuses:
-            # Whether a verdict is final depends on the filters before it, so none is kept.
+            # Whether a verdict is final depends on the filters before it, so all are dropped.
             self.codes[:] = 0
             self.statuses = []
             self._codes_of.clear()
@@ -190,25 +179,25 @@ class CachedAnswers:
         self.index = None
 
     def invalidate_node_scores(self, rows: Rows) -> None:
-        """The nodes in these rows changed, not only their pods."""
+        """Drop the scores by plugins that read no pods: the nodes in these rows changed."""
         self.is_scored[rows] = False
         self.all_scored = False
 
     def drop_index(self) -> None:
-        """Rows changed that are not in it. One that never helped is not made again."""
+        """Drop the index because it is stale. One that was never used is not built again."""
         if self.index is not None:
             self.may_have_index = self.index_uses > 0
             self.index = None
 
     def refreshed_since(self, row_version: int) -> NodeView | None:
-        """The nodes refreshed last, if they are those that changed since the version."""
+        """Return the nodes refreshed last, if they are those that changed since the version."""
         since, changed = self.refreshed
         return changed if since == row_version else None
 
     def passing(self, nodes: NodeView) -> NodeView:
-        """Those of the nodes that the cached filters let pass."""
+        """Return the nodes that the cached filters let pass."""
         if not self.statuses:
-            return nodes  # none was ever rejected
+            return nodes  # no node was ever rejected
         codes = nodes.at(self.codes)
         return nodes.subset(codes == 0) if np.count_nonzero(codes) else nodes
 
@@ -226,7 +215,7 @@ class CachedAnswers:
         return not self.statuses or not self.codes[row]
 
     def code_of(self, status: Status, *, is_final: bool) -> int:
-        """The number that stands for a status in `codes`."""
+        """Return the number that stands for a status in `codes`."""
         code = self._codes_of.get(status)
         if code is None:
             self.statuses.append(status)
@@ -236,20 +225,20 @@ class CachedAnswers:
         return code
 
     def is_final(self, row: int) -> bool:
-        """Whether the node in a row is rejected whatever pods come or go."""
+        """Whether changes of pods on the node in a row cannot change its rejection."""
         return self.has_final and self._is_final[self.codes[row]]
 
     def without_final(self, nodes: NodeView) -> NodeView:
-        """The nodes but for those that are rejected whatever pods come or go."""
+        """Return the nodes without those whose rejection changes of pods cannot change."""
         if not self.has_final:
             return nodes
         codes = nodes.at(self.codes)
-        if not np.count_nonzero(codes):  # as it mostly is: few nodes are rejected
+        if not np.count_nonzero(codes):  # the usual case: few nodes are rejected
             return nodes
         return nodes.subset(~np.array(self._is_final).take(codes))
 
     def store_raw(self, plugin: str, rows: Rows, scores: int | NDArray[np.int64]) -> None:
-        """Keep scores that are to be normalised."""
+        """Store scores that are normalised later."""
         stored = self.raw_scores[plugin]
         if stored is None:
             if not (scores if isinstance(scores, int) else scores.any()):
@@ -258,7 +247,7 @@ class CachedAnswers:
         stored[rows] = scores
 
     def store_node_total(self, rows: Rows, totals: int | NDArray[np.int64]) -> None:
-        """Keep the part of the sum that comes from plugins that read no pods."""
+        """Store the part of the sum that comes from plugins that read no pods."""
         if self.node_total is None:
             if not (totals if isinstance(totals, int) else totals.any()):
                 return
@@ -271,65 +260,10 @@ def _reads_no_pods(plugin: Plugin) -> bool:
 
 
 def _kinds_read(plugins: Sequence[Plugin]) -> tuple[type[Any], ...] | None:
-    """Kinds of objects that any of the plugins reads; None: any kind."""
+    """Return the kinds of objects that any of the plugins reads; None: any kind."""
     kinds: dict[type[Any], None] = {}
     for plugin in plugins:
         if plugin.reads.objects is None:
             return None
         kinds.update(dict.fromkeys(plugin.reads.objects))
     return tuple(kinds)
-
-
-def key_of_parts(reads: Iterable[Reads]) -> Callable[[Pod], bytes | None]:
-    """A function that spells out all that is read of a pod.
-
-    The key is None for a pod whose answers must not be cached.
-    """
-    parts = reduce(or_, (each.pod for each in reads), PodPart.NOTHING)
-    fields = [name for part, names in POD_FIELDS.items() if part in parts for name in names]
-    # With one name attrgetter gives no tuple; for the key that makes no difference.
-    plain: Callable[[Pod], Any] = attrgetter(*fields) if fields else _nothing
-    others = [get for part, get in _COMPUTED.items() if part in parts]
-    by_spec_alone = all(name.startswith("spec.") for name in fields)
-    known: IdentityCache[PodSpec, bytes] = IdentityCache()
-
-    def key(pod: Pod) -> bytes | None:
-        status, spec = pod.status, pod.spec
-        if status.container_statuses or status.resources is not None:
-            return None  # requested amounts may follow the status, which changes by itself
-        found = known.get(spec)
-        if found is not None:
-            return found
-        # As it mostly is, the others say nothing.
-        computed = [get(pod) for get in others] if spec.affinity or spec.volumes else ()
-        made = _encode((plain(pod), computed) if any(computed) else plain(pod))
-        if by_spec_alone:
-            known.store(spec, made)
-        return made
-
-    return key
-
-
-def _nothing(_pod: Pod) -> None:
-    return None
-
-
-def _image_volumes(pod: Pod) -> Any:
-    return [volume.image for volume in pod.spec.volumes if volume.image is not None]
-
-
-def _node_affinity(pod: Pod) -> Any:
-    affinity = pod.spec.affinity
-    return affinity and affinity.node_affinity
-
-
-def _pod_affinity(pod: Pod) -> Any:
-    affinity = pod.spec.affinity
-    return affinity and (affinity.pod_affinity, affinity.pod_anti_affinity)
-
-
-_COMPUTED: dict[PodPart, Callable[[Pod], Any]] = {
-    PodPart.CONTAINERS: _image_volumes,
-    PodPart.NODE_SELECTION: _node_affinity,
-    PodPart.POD_AFFINITY: _pod_affinity,
-}

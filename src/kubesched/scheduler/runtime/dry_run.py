@@ -1,7 +1,7 @@
-"""Filters on nodes as they might be: with pods taken away, or with nominated pods added.
+"""Dry runs: filters on nodes with pods removed, or with nominated pods added.
 
-This is the `DryRun` of the plugin contract, for preemption and for pods that must leave room for
-nominated ones.
+`ProfileDryRun` is the `DryRun` of the plugin contract. Preemption uses it, and the search for nodes
+where a pod must leave room for nominated pods.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ProfileDryRun:
         )
         self._uncached = frozenset(plugin.name for plugin in uncached_filters)
         self._nominated = NominatedPods(services.nominator, version)
-        # The one-node form would have to be called, and it is given real pods only.
+        # Filters without a many-node form read the pods of a NodeInfo, not totals.
         self._scalar = frozenset(
             plugin.name for plugin in self._filters if not overrides(plugin, "filter_nodes")
         )
@@ -90,9 +90,9 @@ class ProfileDryRun:
         return self._services.fits_without(self._profile_name, pod_info, node_name, gone)
 
     def filter_node(self, state: CycleState, pod_info: PodInfo, node: NodeInfo) -> Status:
-        """The verdict on one node that must hold with and without the pods nominated to it.
+        """Return the verdict on one node, with and without the pods nominated to it.
 
-        With them, because they have a right to come; without, because they may not.
+        The pod must fit with them, because they may come, and without them, because they may not.
         """
         status = self.filter_beside_nominated(state, pod_info, node)
         if not status.is_success:
@@ -100,7 +100,7 @@ class ProfileDryRun:
         return self._filter_as_is(state, pod_info.pod, node)
 
     def fits_on(self, state: CycleState, pod_info: PodInfo, node: NodeInfo) -> bool:
-        """Whether `filter_node` would pass; what is wrong otherwise is not worked out."""
+        """Whether `filter_node` would pass. Cheaper, because no rejection is explained."""
         return (
             self._filter_as_is(state, pod_info.pod, node).is_success
             and self.filter_beside_nominated(state, pod_info, node).is_success
@@ -109,7 +109,7 @@ class ProfileDryRun:
     def filter_beside_nominated(
         self, state: CycleState, pod_info: PodInfo, node: NodeInfo
     ) -> Status:
-        """The verdict on one node if the pods nominated to it come; success if there are none."""
+        """Return the verdict on one node with the pods nominated to it; success without any."""
         nominated = self._nominated_to(node.name, pod_info.pod)
         if not nominated:
             return SUCCESS
@@ -126,7 +126,7 @@ class ProfileDryRun:
         return rejection or SUCCESS
 
     def _nominated_to(self, node_name: str, pod: Pod) -> list[PodInfo]:
-        """Other pods nominated to the node whose priority is at least the pod's."""
+        """Return the other pods nominated to the node, of at least the pod's priority."""
         priority = pod_priority(pod)
         return [
             other
@@ -140,7 +140,7 @@ class ProfileDryRun:
     def sees_totals_only(
         self, state: CycleState, pod: Pod, node_names: Sequence[str]
     ) -> NDArray[np.bool_]:
-        """On which nodes filters see nothing but the totals of the pods nominated there."""
+        """Return on which nodes filters read only the totals of the nominated pods: bool[node]."""
         if self.reads_totals_only(state):
             return np.ones(len(node_names), dtype=bool)
         is_ignored = self.ignored_pods(state, pod)
@@ -179,7 +179,7 @@ class ProfileDryRun:
             plugin.name in self._scalar or not overrides(plugin, "ignores") for plugin in involved
         ):
             return None
-        if len(involved) == 1:  # as it mostly is: volumes, or ports, or spread
+        if len(involved) == 1:  # the usual case: volumes, ports or spread
             return partial(involved[0].ignores, state, pod)
         return lambda other: all(plugin.ignores(state, pod, other) for plugin in involved)
 
@@ -198,12 +198,15 @@ class ProfileDryRun:
         in_full: bool = False,
         again: bool = False,
     ) -> Rejections:
-        """The verdict of the first filter that rejects a node, for every node."""
+        """Return, for every node, the verdict of the first filter that rejects it.
+
+        Runs the filters before the first one that reads single pods; all of them if `in_full`;
+        only those that read totals if `again`, because the others have accepted these nodes.
+        """
         plugins: Iterable[Plugin] = (
             plugin for plugin in self._filters if plugin.name not in state.skip_filter
         )
         if again:
-            # The others have let these very nodes pass.
             plugins = (
                 plugin for plugin in plugins if plugin.reads.pods_on_node is PodsOnNode.TOTALS
             )

@@ -1,8 +1,8 @@
-"""One profile at work: runs the plugins of each extension point (docs/reference/04 §8).
+"""The framework of one profile: runs its plugins at each extension point (docs/reference/04 §8).
 
-Methods that look for a node return values for an expected "no" and raise PluginError when a
-plugin failed or broke its contract: the attempt then ends in an error for that pod alone.
-`BindingPoints` holds what runs after a node was chosen.
+The methods of PreFilter to Score return a rejection as a value. They raise PluginError when a
+plugin failed or broke its contract, which ends the attempt in an error for that pod alone.
+`BindingPoints` has the extension points after a node was chosen.
 """
 
 from __future__ import annotations
@@ -82,15 +82,17 @@ log = get_logger(__name__)
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-# Plugins, their names, and where it is counted that they were asked.
-_Asked = Sequence[tuple[Plugin, str, CounterMetric]]
+# Plugins with their names and the counters of their calls.
+_CountedPlugins = Sequence[tuple[Plugin, str, CounterMetric]]
+# The PreFilter plugins that concern a pod, and the names of the others.
+_Concerned = tuple[_CountedPlugins, Collection[str]]
 _ANY_NODE = PreFilterOutcome(SUCCESS, None, frozenset())
 
 
 class Framework:
     """The plugins of one profile.
 
-    It is also the `Handle` of the plugin contract: what those plugins may call.
+    It is also the `Handle` of the plugin contract, which those plugins call.
     """
 
     def __init__(
@@ -103,7 +105,7 @@ class Framework:
         self._services = services
         self._recorder = services.recorder_of(self.profile_name)
         self.percentage_of_nodes_to_score = profile.percentage_of_nodes_to_score
-        # None: by chance.
+        # The rule among nodes with the same total; None: a random one.
         self.own_ties: Ties | None = FirstByName() if profile.tie_break == BY_NAME else None
         plugins = self.plugins = ProfilePlugins(profile, registry, self)
         metrics = self.point_metrics = PointMetrics(
@@ -118,11 +120,11 @@ class Framework:
         self.post_filter_plugins = at(ExtensionPoint.POST_FILTER)
         self.pre_score_plugins = at(ExtensionPoint.PRE_SCORE)
         self.score_plugins = at(ExtensionPoint.SCORE)
-        # Those who are asked about every pod, with what is needed of them beside the call.
+        # The plugins that are called for every pod, with what the calls need besides.
         self._pre_filters = _with_counters(self.pre_filter_plugins, metrics.pre_filters)
         self._pre_scores = _with_counters(self.pre_score_plugins, metrics.pre_scores)
-        self._everybody: tuple[_Asked, Collection[str]] = (self._pre_filters, ())
-        self._concerned: IdentityCache[PodSpec, tuple[_Asked, Collection[str]]] = IdentityCache()
+        self._all_pre_filters: _Concerned = (self._pre_filters, ())
+        self._pre_filters_by_spec: IdentityCache[PodSpec, _Concerned] = IdentityCache()
         self.answer_cache = AnswerCache(plugins, services, metrics, self.version)
         self.binding = BindingPoints(plugins, services, metrics)
         self._dry_run = ProfileDryRun(
@@ -208,7 +210,7 @@ class Framework:
         return self._services.pod_groups
 
     def version(self) -> ClusterVersion:
-        """Of the cluster as the snapshot shows it."""
+        """The version of the cluster that the snapshot shows."""
         services = self._services
         table = services.snapshot.nodes.table
         return ClusterVersion(
@@ -225,7 +227,7 @@ class Framework:
         return self._dry_run
 
     async def close(self) -> None:
-        """Close the plugins, in order; one that fails keeps no other from being closed."""
+        """Close the plugins in order. The failure of one does not stop the others."""
         for plugin in self.plugins.by_name.values():
             try:
                 closing = plugin.close()
@@ -241,18 +243,21 @@ class Framework:
         return self._sort_key(queued)
 
     def run_pre_filter(self, state: CycleState, pod_info: PodInfo) -> PreFilterOutcome:
+        """Run the PreFilter plugins that concern the pod.
+
+        Raises:
+            PluginError: a plugin failed.
+        """
         nodes = self.snapshot.nodes
-        rejection: Status | None = None
-        only_nodes: frozenset[str] | None = None
-        narrowing: set[str] = set()
+        verdict: _PreFilterVerdict | None = None
         skipped = state.skip_filter
         is_timed = state.plugin_timer is not None
-        asked = self._pre_filters
+        plugins = self._pre_filters
         if not is_timed:
-            asked, spared = self._concerned_by(pod_info.pod)
-            skipped.update(spared)
-        for plugin, name, evaluations in asked:
-            # As `call`, without its cost: this is done for every pod and plugin.
+            plugins, unconcerned = self._pre_filters_of(pod_info.pod)
+            skipped.update(unconcerned)
+        for plugin, name, evaluations in plugins:
+            # As `call`, without its cost: this runs for every pod and plugin.
             try:
                 answer: Any = (
                     call(PRE_FILTER, plugin, plugin.pre_filter, state, pod_info, nodes)
@@ -263,62 +268,43 @@ class Framework:
                 raise
             except THROWN as exc:
                 raise thrown(PRE_FILTER, plugin, exc) from exc
-            if answer is SKIP:  # as it mostly is
-                skipped.add(name)
-                continue
             if answer is SUCCESS:
                 evaluations.value += 1
-                continue
-            if isinstance(answer, OnlyNodes) and isinstance(answer.names, frozenset):
-                evaluations.value += 1
-                narrowing.add(name)
-                only_nodes = answer.names if only_nodes is None else only_nodes & answer.names
-                if not only_nodes:
-                    return PreFilterOutcome(_none_left(narrowing), only_nodes, frozenset(narrowing))
-                continue
-            if checked_status(PRE_FILTER, plugin, answer).is_skip:
+            elif answer is SKIP or _is_skip(plugin, answer):
                 skipped.add(name)
-                continue
-            evaluations.value += 1
-            if answer.is_success:
-                continue
-            if answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                return PreFilterOutcome(answer.blame(name), None, frozenset(narrowing))
-            elif answer.code is Code.UNSCHEDULABLE:
-                # The others still run: preemption needs what they note.
-                rejection = answer.blame(name)
             else:
-                fail(PRE_FILTER, plugin, answer)
-        if rejection is None and not narrowing:
-            return _ANY_NODE
-        return PreFilterOutcome(rejection or SUCCESS, only_nodes, frozenset(narrowing))
+                evaluations.value += 1
+                verdict = verdict or _PreFilterVerdict()
+                if verdict.add(plugin, answer):
+                    break
+        return _ANY_NODE if verdict is None else verdict.outcome()
 
-    def _concerned_by(self, pod: Pod) -> tuple[_Asked, Collection[str]]:
-        """Those who must look at the pod in PreFilter, and the names of those who need not.
+    def _pre_filters_of(self, pod: Pod) -> _Concerned:
+        """Return the PreFilter plugins that concern the pod, and the names of the others.
 
-        The latter are known from the second pod of a spec on: asking everybody about one that does
+        The plugins are asked from the second pod of a spec on: to ask them about a spec that does
         not come again would cost more than it saves.
         """
         spec = pod.spec
-        known = self._concerned.get(spec)
-        if known is None:
-            self._concerned.store(spec, self._everybody)
-            return self._everybody
-        if pod.status.container_statuses:  # which may say more of its requests than its spec does
-            return self._everybody
-        if known is self._everybody:
+        cached = self._pre_filters_by_spec.get(spec)
+        if cached is None:
+            self._pre_filters_by_spec.store(spec, self._all_pre_filters)
+            return self._all_pre_filters
+        if pod.status.container_statuses:  # after a resize the requests differ from the spec
+            return self._all_pre_filters
+        if cached is self._all_pre_filters:
             concerned = [each for each in self._pre_filters if each[0].concerns(spec)]
-            spared = [each[1] for each in self._pre_filters if each not in concerned]
-            known = concerned, spared
-            self._concerned.store(spec, known)
-        return known
+            others = [each[1] for each in self._pre_filters if each not in concerned]
+            cached = concerned, others
+            self._pre_filters_by_spec.store(spec, cached)
+        return cached
 
     def run_filter(
         self, state: CycleState, pod: Pod, nodes: NodeView, diagnosis: Diagnosis
     ) -> NodeView:
-        """Nodes that pass every filter; the others are noted in the diagnosis.
+        """Return the nodes that pass every filter; record the others in the diagnosis.
 
-        Each plugin looks only at the nodes that all plugins before it let pass.
+        Each plugin is called only about the nodes that passed all plugins before it.
         """
         return self.filter_by(self.filter_plugins, state, pod, nodes, diagnosis)
 
@@ -347,7 +333,7 @@ class Framework:
     def run_post_filter(
         self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
     ) -> PostFilterResult:
-        """Ask the plugins in turn to make room; the first that succeeds ends it."""
+        """Call the PostFilter plugins in order until one makes room for the pod."""
         return run_post_filter(self.post_filter_plugins, state, pod_info, diagnosis)
 
     def run_pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> None:
@@ -374,7 +360,7 @@ class Framework:
                 fail(PRE_SCORE, plugin, answer)
 
     def run_score(self, state: CycleState, pod: Pod, nodes: NodeView) -> Scores:
-        """Score, normalise and weigh. A score out of range is an error of its plugin."""
+        """Return the normalised, weighted scores. A score out of range is a PluginError."""
         total = np.zeros(len(nodes), dtype=np.int64)
         self.add_scores(total, self.score_plugins, state, pod, nodes)
         return Scores(total, lambda: self.score_by_plugin(state, pod, nodes))
@@ -387,7 +373,7 @@ class Framework:
         pod: Pod,
         nodes: NodeView,
     ) -> None:
-        """Add the weighted scores of some plugins to a sum."""
+        """Add the weighted scores of some plugins to the totals."""
         for plugin in plugins:
             if plugin.name not in state.skip_score:
                 total += self._weighted_score(plugin, state, pod, nodes)
@@ -410,11 +396,62 @@ class Framework:
         return normalized * self.plugins.score_weights[plugin.name]
 
 
-def _with_counters(plugins: Sequence[Plugin], counters: Mapping[str, CounterMetric]) -> _Asked:
+def _with_counters(
+    plugins: Sequence[Plugin], counters: Mapping[str, CounterMetric]
+) -> _CountedPlugins:
     return [(plugin, plugin.name, counters[plugin.name]) for plugin in plugins]
 
 
-def _none_left(narrowing: set[str]) -> Status:
+class _PreFilterVerdict:
+    """The combined verdict of PreFilter plugins that did more than accept or skip the pod."""
+
+    def __init__(self) -> None:
+        self._rejection: Status | None = None
+        self._only_nodes: frozenset[str] | None = None
+        self._narrowing: set[str] = set()
+
+    def add(self, plugin: Plugin, answer: Any) -> bool:
+        """Add the answer of one plugin; return whether no other plugin may run.
+
+        Raises:
+            PluginError: the answer is an error, or none of this extension point.
+        """
+        if isinstance(answer, OnlyNodes):
+            self._narrowing.add(plugin.name)
+            names = answer.names
+            self._only_nodes = names if self._only_nodes is None else self._only_nodes & names
+            if not self._only_nodes:
+                self._rejection = _no_common_node(self._narrowing)
+                return True
+            return False
+        if answer.is_success:
+            return False
+        if answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            self._rejection, self._only_nodes = answer.blame(plugin.name), None
+            return True
+        if answer.code is not Code.UNSCHEDULABLE:
+            fail(PRE_FILTER, plugin, answer)
+        # The other plugins still run: preemption needs what they write to the state.
+        self._rejection = answer.blame(plugin.name)
+        return False
+
+    def outcome(self) -> PreFilterOutcome:
+        status = self._rejection or SUCCESS
+        return PreFilterOutcome(status, self._only_nodes, frozenset(self._narrowing))
+
+
+def _is_skip(plugin: Plugin, answer: Any) -> bool:
+    """Whether PreFilter's answer is a skip status.
+
+    Raises:
+        PluginError: it is none of the answers that PreFilter may give.
+    """
+    if isinstance(answer, OnlyNodes) and isinstance(answer.names, frozenset):
+        return False
+    return checked_status(PRE_FILTER, plugin, answer).is_skip
+
+
+def _no_common_node(narrowing: set[str]) -> Status:
     if len(narrowing) == 1:
         return Status.unresolvable(f"node(s) didn't satisfy plugin {next(iter(narrowing))}")
     names = format_slice(sorted(narrowing))

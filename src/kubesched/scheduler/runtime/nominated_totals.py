@@ -1,8 +1,8 @@
-"""What nominated pods ask for, added up per node and kept between attempts.
+"""The requests of nominated pods, summed per node and cached between attempts.
 
-A pod must leave room for pods of at least its priority that are nominated to a node. There may
-be thousands of them while victims terminate, and every attempt needs to know them all, so only
-what changed since the last attempt is looked at again.
+A pod must leave room for pods of at least its priority that are nominated to a node. There may be
+thousands of them while victims terminate, and every attempt needs them all, so only the nodes
+whose nominations changed since the last attempt are recomputed.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from kubesched.framework.engine import CPU, EPHEMERAL_STORAGE, MEMORY, NodeTable
 __all__ = ["NominatedPods"]
 
 _BUILT_IN: Final = 3
-_FIRST_ROOM: Final = 64
+_FIRST_CAPACITY: Final = 64
 _FREE: Final = np.iinfo(np.int64).min  # the priority of an entry that holds no pod
 
 
 class NominatedPods:
-    """The nominated pods as columns, an entry each."""
+    """The nominated pods as columns, one entry per pod."""
 
     def __init__(
         self, nominator: Callable[[], Nominator], version: Callable[[], ClusterVersion]
@@ -37,7 +37,10 @@ class NominatedPods:
         self._forget(_BUILT_IN)
 
     def totals(self, pod: Pod, table: NodeTable) -> NominatedTotals:
-        """In sum per node, pods of at least the pod's priority; itself is left out."""
+        """Return the sums per node of nominated pods of at least the pod's priority.
+
+        The pod's own nomination is not counted.
+        """
         self._catch_up(table)
         priority = pod_priority(pod)
         totals = self._totals.get(priority)
@@ -49,7 +52,7 @@ class NominatedPods:
         return self._without(totals, own)
 
     def by_node(self, table: NodeTable) -> Mapping[str, Collection[PodInfo]]:
-        """The nominated pods of each node, whatever their priority."""
+        """Return the nominated pods of each node, whatever their priority."""
         self._catch_up(table)
         return self._pods
 
@@ -59,7 +62,7 @@ class NominatedPods:
         rows = self._row[entries]
         firsts = np.flatnonzero(np.diff(rows, prepend=-1))
         amounts = self._amounts[:, entries]
-        if len(firsts) == len(rows):  # as it mostly is: one pod on each of the nodes
+        if len(firsts) == len(rows):  # the usual case: one nominated pod per node
             return NominatedTotals(rows, amounts, np.ones(len(rows), dtype=np.int64))
         requested = np.add.reduceat(amounts, firsts, axis=1)
         pod_count = np.diff(firsts, append=len(rows))
@@ -82,11 +85,11 @@ class NominatedPods:
         self._entries: dict[str, list[tuple[str, int]]] = {}  # by node: uid and entry
         self._pods: dict[str, Collection[PodInfo]] = {}  # by node
         self._entry_of: dict[str, int] = {}  # by uid
-        self._free = list(range(_FIRST_ROOM))
-        self._node: list[str] = [""] * _FIRST_ROOM
-        self._priority = np.full(_FIRST_ROOM, _FREE, dtype=np.int64)
-        self._row = np.full(_FIRST_ROOM, -1, dtype=np.intp)  # -1: the node is not there
-        self._amounts = np.zeros((resources, _FIRST_ROOM), dtype=np.int64)
+        self._free = list(range(_FIRST_CAPACITY))
+        self._node: list[str] = [""] * _FIRST_CAPACITY
+        self._priority = np.full(_FIRST_CAPACITY, _FREE, dtype=np.int64)
+        self._row = np.full(_FIRST_CAPACITY, -1, dtype=np.intp)  # -1: there is no such node
+        self._amounts = np.zeros((resources, _FIRST_CAPACITY), dtype=np.int64)
 
     def _catch_up(self, table: NodeTable) -> None:
         nominator = self._find_nominator()
@@ -113,7 +116,7 @@ class NominatedPods:
             self._node[entry] = ""
             self._row[entry] = -1
             self._free.append(entry)
-            # A pod whose nomination moved may be filed under its new node already.
+            # A pod whose nomination moved may have an entry for its new node already.
             if self._entry_of.get(uid) == entry:
                 del self._entry_of[uid]
         self._pods.pop(node_name, None)
@@ -136,7 +139,7 @@ class NominatedPods:
         amounts[EPHEMERAL_STORAGE, entry] = wanted.ephemeral_storage
         for name, amount in wanted.scalar.items():
             place = table.resource_column(name)
-            # Of a resource that the table does not know there is nothing to be had anyway.
+            # No node offers a resource without a column, so it needs no room anywhere.
             if 0 <= place < len(amounts):
                 amounts[place, entry] = amount
 

@@ -1,4 +1,4 @@
-"""How often the watched objects of each kind have changed."""
+"""Version counters of the watched objects, by kind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["ObjectVersions"]
 
 
 class ObjectVersions:
-    """Counts changes of objects besides nodes and pods, which plugins get from listers."""
+    """Counts the changes of objects that plugins read from listers, besides nodes and pods."""
 
     __slots__ = ("_by_kind", "total")
 
@@ -18,12 +18,12 @@ class ObjectVersions:
         self._by_kind: Counter[type[Any]] = Counter()
 
     def changed(self, kind: type[Any]) -> None:
-        """An object of the kind was added, updated or deleted."""
+        """Count that an object of the kind was added, updated or deleted."""
         self.total += 1
         self._by_kind[kind] += 1
 
     def of(self, kinds: tuple[type[Any], ...] | None) -> int:
-        """Grows with every change of an object of these kinds; None: of any kind."""
+        """Return a number that grows with every change of these kinds; None: of any kind."""
         if kinds is None:
             return self.total
         return sum(self._by_kind[kind] for kind in kinds)

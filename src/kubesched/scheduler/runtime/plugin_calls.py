@@ -1,4 +1,4 @@
-"""Calls of plugins: whatever they raise, or answer against the contract, becomes a PluginError."""
+"""Calls of plugins. Exceptions and answers that break the contract become PluginErrors."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ REMOVE_POD = 'running RemovePod on PreFilter plugin "{}"'
 PRE_SCORE = 'running PreScore plugin "{}"'
 _SCORE = 'running Score plugins: plugin "{}" failed with'
 _NORMALIZE = 'running Normalize on Score plugins: plugin "{}" failed with'
-# What metrics call the point at which a plugin is called.
+# The labels of extension points in metrics.
 _POINTS = {
     PRE_FILTER: "PreFilter",
     FILTER: "Filter",
@@ -76,13 +76,13 @@ _POINTS = {
 }
 
 _SUCCESS = Code.SUCCESS
-# What a call may raise that is the plugin's failure: anything, but for the user's Ctrl-C, which
-# `failure_of` and `pass_on_interrupt` raise again.
+# Whatever a plugin raises is its failure, except the user's Ctrl-C: `failure_of` and
+# `pass_on_interrupt` raise that again.
 THROWN: Final = BaseException
 
 
 def call(what: str, plugin: Plugin, method: Any, *args: Any) -> Any:
-    """Call a plugin; whatever it throws becomes a PluginError that says where.
+    """Call a plugin; an exception becomes a PluginError with the extension point and plugin.
 
     The first argument of the method is the state of the attempt.
     """
@@ -91,7 +91,7 @@ def call(what: str, plugin: Plugin, method: Any, *args: Any) -> Any:
     code = Code.ERROR
     try:
         answer = method(*args)
-        # Other answers than a status come from plugins that had no objection as a whole.
+        # An answer that is no status, such as scores, means success.
         code = answer.code if is_sound(answer) else _SUCCESS
         return answer
     except PluginError:
@@ -104,17 +104,21 @@ def call(what: str, plugin: Plugin, method: Any, *args: Any) -> Any:
 
 
 def thrown(what: str, plugin: Plugin, exc: BaseException) -> PluginError:
-    """What a plugin threw, with where."""
+    """Return the PluginError for an exception of a plugin."""
     return PluginError(f"{what.format(plugin.name)}: {failure_of(exc).message}")
 
 
 def call_for_status(what: str, plugin: Plugin, method: Any, *args: Any) -> Status:
-    """Call a plugin that answers with a status."""
+    """Call a plugin method that returns a status."""
     return checked_status(what, plugin, call(what, plugin, method, *args))
 
 
 def checked_status(what: str, plugin: Plugin, answer: Any) -> Status:
-    """The answer of a plugin that must be a status; anything else fails the attempt."""
+    """Return a plugin's answer if it is a status.
+
+    Raises:
+        PluginError: it is something else.
+    """
     return answer if is_sound(answer) else _no_answer(what, plugin, answer, "a Status")
 
 
@@ -128,7 +132,11 @@ def fail(what: str, plugin: Plugin, status: Status) -> NoReturn:
 
 
 def call_filter(plugin: Plugin, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
-    """Verdicts on many nodes; one that is neither yes nor no fails the attempt."""
+    """Return a plugin's verdicts on many nodes.
+
+    Raises:
+        PluginError: the plugin failed, or a verdict is neither success nor a rejection.
+    """
     rejections: Any = call(FILTER, plugin, plugin.filter_nodes, state, pod, nodes)
     if not isinstance(rejections, Rejections):
         _no_answer(FILTER, plugin, rejections, "Rejections")
@@ -144,10 +152,10 @@ def call_filter(plugin: Plugin, state: CycleState, pod: Pod, nodes: NodeView) ->
 def first_rejection(
     plugins: Sequence[Plugin], state: CycleState, pod: Pod, node: NodeInfo
 ) -> Status | None:
-    """The verdict of the first plugin that rejects the node, with its name; None: it passes."""
+    """Return the first rejection of the node, with the plugin's name; None if it passes."""
     is_timed = state.plugin_timer is not None
     for plugin in plugins:
-        # As `call`, without its cost: this is done for every node that changed.
+        # As `call`, without its cost: this runs for every node that changed.
         try:
             answer: Any = (
                 call(FILTER, plugin, plugin.filter, state, pod, node)
@@ -170,7 +178,7 @@ def first_rejection(
 
 
 def call_score_of_node(plugin: Plugin, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-    """A whole number, as in the many-node form, whatever kind of number the plugin returns."""
+    """Return a plugin's score of one node as an int, whatever kind of number it returns."""
     try:
         score: Any = (
             plugin.score(state, pod, node)
@@ -190,7 +198,7 @@ def call_score_of_node(plugin: Plugin, state: CycleState, pod: Pod, node: NodeIn
 
 
 def checked_score(plugin: Plugin, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-    """The score of one node by a plugin that does not normalise."""
+    """Return the score of one node by a plugin that does not normalise."""
     score = call_score_of_node(plugin, state, pod, node)
     if not MIN_NODE_SCORE <= score <= MAX_NODE_SCORE:
         raise _out_of_range(plugin, score)
@@ -205,7 +213,7 @@ def call_score(plugin: Plugin, state: CycleState, pod: Pod, nodes: NodeView) -> 
 def call_normalize(
     plugin: Plugin, state: CycleState, pod: Pod, nodes: NodeView, scores: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Scores in 0..100; one out of range fails the attempt."""
+    """Return normalised scores. One outside 0..100 is a PluginError."""
     answer: Any = call(_NORMALIZE, plugin, plugin.normalize_score, state, pod, nodes, scores)
     normalized = _as_scores(_NORMALIZE, plugin, answer, len(nodes))
     check_range(plugin, normalized)
@@ -213,7 +221,7 @@ def call_normalize(
 
 
 def _as_scores(what: str, plugin: Plugin, answer: Any, count: int) -> NDArray[np.int64]:
-    """One whole number per node, whatever kind of sequence the plugin returns."""
+    """Convert a plugin's scores to an array with one int64 per node."""
     try:
         scores = np.asarray(answer, dtype=np.int64)
     except (TypeError, ValueError, OverflowError) as exc:
@@ -224,8 +232,8 @@ def _as_scores(what: str, plugin: Plugin, answer: Any, count: int) -> NDArray[np
 
 
 def check_range(plugin: Plugin, scores: NDArray[np.int64]) -> None:
-    """Fail the attempt if a score is out of 0..100."""
-    # Read without a sign, negative numbers are large: one pass looks at both ends.
+    """Raise PluginError if a score is outside 0..100."""
+    # As unsigned numbers, negative scores are large, so one comparison checks both bounds.
     if np.count_nonzero(scores.view(np.uint64) > MAX_NODE_SCORE):
         bad = (scores < MIN_NODE_SCORE) | (scores > MAX_NODE_SCORE)
         raise _out_of_range(plugin, int(scores[bad][0]))
@@ -240,31 +248,31 @@ def _out_of_range(plugin: Plugin, score: int) -> PluginError:
 
 
 def is_being_ended(thrown: BaseException) -> bool:
-    """Whether somebody wants the current task to end: what was thrown is not the plugin's then."""
+    """Whether the current task is being cancelled, so that an exception is not the plugin's."""
     task = asyncio.current_task()
     if isinstance(thrown, GeneratorExit):
-        return task is None  # a coroutine that is closed, not by its task, and must not go on
+        return task is None  # the coroutine is being closed from outside its task
     return task is not None and task.cancelling() > 0
 
 
 def failure_of(thrown: BaseException) -> Status:
-    """What a plugin threw, as an outcome."""
+    """Return an exception of a plugin as a failure status."""
     pass_on_interrupt(thrown)
     if isinstance(thrown, Exception):
         return Status.failure(thrown)
-    # What ends a task or a process must not, when it is passed on as somebody's error.
+    # An exception that would end a task or the process, such as SystemExit, is wrapped.
     error = PluginError(f"the plugin raised {type(thrown).__name__}({thrown})")
     error.__cause__ = thrown
     return Status.failure(error)
 
 
 def as_status(answer: Any) -> Status:
-    """The answer of a plugin that must be a status; anything else is a failure."""
+    """Return a plugin's answer if it is a status; otherwise a failure status."""
     return answer if is_sound(answer) else Status.failure(wrong_answer(answer, "a Status"))
 
 
 def as_permit_answer(answer: Any) -> Status | Wait:
-    """The answer of Permit."""
+    """Return the answer of Permit if it is valid; otherwise a failure status."""
     if isinstance(answer, Wait):
         if isinstance(answer.timeout_ns, int) and is_sound(Status(Code.WAIT, answer.reasons)):
             return answer
@@ -274,7 +282,7 @@ def as_permit_answer(answer: Any) -> Status | Wait:
 
 
 def as_post_filter_result(answer: Any) -> PostFilterResult:
-    """The answer of PostFilter."""
+    """Return the answer of PostFilter if it is valid; otherwise a failure result."""
     if (
         isinstance(answer, PostFilterResult)
         and is_sound(answer.status)

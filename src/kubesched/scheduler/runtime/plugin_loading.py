@@ -1,9 +1,8 @@
-"""Plugins from outside the package: installed ones, modules, and single files.
+"""Loads plugins from outside the package: installed ones, modules, and single files.
 
-An installed package offers plugins as entry points of the group `kubesched.plugins`. For a
-quick try a plugin is named as `module:Class`, as the path of a `.py` file with one plugin in
-it, or as `path.py:Class`. Whatever is wrong with one is a `ConfigError` of one line that begins
-with what the user named.
+An installed package offers plugins as entry points of the group `kubesched.plugins`. For a quick
+try, users name a plugin as `module:Class`, as the path of a `.py` file with one plugin in it, or
+as `path.py:Class`. Every failure is a `ConfigError` of one line that begins with that name.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ def out_of_tree_plugins(
     installed: Iterable[EntryPoint] | None = None,
     given: Registry | None = None,
 ) -> PluginRegistry:
-    """Load the installed plugins and those that the user named, beside those that are given.
+    """Load the installed plugins and those that the user named, and add those of `given`.
 
-    A plugin that is installed, named or given more than once is loaded once.
+    A plugin that occurs more than once is loaded once.
     """
     registry = PluginRegistry(given)
     for name, factory in installed_plugins(installed).items():
@@ -55,7 +54,7 @@ def out_of_tree_plugins(
 
 
 def installed_plugins(installed: Iterable[EntryPoint] | None = None) -> PluginRegistry:
-    """Load the plugins that installed packages offer."""
+    """Load the plugins of all installed packages."""
     registry = PluginRegistry()
     offered = entry_points(group=GROUP) if installed is None else installed
     for entry in sorted(offered, key=lambda entry: entry.name):
@@ -88,7 +87,7 @@ def load_plugin(spec: str) -> type[Plugin]:
 def _module_of_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise ConfigError("no such file")
-    # Known under its path, so that two files of one name do not get in each other's way.
+    # The module's name contains the path, so that two files of one name do not collide.
     name = f"kubesched_plugin_{path.resolve().as_posix().replace('/', '_').removesuffix('.py')}"
     if name in sys.modules:
         return sys.modules[name]
@@ -96,7 +95,7 @@ def _module_of_file(path: Path) -> ModuleType:
     assert spec is not None  # the name ends in .py
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # msgspec looks up annotations in the module, so it must be findable while it runs.
+    # msgspec resolves annotations in the module, so it must be registered before it runs.
     sys.modules[name] = module
     try:
         execute = spec.loader.exec_module
@@ -130,7 +129,7 @@ def _only_plugin(module: ModuleType) -> type[Plugin]:
 
 
 def _attempt(load: Callable[[], _T]) -> _T:
-    """Run someone else's code; whatever it raises becomes one line."""
+    """Run a loader; whatever it raises becomes a ConfigError of one line."""
     try:
         return load()
     except BaseException as exc:

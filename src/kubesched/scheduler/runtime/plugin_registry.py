@@ -1,7 +1,7 @@
-"""The plugins that exist, by name: what builds each, and what is known of it before it is built.
+"""The plugin registry: factories by name, and checks of plugins before they are built.
 
-The in-tree plugins come as a fixed mapping; plugins from elsewhere are registered here and
-merged with it. A registry is a mapping, so it can be used wherever one is expected.
+The in-tree plugins are a fixed mapping. Out-of-tree plugins are registered in a `PluginRegistry`
+and merged with it. A registry is a mapping, so it can be used wherever one is expected.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ __all__ = [
 PluginFactory = Callable[[Any, Handle], Plugin]
 Registry = Mapping[str, PluginFactory]
 
-# What can be written in a list of the configuration and in a metric's label without quoting.
+# Names that need no quoting in a configuration file or a metric's label.
 _NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_./-]*[A-Za-z0-9])?", re.ASCII)
 _MAX_NAME: Final = 253
 
 
 class PluginRegistry(Mapping[str, PluginFactory]):
-    """Plugins by name; no name is taken twice."""
+    """Plugin factories by name."""
 
     def __init__(self, plugins: Registry | None = None) -> None:
         self._plugins: dict[str, PluginFactory] = {}
@@ -54,10 +54,10 @@ class PluginRegistry(Mapping[str, PluginFactory]):
         return len(self._plugins)
 
     def register(self, name: str, factory: PluginFactory) -> None:
-        """Add what builds a plugin.
+        """Add the factory of a plugin.
 
         Raises:
-            ConfigError: there is one of that name, or this could not build one.
+            ConfigError: the name is taken, or the factory cannot build a plugin.
         """
         if name in self._plugins:
             raise ConfigError(f"a plugin named {name} already exists")
@@ -68,26 +68,30 @@ class PluginRegistry(Mapping[str, PluginFactory]):
         """Remove a plugin.
 
         Raises:
-            ConfigError: there is none of that name.
+            ConfigError: no plugin has that name.
         """
         if name not in self._plugins:
             raise ConfigError(f"no plugin named {name} exists")
         del self._plugins[name]
 
     def merge(self, plugins: Registry) -> None:
-        """Add all of these plugins, up to the first whose name is taken."""
+        """Add plugins in order, up to the first whose name is taken.
+
+        Raises:
+            ConfigError: a name is taken.
+        """
         for name, factory in plugins.items():
             self.register(name, factory)
 
     def known_args(self) -> dict[str, type]:
-        """The types that arguments of these plugins are decoded into."""
+        """Return the types that the arguments of these plugins are decoded into."""
         types = {name: args_type_of(factory) for name, factory in self._plugins.items()}
         return {name: args_type for name, args_type in types.items() if args_type is not None}
 
     def implemented(self) -> dict[str, frozenset[str] | None]:
-        """The extension points of each plugin, as configuration files name them.
+        """Return the extension points of each plugin, as configuration files name them.
 
-        None for a factory that does not tell what it builds: that is known once it has.
+        None for a factory without a known plugin class: its plugin has to be built first.
         """
         types = {name: plugin_type_of(factory) for name, factory in self._plugins.items()}
         return {
@@ -97,10 +101,10 @@ class PluginRegistry(Mapping[str, PluginFactory]):
 
 
 def check_factory(name: str, factory: object) -> None:
-    """Refuse what could not build a plugin of this name.
+    """Check that a factory can build a plugin of this name.
 
     Raises:
-        ConfigError: what keeps it from being one.
+        ConfigError: it cannot.
     """
     if isinstance(factory, type):
         _check_class(name, factory)
@@ -110,7 +114,7 @@ def check_factory(name: str, factory: object) -> None:
 
 @functools.lru_cache(maxsize=1024)
 def _check_class(name: str, factory: type) -> None:
-    """The same for classes, once for each: every scheduler registers the in-tree ones."""
+    """Check a class once, because every scheduler registers the in-tree plugins again."""
     _check(name, factory)
 
 
@@ -126,7 +130,7 @@ def _check(name: str, factory: object) -> None:
     try:
         inspect.signature(factory).bind(None, None)
     except ValueError:
-        pass  # written in C, which does not tell
+        pass  # a function written in C has no signature
     except TypeError as exc:
         raise ConfigError(
             f"plugin {name}: {_shown(factory)} is not called with (args, handle): {exc}"
@@ -145,7 +149,7 @@ def check_plugin_type(plugin: object) -> type[Plugin]:
     """Return the class if it can be registered under its own name.
 
     Raises:
-        ConfigError: what keeps it from being a plugin.
+        ConfigError: it is no plugin class, or has no legal name.
     """
     if not isinstance(plugin, type) or not issubclass(plugin, Plugin):
         raise ConfigError(f"{plugin!r} is not a subclass of kubesched.framework.Plugin")
@@ -160,7 +164,7 @@ def check_plugin_type(plugin: object) -> type[Plugin]:
 
 
 def args_type_of(factory: object) -> type | None:
-    """The type that a plugin's arguments are decoded into: the factory says, or what it builds."""
+    """Return the `args_type` of a factory or, if it has none, of the plugin it builds."""
     while factory is not None:
         found: type | None = getattr(factory, "args_type", None)
         if found is not None:
@@ -174,7 +178,7 @@ def args_type_of(factory: object) -> type | None:
 
 
 def plugin_type_of(factory: object) -> type[Plugin] | None:
-    """The class of the plugins that a factory builds, as far as it can be told."""
+    """Return the class of the plugins that a factory builds; None if it is not known."""
     while isinstance(factory, functools.partial):
         factory = factory.func
     if isinstance(factory, type):
@@ -182,8 +186,8 @@ def plugin_type_of(factory: object) -> type[Plugin] | None:
     try:
         built = typing.get_type_hints(factory).get("return")
     except (TypeError, NameError, AttributeError):
-        return None  # annotations that only a type checker can read
-    # A function that promises just a Plugin does not tell which.
+        return None  # annotations that only a type checker can resolve
+    # The annotation Plugin does not say which plugin.
     if isinstance(built, type) and issubclass(built, Plugin) and built is not Plugin:
         return built
     return None

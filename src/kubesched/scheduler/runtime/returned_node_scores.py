@@ -1,8 +1,8 @@
-"""Scores of nodes as an extender returned them: without the pods that run there.
+"""Scores of nodes as an extender returned them, without the pods that run there.
 
-The reference goes on with the nodes that an extender sent back, and those carry no pods
-(docs/reference/04 §18.3). Plugins are asked with their one-node form, about such nodes in place of
-the real ones; what they noted in PreScore is about the cluster as it is.
+The reference continues with the Node objects that an extender returned, and those have no pods
+(docs/reference/04 §18.3). So the one-node form of each plugin is called with such nodes in place of
+the cached ones. The plugins' PreScore state is still that of the real cluster.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["score_returned_nodes"]
 def score_returned_nodes(
     framework: Framework, state: CycleState, pod: Pod, nodes: NodeView, infos: Sequence[NodeInfo]
 ) -> Scores:
-    """Score, normalise and weigh: for each node of the view, the NodeInfo to look at."""
+    """Return normalised, weighted scores; `infos` has the NodeInfo to score for each node."""
 
     def weighted(plugin: Plugin) -> NDArray[np.int64]:
         framework.point_metrics.scores[plugin.name].value += len(infos)

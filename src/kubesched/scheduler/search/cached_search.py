@@ -177,7 +177,7 @@ class CachedSearch:
         if entry is None:
             return None
         missing = cache.refresh_verdicts(entry, state, pod, nodes)
-        filters = cache.filters_to_ask(state)
+        filters = cache.uncached_filters_of(state)
         rejections = DeferredRejections() if filters else _NO_REJECTIONS
         if entry.index is None or missing is None:
             passing = entry.passing(nodes)
