@@ -220,8 +220,8 @@ def test_what_is_worked_out_about_a_shared_spec_is_worked_out_once() -> None:
 
 
 def test_a_large_spec_is_shared_by_nobody_and_not_kept() -> None:
-    large = {"containers": [{"name": "c", "image": "i" * shared_specs._LARGEST_KEPT}]}
-    before = shared_specs._known.cache_info().currsize
+    large = {"containers": [{"name": "c", "image": "i" * shared_specs._LARGEST_CACHED}]}
+    before = shared_specs._cached.cache_info().currsize
     assert shared(large) == large
     assert shared(large) is not shared(large)
-    assert shared_specs._known.cache_info().currsize == before
+    assert shared_specs._cached.cache_info().currsize == before

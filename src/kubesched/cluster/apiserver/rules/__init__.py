@@ -1,1 +1,1 @@
-"""What may be stored, and what becomes of it on the way: rules that know no store and no socket."""
+"""The rules for objects: defaulting, validation, patching, admission. No store and no sockets."""

@@ -1,4 +1,4 @@
-"""The roles and bindings that every cluster with RBAC begins with, as tables."""
+"""The bootstrap roles and bindings of a cluster with RBAC, as tables."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ _BINDINGS: Final[dict[str, tuple[str, str, str]]] = {
 
 
 def bootstrap_roles() -> Iterator[Json]:
-    """ClusterRoles, those that are put together from others with nothing in them yet."""
+    """Create the ClusterRoles. Aggregated roles have an aggregation rule and no rules."""
     for name, rules in _ROLES.items():
         labels = {_LABEL: "rbac-defaults"}
         part = name.removeprefix("system:aggregate-to-")
@@ -191,7 +191,7 @@ def bootstrap_roles() -> Iterator[Json]:
 
 
 def bootstrap_bindings() -> Iterator[Json]:
-    """ClusterRoleBindings."""
+    """Create the ClusterRoleBindings."""
     for name, (role, kind, subject) in _BINDINGS.items():
         yield {
             "metadata": {"name": name, "labels": {_LABEL: "rbac-defaults"}},

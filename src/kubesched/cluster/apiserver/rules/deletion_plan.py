@@ -1,6 +1,6 @@
-"""How an object goes: at once, after a while, or when the last finalizer is gone.
+"""Decisions about deletion: at once, after a grace period, or after the last finalizer.
 
-Pure decisions over the stored object; the store carries them out.
+These are pure functions of the stored object. The store carries out their decisions.
 """
 
 from __future__ import annotations
@@ -16,31 +16,32 @@ __all__ = ["FOREGROUND", "DeletionPlan", "ends_deletion", "in_foreground", "plan
 Json = dict[str, Any]
 
 _SECOND_NS = 1_000_000_000
-# The finalizer of an owner that waits for what it owns.
+# The finalizer of an owner that waits for the deletion of its dependents.
 FOREGROUND = "foregroundDeletion"
 
 
 class DeletionPlan(NamedTuple):
-    """What to store first, if anything, and whether the object is then removed."""
+    """The steps of a deletion: store the marked object, if there is one, and then remove it."""
 
-    marked: Json | None
+    marked: Json | None  # with a deletion timestamp
     remove: bool
 
 
 def plan_deletion(
     strategy: ResourceStrategy, old: Json, grace_period_seconds: int | None, now_ns: int
 ) -> DeletionPlan:
+    """Decide how to delete an object with this grace period."""
     metadata: Json = old["metadata"]
-    waiting = bool(metadata.get("finalizers"))
+    has_finalizers = bool(metadata.get("finalizers"))
     if not strategy.graceful:
-        if not waiting:
+        if not has_finalizers:
             return DeletionPlan(None, remove=True)
         if "deletionTimestamp" in metadata:
             return DeletionPlan(None, remove=False)
         return DeletionPlan(_marked(old, stamp(now_ns), 0, first=True), remove=False)
     if "deletionTimestamp" in metadata:
         current = metadata.get("deletionGracePeriodSeconds", 0)
-        # A second deletion may only shorten the time that the first one gave.
+        # A second deletion can only shorten the grace period of the first.
         if grace_period_seconds is None or grace_period_seconds >= current:
             return DeletionPlan(None, remove=False)
         period = grace_period_seconds
@@ -49,11 +50,11 @@ def plan_deletion(
     else:
         period = strategy.grace_period(old, grace_period_seconds)
         marked = _marked(old, stamp(now_ns + period * _SECOND_NS), period, first=True)
-    return DeletionPlan(marked, remove=period == 0 and not waiting)
+    return DeletionPlan(marked, remove=period == 0 and not has_finalizers)
 
 
 def in_foreground(data: Json) -> Json:
-    """An object that, once it is deleted, waits for what it owns."""
+    """Add the finalizer for foreground deletion, unless the object is already being deleted."""
     metadata = data["metadata"]
     finalizers = metadata.get("finalizers", ())
     if FOREGROUND in finalizers or "deletionTimestamp" in metadata:
@@ -73,7 +74,7 @@ def _marked(old: Json, when: str, period: int, *, first: bool) -> Json:
 
 
 def ends_deletion(new: Json, old: Json) -> bool:
-    """Whether an update took away the last thing that a deletion was waiting for."""
+    """Whether an update removed the last finalizer of an object that is being deleted."""
     before = old["metadata"]
     return (
         "deletionTimestamp" in before

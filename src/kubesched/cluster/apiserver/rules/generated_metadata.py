@@ -1,4 +1,4 @@
-"""Names, uids and timestamps: what the server itself writes into metadata."""
+"""Metadata that the server generates: names, uids, timestamps."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["generated_name", "generated_uid", "inherited_metadata", "new_metadat
 
 Json = dict[str, Any]
 
-# No vowels and no look-alikes, so that no words come out.
+# The reference's alphabet: no vowels, so that no words result, and no characters that look alike.
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _LETTER_BITS = len(_ALPHABET).bit_length()
-# What is drawn for each number of so many bits; for those that are too large, nothing.
+# The letter for each number of `_LETTER_BITS` bits; empty for numbers beyond the alphabet.
 _DRAWN = [*_ALPHABET, *[""] * (2**_LETTER_BITS - len(_ALPHABET))]
 _SUFFIX_LENGTH = 5
-# Of a uid's 128 bits, four say that it is random (version 4), and two how it is laid out.
+# Four of a uid's 128 bits are the version (4: random) and two are the variant.
 _VERSION_BITS = 0x4 << 76 | 0x8 << 60
 _RANDOM_BITS = ~(0xF << 76 | 0xC << 60)
 _PREFIX_LENGTH = 63 - _SUFFIX_LENGTH
@@ -32,7 +32,7 @@ _INHERITED = ("uid", "creationTimestamp", "managedFields")
 
 
 def generated_name(prefix: str, rng: random.Random) -> str:
-    # The letters that rng.choice would draw, in a third of the time.
+    # Draws the same letters as rng.choice, in a third of the time.
     draw, suffix = rng.getrandbits, ""
     while len(suffix) < _SUFFIX_LENGTH:
         suffix += _DRAWN[draw(_LETTER_BITS)]
@@ -40,7 +40,7 @@ def generated_name(prefix: str, rng: random.Random) -> str:
 
 
 def generated_uid(rng: random.Random) -> str:
-    """A random (version 4) UUID."""
+    """Generate a random (version 4) UUID."""
     digits = f"{rng.getrandbits(128) & _RANDOM_BITS | _VERSION_BITS:032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
@@ -49,9 +49,12 @@ def stamp(now_ns: int) -> str:
     return format_time(now_ns)
 
 
-def new_metadata(given: Json, namespace: str, uid: str, created: str, *, counted: bool) -> Json:
-    """Metadata of a new object; what only the server may say is not taken from the user."""
-    metadata = {key: value for key, value in given.items() if key not in _SERVER_FIELDS}
+def new_metadata(requested: Json, namespace: str, uid: str, created: str, *, counted: bool) -> Json:
+    """Return the metadata of a new object. Fields that only the server sets are overwritten.
+
+    `counted` says whether the kind counts generations.
+    """
+    metadata = {key: value for key, value in requested.items() if key not in _SERVER_FIELDS}
     if namespace:
         metadata["namespace"] = namespace
     else:
@@ -63,9 +66,12 @@ def new_metadata(given: Json, namespace: str, uid: str, created: str, *, counted
     return metadata
 
 
-def inherited_metadata(given: Json, old: Json) -> Json:
-    """Metadata of an update, with what the user left out or may not say taken from before."""
-    metadata = dict(given)
+def inherited_metadata(requested: Json, old: Json) -> Json:
+    """Return the metadata of an update.
+
+    Fields that the request omits, or that only the server sets, come from the old metadata.
+    """
+    metadata = dict(requested)
     for field in ("name", "namespace", *_INHERITED):
         if field in old and not metadata.get(field):
             metadata[field] = old[field]

@@ -1,7 +1,8 @@
-"""Who may do what, by roles and their bindings.
+"""Evaluation of RBAC rules.
 
-Plain functions over the documents of roles: what a rule covers, whom a binding is about, and
-whether some rules cover others, which is what keeps people from giving away more than they have.
+Pure functions on the documents of roles and bindings: whether a rule allows a request, whether a
+subject of a binding matches, and whether some rules cover others. The last check prevents users
+from granting permissions that they do not have.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _ANY = "*"
 
 
 class Attributes(msgspec.Struct, frozen=True):
-    """What somebody wants to do: a verb on a resource, or on a path."""
+    """The attributes of a request: a verb on a resource, or on a path."""
 
     verb: str
     group: str = ""
@@ -37,61 +38,63 @@ class Attributes(msgspec.Struct, frozen=True):
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """Somebody whom bindings may be about."""
+    """A user with groups, to whom bindings can refer."""
 
     name: str
     groups: tuple[str, ...] = ()
 
 
-def subject_matches(subject: Json, who: Subject, namespace: str) -> bool:
-    """Whether a subject of a binding, which is in a namespace, is this one."""
-    match subject.get("kind"):
+def subject_matches(binding_subject: Json, subject: Subject, namespace: str) -> bool:
+    """Whether a subject in a binding of a namespace refers to this subject."""
+    match binding_subject.get("kind"):
         case "User":
-            return subject.get("name") in (_ANY, who.name)
+            return binding_subject.get("name") in (_ANY, subject.name)
         case "Group":
-            return subject.get("name") in who.groups
+            return binding_subject.get("name") in subject.groups
         case "ServiceAccount":
-            home = subject.get("namespace") or namespace
-            return who.name == f"{_SERVICE_ACCOUNT}{home}:{subject.get('name')}"
+            account_namespace = binding_subject.get("namespace") or namespace
+            account = f"{account_namespace}:{binding_subject.get('name')}"
+            return subject.name == f"{_SERVICE_ACCOUNT}{account}"
     return False
 
 
-def rule_allows(rule: Json, wanted: Attributes) -> bool:
-    if not _has(rule.get("verbs"), wanted.verb):
+def rule_allows(rule: Json, attributes: Attributes) -> bool:
+    if not _has(rule.get("verbs"), attributes.verb):
         return False
-    if not wanted.plural:
-        return any(_path_matches(each, wanted.path) for each in rule.get("nonResourceURLs") or ())
-    if not _has(rule.get("apiGroups"), wanted.group):
+    if not attributes.plural:
+        urls = rule.get("nonResourceURLs") or ()
+        return any(_path_matches(each, attributes.path) for each in urls)
+    if not _has(rule.get("apiGroups"), attributes.group):
         return False
-    if not any(_resource_matches(each, wanted) for each in rule.get("resources") or ()):
+    if not any(_resource_matches(each, attributes) for each in rule.get("resources") or ()):
         return False
     names = rule.get("resourceNames")
-    return not names or (bool(wanted.name) and wanted.name in names)
+    return not names or (bool(attributes.name) and attributes.name in names)
 
 
-def _has(values: Iterable[str] | None, wanted: str) -> bool:
-    return any(each in (_ANY, wanted) for each in values or ())
+def _has(values: Iterable[str] | None, value: str) -> bool:
+    return any(each in (_ANY, value) for each in values or ())
 
 
-def _resource_matches(each: str, wanted: Attributes) -> bool:
-    if each in (_ANY, wanted.resource):
+def _resource_matches(pattern: str, attributes: Attributes) -> bool:
+    if pattern in (_ANY, attributes.resource):
         return True
-    # `*/scale` is that part of everything.
-    return bool(wanted.subresource) and each == f"{_ANY}/{wanted.subresource}"
+    # `*/scale` is the scale subresource of every resource.
+    return bool(attributes.subresource) and pattern == f"{_ANY}/{attributes.subresource}"
 
 
-def _path_matches(each: str, path: str) -> bool:
-    return path.startswith(each[:-1]) if each.endswith(_ANY) else each == path
+def _path_matches(pattern: str, path: str) -> bool:
+    return path.startswith(pattern[:-1]) if pattern.endswith(_ANY) else pattern == path
 
 
-def covered(rules: Iterable[Json], wanted: Iterable[Json]) -> bool:
-    """Whether everything that `wanted` rules allow is allowed by `rules` as well."""
-    held = list(rules)
-    return all(any(rule_allows(rule, each) for rule in held) for each in resource_rules(wanted))
+def covered(rules: Iterable[Json], granted: Iterable[Json]) -> bool:
+    """Whether `rules` allow everything that the `granted` rules allow."""
+    owned = list(rules)
+    return all(any(rule_allows(rule, each) for rule in owned) for each in resource_rules(granted))
 
 
 def resource_rules(rules: Iterable[Json]) -> Iterator[Attributes]:
-    """Rules taken apart: one thing to do after another, with stars as they are."""
+    """Expand rules into single permissions. Wildcards stay wildcards."""
     for rule in rules:
         for verb, path in product(rule.get("verbs") or (), rule.get("nonResourceURLs") or ()):
             yield Attributes(verb, path=path)

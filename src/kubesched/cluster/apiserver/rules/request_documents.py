@@ -1,6 +1,7 @@
-"""Bodies of requests: from anything a client may send to JSON that the rules can rely on.
+"""Conversion of request bodies to checked documents.
 
-After this no null is left, and every field that a type declares has the declared type.
+A checked document contains no nulls, and every field that its type declares has that type. The
+rules rely on this.
 """
 
 from __future__ import annotations
@@ -27,13 +28,24 @@ _encode = msgspec.json.Encoder().encode
 
 
 def checked_document(resource: Resource, body: Any) -> Json:
-    """An object as a client sent it, without its kind and version.
+    """Check a body and return it without its kind and version.
 
     Raises:
         ApiError: 400, it is not an object of this kind.
     """
     if not isinstance(body, dict):
         raise unreadable(resource, "expected an object")
+    _check_kind(resource, body)
+    document: Json = {k: v for k, v in body.items() if k not in ("kind", "apiVersion")}
+    if resource.type is not Pod or (spec := _valid_shared_spec(document.get("spec"))) is None:
+        return _checked(resource, document)
+    rest = _checked(resource, {key: document[key] for key in document if key != "spec"})
+    whole = {**rest, "spec": spec}
+    return {key: whole[key] for key in document if key in whole}
+
+
+def _check_kind(resource: Resource, body: Json) -> None:
+    """Raises ApiError 400 for a body that names another kind or version."""
     kind, version = body.get("kind"), body.get("apiVersion")
     if (kind and kind != resource.kind) or (version and version != resource.api_version):
         message = (
@@ -41,15 +53,9 @@ def checked_document(resource: Resource, body: Any) -> Json:
             f"got {version or ''}, Kind={kind or ''}"
         )
         raise bad_request(message)
-    document: Json = {k: v for k, v in body.items() if k not in ("kind", "apiVersion")}
-    if resource.type is not Pod or (spec := _readable_spec(document.get("spec"))) is None:
-        return _readable(resource, document)
-    rest = _readable(resource, {key: document[key] for key in document if key != "spec"})
-    whole = {**rest, "spec": spec}
-    return {key: whole[key] for key in document if key in whole}
 
 
-def _readable(resource: Resource, document: Json) -> Json:
+def _checked(resource: Resource, document: Json) -> Json:
     if resource.type is not None:
         if _may_have_nulls(document):
             document = cleaned(document, None)
@@ -65,21 +71,22 @@ def _readable(resource: Resource, document: Json) -> Json:
     return document
 
 
-def _readable_spec(given: Any) -> SharedSpec | None:
-    """The spec of a pod, if it can be read as it is; of many that are equal one is looked at.
+def _valid_shared_spec(spec: Any) -> SharedSpec | None:
+    """Return the shared form of a pod's spec if it is valid, else None.
 
-    What is wrong with any other is for the look at the whole pod to say.
+    Equal specs are checked only once. For an invalid spec the caller checks the whole pod, which
+    finds the problem.
     """
-    if not isinstance(given, dict):
+    if not isinstance(spec, dict):
         return None
     try:
-        spec = shared(given)
+        shared_spec = shared(spec)
     except (TypeError, ValueError, RecursionError):
         return None
-    return spec if once(_is_readable, spec) else None
+    return shared_spec if once(_is_valid, shared_spec) else None
 
 
-def _is_readable(spec: Json) -> bool:
+def _is_valid(spec: Json) -> bool:
     document = {"spec": spec}
     if _may_have_nulls(document):
         return False
@@ -91,7 +98,9 @@ def _is_readable(spec: Json) -> bool:
 
 
 def check_details(resource: Resource, document: Json, known: Json | None = None) -> None:
-    """Check what the types of objects leave open: times, and who owns which fields.
+    """Check fields that the struct types do not check: times and `metadata.managedFields`.
+
+    Parts that are the same objects as in the `known` document are not checked.
 
     Raises:
         ApiError: 400.
@@ -113,7 +122,7 @@ _SCALARS = (str, int, float)
 
 
 class _ManagedFields(ApiStruct):
-    """`ObjectMeta` has no such field, because nobody else reads it."""
+    """An entry of `metadata.managedFields`, which `ObjectMeta` does not declare."""
 
     manager: str = ""
     operation: str = ""
@@ -125,7 +134,7 @@ class _ManagedFields(ApiStruct):
 
 
 def unreadable(resource: Resource, text: str) -> ApiError:
-    """400 for a body that does not have the types of its kind."""
+    """Return a 400 error for a body whose fields do not have the declared types."""
     return bad_request(
         f'{resource.kind} in version "{resource.version}" cannot be handled as a '
         f"{resource.kind}: {text}"
@@ -133,7 +142,7 @@ def unreadable(resource: Resource, text: str) -> ApiError:
 
 
 def _may_have_nulls(document: Json) -> bool:
-    """Whether it is worth looking for nulls. Writing a document down is quicker than a walk."""
+    """Whether a document may contain nulls. Encoding it is faster than walking through it."""
     try:
         return b"null" in _encode(document)
     except (TypeError, ValueError, RecursionError):
@@ -141,7 +150,7 @@ def _may_have_nulls(document: Json) -> bool:
 
 
 def cleaned(value: Any, known: Any) -> Any:
-    """The value without nulls, down to the parts that are known to have none."""
+    """Remove nulls from a value. Parts that are the same objects as in `known` have none."""
     if value is known:
         return value
     if isinstance(value, dict):

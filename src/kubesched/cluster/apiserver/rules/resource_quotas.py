@@ -1,4 +1,4 @@
-"""ResourceQuotas: what an object uses, whose quota it falls under, and whether it still fits."""
+"""ResourceQuota rules: the usage of an object, scopes, and the check against hard limits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NATIVE = frozenset({*_COMPUTE, "storage"})
 
 
 def usage_of(resource: Resource, document: Json) -> Usage:
-    """Everything that an object uses, under each name that a quota may have for it."""
+    """Return the usage of an object, under every name that a quota can limit."""
     counted = resource.group_resource
     used: Usage = {f"count/{counted}": _ONE}
     if counted == "pods":
@@ -104,7 +104,7 @@ def _devices(document: Json) -> Usage:
 
 
 def falls_under(quota: Json, resource: Resource, document: Json) -> bool:
-    """Whether an object is in a quota's scopes."""
+    """Whether a quota's scopes select an object."""
     spec = quota["spec"]
     required = [{"scopeName": scope, "operator": "Exists"} for scope in spec.get("scopes", ())]
     required += spec.get("scopeSelector", {}).get("matchExpressions", ())
@@ -137,7 +137,7 @@ def _claim_matches(requirement: Mapping[str, Any], claim: Json) -> bool:
 
 
 def _attributes_classes(claim: Json) -> list[str]:
-    """What a claim wants, what it has, and what it is being changed to."""
+    """Return the requested, the current and the target volume attributes class of a claim."""
     status = claim.get("status", {})
     named = (
         claim.get("spec", {}).get("volumeAttributesClassName"),
@@ -179,7 +179,7 @@ def _crosses_namespaces(spec: Json) -> bool:
 
 
 def unspecified(quota: Json, pod: Json) -> str:
-    """What containers of a pod must say under a quota and do not; empty if nothing."""
+    """List the requests and limits that a quota requires and a pod's containers lack."""
     hard = quota["spec"].get("hard", {})
     missing: dict[str, list[str]] = {}
     for key in sorted(hard):
@@ -196,20 +196,20 @@ def unspecified(quota: Json, pod: Json) -> str:
     return "; ".join(f"{key} for: {','.join(names)}" for key, names in missing.items())
 
 
-def exceeded(quota: Json, wanted: Usage) -> str:
-    """How a quota would be exceeded by more use; empty if it would not be."""
+def exceeded(quota: Json, added: Usage) -> str:
+    """Describe how additional usage would exceed a quota; empty if it would not."""
     hard = quota["spec"].get("hard", {})
     used = quota.get("status", {}).get("used", {})
     beyond = [
         name
         for name in sorted(hard)
-        if name in wanted
-        and not wanted[name].is_zero
-        and parse_quantity(used.get(name, "0")) + wanted[name] > parse_quantity(hard[name])
+        if name in added
+        and not added[name].is_zero
+        and parse_quantity(used.get(name, "0")) + added[name] > parse_quantity(hard[name])
     ]
     if not beyond:
         return ""
-    requested = ",".join(f"{name}={wanted[name]}" for name in beyond)
+    requested = ",".join(f"{name}={added[name]}" for name in beyond)
     in_use = ",".join(f"{name}={used.get(name, '0')}" for name in beyond)
     limited = ",".join(f"{name}={hard[name]}" for name in beyond)
     name = quota["metadata"]["name"]

@@ -1,4 +1,4 @@
-"""What a pod gets from its service account: a name, a token where it looks for one, secrets."""
+"""Service account admission: sets the account, the token volume and the pull secrets of a pod."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["with_service_account"]
 Json = dict[str, Any]
 
 _PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
-# One name for all pods: what they have in common is worked out once.
+# All pods use the same volume name, so that they can share their specs (`SharedSpec`).
 _VOLUME = "kube-api-access-token"
 _SECONDS = 3607
 _MIRROR = "kubernetes.io/config.mirror"
@@ -36,7 +36,7 @@ _SOURCES: list[Json] = [
 
 
 def with_service_account(pod: Json, account: Mapping[str, Any]) -> Json:
-    """The pod as it is to be created, given the account that it names."""
+    """Return the pod with the fields that its service account provides."""
     spec = pod.get("spec")
     if not isinstance(spec, dict) or _MIRROR in (_annotations(pod)):
         return pod
@@ -44,10 +44,10 @@ def with_service_account(pod: Json, account: Mapping[str, Any]) -> Json:
     filled["serviceAccountName"] = filled["serviceAccount"] = account["metadata"]["name"]
     if not filled.get("imagePullSecrets") and account.get("imagePullSecrets"):
         filled["imagePullSecrets"] = account["imagePullSecrets"]
-    wanted = spec.get("automountServiceAccountToken")
-    if wanted is None:
-        wanted = account.get("automountServiceAccountToken", True)
-    if wanted:
+    is_mounted = spec.get("automountServiceAccountToken")
+    if is_mounted is None:
+        is_mounted = account.get("automountServiceAccountToken", True)
+    if is_mounted:
         _mount(filled)
     return {**pod, "spec": filled}
 
@@ -59,7 +59,7 @@ def _annotations(pod: Json) -> Mapping[str, Any]:
 
 
 def _mount(spec: Json) -> None:
-    """Mount the token in every container that has nothing in its place."""
+    """Mount the token in every container that mounts nothing at its path."""
     is_used = False
     for field in ("initContainers", "containers"):
         containers = spec.get(field)

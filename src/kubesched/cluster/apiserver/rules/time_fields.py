@@ -1,7 +1,7 @@
-"""Times in documents: every field that is declared to be one must be one.
+"""Validation of time fields in documents.
 
-Types here keep times as text, and whoever needs one parses it, long after the object was stored.
-What cannot be parsed is refused at the door, as the reference does when it decodes a body.
+The struct types hold times as strings, which readers parse long after the object was stored. So
+the server refuses invalid times in requests, as the reference does when it decodes a body.
 """
 
 from __future__ import annotations
@@ -28,108 +28,111 @@ _LAYOUTS: Final = {
 }
 _NOTHING: Final[Json] = {}
 
-# From a value, and the one that is known to be fine, to what is wrong with it.
-_Look = Callable[[Any, Any], str]
+# Takes a value and a value that was checked before, and returns the problem, or an empty string.
+_Check = Callable[[Any, Any], str]
 
 
 def time_problem(
     group: str, version: str, kind: str, document: Json, known: Json | None = None
 ) -> str:
-    """What is wrong with the first time that is none; empty if all are fine.
+    """Return the problem of the first invalid time in a document; empty if there is none.
 
-    Parts that are the very objects of the `known` document are known to be fine.
+    Parts that are the same objects as in the `known` document are valid and are not checked.
     """
-    look = _look_at(definition_of(group, version, kind))
-    return "" if look is None else look(document, known)
+    check = _check_of_kind(definition_of(group, version, kind))
+    return "" if check is None else check(document, known)
 
 
 @cache
-def _look_at(name: str | None) -> _Look | None:
-    """How to look at a kind; all have metadata, those without a definition nothing else."""
+def _check_of_kind(name: str | None) -> _Check | None:
+    """Build the check of a kind. For a kind without a definition it checks the metadata."""
     if name is not None:
-        return _look_inside(name)
-    metadata = _look_inside(_META)
+        return _check_of_definition(name)
+    metadata = _check_of_definition(_META)
     assert metadata is not None
-    return _look_at_object({"metadata": metadata})
+    return _object_check({"metadata": metadata})
 
 
 @cache
-def _look_inside(name: str, above: tuple[str, ...] = ()) -> _Look | None:
-    """How to look at what has a definition; None if there are no times in it."""
+def _check_of_definition(name: str, above: tuple[str, ...] = ()) -> _Check | None:
+    """Build the check of a definition; None if it contains no times.
+
+    `above` are the definitions that contain this one.
+    """
     if name in _LAYOUTS:
-        return _look_at_time(_LAYOUTS[name])
+        return _time_check(_LAYOUTS[name])
     if name in above:
-        return None  # no kind of ours has a time inside of something recursive
+        return None  # no recursive definition contains a time
     found = {
-        field: look
+        field: check
         for field, schema in definitions()[name].get("properties", {}).items()
-        if (look := _of_schema(schema, (*above, name))) is not None
+        if (check := _check_of_schema(schema, (*above, name))) is not None
     }
-    return _look_at_object(found) if found else None
+    return _object_check(found) if found else None
 
 
-def _of_schema(schema: Json, above: tuple[str, ...]) -> _Look | None:
+def _check_of_schema(schema: Json, above: tuple[str, ...]) -> _Check | None:
     name = target(schema)
     if name is None and len(parts := schema.get("allOf", ())) == 1:
         name = target(parts[0])
     if name is not None:
-        return _look_inside(name, above)
-    for kind, look_at in (("items", _look_at_items), ("additionalProperties", _look_at_values)):
-        within = schema.get(kind)
-        if isinstance(within, dict) and (inside := _of_schema(within, above)) is not None:
-            return look_at(inside)
+        return _check_of_definition(name, above)
+    for keyword, make_check in (("items", _list_check), ("additionalProperties", _map_check)):
+        part = schema.get(keyword)
+        if isinstance(part, dict) and (inner := _check_of_schema(part, above)) is not None:
+            return make_check(inner)
     return None
 
 
-def _look_at_time(layout: str) -> _Look:
-    def look(value: Any, _known: Any) -> str:
+def _time_check(layout: str) -> _Check:
+    def check(value: Any, _known: Any) -> str:
         if not isinstance(value, str) or _is_time(value):
             return ""
         shown = quote(value[:100])
         return f'parsing time {shown} as "{layout}": cannot parse {shown} as "2006"'
 
-    return look
+    return check
 
 
-def _look_at_object(fields: dict[str, _Look]) -> _Look:
-    def look(value: Any, known: Any) -> str:
+def _object_check(fields: dict[str, _Check]) -> _Check:
+    def check(value: Any, known: Any) -> str:
         if value is known or not isinstance(value, dict):
             return ""
         before: dict[str, Any] = known if isinstance(known, dict) else _NOTHING
-        for field, inside in fields.items():
+        for field, inner in fields.items():
             each = value.get(field)
             if each is None or each is before.get(field):
                 continue
-            if problem := inside(each, before.get(field)):
+            if problem := inner(each, before.get(field)):
                 return problem
         return ""
 
-    return look
+    return check
 
 
-def _look_at_items(inside: _Look) -> _Look:
-    def look(value: Any, known: Any) -> str:
+def _list_check(inner: _Check) -> _Check:
+    def check(value: Any, known: Any) -> str:
         if value is known or not isinstance(value, list):
             return ""
-        fine = {*map(id, known)} if isinstance(known, list) else ()
+        checked = {*map(id, known)} if isinstance(known, list) else ()
         for each in value:
-            if id(each) not in fine and (problem := inside(each, None)):
+            if id(each) not in checked and (problem := inner(each, None)):
                 return problem
         return ""
 
-    return look
+    return check
 
 
-def _look_at_values(inside: _Look) -> _Look:
-    def look(value: Any, known: Any) -> str:
+def _map_check(inner: _Check) -> _Check:
+    def check(value: Any, known: Any) -> str:
         if value is known or not isinstance(value, dict):
             return ""
         for each in value.values():
-            if problem := inside(each, None):
+            if problem := inner(each, None):
                 return problem
         return ""
 
-    return look
+    return check
 
 
 @lru_cache(maxsize=4096)

@@ -182,7 +182,7 @@ class PolicyAdmission:
             actions = binding.data["spec"].get("validationActions") or ()
             policy = self._validating.compiled(record)
             for params in self._params(kind, record, binding, review):
-                for denial in policy.judge(review, params, namespace):
+                for denial in policy.evaluate(review, params, namespace):
                     if "Deny" in actions:
                         raise _denied(kind, record, binding, review, denial.message, denial.reason)
                     if "Warn" in actions and len(self._warnings) < _MOST_WARNINGS:

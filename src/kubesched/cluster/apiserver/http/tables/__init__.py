@@ -1,4 +1,4 @@
-"""Objects as rows of a table, with the columns that `kubectl get` shows."""
+"""Tables of objects, with the columns that `kubectl get` shows."""
 
 from __future__ import annotations
 

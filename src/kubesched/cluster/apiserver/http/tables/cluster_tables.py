@@ -1,4 +1,4 @@
-"""Rows of nodes, namespaces and what else a cluster has beside pods and their makers."""
+"""Tables of nodes, namespaces, services, events, config maps and similar kinds."""
 
 from __future__ import annotations
 
@@ -83,32 +83,39 @@ def _service(data: Json, now_ns: int) -> Sequence[Any]:
 
 
 def _event(data: Json, now_ns: int) -> Sequence[Any]:
-    """An event in its core form or in that of its own group."""
-    about = data.get("involvedObject") or data.get("regarding") or {}
-    source = data.get("source") or data.get("deprecatedSource") or {}
-    first = data.get("firstTimestamp") or data.get("deprecatedFirstTimestamp")
-    last = data.get("lastTimestamp") or data.get("deprecatedLastTimestamp")
-    first, series = first or data.get("eventTime"), data.get("series")
-    last = last or first
-    count = data.get("count") or data.get("deprecatedCount") or 1
-    if series:
+    """Return the cells of an event in the form of core/v1 or of events.k8s.io/v1."""
+    regarding = _first_of(data, "involvedObject", "regarding") or {}
+    first = _first_of(data, "firstTimestamp", "deprecatedFirstTimestamp", "eventTime")
+    last = _first_of(data, "lastTimestamp", "deprecatedLastTimestamp") or first
+    count = _first_of(data, "count", "deprecatedCount") or 1
+    if series := data.get("series"):
         last, count = series.get("lastObservedTime") or last, series.get("count", count)
-    component = source.get("component") or data.get("reportingController")
-    component = component or data.get("reportingComponent", "")
-    host = source.get("host")
-    kind, name = about.get("kind", "").lower(), about.get("name", "")
+    kind, name = regarding.get("kind", "").lower(), regarding.get("name", "")
     return (
         since(last, now_ns),
         data.get("type", ""),
         data.get("reason", ""),
         f"{kind}/{name}" if name else kind,
-        about.get("fieldPath", ""),
-        f"{component}, {host}" if host else component,
-        (data.get("message") or data.get("note") or "").strip(),
+        regarding.get("fieldPath", ""),
+        _event_source(data),
+        (_first_of(data, "message", "note") or "").strip(),
         since(first, now_ns),
         count,
         data["metadata"]["name"],
     )
+
+
+def _first_of(data: Json, *fields: str) -> Any:
+    """Return the first value that is not empty, or None."""
+    return next((value for field in fields if (value := data.get(field))), None)
+
+
+def _event_source(data: Json) -> str:
+    source = _first_of(data, "source", "deprecatedSource") or {}
+    reporter = _first_of(data, "reportingController", "reportingComponent") or ""
+    component = source.get("component") or reporter
+    host = source.get("host")
+    return f"{component}, {host}" if host else component
 
 
 def _priority_class(data: Json, now_ns: int) -> Sequence[Any]:

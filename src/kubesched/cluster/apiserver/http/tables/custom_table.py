@@ -1,4 +1,4 @@
-"""The table of a custom resource: the columns that its definition asks for."""
+"""The table of a custom resource, with the printer columns of its definition."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STEP: Final = re.compile(
 
 
 def custom_layout(columns: Sequence[Mapping[str, Any]]) -> Layout:
-    """The name and what the definition lists; without a list, the age."""
+    """Create a layout with the name and the declared columns, or the age if there are none."""
     listed = columns or [{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}]
     shown = [
         Column(
@@ -77,7 +77,7 @@ def _text(value: Any) -> str:
 
 
 def values_at(data: Any, path: str) -> Iterator[Any]:
-    """What a simple JSONPath finds: names, indices, `[*]` and `[?(@.field=="value")]`."""
+    """Evaluate a simple JSONPath: names, indices, `[*]` and `[?(@.field=="value")]`."""
     values = [data]
     position = 0
     while position < len(path):

@@ -1,4 +1,4 @@
-"""Rows of kinds that are looked at now and then: networking, access, quotas, extensions."""
+"""Tables of networking, access control, quota, extension and other kinds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _at(data: Any, path: str, default: Any = "") -> Any:
 
 
 def _layout(columns: Sequence[str | Column], *cells: Callable[[Json, int], Any]) -> Layout:
-    """The name, some columns of their own, each with a way to its cell."""
+    """Create a layout with the name and these columns. `cells` compute one cell each."""
     shown = [NAME, *(each if isinstance(each, Column) else Column(each) for each in columns)]
     return Layout(
         tuple(shown),
@@ -63,7 +63,7 @@ def _group_status(data: Json, _now_ns: int) -> str:
 
 
 def _joined(texts: Iterable[Any], limit: int = 3) -> str:
-    """The first of several texts, and how many more there are."""
+    """Join the first texts and the number of the remaining ones."""
     shown = list(dict.fromkeys(map(str, texts)))
     if not shown:
         return NONE

@@ -1,4 +1,4 @@
-"""The row of a pod: how many containers are ready, and one word for how it is doing."""
+"""The table of pods: ready containers, a one-word status, restarts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _cells(pod: Json, now_ns: int) -> Sequence[Any]:
 
 
 def _summary(pod: Json, sidecars: set[str], now_ns: int) -> tuple[str, int, str]:
-    """One word for the state of a pod, its ready containers, and its restarts."""
+    """Return the one-word status of a pod, the number of ready containers, and the restarts."""
     status = pod.get("status", {})
     reason = status.get("reason") or status.get("phase", "")
     for condition in status.get("conditions", ()):
@@ -86,7 +86,7 @@ def _is_pod_ready(status: Json) -> bool:
 
 
 def _initializing(statuses: Sequence[Json], sidecars: set[str], count: int) -> str | None:
-    """Where the init containers are; None once they have done their work."""
+    """Return the status of the init containers; None if they have completed."""
     for index, container in enumerate(statuses):
         state = container.get("state", {})
         ended = state.get("terminated")
@@ -114,7 +114,7 @@ def _of_containers(statuses: Sequence[Json], reason: str, pod_ready: bool) -> st
             reason = _ending(ended)
         elif _is_ready(container):
             is_running = True
-    # Something still runs: what has ended does not describe the pod.
+    # A running container determines the status, not a completed one.
     if reason == "Completed" and is_running:
         return "Running" if pod_ready else "NotReady"
     return reason

@@ -1,4 +1,4 @@
-"""Rows of volumes, their classes, and devices."""
+"""Tables of volumes, claims, storage classes and devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a table is made of: columns, and a way from an object to cells."""
+"""The columns and the layout of a table."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86_400, 365 * 86_400
 
 
 class Column(msgspec.Struct, frozen=True):
+    """A column definition."""
+
     name: str
     type: str = "string"
     format: str = ""
-    # Columns above 0 are only shown when asked for.
-    priority: int = 0
+    priority: int = 0  # kubectl shows columns above 0 only in wide output
 
     def definition(self) -> Json:
         return {
@@ -37,10 +38,10 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """The table of one kind."""
+    """The table layout of one kind."""
 
     columns: Sequence[Column]
-    # From an object and the time in nanoseconds to one cell per column.
+    # Takes an object and the time in nanoseconds; returns one cell per column.
     cells: Callable[[Mapping[str, Any], int], Sequence[Any]]
 
     def definitions(self) -> list[Json]:
@@ -66,7 +67,7 @@ def since(time: str | None, now_ns: int) -> str:
 
 
 def human_duration(seconds: int) -> str:
-    """A length of time in at most two units, the finer the shorter it is."""
+    """Format a duration in one or two units, as kubectl does."""
     if seconds < -1:
         return "<invalid>"
     if seconds < 2 * _MINUTE:

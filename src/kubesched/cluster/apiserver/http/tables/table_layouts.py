@@ -1,4 +1,4 @@
-"""The table of every kind."""
+"""Lookup of the table layout of a resource."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _LAYOUTS: dict[str, Layout] = {
     **STORAGE,
     **WORKLOADS,
 }
-_OF_OTHERS = Layout((NAME, Column("Created At", type="date")), _created)
+_DEFAULT_LAYOUT = Layout((NAME, Column("Created At", type="date")), _created)
 
 
 def layout_of(resource: Resource) -> Layout:
     if isinstance(resource.strategy, CustomStrategy):
         custom = resource.strategy.custom
         return custom_layout(() if custom is None else custom.columns)
-    return _LAYOUTS.get(resource.kind, _OF_OTHERS)
+    return _LAYOUTS.get(resource.kind, _DEFAULT_LAYOUT)

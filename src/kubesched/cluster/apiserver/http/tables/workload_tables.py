@@ -1,4 +1,4 @@
-"""Rows of the kinds that make pods."""
+"""Tables of workload controllers, and the text form of selectors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OPERATORS = {"In": "in", "NotIn": "notin"}
 
 
 def selector_text(selector: Json | None) -> str:
-    """A label selector as one reads it in a query."""
+    """Format a label selector as in a query."""
     if not selector:
         return NONE
     terms = [f"{key}={value}" for key, value in sorted(selector.get("matchLabels", {}).items())]
@@ -59,13 +59,13 @@ def _counts(data: Json, *fields: str) -> list[int]:
 
 
 def _deployment(data: Json, now_ns: int) -> Sequence[Any]:
-    wanted = data["spec"].get("replicas", 0)
+    desired = data["spec"].get("replicas", 0)
     ready, updated, available = _counts(
         data, "readyReplicas", "updatedReplicas", "availableReplicas"
     )
     return (
         data["metadata"]["name"],
-        f"{ready}/{wanted}",
+        f"{ready}/{desired}",
         updated,
         available,
         age(data, now_ns),
@@ -89,11 +89,11 @@ def _replicas(selector: Callable[[Any], str]) -> Callable[[Json, int], Sequence[
 
 
 def _stateful_set(data: Json, now_ns: int) -> Sequence[Any]:
-    wanted = data["spec"].get("replicas", 0)
+    desired = data["spec"].get("replicas", 0)
     (ready,) = _counts(data, "readyReplicas")
     return (
         data["metadata"]["name"],
-        f"{ready}/{wanted}",
+        f"{ready}/{desired}",
         age(data, now_ns),
         *_containers(data),
     )
@@ -120,8 +120,8 @@ def _daemon_set(data: Json, now_ns: int) -> Sequence[Any]:
 def _job(data: Json, now_ns: int) -> Sequence[Any]:
     spec, status = data["spec"], data.get("status", {})
     (succeeded,) = _counts(data, "succeeded")
-    if (wanted := spec.get("completions")) is not None:
-        completions = f"{succeeded}/{wanted}"
+    if (desired := spec.get("completions")) is not None:
+        completions = f"{succeeded}/{desired}"
     else:
         parallelism = spec.get("parallelism", 0)
         completions = f"{succeeded}/1" + (f" of {parallelism}" if parallelism > 1 else "")

@@ -1,4 +1,4 @@
-"""Admission policies: rules in CEL that a cluster's owner puts on other people's objects."""
+"""Admission policies: CEL rules of a cluster administrator for writes to the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A write that is about to happen, as policies see it."""
+"""The review of a write: the data that admission policies evaluate."""
 
 from __future__ import annotations
 
@@ -55,27 +55,25 @@ _REQUEST = ObjectType(
         "options": DYN,
     },
 )
-# The type of `request`, last, and what it is made of.
+# The types of the variable `request`. The last one is that of the variable itself.
 REQUEST_TYPES = (_KIND, _RESOURCE, _USER, _REQUEST)
 
 
 class Review(msgspec.Struct, frozen=True):
-    """What is asked for: an operation on an object, and the object before and after."""
+    """A requested operation, with the object before and after it."""
 
     resource: Resource
-    # `CREATE`, `UPDATE` or `DELETE`.
-    operation: str
+    operation: str  # `CREATE`, `UPDATE` or `DELETE`
     name: str
     namespace: str
     new: Json | None = None
     old: Json | None = None
     subresource: str = ""
     dry_run: bool = False
-    # Who asks; empty for parts of the cluster itself.
-    user: Json = {}
+    user: Json = {}  # the requester; empty for components of the cluster itself
 
     def labels(self) -> list[dict[str, str]]:
-        """The labels of the object, after and before."""
+        """Return the labels of the new and of the old object."""
         return [
             each.get("metadata", {}).get("labels") or {}
             for each in (self.new, self.old)
@@ -83,13 +81,13 @@ class Review(msgspec.Struct, frozen=True):
         ]
 
     def shown(self, data: Json | None) -> Json | None:
-        """An object with its kind and version."""
+        """Add the kind and version to an object."""
         if data is None:
             return None
         return {"apiVersion": self.resource.api_version, "kind": self.resource.kind, **data}
 
     def request(self) -> Json:
-        """The variable `request`."""
+        """Return the value of the variable `request`."""
         resource = self.resource
         versioned = {"group": resource.group, "version": resource.version}
         kind = {**versioned, "kind": resource.kind}

@@ -1,7 +1,7 @@
-"""MutatingAdmissionPolicy: changes to objects on their way into the store.
+"""MutatingAdmissionPolicy: changes objects before they are stored.
 
-A mutation gives either the fields that an object is to have, which are merged into it as a
-server-side apply would, or a JSON patch.
+The expression of a mutation evaluates either to fields, which are merged into the object as in a
+server-side apply, or to a JSON patch.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ Json = dict[str, Any]
 
 _MAKES: Final = ("Object", "JSONPatch")
 _PARTS: Final = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}
-# A policy may not make an object another one.
+# A policy cannot change these fields, which identify the object.
 _IDENTITY: Final = ("name", "generateName", "namespace", "uid", "resourceVersion", "generation")
 
 
 class MutationError(Exception):
-    """A mutation that cannot be computed or applied."""
+    """The mutation cannot be computed or applied."""
 
 
 class Mutation(msgspec.Struct, frozen=True):
-    """A compiled policy."""
+    """A compiled mutating policy."""
 
     variables: Mapping[str, Program]
     conditions: tuple[Program, ...]
@@ -45,10 +45,10 @@ class Mutation(msgspec.Struct, frozen=True):
     fails_closed: bool
 
     def apply(self, review: Review, params: Any, namespace: Json | None) -> Json:
-        """The object as the policy wants it.
+        """Return the object with the mutations of the policy.
 
         Raises:
-            MutationError: it cannot be made so, and the policy does not let that pass.
+            MutationError: a mutation failed, and the failure policy is `Fail`.
         """
         assert review.new is not None
         data = review.new
@@ -67,14 +67,15 @@ class Mutation(msgspec.Struct, frozen=True):
         return data
 
 
-def _changed(review: Review, kind: str, wanted: Any) -> Json:
+def _changed(review: Review, kind: str, result: Any) -> Json:
+    """Apply the result of a mutation's expression to the object of a review."""
     assert review.new is not None
     if kind == "JSONPatch":
-        if not isinstance(wanted, list):
+        if not isinstance(result, list):
             raise MutationError("expression must evaluate to a list of JSONPatch")
-        patched = json_patch(review.new, wanted)
-    elif isinstance(wanted, dict):
-        patched = merged(review.new, wanted, schema_of(review.resource))
+        patched = json_patch(review.new, result)
+    elif isinstance(result, dict):
+        patched = merged(review.new, result, schema_of(review.resource))
     else:
         raise MutationError("expression must evaluate to Object")
     if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
@@ -95,7 +96,7 @@ def _changed(review: Review, kind: str, wanted: Any) -> Json:
 
 
 def compile_mutation(spec: Json) -> tuple[Mutation, list[FieldProblem]]:
-    """A policy, and what is wrong with it."""
+    """Compile a policy. Returns it with its problems."""
     compiler = ExpressionCompiler(spec, makes=_MAKES)
     variables, conditions = compiler.common_parts(spec)
     steps: list[tuple[str, Program]] = []

@@ -1,4 +1,4 @@
-"""What expressions of a policy may refer to, and how they are compiled and bound."""
+"""Compilation of the expressions of a policy, and the variables that they can use."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from kubesched.foundation.cel import (
 )
 from kubesched.foundation.cel.language.cel_types import DYN, ObjectType, Type, named
 
-__all__ = ["TEXT", "TRUTH", "ExpressionCompiler", "bindings_of"]
+__all__ = ["BOOL_RESULT", "STRING_RESULT", "ExpressionCompiler", "bindings_of"]
 
 Json = dict[str, Any]
 
 _VARIABLES: Final = "kubernetes.variables"
-TEXT: Final = ("string",)
-TRUTH: Final = ("bool",)
+STRING_RESULT: Final = ("string",)
+BOOL_RESULT: Final = ("bool",)
 
 
 def bindings_of(
     review: Review, params: Any, namespace: Json | None, variables: Mapping[str, Program]
 ) -> dict[str, Any]:
-    """The variables of a policy's expressions for one write."""
+    """Return the variables of a policy's expressions for one write."""
     bindings: dict[str, Any] = {
         "object": review.shown(review.new),
         "oldObject": review.shown(review.old),
@@ -41,7 +41,7 @@ def bindings_of(
 
 
 class _Variables(dict[str, Any]):
-    """The values of a policy's variables, computed when asked for and then kept."""
+    """The values of a policy's variables, computed on first use and cached."""
 
     def __init__(self, programs: Mapping[str, Program], bindings: Mapping[str, Any]) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class _Variables(dict[str, Any]):
 
 
 class ExpressionCompiler:
-    """Compiles the expressions of one policy, and collects what is wrong with them."""
+    """Compiles the expressions of one policy and collects their problems."""
 
     def __init__(
         self,
@@ -77,17 +77,21 @@ class ExpressionCompiler:
             "variables": named(_VARIABLES),
         }
         if not spec.get("paramKind"):
-            # Without parameters, expressions cannot refer to any.
+            # A policy without a parameter kind has no variable `params`.
             del self._names["params"]
         self._makes = tuple(makes)
         self._environment: Environment | None = None
 
     def declare(self, name: str, found: Type) -> None:
-        """Let later expressions say `variables.name`."""
+        """Declare a variable for later expressions (`variables.name`)."""
         self._variables[name] = found
         self._environment = None
 
-    def compile(self, expression: Any, path: str, wanted: tuple[str, ...] = ()) -> Program | None:
+    def compile(self, expression: Any, path: str, expected: tuple[str, ...] = ()) -> Program | None:
+        """Compile an expression that must have one of the expected types.
+
+        Returns None and adds a problem if that fails.
+        """
         if not isinstance(expression, str) or not expression.strip():
             self.problems.append(required(path))
             return None
@@ -101,14 +105,14 @@ class ExpressionCompiler:
         except CelCompileError as error:
             self.problems.append(invalid(path, expression, f"compilation failed: {error}"))
             return None
-        if wanted and program.output_type.name not in wanted:
-            text = f"must evaluate to {wanted[0]}"
+        if expected and program.output_type.name not in expected:
+            text = f"must evaluate to {expected[0]}"
             self.problems.append(invalid(path, expression, text))
             return None
         return program
 
     def common_parts(self, spec: Json) -> tuple[dict[str, Program], tuple[Program, ...]]:
-        """The variables and the match conditions, which all policies have."""
+        """Compile the variables and the match conditions, which all policies have."""
         variables: dict[str, Program] = {}
         for index, each in enumerate(spec.get("variables") or ()):
             program = self.compile(each.get("expression"), f"spec.variables[{index}].expression")
@@ -116,7 +120,9 @@ class ExpressionCompiler:
                 variables[each["name"]] = program
                 self.declare(each["name"], program.output_type)
         conditions = [
-            self.compile(each.get("expression"), f"spec.matchConditions[{index}].expression", TRUTH)
+            self.compile(
+                each.get("expression"), f"spec.matchConditions[{index}].expression", BOOL_RESULT
+            )
             for index, each in enumerate(spec.get("matchConditions") or ())
         ]
         return variables, tuple(each for each in conditions if each is not None)

@@ -1,4 +1,4 @@
-"""Which writes a policy, or its binding, is about."""
+"""Matching of writes against the constraints of policies and bindings."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Json = dict[str, Any]
 
 
 def matches(constraints: Json, review: Review, namespace_labels: Mapping[str, str] | None) -> bool:
-    """Whether a write is one that `matchConstraints` or `matchResources` names.
+    """Whether a write matches `matchConstraints` or `matchResources`.
 
-    `namespace_labels` are those of the namespace it happens in; None for cluster-wide objects,
-    which no selector of namespaces leaves out.
+    `namespace_labels` are the labels of the object's namespace. They are None for cluster-scoped
+    objects, which match every namespace selector.
     """
     if any(_is_named(rule, review) for rule in constraints.get("excludeResourceRules") or ()):
         return False
@@ -36,7 +36,7 @@ def matches(constraints: Json, review: Review, namespace_labels: Mapping[str, st
 
 
 def selects(selector: Any, candidates: Iterable[Mapping[str, str]]) -> bool:
-    """Whether a selector of the API matches any of some labels; an empty one matches all."""
+    """Whether a label selector matches any of the candidates. An empty selector matches all."""
     if not selector:
         return True
     try:

@@ -1,4 +1,4 @@
-"""The rules for policies and bindings themselves."""
+"""The strategies for policies and bindings."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _with_defaults(constraints: Json) -> Json:
 
 
 class _CompiledStrategy(ResourceStrategy):
-    """What all policies have in common: they say what they are about, and must compile."""
+    """The common rules of policies: they need match constraints, and they must compile."""
 
     counts_generations = True
     defaults: Mapping[str, str] = {"failurePolicy": "Fail"}
@@ -67,12 +67,12 @@ class _CompiledStrategy(ResourceStrategy):
         return problems + self.check_expressions(spec)
 
     def check_expressions(self, _spec: Json, /) -> list[FieldProblem]:
-        """What is wrong with a specification whose form is right."""
+        """Return the problems of the expressions in a well-formed spec."""
         return []
 
 
 class PolicyStrategy(_CompiledStrategy):
-    """A validating policy; its status says what does not fit the kinds it is about."""
+    """The rules for validating policies. Their status has the results of type checking."""
 
     has_status = True
 
@@ -85,7 +85,7 @@ class PolicyStrategy(_CompiledStrategy):
 
 
 class MutationStrategy(_CompiledStrategy):
-    """A mutating policy."""
+    """The rules for mutating policies."""
 
     defaults = {"failurePolicy": "Fail", "reinvocationPolicy": "Never"}
 
@@ -95,7 +95,7 @@ class MutationStrategy(_CompiledStrategy):
 
 
 class MutationBindingStrategy(ResourceStrategy):
-    """A binding says where a policy holds."""
+    """The rules for bindings, which select the writes that a policy applies to."""
 
     counts_generations = True
 
@@ -116,7 +116,7 @@ class MutationBindingStrategy(ResourceStrategy):
 
 
 class BindingStrategy(MutationBindingStrategy):
-    """A binding of a validating policy also says what follows from a refusal."""
+    """The rules for bindings of validating policies, which must have validation actions."""
 
     def check_new(self, new: Json, /) -> list[FieldProblem]:
         problems = super().check_new(new)

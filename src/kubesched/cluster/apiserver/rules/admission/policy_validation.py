@@ -1,7 +1,7 @@
-"""How policies and bindings are written: what is not of this form is not stored.
+"""Validation of the form of policies and bindings.
 
-Everything that reads a stored policy relies on it. A policy that breaks when it is asked
-would break other people's writes.
+The server refuses malformed policies, so all other modules can rely on the form. A policy that
+raised an error during its evaluation would block the writes of other users.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class _Reference(_Form):
 
 
 class PolicyForm(_Form):
-    """The specification of a policy, validating or mutating."""
+    """The spec of a validating or mutating policy."""
 
     match_constraints: _Match | None = None
     match_conditions: list[_Named] | None = None
@@ -87,7 +87,7 @@ class PolicyForm(_Form):
 
 
 class BindingForm(_Form):
-    """The specification of a binding."""
+    """The spec of a binding."""
 
     policy_name: str
     validation_actions: list[str] | None = None
@@ -96,13 +96,13 @@ class BindingForm(_Form):
 
 
 def form_problems(spec: Any, form: type[_Form]) -> list[FieldProblem]:
-    """Where a specification is not written as it must be: the first place."""
+    """Return the first problem of a malformed spec."""
     try:
         msgspec.convert(spec, form)
     except msgspec.ValidationError as error:
         text = str(error)
         place = _PLACE.search(text)
         path = place["path"] if place else ""
-        told = f"Invalid value: {_PLACE.sub('', text)}"
-        return [FieldProblem(f"spec{path}", "FieldValueTypeInvalid", told)]
+        body = f"Invalid value: {_PLACE.sub('', text)}"
+        return [FieldProblem(f"spec{path}", "FieldValueTypeInvalid", body)]
     return []

@@ -1,7 +1,8 @@
-"""Do a policy's expressions fit the kinds that it is about?
+"""Type checking of a policy's expressions against the kinds that it matches.
 
-A policy is compiled against objects of unknown type. Beside that, it is compiled once per kind
-that its rules name, with the kind's own type; what does not fit then is a warning in its status.
+For evaluation a policy is compiled with objects of unknown type. For type checking it is also
+compiled once per kind that its rules name, with the type of that kind. The resulting errors are
+warnings in the status of the policy.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _SCALARS = {"boolean": BOOL, "integer": INT, "number": DOUBLE, "string": STRING}
 def expression_warnings(
     spec: Json, find: Callable[[str, str, str], Resource | None]
 ) -> list[dict[str, str]]:
-    """What does not fit, by field; `find` knows resources by group, version and plural."""
+    """Return the type errors by field. `find` looks up resources by group, version and plural."""
     texts: dict[str, list[str]] = {}
     for resource in _named_resources(spec, find):
         found, objects = _type_of(resource)
@@ -60,7 +61,7 @@ def expression_warnings(
 def _named_resources(
     spec: Json, find: Callable[[str, str, str], Resource | None]
 ) -> Iterator[Resource]:
-    """The resources that rules name without a wildcard, at most ten."""
+    """Iterate over the resources that rules name without a wildcard, at most ten."""
     seen: dict[int, Resource] = {}
     for rule in (spec.get("matchConstraints") or {}).get("resourceRules") or ():
         for group in rule.get("apiGroups") or ():
@@ -86,7 +87,7 @@ def _type_of(resource: Resource) -> tuple[Type, dict[str, ObjectType]]:
 
 @cache
 def _objects_of(name: str) -> dict[str, ObjectType]:
-    """The types of a definition and of all that it refers to."""
+    """Return the types of a definition and of all definitions that it refers to."""
     found: dict[str, ObjectType] = {}
     waiting = [name]
     while waiting:

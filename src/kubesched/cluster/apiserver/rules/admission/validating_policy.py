@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicy: compiled once, asked about every write that it matches."""
+"""ValidatingAdmissionPolicy: a compiled policy that is evaluated for every matching write."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import msgspec
 
 from kubesched.cluster.apiserver.rules.admission.admission_review import Review
 from kubesched.cluster.apiserver.rules.admission.policy_expressions import (
-    TEXT,
-    TRUTH,
+    BOOL_RESULT,
+    STRING_RESULT,
     ExpressionCompiler,
     bindings_of,
 )
@@ -24,7 +24,7 @@ Json = dict[str, Any]
 
 
 class Denial(msgspec.Struct, frozen=True):
-    """Why a write is refused, and with which reason of the API."""
+    """The message and the API reason with which a policy denies a write."""
 
     message: str
     reason: str = "Invalid"
@@ -39,15 +39,15 @@ class _Validation(msgspec.Struct, frozen=True):
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """A compiled policy."""
+    """A compiled validating policy."""
 
     variables: Mapping[str, Program]
     conditions: tuple[Program, ...]
     validations: tuple[_Validation, ...]
     fails_closed: bool
 
-    def judge(self, review: Review, params: Any, namespace: Json | None) -> list[Denial]:
-        """What the policy has against a write."""
+    def evaluate(self, review: Review, params: Any, namespace: Json | None) -> list[Denial]:
+        """Evaluate the policy for a write. Returns no denials if it passes."""
         bindings = bindings_of(review, params, namespace, self.variables)
         try:
             if not all(each.evaluate(bindings) is True for each in self.conditions):
@@ -69,11 +69,11 @@ class Policy(msgspec.Struct, frozen=True):
 def _message(validation: _Validation, bindings: Mapping[str, Any]) -> str:
     if validation.message_program is not None:
         try:
-            said = validation.message_program.evaluate(bindings)
+            message = validation.message_program.evaluate(bindings)
         except CelRuntimeError:
-            said = ""
-        if isinstance(said, str) and said.strip() and "\n" not in said:
-            return said
+            message = ""
+        if isinstance(message, str) and message.strip() and "\n" not in message:
+            return message
     return validation.message or f"failed expression: {validation.expression}"
 
 
@@ -82,9 +82,10 @@ def compile_policy(
     object_type: Type = DYN,
     object_types: tuple[ObjectType, ...] = (),
 ) -> tuple[Policy, list[FieldProblem]]:
-    """A policy and what is wrong with it. With a type for `object`, expressions are held to it.
+    """Compile a policy. Returns it with its problems.
 
-    What cannot be compiled is left out of the policy.
+    `object_type` is the type of the variable `object`, against which expressions are checked.
+    Expressions that cannot be compiled are omitted.
     """
     compiler = ExpressionCompiler(spec, object_type, object_types)
     variables, conditions = compiler.common_parts(spec)
@@ -103,11 +104,11 @@ def compile_policy(
 
 def _validation(compiler: ExpressionCompiler, declared: Json, path: str) -> _Validation | None:
     expression = declared.get("expression")
-    program = compiler.compile(expression, f"{path}.expression", TRUTH)
+    program = compiler.compile(expression, f"{path}.expression", BOOL_RESULT)
     message_program: Program | None = None
     if declared.get("messageExpression"):
         message_program = compiler.compile(
-            declared["messageExpression"], f"{path}.messageExpression", TEXT
+            declared["messageExpression"], f"{path}.messageExpression", STRING_RESULT
         )
     if program is None:
         return None

@@ -1,4 +1,4 @@
-"""Server-side apply: several writers of one object, each the owner of the fields it sets."""
+"""Server-side apply: each field manager of an object owns the fields that it sets."""
 
 from __future__ import annotations
 

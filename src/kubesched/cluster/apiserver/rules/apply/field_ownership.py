@@ -1,4 +1,7 @@
-"""Who owns which fields, as `metadata.managedFields` says it."""
+"""Field ownership: the field managers of an object and the fields that each owns.
+
+The serialized form is `metadata.managedFields`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ Json = dict[str, Any]
 
 
 class Manager(msgspec.Struct, frozen=True):
-    """A writer, told apart by its name and the way it writes."""
+    """A field manager, identified by its name and its operation."""
 
     name: str
     operation: str
@@ -24,7 +27,7 @@ class Manager(msgspec.Struct, frozen=True):
 
 
 class Owners:
-    """The paths of every manager, and when each last changed."""
+    """The paths that each manager owns, and the time of the last change per manager."""
 
     def __init__(self, entries: Iterable[Mapping[str, Any]] = ()) -> None:
         self._owned: dict[Manager, set[Path]] = {}
@@ -49,7 +52,7 @@ class Owners:
         return self._times.get(manager, "")
 
     def set(self, manager: Manager, owned: set[Path], time: str) -> None:
-        """Let a manager own exactly these; the time moves only if that is news."""
+        """Set the paths that a manager owns. The time is updated only if they change."""
         if self._owned.get(manager) == owned:
             return
         if owned:
@@ -60,7 +63,7 @@ class Owners:
             self._times.pop(manager, None)
 
     def entries(self) -> list[Json]:
-        """As `metadata.managedFields` has them, those who apply first."""
+        """Return the entries of `metadata.managedFields`, `Apply` operations first."""
         ordered = sorted(self._owned, key=lambda each: (each.operation, self._times[each]))
         entries = []
         for manager in ordered:
@@ -76,7 +79,7 @@ class Owners:
 
 
 def fields_v1(owned: Iterable[Path]) -> Json:
-    """A set of paths as a tree of steps."""
+    """Convert a set of paths to a tree of steps, the form of the API."""
     tree: Json = {}
     for path in sorted(owned):
         node = tree
@@ -86,12 +89,12 @@ def fields_v1(owned: Iterable[Path]) -> Json:
 
 
 def paths(tree: Mapping[str, Any], so_far: Path = ()) -> set[Path]:
-    """The paths to the ends of a tree, and to what `.` marks in between."""
+    """Return the paths to the leaves of a tree, and to inner nodes that `.` marks."""
     found: set[Path] = set()
     for step, inner in tree.items():
         here = (*so_far, step)
         if step == ITEM or not inner:
-            # A map that is owned beside its entries is marked like an item.
+            # A map that is owned in addition to its entries is marked with `.` like an item.
             found.add(here if step != ITEM or so_far[-1][:2] in ("k:", "v:") else so_far)
         else:
             found |= paths(inner, here)

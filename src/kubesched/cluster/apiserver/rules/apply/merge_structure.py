@@ -1,4 +1,4 @@
-"""How the parts of an object may be owned: together, one by one, or item by item.
+"""The units of field ownership: atomic values, fields, and items of lists.
 
 A path is a tuple of steps in the form of the API: `f:name` is a field, `k:{"name":"c"}` an item
 of a list with keys, `v:"x"` an item of a set.
@@ -24,14 +24,14 @@ _FREE: Schema = {}
 _METADATA: Schema = {
     "metadata": {"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}
 }
-# Keys that a server fills in when a client leaves them out.
+# Default values of list keys, for clients that omit them.
 _KEY_DEFAULTS = {"protocol": "TCP"}
 _LIST_TYPE, _LIST_KEYS = "x-kubernetes-list-type", "x-kubernetes-list-map-keys"
 _MAP_TYPE = "x-kubernetes-map-type"
 
 
 def schema_of(resource: Resource) -> Schema:
-    """The shape of a resource's objects, as far as it is known."""
+    """Return the schema of a resource's objects; empty if it is unknown."""
     strategy = resource.strategy
     if isinstance(strategy, CustomStrategy) and strategy.custom is not None:
         schema = strategy.custom.schema
@@ -41,7 +41,7 @@ def schema_of(resource: Resource) -> Schema:
 
 
 def resolved(schema: Schema) -> Schema:
-    """A schema without references; what stands beside a reference stays."""
+    """Replace the reference of a schema by its definition. Other keywords stay."""
     while (name := target(schema)) is not None:
         beside = {key: value for key, value in schema.items() if key != "$ref"}
         schema = {**definitions()[name], **beside}
@@ -58,7 +58,7 @@ def is_atomic(value: Any, schema: Schema) -> bool:
 
 
 def child_schema(schema: Schema, field: str) -> Schema:
-    """The schema of a field of a structure, or of an entry of a map."""
+    """Return the schema of a field of an object, or of an entry of a map."""
     properties = schema.get("properties")
     if properties is not None and field in properties:
         return resolved(properties[field])
@@ -71,7 +71,7 @@ def item_schema(schema: Schema) -> Schema:
 
 
 def item_step(item: Any, schema: Schema) -> str:
-    """The step to an item of a list that is not atomic."""
+    """Return the step to an item of a list that is not atomic."""
     keys = schema.get(_LIST_KEYS)
     if schema.get(_LIST_TYPE) == "map" and keys and isinstance(item, dict):
         found = {key: item.get(key, _KEY_DEFAULTS.get(key)) for key in sorted(keys)}
@@ -81,9 +81,10 @@ def item_step(item: Any, schema: Schema) -> str:
 
 
 def leaves(value: Any, schema: Schema, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """What an object sets: the path and value of everything that has an owner of its own.
+    """Iterate over the paths and values in an object that can be owned separately.
 
-    An item of a list is owned beside what is in it; a map or list only if it is empty.
+    An item of a list is owned in addition to its fields. A map or list itself is owned only if
+    it is empty.
     """
     schema = resolved(schema)
     if is_atomic(value, schema) or not value:
@@ -103,7 +104,7 @@ def leaves(value: Any, schema: Schema, path: Path = ()) -> Iterator[tuple[Path, 
 
 
 def shown(path: Path) -> str:
-    """A path as a person reads it: `.spec.containers[name="c"].image`."""
+    """Format a path for messages: `.spec.containers[name="c"].image`."""
     text = ""
     for step in path:
         kind, content = step[:2], step[2:]

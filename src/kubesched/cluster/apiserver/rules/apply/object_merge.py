@@ -1,4 +1,4 @@
-"""Putting what one writer sets into what is there, and taking out what nobody sets any more."""
+"""Merging of an applied configuration into the live object, and removal of unowned fields."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["merged", "without"]
 
 
 def merged(live: Any, applied: Any, schema: Schema) -> Any:
-    """The live value with everything that is applied. Neither is changed."""
+    """Merge an applied value into the live value. Neither is changed."""
     schema = resolved(schema)
     if type(live) is not type(applied) or is_atomic(applied, schema):
         return applied
@@ -31,15 +31,15 @@ def merged(live: Any, applied: Any, schema: Schema) -> Any:
             combined[key] = merged(live[key], value, inner) if key in live else value
         return combined
     inner = item_schema(schema)
-    there = {item_step(item, schema): item for item in live}
+    items = {item_step(item, schema): item for item in live}
     for item in applied:
         step = item_step(item, schema)
-        there[step] = merged(there[step], item, inner) if step in there else item
-    return list(there.values())
+        items[step] = merged(items[step], item, inner) if step in items else item
+    return list(items.values())
 
 
 def without(value: Any, removed: Set[Path], schema: Schema, path: Path = ()) -> Any:
-    """The value without what is at these paths. Structures that become empty go too."""
+    """Remove the values at these paths, and the structures that become empty."""
     schema = resolved(schema)
     if is_atomic(value, schema):
         return value
@@ -47,7 +47,7 @@ def without(value: Any, removed: Set[Path], schema: Schema, path: Path = ()) -> 
         kept = {}
         for key, inner in value.items():
             here, part = (*path, f"f:{key}"), child_schema(schema, key)
-            # Who set a map to be empty does not own what others have put into it.
+            # The owner of an empty map does not own entries that other managers add to it.
             if here in removed and (not inner or is_atomic(inner, part)):
                 continue
             rest = without(inner, removed, part, here)

@@ -1,6 +1,6 @@
-"""What other writes mean for ownership: who changes a field owns it.
+"""Ownership after writes other than apply: the writer owns the fields that it changes.
 
-Only objects that somebody has applied are tracked; the others have nobody to protect.
+Ownership is tracked only for objects that have been applied. For others there can be no conflict.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def tracked_document(
     manager: Manager,
     now: str,
 ) -> Json:
-    """A new version of an object with the owners that it has by then."""
+    """Return the new version of an object with updated field ownership."""
     before, after = owned_leaves(resource, live), owned_leaves(resource, new)
     changed = {path for path, value in after.items() if path not in before or before[path] != value}
-    gone = before.keys() - after.keys()
+    removed = before.keys() - after.keys()
     owners = Owners(live["metadata"].get("managedFields", ()))
     for each, owned in owners:
-        kept = owned - gone
+        kept = owned - removed
         if each != manager:
             kept -= changed
         if kept != owned:

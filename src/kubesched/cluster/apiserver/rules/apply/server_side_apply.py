@@ -1,4 +1,4 @@
-"""One apply: what a writer wants an object to say, made so unless somebody else objects."""
+"""The apply operation: merges a configuration, unless another manager owns a changed field."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 BEFORE = "before-first-apply"
 _IDENTITY = frozenset({"apiVersion", "kind"})
-# What the server writes has no owner.
+# The server writes these fields. They have no owner.
 _SERVER_METADATA = frozenset(
     (
         "creationTimestamp",
@@ -36,7 +36,7 @@ _SERVER_METADATA = frozenset(
 
 
 def owned_leaves(resource: Resource, document: Mapping[str, Any]) -> dict[Path, Any]:
-    """Everything in a document that somebody may own."""
+    """Return the paths and values in a document that can have an owner."""
     content = {key: value for key, value in document.items() if key not in _IDENTITY}
     metadata = content.get("metadata", {})
     content["metadata"] = {k: v for k, v in metadata.items() if k not in _SERVER_METADATA}
@@ -54,55 +54,55 @@ def apply_document(
     *,
     force: bool = False,
 ) -> Json:
-    """The object as it is to be, with its new owners.
+    """Return the object after an apply, with updated field ownership.
 
     Raises:
-        ApiError: 409, others own fields that would change, and `force` is not given.
+        ApiError: 409, other managers own fields that would change, and `force` is not set.
     """
     document = {key: value for key, value in applied.items() if key not in _IDENTITY}
-    wanted = owned_leaves(resource, applied)
+    applied_leaves = owned_leaves(resource, applied)
     if live is None:
         owners = Owners()
-        owners.set(manager, set(wanted), now)
+        owners.set(manager, set(applied_leaves), now)
         return _with_owners(document, owners)
-    there = owned_leaves(resource, live)
+    live_leaves = owned_leaves(resource, live)
     owners = Owners(live["metadata"].get("managedFields", ()))
     if not owners.entries():
         before = Manager(BEFORE, "Update", manager.api_version)
-        known = {path for path in there if path[0] != "f:status"}
-        owners.set(before, known, now)
-    _settle_conflicts(owners, manager, wanted, there, now, force=force)
-    others = {path for each, owned in owners if each != manager for path in owned}
-    dropped = owners.of(manager) - wanted.keys() - others
-    owners.set(manager, set(wanted), now)
+        owners.set(before, {path for path in live_leaves if path[0] != "f:status"}, now)
+    _resolve_conflicts(owners, manager, applied_leaves, live_leaves, now, force=force)
+    owned_by_others = {path for each, owned in owners if each != manager for path in owned}
+    dropped = owners.of(manager) - applied_leaves.keys() - owned_by_others
+    owners.set(manager, set(applied_leaves), now)
     schema = schema_of(resource)
-    made: Json = merged(without(live, dropped, schema), document, schema)
-    return _with_owners(made, owners)
+    result: Json = merged(without(live, dropped, schema), document, schema)
+    return _with_owners(result, owners)
 
 
-def _settle_conflicts(
+def _resolve_conflicts(
     owners: Owners,
     manager: Manager,
-    wanted: Mapping[Path, Any],
-    there: Mapping[Path, Any],
+    applied: Mapping[Path, Any],
+    live: Mapping[Path, Any],
     now: str,
     *,
     force: bool,
 ) -> None:
-    changing = {path for path, value in wanted.items() if path not in there or there[path] != value}
+    """Raise ApiError 409 for conflicts, or with `force` remove the other managers' ownership."""
+    changing = {path for path, value in applied.items() if path not in live or live[path] != value}
     conflicts = [
         (each, path)
         for each, owned in owners
         if each != manager
         for path in sorted(owned & changing)
-        if path in there
+        if path in live
     ]
     if conflicts and not force:
         raise api_errors.apply_conflict(
             [
                 StatusCause(
                     reason="FieldManagerConflict",
-                    message=f"conflict with {_named(owners, each)}",
+                    message=f"conflict with {_description(owners, each)}",
                     field=shown(path),
                 )
                 for each, path in conflicts
@@ -112,7 +112,7 @@ def _settle_conflicts(
         owners.set(each, owners.of(each) - {path}, now)
 
 
-def _named(owners: Owners, manager: Manager) -> str:
+def _description(owners: Owners, manager: Manager) -> str:
     text = f'"{manager.name}"'
     if manager.subresource:
         text += f' with subresource "{manager.subresource}"'

@@ -1,7 +1,7 @@
-"""Custom resources: what a definition's schema does to objects.
+"""Custom resources: pruning, defaulting and validation by the schema of a definition.
 
-Fields that the schema does not know are dropped, what is left out gets its default, values are
-checked, and rules in CEL are evaluated. What is invalid but unchanged by an update passes.
+Unknown fields are pruned, missing fields get their defaults, values are validated, and CEL rules
+are evaluated. Invalid values that an update does not change are accepted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Schemas as types of CEL, and values as expressions see them.
+"""Conversion of schemas to CEL types and of JSON values to CEL values.
 
-A property whose name is no identifier is reached under an escaped one (`my-name` is
-`my__dash__name`). Numbers become doubles, times and durations values of their own.
+A property whose name is not an identifier gets an escaped name (`my-name` becomes
+`my__dash__name`). Numbers become doubles. Times and durations become CEL timestamps and durations.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _METADATA: Final = {"name": STRING, "generateName": STRING}
 def declared_type(
     schema: Json, name: str, objects: dict[str, ObjectType], *, is_resource: bool = False
 ) -> Type:
-    """The type of values of a schema. What it has fields for is added to `objects`."""
+    """Return the CEL type of a schema. Object types are added to `objects`."""
     kind = schema.get("type")
     if schema.get(INT_OR_STRING):
         return DYN
@@ -104,7 +104,7 @@ def _object_type(
 
 
 def _escape(key: str) -> str | None:
-    """The identifier for a property, or None if there is none."""
+    """Return the identifier for a property, or None if the name cannot be escaped."""
     if not _ACCESSIBLE.fullmatch(key):
         return None
     if key in _KEYWORDS:
@@ -113,7 +113,7 @@ def _escape(key: str) -> str | None:
 
 
 def cel_value(value: Any, schema: Json) -> Any:
-    """A value of JSON as an expression sees it."""
+    """Convert a JSON value to the CEL value for its schema."""
     if isinstance(value, dict):
         return {key: cel_value(item, part_of(schema, key) or {}) for key, item in value.items()}
     if isinstance(value, list):
@@ -148,5 +148,5 @@ def _text_value(value: str, schema: Json) -> Any:
             case "duration":
                 return parse_duration(value)
     except (EvaluationError, binascii.Error, ValueError):
-        return value  # the check of the format says so
+        return value  # the validation of the format reports it
     return value

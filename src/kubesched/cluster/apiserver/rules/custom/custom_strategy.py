@@ -1,12 +1,20 @@
-"""The rules for objects of a custom resource."""
+"""The strategy for objects of a custom resource."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from kubesched.cluster.apiserver.rules.custom.definition import CustomSchema
-from kubesched.cluster.apiserver.rules.custom.schema_validation import ABSENT, Work, schema_problems
-from kubesched.cluster.apiserver.rules.custom.structural_schema import Added, defaulted, pruned
+from kubesched.cluster.apiserver.rules.custom.schema_validation import (
+    ABSENT,
+    ValidationSteps,
+    schema_problems,
+)
+from kubesched.cluster.apiserver.rules.custom.structural_schema import (
+    DefaultedSize,
+    defaulted,
+    pruned,
+)
 from kubesched.cluster.apiserver.rules.custom.validation_rules import rule_problems
 from kubesched.cluster.apiserver.rules.errors.field_problems import FieldProblem
 from kubesched.cluster.apiserver.rules.strategies.resource_strategy import Json, ResourceStrategy
@@ -14,7 +22,7 @@ from kubesched.cluster.apiserver.rules.validation.metadata_validation import che
 
 __all__ = ["CustomStrategy"]
 
-# After one of these, rules would only repeat what is wrong, or fail on it.
+# After one of these problems the rules are not evaluated. They would repeat it or fail.
 _BLOCKING: Final = frozenset(
     (
         "FieldValueNotSupported",
@@ -33,7 +41,7 @@ _NOT_CHECKED: Final = FieldProblem(
 
 
 class CustomStrategy(ResourceStrategy):
-    """Prunes, defaults and checks by a schema, which may be replaced."""
+    """Prunes, defaults and validates objects by a schema."""
 
     counts_generations = True
     unconditional_update = False
@@ -46,7 +54,7 @@ class CustomStrategy(ResourceStrategy):
         if self.custom is None:
             return new
         kept = pruned(new, self.custom.schema, is_resource=True)
-        result: Json = defaulted(kept, self.custom.schema, Added())
+        result: Json = defaulted(kept, self.custom.schema, DefaultedSize())
         return result
 
     def check_new(self, new: Json, /) -> list[FieldProblem]:
@@ -61,9 +69,9 @@ class CustomStrategy(ResourceStrategy):
     def _problems(self, new: Json, old: object) -> list[FieldProblem]:
         if self.custom is None:
             return []
-        # The metadata have rules of their own.
+        # The metadata is validated separately.
         schema = _without_metadata(self.custom.schema)
-        problems = list(schema_problems(new, schema, "", Work(), old))
+        problems = list(schema_problems(new, schema, "", ValidationSteps(), old))
         if self.custom.rules is None:
             return problems
         if any(problem.reason in _BLOCKING for problem in problems):

@@ -1,4 +1,4 @@
-"""A definition's versions: what is wrong with their schemas, and what serves them."""
+"""The versions of a CustomResourceDefinition: validation and compilation of their schemas."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any, Final
 import msgspec
 
 from kubesched.cluster.apiserver.rules.custom.schema_keywords import malformed_parts
-from kubesched.cluster.apiserver.rules.custom.schema_validation import Work, schema_problems
+from kubesched.cluster.apiserver.rules.custom.schema_validation import (
+    ValidationSteps,
+    schema_problems,
+)
 from kubesched.cluster.apiserver.rules.custom.structural_schema import INT_OR_STRING, PRESERVE
 from kubesched.cluster.apiserver.rules.custom.validation_rules import RuleTree, compile_rules
 from kubesched.cluster.apiserver.rules.errors.field_problems import (
@@ -28,18 +31,16 @@ _SCHEMA: Final = "openAPIV3Schema"
 
 
 class CustomSchema(msgspec.Struct, frozen=True):
-    """What a version of a definition says about its objects."""
+    """The schema of one version, with its compiled rules."""
 
     schema: Json
     rules: RuleTree | None = None
-    # `additionalPrinterColumns`.
-    columns: tuple[Json, ...] = ()
-    # Where the scale subresource finds its numbers.
-    scale: Json | None = None
+    columns: tuple[Json, ...] = ()  # `additionalPrinterColumns`
+    scale: Json | None = None  # the paths of the scale subresource
 
 
 def read_schema(version: Json) -> CustomSchema:
-    """A version whose problems were looked for before; what is wrong with it is left out."""
+    """Compile a version that has been validated. Rules with errors are omitted."""
     schema = (version.get("schema") or {}).get(_SCHEMA) or {PRESERVE: True, "type": "object"}
     subresources = version.get("subresources") or {}
     return CustomSchema(
@@ -51,7 +52,7 @@ def read_schema(version: Json) -> CustomSchema:
 
 
 def definition_problems(spec: Json) -> list[FieldProblem]:
-    """What is wrong with the versions of a definition."""
+    """Return the problems of a definition's versions."""
     problems: list[FieldProblem] = []
     versions = spec["versions"]
     if sum(bool(version.get("storage")) for version in versions) != 1:
@@ -91,23 +92,9 @@ def _schema_problems(schema: Json, path: str) -> Iterator[FieldProblem]:
 
 
 def _node_problems(schema: Json, path: str) -> Iterator[FieldProblem]:
-    """What is wrong with one schema and those inside it."""
-    if schema.get("uniqueItems"):
-        text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
-        yield forbidden(f"{path}.uniqueItems", text)
-    if schema.get("$ref"):
-        yield forbidden(f"{path}.$ref", "$ref is not supported")
+    """Iterate over the problems of a schema and of the schemas inside it."""
     properties = schema.get("properties") or {}
-    if properties and isinstance(schema.get("additionalProperties"), dict):
-        text = "additionalProperties and properties are mutual exclusive"
-        yield forbidden(f"{path}.additionalProperties", text)
-    if schema.get("pattern") is not None and not _compiles(schema["pattern"]):
-        text = f"must be a valid regular expression, but isn't: {schema['pattern']}"
-        yield invalid(f"{path}.pattern", schema["pattern"], text)
-    if "default" in schema:
-        inner = f"{path}.default"
-        for problem in schema_problems(schema["default"], schema, "", Work()):
-            yield FieldProblem(inner, problem.reason, problem.body)
+    yield from _keyword_problems(schema, path)
     for key, part in properties.items():
         if isinstance(part, dict):
             yield from _part_problems(part, f"{path}.properties[{key}]", "object fields")
@@ -116,6 +103,25 @@ def _node_problems(schema: Json, path: str) -> Iterator[FieldProblem]:
             yield from _part_problems(part, f"{path}.{key}", what)
     if schema.get("type") == "array" and not isinstance(schema.get("items"), dict):
         yield required(f"{path}.items", "must be specified")
+
+
+def _keyword_problems(schema: Json, path: str) -> Iterator[FieldProblem]:
+    """Iterate over the problems of a schema's own keywords."""
+    if schema.get("uniqueItems"):
+        text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+        yield forbidden(f"{path}.uniqueItems", text)
+    if schema.get("$ref"):
+        yield forbidden(f"{path}.$ref", "$ref is not supported")
+    if schema.get("properties") and isinstance(schema.get("additionalProperties"), dict):
+        text = "additionalProperties and properties are mutual exclusive"
+        yield forbidden(f"{path}.additionalProperties", text)
+    if schema.get("pattern") is not None and not _compiles(schema["pattern"]):
+        text = f"must be a valid regular expression, but isn't: {schema['pattern']}"
+        yield invalid(f"{path}.pattern", schema["pattern"], text)
+    if "default" in schema:
+        inner = f"{path}.default"
+        for problem in schema_problems(schema["default"], schema, "", ValidationSteps()):
+            yield FieldProblem(inner, problem.reason, problem.body)
 
 
 def _part_problems(schema: Json, path: str, what: str) -> Iterator[FieldProblem]:
@@ -134,7 +140,7 @@ def _compiles(pattern: str) -> bool:
 
 
 def invalid_rule(where: str, rule: Json, text: str) -> FieldProblem:
-    """A rule that cannot be compiled, shown as the reference prints one."""
+    """Return the problem of a rule that cannot be compiled, with the reference's text."""
     reason = rule.get("reason")
     shown = ", ".join(
         (

@@ -1,4 +1,4 @@
-"""What a definition calls its resource: whether it can be served under these names."""
+"""Validation of the names, group and versions in a CustomResourceDefinition."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BUILT_IN_GROUPS: Final = frozenset(kind.group for kind in (*KINDS, *PLAIN_KINDS
 
 
 def naming_problems(name: str, spec: Any) -> list[FieldProblem]:
-    """What is wrong with a definition of this name, as far as serving it depends on it."""
+    """Return the problems that prevent the server from serving the defined resource."""
     names = spec.get("names") if isinstance(spec, dict) else None
     if not isinstance(spec, dict) or not isinstance(names, dict):
         return [required("spec")]
@@ -49,7 +49,7 @@ def _group_problems(group: Any) -> Iterator[FieldProblem]:
     elif complaints := dns_subdomain(group):
         yield invalid("spec.group", group, complaints[0])
     elif "." not in group:
-        # Groups without a dot are the API's own, such as apps.
+        # Groups without a dot, such as `apps`, are reserved for the Kubernetes API.
         yield invalid("spec.group", group, "should be a domain with at least one dot")
     elif group in _BUILT_IN_GROUPS:
         yield invalid("spec.group", group, "is served by the server itself")

@@ -1,8 +1,8 @@
-"""What a rule may cost at worst, judged from its text and the schema it stands in.
+"""Worst-case cost estimates of CEL rules, from their text and their schema.
 
-A definition whose rules could cost too much is refused: lists, maps and texts without a limit
-may be as large as a request. Estimates stay on the low side of the reference's, so that what
-it takes is taken here.
+The server refuses definitions whose rules could be too expensive. Lists, maps and strings without
+a declared limit count as large as a request can be. The estimates are not higher than the
+reference's, so this server accepts every definition that the reference accepts.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ Shapes = dict[str, Any]
 
 
 def rule_cost(text: str, schema: Json) -> float:
-    """The most that one evaluation of a rule on a value of a schema may cost."""
+    """Estimate the maximum cost of one evaluation of a rule on a value of a schema."""
     shapes: Shapes = {"self": schema, "oldSelf": schema}
     return _cost(parse(Source(text)), shapes)
 
 
 def over_budget(cost: float) -> str:
-    """What is wrong with a rule that costs so much; empty if nothing is."""
+    """Return the problem of a rule with this cost; empty if the cost is within the budget."""
     if cost <= LARGEST_COST:
         return ""
     factor = cost / LARGEST_COST
@@ -64,7 +64,7 @@ def over_budget(cost: float) -> str:
 
 
 def most_items(schema: Any) -> int:
-    """How many elements or entries a value of a schema may have at most."""
+    """Return the maximum number of items or entries in a value of a schema."""
     if not isinstance(schema, dict):
         return 1
     if schema.get("type") == "array":
@@ -80,7 +80,7 @@ def _limit(schema: Json, keyword: str, part: Any, *, extra: int) -> int:
 
 
 def _smallest(schema: Any) -> int:
-    """The fewest bytes that a value takes in JSON."""
+    """Return the minimum size of a value in JSON, in bytes."""
     if not isinstance(schema, dict):
         return 1
     if schema.get("type") == "string" and schema.get("format") in ("date", "date-time"):
@@ -89,7 +89,7 @@ def _smallest(schema: Any) -> int:
 
 
 def _length(schema: Any) -> int:
-    """How long a text of a schema may be; 1 for what is no text."""
+    """Return the maximum length of a string of a schema; 1 for other types."""
     if not isinstance(schema, dict) or schema.get("type") != "string":
         return 1
     declared = schema.get("maxLength")
@@ -101,7 +101,7 @@ def _length(schema: Any) -> int:
 
 
 def _shape(node: SyntaxNode, shapes: Shapes) -> Any:
-    """The schema of what an expression stands for; None where that is not known."""
+    """Return the schema of the value of an expression; None if it is unknown."""
     match node:
         case Identifier():
             return shapes.get(node.name)
@@ -161,7 +161,7 @@ def _binary(node: Binary, shapes: Shapes) -> float:
     if node.operator == "in":
         return inside + (most_items(right) if isinstance(right, dict) else 1)
     lengths = [_length(each) for each in (left, right) if isinstance(each, dict)]
-    # Comparing ends with the shorter of two texts.
+    # A comparison ends with the shorter of two strings.
     return inside + max(1, min(lengths, default=1) * _PER_CHARACTER)
 
 

@@ -1,6 +1,6 @@
-"""What a schema is written in: each keyword and what its value must be.
+"""The keywords of schemas and the types of their values.
 
-Everything that reads a schema relies on this: a schema that is malformed is not stored.
+The server refuses malformed schemas, so all other modules can rely on the types.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _KEYWORDS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
 
 
 def malformed_parts(schema: Any, path: str, depth: int = 0) -> Iterator[FieldProblem]:
-    """Where a schema is not written as one."""
+    """Iterate over the problems of keywords with values of a wrong type."""
     if not isinstance(schema, dict):
         yield invalid(path, schema, "must be an object")
         return

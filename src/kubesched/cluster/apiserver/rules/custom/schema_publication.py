@@ -1,4 +1,4 @@
-"""The schema of a custom resource as OpenAPI documents show it."""
+"""The published form of a custom resource's schema in OpenAPI documents."""
 
 from __future__ import annotations
 
@@ -31,14 +31,20 @@ _NOT_IN_VERSION_2: Final = frozenset(("nullable", "oneOf", "anyOf", "allOf", "no
 
 
 def published_name(group: str, version: str, kind: str) -> str:
-    """`stable.example.com`, `v1`, `Widget` become `com.example.stable.v1.Widget`."""
+    """Return the name of a schema.
+
+    For `stable.example.com`, `v1`, `Widget` this is `com.example.stable.v1.Widget`.
+    """
     return ".".join([*reversed(group.split(".")), version, kind])
 
 
 def published_schema(
     custom: CustomSchema, group: str, version: str, kind: str, *, version_2: bool = False
 ) -> Json:
-    """The schema with what every object has; in the older language, what that can say."""
+    """Return the schema with the fields of every object.
+
+    With `version_2` it contains only keywords that OpenAPI 2 has.
+    """
     schema = _for_version_2(custom.schema) if version_2 else custom.schema
     common: dict[str, Json] = dict(_OF_EVERY_RESOURCE)
     if version_2:
@@ -55,7 +61,7 @@ def published_schema(
 
 
 def _for_version_2(schema: Any) -> Any:
-    """A schema without what OpenAPI 2 has no words for."""
+    """Remove the keywords that OpenAPI 2 does not have."""
     if not isinstance(schema, dict):
         return schema
     result: Json = {}

@@ -1,7 +1,7 @@
-"""A value against its schema: types, limits, patterns, formats, combinations.
+"""Validation of a value against its schema: types, limits, patterns, formats, combinations.
 
-The words are the reference's. `old` is the value that an update replaces: what is equal to it
-is not checked again, so that a schema that became stricter does not hold up other changes.
+The texts are those of the reference. `old` is the value that an update replaces. Values that are
+equal to their old value are not validated, so that a stricter schema does not block other changes.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from kubesched.cluster.apiserver.rules.schema.definitions import Json
 from kubesched.foundation.cel.language.cel_errors import EvaluationError
 from kubesched.foundation.cel.language.regex import compile_pattern
 
-__all__ = ["ABSENT", "Work", "correlation", "schema_problems"]
+__all__ = ["ABSENT", "ValidationSteps", "correlation", "schema_problems"]
 
-# In place of an old value where there is none.
+# Stands for a missing old value.
 ABSENT: Final = object()
 _COMPARED_IN_A_STEP: Final = 50
 _STEPS_TO_COMPILE: Final = 50
@@ -36,23 +36,26 @@ _STEPS_TO_COMPILE: Final = 50
 _MOST_STEPS: Final = 1_000_000
 
 
-class Work:
-    """How much there is to check: with alternatives, a schema times an object is a lot."""
+class ValidationSteps:
+    """Counts the steps of one validation, and limits them.
+
+    With alternatives in a schema, the work can be the product of schema and object.
+    """
 
     def __init__(self) -> None:
         self._steps = 0
 
     def add(self, steps: int = 1) -> None:
-        """Raises ApiError 413."""
+        """Add steps. Raises ApiError 413 if there are too many."""
         self._steps += steps
         if self._steps > _MOST_STEPS:
             raise too_much_to_check(_MOST_STEPS)
 
 
 def schema_problems(
-    value: Any, schema: Json, path: str, work: Work, old: Any = ABSENT
+    value: Any, schema: Json, path: str, work: ValidationSteps, old: Any = ABSENT
 ) -> Iterator[FieldProblem]:
-    """What is wrong with a value."""
+    """Iterate over the problems of a value."""
     work.add()
     if old is not ABSENT and value == old:
         return
@@ -77,9 +80,10 @@ def schema_problems(
 
 
 def correlation(old: Any, schema: Json) -> Callable[[Any], Any]:
-    """Which element of an old list an element of the new one replaces.
+    """Return a function from an item of the new list to the item of the old list it replaces.
 
-    Only lists that are maps say which one that is; the first of those with the same keys.
+    Only lists of type `map` identify items, by their keys. Of several old items with the same
+    keys the first counts.
     """
     if not isinstance(old, list) or schema.get("x-kubernetes-list-type") != "map":
         return lambda _: ABSENT
@@ -98,7 +102,7 @@ def correlation(old: Any, schema: Json) -> Callable[[Any], Any]:
 
 
 def _hashable(value: Any) -> Any:
-    """What is equal for values that are equal in JSON, and can be looked up."""
+    """Convert a JSON value to a hashable one, such that equal JSON values stay equal."""
     if isinstance(value, bool):
         return (bool, value)
     if isinstance(value, list):
@@ -109,7 +113,7 @@ def _hashable(value: Any) -> Any:
 
 
 def kind_of(value: Any) -> str:
-    """The name of a value's type in JSON schemas."""
+    """Return the name of a value's type in JSON schemas."""
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, float) and not value.is_integer():
@@ -139,13 +143,15 @@ def _wrong_type(path: str, shown: str, text: str) -> FieldProblem:
     return FieldProblem(path or "<nil>", "FieldValueTypeInvalid", body)
 
 
-def _enum_problems(value: Any, schema: Json, path: str, work: Work) -> Iterator[FieldProblem]:
+def _enum_problems(
+    value: Any, schema: Json, path: str, work: ValidationSteps
+) -> Iterator[FieldProblem]:
     choices = schema.get("enum")
     if not choices:
         return
     work.add(len(choices) // _COMPARED_IN_A_STEP)
     if value not in choices:
-        work.add(len(choices))  # all are told
+        work.add(len(choices))  # the text lists all of them
         yield not_supported(path, value, [_plain(choice) for choice in choices])
 
 
@@ -178,7 +184,9 @@ def _number_problems(value: float, schema: Json, path: str) -> Iterator[FieldPro
         yield invalid(path, value, _in_body(path, text))
 
 
-def _text_problems(value: str, schema: Json, path: str, work: Work) -> Iterator[FieldProblem]:
+def _text_problems(
+    value: str, schema: Json, path: str, work: ValidationSteps
+) -> Iterator[FieldProblem]:
     least, most = schema.get("minLength"), schema.get("maxLength")
     if most is not None and len(value) > most:
         yield too_long(path, most)
@@ -192,7 +200,7 @@ def _text_problems(value: str, schema: Json, path: str, work: Work) -> Iterator[
         yield invalid(path, value, _in_body(path, f'must be of type {name}: "{value}"'))
 
 
-def _matches(pattern: str, value: str, work: Work) -> bool:
+def _matches(pattern: str, value: str, work: ValidationSteps) -> bool:
     work.add(len(value) // _COMPARED_IN_A_STEP)
     compiled = compile_pattern.cache_info().misses
     try:
@@ -201,11 +209,11 @@ def _matches(pattern: str, value: str, work: Work) -> bool:
             work.add(_STEPS_TO_COMPILE)
         return found
     except EvaluationError:
-        return True  # a pattern that is none was refused with the definition, or long stored
+        return True  # the definition is from an earlier version that did not check patterns
 
 
 def _list_problems(
-    value: list[Any], schema: Json, path: str, work: Work, old: Any
+    value: list[Any], schema: Json, path: str, work: ValidationSteps, old: Any
 ) -> Iterator[FieldProblem]:
     least, most = schema.get("minItems"), schema.get("maxItems")
     if most is not None and len(value) > most:
@@ -226,7 +234,7 @@ def _too_many(path: str, count: int, most: int) -> FieldProblem:
 
 
 def _repeated(value: list[Any], schema: Json, path: str) -> Iterator[FieldProblem]:
-    """Elements that a set or a list with keys has twice."""
+    """Find duplicate items in lists of type `set` or `map`."""
     kind = schema.get("x-kubernetes-list-type")
     keys = schema.get("x-kubernetes-list-map-keys") or []
     seen: set[Any] = set()
@@ -246,7 +254,7 @@ def _repeated(value: list[Any], schema: Json, path: str) -> Iterator[FieldProble
 
 
 def _object_problems(
-    value: Json, schema: Json, path: str, work: Work, old: Any
+    value: Json, schema: Json, path: str, work: ValidationSteps, old: Any
 ) -> Iterator[FieldProblem]:
     least, most = schema.get("minProperties"), schema.get("maxProperties")
     if most is not None and len(value) > most:
@@ -265,7 +273,7 @@ def _object_problems(
 
 
 def _combination_problems(
-    value: Any, schema: Json, path: str, work: Work
+    value: Any, schema: Json, path: str, work: ValidationSteps
 ) -> Iterator[FieldProblem]:
     """`allOf`, `anyOf`, `oneOf` and `not`."""
 

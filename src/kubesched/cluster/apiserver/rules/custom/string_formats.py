@@ -1,4 +1,4 @@
-"""The string formats that a schema may ask for. Unknown ones ask for nothing."""
+"""The string formats of schemas. Unknown formats are not checked."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MAC: Final = re.compile(r"(?i)([0-9a-f]{2}[:-]){5}[0-9a-f]{2}")
 
 
 def has_format(text: str, name: str) -> bool:
-    """Whether a text is what a format asks for."""
+    """Whether a string has a format. True for unknown formats."""
     check = _CHECKS.get(name)
     return check is None or check(text)
 

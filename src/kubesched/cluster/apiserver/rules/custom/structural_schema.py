@@ -1,7 +1,7 @@
 """Pruning and defaulting by a structural schema.
 
-Nothing here changes what it is given: where something must differ, a new object is made that
-shares the rest.
+The functions do not change their arguments. A changed value is a new object that shares the
+unchanged parts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = [
     "EMBEDDED",
     "INT_OR_STRING",
     "PRESERVE",
-    "Added",
+    "DefaultedSize",
     "defaulted",
     "pruned",
     "unknown_paths",
@@ -34,7 +34,7 @@ _OF_EVERY_RESOURCE = ("apiVersion", "kind", "metadata")
 
 
 def part_of(schema: Json, key: str) -> Json | None:
-    """The schema of one entry of an object, if there is one."""
+    """Return the schema of an entry of an object, or None."""
     found = (schema.get("properties") or {}).get(key)
     if found is None:
         found = schema.get("additionalProperties")
@@ -42,7 +42,7 @@ def part_of(schema: Json, key: str) -> Json | None:
 
 
 def pruned(value: Any, schema: Json, *, is_resource: bool = False) -> Any:
-    """The value without the fields that its schema does not know."""
+    """Remove the fields that the schema does not declare."""
     if isinstance(value, list):
         items = schema.get("items")
         if not isinstance(items, dict):
@@ -72,7 +72,7 @@ def _is_same(first: Any, second: Any) -> bool:
 def unknown_paths(
     value: Any, schema: Json, path: str = "", *, is_resource: bool = False
 ) -> Iterator[str]:
-    """Where a value has fields that its schema does not know, in order of the value."""
+    """Iterate over the paths of fields that the schema does not declare, in order."""
     if isinstance(value, list):
         items = schema.get("items")
         if isinstance(items, dict):
@@ -95,24 +95,27 @@ def unknown_paths(
             yield inner
 
 
-class Added:
-    """How much defaults have made of an object: a list of empty items may become very large."""
+class DefaultedSize:
+    """The size of the defaults added to one object.
+
+    It is limited, because defaults can make a list of empty items very large.
+    """
 
     def __init__(self) -> None:
         self._bytes = 0
 
     def count(self, key: str, default: Any) -> None:
-        """Raises ApiError 413."""
+        """Add the size of a default. Raises ApiError 413 if the total is too large."""
         self._bytes += len(key) + len(msgspec.json.encode(default)) + 4
         if self._bytes > LARGEST_OBJECT:
             raise too_large(LARGEST_OBJECT)
 
 
-def defaulted(value: Any, schema: Json, added: Added) -> Any:
-    """The value with the defaults of its schema; nulls that may not be there are dropped.
+def defaulted(value: Any, schema: Json, added: DefaultedSize) -> Any:
+    """Add the defaults of the schema and remove nulls from fields that are not nullable.
 
     Raises:
-        ApiError: 413, it would become too large.
+        ApiError: 413, the object would become too large.
     """
     if isinstance(value, list):
         items = schema.get("items")
@@ -129,11 +132,16 @@ def defaulted(value: Any, schema: Json, added: Added) -> Any:
             result[key] = item
         elif item is not None or part.get("nullable"):
             result[key] = defaulted(item, part, added)
-    for key, part in (schema.get("properties") or {}).items():
-        if key not in result and isinstance(part, dict) and "default" in part:
-            added.count(key, part["default"])
-            result[key] = defaulted(copy.deepcopy(part["default"]), part, added)
+    _add_missing(result, schema, added)
     same = len(result) == len(value) and all(
         key in value and result[key] is value[key] for key in result
     )
     return value if same else result
+
+
+def _add_missing(result: Json, schema: Json, added: DefaultedSize) -> None:
+    """Add the defaults of missing fields to `result`."""
+    for key, part in (schema.get("properties") or {}).items():
+        if key not in result and isinstance(part, dict) and "default" in part:
+            added.count(key, part["default"])
+            result[key] = defaulted(copy.deepcopy(part["default"]), part, added)

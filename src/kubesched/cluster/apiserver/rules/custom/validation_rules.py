@@ -1,7 +1,7 @@
-"""`x-kubernetes-validations`: rules in CEL on parts of an object.
+"""`x-kubernetes-validations`: validation rules in CEL for parts of an object.
 
-Rules are compiled with the definition. A rule that mentions `oldSelf` judges a change: it runs
-when there is an old value that the new one replaces, unless it says that it can do without.
+Rules are compiled together with the definition. A rule that mentions `oldSelf` is a transition
+rule. It is evaluated only if there is an old value, unless it sets `optionalOldSelf`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["RuleTree", "compile_rules", "rule_problems"]
 
 _NO_OVERLOAD: Final = "no such overload"
 _TOO_COSTLY: Final = "operation cancelled: actual cost limit exceeded"
-# Takes the path of a rule, the rule, and what is wrong with it; no rule if it is too dear.
+# Takes the path of a rule, the rule (empty if it is too expensive), and the problem.
 Report = Callable[[str, Json, str], None]
 
 
@@ -49,12 +49,12 @@ class _Rule(msgspec.Struct, frozen=True):
     message_program: Program | None
     reason: str
     field_path: str
-    judges_changes: bool
+    is_transition_rule: bool
     optional_old: bool
 
 
 class RuleTree(msgspec.Struct, frozen=True):
-    """The rules of a schema, and of its parts."""
+    """The compiled rules of a schema and of its parts."""
 
     schema: Json
     rules: tuple[_Rule, ...] = ()
@@ -69,9 +69,9 @@ class RuleTree(msgspec.Struct, frozen=True):
 def compile_rules(
     schema: Json, path: str, report: Report, *, is_resource: bool = False, times: int = 1
 ) -> RuleTree | None:
-    """The rules in a schema; None if it has none. What is wrong with one is reported.
+    """Compile the rules in a schema; None if it has none. Calls `report` for each problem.
 
-    `times` is how many values of the schema an object may have at most.
+    `times` is the maximum number of values of this schema in one object.
     """
     rules = tuple(_compiled_rules(schema, path, report, is_resource=is_resource, times=times))
     properties: dict[str, RuleTree] = {}
@@ -83,13 +83,13 @@ def compile_rules(
         tree = compile_rules(part, inner, report, is_resource=embedded, times=times)
         if tree is not None:
             properties[key] = tree
-    others: dict[str, RuleTree | None] = {"additionalProperties": None, "items": None}
-    for key in others:
+    repeated_parts: dict[str, RuleTree | None] = {"additionalProperties": None, "items": None}
+    for key in repeated_parts:
         part = schema.get(key)
         if isinstance(part, dict):
-            repeated = times * most_items(schema)
-            others[key] = compile_rules(part, f"{path}.{key}", report, times=repeated)
-    additional, items = others.values()
+            total = times * most_items(schema)
+            repeated_parts[key] = compile_rules(part, f"{path}.{key}", report, times=total)
+    additional, items = repeated_parts.values()
     if not rules and not properties and additional is None and items is None:
         return None
     return RuleTree(schema, rules, properties, additional, items)
@@ -156,13 +156,13 @@ def _compiler(
 
 
 class _TooCostlyError(Exception):
-    """No further rule is to be evaluated."""
+    """Evaluation exceeded the cost limit, so no further rule is evaluated."""
 
 
 def rule_problems(value: Any, tree: RuleTree, path: str, old: Any = ABSENT) -> list[FieldProblem]:
-    """The rules that a value does not keep."""
+    """Evaluate the rules for a value and return their problems."""
     problems: list[FieldProblem] = []
-    # What was said last says that no further rule was evaluated.
+    # The last problem then says that no further rule was evaluated.
     with contextlib.suppress(_TooCostlyError):
         _walk(value, tree, path, old, problems)
     return problems
@@ -170,7 +170,7 @@ def rule_problems(value: Any, tree: RuleTree, path: str, old: Any = ABSENT) -> l
 
 def _walk(value: Any, tree: RuleTree, path: str, old: Any, problems: list[FieldProblem]) -> None:
     for rule in tree.rules:
-        if (problem := _judged(rule, tree.schema, value, old, path)) is not None:
+        if (problem := _rule_problem(rule, tree.schema, value, old, path)) is not None:
             problems.append(problem)
             if _TOO_COSTLY in problem.body:
                 raise _TooCostlyError
@@ -187,11 +187,13 @@ def _walk(value: Any, tree: RuleTree, path: str, old: Any, problems: list[FieldP
             _walk(each, tree.items, f"{path}[{index}]", replaced_by(each), problems)
 
 
-def _judged(rule: _Rule, schema: Json, value: Any, old: Any, path: str) -> FieldProblem | None:
-    """What a rule says of a value, if it has anything to say."""
+def _rule_problem(
+    rule: _Rule, schema: Json, value: Any, old: Any, path: str
+) -> FieldProblem | None:
+    """Evaluate one rule; None if it passes or does not apply."""
     if value is None:
         return None
-    if rule.judges_changes:
+    if rule.is_transition_rule:
         if old is ABSENT and not rule.optional_old:
             return None
     elif old is not ABSENT and value == old:
@@ -208,39 +210,39 @@ def _judged(rule: _Rule, schema: Json, value: Any, old: Any, path: str) -> Field
     except CelRuntimeError as error:
         return invalid(where or "<nil>", kind, _failure(str(error), rule))
     shown = kind if kind in ("object", "array") else value
-    return _worded(rule, bindings, where or "<nil>", shown)
+    return _violation(rule, bindings, where or "<nil>", shown)
 
 
 def _failure(error: str, rule: _Rule) -> str:
-    told = rule.message or rule.text
+    described = rule.message or rule.text
     if error.startswith(_NO_OVERLOAD):
         return (
             f"'{error}': call arguments did not match a supported operator, function or macro "
-            f"signature for rule: {told}"
+            f"signature for rule: {described}"
         )
     if error == _TOO_COSTLY:
         return (
             f"'{error}': no further validation rules will be run due to call cost exceeds limit "
-            f"for rule: {told}"
+            f"for rule: {described}"
         )
-    return f"{error} evaluating rule: {told}"
+    return f"{error} evaluating rule: {described}"
 
 
-def _worded(rule: _Rule, bindings: dict[str, Any], where: str, shown: Any) -> FieldProblem:
-    """What a rule says of a value that does not keep it.
+def _violation(rule: _Rule, bindings: dict[str, Any], where: str, shown: Any) -> FieldProblem:
+    """Return the problem of a rule that a value violates.
 
-    The value is shown, or the type of what is too large to show; not beside a message that
-    the rule computed.
+    The text contains the value, or only its type for objects and lists. It contains neither if
+    a message expression computed the message.
     """
     detail = rule.message.strip() or f"failed rule: {rule.text.strip()}"
     is_computed = False
     if rule.message_program is not None:
         try:
-            said = rule.message_program.evaluate(bindings)
+            message = rule.message_program.evaluate(bindings)
         except CelRuntimeError:
-            said = ""
-        if isinstance(said, str) and said.strip() and "\n" not in said:
-            detail, is_computed = said, True
+            message = ""
+        if isinstance(message, str) and message.strip() and "\n" not in message:
+            detail, is_computed = message, True
     match rule.reason:
         case "FieldValueForbidden":
             return forbidden(where, detail)

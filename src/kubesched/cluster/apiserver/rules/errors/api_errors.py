@@ -1,7 +1,7 @@
-"""Every way in which the server says no, worded and coded as the reference does.
+"""The errors of the API server, with the reference's codes and texts.
 
-Each function returns an `ApiError` for the caller to raise. A resource is named as messages
-name it: its plural, with its group after a dot (`leases.coordination.k8s.io`).
+Each function returns an `ApiError` for the caller to raise. The name of a resource is that in
+messages: its plural, with its group after a dot (`leases.coordination.k8s.io`).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413}
 
 
 def denied_by_policy(resource: str, name: str, text: str, reason: str) -> ApiError:
-    """A write that an admission policy refuses."""
+    """Refuse a write because of an admission policy."""
     message = f"{resource} {quote(name)} is forbidden: {text}"
     causes = [StatusCause(message=text)]
     return _refusal(_CODES.get(reason, 422), reason, message, _about(resource, name, causes))
@@ -106,23 +106,26 @@ def conflict(resource: str, name: str, text: str) -> ApiError:
 
 
 def stale(resource: str, name: str) -> ApiError:
-    """A write that is based on an older version of the object."""
+    """Refuse a write that is based on an older version of the object."""
     return conflict(resource, name, STALE)
 
 
-def wrong_uid(resource: str, key: str, name: str, wanted: str, stored: str) -> ApiError:
-    """A write meant for another object of the same name."""
+def wrong_uid(resource: str, key: str, name: str, requested: str, stored: str) -> ApiError:
+    """Refuse a write for another object of the same name."""
     plural = resource.partition(".")[0]
     text = (
         f"StorageError: invalid object, Code: 4, Key: /registry/{plural}/{key}, "
         "ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: "
-        f"UID in precondition: {wanted}, UID in object meta: {stored}"
+        f"UID in precondition: {requested}, UID in object meta: {stored}"
     )
     return conflict(resource, name, text)
 
 
 def invalid(kind: str, name: str, problems: Sequence[FieldProblem]) -> ApiError:
-    """`kind` with its group after a dot, if it has one: `Pod`, `Lease.coordination.k8s.io`."""
+    """Refuse an invalid object.
+
+    `kind` has its group after a dot, if it has one: `Pod`, `Lease.coordination.k8s.io`.
+    """
     texts = list(dict.fromkeys(str(problem) for problem in problems))
     listed = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     causes = [
@@ -147,7 +150,7 @@ def bad_patch(text: str) -> ApiError:
 
 
 def unsupported_patch(*, strategic: bool) -> ApiError:
-    """415 for a kind of patch that the resource does not take."""
+    """Refuse a patch type that the resource does not support (415)."""
     accepted = ["application/json-patch+json", "application/merge-patch+json"]
     if strategic:
         accepted.append("application/strategic-merge-patch+json")
@@ -172,7 +175,7 @@ def unsupported_media_type(message: str) -> ApiError:
 
 
 def unknown_failure(message: str) -> ApiError:
-    """What the reference answers when an error has no kind: code 500 and no reason."""
+    """Return an error of code 500 without a reason, as the reference does for untyped errors."""
     return _refusal(500, "", message)
 
 
@@ -189,7 +192,7 @@ def unauthorized() -> ApiError:
 
 
 def access_denied(resource: str, name: str, message: str) -> ApiError:
-    """403 for a user who may not do this; `message` is the whole text."""
+    """Refuse a request that the user is not authorized to make; `message` is the whole text."""
     return _refusal(403, "Forbidden", message, _about(resource, name))
 
 
@@ -199,7 +202,7 @@ def method_not_allowed() -> ApiError:
 
 
 def not_possible(message: str) -> ApiError:
-    """501 for what a server of this kind cannot do."""
+    """Refuse a request that an embedded server cannot fulfill (501)."""
     return _refusal(501, "NotImplemented", message)
 
 
@@ -230,14 +233,14 @@ def internal_error(message: str) -> ApiError:
 
 
 def unsupported_option(kind: str, field: str, value: str, supported: Sequence[str]) -> ApiError:
-    """422 for a parameter that has none of its values."""
+    """Refuse a parameter with an unsupported value (422)."""
     listed = ", ".join(quote(each) for each in supported)
     text = f"Unsupported value: {quote(value)}: supported values: {listed}"
     return invalid(kind, "", [FieldProblem(field, "FieldValueNotSupported", text)])
 
 
 def too_new(revision: int, current: int) -> ApiError:
-    """504 for a list that is to be newer than anything that has happened."""
+    """Refuse a list at a revision that does not exist yet (504)."""
     message = f"Too large resource version: {revision}, current: {current}"
     cause = StatusCause(reason="ResourceVersionTooLarge", message="Too large resource version")
     details = StatusDetails(causes=(cause,), retry_after_seconds=1)
@@ -245,7 +248,7 @@ def too_new(revision: int, current: int) -> ApiError:
 
 
 def apply_conflict(causes: Sequence[StatusCause]) -> ApiError:
-    """409 for an apply that would change what others own."""
+    """Refuse an apply that would change fields of other managers (409)."""
     if len(causes) == 1:
         text = f"1 conflict: {causes[0].message}: {causes[0].field}"
     else:

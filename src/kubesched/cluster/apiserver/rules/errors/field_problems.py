@@ -1,7 +1,7 @@
-"""One thing wrong with one field, and how an API server words it.
+"""Field problems: the validation errors of single fields.
 
-Texts follow the reference: `FIELD: TYPE: "VALUE": DETAIL`. A check returns its problems in
-order; nothing here raises, so that a user sees everything that is wrong at once.
+Texts follow the reference: `FIELD: TYPE: "VALUE": DETAIL`. Checks return problems in order and do
+not raise, so a user gets all problems of an object at once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TITLES = {
 
 
 class FieldProblem(NamedTuple):
-    """A field and what is wrong with it; `reason` is the machine-readable kind of problem."""
+    """A problem of one field; `reason` is its machine-readable type."""
 
     field: str
     reason: str
@@ -84,7 +84,10 @@ def immutable(field: str, value: Any) -> FieldProblem:
 
 
 def duplicate(field: str, value: Any, detail: str = "", *, is_sorted: bool = True) -> FieldProblem:
-    """`is_sorted` says whether an object is shown with its keys in order."""
+    """Return the problem of a duplicate value.
+
+    `is_sorted` says whether the text shows the keys of an object in sorted order.
+    """
     shown = _show(value) if is_sorted else _json(value, is_sorted=False)
     return _problem(field, "FieldValueDuplicate", shown, detail)
 

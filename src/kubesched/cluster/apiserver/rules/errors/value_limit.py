@@ -1,7 +1,8 @@
-"""How many values an object may have, counted without building any of them.
+"""The limit for the number of values in an object, checked before the object is decoded.
 
-A byte limit alone does not bound what a request costs: three mebibytes hold a million empty lists,
-and each is looked at by a dozen rules. The largest objects in use have some ten thousand values.
+A byte limit alone does not bound the cost of a request: three mebibytes can contain a million
+empty lists, and a dozen rules process each of them. The largest objects in practice have about
+ten thousand values.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from kubesched.cluster.apiserver.rules.errors.api_errors import too_large, too_m
 
 __all__ = ["LARGEST_OBJECT", "MOST_VALUES", "check_object", "check_values", "value_refusal"]
 
-# Numbers, texts, lists and maps, all together.
+# Counts numbers, strings, lists and maps.
 MOST_VALUES: Final = 100_000
 LARGEST_OBJECT: Final = 3 * 1024 * 1024
 
-# A string without its end reaches to the end of the text: nothing is looked at twice.
+# An unterminated string matches to the end of the text, so the search takes linear time.
 _STRINGS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 
 
 def check_values(text: bytes) -> None:
-    """Look at a JSON text before anybody reads it, or at an object before it is stored.
+    """Check the number of values in a JSON text.
 
     Raises:
         ApiError: 413.
@@ -37,7 +38,7 @@ def check_values(text: bytes) -> None:
 
 
 def check_object(document: Any) -> None:
-    """Look at an object that grew on the server, by a patch.
+    """Check the size of an object that a patch may have made larger.
 
     Raises:
         ApiError: 413.
@@ -53,6 +54,9 @@ def value_refusal() -> ApiError:
 
 
 def _bound(text: bytes) -> int:
-    """No text has more: one per separator, and one for the first in each list or map."""
-    begun = text.count(b"[") + text.count(b"{") - text.count(b"[]") - text.count(b"{}")
-    return text.count(b",") + begun + 1
+    """Return an upper bound for the number of values in a JSON text.
+
+    There is one value per comma, and one more for each list or map that is not empty.
+    """
+    opened = text.count(b"[") + text.count(b"{") - text.count(b"[]") - text.count(b"{}")
+    return text.count(b",") + opened + 1

@@ -1,4 +1,4 @@
-"""What tells items of lists in API objects apart: the merge keys of strategic patches."""
+"""Merge keys: the fields that identify items of lists in strategic merge patches."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ __all__ = ["merge_key", "with_identified_items"]
 
 Json = dict[str, Any]
 
-# Lists that merge item by item, and the field that identifies an item. All other lists are
-# replaced whole; taints and tolerations are among them.
+# The merge key of each list that merges item by item. A patch replaces all other lists, among
+# them taints and tolerations, as a whole.
 _MERGE_KEYS = {
     "addresses": "type",
     "conditions": "type",
@@ -37,17 +37,17 @@ _MERGE_KEYS = {
 
 
 def merge_key(field: str, parent: str) -> str | None:
-    """The field that items of a list are known by; None if they are not told apart."""
+    """Return the field that identifies the items of a list; None if a patch replaces the list."""
     if field == "ports" and parent == "spec":
-        return "port"  # of a service; a container's ports are known by their containerPort
+        return "port"  # of a service; the merge key of a container's ports is containerPort
     return _MERGE_KEYS.get(field)
 
 
 def with_identified_items(document: Json) -> Json:
-    """The same, without items in metadata and status that lack what tells them apart.
+    """Remove items without a merge key from the lists in metadata and status.
 
-    No server has such items; a file may, and whoever looks one up by its key would not find it.
-    What a user asks for stays as it is.
+    No server has such items, but a file may, and lookups by key would not find them. The spec is
+    not changed.
     """
     return {
         field: _identified(field, value, "") if field in ("metadata", "status") else value

@@ -1,7 +1,7 @@
-"""JSON patch, JSON merge patch and strategic merge patch over plain JSON values.
+"""JSON patch, JSON merge patch and strategic merge patch on plain JSON values.
 
-None of them changes what it is given: untouched parts of the result are the very objects of
-the original, so that a caller can see by identity what a patch left alone.
+The functions do not change their arguments. Unchanged parts of the result are the same objects
+as in the original, so a caller can detect by identity which parts a patch changed.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _MOST_OPERATIONS = 10_000
 _MOST_COPIED_BYTES = 3 * 1024 * 1024
-# Of the lists and maps on the way to what operations change, all together.
+# The limit for the sizes of all lists and maps that the operations of one patch copy.
 _MOST_COPIED_ITEMS = 20_000_000
 
 
 class PatchError(ValueError):
-    """A patch that cannot be applied to this object."""
+    """The patch cannot be applied to this object."""
 
 
 def apply_patch(original: dict[str, Any], patch: Json, patch_type: str) -> dict[str, Any]:
-    """An object with a patch of one of the three types applied. Raises PatchError."""
+    """Apply a patch of one of the three types to an object. Raises PatchError."""
     if isinstance(patch, list) != (patch_type == "json") or not isinstance(patch, list | Mapping):
         raise PatchError(f"a {patch_type} patch has another form")
     if isinstance(patch, list):
@@ -47,7 +47,10 @@ def apply_patch(original: dict[str, Any], patch: Json, patch_type: str) -> dict[
 
 
 def merge_patch(original: Json, patch: Json) -> Json:
-    """RFC 7386: maps merge, null removes, everything else replaces."""
+    """Apply a JSON merge patch (RFC 7386).
+
+    Maps merge, null removes a field, and every other value replaces the old one.
+    """
     if not isinstance(patch, Mapping):
         return patch
     merged = dict(original) if isinstance(original, Mapping) else {}
@@ -60,7 +63,7 @@ def merge_patch(original: Json, patch: Json) -> Json:
 
 
 def json_patch(original: Json, operations: Sequence[Mapping[str, Any]]) -> Json:
-    """RFC 6902: operations in order, all or nothing."""
+    """Apply a JSON patch (RFC 6902): all operations in order, or none."""
     if len(operations) > _MOST_OPERATIONS:
         raise PatchError(
             f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, "
@@ -73,7 +76,7 @@ def json_patch(original: Json, operations: Sequence[Mapping[str, Any]]) -> Json:
         if not isinstance(operation, Mapping) or "op" not in operation or "path" not in operation:
             raise PatchError("a JSON patch is a list of operations with 'op' and 'path'")
         if operation["op"] == "copy":
-            # Copies of copies double with every operation.
+            # A copy of a copy doubles the size with every operation, so the total is limited.
             copied += _size(_lookup(document, _pointer(operation.get("from", ""))))
             if copied > _MOST_COPIED_BYTES:
                 raise PatchError(
@@ -153,7 +156,7 @@ def _lookup(document: Json, path: Sequence[str]) -> Json:
 
 
 class _Edit:
-    """Makes a copy of a document in which only the way to a path is new."""
+    """Edits a document at a path and copies only the lists and maps along the path."""
 
     def __init__(self) -> None:
         self._copied = 0
@@ -209,7 +212,7 @@ class _Edit:
 
 _PRIMITIVE_MERGES = frozenset({"finalizers"})
 _SCALARS = (str, int, float)
-_TEXT_ALONE = frozenset({str})
+_STRINGS_ONLY = frozenset({str})
 _DIRECTIVE = "$patch"
 _RETAIN = "$retainKeys"
 _DELETE_PRIMITIVES = "$deleteFromPrimitiveList/"
@@ -217,7 +220,7 @@ _ORDER = "$setElementOrder/"
 
 
 def strategic_merge_patch(original: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge maps, and the lists that have an identifying field, item by item."""
+    """Apply a strategic merge patch: maps merge, and lists with a merge key merge by item."""
     values = _only_values(patch)
     if values is not None and isinstance(original, dict):
         return _with_values(original, values, "")
@@ -225,9 +228,10 @@ def strategic_merge_patch(original: Mapping[str, Any], patch: Mapping[str, Any])
 
 
 def _only_values(patch: Mapping[str, Any]) -> dict[str, Any] | None:
-    """A copy of a patch that takes nothing away, as nearly all are; None for another one.
+    """Return a copy of a patch if it contains no nulls and no directives, else None.
 
-    Writing it down tells more quickly than a walk whether there are nulls or directives in it.
+    Nearly all patches contain none. To encode the patch and search the bytes is faster than to
+    walk through it.
     """
     try:
         encoded = _encode(patch)
@@ -240,17 +244,17 @@ def _only_values(patch: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _with_values(original: dict[str, Any], values: dict[str, Any], name: str) -> dict[str, Any]:
-    """What `_merge_maps` comes to without nulls and directives, with fewer questions asked."""
+    """Merge a patch without nulls and directives: a fast path of `_merge_maps`."""
     merged = None
     for key, value in values.items():
-        known = original.get(key)
+        old = original.get(key)
         kind = type(value)
         if kind is dict:
-            is_known = isinstance(known, dict)
-            value = _with_values(known or {}, value, key) if is_known else _as_new(value, key)
+            is_map = isinstance(old, dict)
+            value = _with_values(old or {}, value, key) if is_map else _as_new(value, key)
         elif kind is list:
-            value = _with_list(known, value, key, name)
-        if value is not known and (type(value) is not type(known) or value != known):
+            value = _with_list(old, value, key, name)
+        if value is not old and (type(value) is not type(old) or value != old):
             if merged is None:
                 merged = dict(original)
             merged[key] = value
@@ -258,7 +262,7 @@ def _with_values(original: dict[str, Any], values: dict[str, Any], name: str) ->
 
 
 def _as_new(values: dict[str, Any], name: str) -> dict[str, Any]:
-    """What a patch says about something that is not there yet; `values` are changed for it."""
+    """Merge a patch into nothing. Changes and returns `values`."""
     for key, value in values.items():
         kind = type(value)
         if kind is dict:
@@ -277,12 +281,12 @@ def _with_list(original: Json, items: list[Any], field: str, parent: str) -> lis
     named = _identities(items, identity)
     for name, item in zip(named, items, strict=True):
         if type(item) is dict:
-            known = merged.get(name)
-            is_known = isinstance(known, dict)
-            item = _with_values(known or {}, item, field) if is_known else _as_new(item, field)
+            old = merged.get(name)
+            is_map = isinstance(old, dict)
+            item = _with_values(old or {}, item, field) if is_map else _as_new(item, field)
         merged[name] = item
     if list(merged) == named:
-        return list(merged.values())  # there are no others, and they are in order
+        return list(merged.values())  # the patch names all items, and they are in its order
     return _in_order(list(merged.values()), items, before, identity)
 
 
@@ -294,19 +298,13 @@ def _merge_maps(original: Mapping[str, Any], patch: Mapping[str, Any], name: str
         return _merge_plain(original, patch, name)
     directive = patch.get(_DIRECTIVE)
     if directive == "replace":
-        return {
-            key: _without_directives(value)
-            for key, value in patch.items()
-            if value is not None and not key.startswith("$")
-        }
+        replaced: dict[str, Any] = _without_directives(patch)
+        return replaced
     if directive == "delete":
         return {}
     if directive not in (None, "merge"):
         raise PatchError(f"unexpected {_DIRECTIVE} value {quote(str(directive))}")
-    merged = dict(original)
-    if _RETAIN in patch:
-        kept = {each for each in _listed(patch, _RETAIN) if isinstance(each, str)}
-        merged = {key: value for key, value in merged.items() if key in kept}
+    merged = _retained(original, patch)
     for key, value in patch.items():
         if key in (_DIRECTIVE, _RETAIN) or key.startswith((_DELETE_PRIMITIVES, _ORDER)):
             continue
@@ -314,22 +312,35 @@ def _merge_maps(original: Mapping[str, Any], patch: Mapping[str, Any], name: str
             merged.pop(key, None)
         else:
             merged[key] = _merge_value(merged.get(key), value, key, name, patch)
-    for key in patch:
-        if key.startswith(_DELETE_PRIMITIVES):
-            field, gone = key.removeprefix(_DELETE_PRIMITIVES), _listed(patch, key)
-            if isinstance(known := merged.get(field), list):
-                merged[field] = _others(known, gone)
-        elif key.startswith(_ORDER) and key.removeprefix(_ORDER) not in patch:
-            field, wanted = key.removeprefix(_ORDER), _listed(patch, key)
-            if isinstance(known := merged.get(field), list):
-                merged[field] = _in_order(known, wanted, known, merge_key(field, name))
+    _apply_list_directives(merged, patch, name)
     return merged
 
 
-def _others(items: list[Any], gone: list[Any]) -> list[Any]:
-    """The items of a list without some; looked up, for both lists may be long."""
-    plain = {item for item in gone if isinstance(item, _SCALARS)}
-    odd = [item for item in gone if not isinstance(item, _SCALARS)]
+def _retained(original: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of the original with only the keys that `$retainKeys` lists, if it is set."""
+    if _RETAIN not in patch:
+        return dict(original)
+    retained = {each for each in _listed(patch, _RETAIN) if isinstance(each, str)}
+    return {key: value for key, value in original.items() if key in retained}
+
+
+def _apply_list_directives(merged: dict[str, Any], patch: Mapping[str, Any], name: str) -> None:
+    """Delete items of lists of scalars, and order lists that the patch does not merge."""
+    for key in patch:
+        if key.startswith(_DELETE_PRIMITIVES):
+            field, deleted = key.removeprefix(_DELETE_PRIMITIVES), _listed(patch, key)
+            if isinstance(items := merged.get(field), list):
+                merged[field] = _without_items(items, deleted)
+        elif key.startswith(_ORDER) and key.removeprefix(_ORDER) not in patch:
+            field, order = key.removeprefix(_ORDER), _listed(patch, key)
+            if isinstance(items := merged.get(field), list):
+                merged[field] = _in_order(items, order, items, merge_key(field, name))
+
+
+def _without_items(items: list[Any], deleted: list[Any]) -> list[Any]:
+    """Remove items from a list. Uses a set, because both lists may be long."""
+    plain = {item for item in deleted if isinstance(item, _SCALARS)}
+    odd = [item for item in deleted if not isinstance(item, _SCALARS)]
     return [
         item
         for item in items
@@ -340,9 +351,9 @@ def _others(items: list[Any], gone: list[Any]) -> list[Any]:
 def _merge_plain(
     original: Mapping[str, Any], patch: Mapping[str, Any], name: str
 ) -> dict[str, Any]:
-    """Merge a patch without directives, which nearly all are.
+    """Merge a patch without directives; nearly all patches have none.
 
-    What it does not change is given back as it is, so that nobody has to look into it again.
+    Returns the original itself if nothing changes.
     """
     merged = dict(original)
     changed = False
@@ -350,10 +361,10 @@ def _merge_plain(
         if value is None:
             changed |= merged.pop(key, None) is not None
             continue
-        known = merged.get(key)
+        old = merged.get(key)
         if not isinstance(value, _SCALARS):
-            value = _merge_value(known, value, key, name, patch)
-        if value is not known and (type(value) is not type(known) or value != known):
+            value = _merge_value(old, value, key, name, patch)
+        if value is not old and (type(value) is not type(old) or value != old):
             merged[key] = value
             changed = True
     return merged if changed or type(original) is not dict else original
@@ -376,7 +387,7 @@ def _merge_value(
 
 
 def _listed(patch: Mapping[str, Any], directive: str) -> list[Any]:
-    """What a directive lists."""
+    """Return the list of a directive. Raises PatchError if it is not a list."""
     value = patch[directive]
     if not isinstance(value, list):
         raise PatchError(f"{directive} is not a list")
@@ -384,7 +395,7 @@ def _listed(patch: Mapping[str, Any], directive: str) -> list[Any]:
 
 
 def _without_directives(value: Json) -> Json:
-    """What a patch says about something that is not there yet: no nulls, no directives."""
+    """Copy a patch without nulls and directives: the result of merging it into nothing."""
     if isinstance(value, _SCALARS):
         return value
     if type(value) is dict or isinstance(value, Mapping):
@@ -399,30 +410,32 @@ def _without_directives(value: Json) -> Json:
 
 
 def _identity(item: Json, key: str | None) -> Json:
-    if type(item) is dict and key is not None and type(known := item.get(key)) is str:
-        return known  # nearly always
+    """Return the value that identifies an item of a list. Raises PatchError if it has none."""
+    if type(item) is dict and key is not None and type(name := item.get(key)) is str:
+        return name  # nearly always
     if key is not None:
         if not isinstance(item, Mapping) or key not in item:
             raise PatchError(f"map: {item} does not contain declared merge key: {key}")
         item = item[key]
     if isinstance(item, Mapping | list):
-        raise PatchError(f"{item} does not tell an item of a list from others")
+        raise PatchError(f"{item} does not identify an item of a list")
     return item
 
 
 def _identities(items: list[Any], key: str | None) -> list[Any]:
-    """What tells each item from the others."""
+    """Return the identity of each item (a fast path for strings)."""
     try:
         names = [item[key] for item in items]
     except (TypeError, LookupError):
         return [_identity(item, key) for item in items]
-    is_usual = {*map(type, names)} <= _TEXT_ALONE
+    is_usual = {*map(type, names)} <= _STRINGS_ONLY
     return names if is_usual else [_identity(item, key) for item in items]
 
 
 def _merge_lists(
     original: list[Any], patch: list[Any], field: str, key: str | None, order: list[Any] | None
 ) -> list[Any]:
+    """Merge a list item by item, with the `$patch` directives of its items."""
     additions = []
     removed = set()
     replaced = False
@@ -438,36 +451,47 @@ def _merge_lists(
     if replaced:
         return [_without_directives(item) for item in additions]
     merged = {_identity(item, key): item for item in original}
-    for gone in removed:
-        merged.pop(gone, None)
+    for identity in removed:
+        merged.pop(identity, None)
     for item in additions:
-        known = _identity(item, key)
-        base = merged.get(known, {})
+        identity = _identity(item, key)
+        base = merged.get(identity, {})
         is_map = type(item) is dict or isinstance(item, Mapping)
-        merged[known] = _merge_maps(base, item, field) if is_map else item
-    wanted = additions if order is None else order
-    return _in_order(list(merged.values()), wanted, original, key)
+        merged[identity] = _merge_maps(base, item, field) if is_map else item
+    return _in_order(list(merged.values()), additions if order is None else order, original, key)
 
 
-def _in_order(items: list[Any], wanted: list[Any], server: list[Any], key: str | None) -> list[Any]:
-    """Items the patch names in the patch's order, the others where the server had them.
+def _in_order(items: list[Any], order: list[Any], server: list[Any], key: str | None) -> list[Any]:
+    """Order the items of a merged list as the reference does.
 
-    An item that is new to the server comes before the others, as in the reference.
+    The items in `order`, which the patch lists, come in that order. The other items stay where
+    the server had them. An item that is new to the server comes before those.
     """
-    rank = {_identity(item, key): index for index, item in enumerate(wanted)}
-    known = [(_identity(item, key), item) for item in items]
-    if [identity for identity, _ in known] == list(rank):
-        return items  # there are no others, and they are in order
+    rank = {_identity(item, key): index for index, item in enumerate(order)}
+    identified = [(_identity(item, key), item) for item in items]
+    if [identity for identity, _ in identified] == list(rank):
+        return items  # the patch lists all items, and they are in its order
     place = {_identity(item, key): index for index, item in enumerate(server)}
-    named = sorted((each for each in known if each[0] in rank), key=lambda each: rank[each[0]])
-    others = [each for each in known if each[0] not in rank]
-    others.sort(key=lambda each: place.get(each[0], len(place)))
-    # Both from their ends, where taking one away costs nothing.
-    named.reverse()
-    others.reverse()
+    listed = [each for each in identified if each[0] in rank]
+    listed.sort(key=lambda each: rank[each[0]])
+    unlisted = [each for each in identified if each[0] not in rank]
+    unlisted.sort(key=lambda each: place.get(each[0], len(place)))
+    return _interleaved(listed, unlisted, place)
+
+
+def _interleaved(
+    listed: list[tuple[Any, Any]], unlisted: list[tuple[Any, Any]], place: Mapping[Any, int]
+) -> list[Any]:
+    """Merge two ordered lists of identities and items by the server's order.
+
+    Consumes both lists.
+    """
+    # Items are taken from the ends of the reversed lists, which takes constant time.
+    listed.reverse()
+    unlisted.reverse()
     ordered: list[Any] = []
-    while named and others:
-        left, right = others[-1][0], named[-1][0]
-        first = left in place and right in place and place[left] < place[right]
-        ordered.append((others if first else named).pop())
-    return [item for _, item in (*ordered, *reversed(named), *reversed(others))]
+    while listed and unlisted:
+        left, right = unlisted[-1][0], listed[-1][0]
+        is_left_first = left in place and right in place and place[left] < place[right]
+        ordered.append((unlisted if is_left_first else listed).pop())
+    return [item for _, item in (*ordered, *reversed(listed), *reversed(unlisted))]

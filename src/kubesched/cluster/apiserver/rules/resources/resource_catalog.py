@@ -1,4 +1,4 @@
-"""Which resources a server has, looked up by URL, by type and by manifest."""
+"""The catalog of served resources, with lookups by URL, by type and by manifest."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ __all__ = ["Catalog"]
 
 
 class Catalog:
+    """The resources that a server serves."""
+
     def __init__(self, resources: Iterable[Resource]) -> None:
         self._by_url: dict[tuple[str, str, str], Resource] = {}
         self._by_type: dict[type, Resource] = {}
         self._by_kind: dict[tuple[str, str], Resource] = {}
-        # How often something was added or removed.
+        # The number of additions and removals. Caches of the catalog compare it.
         self.changes = 0
         for resource in resources:
             self.add(resource)
@@ -31,7 +33,7 @@ class Catalog:
             self._by_type[resource.type] = resource
 
     def remove(self, resource: Resource) -> None:
-        """Forget a custom resource."""
+        """Remove a custom resource."""
         self.changes += 1
         self._by_url.pop((resource.group, resource.version, resource.plural), None)
         self._by_kind.pop((resource.api_version, resource.kind), None)
@@ -40,14 +42,14 @@ class Catalog:
         return self._by_url.values()
 
     def by_url(self, group: str, version: str, plural: str) -> Resource:
-        """Raises ApiError 404."""
+        """Find a resource by its URL. Raises ApiError 404."""
         found = self._by_url.get((group, version, plural))
         if found is None:
             raise unknown_resource()
         return found
 
     def by_type(self, kind: type[msgspec.Struct]) -> Resource:
-        """Raises ApiError 404 for a type that is not stored."""
+        """Find the resource of a struct type. Raises ApiError 404 if it is not served."""
         found = self._by_type.get(kind)
         if found is not None:
             return found

@@ -1,4 +1,4 @@
-"""The resources the server has: their names, their types, and the rules for each."""
+"""The resources that the server serves: their names, types and strategies."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ __all__ = ["Resource", "built_in_resources", "custom_resource"]
 
 
 class Resource(msgspec.Struct, frozen=True, eq=False):
-    """A kind of object that the server stores. Identity counts, not equality."""
+    """A resource of the API, in one version. Resources are compared by identity."""
 
     group: str
     version: str
@@ -77,16 +77,16 @@ class Resource(msgspec.Struct, frozen=True, eq=False):
     plural: str
     namespaced: bool
     strategy: ResourceStrategy
-    # The struct its readers hold; None for custom resources.
+    # The struct type of its objects; None for custom resources.
     type: type[msgspec.Struct] | None = None
-    # The plural with its group, as messages name it: `leases.coordination.k8s.io`.
+    # The plural with its group, as in messages: `leases.coordination.k8s.io`.
     group_resource: str = ""
     group_kind: str = ""
-    # For a second face of a resource of the same plural: from its form to the stored one.
+    # For an API version that is not the stored one: conversions to and from the stored form.
     to_stored: Callable[[Json], Json] | None = None
     from_stored: Callable[[Json], Json] | None = None
     short_names: tuple[str, ...] = ()
-    # Names for several resources at once, such as `all`.
+    # Names of groups of resources, such as `all`.
     categories: tuple[str, ...] = ()
 
     @property
@@ -144,19 +144,19 @@ _ALL = frozenset(
 _CATEGORIES = dict.fromkeys(
     ("admissionregistration.k8s.io", "apiregistration.k8s.io"), ("api-extensions",)
 )
-# Ways to the stored form and back, of kinds that are stored in another one.
-_FACES: dict[tuple[str, str], tuple[Callable[[Json], Json], Callable[[Json], Json]]] = {
+# Conversions to the stored form and back, for API versions that are not the stored one.
+_CONVERSIONS: dict[tuple[str, str], tuple[Callable[[Json], Json], Callable[[Json], Json]]] = {
     (CoreEvent.api_version, CoreEvent.kind): (from_core, to_core),
     ("autoscaling/v1", "HorizontalPodAutoscaler"): (from_version_1, to_version_1),
 }
 
 
-def _named(name: str, group: str) -> str:
+def _qualified(name: str, group: str) -> str:
     return f"{name}.{group}" if group else name
 
 
 def _strategies_of(features: frozenset[str]) -> dict[str, ResourceStrategy]:
-    """The rules of kinds whose fields depend on features."""
+    """Create the strategies of kinds whose fields depend on features."""
     return {
         "Pod": PodStrategy(has_groups=POD_GROUPS in features),
         "PodGroup": PodGroupStrategy(features),
@@ -165,9 +165,9 @@ def _strategies_of(features: frozenset[str]) -> dict[str, ResourceStrategy]:
 
 
 def _built_in(kind: Kind, gated: dict[str, ResourceStrategy]) -> Resource:
-    # Both faces of an event are one resource to the reference's messages: the core one.
+    # The reference's messages name both API groups of events as one resource: the core one.
     group = "" if kind.kind == "Event" else kind.group
-    to_stored, from_stored = _FACES.get((kind.api_version, kind.kind), (None, None))
+    to_stored, from_stored = _CONVERSIONS.get((kind.api_version, kind.kind), (None, None))
     return Resource(
         group=kind.group,
         version=kind.version,
@@ -176,8 +176,8 @@ def _built_in(kind: Kind, gated: dict[str, ResourceStrategy]) -> Resource:
         namespaced=kind.namespaced,
         strategy=gated.get(kind.kind) or _STRATEGIES.get(kind.kind, _PLAIN),
         type=kind.type,
-        group_resource=_named(kind.plural, group),
-        group_kind=_named(kind.kind, group),
+        group_resource=_qualified(kind.plural, group),
+        group_kind=_qualified(kind.kind, group),
         to_stored=to_stored,
         from_stored=from_stored,
         short_names=kind.short_names,
@@ -186,14 +186,14 @@ def _built_in(kind: Kind, gated: dict[str, ResourceStrategy]) -> Resource:
 
 
 def built_in_resources(features: frozenset[str] = ALL_FEATURES) -> Iterable[Resource]:
-    """Everything that `api` lists but bindings, which are no objects of their own.
+    """Create a resource for every kind in `kubesched.api` except bindings, which are not stored.
 
-    Without a feature, the kinds and fields that belong to it are not there.
+    Kinds and fields that need a feature exist only if `features` has it.
     """
     gated = _strategies_of(features)
-    left_out = {"Binding"} | (set() if POD_GROUPS in features else _GROUP_KINDS)
-    every = (*KINDS, *PLAIN_KINDS)
-    return (_built_in(kind, gated) for kind in every if kind.kind not in left_out)
+    excluded = {"Binding"} | (set() if POD_GROUPS in features else _GROUP_KINDS)
+    kinds = (*KINDS, *PLAIN_KINDS)
+    return (_built_in(kind, gated) for kind in kinds if kind.kind not in excluded)
 
 
 def custom_resource(
@@ -208,7 +208,7 @@ def custom_resource(
     short_names: tuple[str, ...] = (),
     categories: tuple[str, ...] = (),
 ) -> Resource:
-    """A resource that no type here describes; without a schema, objects are kept as they come."""
+    """Create a resource without a struct type. Without a schema, its objects are not checked."""
     return Resource(
         group=group,
         version=version,
@@ -216,8 +216,8 @@ def custom_resource(
         plural=plural,
         namespaced=namespaced,
         strategy=CustomStrategy(custom, has_status=has_status),
-        group_resource=_named(plural, group),
-        group_kind=_named(kind, group),
+        group_resource=_qualified(plural, group),
+        group_kind=_qualified(kind, group),
         short_names=short_names,
         categories=categories,
     )

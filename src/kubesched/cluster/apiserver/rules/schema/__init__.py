@@ -1,4 +1,4 @@
-"""The published shapes of API objects: which fields there are, and how lists merge."""
+"""The published schemas of API objects: their fields, types and list merge rules."""
 
 from __future__ import annotations
 

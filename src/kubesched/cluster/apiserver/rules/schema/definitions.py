@@ -1,7 +1,7 @@
-"""OpenAPI definitions of the kinds that the server has.
+"""OpenAPI definitions of the kinds that the server serves.
 
-Names, types and list rules of the fields are those of the Kubernetes v1.36 API, for the kinds
-here and what they refer to; without descriptions. Read when somebody first asks.
+They have the field names, types and list rules of the Kubernetes v1.36 API, for these kinds and
+the definitions that they refer to, without descriptions. They are loaded on first use.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _REFERENCE = "#/components/schemas/"
 
 @cache
 def definitions() -> Mapping[str, Json]:
-    """All definitions by their names. Do not change them."""
+    """Return all definitions by name. Callers must not change them."""
     data = (resources.files("kubesched.cluster.apiserver.rules.schema") / _DATA).read_bytes()
     return msgspec.json.decode(gzip.decompress(data), type=dict[str, Json])
 
@@ -40,33 +40,33 @@ def _names() -> Mapping[tuple[str, str, str], str]:
 
 
 def definition_of(group: str, version: str, kind: str) -> str | None:
-    """The name of a kind's definition; None for a custom resource."""
+    """Return the name of a kind's definition; None for a custom resource."""
     return _names().get((group, version, kind))
 
 
 def target(schema: Mapping[str, Any]) -> str | None:
-    """The definition that a schema stands for, if it is only a reference."""
+    """Return the name of the definition that a schema refers to; None if it is no reference."""
     reference: str | None = schema.get("$ref")
     return None if reference is None else reference.removeprefix(_REFERENCE)
 
 
 def referenced(names: Iterable[str]) -> dict[str, Json]:
-    """These definitions and all that they need, in order of their names."""
+    """Return these definitions and all that they refer to, ordered by name."""
     found: dict[str, Json] = {}
     waiting = list(names)
     while waiting:
         name = waiting.pop()
         if name not in found:
             found[name] = definitions()[name]
-            waiting.extend(_needed(found[name]))
+            waiting.extend(_references(found[name]))
     return dict(sorted(found.items()))
 
 
-def _needed(schema: Json) -> Iterator[str]:
+def _references(schema: Json) -> Iterator[str]:
     if (name := target(schema)) is not None:
         yield name
     for field in ("items", "additionalProperties"):
         if isinstance(inner := schema.get(field), dict):
-            yield from _needed(inner)
+            yield from _references(inner)
     for part in schema.get("properties", {}).values():
-        yield from _needed(part)
+        yield from _references(part)

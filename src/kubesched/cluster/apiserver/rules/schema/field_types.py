@@ -1,6 +1,6 @@
-"""Whether the fields of a document have the types that its kind declares.
+"""Type checks of documents against the published schemas.
 
-For kinds that have no struct of their own here. Complaints read as those of Go's JSON decoder.
+They are for kinds that have no struct type. The error texts are those of Go's JSON decoder.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 
 
 def type_problem(group: str, version: str, kind: str, document: Any) -> str | None:
-    """What is wrong with the first field of a wrong type; None if there is none."""
+    """Return the problem of the first field with a wrong type; None if there is none."""
     name = definition_of(group, version, kind)
     return None if name is None else _problem(document, definitions()[name], kind)
 
@@ -30,13 +30,17 @@ def _problem(value: Any, schema: Mapping[str, Any], path: str) -> str | None:
         schema = definitions()[name]
     if value is None:
         return None
-    wanted = schema.get("type")
-    if wanted is None or schema.get("format") == _INT_OR_STRING:
+    declared = schema.get("type")
+    if declared is None or schema.get("format") == _INT_OR_STRING:
         return None
-    if not _is(value, wanted):
-        return (
-            f"json: cannot unmarshal {_go_kind(value)} into Go struct field {path} of type {wanted}"
-        )
+    if not _has_type(value, declared):
+        kind = _go_kind(value)
+        return f"json: cannot unmarshal {kind} into Go struct field {path} of type {declared}"
+    return _problem_inside(value, schema, path)
+
+
+def _problem_inside(value: Any, schema: Mapping[str, Any], path: str) -> str | None:
+    """Check the items of a list or the fields of an object."""
     if isinstance(value, list):
         items = schema.get("items") or {}
         return next((p for item in value if (p := _problem(item, items, path))), None)
@@ -49,14 +53,14 @@ def _problem(value: Any, schema: Mapping[str, Any], path: str) -> str | None:
     return None
 
 
-def _is(value: Any, wanted: str) -> bool:
+def _has_type(value: Any, declared: str) -> bool:
     if isinstance(value, bool):
-        return wanted == "boolean"
+        return declared == "boolean"
     if isinstance(value, int):
-        return wanted in ("integer", "number")
+        return declared in ("integer", "number")
     if isinstance(value, float):
-        return wanted == "number"
-    return _NAMES.get(type(value)) == wanted
+        return declared == "number"
+    return _NAMES.get(type(value)) == declared
 
 
 def _go_kind(value: Any) -> str:

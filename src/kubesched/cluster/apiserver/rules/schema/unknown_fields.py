@@ -1,7 +1,7 @@
-"""Fields of a document that its kind does not have, and fields that it has twice.
+"""Unknown and duplicate fields in documents.
 
-A strict server refuses them, a kind one warns. Free-form parts (maps, raw JSON) have no
-unknown fields.
+Depending on the request, the server refuses them, warns about them or ignores them. Free-form
+parts (maps, raw JSON) have no unknown fields.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
 def unknown_fields(group: str, version: str, kind: str, document: Any) -> list[str]:
-    """Paths such as `spec.containers[0].imagee`, in order of the document."""
+    """Return the paths of unknown fields, such as `spec.containers[0].imagee`, in order."""
     name = definition_of(group, version, kind)
     if name is None:
         return []
@@ -26,7 +26,7 @@ def unknown_fields(group: str, version: str, kind: str, document: Any) -> list[s
 
 
 def unknown_in_metadata(metadata: Any, path: str) -> Iterator[str]:
-    """The same for the metadata of any object, at a path."""
+    """Iterate over the paths of unknown fields in the metadata at `path`."""
     schema = definitions().get(_METADATA)
     if schema is not None:
         yield from _unknown(metadata, schema, path)
@@ -51,7 +51,7 @@ def _unknown(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[str]:
     for key, item in value.items():
         inner = f"{path}.{key}" if path else key
         if key not in properties:
-            # Patches have directives (`$patch`) between the fields.
+            # Patches contain directives such as `$patch`, which are not fields.
             if not key.startswith("$"):
                 yield inner
         else:
@@ -59,7 +59,7 @@ def _unknown(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[str]:
 
 
 class _Object(dict[str, Any]):
-    """A decoded object that remembers which of its keys came twice."""
+    """A decoded object with the list of its duplicate keys."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
@@ -68,7 +68,7 @@ class _Object(dict[str, Any]):
 
 
 def duplicate_fields(body: bytes) -> list[str]:
-    """Paths of the fields that a JSON text has more than once."""
+    """Return the paths of fields that occur more than once in a JSON text."""
     return list(_duplicates(json.loads(body, object_pairs_hook=_Object), ""))
 
 

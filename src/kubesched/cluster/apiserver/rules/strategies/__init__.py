@@ -1,1 +1,1 @@
-"""Rules per kind: what the server fills in, refuses, and protects from change."""
+"""Strategies: the defaulting, admission and validation of each kind."""

@@ -1,4 +1,7 @@
-"""Both faces of a HorizontalPodAutoscaler: version 2 is stored, version 1 knows one metric."""
+"""Conversion between the API versions of HorizontalPodAutoscaler.
+
+The store holds version 2. Version 1 has only the CPU metric.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +25,12 @@ def _cpu(metrics: Any, part: str) -> int | None:
 
 
 def from_version_1(document: Json) -> Json:
-    """The stored form of an object of version 1."""
+    """Convert an object of version 1 to the stored form."""
     spec = dict(document.get("spec") or {})
-    target = spec.pop(_PERCENTAGE, None)
-    if target is not None:
-        wanted = {"type": "Utilization", "averageUtilization": target}
-        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": wanted}}]
+    percentage = spec.pop(_PERCENTAGE, None)
+    if percentage is not None:
+        target = {"type": "Utilization", "averageUtilization": percentage}
+        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
     stored = {**document, "spec": spec}
     if isinstance(document.get("status"), dict):
         status = dict(document["status"])
@@ -40,7 +43,7 @@ def from_version_1(document: Json) -> Json:
 
 
 def to_version_1(document: Json) -> Json:
-    """What version 1 shows of a stored object."""
+    """Convert a stored object to version 1."""
     spec = dict(document.get("spec") or {})
     target = _cpu(spec.pop("metrics", None), "target")
     spec.pop("behavior", None)

@@ -1,4 +1,4 @@
-"""Quantities in the form the server stores: canonical text."""
+"""Conversion of quantities to canonical text, the form that the server stores."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def _text(raw: str | int | float) -> str:
 
 
 def canonical(amounts: dict[str, Any]) -> dict[str, Any]:
-    """The same amounts, each as its canonical text.
+    """Convert amounts to canonical text.
 
     Raises:
-        QuantityError: a text that is no quantity.
+        QuantityError: a text is not a quantity.
     """
     if all(_text(raw) == raw for raw in amounts.values()):
         return amounts

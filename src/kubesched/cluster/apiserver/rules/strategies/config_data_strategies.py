@@ -1,4 +1,4 @@
-"""Config maps and secrets, and the versions that controllers keep: data that may not change."""
+"""The strategies of config maps, secrets and controller revisions, whose data can be immutable."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _check_keys(keys: Iterable[str], path: str) -> list[FieldProblem]:
 
 
 def _check_fixed(new: Json, old: Json, fields: tuple[str, ...]) -> list[FieldProblem]:
-    """What an object that was declared immutable may not change any more."""
+    """Check that an object that is declared immutable does not change."""
     if not old.get("immutable"):
         return []
     problems = []
@@ -73,10 +73,10 @@ class SecretStrategy(ResourceStrategy):
         filled = new if new.get("type") else {**new, "type": "Opaque"}
         if "stringData" not in new:
             return filled
-        # Text is for writing only: it is kept, and read, as data.
-        written = new["stringData"] or {}
-        coded = {key: b64encode(text.encode()).decode() for key, text in written.items()}
-        data = {**(new.get("data") or {}), **coded}
+        # `stringData` is write-only: the server stores it as `data`.
+        texts = new["stringData"] or {}
+        encoded = {key: b64encode(text.encode()).decode() for key, text in texts.items()}
+        data = {**(new.get("data") or {}), **encoded}
         kept = {key: value for key, value in filled.items() if key != "stringData"}
         return {**kept, "data": data} if data else kept
 

@@ -1,4 +1,4 @@
-"""Namespaces, priority classes, leases, disruption budgets and services."""
+"""The strategies of namespaces, priority classes, leases, disruption budgets, services, quotas."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NAME_LABEL = "kubernetes.io/metadata.name"
 
 
 class StatusStrategy(ResourceStrategy):
-    """Kinds whose only rule is that status is written on its own."""
+    """The strategy of kinds whose only rule is that the status is a subresource."""
 
     has_status = True
 
@@ -118,7 +118,7 @@ class ServiceStrategy(StatusStrategy):
         return {**super().prepare_create(new, stamp), "status": {"loadBalancer": {}}}
 
     def prepare_update(self, new: Json, old: Json, /) -> Json:
-        """Keep the addresses that an update does not mention."""
+        """Preserve the addresses that an update omits."""
         new = super().prepare_update(new, old)
         spec, before = new["spec"], old.get("spec", {})
         if spec.get("type") == "ExternalName":

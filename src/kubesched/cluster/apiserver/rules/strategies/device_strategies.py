@@ -1,4 +1,4 @@
-"""Claims for devices, and the templates they are made from."""
+"""The strategies of resource claims, resource claim templates and resource slices."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Events: one stored object with two faces, core/v1 and events.k8s.io/v1.
+"""The strategy of events, and the conversion between core/v1 and events.k8s.io/v1.
 
-The newer form is stored; the core form is a renaming of its fields.
+The store holds the form of events.k8s.io/v1. The core form has other names for the same fields.
 """
 
 from __future__ import annotations

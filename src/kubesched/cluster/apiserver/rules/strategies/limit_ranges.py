@@ -1,4 +1,4 @@
-"""LimitRanges: what containers get that ask for nothing, and what they may ask for."""
+"""LimitRange admission: default requests and limits of containers, and their bounds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ANNOTATION = "kubernetes.io/limit-ranger"
 
 
 def default_limit_range(spec: Json) -> Json:
-    """A LimitRange with the defaults that follow from its own bounds."""
+    """Add to a LimitRange the defaults that follow from its bounds."""
     limits = []
     for item in spec.get("limits", ()):
         filled = dict(item)
@@ -28,10 +28,10 @@ def default_limit_range(spec: Json) -> Json:
                 **canonical(item.get("min", {})),
                 **canonical(item.get("defaultRequest", {})),
             }
-            # What is the default limit is the default request, unless a request is given.
-            given = item.get("defaultRequest", {})
+            # The default limit is also the default request, unless the user sets one.
+            declared = item.get("defaultRequest", {})
             request |= {
-                name: default[name] for name in item.get("default", {}) if name not in given
+                name: default[name] for name in item.get("default", {}) if name not in declared
             }
             if default:
                 filled["default"] = default
@@ -45,10 +45,10 @@ def default_limit_range(spec: Json) -> Json:
 
 
 def with_limits(pod: Json, spec: Json, ranges: Iterable[Json]) -> tuple[Json, Json]:
-    """The pod's metadata and spec with defaults of the ranges, within their bounds.
+    """Add the defaults of the ranges to a pod and check the bounds. Returns metadata and spec.
 
     Raises:
-        ApiError: 403, something is beyond a bound.
+        ApiError: 403, an amount is out of bounds.
     """
     metadata: Json = pod["metadata"]
     ranges = list(ranges)
@@ -67,7 +67,11 @@ def with_limits(pod: Json, spec: Json, ranges: Iterable[Json]) -> tuple[Json, Js
 
 
 def _check_product(spec: Json, ranges: Iterable[Json]) -> None:
-    """Every container gets every default: that must not make too much of a pod."""
+    """Limit the size of a pod: every container gets every default.
+
+    Raises:
+        ApiError: 413.
+    """
     containers = sum(len(spec.get(part) or ()) for part in ("containers", "initContainers"))
     amounts = sum(
         len(amounts)
@@ -81,6 +85,7 @@ def _check_product(spec: Json, ranges: Iterable[Json]) -> None:
 
 
 def _defaulted(metadata: Json, spec: Json, limit_range: Json) -> tuple[Json, Json]:
+    """Add the defaults of one range to a pod's containers, and an annotation that lists them."""
     limits: dict[str, str] = {}
     requests: dict[str, str] = {}
     for item in limit_range["spec"].get("limits", ()):
@@ -92,38 +97,41 @@ def _defaulted(metadata: Json, spec: Json, limit_range: Json) -> tuple[Json, Jso
     notes: list[str] = []
     changed = dict(spec)
     for part, word in (("containers", "container"), ("initContainers", "init container")):
-        if not spec.get(part):
-            continue
-        made = []
-        for container in spec[part]:
-            held = container.get("resources", {})
-            asked, bounded = held.get("requests", {}), held.get("limits", {})
-            # A limit that is given is the request too, before any default.
-            new_requests = {
-                k: v for k, v in requests.items() if k not in asked and k not in bounded
-            }
-            new_limits = {k: v for k, v in limits.items() if k not in bounded}
-            if not new_requests and not new_limits:
-                made.append(container)
-                continue
-            resources = {**held}
-            if new_requests:
-                resources["requests"] = {**asked, **new_requests}
-                notes.append(
-                    f"{', '.join(sorted(new_requests))} request for {word} {container['name']}"
-                )
-            if new_limits:
-                resources["limits"] = {**bounded, **new_limits}
-                notes.append(
-                    f"{', '.join(sorted(new_limits))} limit for {word} {container['name']}"
-                )
-            made.append({**container, "resources": resources})
-        changed[part] = made
+        if spec.get(part):
+            changed[part] = [
+                _defaulted_container(each, requests, limits, word, notes) for each in spec[part]
+            ]
     if notes:
         text = "LimitRanger plugin set: " + "; ".join(notes)
         annotations = {**metadata.get("annotations", {}), _ANNOTATION: text}
         metadata = {**metadata, "annotations": annotations}
     return metadata, changed
+
+
+def _defaulted_container(
+    container: Json,
+    requests: Mapping[str, str],
+    limits: Mapping[str, str],
+    word: str,
+    notes: list[str],
+) -> Json:
+    """Add default requests and limits to a container, and describe them in `notes`."""
+    resources = container.get("resources", {})
+    own_requests, own_limits = resources.get("requests", {}), resources.get("limits", {})
+    # A container's own limit is also its request, before any default.
+    own = own_requests.keys() | own_limits.keys()
+    new_requests = {name: raw for name, raw in requests.items() if name not in own}
+    new_limits = {name: raw for name, raw in limits.items() if name not in own_limits}
+    if not new_requests and not new_limits:
+        return container
+    resources = {**resources}
+    if new_requests:
+        resources["requests"] = {**own_requests, **new_requests}
+        notes.append(f"{', '.join(sorted(new_requests))} request for {word} {container['name']}")
+    if new_limits:
+        resources["limits"] = {**own_limits, **new_limits}
+        notes.append(f"{', '.join(sorted(new_limits))} limit for {word} {container['name']}")
+    return {**container, "resources": resources}
 
 
 def _problems(item: Json, spec: Json) -> list[str]:
@@ -153,7 +161,7 @@ def _amounts(container: Json) -> tuple[Amounts, Amounts]:
 
 
 def _total(spec: Json, part: str) -> Amounts:
-    """The sum over containers, or more if an init container has more."""
+    """Return the sum over containers, or the amount of an init container if that is larger."""
     position = 0 if part == "requests" else 1
     total: dict[str, Quantity] = {}
     for container in spec.get("containers", ()):
@@ -201,7 +209,7 @@ def _ratio_problem(name: str, raw: str, kind: str, requests: Amounts, limits: Am
 
 
 def check_claim_limits(claim: Json, ranges: Iterable[Json]) -> None:
-    """Raises ApiError 403 for a claim that asks for more or less storage than it may."""
+    """Raises ApiError 403 for a claim whose requested storage is out of bounds."""
     raw = claim["spec"].get("resources", {}).get("requests", {}).get("storage")
     name = claim["metadata"].get("name", "")
     refuse: Callable[[str], Any] = lambda text: forbidden("persistentvolumeclaims", name, text)  # noqa: E731
@@ -209,12 +217,12 @@ def check_claim_limits(claim: Json, ranges: Iterable[Json]) -> None:
         for item in limit_range["spec"].get("limits", ()):
             if item.get("type") != "PersistentVolumeClaim" or raw is None:
                 continue
-            asked = parse_quantity(raw)
+            size = parse_quantity(raw)
             least, most = item.get("min", {}).get("storage"), item.get("max", {}).get("storage")
             kind = "PersistentVolumeClaim"
-            if least is not None and asked < parse_quantity(least):
-                text = f"minimum storage usage per {kind} is {least}, but request is {asked}"
+            if least is not None and size < parse_quantity(least):
+                text = f"minimum storage usage per {kind} is {least}, but request is {size}"
                 raise refuse(text)
-            if most is not None and asked > parse_quantity(most):
-                text = f"maximum storage usage per {kind} is {most}, but request is {asked}"
+            if most is not None and size > parse_quantity(most):
+                text = f"maximum storage usage per {kind} is {most}, but request is {size}"
                 raise refuse(text)

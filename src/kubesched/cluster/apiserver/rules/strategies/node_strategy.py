@@ -1,4 +1,4 @@
-"""Nodes: what is allocatable is the capacity, until a kubelet says less."""
+"""The strategy of nodes. Allocatable resources default to the capacity."""
 
 from __future__ import annotations
 

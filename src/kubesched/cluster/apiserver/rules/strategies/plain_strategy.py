@@ -1,4 +1,4 @@
-"""Kinds that the server keeps for others: what it fills in, and what may not change."""
+"""The strategies of kinds that only need defaults, required fields and immutable fields."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _RBAC = "rbac.authorization.k8s.io"
 
 
 def path_segment(name: str) -> tuple[str, ...]:
-    """Names that only must fit into a URL, such as `system:node`."""
+    """Check a name that only must be a valid URL segment, such as `system:node`."""
     if name in (".", ".."):
         return (f"may not be '{name}'",)
     return tuple(f"may not contain '{sign}'" for sign in "/%" if sign in name)
 
 
 class PlainStrategy(ResourceStrategy):
-    """A kind with a few defaults in its spec, and fields that stay as they are."""
+    """A strategy that is configured by its defaults, required fields and immutable fields."""
 
     def __init__(
         self,
@@ -40,7 +40,10 @@ class PlainStrategy(ResourceStrategy):
         names: Callable[[str], tuple[str, ...]] | None = None,
         parts: tuple[str, ...] = ("status",),
     ) -> None:
-        """`fixed` and `needed` are paths of two steps at most."""
+        """Configure the strategy.
+
+        `fixed` are the immutable and `needed` the required fields, as paths of one or two steps.
+        """
         self.has_status = status
         self.counts_generations = generation
         self.status_parts = parts
@@ -63,7 +66,7 @@ class PlainStrategy(ResourceStrategy):
 
 
 class _RoleBindingStrategy(PlainStrategy):
-    """A binding keeps the role that it was made for."""
+    """The rules for role bindings, whose role is immutable."""
 
     def __init__(self) -> None:
         super().__init__(default=_role_reference, needed=("roleRef.name",), names=path_segment)
@@ -147,8 +150,8 @@ def _priority_level(new: Json) -> Json:
     }
     if limited["limitResponse"].get("type") == "Queue":
         queuing = {"queues": 64, "handSize": 8, "queueLengthLimit": 50}
-        given = limited["limitResponse"].get("queuing") or {}
-        limited["limitResponse"] = {**limited["limitResponse"], "queuing": {**queuing, **given}}
+        queuing |= limited["limitResponse"].get("queuing") or {}
+        limited["limitResponse"] = {**limited["limitResponse"], "queuing": queuing}
     return {**new, "spec": {**spec, "limited": limited}}
 
 
@@ -188,7 +191,7 @@ _ROLE = PlainStrategy(default=_role, names=path_segment)
 _BOUND = _RoleBindingStrategy()
 _COUNTED = PlainStrategy(generation=True)
 
-# By kind; kinds that are not named have no rules of their own.
+# The strategies by kind. Other kinds have the default rules.
 PLAIN_STRATEGIES: dict[str, ResourceStrategy] = {
     "Endpoints": PlainStrategy(default=_endpoints),
     "PodTemplate": PlainStrategy(default=_pod_template, generation=True),

@@ -1,6 +1,6 @@
-"""What a pod's spec means when it does not say: the reference's defaulting.
+"""Defaulting of pod specs, as in the reference, and the QoS class of a pod.
 
-Works on a pod and on the pod template of a workload alike.
+The functions apply to pods and to the pod templates of workloads.
 """
 
 from __future__ import annotations
@@ -38,15 +38,13 @@ _QOS_RESOURCES = ("cpu", "memory")
 
 
 def default_pod_spec(spec: Json, *, template: bool = False) -> Json:
-    """The spec with its defaults. A template leaves out what only a pod gets."""
+    """Add the defaults to a spec. A template does not get the defaults that only pods have."""
     filled = {**_SPEC_DEFAULTS, **spec}
     for field in _SPEC_DEFAULTS:
         if filled[field] == "":
             filled[field] = _SPEC_DEFAULTS[field]
-    if not template and (filled["terminationGracePeriodSeconds"] or 0) < 0:
-        filled["terminationGracePeriodSeconds"] = 1  # as short as possible
-    if not template and filled.get("enableServiceLinks") is None:
-        filled["enableServiceLinks"] = True
+    if not template:
+        _default_pod_fields(filled)
     host_network = bool(spec.get("hostNetwork")) and not template
     for field in ("containers", "initContainers", "ephemeralContainers"):
         if items := spec.get(field):
@@ -61,6 +59,14 @@ def default_pod_spec(spec: Json, *, template: bool = False) -> Json:
     if resources := spec.get("resources"):
         filled["resources"] = _default_pod_resources(resources, filled)
     return filled
+
+
+def _default_pod_fields(filled: Json) -> None:
+    """Add the defaults that templates do not have."""
+    if (filled["terminationGracePeriodSeconds"] or 0) < 0:
+        filled["terminationGracePeriodSeconds"] = 1  # as short as possible
+    if filled.get("enableServiceLinks") is None:
+        filled["enableServiceLinks"] = True
 
 
 def _default_container(container: Json, *, host_network: bool, template: bool) -> Json:
@@ -78,7 +84,7 @@ def _default_container(container: Json, *, host_network: bool, template: bool) -
 
 
 def _pull_policy(image: str) -> str:
-    """Pull always when the tag is missing or `latest`, unless a digest fixes the content."""
+    """Return `Always` if the tag is missing or `latest` and there is no digest."""
     if "@" in image:
         return "IfNotPresent"
     tag = image.rpartition("/")[2].partition(":")[2]
@@ -86,7 +92,7 @@ def _pull_policy(image: str) -> str:
 
 
 def _default_resources(resources: Json, *, template: bool) -> Json:
-    """Quantities in canonical form; what is limited but not requested is requested."""
+    """Convert quantities to canonical form. A limit is also the default request."""
     filled = dict(resources)
     limits = resources.get("limits")
     requests = resources.get("requests")
@@ -100,7 +106,7 @@ def _default_resources(resources: Json, *, template: bool) -> Json:
 
 
 def _default_pod_resources(resources: Json, spec: Json) -> Json:
-    """Pod-level requests follow the containers' where they have any, else the limits."""
+    """Default pod-level requests to the sum of the containers' requests, or to the limits."""
     filled = _default_resources(resources, template=True)
     limits = filled.get("limits", {})
     requests = dict(filled.get("requests", {}))
@@ -146,7 +152,7 @@ def _default_volume(volume: Json) -> Json:
 
 
 def qos_class(spec: Json) -> str:
-    """Guaranteed, Burstable or BestEffort, from cpu and memory only."""
+    """Return the QoS class, which depends only on CPU and memory."""
     if (pod_level := spec.get("resources")) and (
         pod_level.get("requests") or pod_level.get("limits")
     ):
@@ -169,7 +175,7 @@ def qos_class(spec: Json) -> str:
 
 
 def _add(totals: dict[str, Quantity], amounts: Json) -> int:
-    """Add what counts for the class; returns how many of its resources are set."""
+    """Add the amounts of CPU and memory to the totals. Returns how many of the two are set."""
     found = 0
     for name in _QOS_RESOURCES:
         if (raw := amounts.get(name)) is not None and (amount := parse_quantity(raw)).sign > 0:

@@ -1,4 +1,4 @@
-"""PodGroups and Workloads: pods that belong together (docs/reference/09 §2)."""
+"""The strategies of PodGroups and Workloads (docs/reference/09 §2)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kubesched.cluster.apiserver.rules.validation.pod_group_validation import (
 
 __all__ = ["PROTECTION", "PodGroupStrategy", "WorkloadStrategy"]
 
-# The finalizer that keeps a PodGroup while pods of it are there.
+# The finalizer that protects a PodGroup from removal while it has pods.
 PROTECTION = "scheduling.k8s.io/podgroup-protection"
 
 _GATED = (
@@ -47,21 +47,21 @@ _GROUP_FIELDS = (
 
 
 def _dropped(features: frozenset[str]) -> frozenset[str]:
-    """Fields that belong to features that are off."""
+    """Return the fields that belong to disabled features."""
     return frozenset(
         field for feature, fields in _GATED if feature not in features for field in fields
     )
 
 
 def _without(spec: Json, fields: frozenset[str], kept: Json) -> Json:
-    """The spec without fields, but for those that the stored object has."""
+    """Remove fields from a spec, except those that the stored object has."""
     if fields.isdisjoint(spec):
         return spec
     return {key: value for key, value in spec.items() if key not in fields or key in kept}
 
 
 def _ordered(spec: Json, fields: Sequence[str], **unset: None) -> Json:
-    """The spec in the order of the reference's, with fields that it shows though unset."""
+    """Order the fields as the reference does, and add the fields that it shows even if unset."""
     whole = {**unset, **spec}
     return {
         key: whole[key] for key in (*fields, *(k for k in whole if k not in fields)) if key in whole
@@ -89,7 +89,7 @@ class PodGroupStrategy(StatusStrategy):
         finalizers = metadata.get("finalizers", [])
         if PROTECTION not in finalizers:
             new = {**new, "metadata": {**metadata, "finalizers": [*finalizers, PROTECTION]}}
-        if not self.check_new(new):  # what is wrong in itself is said first
+        if not self.check_new(new):  # otherwise validation reports the problems of the object
             _check_template_exists(new, cluster)
         return new
 
@@ -137,7 +137,7 @@ class WorkloadStrategy(ResourceStrategy):
 
 
 def _with_priority(group: Json, cluster: ObjectLookup) -> Json:
-    """The spec with the priority of its class, or of the class that is the default."""
+    """Set the priority of the group's class, or of the global default class."""
     spec: Json = group["spec"]
     name, resource = spec.get("priorityClassName", ""), "podgroups.scheduling.k8s.io"
     chosen = cluster.find("priorityclasses", name) if name else global_default_class(cluster)
@@ -158,7 +158,7 @@ def _with_priority(group: Json, cluster: ObjectLookup) -> Json:
 
 
 def _check_template_exists(group: Json, cluster: ObjectLookup) -> None:
-    """Raises ApiError if the group says that it was made from a template that is not there."""
+    """Raises ApiError if the group refers to a template that does not exist."""
     reference = (group["spec"].get("podGroupTemplateRef") or {}).get("workload")
     if reference is None:
         return

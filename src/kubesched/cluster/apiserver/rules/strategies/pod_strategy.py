@@ -1,4 +1,4 @@
-"""Pods: defaults, admission, binding, and what deletion gives them time for."""
+"""The strategy of pods: defaults, admission, binding and grace period."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _EPHEMERAL = "ephemeralContainers"
 _GROUP = "schedulingGroup"
 
 
-def _resized(containers: list[Json], wanted: Iterable[Json]) -> list[Json]:
-    """Containers with the resources that are asked for under their names."""
-    resources = {each.get("name"): each.get("resources") for each in wanted}
+def _resized(containers: list[Json], requested: Iterable[Json]) -> list[Json]:
+    """Set the requested resources of containers, by name."""
+    resources = {each.get("name"): each.get("resources") for each in requested}
     return [
         {**each, "resources": resources[each["name"]]} if resources.get(each["name"]) else each
         for each in containers
@@ -58,7 +58,7 @@ class PodStrategy(ResourceStrategy):
     spec_parts = ("ephemeralcontainers", "resize")
 
     def __init__(self, *, has_groups: bool = True) -> None:
-        """Without groups, what a pod says of its group is dropped."""
+        """`has_groups` says whether pod groups are enabled. Otherwise the field is dropped."""
         self._has_groups = has_groups
 
     def default(self, new: Json, old: Json | None = None, /) -> Json:
@@ -83,7 +83,7 @@ class PodStrategy(ResourceStrategy):
 
     def prepare_create(self, new: Json, stamp: str, /) -> Json:
         spec = shared(_with_merged_label_keys(new["spec"], new["metadata"].get("labels", {})))
-        status: Json = {"phase": "Pending", "qosClass": once(_examined, spec).qos_class}
+        status: Json = {"phase": "Pending", "qosClass": once(_spec_facts, spec).qos_class}
         if spec.get("schedulingGates"):
             status["conditions"] = [
                 {
@@ -112,13 +112,13 @@ class PodStrategy(ResourceStrategy):
         return {**new, "metadata": metadata, "spec": old["spec"], "status": status}
 
     def prepare_part(self, part: str, new: Json, old: Json, /) -> Json:
-        wanted, spec = new["spec"], dict(old["spec"])
+        requested, spec = new["spec"], dict(old["spec"])
         if part == "ephemeralcontainers":
-            spec[_EPHEMERAL] = wanted.get(_EPHEMERAL, [])
+            spec[_EPHEMERAL] = requested.get(_EPHEMERAL, [])
         else:
             for field in ("containers", "initContainers"):
                 if spec.get(field):
-                    spec[field] = _resized(spec[field], wanted.get(field) or ())
+                    spec[field] = _resized(spec[field], requested.get(field) or ())
         return {**old, "metadata": new["metadata"], "spec": spec}
 
     def check_part(self, part: str, new: Json, old: Json, /) -> list[FieldProblem]:
@@ -128,10 +128,10 @@ class PodStrategy(ResourceStrategy):
                 if kept.get(each["name"]) != each:
                     text = f'existing ephemeral containers "{each["name"]}" may not be changed'
                     return [forbidden_field(f"spec.ephemeralContainers[{index}]", text)]
-        return check_pod(new, once(_examined, shared(new["spec"])).problems)
+        return check_pod(new, once(_spec_facts, shared(new["spec"])).problems)
 
     def check(self, new: Json, *, namespaced: bool) -> list[FieldProblem]:  # noqa: ARG002
-        problems = check_pod(new, once(_examined, shared(new["spec"])).problems)
+        problems = check_pod(new, once(_spec_facts, shared(new["spec"])).problems)
         if _GROUP in new["spec"]:
             problems += check_scheduling_group(new["spec"][_GROUP], f"spec.{_GROUP}")
         return problems
@@ -145,10 +145,12 @@ class PodStrategy(ResourceStrategy):
     def changed(self, new: Json, old: Json, /) -> bool:
         return new["spec"] is not old["spec"] and new["spec"] != old["spec"]
 
-    def grace_period(self, old: Json, asked: int | None, /) -> int:
+    def grace_period(self, old: Json, requested: int | None, /) -> int:
         spec = old["spec"]
-        period: int = spec.get("terminationGracePeriodSeconds") or 0 if asked is None else asked
-        # A pod that no kubelet knows of, or that has ended, has nothing to wait for.
+        period: int = (
+            spec.get("terminationGracePeriodSeconds") or 0 if requested is None else requested
+        )
+        # A pod without a node, or one that has ended, has no running containers.
         if not spec.get("nodeName") or old.get("status", {}).get("phase") in (
             "Failed",
             "Succeeded",
@@ -157,8 +159,8 @@ class PodStrategy(ResourceStrategy):
         return 1 if period < 0 else period
 
 
-class _Examined(NamedTuple):
-    """What can be said about a spec that is complete."""
+class _SpecFacts(NamedTuple):
+    """Facts about a complete spec, cached per shared spec."""
 
     qos_class: str
     problems: tuple[FieldProblem, ...]
@@ -168,15 +170,14 @@ def _defaulted(spec: Json) -> SharedSpec:
     return shared(default_pod_spec(spec))
 
 
-def _examined(spec: Json) -> _Examined:
-    return _Examined(qos_class(spec), tuple(check_pod_spec(spec, "spec")))
+def _spec_facts(spec: Json) -> _SpecFacts:
+    return _SpecFacts(qos_class(spec), tuple(check_pod_spec(spec, "spec")))
 
 
 def _with_priority(pod: Json, cluster: ObjectLookup) -> Json:
-    """The spec with the priority of its class.
+    """Set the priority of the pod's class, or of the global default class.
 
-    Where neither a class nor a global default applies the fields stay absent, which readers
-    take for priority 0.
+    If there is neither, the fields stay absent, which means priority 0.
     """
     spec: Json = pod["spec"]
     name = spec.get("priorityClassName", "")
@@ -188,10 +189,10 @@ def _with_priority(pod: Json, cluster: ObjectLookup) -> Json:
     else:
         chosen = global_default_class(cluster)
         if chosen is None:
-            return _without_stray_priority(pod, spec)
+            return _check_unset_priority(pod, spec)
     value = chosen.get("value", 0)
     if spec.get("priority") not in (None, value):
-        raise _stray(pod, spec["priority"], value)
+        raise _wrong_priority(pod, spec["priority"], value)
     filled = {**spec, "priorityClassName": chosen["metadata"]["name"], "priority": value}
     policy = chosen.get("preemptionPolicy", "PreemptLowerPriority")
     if spec.get("preemptionPolicy") not in (None, policy):
@@ -204,22 +205,22 @@ def _with_priority(pod: Json, cluster: ObjectLookup) -> Json:
     return {**filled, "preemptionPolicy": policy}
 
 
-def _without_stray_priority(pod: Json, spec: Json) -> Json:
+def _check_unset_priority(pod: Json, spec: Json) -> Json:
     if spec.get("priority") not in (None, 0):
-        raise _stray(pod, spec["priority"], 0)
+        raise _wrong_priority(pod, spec["priority"], 0)
     return spec
 
 
-def _stray(pod: Json, given: int, computed: int) -> ApiError:
+def _wrong_priority(pod: Json, requested: int, computed: int) -> ApiError:
     text = (
-        f"the integer value of priority ({given}) must not be provided in pod spec; "
+        f"the integer value of priority ({requested}) must not be provided in pod spec; "
         f"priority admission controller computed {computed} from the given PriorityClass name"
     )
     return forbidden("pods", pod["metadata"].get("name", ""), text)
 
 
 def global_default_class(cluster: ObjectLookup) -> Json | None:
-    """Of several defaults, the one with the lowest value."""
+    """Return the global default class; the one with the lowest value if there are several."""
     chosen: Json | None = None
     for candidate in cluster.all("priorityclasses"):
         if candidate.get("globalDefault") and (
@@ -230,21 +231,21 @@ def global_default_class(cluster: ObjectLookup) -> Json | None:
 
 
 def _with_default_tolerations(spec: Json) -> Json:
-    """Every pod stays on a failing node for a while, unless it says what it tolerates."""
-    given = spec.get("tolerations", ())
+    """Add the tolerations that keep a pod on a failing node for a while."""
+    tolerations = spec.get("tolerations", ())
     missing = [
         key
         for key in (_NOT_READY, _UNREACHABLE)
         if not any(
             toleration.get("key", "") in ("", key)
             and toleration.get("effect", "") in ("", "NoExecute")
-            for toleration in given
+            for toleration in tolerations
         )
     ]
     if not missing:
         return spec
-    tolerations = [*given, *(_DEFAULT_TOLERATIONS[key] for key in missing)]
-    return shared({**spec, "tolerations": tolerations})
+    added = [_DEFAULT_TOLERATIONS[key] for key in missing]
+    return shared({**spec, "tolerations": [*tolerations, *added]})
 
 
 _DEFAULT_TOLERATIONS = {
@@ -259,7 +260,7 @@ _DEFAULT_TOLERATIONS = {
 
 
 def _with_merged_label_keys(spec: Json, labels: dict[str, str]) -> Json:
-    """Write the pod's own labels into selectors that ask for them by key.
+    """Merge the pod's own labels into selectors, for `matchLabelKeys` and `mismatchLabelKeys`.
 
     docs/reference/06 §0.2.
     """
@@ -307,7 +308,7 @@ def _merged_term(term: Json, labels: dict[str, str]) -> Json:
 
 
 def topology_labels(cluster: ObjectLookup, node_name: str) -> dict[str, str]:
-    """The labels that a pod takes over from its node."""
+    """Return the labels that a pod inherits from its node."""
     node = cluster.find("nodes", node_name)
     if node is None:
         return {}
@@ -320,7 +321,7 @@ def _with_labels(metadata: Json, labels: dict[str, str]) -> Json:
 
 
 def bind(pod: Json, node_name: str, stamp: str, cluster: ObjectLookup) -> Json:
-    """The pod assigned to a node. Raises ApiError when it may not be."""
+    """Assign a pod to a node. Raises ApiError if that is not allowed."""
     metadata, spec = pod["metadata"], pod["spec"]
     name = metadata["name"]
     if "deletionTimestamp" in metadata:

@@ -1,8 +1,8 @@
-"""What the server does to objects of a kind, beyond storing them.
+"""The base class of strategies: the rules of a kind for writes to its objects.
 
-A strategy never changes the JSON it is given: it returns new objects that share what stays.
-It decides from the object, the stored object and a look at the rest of the cluster; it reads
-no clock and draws no random numbers.
+A strategy does not change its arguments. It returns new objects that share unchanged parts. Its
+results depend only on the new object, the stored object and other objects in the cluster. It
+reads no clock and uses no random numbers.
 """
 
 from __future__ import annotations
@@ -23,47 +23,47 @@ Json = dict[str, Any]
 
 
 class ObjectLookup(Protocol):
-    """What a rule may look up: other objects, by resource (`nodes`) and name."""
+    """Read access of strategies to other objects, by resource (`nodes`) and name."""
 
     def find(self, resource: str, name: str) -> Json | None: ...
 
     def all(self, resource: str) -> Iterable[Json]: ...
 
     def within(self, resource: str, namespace: str) -> Iterable[Json]:
-        """Objects of a namespaced core resource in one namespace."""
+        """Return the objects of a namespaced core resource in one namespace."""
         ...
 
 
 class ResourceStrategy:
-    """Rules that hold for kinds without rules of their own."""
+    """The default rules, for kinds that have no strategy of their own."""
 
     name_rule: Callable[[str], Sequence[str]] = staticmethod(dns_subdomain)
-    # Whether status is a subresource: written on its own, and ignored elsewhere.
+    # Whether the status is a subresource. Writes to the object then ignore the status.
     has_status = False
-    # Subresources that write the status, if there is one.
+    # Subresources that write the status.
     status_parts: tuple[str, ...] = ("status",)
-    # Subresources that write some of the rest.
+    # Subresources that write parts of the spec.
     spec_parts: tuple[str, ...] = ()
-    # Whether a status given at creation is stored.
+    # Whether the server stores the status of a new object.
     keeps_status = False
-    # Whether metadata.generation counts the changes of everything but metadata and status.
+    # Whether metadata.generation counts the changes outside of metadata and status.
     counts_generations = False
-    # Whether an update may leave out the version it is based on.
+    # Whether an update may omit the resource version.
     unconditional_update = True
-    # What becomes of what an object owns when a deletion does not say.
+    # The propagation policy of deletions that set none.
     default_propagation = "Background"
-    # Whether deletion gives the object time, and passes through an update.
+    # Whether deletion has a grace period.
     graceful = False
 
     def default(self, new: Json, _old: Json | None = None, /) -> Json:
-        """Fill in what the user left out. Idempotent; runs before every write.
+        """Add defaults. Idempotent; the store calls this before every write.
 
-        Parts that are the very parts of `old` have their defaults already.
+        Parts that are the same objects as in `old` already have their defaults.
         """
         return new
 
     def admit(self, new: Json, _cluster: ObjectLookup, /) -> Json:
-        """Complete a new object from others in the cluster. Raises ApiError to refuse it."""
+        """Complete a new object with data of other objects. Raises ApiError to refuse it."""
         return new
 
     def prepare_create(self, new: Json, _stamp: str, /) -> Json:
@@ -72,7 +72,7 @@ class ResourceStrategy:
         return new
 
     def prepare_update(self, new: Json, old: Json, /) -> Json:
-        """Undo what this write may not touch."""
+        """Restore the fields that an update of the object cannot change."""
         if self.has_status:
             new = with_part(new, "status", old.get("status"))
         return new
@@ -81,7 +81,7 @@ class ResourceStrategy:
         return {**old, "metadata": new["metadata"], "status": new.get("status", {})}
 
     def prepare_part(self, _part: str, new: Json, _old: Json, /) -> Json:
-        """The object after a write to one of `spec_parts`."""
+        """Return the object after a write to one of the subresources `spec_parts`."""
         return new
 
     def check(self, new: Json, *, namespaced: bool) -> list[FieldProblem]:
@@ -104,17 +104,17 @@ class ResourceStrategy:
     def check_status(self, new: Json, old: Json, /) -> list[FieldProblem]:
         return check_metadata_update(new["metadata"], old["metadata"])
 
-    def grace_period(self, _old: Json, _asked: int | None, /) -> int:
-        """Seconds that a deletion leaves the object; only for graceful kinds."""
+    def grace_period(self, _old: Json, _requested: int | None, /) -> int:
+        """Return the grace period of a deletion in seconds. Called only for graceful kinds."""
         return 0
 
     def changed(self, new: Json, old: Json, /) -> bool:
-        """Whether a write counts as a new generation."""
+        """Whether a write increments the generation."""
         return any(new.get(key) != old.get(key) for key in {*new, *old} - {"metadata", "status"})
 
 
 def with_part(data: Json, key: str, value: Any) -> Json:
-    """The object with one part set, or left out if None; itself if nothing changes."""
+    """Set one part of an object, or remove it if the value is None."""
     if data.get(key) is value:
         return data
     changed = dict(data)

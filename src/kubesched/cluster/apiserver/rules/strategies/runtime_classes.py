@@ -1,4 +1,4 @@
-"""Pods that name a RuntimeClass: what it costs them, and where they can go for it."""
+"""RuntimeClass admission: the overhead, node selector and tolerations of a pod's class."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["with_runtime_class"]
 
 
 def with_runtime_class(pod: Json, spec: Json, cluster: ObjectLookup) -> Json:
-    """The spec with its class's overhead, node selector and tolerations.
+    """Add the overhead, node selector and tolerations of the pod's class to its spec.
 
     Raises:
-        ApiError: 403, there is no such class, or pod and class contradict each other.
+        ApiError: 403, the class does not exist, or the pod conflicts with it.
     """
     name = spec.get("runtimeClassName")
     overhead = spec.get("overhead")
@@ -37,20 +37,20 @@ def with_runtime_class(pod: Json, spec: Json, cluster: ObjectLookup) -> Json:
     if selector := scheduling.get("nodeSelector"):
         changed = {**changed, "nodeSelector": _merged(pod, changed, selector)}
     if tolerations := scheduling.get("tolerations"):
-        held: list[Any] = changed.get("tolerations", [])
-        added = [each for each in tolerations if each not in held]
-        changed = {**changed, "tolerations": [*held, *added]}
+        own: list[Any] = changed.get("tolerations", [])
+        added = [each for each in tolerations if each not in own]
+        changed = {**changed, "tolerations": [*own, *added]}
     return changed
 
 
 def _merged(pod: Json, spec: Json, selector: dict[str, str]) -> dict[str, str]:
-    held: dict[str, str] = spec.get("nodeSelector", {})
+    own: dict[str, str] = spec.get("nodeSelector", {})
     for key, value in selector.items():
-        if held.get(key, value) != value:
+        if own.get(key, value) != value:
             text = f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; "
-            text += f"pod.spec.nodeSelector[{key}] = {held[key]}"
+            text += f"pod.spec.nodeSelector[{key}] = {own[key]}"
             raise _refused(pod, text)
-    return {**held, **selector}
+    return {**own, **selector}
 
 
 def _refused(pod: Json, text: str) -> Exception:

@@ -1,4 +1,4 @@
-"""Features of the server that are off in a cluster unless they are asked for.
+"""Features of the server that are disabled by default in an embedded cluster.
 
 Their names are those of the reference's feature gates.
 """

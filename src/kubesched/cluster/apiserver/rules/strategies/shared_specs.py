@@ -1,9 +1,8 @@
-"""Specs that many pods have in common, and what has been worked out about each.
+"""Pod specs that many pods share, with cached results of functions on them.
 
-Pods come in numbers with one and the same spec. A spec is known by its JSON: pods whose JSON is
-equal hold one and the same dictionary, and what requests ask about it is worked out once (`once`).
-The dictionary cannot be changed, and whoever wants another spec makes one (`{**spec, …}`), which
-then knows nothing of what was worked out about the first.
+Many pods have equal specs. Pods whose specs have the same JSON share one dictionary, and `once`
+evaluates a function only once per shared spec. A shared spec is immutable. A changed spec is a
+new dictionary (`{**spec, …}`) without cached results.
 """
 
 from __future__ import annotations
@@ -19,21 +18,21 @@ __all__ = ["SharedSpec", "once", "shared"]
 
 V = TypeVar("V")
 
-_SPECS_KEPT = 1024
-# Larger ones are few, and must not be kept by the thousand when their pods are gone.
-_LARGEST_KEPT = 8 * 1024  # bytes of JSON
+_MOST_CACHED = 1024
+# Larger specs are rare. They are not cached, because the cache outlives their pods.
+_LARGEST_CACHED = 8 * 1024  # bytes of JSON
 _encode = Encoder().encode
 _SAME: Any = object()
 
 
 class SharedSpec(dict[str, Any]):
-    """A spec that is shared, and so never changed. Copies of it are ordinary dictionaries."""
+    """An immutable spec that pods share. Copies of it are ordinary dictionaries."""
 
     __slots__ = ("results",)
 
     def __init__(self, spec: dict[str, Any]) -> None:
         super().__init__(spec)
-        # What functions made of the spec; see `once`.
+        # The results of functions on this spec; see `once`.
         self.results: dict[Callable[[Any], Any], Any] = {}
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
@@ -47,25 +46,25 @@ class SharedSpec(dict[str, Any]):
 
 
 def shared(spec: dict[str, Any] | Struct) -> SharedSpec:
-    """The shared form of a spec, or of the JSON of its struct.
+    """Return the shared form of a spec, given as JSON or as a struct.
 
     Raises:
-        TypeError, ValueError, RecursionError: it cannot be written as JSON.
+        TypeError, ValueError, RecursionError: the spec cannot be encoded as JSON.
     """
     if type(spec) is SharedSpec:
         return spec
-    written = _encode(spec)
-    return _known(written) if len(written) <= _LARGEST_KEPT else SharedSpec(decode(written))
+    encoded = _encode(spec)
+    return _cached(encoded) if len(encoded) <= _LARGEST_CACHED else SharedSpec(decode(encoded))
 
 
 def once(work: Callable[[dict[str, Any]], V], spec: dict[str, Any]) -> V:
-    """What a function makes of a spec. Of one that is shared it is worked out only once."""
+    """Return `work(spec)`. The result is cached if the spec is shared."""
     if type(spec) is not SharedSpec:
         return work(spec)
     found: Any = spec.results.get(work)
     if found is None:
         found = work(spec)
-        # A spec that led back to itself would be left to the garbage collector.
+        # A spec that referred to itself would be a reference cycle.
         spec.results[work] = _SAME if found is spec else found
     if found is _SAME:
         found = spec
@@ -73,6 +72,6 @@ def once(work: Callable[[dict[str, Any]], V], spec: dict[str, Any]) -> V:
     return result
 
 
-@lru_cache(maxsize=_SPECS_KEPT)
-def _known(spec: bytes) -> SharedSpec:
+@lru_cache(maxsize=_MOST_CACHED)
+def _cached(spec: bytes) -> SharedSpec:
     return SharedSpec(decode(spec))

@@ -1,4 +1,4 @@
-"""Persistent volumes, their claims and their classes."""
+"""The strategies of persistent volumes, claims, storage classes and CSI drivers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class PersistentVolumeClaimStrategy(StatusStrategy):
         return {**new, "spec": filled}
 
     def admit(self, new: Json, cluster: ObjectLookup, /) -> Json:
-        """Give a claim that names no class the default one, the newest if there are several."""
+        """Set the default class of a claim without one; the newest if there are several."""
         spec = new["spec"]
         check_claim_limits(new, cluster.within("limitranges", new["metadata"].get("namespace", "")))
         if spec.get("storageClassName") is not None:

@@ -1,4 +1,4 @@
-"""Controllers of pods: their counts, and the pods they are to make."""
+"""The strategies of workload controllers: deployments, stateful sets, jobs and others."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _WorkloadStrategy(StatusStrategy):
         spec = new.get("spec", {})
         if old is not None and spec is old.get("spec"):
             return new
-        # Typed clients write empty structures where a user wrote nothing.
+        # Typed clients send empty structures for fields that the user omitted.
         filled = {**self.spec_defaults, **spec}
         for field, value in self.spec_defaults.items():
             if filled[field] == {}:
@@ -100,7 +100,7 @@ class DaemonSetStrategy(_WorkloadStrategy):
 
 
 class ReplicationControllerStrategy(_WorkloadStrategy):
-    default_propagation = "Orphan"  # as it was before there was garbage collection
+    default_propagation = "Orphan"  # the behavior from before garbage collection existed
     spec_defaults = {"replicas": 1}
 
     def default(self, new: Json, old: Json | None = None, /) -> Json:
@@ -130,7 +130,7 @@ class JobStrategy(_WorkloadStrategy):
     }
 
     def prepare_create(self, new: Json, stamp: str, /) -> Json:
-        """Select the job's own pods, by a label that nobody else's can have."""
+        """Add a selector for the job's own pods, by a label with the job's uid."""
         new = super().prepare_create(new, stamp)
         spec, metadata = new["spec"], new["metadata"]
         if spec.get("manualSelector") or spec.get("selector"):
@@ -146,7 +146,7 @@ class JobStrategy(_WorkloadStrategy):
         return {**new, "spec": {**spec, "selector": selector, "template": template}}
 
     def check_new(self, new: Json, /) -> list[FieldProblem]:
-        # Its selector is made by the server, if nobody says otherwise.
+        # The server creates the selector, unless `manualSelector` is set.
         return check_selected_template(new.get("spec", {}))
 
     def check_change(self, new: Json, old: Json, /) -> list[FieldProblem]:

@@ -1,5 +1,5 @@
-"""What an API server refuses to store, and the words it uses.
+"""Validation of objects, with the reference's error texts.
 
-Checks take plain JSON values after defaulting and return problems in the reference's order.
-They cover what scheduling reads; fields that only a kubelet reads are stored as they come.
+Checks take plain JSON values after defaulting and return problems in the reference's order. They
+cover the fields that affect scheduling. Fields that only a kubelet uses are not validated.
 """

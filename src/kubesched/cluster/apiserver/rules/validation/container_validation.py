@@ -1,4 +1,4 @@
-"""Checks of containers: names, ports, and the resources a scheduler adds up."""
+"""Validation of containers: names, ports, requests and limits."""
 
 from __future__ import annotations
 
@@ -178,13 +178,13 @@ def _check_request(name: str, raw: Any, limit: Any, path: str) -> list[FieldProb
             text = "Limit must be set for non overcommitable resources"
             return [required(f"{path}.limits", text)]
         return []
-    asked, most = parse_quantity(raw), parse_quantity(limit)
-    if asked != most and not _may_overcommit(name):
+    requested, most = parse_quantity(raw), parse_quantity(limit)
+    if requested != most and not _may_overcommit(name):
         text = f"must be equal to {name} limit of {most}"
-        return [invalid(f"{path}.requests", str(asked), text)]
-    if asked > most:
+        return [invalid(f"{path}.requests", str(requested), text)]
+    if requested > most:
         text = f"must be less than or equal to {name} limit of {most}"
-        return [invalid(f"{path}.requests", str(asked), text)]
+        return [invalid(f"{path}.requests", str(requested), text)]
     return []
 
 

@@ -1,8 +1,8 @@
-"""A pod's spec laid out as the reference holds it in memory.
+"""A pod's spec in the form of the reference's internal Go structures.
 
-Only the text of one refusal needs this: a change that is not allowed is shown as a diff of the
-reference's internal structures, with their field names, their order, and their empty fields.
-Parts without a table here are shown with the fields they have.
+One error text needs this form: the reference shows a forbidden change of a spec as a diff of its
+internal structures, with their field names, order and empty fields. Parts without a table here
+keep their fields as they are.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 
 __all__ = ["pod_spec_view"]
 
-# Name in memory, name on the wire, value when absent.
+# The name of the Go field, the name in JSON, and the value if the field is absent.
 Layout = tuple[tuple[str, str, Any], ...]
 
 
 def _names(*fields: str) -> Layout:
-    """Fields whose two names differ in the first letter only, and that are null when absent."""
+    """Return fields whose names differ only in the case of the first letter; null if absent."""
     return tuple((field, field[0].lower() + field[1:], None) for field in fields)
 
 
@@ -102,13 +102,14 @@ _POD: Layout = (
     *_names("SchedulingGroup"),
 )
 
-# Values of these are maps with keys of the user's, or types whose wire names are used as is.
+# The values of these fields are maps with arbitrary keys, or types that keep their JSON names.
 _AS_IS = frozenset(
     {"nodeSelector", "limits", "requests", "overhead", "labelSelector", "namespaceSelector"}
 )
 
 
 def pod_spec_view(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert a spec to the form of the Go structures."""
     moved = ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers")
     inner = dict(spec.get("securityContext") or {})
     inner.update({field: spec[field] for field in moved if field in spec})

@@ -1,4 +1,4 @@
-"""Checks of an object's metadata, on creation and on update."""
+"""Validation of metadata, labels and label selectors, on creation and on update."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 NameRule = Callable[[str], Sequence[str]]
 
 _ANNOTATIONS_LIMIT = 256 * 1024
-_LONGEST_KEPT = 512
+_LONGEST_CACHED = 512
 _NOTHING: Mapping[str, Any] = {}
 _IMMUTABLE = (
     "name",
@@ -48,7 +48,7 @@ def check_metadata(
 ) -> list[FieldProblem]:
     problems: list[FieldProblem] = []
     if prefix := metadata.get("generateName"):
-        # What is appended makes a trailing dash or dot harmless.
+        # The generated suffix follows, so a trailing dash or dot is valid.
         checked = prefix[:-1] + "a" if prefix[-1:] in ("-", ".") and len(prefix) > 1 else prefix
         if complaints := _complaints(name_rule, checked):
             problems += [invalid("metadata.generateName", prefix, text) for text in complaints]
@@ -70,13 +70,13 @@ def check_metadata(
 
 
 def _complaints(rule: NameRule, text: str) -> Sequence[str]:
-    """What a rule says about a text that many objects have in common."""
-    # Anything longer is refused, and not worth its memory.
-    return _known_complaints(rule, text) if len(text) <= _LONGEST_KEPT else rule(text)
+    """Return the error texts of a rule, from a cache, because many objects share their texts."""
+    # Longer texts are invalid anyway and would waste memory.
+    return _cached_complaints(rule, text) if len(text) <= _LONGEST_CACHED else rule(text)
 
 
 @lru_cache(maxsize=1024)
-def _known_complaints(rule: NameRule, text: str) -> Sequence[str]:
+def _cached_complaints(rule: NameRule, text: str) -> Sequence[str]:
     return rule(text)
 
 
@@ -110,7 +110,10 @@ def check_new_finalizers(new: Mapping[str, Any], old: Mapping[str, Any]) -> list
 def _check_common(
     metadata: Mapping[str, Any], known: Mapping[str, Any] = _NOTHING
 ) -> list[FieldProblem]:
-    """Check what new and changed objects have; parts of the `known` one are known to be fine."""
+    """Check metadata on creation and update.
+
+    Parts that are the same objects as in the `known` metadata are valid and are not checked.
+    """
     problems: list[FieldProblem] = []
     if (labels := metadata.get("labels")) and labels is not known.get("labels"):
         problems += check_labels(labels, "metadata.labels")

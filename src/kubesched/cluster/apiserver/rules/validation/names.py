@@ -1,7 +1,6 @@
-"""What names may look like, beyond the syntax of labels.
+"""Syntax checks of names, label keys, label values and ports.
 
-Every check takes a text and returns the reference's complaints about it, none if there is
-nothing to complain about.
+Every check takes a value and returns the reference's error texts; none if it is valid.
 """
 
 from __future__ import annotations

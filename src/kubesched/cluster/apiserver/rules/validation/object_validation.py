@@ -1,4 +1,4 @@
-"""Checks of the other kinds that scheduling reads."""
+"""Validation of nodes, priority classes, volumes, budgets, events and workload controllers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOnc
 def check_node(node: Json) -> list[FieldProblem]:
     problems: list[FieldProblem] = []
     if taints := node.get("spec", {}).get("taints"):
-        # The reference reports taints as if they were metadata.
+        # The reference uses a path below metadata for taints.
         problems += check_taints(taints, "metadata.taints")
     status = node.get("status", {})
     for part in ("capacity", "allocatable"):
@@ -135,9 +135,9 @@ def check_lease(lease: Json) -> list[FieldProblem]:
 
 
 def check_event(event: Json) -> list[FieldProblem]:
-    """An event of events.k8s.io; the core form is checked after its conversion, and loosely."""
+    """Check an event in the form of events.k8s.io. Converted core events get fewer checks."""
     if not event.get("eventTime"):
-        return []  # written by the older recorders, which know none of the fields below
+        return []  # older event recorders do not set the fields below
     problems = []
     namespace = event["metadata"].get("namespace", "")
     about = event.get("regarding", {}).get("namespace", "")
@@ -234,7 +234,7 @@ def check_claim(claim: Json) -> list[FieldProblem]:
 
 
 def check_claim_update(new: Json, old: Json) -> list[FieldProblem]:
-    """A claim may be given its volume, and may ask for more; nothing else changes."""
+    """Check that only the volume name and a larger request of a claim change."""
     spec, before = dict(new.get("spec", {})), dict(old.get("spec", {}))
     if not before.get("volumeName"):
         before.pop("volumeName", None)
@@ -277,7 +277,7 @@ def check_storage_class_update(new: Json, old: Json) -> list[FieldProblem]:
 
 
 def check_allocation(new: Json, old: Json) -> list[FieldProblem]:
-    """The status of a resource claim: once made, an allocation is only ever taken back."""
+    """Check that the allocation of a resource claim does not change, except by removal."""
     status, before = new.get("status", {}), old.get("status", {})
     allocation, allocated = status.get("allocation"), before.get("allocation")
     problems = []
@@ -291,7 +291,7 @@ def check_allocation(new: Json, old: Json) -> list[FieldProblem]:
 
 
 def check_workload_controller(owner: Json) -> list[FieldProblem]:
-    """Deployments, replica sets, stateful sets, daemon sets."""
+    """Check a deployment, replica set, stateful set or daemon set."""
     spec = owner.get("spec", {})
     problems: list[FieldProblem] = []
     replicas = spec.get("replicas")
@@ -305,7 +305,10 @@ def check_workload_controller(owner: Json) -> list[FieldProblem]:
 
 
 def check_selected_template(spec: Json) -> list[FieldProblem]:
-    """That an owner knows the pods it makes: one that does not would make them without end."""
+    """Check that a selector matches the labels of the pod template.
+
+    A controller whose selector does not match would create pods without end.
+    """
     selector = spec.get("selector") or {}
     problems = check_label_selector(selector, "spec.selector")
     if problems:

@@ -154,7 +154,7 @@ def _check_topology_key(key: str, path: str) -> list[FieldProblem]:
 
 
 def _check_label_keys(term: Mapping[str, Any], at: str) -> list[FieldProblem]:
-    """Keys that stand for the pod's own labels; the server has merged them into the selector."""
+    """Check `matchLabelKeys` and `mismatchLabelKeys`, which are merged into the selector."""
     matching = term.get("matchLabelKeys", ())
     mismatching = term.get("mismatchLabelKeys", ())
     if not matching and not mismatching:

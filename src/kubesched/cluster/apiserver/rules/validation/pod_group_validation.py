@@ -1,4 +1,4 @@
-"""Checks of PodGroups and Workloads (docs/reference/09 §2)."""
+"""Validation of PodGroups and Workloads (docs/reference/09 §2)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NULL_IS_IMMUTABLE = "Invalid value: null: field is immutable"
 
 
 def check_scheduling_group(group: Json | None, path: str) -> list[FieldProblem]:
-    """What is wrong with a pod's reference to its group."""
+    """Check a pod's reference to its group."""
     if group is None:
         return []
     field = f"{path}.podGroupName"
@@ -76,7 +76,7 @@ def check_workload(workload: Json) -> list[FieldProblem]:
 
 
 def check_immutable(new: Json, old: Json, fields: Sequence[str]) -> list[FieldProblem]:
-    """Every field of the spec that changed; none may."""
+    """Return a problem for each of these fields that changed."""
     spec, before = new.get("spec", {}), old.get("spec", {})
     return [
         FieldProblem(f"spec.{field}", "FieldValueInvalid", _NULL_IS_IMMUTABLE)
@@ -135,7 +135,7 @@ def _check_template_reference(spec: Json) -> list[FieldProblem]:
 
 
 def _check_group_spec(spec: Json, path: str) -> list[FieldProblem]:
-    """What PodGroups and templates for them have in common."""
+    """Check the fields that PodGroups and pod group templates have in common."""
     return [
         *_check_policy(spec.get("schedulingPolicy") or {}, f"{path}.schedulingPolicy"),
         *_check_constraints(

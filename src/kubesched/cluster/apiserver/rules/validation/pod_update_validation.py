@@ -1,4 +1,4 @@
-"""What may still change in a pod's spec, and how a forbidden change is shown."""
+"""Validation of changes to a pod's spec. Only a few fields are mutable."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _put(spec: dict[str, Any], field: str, value: Any) -> None:
 
 
 def _masked(new: Json, old: Json) -> dict[str, Any]:
-    """The new spec with everything that may change set back."""
+    """Return the new spec with all mutable fields reset to their old values."""
     masked = dict(new)
     for field in ("containers", "initContainers"):
         if field in masked:
@@ -120,7 +120,10 @@ def _masked(new: Json, old: Json) -> dict[str, Any]:
 
 
 def _check_gated_changes(masked: dict[str, Any], old: Json) -> list[FieldProblem]:
-    """A gated pod may still be narrowed down to fewer nodes; takes the change out of `masked`."""
+    """Check the node selection of a gated pod, which may become narrower.
+
+    Resets the fields in `masked` to their old values.
+    """
     problems = []
     selector, before = masked.get("nodeSelector") or {}, old.get("nodeSelector") or {}
     if selector != before:
@@ -165,7 +168,7 @@ def _check_narrowed(new: Json, old: Json) -> list[FieldProblem]:
 
 
 def _difference(old: Json, new: Json) -> str:
-    """A unified diff of both specs in the form the reference holds them in memory."""
+    """Return a unified diff of both specs, in the form that the reference prints them."""
     before, after = (
         json.dumps(pod_spec_view(spec), indent=1, ensure_ascii=False).splitlines()
         for spec in (old, new)

@@ -1,4 +1,4 @@
-"""Checks of pods: on creation, on update of the spec, and on update of the status."""
+"""Validation of pods: on creation, on update of the spec, and on update of the status."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _SYSTEM_CONDITIONS = frozenset({"PodScheduled", "Ready", "Initialized", "Contain
 
 
 def check_pod(pod: Json, spec_problems: Sequence[FieldProblem]) -> list[FieldProblem]:
-    """What is wrong with a new pod, given what is wrong with its spec."""
+    """Return the problems of a new pod, including those of its spec."""
     problems = check_metadata(pod["metadata"], namespaced=True, name_rule=dns_subdomain)
     problems += spec_problems
     spec = pod["spec"]
@@ -102,7 +102,7 @@ def check_pod_status_update(new: Json, old: Json) -> list[FieldProblem]:
 
 
 def check_restarts(status: Json, before: Json, policy: str) -> list[FieldProblem]:
-    """A container that ended for good stays ended."""
+    """Check that a terminated container that cannot restart stays terminated."""
     if policy == "Always":
         return []
     now = {entry.get("name"): entry for entry in status.get("containerStatuses", ())}
@@ -119,27 +119,10 @@ def check_restarts(status: Json, before: Json, policy: str) -> list[FieldProblem
 
 
 def check_pod_spec(spec: Json, path: str) -> list[FieldProblem]:
-    problems: list[FieldProblem] = []
-    if volumes := spec.get("volumes"):
-        problems += _check_volumes(volumes, f"{path}.volumes")
-    if claims := spec.get("resourceClaims"):
-        problems += _check_claims(claims, f"{path}.resourceClaims")
-    problems += check_containers(spec, f"{path}.containers")
-    if spec.get("initContainers"):
-        problems += check_init_containers(spec, f"{path}.initContainers")
-    if resources := spec.get("resources"):
-        problems += check_resource_requirements(resources, f"{path}.resources")
-    if spec.get("hostNetwork"):
-        problems += _check_host_network(spec, path)
+    """Return the problems of a spec, in the order of the reference."""
+    problems = _check_contents(spec, path)
     problems += _check_choices(spec, path)
-    if selector := spec.get("nodeSelector"):
-        problems += check_labels(selector, f"{path}.nodeSelector")
-    if affinity := spec.get("affinity"):
-        problems += check_affinity(affinity, f"{path}.affinity")
-    if gates := spec.get("schedulingGates"):
-        problems += check_scheduling_gates(gates, f"{path}.schedulingGates")
-    if constraints := spec.get("topologySpreadConstraints"):
-        problems += check_topology_spread(constraints, f"{path}.topologySpreadConstraints")
+    problems += _check_node_selection(spec, path)
     for field, rule in _NAMES:
         if value := spec.get(field):
             problems += [invalid(f"{path}.{field}", value, text) for text in rule(value)]
@@ -155,6 +138,37 @@ def check_pod_spec(spec: Json, path: str) -> list[FieldProblem]:
         problems += check_tolerations(tolerations, f"{path}.tolerations")
     if overhead := spec.get("overhead"):
         problems += check_resource_requirements({"limits": overhead}, f"{path}.overhead")
+    return problems
+
+
+def _check_contents(spec: Json, path: str) -> list[FieldProblem]:
+    """Check volumes, claims and containers."""
+    problems: list[FieldProblem] = []
+    if volumes := spec.get("volumes"):
+        problems += _check_volumes(volumes, f"{path}.volumes")
+    if claims := spec.get("resourceClaims"):
+        problems += _check_claims(claims, f"{path}.resourceClaims")
+    problems += check_containers(spec, f"{path}.containers")
+    if spec.get("initContainers"):
+        problems += check_init_containers(spec, f"{path}.initContainers")
+    if resources := spec.get("resources"):
+        problems += check_resource_requirements(resources, f"{path}.resources")
+    if spec.get("hostNetwork"):
+        problems += _check_host_network(spec, path)
+    return problems
+
+
+def _check_node_selection(spec: Json, path: str) -> list[FieldProblem]:
+    """Check the node selector, affinity, scheduling gates and topology spread."""
+    problems: list[FieldProblem] = []
+    if selector := spec.get("nodeSelector"):
+        problems += check_labels(selector, f"{path}.nodeSelector")
+    if affinity := spec.get("affinity"):
+        problems += check_affinity(affinity, f"{path}.affinity")
+    if gates := spec.get("schedulingGates"):
+        problems += check_scheduling_gates(gates, f"{path}.schedulingGates")
+    if constraints := spec.get("topologySpreadConstraints"):
+        problems += check_topology_spread(constraints, f"{path}.topologySpreadConstraints")
     return problems
 
 

@@ -1,4 +1,4 @@
-"""What may not change in a controller of pods once it is there, and times that do not exist."""
+"""Validation of workload controllers: immutable fields, and the schedule of cron jobs."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ _SCHEDULING = ("nodeSelector", "tolerations", "affinity", "schedulingGates")
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two parts say the same: typed clients send empty ones where there was nothing."""
-    return one == other or bool(_meant(one) == _meant(other))
+    """Whether two values are equal, apart from empty parts, which typed clients may send."""
+    return one == other or bool(_without_empty(one) == _without_empty(other))
 
 
-def _meant(value: Any) -> Any:
+def _without_empty(value: Any) -> Any:
     if isinstance(value, Mapping):
-        kept = {key: _meant(each) for key, each in value.items()}
+        kept = {key: _without_empty(each) for key, each in value.items()}
         return {key: each for key, each in kept.items() if each not in (None, {}, [], "")} or None
     if isinstance(value, list):
-        return [_meant(each) for each in value] or None
+        return [_without_empty(each) for each in value] or None
     return value
 
 
 def check_selector_change(new: Json, old: Json) -> list[FieldProblem]:
-    """Deployments, replica sets and daemon sets keep the pods that they have."""
+    """Check that the selector of a deployment, replica set or daemon set does not change."""
     selector = new.get("spec", {}).get("selector")
     if _same(selector, old.get("spec", {}).get("selector")):
         return []
@@ -83,9 +83,9 @@ def check_job_change(new: Json, old: Json) -> list[FieldProblem]:
         problems.append(immutable("spec.completions", spec.get("completions")))
     template, held = spec.get("template", {}), before.get("template", {})
     if not _same(template, held):
-        # Nothing runs yet or any more, so that pods may still be told to run elsewhere.
-        is_at_rest = before.get("suspend") and not old.get("status", {}).get("active")
-        if not is_at_rest or not _same(_fixed(template), _fixed(held)):
+        # The job has no running pods, so the placement of its future pods may change.
+        is_idle = before.get("suspend") and not old.get("status", {}).get("active")
+        if not is_idle or not _same(_fixed(template), _fixed(held)):
             problems.append(immutable("spec.template", template))
     problems += [
         immutable(f"spec.{field}", spec.get(field))
@@ -102,7 +102,10 @@ def _is_elastic(spec: Json, before: Json) -> bool:
 
 
 def _fixed(template: Json) -> Json:
-    """What of a template a job at rest may not change: all but placement and resources."""
+    """Return the parts of a template that an idle job cannot change.
+
+    It can change placement, resources, labels and annotations.
+    """
     spec = {key: value for key, value in template.get("spec", {}).items() if key not in _SCHEDULING}
     for part in ("containers", "initContainers"):
         if part in spec:
