@@ -20,7 +20,7 @@ from kubesched.dashboard.sign_in import SignIn
 from kubesched.dashboard.stream_frames import FrameHub
 
 
-class FixedClusterState:
+class FixedPageState:
     """A state of objects that stand still; the only one there is."""
 
     def __init__(self, *objects: Any) -> None:
@@ -33,7 +33,7 @@ class FixedClusterState:
             elif isinstance(each, Node):
                 self.view.put_node(each)
 
-    def at(self, moment: Any) -> FixedClusterState:
+    def at(self, moment: Any) -> FixedPageState:
         return self
 
     def of_kind(self, kind: type[Any]) -> Iterable[Any]:
@@ -57,7 +57,7 @@ class PageHarness:
         path: str = "",
     ) -> None:
         self.sign_in = SignIn(public_url=public_url)
-        self.state = FixedClusterState(*objects)
+        self.state = FixedPageState(*objects)
         queries = PageQueries(self.state, now_ns=lambda: 0, changes=changes)
         self.hub = FrameHub(self.state.view, self.state.decisions, queries.decorated)
         dashboard = Dashboard(queries, self.sign_in, self.hub)

@@ -25,7 +25,7 @@ from kubesched.dashboard.page_queries import PageQueries
 from kubesched.foundation.util.clock import RealClock
 from kubesched.framework import CycleState, Plugin, Status
 from kubesched.testing import make_node, make_pod
-from tests.dashboard.page_harness import FixedClusterState, PageHarness, run
+from tests.dashboard.page_harness import FixedPageState, PageHarness, run
 
 CLUSTER = (
     make_node("a", allocatable={"cpu": "4", "memory": "8Gi", "pods": "10"}),
@@ -69,7 +69,7 @@ class _Shunning(Plugin):
 
 def test_plugins_of_ones_own_have_a_say_in_explanations() -> None:
     async def work() -> None:
-        state = FixedClusterState(make_node("a"), make_pod("p"))
+        state = FixedPageState(make_node("a"), make_pod("p"))
         text = (
             "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
             "profiles:\n- plugins: {filter: {enabled: [{name: Shunning}]}}\n"
@@ -206,13 +206,13 @@ def test_a_node_opens_to_its_devices_and_who_has_them() -> None:
         }
     )
     assert isinstance(claim, ResourceClaim)
-    found = node_detail(FixedClusterState(make_node("a"), slice_, claim), "a")
+    found = node_detail(FixedPageState(make_node("a"), slice_, claim), "a")
     assert found is not None
     assert [(each["name"], each["usedBy"]) for each in found["devices"]] == [
         ("gpu-0", []),
         ("gpu-1", ["ml/train"]),
     ]
-    elsewhere = node_detail(FixedClusterState(make_node("b"), slice_, claim), "b")
+    elsewhere = node_detail(FixedPageState(make_node("b"), slice_, claim), "b")
     assert elsewhere is not None
     assert elsewhere["devices"] == []
 
@@ -244,7 +244,7 @@ def test_a_node_opens_to_the_volumes_of_its_pods() -> None:
     )
     assert isinstance(claim, PersistentVolumeClaim)
     assert isinstance(claim.spec, PersistentVolumeClaimSpec)
-    found = node_detail(FixedClusterState(make_node("a"), pod, claim), "a")
+    found = node_detail(FixedPageState(make_node("a"), pod, claim), "a")
     assert found is not None
     rows = [(each["name"], each["phase"], each.get("size")) for each in found["volumes"]]
     assert rows == [("shop/data", "Bound", "10Gi"), ("shop/db-scratch", "missing", None)]

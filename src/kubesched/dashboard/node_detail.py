@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from kubesched.api import CSINode, PersistentVolumeClaim, Pod, ResourceClaim, ResourceSlice
-from kubesched.dashboard.cluster_state import ClusterState
+from kubesched.dashboard.page_state import PageState
 from kubesched.dashboard.rows import node_row, pod_row
 
 __all__ = ["node_detail"]
@@ -14,7 +14,7 @@ __all__ = ["node_detail"]
 _ATTRIBUTES_SHOWN = 6
 
 
-def node_detail(state: ClusterState, name: str) -> dict[str, Any] | None:
+def node_detail(state: PageState, name: str) -> dict[str, Any] | None:
     """The row of a node with all that is on it; None if there is no such node."""
     facts = state.view.facts(name)
     if facts is None:
@@ -31,7 +31,7 @@ def node_detail(state: ClusterState, name: str) -> dict[str, Any] | None:
     }
 
 
-def _devices(state: ClusterState, name: str) -> list[dict[str, Any]]:
+def _devices(state: PageState, name: str) -> list[dict[str, Any]]:
     """The devices that slices offer on this node, and the pods that have them."""
     users: dict[tuple[str, str, str], list[str]] = {}
     for claim in state.of_kind(ResourceClaim):
@@ -73,7 +73,7 @@ def _facts(device: Any) -> list[str]:
     return facts[:_ATTRIBUTES_SHOWN]
 
 
-def _volumes(state: ClusterState, pods: list[Pod]) -> list[dict[str, Any]]:
+def _volumes(state: PageState, pods: list[Pod]) -> list[dict[str, Any]]:
     """Claims that the pods of a node use."""
     used: dict[tuple[str, str], list[str]] = {}
     for pod in pods:
@@ -109,7 +109,7 @@ def _claim_row(
     return row
 
 
-def _volume_limits(state: ClusterState, name: str) -> list[dict[str, Any]]:
+def _volume_limits(state: PageState, name: str) -> list[dict[str, Any]]:
     """How many volumes each driver can attach here, where it says so."""
     limits: Counter[str] = Counter()
     for node in state.of_kind(CSINode):

@@ -17,11 +17,11 @@ import msgspec
 from kubesched.api import Deployment, StatefulSet
 from kubesched.api.pod_facts import pod_key
 from kubesched.dashboard.bad_request import BadRequestError
-from kubesched.dashboard.cluster_state import ClusterState, ClusterStates, Moment
 from kubesched.dashboard.cluster_view import PageView
 from kubesched.dashboard.configuration_text import read_configuration
 from kubesched.dashboard.embedded_changes import EmbeddedChanges
 from kubesched.dashboard.node_detail import node_detail
+from kubesched.dashboard.page_state import Moment, PageState, PageStates
 from kubesched.dashboard.pod_history import pod_history
 from kubesched.dashboard.queue_view import place_row, queue_view
 from kubesched.dashboard.rows import pod_row
@@ -67,7 +67,7 @@ class PageQueries:
 
     def __init__(
         self,
-        states: ClusterStates,
+        states: PageStates,
         *,
         title: str = "",
         queue: Callable[[], SchedulingQueue | None] = lambda: None,
@@ -153,12 +153,12 @@ class PageQueries:
             raise BadRequestError("this page only reads: the cluster is not embedded", 403)
         return await self._changes.post(path, body)
 
-    def _decisions(self, state: ClusterState, before: str) -> dict[str, Any]:
+    def _decisions(self, state: PageState, before: str) -> dict[str, Any]:
         log = state.decisions
         last = int(before) if before.isdigit() else log.last
         return {"first": log.first, "last": log.last, "decisions": log.before(last, _DECISIONS)}
 
-    def _pod(self, state: ClusterState, key: str) -> dict[str, Any]:
+    def _pod(self, state: PageState, key: str) -> dict[str, Any]:
         """What is known at once; why it waits is asked for apart, as it may take a while."""
         pod = state.view.pod(key)
         if pod is None:
@@ -224,7 +224,7 @@ class PageQueries:
             except ChildError as error:
                 raise BadRequestError(str(error), 400 if error.is_refusal else 500) from error
 
-    def _configuration_text(self, state: ClusterState) -> str:
+    def _configuration_text(self, state: PageState) -> str:
         configuration = state.configuration()
         if configuration is None:
             configuration = scheduler_configuration()
@@ -290,7 +290,7 @@ def _selected(view: PageView, text: str) -> dict[str, int]:
     return dict(counts)
 
 
-def _workloads(state: ClusterState) -> list[dict[str, Any]]:
+def _workloads(state: PageState) -> list[dict[str, Any]]:
     """What can be scaled."""
     found: list[dict[str, Any]] = []
     kinds: tuple[type[Any], ...] = (Deployment, StatefulSet)

@@ -8,12 +8,12 @@ from typing import Any
 from kubesched.api import Node, Pod
 from kubesched.api.access import ApiAccess
 from kubesched.cluster.apiserver.local_api import LocalApi
-from kubesched.dashboard.cluster_state import LiveClusterState
 from kubesched.dashboard.cluster_view import ClusterView
 from kubesched.dashboard.dashboard import Dashboard
 from kubesched.dashboard.decision_log import DecisionLog
 from kubesched.dashboard.embedded_changes import EmbeddedChanges
 from kubesched.dashboard.page_queries import PageQueries, UnreadableKinds
+from kubesched.dashboard.page_state import LivePageState
 from kubesched.dashboard.scheduler_view import SchedulerView
 from kubesched.dashboard.sign_in import SignIn
 from kubesched.dashboard.stream_frames import FrameHub
@@ -48,7 +48,7 @@ def dashboard_of_embedded(
     be called with the scheduler, and with any that takes its place.
     """
     decisions = DecisionLog(clock.now_ns)
-    state = LiveClusterState(
+    state = LivePageState(
         SchedulerView(scheduler),
         decisions,
         kinds=lambda: [kind.type for kind in SCHEDULING_KINDS],
@@ -81,7 +81,7 @@ def dashboard_of_scheduler(
         return {each.kind: each for each in scheduler.informers.components()}
 
     decisions = DecisionLog(clock.now_ns)
-    state = LiveClusterState(
+    state = LivePageState(
         SchedulerView(lambda: scheduler),
         decisions,
         kinds=informers,
@@ -124,7 +124,7 @@ def dashboard_of_api(
     informers[Pod].add_handler(
         view.put_pod, lambda _, new: view.put_pod(new), lambda pod, _: view.remove_pod(pod)
     )
-    state = LiveClusterState(
+    state = LivePageState(
         view,
         decisions,
         kinds=lambda: informers,
@@ -153,5 +153,5 @@ def _listed(informers: Informers, kind: type[Any]) -> Iterable[Any]:
     return () if informer is None else informer.store.list()
 
 
-def _served(state: LiveClusterState, queries: PageQueries, sign_in: SignIn | None) -> Dashboard:
+def _served(state: LivePageState, queries: PageQueries, sign_in: SignIn | None) -> Dashboard:
     return Dashboard(queries, sign_in, FrameHub(state.view, state.decisions, queries.decorated))

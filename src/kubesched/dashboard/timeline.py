@@ -15,9 +15,9 @@ import msgspec
 from kubesched.api import Node, Pod
 from kubesched.api.base import ApiObject
 from kubesched.dashboard.bad_request import BadRequestError
-from kubesched.dashboard.cluster_state import ClusterState, Moment
 from kubesched.dashboard.cluster_view import ClusterView
 from kubesched.dashboard.decision_log import DecisionLog
+from kubesched.dashboard.page_state import Moment, PageState
 from kubesched.dashboard.rows import node_rows
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 
@@ -165,7 +165,7 @@ class Timelines:
         self._runs = {run.name: run for run in runs}
         self._facts = dict(facts or {})
 
-    def at(self, moment: Moment) -> ClusterState:
+    def at(self, moment: Moment) -> PageState:
         run = self._run(moment)
         run.go_to(_time(moment.get("at", ""), run.end))
         return run

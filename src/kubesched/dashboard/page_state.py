@@ -10,12 +10,12 @@ from kubesched.dashboard.cluster_view import PageView
 from kubesched.dashboard.decision_log import DecisionLog
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 
-__all__ = ["ClusterState", "ClusterStates", "LiveClusterState", "Moment"]
+__all__ = ["LivePageState", "Moment", "PageState", "PageStates"]
 
 T = TypeVar("T", bound=ApiObject)
 
 
-class ClusterState(Protocol):
+class PageState(Protocol):
     """What there is, as of one moment."""
 
     @property
@@ -41,10 +41,10 @@ Moment = Mapping[str, str]
 """Which state is asked for, as the query of an address has it; empty: the only one."""
 
 
-class ClusterStates(Protocol):
+class PageStates(Protocol):
     """Pictures of a cluster by moment."""
 
-    def at(self, moment: Moment) -> ClusterState:
+    def at(self, moment: Moment) -> PageState:
         """The state of a moment, good until the next is asked for or something is awaited.
 
         Raises:
@@ -53,7 +53,7 @@ class ClusterStates(Protocol):
         ...
 
 
-class LiveClusterState:
+class LivePageState:
     """A cluster as it is now: the only state there is.
 
     `of_kind` gives the objects of a kind that are at hand, `kinds` are all that there are.
@@ -72,7 +72,7 @@ class LiveClusterState:
         self._kinds, self._of_kind = kinds, of_kind
         self.configuration = configuration
 
-    def at(self, moment: Moment) -> ClusterState:  # noqa: ARG002
+    def at(self, moment: Moment) -> PageState:  # noqa: ARG002
         return self
 
     def of_kind(self, kind: type[T]) -> Iterable[T]:
