@@ -19,7 +19,7 @@ from kubesched.api.access import ApiError
 from kubesched.cluster.apiserver import Store
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.rules.schema.definitions import definition_of
-from kubesched.cluster.controllers.planners import FOLLOWED
+from kubesched.cluster.controllers.controller_registry import FOLLOWED
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
 from kubesched.foundation.util import virtual_loop
 from kubesched.foundation.util.clock import current_clock

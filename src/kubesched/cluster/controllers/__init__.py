@@ -1,7 +1,7 @@
-"""What makes pods from workloads, keeps nodes and volumes in order, and removes what is left over.
+"""Stand-ins for the controllers of the Kubernetes controller manager.
 
-Each kind has plans: plain functions from what is there to what is to be done. `Controllers` follows
-the cluster, asks for plans and carries them out.
+A controller is a plan function with its triggers: from the cached objects to the writes that are
+needed. `Controllers` watches the cluster, calls the plan functions and carries out their plans.
 """
 
 from __future__ import annotations

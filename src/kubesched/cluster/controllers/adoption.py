@@ -1,4 +1,8 @@
-"""Whose objects are whose: what matches a selector is taken in, what no longer does is let go."""
+"""Adoption and release: an owner controls the objects that its selector matches.
+
+An owner adopts matching objects without a controller, and releases its objects that no longer
+match.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ __all__ = ["claim_objects", "selector_of"]
 
 
 def selector_of(owner: Any) -> Selector:
-    """What an owner selects by."""
+    """Return the label selector of an owner."""
     selector = owner.spec.selector
     if isinstance(owner, ReplicationController):
         return Selector.from_map(selector or {})
@@ -24,30 +28,31 @@ def selector_of(owner: Any) -> Selector:
 def claim_objects(
     objects: ObjectIndex, owner: Any, kind: type[ApiObject], selector: Selector
 ) -> tuple[list[Any], list[Action]]:
-    """The objects that are an owner's or become so, and the writes that make it so."""
-    mine: list[Any] = []
+    """Return the objects that an owner controls or adopts, and the patches for that."""
+    claimed: list[Any] = []
     actions: list[Action] = []
     metadata = owner.metadata
     deleting = metadata.deletion_timestamp is not None
     for each in objects.controlled(metadata.uid, kind):
         if selector.matches(each.metadata.labels):
-            mine.append(each)
+            claimed.append(each)
         elif not deleting and each.metadata.deletion_timestamp is None:
-            actions.append(_released(each, metadata.uid))
+            actions.append(_release(each, metadata.uid))
     if not deleting:
         for each in objects.orphans(kind, metadata.namespace):
             if each.metadata.deletion_timestamp is None and selector.matches(each.metadata.labels):
-                mine.append(each)
-                actions.append(_adopted(each, owner))
-    return mine, actions
+                claimed.append(each)
+                actions.append(_adopt(each, owner))
+    return claimed, actions
 
 
-def _adopted(each: Any, owner: Any) -> Patch:
-    known = [_reference(other) for other in each.metadata.owner_references]
-    return Patch(each, {"metadata": {"ownerReferences": [*known, controller_reference(owner)]}})
+def _adopt(each: Any, owner: Any) -> Patch:
+    references = [_reference(other) for other in each.metadata.owner_references]
+    references.append(controller_reference(owner))
+    return Patch(each, {"metadata": {"ownerReferences": references}})
 
 
-def _released(each: Any, uid: str) -> Patch:
+def _release(each: Any, uid: str) -> Patch:
     kept = [_reference(other) for other in each.metadata.owner_references if other.uid != uid]
     return Patch(each, {"metadata": {"ownerReferences": kept or None}})
 

@@ -1,4 +1,4 @@
-"""Follows the cluster, asks for plans, and carries them out."""
+"""The loop that runs all controllers: it watches, calls plan functions and carries plans out."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import msgspec
 from kubesched.api import ApiAccess, ApiError, Pod, PodGroup, ResourceClaim
 from kubesched.api.access import ObjectList, WatchEvent, deliver
 from kubesched.api.base import ApiObject
-from kubesched.cluster.controllers.interests import LOST_NODE, concerned, settles
+from kubesched.cluster.controllers.controller import Controller
+from kubesched.cluster.controllers.controller_registry import FOLLOWED, all_controllers
 from kubesched.cluster.controllers.object_index import ObjectIndex
-from kubesched.cluster.controllers.planners import FOLLOWED, Planner, planners
 from kubesched.cluster.controllers.plans import (
     Action,
     ActionPlan,
@@ -23,8 +23,9 @@ from kubesched.cluster.controllers.plans import (
     Patch,
     RecordEvent,
 )
-from kubesched.cluster.controllers.pod_garbage_collection import LostNodes
+from kubesched.cluster.controllers.pod_garbage_collection import LOST_NODE, LostNodes
 from kubesched.cluster.controllers.taint_eviction import TaintEvictions
+from kubesched.cluster.controllers.triggers import TriggerIndex
 from kubesched.foundation.util.clock import MICROSECOND, MILLISECOND, SECOND, Clock
 from kubesched.foundation.util.components import StopSwitch
 from kubesched.foundation.util.heap import KeyedHeap
@@ -36,21 +37,21 @@ T = TypeVar("T", bound=msgspec.Struct)
 Json = dict[str, Any]
 
 _FORBIDDEN, _NOT_FOUND, _CONFLICT, _GONE, _INVALID = 403, 404, 409, 410, 422
+# Plans that read a whole namespace wait this long, so that one plan covers many changes.
 _SETTLING_NS = 100 * MILLISECOND
-"""What looks at all pods of a namespace waits for changes that come together."""
+# The pause between two plans for one object.
 _PAUSE_NS = 10 * MILLISECOND
-"""Between two plans for one object."""
+# The pause per owned object if there are many of them, since a plan reads all of them.
 _PAUSE_PER_OWNED_NS = 20 * MICROSECOND
-"""For each object that it owns if they are many: a plan looks at all of them."""
+# After so many actions the loop yields to other tasks. A server in this process never suspends.
 _ACTIONS_PER_TURN = 100
-"""Then others get their turn: a server in this process answers without one."""
 _FIRST_RETRY_NS, _LAST_RETRY_NS = 10 * MILLISECOND, 10 * SECOND
 
 log = get_logger(__name__)
 
 
 class DocumentAccess(ApiAccess, Protocol):
-    """Access to objects, and to all of their JSON: templates have fields that no type declares."""
+    """Access to objects and to their whole JSON, since templates have undeclared fields."""
 
     def document(
         self, kind: type[msgspec.Struct], name: str, namespace: str | None = None
@@ -70,20 +71,20 @@ class DocumentAccess(ApiAccess, Protocol):
         grace_period_seconds: int | None,
         propagation: str,
     ) -> None:
-        """Delete, and say what is to become of what the object owns."""
+        """Delete an object, with a propagation policy for its dependents."""
         ...
 
 
 class EventSink(Protocol):
-    """Takes events about objects, in the name of a controller."""
+    """Records an event about an object, with the name of the reporting controller."""
 
     def __call__(
         self, controller: str, subject: ApiObject, kind: str, reason: str, message: str
     ) -> None: ...
 
 
-_USERS: dict[str, type[ApiObject]] = {"pods": Pod, "podgroups": PodGroup}
-"""Who may have claims for devices reserved."""
+# The kinds that a ResourceClaim may be reserved for, by resource name.
+_CLAIM_USERS: dict[str, type[ApiObject]] = {"pods": Pod, "podgroups": PodGroup}
 
 
 class _Due(NamedTuple):
@@ -94,8 +95,8 @@ class _Due(NamedTuple):
 class Controllers:
     """The controllers of workloads, nodes, namespaces, services, volumes and claims.
 
-    Each kind has plans (`planners.py`); a change makes those look again whom it concerns
-    (`interests.py`).
+    `controller_registry.py` lists them. Each declares which changes trigger it. A change makes
+    the objects that the triggers find due for a plan.
     """
 
     def __init__(
@@ -108,10 +109,10 @@ class Controllers:
         has_pod_groups: bool = False,
         has_group_claims: bool = False,
     ) -> None:
-        """`authority` gives the certificates, as text, by which the API server is trusted.
+        """`authority` returns the certificates, as text, that clients need to trust the server.
 
-        `has_pod_groups` says whether that server has PodGroups, and `has_group_claims` whether
-        those have claims.
+        `has_pod_groups` says whether the server has PodGroups, and `has_group_claims` whether
+        they can have ResourceClaims.
         """
         self._api, self._clock, self._events = api, clock, events
         self._objects = ObjectIndex()
@@ -119,13 +120,18 @@ class Controllers:
         self._objects.has_group_claims = has_group_claims
         self._evictions = TaintEvictions()
         self._lost_nodes = LostNodes()
-        self._planners = planners(self._evictions, authority)
+        controllers = all_controllers(self._evictions, authority)
+        self._triggers = TriggerIndex(each for one in controllers for each in one.triggers)
+        self._controllers: dict[type, list[Controller]] = {}
+        for controller in controllers:
+            self._controllers.setdefault(controller.kind, []).append(controller)
+        # When the next plan for an object is due, by its uid; for a lost node, by LOST_NODE + name.
         self._due: KeyedHeap[str, _Due] = KeyedHeap(key=itemgetter(0), sort_key=itemgetter(1))
-        """When to plan for an object next, by its uid; for a lost node, by its name."""
-        self._rests_until: dict[str, int] = {}
-        """When an object may be planned for again, by its uid."""
+        # The earliest time of the next plan for an object, by its uid.
+        self._paused_until: dict[str, int] = {}
+        # Failed attempts in a row, by uid.
         self._failures: dict[str, int] = {}
-        self._carried_out = 0
+        self._action_count = 0
         self._changed = asyncio.Event()
         self._stopping = StopSwitch()
         groups: tuple[type[ApiObject], ...] = (PodGroup,) if has_pod_groups else ()
@@ -153,15 +159,15 @@ class Controllers:
                 tasks.create_task(self._follow(kind), name=name)
             while True:
                 self._changed.clear()
-                await self._plan_what_is_due()
+                await self._run_due_plans()
                 now_ns = self._clock.now_ns()
                 first = self._due.peek()
-                # Plans before all is known would make pods that are already there.
+                # A plan before every kind has synced would create pods that already exist.
                 waits = first is None or bool(self._unsynced)
                 timeout_ns = None if waits or first is None else max(0, first.due_ns - now_ns)
                 await self._clock.wait(self._changed, timeout_ns)
 
-    # What the cluster says
+    # Watching
 
     async def _follow(self, kind: type[ApiObject]) -> None:
         while True:
@@ -169,69 +175,72 @@ class Controllers:
                 await self._list_and_watch(kind)
             except ApiError as error:
                 if error.code != _GONE:
-                    log.warning("Lost sight of objects, starting over", kind=kind, error=error)
+                    log.warning("A watch failed; listing again", kind=kind, error=error)
                     await self._clock.sleep(SECOND)
 
     async def _list_and_watch(self, kind: type[ApiObject]) -> None:
         listed: ObjectList[Any] = await self._api.list(kind)
-        there = {each.metadata.uid for each in listed.items}
-        for uid in sorted(self._objects.uids(kind) - there):
-            self._forget(self._objects.get(uid))
+        present = {each.metadata.uid for each in listed.items}
+        for uid in sorted(self._objects.uids(kind) - present):
+            self._remove(self._objects.get(uid))
         for each in listed.items:
             self._observe(each)
         self._unsynced.discard(kind)
         self._changed.set()
         events = self._api.watch(kind, resource_version=listed.resource_version)
-        await deliver(events, self._take_in)
+        await deliver(events, self._handle)
 
-    def _take_in(self, event: WatchEvent[Any]) -> None:
+    def _handle(self, event: WatchEvent[Any]) -> None:
         if event.object is None:
             return
         if event.type == "DELETED":
-            self._forget(event.object)
+            self._remove(event.object)
         else:
             self._observe(event.object)
 
     def _observe(self, subject: Any) -> None:
         before = self._objects.get(subject.metadata.uid)
         if self._objects.observe(subject):
-            self._touch(subject, before)
+            self._trigger(subject, before)
 
-    def _forget(self, subject: Any) -> None:
+    def _remove(self, subject: Any) -> None:
         uid = subject.metadata.uid
         before = self._objects.get(uid)
-        self._objects.forget(uid)
-        self._touch(subject, before, gone=True)
+        self._objects.remove(uid)
+        self._trigger(subject, before, gone=True)
         self._due.delete(uid)
-        self._rests_until.pop(uid, None)
+        self._paused_until.pop(uid, None)
         self._failures.pop(uid, None)
         if isinstance(subject, Pod):
-            self._evictions.forget(uid)
+            self._evictions.remove_pod(uid)
 
-    def _touch(self, subject: Any, before: Any | None, *, gone: bool = False) -> None:
-        """Look again at whom a change concerns: some at once, some when things have settled."""
-        for key in concerned(self._objects, subject, before, gone=gone):
-            self._soon(key)
-        for key in settles(self._objects, subject) if self._objects.has_onlookers else ():
+    def _trigger(self, subject: Any, before: Any | None, *, gone: bool = False) -> None:
+        """Schedule the plans that a change triggers."""
+        for key in self._triggers.keys(self._objects, subject, before, gone=gone):
+            self._plan_soon(key)
+        if not self._objects.has_namespace_readers:
+            return
+        for key in self._triggers.delayed_keys(self._objects, subject):
             if self._due.get(key) is None:
                 self._due.add(_Due(key, self._clock.now_ns() + _SETTLING_NS))
                 self._changed.set()
 
-    def _soon(self, key: str) -> None:
-        self._at(key, self._rests_until.get(key, 0))
+    def _plan_soon(self, key: str) -> None:
+        """Schedule a plan for now, or for the end of the object's pause."""
+        self._plan_at(key, self._paused_until.get(key, 0))
         self._changed.set()
 
-    def _at(self, key: str, due_ns: int) -> None:
-        """Plan for an object at a time, if not before."""
-        known = self._due.get(key)
-        if known is None:
+    def _plan_at(self, key: str, due_ns: int) -> None:
+        """Schedule a plan for a time, unless an earlier one is scheduled."""
+        scheduled = self._due.get(key)
+        if scheduled is None:
             self._due.add(_Due(key, due_ns))
-        elif known.due_ns > due_ns:
+        elif scheduled.due_ns > due_ns:
             self._due.update(_Due(key, due_ns))
 
-    # What is to be done
+    # Planning
 
-    async def _plan_what_is_due(self) -> None:
+    async def _run_due_plans(self) -> None:
         if self._unsynced:
             return
         now_ns = self._clock.now_ns()
@@ -241,86 +250,86 @@ class Controllers:
         for key in due:
             if key.startswith(LOST_NODE):
                 name = key.removeprefix(LOST_NODE)
-                await self._give_up_pods(name, key, now_ns)
+                await self._collect_pods_of_lost_node(name, key, now_ns)
                 continue
             subject = self._objects.get(key)
             if subject is not None:
                 pause_ns = max(_PAUSE_NS, self._objects.count_owned(key) * _PAUSE_PER_OWNED_NS)
-                self._rests_until[key] = now_ns + pause_ns
+                self._paused_until[key] = now_ns + pause_ns
                 await self._attempt(subject, now_ns)
 
-    async def _give_up_pods(self, node: str, key: str, now_ns: int) -> None:
+    async def _collect_pods_of_lost_node(self, node: str, key: str, now_ns: int) -> None:
         plan = self._lost_nodes.plan(self._objects, node, now_ns)
         try:
             for action in plan.actions:
                 await self._carry_out("pod-garbage-collector", action)
         except ApiError as error:
             if error.code not in (_NOT_FOUND, _CONFLICT):
-                log.warning("A controller failed, trying again", node=node, error=error)
-            self._at(key, now_ns + SECOND)
+                log.warning("A controller failed; retrying", node=node, error=error)
+            self._plan_at(key, now_ns + SECOND)
         if plan.again_ns is not None:
-            self._at(key, plan.again_ns)
+            self._plan_at(key, plan.again_ns)
 
     async def _attempt(self, subject: Any, now_ns: int) -> None:
         uid = subject.metadata.uid
         try:
             refusals = [
-                await self._plan(planner, subject, now_ns)
-                for planner in self._planners.get(type(subject), ())
+                await self._plan(controller, subject, now_ns)
+                for controller in self._controllers.get(type(subject), ())
             ]
-            self._note_refusal(uid, next(filter(None, refusals), ""), now_ns)
+            self._record_refusal(uid, next(filter(None, refusals), ""), now_ns)
         except ApiError as error:
             if error.code not in (_NOT_FOUND, _CONFLICT):
-                log.warning("A controller failed, trying again", object=subject, error=error)
+                log.warning("A controller failed; retrying", object=subject, error=error)
             self._retry(uid, now_ns)
         except Exception as error:
-            # One object that hits a bug must not take the others along.
-            log.exception("A controller cannot deal with an object", error, object=subject)
+            # A bug that one object triggers must not stop the plans for the others.
+            log.exception("A controller raised an exception; retrying", error, object=subject)
             self._retry(uid, now_ns)
 
-    def _note_refusal(self, uid: str, refused: str, now_ns: int) -> None:
-        """Try again what was refused, less and less often, and have the object tell why."""
+    def _record_refusal(self, uid: str, refused: str, now_ns: int) -> None:
+        """Retry a rejected creation with backoff, and report the reason in the owner's status."""
         was_refused = uid in self._objects.refused
         if refused and was_refused:
-            # The first reason stays: its text names what was to be made, anew each time.
+            # Keep the first reason: the text has a generated name, which differs each time.
             self._retry(uid, now_ns)
         elif refused:
             self._objects.refused[uid] = refused
-            self._soon(uid)
+            self._plan_soon(uid)
         else:
             self._failures.pop(uid, None)
             if was_refused:
                 del self._objects.refused[uid]
-                self._soon(uid)
+                self._plan_soon(uid)
 
     def _retry(self, uid: str, now_ns: int) -> None:
         failures = self._failures.get(uid, 0)
         self._failures[uid] = failures + 1
-        self._at(uid, now_ns + min(_FIRST_RETRY_NS << min(failures, 20), _LAST_RETRY_NS))
+        self._plan_at(uid, now_ns + min(_FIRST_RETRY_NS << min(failures, 20), _LAST_RETRY_NS))
 
-    async def _plan(self, planner: Planner, subject: Any, now_ns: int) -> str:
-        """Returns why something could not be made, if so."""
+    async def _plan(self, controller: Controller, subject: Any, now_ns: int) -> str:
+        """Plan for an object. Return why the server rejected a creation, or an empty text."""
         metadata = subject.metadata
-        if not planner.applies(subject):
+        if not controller.applies(subject):
             return ""
         document = self._api.document(type(subject), metadata.name, metadata.namespace)
         if document["metadata"]["uid"] != metadata.uid:
             return ""
-        # The document may be newer than what a watch has brought: decide by the newest.
+        # The document may be newer than the watched object: plan from the newest version.
         if document["metadata"]["resourceVersion"] != metadata.resource_version:
             subject = msgspec.convert(document, type(subject))
         if isinstance(subject, ResourceClaim):
-            self._look_up_users(subject)
-        plan = planner.plan(self._objects, subject, document, now_ns)
-        refused = await self._carry_out_all(planner.controller, subject, plan)
+            self._fetch_users(subject)
+        plan = controller.plan(self._objects, subject, document, now_ns)
+        refused = await self._carry_out_all(controller.name, subject, plan)
         if plan.again_ns is not None:
-            self._at(metadata.uid, max(plan.again_ns, now_ns + _PAUSE_NS))
+            self._plan_at(metadata.uid, max(plan.again_ns, now_ns + _PAUSE_NS))
         return refused
 
-    def _look_up_users(self, claim: ResourceClaim) -> None:
-        """See to it that a user that a watch has not yet brought does not count as gone."""
+    def _fetch_users(self, claim: ResourceClaim) -> None:
+        """Fetch users of a claim that no watch has reported yet: they do not count as deleted."""
         for user in claim.status.reserved_for:
-            kind = _USERS.get(user.resource)
+            kind = _CLAIM_USERS.get(user.resource)
             if kind is None or self._objects.get(user.uid) is not None:
                 continue
             try:
@@ -331,7 +340,10 @@ class Controllers:
                 self._objects.observe(msgspec.convert(document, kind))
 
     async def _carry_out_all(self, controller: str, subject: Any, plan: ActionPlan) -> str:
-        """Carry out a plan; what may not be made does not keep the rest from being done."""
+        """Carry out a plan and return why a creation was rejected, or an empty text.
+
+        After a rejection the plan's other creations are skipped. Its other actions are not.
+        """
         refused = ""
         for action in plan.actions:
             if not isinstance(action, Create):
@@ -351,8 +363,8 @@ class Controllers:
         return refused
 
     async def _carry_out(self, controller: str, action: Action, owner: Any | None = None) -> None:
-        self._carried_out += 1
-        if self._carried_out % _ACTIONS_PER_TURN == 0:
+        self._action_count += 1
+        if self._action_count % _ACTIONS_PER_TURN == 0:
             await asyncio.sleep(0)
         match action:
             case Create():
@@ -376,14 +388,14 @@ class Controllers:
     async def _create(self, controller: str, action: Create, owner: Any | None) -> None:
         namespace = action.document["metadata"].get("namespace")
         try:
-            made: Any = await self._api.create_document(action.kind, namespace, action.document)
+            created: Any = await self._api.create_document(action.kind, namespace, action.document)
         except ApiError as error:
             if action.optional and error.code == _CONFLICT:
                 return
             raise
-        self._observe(made)
+        self._observe(created)
         if action.reports and owner is not None:
-            text = f"Created {_noun(made)}: {made.metadata.name}"
+            text = f"Created {_noun(created)}: {created.metadata.name}"
             self._record(controller, RecordEvent(owner, "SuccessfulCreate", text))
 
     async def _delete(self, controller: str, action: Delete, owner: Any | None) -> None:
@@ -405,17 +417,17 @@ class Controllers:
         if action.reports and owner is not None:
             text = f"Deleted {_noun(subject)}: {metadata.name}"
             self._record(controller, RecordEvent(owner, "SuccessfulDelete", text))
-        self._take_in_deletion(subject)
+        self._observe_deletion(subject)
 
-    def _take_in_deletion(self, subject: Any) -> None:
-        """Know at once what a deletion did: the object is gone, or on its way."""
+    def _observe_deletion(self, subject: Any) -> None:
+        """Update the index after a deletion: the object is gone, or it is terminating."""
         metadata = subject.metadata
         try:
             document = self._api.document(type(subject), metadata.name, metadata.namespace or None)
         except ApiError:
             document = {"metadata": {"uid": ""}}
         if document["metadata"]["uid"] != metadata.uid:
-            self._objects.expect_gone(metadata.uid)
+            self._objects.mark_deleted(metadata.uid)
         else:
             self._observe(msgspec.convert(document, type(subject)))
 
@@ -425,7 +437,7 @@ class Controllers:
             self._events(controller, event.subject, kind, event.reason, event.message)
 
 
-def _noun(made: Any) -> str:
-    """The word for a kind in events: `pod: web-1`, `job hello-1`."""
-    word: str = type(made).kind.lower()
+def _noun(subject: Any) -> str:
+    """Return the word for a kind in events, as in `Created pod: web-1`."""
+    word: str = type(subject).kind.lower()
     return word

@@ -1,4 +1,4 @@
-"""CronJobs: a Job whenever it is time."""
+"""CronJobs: a Job at each time of a schedule."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from kubesched.api import Job
 from kubesched.api.batch import CronJob
 from kubesched.api.time import format_time, parse_time
+from kubesched.cluster.controllers.controller import Controller
 from kubesched.cluster.controllers.cron_schedule import Schedule, parse_schedule
 from kubesched.cluster.controllers.object_index import ObjectIndex, controller_reference
 from kubesched.cluster.controllers.plans import (
@@ -18,9 +19,10 @@ from kubesched.cluster.controllers.plans import (
     RecordEvent,
     status_patch,
 )
+from kubesched.cluster.controllers.triggers import OwnChange, controlled
 from kubesched.foundation.util.clock import MINUTE, SECOND
 
-__all__ = ["plan_cron_job"]
+__all__ = ["CRON_JOB_CONTROLLER", "plan_cron_job"]
 
 Json = dict[str, Any]
 
@@ -34,15 +36,14 @@ _MISSED = (
 def plan_cron_job(
     objects: ObjectIndex, owner: CronJob, document: Mapping[str, Any], now_ns: int
 ) -> ActionPlan:
+    """Create the Job that is due, delete old ones, and set the status."""
     if owner.metadata.deletion_timestamp is not None:
         return ActionPlan()
     jobs: list[Job] = objects.controlled(owner.metadata.uid, Job)
-    actions = _surplus(owner, jobs)
-    active = [job for job in jobs if _end(job) is None]
+    actions = _delete_surplus(owner, jobs)
+    active = [job for job in jobs if _end_condition(job) is None]
     status: Json = {}
-    last_success = max(
-        (job.status.completion_time or "" for job in jobs if _end(job) == "Complete"), default=""
-    )
+    last_success = _last_success(jobs)
     if last_success > (owner.status.last_successful_time or ""):
         status["lastSuccessfulTime"] = last_success
     again_ns: int | None = None
@@ -53,44 +54,49 @@ def plan_cron_job(
             text = f"unparseable schedule: {owner.spec.schedule} : {exc}"
             actions.append(RecordEvent(owner, "UnparseableSchedule", text, warning=True))
         else:
-            begun, steps = _due(owner, document, schedule, active, now_ns)
-            actions += steps
-            if begun is not None:
-                status["lastScheduleTime"] = format_time(begun)
+            scheduled_ns, start = _start_due_job(owner, document, schedule, active, now_ns)
+            actions += start
+            if scheduled_ns is not None:
+                status["lastScheduleTime"] = format_time(scheduled_ns)
             again_ns = schedule.after(now_ns)
-    wanted = [_reference(job) for job in sorted(active, key=lambda job: job.metadata.name)]
-    held = document.get("status", {}).get("active", [])
-    if {each["uid"] for each in wanted} != {each.get("uid") for each in held}:
-        status["active"] = wanted or None
-        actions += _farewells(owner, jobs, held)
+    references = [_reference(job) for job in sorted(active, key=lambda job: job.metadata.name)]
+    stored = document.get("status", {}).get("active", [])
+    if {each["uid"] for each in references} != {each.get("uid") for each in stored}:
+        status["active"] = references or None
+        actions += _end_events(owner, jobs, stored)
     actions += status_patch(owner, document, status)
     return ActionPlan(actions, again_ns)
 
 
-def _farewells(owner: CronJob, jobs: list[Job], held: list[Json]) -> list[Action]:
-    """Events about Jobs that were active and are not any more."""
+def _last_success(jobs: list[Job]) -> str:
+    times = (job.status.completion_time or "" for job in jobs if _end_condition(job) == "Complete")
+    return max(times, default="")
+
+
+def _end_events(owner: CronJob, jobs: list[Job], stored: list[Json]) -> list[Action]:
+    """Record events about Jobs that the status lists as active and that have ended."""
     actions: list[Action] = []
-    there = {job.metadata.uid: job for job in jobs}
-    for each in held:
-        job = there.get(each.get("uid", ""))
+    existing = {job.metadata.uid: job for job in jobs}
+    for each in stored:
+        job = existing.get(each.get("uid", ""))
         if job is None:
             text = f"Active job went missing: {each.get('name')}"
             actions.append(RecordEvent(owner, "MissingJob", text))
-        elif (end := _end(job)) is not None:
+        elif (end := _end_condition(job)) is not None:
             text = f"Saw completed job: {job.metadata.name}, condition: {end}"
             actions.append(RecordEvent(owner, "SawCompletedJob", text))
     return actions
 
 
-def _due(
+def _start_due_job(
     owner: CronJob,
     document: Mapping[str, Any],
     schedule: Schedule,
     active: list[Job],
     now_ns: int,
 ) -> tuple[int | None, list[Action]]:
-    """The time for which a Job is begun now, if one is, and what that takes."""
-    time_ns, missed = _latest(owner, schedule, now_ns)
+    """Return the scheduled time of the Job that starts now, if any, and the actions."""
+    time_ns, missed = _latest_due(owner, schedule, now_ns)
     if time_ns is None:
         return None, []
     actions: list[Action] = []
@@ -112,11 +118,11 @@ def _due(
     return time_ns, actions
 
 
-def _latest(owner: CronJob, schedule: Schedule, now_ns: int) -> tuple[int | None, int]:
-    """The last time that has passed and for which nothing was begun, and how many there were."""
+def _latest_due(owner: CronJob, schedule: Schedule, now_ns: int) -> tuple[int | None, int]:
+    """Return the latest due time without a Job, and how many such times there are."""
     created = parse_time(owner.metadata.creation_timestamp or "")
-    begun = owner.status.last_schedule_time
-    earliest_ns = created if begun is None else parse_time(begun)
+    last_scheduled = owner.status.last_schedule_time
+    earliest_ns = created if last_scheduled is None else parse_time(last_scheduled)
     limit = owner.spec.starting_deadline_seconds
     if limit is not None:
         earliest_ns = max(earliest_ns, now_ns - limit * SECOND)
@@ -125,7 +131,7 @@ def _latest(owner: CronJob, schedule: Schedule, now_ns: int) -> tuple[int | None
     while next_ns is not None and next_ns <= now_ns:
         latest_ns, missed = next_ns, missed + 1
         if missed > _TOO_MANY and not schedule.every_ns:
-            # Go to the last one at once: nothing is begun for the others.
+            # Skip to the last hour: only the latest time gets a Job.
             next_ns = max(next_ns, (schedule.after(now_ns - 60 * MINUTE) or 0))
             if next_ns > now_ns or next_ns == latest_ns:
                 next_ns = schedule.after(latest_ns)
@@ -149,15 +155,16 @@ def _job(owner: CronJob, document: Mapping[str, Any], time_ns: int) -> Json:
     return {"metadata": metadata, "spec": template.get("spec", {})}
 
 
-def _end(job: Job) -> str | None:
+def _end_condition(job: Job) -> str | None:
+    """Return the type of the condition that says that a Job has ended."""
     for condition in job.status.conditions:
         if condition.type in ("Complete", "Failed") and condition.status == "True":
             return condition.type
     return None
 
 
-def _surplus(owner: CronJob, jobs: list[Job]) -> list[Action]:
-    """Deletions of ended Jobs beyond what is kept of them."""
+def _delete_surplus(owner: CronJob, jobs: list[Job]) -> list[Action]:
+    """Delete ended Jobs beyond the history limits, the oldest first."""
     actions: list[Action] = []
     for end, limit in (
         ("Complete", owner.spec.successful_jobs_history_limit),
@@ -166,7 +173,11 @@ def _surplus(owner: CronJob, jobs: list[Job]) -> list[Action]:
         if limit is None:
             continue
         ended = sorted(
-            (job for job in jobs if _end(job) == end and job.metadata.deletion_timestamp is None),
+            (
+                job
+                for job in jobs
+                if _end_condition(job) == end and job.metadata.deletion_timestamp is None
+            ),
             key=lambda job: (job.status.start_time or "", job.metadata.name),
         )
         surplus = ended[: max(0, len(ended) - limit)]
@@ -184,3 +195,11 @@ def _reference(job: Job) -> Json:
         "uid": metadata.uid,
         "resourceVersion": metadata.resource_version,
     }
+
+
+CRON_JOB_CONTROLLER = Controller(
+    "cronjob-controller",
+    CronJob,
+    plan_cron_job,
+    triggers=(OwnChange(CronJob), controlled(Job, by=CronJob)),
+)

@@ -1,8 +1,8 @@
-"""Schedules in the notation of cron: when the next time is.
+"""Cron schedules: parsing, and the next time of a schedule.
 
 Five fields (minute, hour, day of month, month, day of week) with lists, ranges, steps and names, or
 one of `@hourly`, `@daily`, `@midnight`, `@weekly`, `@monthly`, `@yearly`, `@annually` and
-`@every 90s`. If both days are restricted, either will do.
+`@every 90s`. If both day fields are restricted, a day that matches either of them is a match.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ _YEARS_AHEAD = 5
 
 
 class Schedule(NamedTuple):
+    """A parsed schedule. If `every_ns` is set, the other fields do not matter."""
+
     minutes: frozenset[int]
     hours: frozenset[int]
     days: frozenset[int]
@@ -45,7 +47,7 @@ class Schedule(NamedTuple):
     zone: datetime.tzinfo
 
     def after(self, time_ns: int) -> int | None:
-        """The first time later than this one; None if there is none for years."""
+        """Return the first time after this one; None if there is none for five years."""
         if self.every_ns:
             return time_ns - time_ns % SECOND + self.every_ns
         moment = datetime.datetime.fromtimestamp(time_ns // SECOND, datetime.UTC)
@@ -74,7 +76,11 @@ class Schedule(NamedTuple):
 
 
 def parse_schedule(text: str, zone: str | None = None) -> Schedule:
-    """Read a schedule. Raises ValueError."""
+    """Parse a schedule.
+
+    Raises:
+        ValueError: the text is not a schedule, or the time zone is unknown.
+    """
     where: datetime.tzinfo = datetime.UTC
     for prefix in ("TZ=", "CRON_TZ="):
         if text.startswith(prefix):

@@ -1,15 +1,20 @@
-"""Deployments: a ReplicaSet per version of the template, the newest taking over step by step."""
+"""Deployments: one ReplicaSet per version of the template, and rollouts between them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kubesched.api import Deployment, Pod, ReplicaSet
 from kubesched.api.time import format_time, parse_time
 from kubesched.cluster.controllers.adoption import claim_objects, selector_of
-from kubesched.cluster.controllers.object_index import ObjectIndex, controller_reference
+from kubesched.cluster.controllers.controller import Controller
+from kubesched.cluster.controllers.object_index import (
+    ObjectIndex,
+    controller_of,
+    controller_reference,
+)
 from kubesched.cluster.controllers.plans import (
     Action,
     ActionPlan,
@@ -21,9 +26,15 @@ from kubesched.cluster.controllers.plans import (
     status_patch,
 )
 from kubesched.cluster.controllers.revisions import template_hash
+from kubesched.cluster.controllers.triggers import (
+    AdoptableObject,
+    OwnChange,
+    RelatedChange,
+    controlled,
+)
 from kubesched.foundation.util.clock import SECOND
 
-__all__ = ["HASH_LABEL", "plan_deployment"]
+__all__ = ["DEPLOYMENT_CONTROLLER", "HASH_LABEL", "plan_deployment"]
 
 Json = dict[str, Any]
 
@@ -39,6 +50,7 @@ _DEADLINE = "ProgressDeadlineExceeded"
 def plan_deployment(
     objects: ObjectIndex, owner: Deployment, document: Mapping[str, Any], now_ns: int
 ) -> ActionPlan:
+    """Scale the ReplicaSets of a Deployment, roll out a new template, and set the status."""
     if owner.metadata.deletion_timestamp is not None:
         return ActionPlan()
     claim = claim_objects(objects, owner, ReplicaSet, selector_of(owner))
@@ -48,55 +60,55 @@ def plan_deployment(
     mark = template_hash(template)
     current = _current(objects, sets, template, mark)
     old = sorted((each for each in sets if each is not current), key=lambda each: _revision(each))
-    rollout = _Rollout(owner, document, old, current, ending=_still_ending(objects, old))
-    if rollout.is_scaled():
-        # Sizes first, in proportion; the next look goes on with the rollout.
-        actions += rollout.scaled()
+    rollout = _Rollout(owner, document, old, current, has_old_pods=_has_pods(objects, old))
+    if rollout.needs_scaling():
+        # Scale in proportion first. The next plan continues with the rollout.
+        actions += rollout.scale_in_proportion()
     elif current is None and not owner.spec.paused:
         revision = 1 + max((_revision(each) for each in sets), default=0)
-        size = rollout.wanted_of_current()
+        size = rollout.size_of_current()
         notes = {_DESIRED: str(rollout.wanted), _MAX: str(rollout.wanted + rollout.surge)}
-        made = _replica_set(owner, document, mark, revision, size, notes)
-        actions.append(Create(ReplicaSet, made, optional=True))
-        text = f"Scaled up replica set {made['metadata']['name']} from 0 to {size}"
+        replica_set = _replica_set(owner, document, mark, revision, size, notes)
+        actions.append(Create(ReplicaSet, replica_set, optional=True))
+        text = f"Scaled up replica set {replica_set['metadata']['name']} from 0 to {size}"
         actions.append(RecordEvent(owner, "ScalingReplicaSet", text))
     elif current is not None:
         newest = max((_revision(each) for each in old), default=0)
         if _revision(current) < newest:
-            # An older template came back: it is the newest once more.
+            # The template was rolled back: its revision becomes the newest again.
             note = {"metadata": {"annotations": {_REVISION: str(newest + 1)}}}
             actions.append(Patch(current, note))
-        actions += rollout.steps()
-        actions += _surplus_history(owner, old)
-    actions += _annotation(owner, current)
-    actions += status_patch(
-        owner, document, _status(objects, owner, document, sets, current, now_ns)
-    )
+        actions += rollout.next_step()
+        actions += _delete_history(owner, old)
+    actions += _annotate_revision(owner, current)
+    status = _status(objects, owner, document, sets, current, now_ns)
+    actions += status_patch(owner, document, status)
     return ActionPlan(actions, _deadline_ns(document, now_ns))
 
 
 def _current(
     objects: ObjectIndex, sets: Sequence[ReplicaSet], template: Mapping[str, Any], mark: str
 ) -> ReplicaSet | None:
-    """The oldest set that makes the pods which are wanted now."""
+    """Return the oldest ReplicaSet with the present template."""
     for each in sorted(sets, key=lambda each: each.metadata.creation_timestamp or ""):
         if each.metadata.labels.get(HASH_LABEL) == mark:
             return each
     for each in sets:
-        # One that another controller made, of the same template under another mark.
-        made = objects.document(ReplicaSet, each.metadata.namespace, each.metadata.name)
-        if made is not None and _unmarked(made["spec"].get("template", {})) == template:
+        # Another controller may have created it with another hash of the same template.
+        stored = objects.document(ReplicaSet, each.metadata.namespace, each.metadata.name)
+        if stored is not None and _without_hash(stored["spec"].get("template", {})) == template:
             return each
     return None
 
 
-def _unmarked(template: Mapping[str, Any]) -> Json:
+def _without_hash(template: Mapping[str, Any]) -> Json:
     inner = template.get("metadata", {})
     labels = {k: v for k, v in inner.get("labels", {}).items() if k != HASH_LABEL}
     return {**template, "metadata": {**inner, "labels": labels}}
 
 
-def _still_ending(objects: ObjectIndex, old: Sequence[ReplicaSet]) -> bool:
+def _has_pods(objects: ObjectIndex, old: Sequence[ReplicaSet]) -> bool:
+    """Whether pods of old ReplicaSets have not finished, terminating ones included."""
     return any(
         pod.status.phase not in ("Succeeded", "Failed")
         for each in old
@@ -105,7 +117,7 @@ def _still_ending(objects: ObjectIndex, old: Sequence[ReplicaSet]) -> bool:
 
 
 def _deadline_ns(document: Mapping[str, Any], now_ns: int) -> int | None:
-    """When a rollout that makes no progress will have failed."""
+    """Return when the progress deadline of a rollout ends, if that is ahead."""
     limit = document["spec"].get("progressDeadlineSeconds")
     if limit is None or document["spec"].get("paused"):
         return None
@@ -117,7 +129,7 @@ def _deadline_ns(document: Mapping[str, Any], now_ns: int) -> int | None:
 
 
 class _Rollout:
-    """How many replicas each set is to have next."""
+    """The sizes that the ReplicaSets of a Deployment get next."""
 
     def __init__(
         self,
@@ -126,9 +138,9 @@ class _Rollout:
         old: Sequence[ReplicaSet],
         current: ReplicaSet | None,
         *,
-        ending: bool,
+        has_old_pods: bool,
     ) -> None:
-        """`ending` says that pods of old sets are still there, if only to end."""
+        """`has_old_pods` says whether pods of old sets still exist, terminating ones included."""
         spec = document["spec"]
         strategy = spec.get("strategy", {})
         rolling = strategy.get("rollingUpdate", {})
@@ -139,15 +151,15 @@ class _Rollout:
         if not self.surge and not self.missing:
             self.missing = 1
         self.owner, self.paused = owner, owner.spec.paused
-        self.old, self.current, self.ending = old, current, ending
+        self.old, self.current, self.has_old_pods = old, current, has_old_pods
         self.total = sum(_replicas(each) for each in (*old, *([current] if current else [])))
 
     def _active(self) -> list[ReplicaSet]:
-        there = [*self.old, *([self.current] if self.current else [])]
-        return [each for each in there if _replicas(each)]
+        sets = [*self.old, *([self.current] if self.current else [])]
+        return [each for each in sets if _replicas(each)]
 
-    def is_scaled(self) -> bool:
-        """Whether somebody changed the size while several sets share it."""
+    def needs_scaling(self) -> bool:
+        """Whether the replicas of the Deployment changed while several sets have pods."""
         if self.recreates:
             return False
         active = self._active()
@@ -155,8 +167,8 @@ class _Rollout:
             _number(each, _DESIRED) not in (None, self.wanted) for each in active
         )
 
-    def scaled(self) -> list[Action]:
-        """Larger or smaller sets, each by its share of the change."""
+    def scale_in_proportion(self) -> list[Action]:
+        """Resize each set by its share of the change."""
         active = self._active()
         allowed = self.wanted + self.surge if self.wanted else 0
         change = allowed - sum(_replicas(each) for each in active)
@@ -189,42 +201,45 @@ class _Rollout:
             for each in by_size
         ]
 
-    def wanted_of_current(self) -> int:
-        """The size that the newest set is to have, given what the others still have."""
-        have = 0 if self.current is None else _replicas(self.current)
-        if have >= self.wanted or (self.paused and not self.old):
+    def size_of_current(self) -> int:
+        """Return the next size of the newest set, given the sizes of the others."""
+        size = 0 if self.current is None else _replicas(self.current)
+        if size >= self.wanted or (self.paused and not self.old):
             return self.wanted
         if self.recreates:
             running = any(_replicas(each) or each.status.replicas for each in self.old)
-            return have if running or self.ending else self.wanted
+            return size if running or self.has_old_pods else self.wanted
         room = self.wanted + self.surge - self.total
-        return have + max(0, min(room, self.wanted - have))
+        return size + max(0, min(room, self.wanted - size))
 
-    def steps(self) -> list[Action]:
+    def next_step(self) -> list[Action]:
+        """Resize the newest set and the old ones."""
         assert self.current is not None
         sizes: dict[str, int] = {}
         if not self.paused or not self.old:
-            sizes[self.current.metadata.uid] = self.wanted_of_current()
+            sizes[self.current.metadata.uid] = self.size_of_current()
         if not self.paused:
-            sizes |= self._shrunk()
+            sizes |= self._smaller_sizes()
         notes = {_DESIRED: str(self.wanted), _MAX: str(self.wanted + self.surge)}
         actions: list[Action] = []
         for each in (*self.old, self.current):
             size, before = sizes.get(each.metadata.uid, _replicas(each)), _replicas(each)
-            noted = all(each.metadata.annotations.get(key) == notes[key] for key in notes)
-            if size == before and (noted or not size):
+            is_annotated = all(each.metadata.annotations.get(k) == notes[k] for k in notes)
+            if size == before and (is_annotated or not size):
                 continue
             patch: Json = {"metadata": {"annotations": notes}}
             if size != before:
                 patch["spec"] = {"replicas": size}
-                way = "up" if size > before else "down"
-                text = f"Scaled {way} replica set {each.metadata.name} from {before} to {size}"
+                direction = "up" if size > before else "down"
+                text = (
+                    f"Scaled {direction} replica set {each.metadata.name} from {before} to {size}"
+                )
                 actions.append(RecordEvent(self.owner, "ScalingReplicaSet", text))
             actions.append(Patch(each, patch))
         return actions
 
-    def _shrunk(self) -> dict[str, int]:
-        """Smaller sizes of older sets, as far as enough pods stay available."""
+    def _smaller_sizes(self) -> dict[str, int]:
+        """Return smaller sizes for the old sets, so that enough pods stay available."""
         assert self.current is not None
         if self.recreates:
             return {each.metadata.uid: 0 for each in self.old}
@@ -233,7 +248,7 @@ class _Rollout:
         unavailable_new = _replicas(self.current) - self.current.status.available_replicas
         budget = self.total - least - unavailable_new
         sizes: dict[str, int] = {}
-        for each in self.old:  # what does not work anyway goes first
+        for each in self.old:  # unavailable pods first
             size = _replicas(each)
             broken = max(0, size - each.status.available_replicas)
             taken = max(0, min(broken, budget))
@@ -248,7 +263,7 @@ class _Rollout:
 
 
 def _share(value: Any, whole: int, *, up: bool = True) -> int:
-    """A number, or a percentage of one."""
+    """Resolve a number or a percentage of `whole`."""
     if isinstance(value, str) and value.endswith("%") and value[:-1].isdecimal():
         part = whole * int(value[:-1]) / 100
         return math.ceil(part) if up else math.floor(part)
@@ -283,13 +298,13 @@ def _replica_set(
     labels = {**inner.get("labels", {}), HASH_LABEL: mark}
     selector = spec.get("selector", {})
     matched = {**selector.get("matchLabels", {}), HASH_LABEL: mark}
-    made: Json = {
+    replica_set_spec: Json = {
         "replicas": replicas,
         "selector": {**selector, "matchLabels": matched},
         "template": {**template, "metadata": {**inner, "labels": labels}},
     }
     if spec.get("minReadySeconds"):
-        made["minReadySeconds"] = spec["minReadySeconds"]
+        replica_set_spec["minReadySeconds"] = spec["minReadySeconds"]
     return {
         "metadata": {
             "name": f"{owner.metadata.name}-{mark}",
@@ -302,24 +317,64 @@ def _replica_set(
             },
             "ownerReferences": [controller_reference(owner)],
         },
-        "spec": made,
+        "spec": replica_set_spec,
     }
 
 
-def _surplus_history(owner: Deployment, old: Sequence[ReplicaSet]) -> list[Action]:
+def _delete_history(owner: Deployment, old: Sequence[ReplicaSet]) -> list[Action]:
+    """Delete empty old sets beyond the history limit."""
     limit = owner.spec.revision_history_limit
-    kept = 10 if limit is None else limit
+    most = 10 if limit is None else limit
     empty = [each for each in old if not _replicas(each) and not each.status.replicas]
-    return [Delete(each) for each in empty[: max(0, len(empty) - kept)]]
+    return [Delete(each) for each in empty[: max(0, len(empty) - most)]]
 
 
-def _annotation(owner: Deployment, current: ReplicaSet | None) -> list[Action]:
+def _annotate_revision(owner: Deployment, current: ReplicaSet | None) -> list[Action]:
     if current is None:
         return []
     revision = current.metadata.annotations.get(_REVISION, "")
     if owner.metadata.annotations.get(_REVISION) == revision:
         return []
     return [Patch(owner, {"metadata": {"annotations": {_REVISION: revision}}})]
+
+
+class _Counts(NamedTuple):
+    """Replica counts of a Deployment, summed over its ReplicaSets."""
+
+    wanted: int
+    total: int
+    updated: int
+    ready: int
+    available: int
+    most_unavailable: int
+
+    @classmethod
+    def of(
+        cls, document: Mapping[str, Any], sets: Sequence[ReplicaSet], current: ReplicaSet | None
+    ) -> _Counts:
+        wanted = document["spec"].get("replicas", 1)
+        rolling = document["spec"].get("strategy", {}).get("rollingUpdate", {})
+        return cls(
+            wanted,
+            total=sum(each.status.replicas for each in sets),
+            updated=0 if current is None else current.status.replicas,
+            ready=sum(each.status.ready_replicas for each in sets),
+            available=sum(each.status.available_replicas for each in sets),
+            most_unavailable=_share(rolling.get("maxUnavailable", "25%"), wanted, up=False),
+        )
+
+    def is_complete(self) -> bool:
+        return self.updated == self.wanted == self.total and self.available >= self.wanted
+
+    def has_progressed(self, stored: Mapping[str, Any]) -> bool:
+        """Whether there are more good pods, or fewer outdated ones, than in a stored status."""
+        outdated = stored.get("replicas", 0) - stored.get("updatedReplicas", 0)
+        return bool(
+            stored.get("updatedReplicas", 0) < self.updated
+            or stored.get("readyReplicas", 0) < self.ready
+            or stored.get("availableReplicas", 0) < self.available
+            or outdated > self.total - self.updated
+        )
 
 
 def _status(
@@ -330,37 +385,13 @@ def _status(
     current: ReplicaSet | None,
     now_ns: int,
 ) -> Json:
-    total = sum(each.status.replicas for each in sets)
-    ready = sum(each.status.ready_replicas for each in sets)
-    available = sum(each.status.available_replicas for each in sets)
-    updated = 0 if current is None else current.status.replicas
-    wanted = document["spec"].get("replicas", 1)
-    rolling = document["spec"].get("strategy", {}).get("rollingUpdate", {})
-    missing = _share(rolling.get("maxUnavailable", "25%"), wanted, up=False)
-    enough = available >= wanted - missing
-    complete = updated == wanted and total == wanted and available >= wanted
-    name = "" if current is None else current.metadata.name
-    conditions: list[Json] = [
-        {
-            "type": "Available",
-            "status": "True" if enough else "False",
-            "reason": "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable",
-            "message": "Deployment has minimum availability."
-            if enough
-            else "Deployment does not have minimum availability.",
-        }
-    ]
-    stored = document.get("status", {}).get("conditions", ())
-    before = document.get("status", {})
-    progressed = (
-        before.get("updatedReplicas", 0) < updated
-        or before.get("readyReplicas", 0) < ready
-        or before.get("availableReplicas", 0) < available
-        or before.get("replicas", 0) - before.get("updatedReplicas", 0) > total - updated
-    )
-    if name:
-        conditions.append(_progress(document, name, now_ns, complete=complete, moved=progressed))
-    refused = next((text for each in sets if (text := _refused(objects, each))), "")
+    stored = document.get("status", {})
+    counts = _Counts.of(document, sets, current)
+    conditions = [_availability(counts)]
+    if current is not None:
+        conditions.append(_progress(document, current.metadata.name, now_ns, counts))
+    refusals = (objects.refused.get(each.metadata.uid, "") for each in sets)
+    refused = next(filter(None, refusals), "")
     if refused:
         conditions.append(
             {
@@ -373,35 +404,52 @@ def _status(
     without = () if refused else ("ReplicaFailure",)
     return {
         "observedGeneration": owner.metadata.generation,
-        "replicas": total or None,
-        "updatedReplicas": updated or None,
-        "readyReplicas": ready or None,
-        "availableReplicas": available or None,
-        "unavailableReplicas": max(0, wanted - available) or None,
+        "replicas": counts.total or None,
+        "updatedReplicas": counts.updated or None,
+        "readyReplicas": counts.ready or None,
+        "availableReplicas": counts.available or None,
+        "unavailableReplicas": max(0, counts.wanted - counts.available) or None,
         "conditions": conditions_with(
-            stored, conditions, format_time(now_ns), updated=True, without=without
+            stored.get("conditions", ()),
+            conditions,
+            format_time(now_ns),
+            updated=True,
+            without=without,
         ),
     }
 
 
-def _refused(objects: ObjectIndex, each: ReplicaSet) -> str:
-    return objects.refused.get(each.metadata.uid, "")
+def _availability(counts: _Counts) -> Json:
+    if counts.available >= counts.wanted - counts.most_unavailable:
+        return {
+            "type": "Available",
+            "status": "True",
+            "reason": "MinimumReplicasAvailable",
+            "message": "Deployment has minimum availability.",
+        }
+    return {
+        "type": "Available",
+        "status": "False",
+        "reason": "MinimumReplicasUnavailable",
+        "message": "Deployment does not have minimum availability.",
+    }
 
 
-def _progress(
-    document: Mapping[str, Any], name: str, now_ns: int, *, complete: bool, moved: bool
-) -> Json:
-    """The condition that tells how the rollout goes."""
-    if complete:
+def _progress(document: Mapping[str, Any], name: str, now_ns: int, counts: _Counts) -> Json:
+    """Build the condition about the progress of the rollout to a ReplicaSet."""
+    if counts.is_complete():
         text = f'ReplicaSet "{name}" has successfully progressed.'
         return {"type": "Progressing", "status": "True", "reason": _NEW, "message": text}
-    stored = document.get("status", {}).get("conditions", ())
-    known = next((each for each in stored if each.get("type") == "Progressing"), None)
+    status = document.get("status", {})
+    has_progressed = counts.has_progressed(status)
+    stored = next(
+        (each for each in status.get("conditions", ()) if each.get("type") == "Progressing"), None
+    )
     limit = document["spec"].get("progressDeadlineSeconds")
-    if known is not None and not moved and limit is not None:
-        since_ns = parse_time(known["lastUpdateTime"])
-        late = known.get("reason") == _DEADLINE or since_ns + limit * SECOND <= now_ns
-        if late and known.get("reason") != _NEW:
+    if stored is not None and not has_progressed and limit is not None:
+        since_ns = parse_time(stored["lastUpdateTime"])
+        is_late = stored.get("reason") == _DEADLINE or since_ns + limit * SECOND <= now_ns
+        if is_late and stored.get("reason") != _NEW:
             text = f'ReplicaSet "{name}" has timed out progressing.'
             return {"type": "Progressing", "status": "False", "reason": _DEADLINE, "message": text}
     condition = {
@@ -410,6 +458,29 @@ def _progress(
         "reason": "ReplicaSetUpdated",
         "message": f'ReplicaSet "{name}" is progressing.',
     }
-    if moved:
+    if has_progressed:
         condition["lastUpdateTime"] = format_time(now_ns)
     return condition
+
+
+def _deployment_of_deleted_pod(
+    objects: ObjectIndex, pod: Pod, _before: Pod | None, gone: bool
+) -> tuple[str, ...]:
+    """Find the Deployment of a deleted pod: Recreate waits for the last of the old pods."""
+    owner = controller_of(pod) if gone else None
+    replica_set = None if owner is None else objects.get(owner.uid)
+    deployment = None if replica_set is None else controller_of(replica_set)
+    return () if deployment is None else (deployment.uid,)
+
+
+DEPLOYMENT_CONTROLLER = Controller(
+    "deployment-controller",
+    Deployment,
+    plan_deployment,
+    triggers=(
+        OwnChange(Deployment),
+        controlled(ReplicaSet, by=Deployment),
+        AdoptableObject(ReplicaSet, Deployment),
+        RelatedChange(Pod, Deployment, _deployment_of_deleted_pod),
+    ),
+)

@@ -1,8 +1,8 @@
-"""A stand-in for device drivers: what a node's annotation says it has, it publishes.
+"""A stand-in for DRA drivers: it publishes the devices that a node's annotation lists.
 
-The annotation `kubesched.io/devices` is a JSON list; each entry has a `driver`, a `count`, and
-maybe `attributes` (numbers, booleans and versions are told from texts), `capacity`, and
-`partitions`: then each device can be had whole, or in so many parts.
+The annotation `kubesched.io/devices` is a JSON list. Each entry has a `driver` and a `count`, and
+optionally `attributes` (a value that looks like a number, boolean or version becomes one),
+`capacity`, and `partitions`: then each device can be allocated whole or in so many parts.
 """
 
 from __future__ import annotations
@@ -14,28 +14,30 @@ from typing import Annotated, Any
 import msgspec
 
 from kubesched.api import DeviceClass, Node, ResourceSlice
+from kubesched.cluster.controllers.controller import Controller
 from kubesched.cluster.controllers.object_index import ObjectIndex
 from kubesched.cluster.controllers.plans import Action, ActionPlan, Create, Delete, RecordEvent
+from kubesched.cluster.controllers.triggers import RelatedChange
 from kubesched.cluster.nodes.pod_behavior import PREFIX
 
-__all__ = ["DEVICES", "AnnotatedDevices", "plan_devices"]
+__all__ = ["DEVICES", "DEVICE_DRIVER", "AnnotatedDevices", "plan_devices"]
 
 Json = dict[str, Any]
 
 DEVICES = PREFIX + "devices"
 _PER_SLICE = 64
+# Devices of one node, parts included.
 _MOST_DEVICES = 10_000
-"""Of one node, parts of devices included."""
 _VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+([-+].*)?", re.ASCII)
 
 
-# As long and as many as a slice may have.
+# The limits of a ResourceSlice.
 _Text = Annotated[str, msgspec.Meta(max_length=64)]
 _Texts = Annotated[dict[_Text, _Text], msgspec.Meta(max_length=32)]
 
 
 class AnnotatedDevices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Equal devices of a node."""
+    """Devices of a node that are equal: one entry of its annotation."""
 
     driver: _Text
     count: Annotated[int, msgspec.Meta(ge=0, le=_MOST_DEVICES)]
@@ -47,27 +49,22 @@ class AnnotatedDevices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 def plan_devices(
     objects: ObjectIndex, node: Node, _document: Mapping[str, Any], _now_ns: int
 ) -> ActionPlan:
-    """Publish a node's devices, and a class for each of their drivers."""
+    """Publish a node's devices as slices, with a device class for each driver."""
     text = node.metadata.annotations.get(DEVICES, "")
-    held: list[ResourceSlice] = [
+    published: list[ResourceSlice] = [
         each for each in objects.dependents(node.metadata.uid) if isinstance(each, ResourceSlice)
     ]
     if not text:
-        return ActionPlan([Delete(each) for each in held])
+        return ActionPlan([Delete(each) for each in published])
     try:
-        groups = msgspec.json.decode(text, type=list[AnnotatedDevices])
-    except msgspec.MsgspecError as exc:
+        groups = _read_devices(text)
+    except ValueError as exc:
         return ActionPlan([RecordEvent(node, "InvalidDevices", f"{DEVICES}: {exc}", warning=True)])
-    count = sum(group.count * (1 + group.partitions) for group in groups)
-    if count > _MOST_DEVICES:
-        text = f"{DEVICES}: {count} devices, at most {_MOST_DEVICES} can be published"
-        return ActionPlan([RecordEvent(node, "InvalidDevices", text, warning=True)])
     wanted = _slices(node, groups)
-    shown = [_comparable(msgspec.to_builtins(each.spec)) for each in held]
-    if _sorted(shown) == _sorted([_comparable(each["spec"]) for each in wanted]):
+    if _have_same_devices(published, wanted):
         return ActionPlan()
-    generation = 1 + max((each.spec.pool.generation for each in held), default=0)
-    actions: list[Action] = [Delete(each) for each in held]
+    generation = 1 + max((each.spec.pool.generation for each in published), default=0)
+    actions: list[Action] = [Delete(each) for each in published]
     for each in wanted:
         each["spec"]["pool"]["generation"] = generation
         actions.append(Create(ResourceSlice, each))
@@ -79,8 +76,26 @@ def plan_devices(
     return ActionPlan(actions)
 
 
+def _read_devices(text: str) -> list[AnnotatedDevices]:
+    """Read the annotation.
+
+    Raises:
+        ValueError: it is invalid, or lists too many devices.
+    """
+    groups = msgspec.json.decode(text, type=list[AnnotatedDevices])
+    count = sum(group.count * (1 + group.partitions) for group in groups)
+    if count > _MOST_DEVICES:
+        raise ValueError(f"{count} devices, at most {_MOST_DEVICES} can be published")
+    return groups
+
+
+def _have_same_devices(published: list[ResourceSlice], wanted: list[Json]) -> bool:
+    stored = [_comparable(msgspec.to_builtins(each.spec)) for each in published]
+    return _sorted(stored) == _sorted([_comparable(each["spec"]) for each in wanted])
+
+
 def _comparable(spec: Json) -> Json:
-    """A slice without the number of its generation."""
+    """Return the spec of a slice without its generation."""
     return {**spec, "pool": {k: v for k, v in spec["pool"].items() if k != "generation"}}
 
 
@@ -122,7 +137,7 @@ def _slice(node: Node, driver: str, count: int, content: Json) -> Json:
 
 
 def _devices(groups: list[AnnotatedDevices]) -> tuple[list[Json], list[Json]]:
-    """The devices of a driver, and the counters that parts of a device share."""
+    """Return the devices of a driver, and the counters that the parts of a device share."""
     devices: list[Json] = []
     counters: list[Json] = []
     number = 0
@@ -173,3 +188,19 @@ def _attribute(text: str) -> Json:
 def _class(driver: str) -> Json:
     selector = {"cel": {"expression": f'device.driver == "{driver}"'}}
     return {"metadata": {"name": driver}, "spec": {"selectors": [selector]}}
+
+
+def _node_of_deleted_slice(
+    objects: ObjectIndex, subject: ResourceSlice, _before: ResourceSlice | None, gone: bool
+) -> tuple[str, ...]:
+    node = objects.find(Node, "", subject.spec.node_name or "") if gone else None
+    return () if node is None else (node.metadata.uid,)
+
+
+# The node controller declares which changes of a node trigger its plans.
+DEVICE_DRIVER = Controller(
+    "device-driver",
+    Node,
+    plan_devices,
+    triggers=(RelatedChange(ResourceSlice, Node, _node_of_deleted_slice),),
+)

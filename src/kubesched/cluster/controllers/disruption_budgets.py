@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: how many of their pods may be taken away just now."""
+"""PodDisruptionBudgets: how many of their pods may be evicted at present."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from kubesched.api import (
     DaemonSet,
     Deployment,
+    Job,
     Pod,
     PodDisruptionBudget,
     ReplicaSet,
@@ -17,6 +18,7 @@ from kubesched.api import (
 )
 from kubesched.api.labels import Selector
 from kubesched.api.time import format_time, parse_time
+from kubesched.cluster.controllers.controller import Controller
 from kubesched.cluster.controllers.object_index import (
     ObjectIndex,
     controller_of,
@@ -24,19 +26,21 @@ from kubesched.cluster.controllers.object_index import (
     is_ready,
 )
 from kubesched.cluster.controllers.plans import ActionPlan, conditions_with, status_patch
+from kubesched.cluster.controllers.triggers import OwnChange, SameNamespaceChange
 from kubesched.foundation.util.clock import MINUTE
 
-__all__ = ["plan_disruption_budget"]
+__all__ = ["DISRUPTION_CONTROLLER", "plan_disruption_budget"]
 
 Json = dict[str, Any]
 
+# An eviction that was allowed must become a deletion within this time.
 _DELETION_TIMEOUT_NS = 2 * MINUTE
-"""How long an eviction that was allowed may take to become a deletion."""
 
 
 def plan_disruption_budget(
     objects: ObjectIndex, owner: PodDisruptionBudget, document: Mapping[str, Any], now_ns: int
 ) -> ActionPlan:
+    """Count the healthy pods of a budget, and set how many disruptions it allows."""
     selector = Selector.from_label_selector(owner.spec.selector)
     pods = [
         pod
@@ -68,32 +72,32 @@ def plan_disruption_budget(
         "expectedPods": expected,
         "conditions": conditions,
     }
-    held = document.get("status", {}).get("disruptedPods", {})
-    if disrupted != held:
-        # Null takes away what a merge would keep.
-        status["disruptedPods"] = {**dict.fromkeys(held), **disrupted}
+    stored_pods = document.get("status", {}).get("disruptedPods", {})
+    if disrupted != stored_pods:
+        # A merge patch removes an entry only if its value is null.
+        status["disruptedPods"] = {**dict.fromkeys(stored_pods), **disrupted}
     return ActionPlan(status_patch(owner, document, status), again_ns)
 
 
 def _disrupted(
     document: Mapping[str, Any], pods: list[Pod], now_ns: int
 ) -> tuple[dict[str, str], int | None]:
-    """Pods that an eviction was allowed for and that are still there, and when to give up on it."""
-    there = {pod.metadata.name for pod in pods if pod.metadata.deletion_timestamp is None}
-    kept: dict[str, str] = {}
+    """Return pods with a pending eviction and their times, and when the first one expires."""
+    present = {pod.metadata.name for pod in pods if pod.metadata.deletion_timestamp is None}
+    pending: dict[str, str] = {}
     again_ns: int | None = None
     for name, time in document.get("status", {}).get("disruptedPods", {}).items():
         expires_ns = parse_time(time) + _DELETION_TIMEOUT_NS
-        if name in there and expires_ns > now_ns:
-            kept[name] = time
+        if name in present and expires_ns > now_ns:
+            pending[name] = time
             again_ns = expires_ns if again_ns is None else min(again_ns, expires_ns)
-    return kept, again_ns
+    return pending, again_ns
 
 
 def _expectation(
     objects: ObjectIndex, owner: PodDisruptionBudget, pods: list[Pod]
 ) -> tuple[int, int]:
-    """How many pods there should be, and how many of them must stay healthy."""
+    """Return how many pods there should be, and how many of them must stay healthy."""
     least, most_missing = owner.spec.min_available, owner.spec.max_unavailable
     if most_missing is not None:
         expected = _expected(objects, pods)
@@ -105,35 +109,57 @@ def _expectation(
 
 
 def _expected(objects: ObjectIndex, pods: list[Pod]) -> int:
-    """The sum of what the makers of these pods want; pods without a maker do not count."""
-    makers = {}
+    """Sum the replicas of the controllers of these pods; pods without one do not count."""
+    replicas = {}
     for pod in pods:
-        maker = _maker(objects, pod)
-        if maker is not None:
-            makers[maker.metadata.uid] = _wanted(maker)
-    return sum(makers.values())
+        controller = _top_controller(objects, pod)
+        if controller is not None:
+            replicas[controller.metadata.uid] = _replicas(controller)
+    return sum(replicas.values())
 
 
-def _maker(objects: ObjectIndex, pod: Pod) -> Any | None:
-    """What decides how many such pods there are: a ReplicaSet's own maker, if it has one."""
+def _top_controller(objects: ObjectIndex, pod: Pod) -> Any | None:
+    """Return the controller of a pod; for a ReplicaSet, its own controller if it has one."""
     reference = controller_of(pod)
-    maker = None if reference is None else objects.get(reference.uid)
-    if isinstance(maker, ReplicaSet) and (above := controller_of(maker)) is not None:
-        return objects.get(above.uid) or maker
-    return maker
+    controller = None if reference is None else objects.get(reference.uid)
+    if isinstance(controller, ReplicaSet) and (parent := controller_of(controller)) is not None:
+        return objects.get(parent.uid) or controller
+    return controller
 
 
-def _wanted(maker: Any) -> int:
-    if isinstance(maker, Deployment | ReplicaSet | ReplicationController | StatefulSet):
-        return 1 if maker.spec.replicas is None else maker.spec.replicas
-    if isinstance(maker, DaemonSet):
-        return maker.status.desired_number_scheduled
+def _replicas(controller: Any) -> int:
+    if isinstance(controller, Deployment | ReplicaSet | ReplicationController | StatefulSet):
+        return 1 if controller.spec.replicas is None else controller.spec.replicas
+    if isinstance(controller, DaemonSet):
+        return controller.status.desired_number_scheduled
     return 1
 
 
 def _share(value: str | int, whole: int) -> int:
-    """A number, or a percentage, rounded up."""
+    """Resolve a number or a percentage of `whole`, rounded up."""
     if isinstance(value, str):
         number = value.removesuffix("%")
         return math.ceil(whole * int(number) / 100) if number.isdecimal() else 0
     return value
+
+
+# The plan reads the pods of a namespace and their controllers.
+_READ_KINDS = (
+    Pod,
+    ReplicaSet,
+    ReplicationController,
+    StatefulSet,
+    DaemonSet,
+    Deployment,
+    Job,
+)
+
+DISRUPTION_CONTROLLER = Controller(
+    "controllermanager",
+    PodDisruptionBudget,
+    plan_disruption_budget,
+    triggers=(
+        OwnChange(PodDisruptionBudget),
+        *(SameNamespaceChange(kind, PodDisruptionBudget) for kind in _READ_KINDS),
+    ),
+)

@@ -1,4 +1,4 @@
-"""EndpointSlices and Endpoints: where the pods of a Service are. Nothing is routed."""
+"""EndpointSlices and Endpoints: the addresses of a Service's pods. Nothing is routed."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from kubesched.api import Node, Pod, Service
 from kubesched.api.discovery import EndpointSlice
 from kubesched.api.labels import Selector
 from kubesched.api.plain_kinds import plain_type
+from kubesched.cluster.controllers.controller import Controller
 from kubesched.cluster.controllers.object_index import ObjectIndex, controller_reference, is_ready
 from kubesched.cluster.controllers.plans import Action, ActionPlan, Create, Delete, Patch
+from kubesched.cluster.controllers.triggers import OwnChange, SameNamespaceChange, controlled
 
-__all__ = ["ENDPOINTS", "plan_service"]
+__all__ = ["ENDPOINTS", "ENDPOINT_SLICE_CONTROLLER", "plan_service"]
 
 Json = dict[str, Any]
 
+# The older form, which clients still read.
 ENDPOINTS = plain_type("v1", "Endpoints")
-"""The older form, which clients still read."""
 _MOST_ADDRESSES = 1000
 
 _SERVICE_LABEL = "kubernetes.io/service-name"
@@ -31,18 +33,29 @@ _FINISHED = ("Succeeded", "Failed")
 def plan_service(
     objects: ObjectIndex, owner: Service, document: Mapping[str, Any], _now_ns: int
 ) -> ActionPlan:
-    held: list[EndpointSlice] = [
+    """Write the addresses of the pods that a Service selects."""
+    slices: list[EndpointSlice] = [
         each
         for each in objects.controlled(owner.metadata.uid, EndpointSlice)
         if each.metadata.labels.get(_MANAGER_LABEL) == _MANAGER
     ]
-    selector = owner.spec.selector
     if owner.metadata.deletion_timestamp is not None:
         return ActionPlan()
-    if not selector or owner.spec.type == "ExternalName":
-        return ActionPlan([Delete(each) for each in held])
-    matches = Selector.from_map(selector).matches
-    pods = sorted(
+    if not owner.spec.selector or owner.spec.type == "ExternalName":
+        return ActionPlan([Delete(each) for each in slices])
+    with_unready = bool(document["spec"].get("publishNotReadyAddresses"))
+    endpoints = [
+        _endpoint(objects, pod, with_unready=with_unready) for pod in _selected_pods(objects, owner)
+    ]
+    ports = [_port(port) for port in document["spec"].get("ports", ())]
+    actions = _slice_actions(objects, owner, slices, endpoints, ports)
+    return ActionPlan([*actions, *_endpoints_actions(objects, owner, endpoints, ports)])
+
+
+def _selected_pods(objects: ObjectIndex, owner: Service) -> list[Pod]:
+    """Return the pods of a Service that have an address, by name."""
+    matches = Selector.from_map(owner.spec.selector or {}).matches
+    return sorted(
         (
             pod
             for pod in objects.within(Pod, owner.metadata.namespace)
@@ -52,50 +65,47 @@ def plan_service(
         ),
         key=lambda pod: pod.metadata.name,
     )
-    unready = bool(document["spec"].get("publishNotReadyAddresses"))
-    endpoints = [_endpoint(objects, pod, unready=unready) for pod in pods]
-    wanted = [
+
+
+def _slice_actions(
+    objects: ObjectIndex,
+    owner: Service,
+    slices: list[EndpointSlice],
+    endpoints: list[Json],
+    ports: list[Json],
+) -> list[Action]:
+    """Write the endpoints to slices, the oldest slice first."""
+    parts = [
         endpoints[start : start + _PER_SLICE] for start in range(0, len(endpoints), _PER_SLICE)
     ] or [[]]
-    ports = [_port(port) for port in document["spec"].get("ports", ())]
-    actions: list[Action] = []
     ordered = sorted(
-        held, key=lambda each: (each.metadata.creation_timestamp or "", each.metadata.name)
+        slices, key=lambda each: (each.metadata.creation_timestamp or "", each.metadata.name)
     )
-    for number, part in enumerate(wanted):
+    actions: list[Action] = []
+    for number, part in enumerate(parts):
         if number >= len(ordered):
             actions.append(Create(EndpointSlice, _slice(owner, part, ports)))
             continue
-        known = objects.document(
+        stored = objects.document(
             EndpointSlice, owner.metadata.namespace, ordered[number].metadata.name
         )
-        if known is None or known.get("endpoints", []) != part or known.get("ports", []) != ports:
+        is_same = stored is not None and (
+            stored.get("endpoints", []) == part and stored.get("ports", []) == ports
+        )
+        if not is_same:
             actions.append(Patch(ordered[number], {"endpoints": part, "ports": ports}))
-    actions += [Delete(each) for each in ordered[len(wanted) :]]
-    return ActionPlan([*actions, *_older_form(objects, owner, endpoints, ports)])
+    return actions + [Delete(each) for each in ordered[len(parts) :]]
 
 
-def _older_form(
+def _endpoints_actions(
     objects: ObjectIndex, owner: Service, endpoints: list[Json], ports: list[Json]
 ) -> list[Action]:
-    ready = [_address(each) for each in endpoints if each["conditions"]["ready"]]
-    waiting = [
-        _address(each)
-        for each in endpoints
-        if not each["conditions"]["ready"] and not each["conditions"]["terminating"]
-    ]
-    subset: Json = {}
-    if ready:
-        subset["addresses"] = ready[:_MOST_ADDRESSES]
-    if waiting:
-        subset["notReadyAddresses"] = waiting[:_MOST_ADDRESSES]
-    if subset and ports:
-        subset["ports"] = [{key: v for key, v in port.items() if v != ""} for port in ports]
-    subsets = [subset] if subset else []
+    """Write the Endpoints object of a Service."""
+    subsets = _subsets(endpoints, ports)
     name, namespace = owner.metadata.name, owner.metadata.namespace
-    held = objects.find(ENDPOINTS, namespace, name)
-    if held is None:
-        made = {
+    existing = objects.find(ENDPOINTS, namespace, name)
+    if existing is None:
+        document = {
             "metadata": {
                 "name": name,
                 "namespace": namespace,
@@ -104,11 +114,28 @@ def _older_form(
             },
             "subsets": subsets,
         }
-        return [Create(ENDPOINTS, made, optional=True)]
-    known = objects.document(ENDPOINTS, namespace, name)
-    if known is None or known.get("subsets", []) == subsets:
+        return [Create(ENDPOINTS, document, optional=True)]
+    stored = objects.document(ENDPOINTS, namespace, name)
+    if stored is None or stored.get("subsets", []) == subsets:
         return []
-    return [Patch(held, {"subsets": subsets})]
+    return [Patch(existing, {"subsets": subsets})]
+
+
+def _subsets(endpoints: list[Json], ports: list[Json]) -> list[Json]:
+    ready = [_address(each) for each in endpoints if each["conditions"]["ready"]]
+    unready = [
+        _address(each)
+        for each in endpoints
+        if not each["conditions"]["ready"] and not each["conditions"]["terminating"]
+    ]
+    subset: Json = {}
+    if ready:
+        subset["addresses"] = ready[:_MOST_ADDRESSES]
+    if unready:
+        subset["notReadyAddresses"] = unready[:_MOST_ADDRESSES]
+    if subset and ports:
+        subset["ports"] = [{key: v for key, v in port.items() if v != ""} for port in ports]
+    return [subset] if subset else []
 
 
 def _address(endpoint: Json) -> Json:
@@ -138,13 +165,13 @@ def _slice(owner: Service, endpoints: list[Json], ports: list[Json]) -> Json:
     }
 
 
-def _endpoint(objects: ObjectIndex, pod: Pod, *, unready: bool) -> Json:
+def _endpoint(objects: ObjectIndex, pod: Pod, *, with_unready: bool) -> Json:
     terminating = pod.metadata.deletion_timestamp is not None
     serving = is_ready(pod)
     endpoint: Json = {
         "addresses": [pod.status.pod_ip],
         "conditions": {
-            "ready": unready or (serving and not terminating),
+            "ready": with_unready or (serving and not terminating),
             "serving": serving,
             "terminating": terminating,
         },
@@ -166,8 +193,21 @@ def _endpoint(objects: ObjectIndex, pod: Pod, *, unready: bool) -> Json:
 
 def _port(port: Mapping[str, Any]) -> Json:
     target = port.get("targetPort", port.get("port"))
-    made: Json = {"name": port.get("name", ""), "protocol": port.get("protocol", "TCP")}
-    made["port"] = target if isinstance(target, int) else port.get("port")
+    written: Json = {"name": port.get("name", ""), "protocol": port.get("protocol", "TCP")}
+    written["port"] = target if isinstance(target, int) else port.get("port")
     if app := port.get("appProtocol"):
-        made["appProtocol"] = app
-    return made
+        written["appProtocol"] = app
+    return written
+
+
+ENDPOINT_SLICE_CONTROLLER = Controller(
+    "endpoint-slice-controller",
+    Service,
+    plan_service,
+    triggers=(
+        OwnChange(Service),
+        controlled(EndpointSlice, by=Service),
+        controlled(ENDPOINTS, by=Service),
+        SameNamespaceChange(Pod, Service),
+    ),
+)

@@ -1,4 +1,4 @@
-"""Claims that live and die with a pod."""
+"""Ephemeral volumes: claims that are created for a pod and deleted with it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from kubesched.api import PersistentVolumeClaim, Pod
+from kubesched.cluster.controllers.controller import Controller
 from kubesched.cluster.controllers.object_index import ObjectIndex, controller_reference, is_active
 from kubesched.cluster.controllers.plans import Action, ActionPlan, Create, RecordEvent
+from kubesched.cluster.controllers.triggers import OwnChange, controlled
 
-__all__ = ["plan_ephemeral_claims"]
+__all__ = ["EPHEMERAL_VOLUME_CONTROLLER", "plan_ephemeral_claims"]
 
 
 def plan_ephemeral_claims(
     objects: ObjectIndex, pod: Pod, document: Mapping[str, Any], _now_ns: int
 ) -> ActionPlan:
-    """Make the claims that stand in a pod's volumes."""
+    """Create the claims for the claim templates in a pod's volumes."""
     if not is_active(pod):
         return ActionPlan()
     actions: list[Action] = []
@@ -24,9 +26,9 @@ def plan_ephemeral_claims(
         if template is None:
             continue
         name = f"{pod.metadata.name}-{volume['name']}"
-        held = objects.find(PersistentVolumeClaim, pod.metadata.namespace, name)
-        if held is not None:
-            if not any(owner.uid == pod.metadata.uid for owner in held.metadata.owner_references):
+        claim = objects.find(PersistentVolumeClaim, pod.metadata.namespace, name)
+        if claim is not None:
+            if not any(owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references):
                 key = f"{pod.metadata.namespace}/{name}"
                 text = f"PVC {key} was not created for pod (pod is not owner)"
                 actions.append(RecordEvent(pod, "FailedBinding", text, warning=True))
@@ -38,6 +40,20 @@ def plan_ephemeral_claims(
             "namespace": pod.metadata.namespace,
             "ownerReferences": [controller_reference(pod)],
         }
-        made = {"metadata": metadata, "spec": template.get("spec", {})}
-        actions.append(Create(PersistentVolumeClaim, made, optional=True))
+        claim_document = {"metadata": metadata, "spec": template.get("spec", {})}
+        actions.append(Create(PersistentVolumeClaim, claim_document, optional=True))
     return ActionPlan(actions)
+
+
+def _has_ephemeral_volumes(pod: Pod, _before: Pod | None = None) -> bool:
+    volumes = pod.spec.volumes
+    return bool(volumes) and any(volume.ephemeral is not None for volume in volumes)
+
+
+EPHEMERAL_VOLUME_CONTROLLER = Controller(
+    "ephemeral-volume-controller",
+    Pod,
+    plan_ephemeral_claims,
+    triggers=(OwnChange(Pod, _has_ephemeral_volumes), controlled(PersistentVolumeClaim, by=Pod)),
+    applies=_has_ephemeral_volumes,
+)

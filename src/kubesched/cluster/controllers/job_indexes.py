@@ -1,4 +1,4 @@
-"""Sets of completion indexes, written as the API does: `1,3-5,7`."""
+"""Sets of completion indexes in the text form of the API: `1,3-5,7`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from kubesched.foundation.util.ints import whole_number
 
 __all__ = ["indexes_from", "indexes_text"]
 
+# Any user who may write a Job can write a range of two thousand million.
 _MOST_INDEXES: Final = 1_000_000
-"""A range of two thousand million is easily written, by anybody who may write a Job."""
 
 
 def indexes_text(indexes: Collection[int]) -> str:
-    """Runs of three and more become ranges, a pair stays a pair."""
+    """Format indexes; runs of three and more become ranges."""
     parts: list[str] = []
     ordered = sorted(indexes)
     position = 0
@@ -32,7 +32,7 @@ def indexes_text(indexes: Collection[int]) -> str:
 
 
 def indexes_from(text: str) -> set[int]:
-    """What cannot be read is left out, and so is what is too much to write down one by one."""
+    """Parse indexes; invalid parts and indexes beyond a million are left out."""
     found: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")

@@ -1,4 +1,4 @@
-"""What a Job makes of pods that ended: which failures count or end it, when it has enough."""
+"""The pod failure policy and the success policy of a Job."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Json = Mapping[str, Any]
 
 
 class FailureVerdict(NamedTuple):
-    """What a failed pod means to its Job."""
+    """What a Job does about a failed pod."""
 
     action: Literal["Count", "Ignore", "FailJob", "FailIndex"] = "Count"
     message: str = ""
 
 
 def failure_verdict(spec: Json, pod: Pod) -> FailureVerdict:
-    """The first rule of the pod failure policy that matches; a failure that none does counts."""
+    """Apply the first matching rule of the pod failure policy; without a match it counts."""
     for number, rule in enumerate(spec.get("podFailurePolicy", {}).get("rules", ())):
         action = rule["action"]
         if (codes := rule.get("onExitCodes")) is not None:
@@ -59,16 +59,16 @@ def _matching_exit(codes: Json, pod: Pod) -> ContainerStatus | None:
 
 
 def _matching_condition(patterns: Sequence[Json], pod: Pod) -> str | None:
-    held = {each.type: each.status for each in pod.status.conditions}
+    statuses = {each.type: each.status for each in pod.status.conditions}
     for pattern in patterns:
-        if held.get(pattern["type"]) == pattern.get("status", "True"):
+        if statuses.get(pattern["type"]) == pattern.get("status", "True"):
             kind: str = pattern["type"]
             return kind
     return None
 
 
 def success_rule(spec: Json, succeeded: set[int]) -> int | None:
-    """The number of the success policy's first rule that these indexes fulfil, if one does."""
+    """Return the number of the first rule of the success policy that the indexes satisfy."""
     for number, rule in enumerate(spec.get("successPolicy", {}).get("rules", ())):
         named = rule.get("succeededIndexes")
         count = rule.get("succeededCount")

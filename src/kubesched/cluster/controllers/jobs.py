@@ -1,18 +1,19 @@
-"""Jobs: pods that run to an end, until enough have.
+"""Jobs: pods that run to completion, until enough have succeeded.
 
-A pod carries a finalizer until its end has been counted. Its uid is first noted in the status, then
-the finalizer goes, then it is added to the counts: whatever is lost in between, no pod is counted
-twice or missed.
+A pod has a finalizer until its end is counted. The controller first writes the pod's uid to the
+status, then removes the finalizer, then adds the pod to the counts. So a restart in between neither
+counts a pod twice nor misses one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kubesched.api import Job, Pod
 from kubesched.api.time import format_time, parse_time
 from kubesched.cluster.controllers.adoption import claim_objects, selector_of
+from kubesched.cluster.controllers.controller import Controller
 from kubesched.cluster.controllers.job_indexes import indexes_from, indexes_text
 from kubesched.cluster.controllers.job_policies import failure_verdict, success_rule
 from kubesched.cluster.controllers.object_index import (
@@ -33,9 +34,21 @@ from kubesched.cluster.controllers.plans import (
 )
 from kubesched.cluster.controllers.pod_creation_limit import limit_new_pods
 from kubesched.cluster.controllers.replica_sets import pod_from_template
+from kubesched.cluster.controllers.triggers import (
+    AdoptableObject,
+    OwnChange,
+    RelatedChange,
+    controlled,
+)
 from kubesched.foundation.util.clock import MINUTE, SECOND
 
-__all__ = ["TRACKING", "plan_job", "plan_pod_of_lost_job"]
+__all__ = [
+    "JOB_CONTROLLER",
+    "LOST_JOB_CONTROLLER",
+    "TRACKING",
+    "plan_job",
+    "plan_pod_of_lost_job",
+]
 
 Json = dict[str, Any]
 
@@ -50,58 +63,63 @@ _FIRST_PAUSE_NS, _LAST_PAUSE_NS = 10 * SECOND, 10 * MINUTE
 def plan_job(
     objects: ObjectIndex, owner: Job, document: Mapping[str, Any], now_ns: int
 ) -> ActionPlan:
+    """Count the ended pods of a Job, decide whether it has ended, and create or delete pods."""
     if (owner.spec.managed_by or _CONTROLLER) != _CONTROLLER:
         return ActionPlan()
     pods, actions = claim_objects(objects, owner, Pod, selector_of(owner))
-    work = _Work(owner, document, pods, now_ns)
-    ended = work.end_time()
-    if ended is not None or owner.metadata.deletion_timestamp is not None:
-        return _after_the_end(work, actions, ended)
-    actions += [_tracked(pod) for pod in work.active if TRACKING not in pod.metadata.finalizers]
-    work.count()
-    work.decide()
-    actions += work.status_actions()
-    actions += work.pod_actions()
-    return ActionPlan(actions, work.again_ns())
+    job = _JobState(owner, document, pods, now_ns)
+    end_time = job.end_time()
+    if end_time is not None or owner.metadata.deletion_timestamp is not None:
+        return _plan_ended_job(job, actions, end_time)
+    actions += [_add_finalizer(pod) for pod in job.active if not _is_tracked(pod)]
+    job.count_ended_pods()
+    job.decide()
+    actions += job.status_actions()
+    actions += job.pod_actions()
+    return ActionPlan(actions, job.again_ns())
 
 
 def plan_pod_of_lost_job(
     objects: ObjectIndex, pod: Pod, _document: Mapping[str, Any], _now_ns: int
 ) -> ActionPlan:
-    """Let go of a pod whose end nobody will count."""
+    """Remove the finalizer of a pod whose Job does not exist any more."""
     owner = controller_of(pod)
     if owner is not None and owner.kind == Job.kind and objects.get(owner.uid) is not None:
         return ActionPlan()
-    return ActionPlan([_released(pod)] if TRACKING in pod.metadata.finalizers else [])
+    return ActionPlan([_remove_finalizer(pod)] if _is_tracked(pod) else [])
 
 
-def _released(pod: Pod) -> Patch:
-    kept = [each for each in pod.metadata.finalizers if each != TRACKING]
-    return Patch(pod, {"metadata": {"finalizers": kept or None}})
+def _is_tracked(pod: Pod, _before: Pod | None = None) -> bool:
+    return TRACKING in pod.metadata.finalizers
 
 
-def _tracked(pod: Pod) -> Patch:
+def _remove_finalizer(pod: Pod) -> Patch:
+    remaining = [each for each in pod.metadata.finalizers if each != TRACKING]
+    return Patch(pod, {"metadata": {"finalizers": remaining or None}})
+
+
+def _add_finalizer(pod: Pod) -> Patch:
     return Patch(pod, {"metadata": {"finalizers": [*pod.metadata.finalizers, TRACKING]}})
 
 
-def _after_the_end(work: _Work, actions: list[Action], ended: str | None) -> ActionPlan:
-    """Pods that are left go, and so does the Job when its time has come."""
-    owner = work.owner
-    actions += [_released(pod) for pod in work.pods if TRACKING in pod.metadata.finalizers]
-    if ended is None:
+def _plan_ended_job(job: _JobState, actions: list[Action], end_time: str | None) -> ActionPlan:
+    """Delete the active pods of an ended Job, and the Job itself after its time to live."""
+    owner = job.owner
+    actions += [_remove_finalizer(pod) for pod in job.pods if _is_tracked(pod)]
+    if end_time is None:
         return ActionPlan(actions)
-    actions += [Delete(pod) for pod in work.pods if is_active(pod)]
-    keep = owner.spec.ttl_seconds_after_finished
-    if keep is None or not ended or owner.metadata.deletion_timestamp is not None:
+    actions += [Delete(pod) for pod in job.pods if is_active(pod)]
+    ttl_seconds = owner.spec.ttl_seconds_after_finished
+    if ttl_seconds is None or not end_time or owner.metadata.deletion_timestamp is not None:
         return ActionPlan(actions)
-    due_ns = parse_time(ended) + keep * SECOND
-    if due_ns > work.now_ns:
+    due_ns = parse_time(end_time) + ttl_seconds * SECOND
+    if due_ns > job.now_ns:
         return ActionPlan(actions, due_ns)
     return ActionPlan([*actions, Delete(owner, propagation="Foreground")])
 
 
-class _Work:
-    """One look at a Job: what its pods amount to, and what follows."""
+class _JobState:
+    """A Job and its pods during one plan: counts, decisions, and the actions that follow."""
 
     def __init__(
         self, owner: Job, document: Mapping[str, Any], pods: list[Pod], now_ns: int
@@ -118,27 +136,27 @@ class _Work:
             if pod.metadata.deletion_timestamp is not None
             and pod.status.phase not in ("Succeeded", "Failed")
         ]
-        waiting = self.stored.get("uncountedTerminatedPods", {})
+        uncounted = self.stored.get("uncountedTerminatedPods", {})
         self.uncounted: dict[str, list[str]] = {
-            "succeeded": list(waiting.get("succeeded", ())),
-            "failed": list(waiting.get("failed", ())),
+            "succeeded": list(uncounted.get("succeeded", ())),
+            "failed": list(uncounted.get("failed", ())),
         }
         self.succeeded: int = self.stored.get("succeeded", 0)
         self.failed: int = self.stored.get("failed", 0)
         self.completed_indexes = indexes_from(self.stored.get("completedIndexes", ""))
         self.failed_indexes = indexes_from(self.stored.get("failedIndexes") or "")
-        self.verdicts: list[Json] = []
-        """Conditions that this look adds."""
-        self.aim: Json | None = None
-        """The condition that says what the Job is coming to, if that is decided."""
+        # Conditions that this plan adds.
+        self.new_conditions: list[Json] = []
+        # The SuccessCriteriaMet or FailureTarget condition, once it is decided.
+        self.target: Json | None = None
         self._fail_message = ""
-        self._released_pods: list[Pod] = []
+        self._counted_pods: list[Pod] = []  # pods whose finalizer this plan removes
 
     # Counting
 
     @property
     def only_failed(self) -> bool:
-        """Whether a pod is replaced only once it has really ended."""
+        """Whether a pod is replaced only once it has failed, not when it is terminating."""
         return self.owner.spec.pod_replacement_policy == "Failed" or "podFailurePolicy" in self.spec
 
     def _has_failed(self, pod: Pod) -> bool:
@@ -147,52 +165,60 @@ class _Work:
         deleted = pod.metadata.deletion_timestamp is not None
         return deleted and pod.status.phase != "Succeeded" and not self.only_failed
 
-    def count(self) -> None:
-        """Note who ended, and add those to the counts that have been let go of."""
-        by_uid = {pod.metadata.uid: pod for pod in self.pods}
-        for kind in ("succeeded", "failed"):
-            kept = []
-            for uid in self.uncounted[kind]:
-                pod = by_uid.get(uid)
-                if pod is not None and TRACKING in pod.metadata.finalizers:
-                    kept.append(uid)
-                elif kind == "succeeded":
-                    self.succeeded += not self.is_indexed
-                else:
-                    self.failed += 1
-            self.uncounted[kind] = kept
-        noted = {uid for uids in self.uncounted.values() for uid in uids}
-        tracked = [pod for pod in self.pods if TRACKING in pod.metadata.finalizers]
+    def count_ended_pods(self) -> None:
+        """Add the ended pods to the counts, or to the uncounted ones first."""
+        self._count_untracked()
+        recorded = {uid for uids in self.uncounted.values() for uid in uids}
+        tracked = [pod for pod in self.pods if _is_tracked(pod)]
         for pod in tracked:
-            if pod.metadata.uid not in noted:
-                self._note(pod)
-        noted = {uid for uids in self.uncounted.values() for uid in uids}
-        self._released_pods += [pod for pod in tracked if pod.metadata.uid in noted]
+            if pod.metadata.uid not in recorded:
+                self._record_end(pod)
+        recorded = {uid for uids in self.uncounted.values() for uid in uids}
+        self._counted_pods += [pod for pod in tracked if pod.metadata.uid in recorded]
         if self.is_indexed:
             self.succeeded = len(self.completed_indexes)
 
-    def _note(self, pod: Pod) -> None:
-        index = _index_of(pod)
+    def _count_untracked(self) -> None:
+        """Count the uncounted pods whose finalizer is gone."""
+        tracked = {pod.metadata.uid for pod in self.pods if _is_tracked(pod)}
+        for kind, uids in self.uncounted.items():
+            remaining = [uid for uid in uids if uid in tracked]
+            counted = len(uids) - len(remaining)
+            if kind == "failed":
+                self.failed += counted
+            elif not self.is_indexed:
+                self.succeeded += counted
+            self.uncounted[kind] = remaining
+
+    def _record_end(self, pod: Pod) -> None:
+        """Record a pod that has ended as uncounted."""
         if pod.status.phase == "Succeeded":
-            if self.is_indexed:
-                limit = self.owner.spec.completions or 0
-                if index is not None and index < limit and index not in self.failed_indexes:
-                    self.completed_indexes.add(index)
-            self.uncounted["succeeded"].append(pod.metadata.uid)
+            self._record_success(pod)
         elif self._has_failed(pod):
-            verdict = failure_verdict(self.spec, pod)
-            if verdict.action == "FailJob" and not self._fail_message:
-                self._fail_message = verdict.message
-            if verdict.action == "FailIndex" and index is not None:
-                self.failed_indexes.add(index)
-            if verdict.action == "Ignore":
-                self._released_pods.append(pod)
-            else:
-                self.uncounted["failed"].append(pod.metadata.uid)
-            limit_per_index = self.owner.spec.backoff_limit_per_index
-            counts = verdict.action == "Count" and limit_per_index is not None
-            if counts and index is not None and _failures_of(pod) >= (limit_per_index or 0):
-                self.failed_indexes.add(index)
+            self._record_failure(pod)
+
+    def _record_success(self, pod: Pod) -> None:
+        index = _index_of(pod) if self.is_indexed else None
+        limit = self.owner.spec.completions or 0
+        if index is not None and index < limit and index not in self.failed_indexes:
+            self.completed_indexes.add(index)
+        self.uncounted["succeeded"].append(pod.metadata.uid)
+
+    def _record_failure(self, pod: Pod) -> None:
+        index = _index_of(pod)
+        verdict = failure_verdict(self.spec, pod)
+        if verdict.action == "FailJob" and not self._fail_message:
+            self._fail_message = verdict.message
+        if verdict.action == "Ignore":
+            self._counted_pods.append(pod)
+        else:
+            self.uncounted["failed"].append(pod.metadata.uid)
+        if index is None:
+            return
+        limit = self.owner.spec.backoff_limit_per_index
+        is_over_limit = verdict.action == "Count" and limit is not None
+        if verdict.action == "FailIndex" or (is_over_limit and _failures_of(pod) >= (limit or 0)):
+            self.failed_indexes.add(index)
 
     @property
     def all_succeeded(self) -> int:
@@ -207,43 +233,41 @@ class _Work:
     # Deciding
 
     def end_time(self) -> str | None:
-        """When the Job ended; None if it has not."""
+        """Return when the Job ended; None if it has not."""
         for condition in self.owner.status.conditions:
             if condition.type in ("Complete", "Failed") and condition.status == "True":
                 return condition.last_transition_time or ""
         return None
 
-    def _holds(self, kind: str) -> Json | None:
+    def _true_condition(self, kind: str) -> Json | None:
         for each in self.stored.get("conditions", ()):
             if each.get("type") == kind and each.get("status") == "True":
                 return dict(each)
         return None
 
     def decide(self) -> None:
-        """Whether the Job has what it needs, or has failed: first the aim, then, once no pod is
-        left, the end.
-        """
-        aim = self._holds("SuccessCriteriaMet") or self._holds("FailureTarget")
-        if aim is None:
-            aim = self._aim()
-            if aim is not None:
-                self.verdicts.append({**aim, "status": "True"})
-        self.aim = aim
-        if aim is None:
-            return
-        left = bool(self.active or self.terminating)
-        if not left and not any(self.uncounted.values()):
-            kind = "Complete" if aim["type"] == "SuccessCriteriaMet" else "Failed"
-            self.verdicts.append(
-                {
-                    "type": kind,
-                    "status": "True",
-                    "reason": aim["reason"],
-                    "message": aim["message"],
-                }
-            )
+        """Decide whether the Job succeeds or fails, and whether it has ended.
 
-    def _aim(self) -> Json | None:
+        The target condition comes first. The end follows when no pod is left.
+        """
+        target = self._true_condition("SuccessCriteriaMet") or self._true_condition("FailureTarget")
+        if target is None:
+            target = self._new_target()
+            if target is not None:
+                self.new_conditions.append({**target, "status": "True"})
+        self.target = target
+        if target is None or self.active or self.terminating or any(self.uncounted.values()):
+            return
+        self.new_conditions.append(
+            {
+                "type": "Complete" if target["type"] == "SuccessCriteriaMet" else "Failed",
+                "status": "True",
+                "reason": target["reason"],
+                "message": target["message"],
+            }
+        )
+
+    def _new_target(self) -> Json | None:
         if self._fail_message:
             return _condition("FailureTarget", "PodFailurePolicy", self._fail_message)
         limit = 6 if self.owner.spec.backoff_limit is None else self.owner.spec.backoff_limit
@@ -267,15 +291,15 @@ class _Work:
         if rule is not None:
             text = f"Matched rules at index {rule}"
             return _condition("SuccessCriteriaMet", "SuccessPolicy", text)
-        wanted = self.owner.spec.completions
-        if wanted is None:
+        completions = self.owner.spec.completions
+        if completions is None:
             reached = bool(self.all_succeeded) and not self.active and not self.terminating
-        elif self.is_indexed and len(self.completed_indexes | self.failed_indexes) >= wanted:
+        elif self.is_indexed and len(self.completed_indexes | self.failed_indexes) >= completions:
             if self.failed_indexes:
                 return _condition("FailureTarget", "FailedIndexes", "Job has failed indexes")
             reached = True
         else:
-            reached = self.all_succeeded >= wanted
+            reached = self.all_succeeded >= completions
         if not reached:
             return None
         text = "Reached expected number of succeeded pods"
@@ -299,37 +323,37 @@ class _Work:
     # Pods
 
     def pod_actions(self) -> list[Action]:
-        actions: list[Action] = [_released(pod) for pod in self._released_pods]
-        if self.aim is not None or self.suspended:
+        """Remove finalizers, and create or delete pods."""
+        actions: list[Action] = [_remove_finalizer(pod) for pod in self._counted_pods]
+        if self.target is not None or self.suspended:
             return [*actions, *(Delete(pod, reports=True) for pod in self.active)]
-        wanted = self._wanted_active()
-        doomed = [pod for pod in self.active if _index_of(pod) in self.failed_indexes]
-        if self.is_indexed and doomed:
-            actions += [Delete(pod, reports=True) for pod in doomed]
-        held = len(self.terminating) if self.only_failed else 0
-        missing = wanted - len(self.active) - held
+        if self.is_indexed:
+            failed = [pod for pod in self.active if _index_of(pod) in self.failed_indexes]
+            actions += [Delete(pod, reports=True) for pod in failed]
+        not_replaced = len(self.terminating) if self.only_failed else 0
+        missing = self._wanted_active() - len(self.active) - not_replaced
         if missing < 0:
             surplus = sorted(self.active, key=lambda pod: (is_ready(pod), bool(pod.spec.node_name)))
             actions += [Delete(pod, reports=True) for pod in surplus[:-missing]]
         elif missing and self._resume_ns() <= self.now_ns:
-            count, told = limit_new_pods(self.owner, missing, self.active)
-            actions += [*self._new_pods(count), *told]
+            count, events = limit_new_pods(self.owner, missing, self.active)
+            actions += [*self._new_pods(count), *events]
         return actions
 
     def _wanted_active(self) -> int:
-        """How many pods are to run at a time."""
+        """Return how many pods should run at present."""
         parallel = 1 if self.owner.spec.parallelism is None else self.owner.spec.parallelism
         completions = self.owner.spec.completions
         if completions is None:
-            # A work queue takes no new workers once one has found it empty.
+            # A work queue gets no new pods once one has succeeded: the queue is empty.
             return len(self.active) if self.all_succeeded else parallel
-        left = (
+        remaining = (
             completions - self.all_succeeded - (len(self.failed_indexes) if self.is_indexed else 0)
         )
-        return max(0, min(parallel, left))
+        return max(0, min(parallel, remaining))
 
     def _resume_ns(self) -> int:
-        """When pods may be made again: after failures, not at once."""
+        """Return when pods may be created again: after failures the Job backs off."""
         if self.owner.spec.backoff_limit_per_index is not None:
             return 0
         ended = sorted(_ended_ns(pod) for pod in self.pods if pod.status.phase == "Failed")
@@ -343,6 +367,7 @@ class _Work:
         return failures[-1] + pause_ns
 
     def _new_pods(self, count: int) -> list[Action]:
+        """Create pods, in an indexed Job for the lowest free indexes."""
         template = self.spec.get("template", {})
         indexes: list[int | None] = [None] * count
         if self.is_indexed:
@@ -384,10 +409,39 @@ class _Work:
             ignored = max(ignored, before + is_ignored)
         return failures, ignored
 
-    # Telling
+    # Status
 
     def status_actions(self) -> list[Action]:
+        """Return the patch of the status, and the events."""
         now = format_time(self.now_ns)
+        status = self._counts()
+        conditions = list(self.new_conditions)
+        events: list[Action] = []
+        was_suspended = self._true_condition("Suspended") is not None
+        if not self.suspended:
+            status["startTime"] = self.owner.status.start_time or now
+            if was_suspended:
+                conditions.append(_suspension("False", "JobResumed", "Job resumed"))
+                events.append(RecordEvent(self.owner, "Resumed", "Job resumed"))
+        else:
+            status["startTime"] = None
+            if not was_suspended and self.target is None:
+                conditions.append(_suspension("True", "JobSuspended", "Job suspended"))
+                events.append(RecordEvent(self.owner, "Suspended", "Job suspended"))
+        for each in self.new_conditions:
+            if each["type"] == "Complete":
+                status["completionTime"] = now
+                events.append(RecordEvent(self.owner, "Completed", "Job completed"))
+            elif each["type"] == "Failed":
+                event = RecordEvent(self.owner, each["reason"], each["message"], warning=True)
+                events.append(event)
+        if conditions:
+            merged = conditions_with(self.stored.get("conditions", ()), conditions, now)
+            status["conditions"] = [{"lastProbeTime": now, **each} for each in merged]
+        return [*status_patch(self.owner, self.document, status), *events]
+
+    def _counts(self) -> Json:
+        """Build the part of the status that counts pods and indexes."""
         running = [] if self.suspended else self.active
         status: Json = {
             "active": len(running) or None,
@@ -396,39 +450,15 @@ class _Work:
             "succeeded": self.succeeded or None,
             "failed": self.failed or None,
         }
-        waiting = {kind: uids for kind, uids in self.uncounted.items() if uids}
-        if waiting != self.stored.get("uncountedTerminatedPods"):
-            # Null empties a list that a merge would keep.
+        uncounted = {kind: uids for kind, uids in self.uncounted.items() if uids}
+        if uncounted != self.stored.get("uncountedTerminatedPods"):
+            # A merge patch empties a list only if its value is null.
             status["uncountedTerminatedPods"] = {k: v or None for k, v in self.uncounted.items()}
         if self.is_indexed:
             status["completedIndexes"] = indexes_text(self.completed_indexes) or None
             if self.owner.spec.backoff_limit_per_index is not None:
                 status["failedIndexes"] = indexes_text(self.failed_indexes)
-        wanted = list(self.verdicts)
-        was_suspended = self._holds("Suspended") is not None
-        events: list[Action] = []
-        if self.suspended:
-            status["startTime"] = None
-            if not was_suspended and self.aim is None:
-                wanted.append(_suspension("True", "JobSuspended", "Job suspended"))
-                events.append(RecordEvent(self.owner, "Suspended", "Job suspended"))
-        else:
-            status["startTime"] = self.owner.status.start_time or now
-            if was_suspended:
-                wanted.append(_suspension("False", "JobResumed", "Job resumed"))
-                events.append(RecordEvent(self.owner, "Resumed", "Job resumed"))
-        for each in self.verdicts:
-            if each["type"] == "Complete":
-                status["completionTime"] = now
-                events.append(RecordEvent(self.owner, "Completed", "Job completed"))
-            elif each["type"] == "Failed":
-                event = RecordEvent(self.owner, each["reason"], each["message"], warning=True)
-                events.append(event)
-        if wanted:
-            stored = self.stored.get("conditions", ())
-            conditions = conditions_with(stored, wanted, now)
-            status["conditions"] = [{"lastProbeTime": now, **each} for each in conditions]
-        return [*status_patch(self.owner, self.document, status), *events]
+        return status
 
     def again_ns(self) -> int | None:
         times = [self._deadline_ns(), self._resume_ns()]
@@ -466,15 +496,39 @@ def _ended_ns(pod: Pod) -> int:
 
 
 def _with_index(spec: Json) -> Json:
-    """Tell every container the index of its pod."""
+    """Add the variable JOB_COMPLETION_INDEX to every container."""
     field = {"fieldRef": {"fieldPath": f"metadata.labels['{_INDEX}']"}}
     variable = {"name": "JOB_COMPLETION_INDEX", "valueFrom": field}
     for part in ("initContainers", "containers"):
         if spec.get(part):
             spec[part] = [
                 each
-                if any(known["name"] == variable["name"] for known in each.get("env", ()))
+                if any(other["name"] == variable["name"] for other in each.get("env", ()))
                 else {**each, "env": [*each.get("env", ()), variable]}
                 for each in spec[part]
             ]
     return spec
+
+
+def _pods_of_deleted_job(
+    objects: ObjectIndex, job: Job, _before: Job | None, gone: bool
+) -> Sequence[str]:
+    if not gone:
+        return ()
+    return [pod.metadata.uid for pod in objects.controlled(job.metadata.uid, Pod)]
+
+
+JOB_CONTROLLER = Controller(
+    "job-controller",
+    Job,
+    plan_job,
+    triggers=(OwnChange(Job), controlled(Pod, by=Job), AdoptableObject(Pod, Job)),
+)
+
+LOST_JOB_CONTROLLER = Controller(
+    "job-controller",
+    Pod,
+    plan_pod_of_lost_job,
+    triggers=(OwnChange(Pod, _is_tracked), RelatedChange(Job, Pod, _pods_of_deleted_job)),
+    applies=_is_tracked,
+)

@@ -1,7 +1,7 @@
-"""What the controllers know of the cluster: objects, where they are, and who owns them.
+"""The objects that the controllers have cached, with indexes over them.
 
-A write's answer is taken in at once, so that a plan never counts on a watch being quick. What
-a watch then brings late does not undo it.
+The control loop adds the response of each write at once, so that a plan never depends on how fast
+a watch is. A stale watch event does not overwrite a newer object.
 """
 
 from __future__ import annotations
@@ -30,32 +30,34 @@ _EMPTY: dict[Any, Any] = {}
 
 
 class ObjectIndex:
-    """Objects by uid, by kind, namespace and name; owned ones by their owners, pods by nodes."""
+    """Objects by uid, by kind, namespace and name, by owner, and pods by node."""
 
     def __init__(self) -> None:
         self._objects: dict[str, Any] = {}
-        # Uids, so that a change of an object that stays where it is touches none of them.
+        # The indexes hold uids, so that most changes of an object touch none of them.
         self._by_kind: dict[type, dict[str, None]] = {}
+        # The kinds of which there has been an object. A kind is never removed.
+        self.kinds = self._by_kind.keys()
         self._by_namespace: dict[str, dict[type, dict[str, None]]] = {}
         self._by_name: dict[tuple[type, str, str], str] = {}
         self._owned: dict[str, dict[str, None]] = {}
         self._orphans: dict[tuple[type, str], dict[str, None]] = {}
         self._on_node: dict[str, dict[str, None]] = {}
+        # Uids of ResourceClaims, by the uids of the pods that they are reserved for.
         self._reserved: dict[str, dict[str, None]] = {}
-        """Uids of claims for devices, by the uids of the pods that have reserved them."""
         self.storage = StorageIndex()
+        # Whether the server has pod groups with ResourceClaims.
         self.has_group_claims = False
-        """Whether the server has pod groups, and claims that belong to them."""
-        self.has_onlookers = False
-        """Whether there has been anything that looks at all pods of its namespace."""
-        self._gone: set[str] = set()
-        """Uids of objects that we have deleted and that a watch may still show."""
+        # Whether there has been a PodDisruptionBudget or a Service: these read whole namespaces.
+        self.has_namespace_readers = False
+        # Uids of objects that a controller has deleted and that a watch may still report.
+        self._deleted: set[str] = set()
+        # Returns the whole JSON of an object, by kind, name and namespace.
         self.documents: Callable[[type[ApiObject], str, str], Mapping[str, Any] | None] = (
             lambda _kind, _name, _namespace: None
         )
-        """Where all of an object's JSON can be had: by kind, name and namespace."""
+        # Why the server rejected a creation, by the uid of the owner that it was for.
         self.refused: dict[str, str] = {}
-        """Why something could not be made, by the uid of the owner it was for."""
 
     def get(self, uid: str) -> Any | None:
         return self._objects.get(uid)
@@ -67,121 +69,120 @@ class ObjectIndex:
     def document(
         self, kind: type[ApiObject], namespace: str, name: str
     ) -> Mapping[str, Any] | None:
-        """All of an object's JSON, with fields that its type does not declare."""
+        """Return the whole JSON of an object, with fields that its type does not declare."""
         return self.documents(kind, name, namespace)
 
     def all(self, kind: type[ApiObject]) -> Collection[Any]:
-        return self._known(self._by_kind.get(kind, _EMPTY))
+        return self._resolve(self._by_kind.get(kind, _EMPTY))
 
     def within(self, kind: type[ApiObject], namespace: str) -> Collection[Any]:
-        """Objects of a kind in a namespace."""
-        return self._known(self.uids_within(namespace).get(kind, _EMPTY))
+        """Return the objects of a kind in a namespace."""
+        return self._resolve(self.uids_within(namespace).get(kind, _EMPTY))
 
     def uids_within(self, namespace: str) -> Mapping[type, Mapping[str, None]]:
-        """Uids of the objects in a namespace, by kind."""
+        """Return the uids of the objects in a namespace, by kind."""
         found: dict[type, dict[str, None]] = self._by_namespace.get(namespace, _EMPTY)
         return found
 
     def orphans(self, kind: type[ApiObject], namespace: str) -> Collection[Any]:
-        """Objects of a kind in a namespace that nothing controls."""
-        return self._known(self._orphans.get((kind, namespace), _EMPTY))
+        """Return the objects of a kind in a namespace that have no controller."""
+        return self._resolve(self._orphans.get((kind, namespace), _EMPTY))
 
-    def _known(self, uids: Mapping[str, None]) -> Collection[Any]:
+    def _resolve(self, uids: Mapping[str, None]) -> Collection[Any]:
         objects = self._objects
         return [objects[uid] for uid in uids]
 
-    def reserved_by(self, uid: str) -> Sequence[str]:
-        """Uids of the claims for devices that a pod has reserved."""
+    def reserved_for(self, uid: str) -> Sequence[str]:
+        """Return the uids of the ResourceClaims that are reserved for a pod or a pod group."""
         return tuple(self._reserved.get(uid, ()))
 
-    def has_claims_of(self, uid: str) -> bool:
-        """Whether claims, or anything else, may be a pod's: owned by it, or reserved for it."""
-        return uid in self._owned or uid in self._reserved
-
     def pods_on(self, node: str) -> Collection[Pod]:
-        return self._known(self._on_node.get(node, _EMPTY))
+        return self._resolve(self._on_node.get(node, _EMPTY))
 
     def observe(self, subject: Any) -> bool:
-        """Take in an object. False if something newer is known."""
+        """Add or update an object. Return False if the index has a newer version."""
         metadata = subject.metadata
         uid = metadata.uid
-        if uid in self._gone:
+        if uid in self._deleted:
             return False
         kind = type(subject)
-        known = self._objects.get(uid)
-        if known is None:
-            self._enter(subject)
+        before = self._objects.get(uid)
+        if before is None:
+            self._add(subject)
         else:
-            if _version(known) >= _version(subject):
+            if _version(before) >= _version(subject):
                 return False
-            if known.metadata.owner_references != metadata.owner_references:
-                self._disown(known)
-                self._own(subject)
-            if kind is ResourceClaim:
-                self._unreserve(known)
-        if kind is not Pod or subject.spec.volumes or (known and known.spec.volumes):
-            self.storage.observe(subject, known)
+            if before.metadata.owner_references != metadata.owner_references:
+                self._remove_from_owners(before)
+                self._add_to_owners(subject)
+        if kind is not Pod or subject.spec.volumes or (before and before.spec.volumes):
+            self.storage.observe(subject, before)
         self._objects[uid] = subject
         if kind is Pod:
             node = subject.spec.node_name
-            if node and (known is None or known.spec.node_name != node):
+            if node and (before is None or before.spec.node_name != node):
                 self._on_node.setdefault(node, {})[uid] = None
         elif kind is ResourceClaim:
-            for user in subject.status.reserved_for:
-                self._reserved.setdefault(user.uid, {})[uid] = None
+            self._update_reservations(subject, before)
         return True
 
-    def _enter(self, new: Any) -> None:
+    def _update_reservations(self, claim: ResourceClaim, before: ResourceClaim | None) -> None:
+        if before is not None:
+            self._remove_reservations(before)
+        for user in claim.status.reserved_for:
+            self._reserved.setdefault(user.uid, {})[claim.metadata.uid] = None
+
+    def _add(self, new: Any) -> None:
         kind, metadata = type(new), new.metadata
         uid, namespace = metadata.uid, metadata.namespace
         if kind is PodDisruptionBudget or kind is Service:
-            self.has_onlookers = True
+            self.has_namespace_readers = True
         self._by_kind.setdefault(kind, {})[uid] = None
         self._by_namespace.setdefault(namespace, {}).setdefault(kind, {})[uid] = None
         self._by_name[kind, namespace, metadata.name] = uid
-        self._own(new)
+        self._add_to_owners(new)
 
-    def _own(self, subject: Any) -> None:
-        """Note whose an object is, or that nobody controls it."""
+    def _add_to_owners(self, subject: Any) -> None:
+        """Index an object by its owners, and as an orphan if it has no controller."""
         metadata = subject.metadata
-        place = type(subject), metadata.namespace
+        key = type(subject), metadata.namespace
         if controller_of(subject) is None:
-            self._orphans.setdefault(place, {})[metadata.uid] = None
+            self._orphans.setdefault(key, {})[metadata.uid] = None
         else:
-            self._orphans.get(place, _EMPTY).pop(metadata.uid, None)
+            self._orphans.get(key, _EMPTY).pop(metadata.uid, None)
         for owner in metadata.owner_references:
             self._owned.setdefault(owner.uid, {})[metadata.uid] = None
 
-    def expect_gone(self, uid: str) -> None:
-        """Take note of a deletion that a watch will confirm."""
+    def mark_deleted(self, uid: str) -> None:
+        """Remove an object that a controller has deleted, and ignore its late watch events."""
         if uid in self._objects:
-            self._gone.add(uid)
+            self._deleted.add(uid)
             self._drop(uid)
 
-    def forget(self, uid: str) -> None:
-        """An object is gone, as a watch says."""
-        self._gone.discard(uid)
+    def remove(self, uid: str) -> None:
+        """Remove an object that a watch has reported as deleted."""
+        self._deleted.discard(uid)
         self._drop(uid)
 
     def _drop(self, uid: str) -> None:
-        gone = self._objects.pop(uid, None)
-        if gone is None:
+        removed = self._objects.pop(uid, None)
+        if removed is None:
             return
-        kind, metadata = type(gone), gone.metadata
+        kind, metadata = type(removed), removed.metadata
         del self._by_kind[kind][uid]
         del self._by_namespace[metadata.namespace][kind][uid]
         if self._by_name.get((kind, metadata.namespace, metadata.name)) == uid:
             del self._by_name[kind, metadata.namespace, metadata.name]
         self._orphans.get((kind, metadata.namespace), {}).pop(uid, None)
-        if kind is Pod and gone.spec.node_name:
-            self._on_node.get(gone.spec.node_name, {}).pop(uid, None)
-        if isinstance(gone, ResourceClaim):
-            self._unreserve(gone)
-        self.storage.forget(gone)
+        if kind is Pod and removed.spec.node_name:
+            self._on_node.get(removed.spec.node_name, {}).pop(uid, None)
+        if isinstance(removed, ResourceClaim):
+            self._remove_reservations(removed)
+        self.storage.remove(removed)
         self.refused.pop(uid, None)
-        self._disown(gone)
+        self._remove_from_owners(removed)
 
-    def _unreserve(self, claim: ResourceClaim) -> None:
+    def _remove_reservations(self, claim: ResourceClaim) -> None:
         for user in claim.status.reserved_for:
             held = self._reserved.get(user.uid)
             if held is not None:
@@ -189,11 +190,11 @@ class ObjectIndex:
                 if not held:
                     del self._reserved[user.uid]
 
-    def _disown(self, known: Any) -> None:
-        for owner in known.metadata.owner_references:
+    def _remove_from_owners(self, subject: Any) -> None:
+        for owner in subject.metadata.owner_references:
             owned = self._owned.get(owner.uid)
             if owned is not None:
-                owned.pop(known.metadata.uid, None)
+                owned.pop(subject.metadata.uid, None)
                 if not owned:
                     del self._owned[owner.uid]
 
@@ -201,15 +202,15 @@ class ObjectIndex:
         return set(self._by_kind.get(kind, _EMPTY))
 
     def dependents(self, uid: str) -> list[Any]:
-        """Everything that names this owner."""
+        """Return the objects whose owner references name this uid."""
         return [self._objects[owned] for owned in self._owned.get(uid, ())]
 
     def count_owned(self, uid: str) -> int:
-        """How many objects name this owner."""
+        """Return how many objects have this uid among their owner references."""
         return len(self._owned.get(uid, ()))
 
     def controlled(self, uid: str, kind: type[ApiObject]) -> list[Any]:
-        """Objects of a kind whose controller this owner is."""
+        """Return the objects of a kind that this owner controls."""
         return [
             each
             for each in self.dependents(uid)
@@ -225,7 +226,7 @@ def _version(subject: Any) -> int:
 
 
 def controller_reference(owner: Any) -> dict[str, Any]:
-    """The owner reference of an object that this one makes and manages."""
+    """Build the owner reference for objects that this owner controls."""
     return {
         "apiVersion": owner.api_version,
         "kind": owner.kind,
@@ -237,6 +238,7 @@ def controller_reference(owner: Any) -> dict[str, Any]:
 
 
 def controller_of(subject: Any) -> OwnerReference | None:
+    """Return the owner reference of an object's controller."""
     for owner in subject.metadata.owner_references:
         if owner.controller:
             return owner  # type: ignore[no-any-return]
@@ -244,7 +246,7 @@ def controller_of(subject: Any) -> OwnerReference | None:
 
 
 def is_active(pod: Pod) -> bool:
-    """Whether a pod is running or still may."""
+    """Whether a pod has not finished and is not being deleted."""
     return pod.status.phase not in _FINISHED and pod.metadata.deletion_timestamp is None
 
 
@@ -253,7 +255,7 @@ def is_ready(pod: Pod) -> bool:
 
 
 def is_available(pod: Pod, min_ready_seconds: int, now_ns: int) -> bool:
-    """Whether a pod has been ready for long enough."""
+    """Whether a pod has been ready for `min_ready_seconds`."""
     if not min_ready_seconds:
         return is_ready(pod)
     since = ready_since_ns(pod)

@@ -1,13 +1,14 @@
-"""Claims find volumes, volumes keep claims, and both are kept while somebody uses them."""
+"""Persistent volumes and claims: binding, phases, reclaiming, and protection while in use."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kubesched.api import PersistentVolume, PersistentVolumeClaim, StorageClass
+from kubesched.api import PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
 from kubesched.api.labels import Selector
 from kubesched.api.quantity import parse_quantity
+from kubesched.cluster.controllers.controller import Controller
 from kubesched.cluster.controllers.object_index import ObjectIndex
 from kubesched.cluster.controllers.plans import (
     Action,
@@ -17,9 +18,11 @@ from kubesched.cluster.controllers.plans import (
     RecordEvent,
     status_patch,
 )
+from kubesched.cluster.controllers.storage_index import claims_of
+from kubesched.cluster.controllers.triggers import OwnChange, RelatedChange
 from kubesched.cluster.controllers.volume_provisioning import PROVISIONER, plan_provisioning
 
-__all__ = ["plan_claim_binding", "plan_volume"]
+__all__ = ["CLAIM_CONTROLLER", "VOLUME_CONTROLLER", "plan_claim_binding", "plan_volume"]
 
 Json = dict[str, Any]
 
@@ -39,39 +42,58 @@ _FINISHED = ("Succeeded", "Failed")
 def plan_claim_binding(
     objects: ObjectIndex, claim: PersistentVolumeClaim, document: Mapping[str, Any], now_ns: int
 ) -> ActionPlan:
+    """Protect a claim, bind it to a volume, or have a volume provisioned."""
     metadata = claim.metadata
+    is_protected = _CLAIM_PROTECTION in metadata.finalizers
     if metadata.deletion_timestamp is not None:
-        if _CLAIM_PROTECTION in metadata.finalizers and not _is_used(objects, claim):
-            kept = [each for each in metadata.finalizers if each != _CLAIM_PROTECTION]
-            return ActionPlan([Patch(claim, {"metadata": {"finalizers": kept or None}})])
+        if is_protected and not _is_used(objects, claim):
+            return ActionPlan([_remove_finalizer(claim, _CLAIM_PROTECTION)])
         return ActionPlan()
-    if _CLAIM_PROTECTION not in metadata.finalizers:
-        finalizers = [*metadata.finalizers, _CLAIM_PROTECTION]
-        return ActionPlan([Patch(claim, {"metadata": {"finalizers": finalizers}})])
+    if not is_protected:
+        return ActionPlan([_add_finalizer(claim, _CLAIM_PROTECTION)])
     if _COMPLETED in metadata.annotations:
-        return _bound_claim(objects, claim, document)
+        return _plan_bound_claim(objects, claim, document)
     if claim.spec.volume_name:
         volume: PersistentVolume | None = objects.find(PersistentVolume, "", claim.spec.volume_name)
-        if volume is None or not _may_have(volume, claim):
+        if volume is None or not _is_available_to(volume, claim):
             return ActionPlan(status_patch(claim, document, {"phase": "Pending"}))
         return _bind(claim, volume)
-    found = _promised(objects, claim)
-    if found is not None:
-        return _bind(claim, found)
+    return _plan_unbound_claim(objects, claim, now_ns)
+
+
+def _plan_unbound_claim(
+    objects: ObjectIndex, claim: PersistentVolumeClaim, now_ns: int
+) -> ActionPlan:
+    """Bind a claim that names no volume, or wait for its first consumer, or provision."""
+    reserved = _reserved_volume(objects, claim)
+    if reserved is not None:
+        return _bind(claim, reserved)
     storage_class = _class_of(objects, claim)
-    waits = storage_class is not None and storage_class.volume_binding_mode == (
-        "WaitForFirstConsumer"
-    )
-    if waits and _SELECTED_NODE not in metadata.annotations:
-        text = "waiting for first consumer to be created before binding"
-        users = objects.storage.users(metadata.namespace, metadata.name)
-        if (user := min((pod.metadata.name for pod in users), default="")) != "":
-            text = f"waiting for pod {user} to be scheduled"
-            return ActionPlan([RecordEvent(claim, "WaitForPodScheduled", text)])
-        return ActionPlan([RecordEvent(claim, "WaitForFirstConsumer", text)])
-    if not waits and (best := _best_match(objects, claim)) is not None:
-        return _bind(claim, best)
-    return _unprovided(objects, claim, storage_class, now_ns)
+    if storage_class is None or storage_class.volume_binding_mode != "WaitForFirstConsumer":
+        best = _best_match(objects, claim)
+        if best is not None:
+            return _bind(claim, best)
+    elif _SELECTED_NODE not in claim.metadata.annotations:
+        return ActionPlan([_waiting_event(objects, claim)])
+    return _plan_missing_volume(objects, claim, storage_class, now_ns)
+
+
+def _waiting_event(objects: ObjectIndex, claim: PersistentVolumeClaim) -> RecordEvent:
+    users = objects.storage.users(claim.metadata.namespace, claim.metadata.name)
+    if (user := min((pod.metadata.name for pod in users), default="")) != "":
+        text = f"waiting for pod {user} to be scheduled"
+        return RecordEvent(claim, "WaitForPodScheduled", text)
+    text = "waiting for first consumer to be created before binding"
+    return RecordEvent(claim, "WaitForFirstConsumer", text)
+
+
+def _remove_finalizer(subject: Any, finalizer: str) -> Patch:
+    remaining = [each for each in subject.metadata.finalizers if each != finalizer]
+    return Patch(subject, {"metadata": {"finalizers": remaining or None}})
+
+
+def _add_finalizer(subject: Any, finalizer: str) -> Patch:
+    return Patch(subject, {"metadata": {"finalizers": [*subject.metadata.finalizers, finalizer]}})
 
 
 def _is_used(objects: ObjectIndex, claim: PersistentVolumeClaim) -> bool:
@@ -84,13 +106,13 @@ def _class_of(objects: ObjectIndex, claim: PersistentVolumeClaim) -> StorageClas
     return objects.find(StorageClass, "", name) if name else None
 
 
-def _unprovided(
+def _plan_missing_volume(
     objects: ObjectIndex,
     claim: PersistentVolumeClaim,
     storage_class: StorageClass | None,
     now_ns: int,
 ) -> ActionPlan:
-    """No volume that is there will do."""
+    """Provision a volume for a claim, or record why none can be provisioned."""
     name = claim.spec.storage_class_name
     if not name:
         text = "no persistent volumes available for this claim and no storage class is set"
@@ -104,7 +126,7 @@ def _unprovided(
     return plan_provisioning(objects, claim, storage_class, now_ns)
 
 
-def _bound_claim(
+def _plan_bound_claim(
     objects: ObjectIndex, claim: PersistentVolumeClaim, document: Mapping[str, Any]
 ) -> ActionPlan:
     volume: PersistentVolume | None = objects.find(PersistentVolume, "", claim.spec.volume_name)
@@ -133,12 +155,13 @@ def _claim_status(
 
 
 def _is_of(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether a volume is kept for a claim, and knows it well."""
+    """Whether the `claimRef` of a volume has the uid of a claim."""
     reference = volume.spec.claim_ref
     return reference is not None and reference.uid == claim.metadata.uid
 
 
 def _names(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Whether the `claimRef` of a volume names a claim, with its uid or without any."""
     reference = volume.spec.claim_ref
     return (
         reference is not None
@@ -147,22 +170,22 @@ def _names(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     )
 
 
-def _may_have(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+def _is_available_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     return volume.spec.claim_ref is None or _names(volume, claim)
 
 
-def _promised(objects: ObjectIndex, claim: PersistentVolumeClaim) -> PersistentVolume | None:
-    """A volume that somebody, an administrator or the scheduler, has set aside for the claim."""
+def _reserved_volume(objects: ObjectIndex, claim: PersistentVolumeClaim) -> PersistentVolume | None:
+    """Return a volume whose `claimRef` an administrator or the scheduler has set to the claim."""
     volumes = [
         each
-        for each in objects.storage.promised(claim.metadata.namespace, claim.metadata.name)
+        for each in objects.storage.reserved(claim.metadata.namespace, claim.metadata.name)
         if _names(each, claim) and each.metadata.deletion_timestamp is None
     ]
     return min(volumes, key=_size_and_name, default=None)
 
 
 def _best_match(objects: ObjectIndex, claim: PersistentVolumeClaim) -> PersistentVolume | None:
-    """The smallest volume that has what the claim asks for."""
+    """Return the smallest free volume that satisfies the claim."""
     wanted = parse_quantity(claim.spec.resources.requests.get("storage", "0"))
     selector = None
     if claim.spec.selector is not None:
@@ -186,7 +209,7 @@ def _size_and_name(volume: PersistentVolume) -> tuple[Any, str]:
 
 
 def _bind(claim: PersistentVolumeClaim, volume: PersistentVolume) -> ActionPlan:
-    """Make each name the other: the volume first, so that nobody else gets it."""
+    """Let volume and claim name each other; the volume first, so no other claim gets it."""
     actions: list[Action] = []
     metadata = claim.metadata
     if not _is_of(volume, claim):
@@ -208,7 +231,7 @@ def _bind(claim: PersistentVolumeClaim, volume: PersistentVolume) -> ActionPlan:
         notes[_BY_CONTROLLER] = "yes"
         patch["spec"] = {"volumeName": volume.metadata.name}
     actions.append(Patch(claim, patch))
-    # The status follows at the next look, when both are known to be so.
+    # The next plan sets the status, when the index has both changes.
     return ActionPlan(actions)
 
 
@@ -218,16 +241,16 @@ def _bind(claim: PersistentVolumeClaim, volume: PersistentVolume) -> ActionPlan:
 def plan_volume(
     objects: ObjectIndex, volume: PersistentVolume, document: Mapping[str, Any], _now_ns: int
 ) -> ActionPlan:
+    """Protect a volume, set its phase, and reclaim it when its claim is gone."""
     metadata = volume.metadata
     claim = _claim_of(objects, volume)
+    is_protected = _VOLUME_PROTECTION in metadata.finalizers
     if metadata.deletion_timestamp is not None:
-        if _VOLUME_PROTECTION in metadata.finalizers and claim is None:
-            kept = [each for each in metadata.finalizers if each != _VOLUME_PROTECTION]
-            return ActionPlan([Patch(volume, {"metadata": {"finalizers": kept or None}})])
+        if is_protected and claim is None:
+            return ActionPlan([_remove_finalizer(volume, _VOLUME_PROTECTION)])
         return ActionPlan()
-    if _VOLUME_PROTECTION not in metadata.finalizers:
-        finalizers = [*metadata.finalizers, _VOLUME_PROTECTION]
-        return ActionPlan([Patch(volume, {"metadata": {"finalizers": finalizers}})])
+    if not is_protected:
+        return ActionPlan([_add_finalizer(volume, _VOLUME_PROTECTION)])
     reference = volume.spec.claim_ref
     if reference is None or not reference.uid:
         return ActionPlan(status_patch(volume, document, {"phase": "Available"}))
@@ -245,7 +268,7 @@ def plan_volume(
 
 
 def _claim_of(objects: ObjectIndex, volume: PersistentVolume) -> PersistentVolumeClaim | None:
-    """The claim that a volume is kept for, if it is still there."""
+    """Return the claim in the `claimRef` of a volume, if it still exists."""
     reference = volume.spec.claim_ref
     if reference is None or not reference.uid:
         return None
@@ -253,3 +276,80 @@ def _claim_of(objects: ObjectIndex, volume: PersistentVolume) -> PersistentVolum
         PersistentVolumeClaim, reference.namespace or "", reference.name
     )
     return claim if claim is not None and claim.metadata.uid == reference.uid else None
+
+
+# Triggers
+
+
+def _claims_of_changed_pod(
+    objects: ObjectIndex, pod: Pod, before: Pod | None, _gone: bool
+) -> Sequence[str]:
+    """Find the claims of a new pod, and the terminating claims of any pod."""
+    if not pod.spec.volumes:
+        return ()
+    claims = (
+        objects.find(PersistentVolumeClaim, pod.metadata.namespace, name) for name in claims_of(pod)
+    )
+    return [
+        claim.metadata.uid
+        for claim in claims
+        if claim is not None and (before is None or claim.metadata.deletion_timestamp)
+    ]
+
+
+def _volume_of_claim(
+    objects: ObjectIndex,
+    claim: PersistentVolumeClaim,
+    _before: PersistentVolumeClaim | None,
+    _gone: bool,
+) -> Sequence[str]:
+    volume = objects.find(PersistentVolume, "", claim.spec.volume_name)
+    return () if volume is None else (volume.metadata.uid,)
+
+
+def _claims_for_volume(
+    objects: ObjectIndex, volume: PersistentVolume, _before: PersistentVolume | None, _gone: bool
+) -> Sequence[str]:
+    """Find the claim of a volume; without `claimRef`, the unbound claims of its class."""
+    reference = volume.spec.claim_ref
+    if reference is None:
+        return _unbound_claims(objects, volume.spec.storage_class_name or "")
+    claim = objects.find(PersistentVolumeClaim, reference.namespace or "", reference.name)
+    return () if claim is None else (claim.metadata.uid,)
+
+
+def _claims_of_class(
+    objects: ObjectIndex, storage_class: StorageClass, _before: StorageClass | None, _gone: bool
+) -> Sequence[str]:
+    return _unbound_claims(objects, storage_class.metadata.name)
+
+
+def _unbound_claims(objects: ObjectIndex, class_name: str) -> list[str]:
+    return [
+        claim.metadata.uid
+        for claim in objects.all(PersistentVolumeClaim)
+        if claim.status.phase != "Bound" and (claim.spec.storage_class_name or "") == class_name
+    ]
+
+
+CLAIM_CONTROLLER = Controller(
+    "persistentvolume-controller",
+    PersistentVolumeClaim,
+    plan_claim_binding,
+    triggers=(
+        OwnChange(PersistentVolumeClaim),
+        RelatedChange(Pod, PersistentVolumeClaim, _claims_of_changed_pod),
+        RelatedChange(PersistentVolume, PersistentVolumeClaim, _claims_for_volume),
+        RelatedChange(StorageClass, PersistentVolumeClaim, _claims_of_class),
+    ),
+)
+
+VOLUME_CONTROLLER = Controller(
+    "persistentvolume-controller",
+    PersistentVolume,
+    plan_volume,
+    triggers=(
+        OwnChange(PersistentVolume),
+        RelatedChange(PersistentVolumeClaim, PersistentVolume, _volume_of_claim),
+    ),
+)

@@ -1,4 +1,4 @@
-"""What is to be done for one object, as values."""
+"""The plan of a controller for one object: the writes and events that it needs, as values."""
 
 from __future__ import annotations
 
@@ -24,24 +24,28 @@ Json = dict[str, Any]
 
 
 class Create(msgspec.Struct, frozen=True):
+    """Create an object."""
+
     kind: type[ApiObject]
     document: Json
+    # Whether to record an event on the owner: `SuccessfulCreate` or `FailedCreate`.
     reports: bool = False
-    """Whether an event on the owner says so: `SuccessfulCreate`, or `FailedCreate`."""
+    # Whether an object that already exists counts as a success.
     optional: bool = False
-    """Whether it is well if the object is already there."""
 
 
 class Delete(msgspec.Struct, frozen=True):
+    """Delete an object."""
+
     subject: Any
     grace_period_seconds: int | None = None
     propagation: Literal["", "Background", "Foreground"] = ""
+    # Whether to record an event on the owner: `SuccessfulDelete`.
     reports: bool = False
-    """Whether an event on the owner says so: `SuccessfulDelete`."""
 
 
 class Patch(msgspec.Struct, frozen=True):
-    """A merge patch of an object, or of its status."""
+    """Apply a merge patch or a strategic merge patch to an object or to its status."""
 
     subject: Any
     patch: Json
@@ -50,7 +54,7 @@ class Patch(msgspec.Struct, frozen=True):
 
 
 class RecordEvent(msgspec.Struct, frozen=True):
-    """Something for people to read."""
+    """Record an event about an object."""
 
     subject: Any
     reason: str
@@ -62,13 +66,15 @@ Action = Create | Delete | Patch | RecordEvent
 
 
 class ActionPlan(msgspec.Struct, frozen=True):
+    """The actions for one object, in order, and when to plan again."""
+
     actions: Sequence[Action] = ()
+    # When to plan again even if nothing has changed; None: only after a change.
     again_ns: int | None = None
-    """When to look again, though nothing may have changed by then."""
 
 
 def status_patch(subject: Any, document: Mapping[str, Any], status: Json) -> list[Action]:
-    """The write that makes a status so, if it is not. A value of None is to be absent."""
+    """Return the patch to these status values, if any differs. None removes a value."""
     stored = document.get("status", {})
     changed = {key: value for key, value in status.items() if stored.get(key) != value}
     return [Patch(subject, {"status": changed}, "status")] if changed else []
@@ -82,9 +88,10 @@ def conditions_with(
     updated: bool = False,
     without: Sequence[str] = (),
 ) -> list[Json]:
-    """Conditions with these set, and some taken away; times move only where something does.
+    """Return stored conditions with `wanted` set and the types in `without` removed.
 
-    With `updated` the time of a change to anything is kept as well.
+    The transition time changes only with the status of a condition. With `updated` the time of
+    any change is written as `lastUpdateTime`.
     """
     kept = [each for each in stored if each.get("type", "") not in without]
     by_type = {each.get("type", ""): dict(each) for each in kept}

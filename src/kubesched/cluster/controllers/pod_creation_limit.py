@@ -1,7 +1,7 @@
-"""How many pods an owner gets just now, however many it wants.
+"""A limit on the pods that a controller creates for one owner.
 
-A number is quickly written: `replicas: 2147483647` must not fill the memory of the process. Pods
-that have a node are bounded by the nodes there are, so it is those that wait that are counted.
+`replicas: 2147483647` must not fill the memory of the process. The number of nodes limits the
+pods that have a node, so the limit counts the pods that have none.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from kubesched.cluster.controllers.plans import Action, RecordEvent
 
 __all__ = ["MOST_AT_ONCE", "MOST_WAITING", "limit_new_pods"]
 
+# Pods that one plan creates. The next plan follows when these exist.
 MOST_AT_ONCE: Final = 500
-"""Pods that one plan makes; the next one follows when these are there."""
+# Pods of one owner that have no node.
 MOST_WAITING: Final = 10_000
-"""Pods of one owner that have no node."""
 
 
 def limit_new_pods(owner: Any, missing: int, active: Sequence[Pod]) -> tuple[int, list[Action]]:
-    """How many of the missing pods to make now, and what to tell people if others must wait."""
+    """Return how many missing pods to create now, and an event if others must wait."""
     waiting = sum(not pod.spec.node_name for pod in active)
     room = max(0, MOST_WAITING - waiting)
     if room >= missing or room >= MOST_AT_ONCE:

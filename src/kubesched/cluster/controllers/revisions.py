@@ -1,4 +1,7 @@
-"""Versions of what a StatefulSet or DaemonSet makes its pods from, kept as ControllerRevisions."""
+"""ControllerRevisions: the versions of the pod template of a StatefulSet or DaemonSet.
+
+The label value that pods of a version have is called its mark here.
+"""
 
 from __future__ import annotations
 
@@ -17,70 +20,71 @@ from kubesched.cluster.controllers.plans import Action, Create, Delete, Patch
 __all__ = [
     "HASH_LABEL",
     "Revisions",
+    "delete_surplus_revisions",
     "mark_of",
-    "revisions",
-    "surplus_revisions",
+    "plan_revisions",
     "template_hash",
 ]
 
 Json = dict[str, Any]
 
+# A label of pods: the mark of the version that they were created from.
 HASH_LABEL = "controller-revision-hash"
-"""On pods: from which version they are made."""
 _STATEFUL_HASH_LABEL = "controller.kubernetes.io/hash"
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _HASH_LENGTH = 10
 
 
 def template_hash(template: Any) -> str:
-    """A name for the content of a template."""
+    """Return a hash of a template's content, for use in names and labels."""
     digest = hashlib.sha256(msgspec.json.encode(template, order="sorted")).digest()
     return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in digest[:_HASH_LENGTH])
 
 
 class Revisions(NamedTuple):
-    current_mark: str
-    """What pods bear that are made from what the owner says now."""
+    """The revisions of an owner."""
+
+    current_mark: str  # the label value of pods of the present template
     current_name: str
-    known: list[ControllerRevision]
-    """All of the owner's, oldest first."""
+    existing: list[ControllerRevision]  # oldest first
     actions: list[Action]
 
 
 def mark_of(owner: Any, revision: ControllerRevision) -> str:
-    """What pods of a version bear: a StatefulSet's its name, a DaemonSet's only its hash."""
+    """Return the mark of a revision: its name for a StatefulSet, its hash for a DaemonSet."""
     if isinstance(owner, StatefulSet):
         return revision.metadata.name
     return revision.metadata.labels.get(HASH_LABEL, revision.metadata.name)
 
 
-def revisions(objects: ObjectIndex, owner: Any, document: Mapping[str, Any]) -> Revisions:
-    """The owner's versions, with the writes that make the present one the newest."""
+def plan_revisions(objects: ObjectIndex, owner: Any, document: Mapping[str, Any]) -> Revisions:
+    """Return the owner's revisions, and the writes that make the present template the newest."""
     template = document["spec"].get("template", {})
-    # Clients in Go compare this byte for byte with what they would write: keys are sorted.
+    # Go clients compare these bytes with their own encoding, which has sorted keys.
     data = _sorted({"spec": {"template": {**template, "$patch": "replace"}}})
-    mine, actions = claim_objects(objects, owner, ControllerRevision, selector_of(owner))
-    known = sorted(mine, key=lambda each: (each.revision, each.metadata.name))
-    newest = known[-1].revision if known else 0
-    same = [each for each in known if each.data == data]
+    claimed, actions = claim_objects(objects, owner, ControllerRevision, selector_of(owner))
+    existing = sorted(claimed, key=lambda each: (each.revision, each.metadata.name))
+    newest = existing[-1].revision if existing else 0
+    same = [each for each in existing if each.data == data]
     if same:
         current = same[-1]
         mark = mark_of(owner, current)
         if current.revision < newest:
             actions.append(Patch(current, {"revision": newest + 1}))
-        actions += _relabelled(objects, owner, {mark_of(owner, each) for each in same[:-1]}, mark)
-        return Revisions(mark, current.metadata.name, known, actions)
+        actions += _relabel_pods(objects, owner, {mark_of(owner, each) for each in same[:-1]}, mark)
+        return Revisions(mark, current.metadata.name, existing, actions)
     hashed = template_hash(template)
     name = f"{owner.metadata.name}-{hashed}"
     mark = name if isinstance(owner, StatefulSet) else hashed
-    if not known and (borne := _mark_of_pods(objects, owner)):
-        mark = borne
-        name = borne if isinstance(owner, StatefulSet) else f"{owner.metadata.name}-{borne}"
+    if not existing and (pod_mark := _mark_of_pods(objects, owner)):
+        mark = pod_mark
+        name = pod_mark if isinstance(owner, StatefulSet) else f"{owner.metadata.name}-{pod_mark}"
         hashed = name.removeprefix(f"{owner.metadata.name}-")
     if owner.metadata.deletion_timestamp is None:
-        made = _revision(owner, template, name, hashed) | {"data": data, "revision": newest + 1}
-        actions.append(Create(ControllerRevision, made, optional=True))
-    return Revisions(mark, name, known, actions)
+        revision = _revision(owner, template, name, hashed)
+        revision |= {"data": data, "revision": newest + 1}
+        actions.append(Create(ControllerRevision, revision, optional=True))
+    return Revisions(mark, name, existing, actions)
 
 
 def _revision(owner: Any, template: Mapping[str, Any], name: str, hashed: str) -> Json:
@@ -104,11 +108,11 @@ def _sorted(value: Any) -> Any:
     return value
 
 
-def _relabelled(
-    objects: ObjectIndex, owner: Any, others: Collection[str], mark: str
+def _relabel_pods(
+    objects: ObjectIndex, owner: Any, same_marks: Collection[str], mark: str
 ) -> list[Action]:
-    """Pods of a version that somebody recorded twice need not be made again."""
-    outdated = set(others) - {mark}
+    """Relabel pods of equal revisions with one mark, so that they are not created again."""
+    outdated = set(same_marks) - {mark}
     return [
         Patch(pod, {"metadata": {"labels": {HASH_LABEL: mark}}})
         for pod in (objects.controlled(owner.metadata.uid, Pod) if outdated else ())
@@ -117,17 +121,20 @@ def _relabelled(
 
 
 def _mark_of_pods(objects: ObjectIndex, owner: Any) -> str:
-    """What an owner from a dump that left its versions behind called the one that its pods have."""
+    """Return the mark that all pods of an owner have, for an owner without revisions.
+
+    An owner from a cluster dump may have lost its revisions. Its pods are not created again.
+    """
     pods = objects.controlled(owner.metadata.uid, Pod)
     marks = {pod.metadata.labels.get(HASH_LABEL, "") for pod in pods}
     return marks.pop() if len(marks) == 1 else ""
 
 
-def surplus_revisions(
-    owner: Any, known: list[ControllerRevision], in_use: Collection[str]
+def delete_surplus_revisions(
+    owner: Any, existing: list[ControllerRevision], in_use: Collection[str]
 ) -> list[Action]:
-    """Deletions of versions beyond the limit, of those that no pod has. `in_use` are marks."""
+    """Delete unused revisions beyond the history limit. `in_use` has the marks of pods."""
     limit = owner.spec.revision_history_limit
-    spare = [each for each in known if mark_of(owner, each) not in in_use]
-    kept = 10 if limit is None else limit
-    return [Delete(each) for each in spare[: max(0, len(spare) - kept)]]
+    unused = [each for each in existing if mark_of(owner, each) not in in_use]
+    most = 10 if limit is None else limit
+    return [Delete(each) for each in unused[: max(0, len(unused) - most)]]

@@ -1,4 +1,4 @@
-"""StatefulSets: pods with names of their own that last, one after the other, and their claims."""
+"""StatefulSets: pods with stable names, created and updated in order, and their claims."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from kubesched.api import PersistentVolumeClaim, Pod, StatefulSet
 from kubesched.cluster.controllers.adoption import claim_objects, selector_of
+from kubesched.cluster.controllers.controller import Controller
 from kubesched.cluster.controllers.object_index import ObjectIndex, is_available, is_ready
 from kubesched.cluster.controllers.plans import (
     Action,
@@ -18,9 +19,14 @@ from kubesched.cluster.controllers.plans import (
 )
 from kubesched.cluster.controllers.pod_creation_limit import MOST_AT_ONCE, limit_new_pods
 from kubesched.cluster.controllers.replica_sets import next_available_ns, pod_from_template
-from kubesched.cluster.controllers.revisions import HASH_LABEL, revisions, surplus_revisions
+from kubesched.cluster.controllers.revisions import (
+    HASH_LABEL,
+    delete_surplus_revisions,
+    plan_revisions,
+)
+from kubesched.cluster.controllers.triggers import AdoptableObject, OwnChange, controlled
 
-__all__ = ["plan_stateful_set"]
+__all__ = ["STATEFUL_SET_CONTROLLER", "plan_stateful_set"]
 
 Json = dict[str, Any]
 
@@ -30,18 +36,25 @@ _FINISHED = ("Succeeded", "Failed")
 
 
 class _Set(NamedTuple):
-    """A StatefulSet, read."""
+    """A StatefulSet with the fields of its document that the plan reads."""
 
     owner: StatefulSet
     spec: Mapping[str, Any]
-    pods: dict[int, Pod]
-    """By ordinal."""
-    first: int
-    wanted: int
+    pods: dict[int, Pod]  # by ordinal
+    first: int  # the lowest ordinal
+    wanted: int  # the number of replicas
 
     @property
     def is_parallel(self) -> bool:
         return self.owner.spec.pod_management_policy == "Parallel"
+
+    @property
+    def min_ready_seconds(self) -> int:
+        return int(self.spec.get("minReadySeconds", 0))
+
+    @property
+    def updates_on_delete(self) -> bool:
+        return bool(self.spec.get("updateStrategy", {}).get("type") == "OnDelete")
 
     def ordinals(self) -> range:
         return range(self.first, self.first + self.wanted)
@@ -50,36 +63,47 @@ class _Set(NamedTuple):
 def plan_stateful_set(
     objects: ObjectIndex, owner: StatefulSet, document: Mapping[str, Any], now_ns: int
 ) -> ActionPlan:
+    """Create, delete and update the pods of a StatefulSet in order, and set its status."""
     claim = claim_objects(objects, owner, Pod, selector_of(owner))
     spec = document["spec"]
     by_ordinal = {number: pod for pod in claim[0] if (number := _ordinal(owner, pod)) is not None}
     first = spec.get("ordinals", {}).get("start", 0)
-    it = _Set(owner, spec, by_ordinal, first, spec.get("replicas", 1))
+    stateful_set = _Set(owner, spec, by_ordinal, first, spec.get("replicas", 1))
     actions = list(claim[1])
-    known = revisions(objects, owner, document)
-    actions += known.actions
+    revisions = plan_revisions(objects, owner, document)
+    actions += revisions.actions
     status = document.get("status", {})
-    current = status.get("currentRevision") or known.current_name
-    updated = known.current_name
+    current = status.get("currentRevision") or revisions.current_name
+    updated = revisions.current_name
     if owner.metadata.deletion_timestamp is None:
-        actions += _retention(objects, it)
-        templates = {each.metadata.name: each.data["spec"]["template"] for each in known.known}
+        actions += _retain_claims(objects, stateful_set)
+        templates = {
+            each.metadata.name: each.data["spec"]["template"] for each in revisions.existing
+        }
         templates[updated] = spec.get("template", {})
-        actions += _steps(objects, it, _Versions(current, updated, templates), now_ns)
+        versions = _Versions(current, updated, templates)
+        actions += _pod_actions(objects, stateful_set, versions, now_ns)
         in_use = {pod.metadata.labels.get(HASH_LABEL, "") for pod in by_ordinal.values()}
         in_use |= {current, updated}
-        actions += surplus_revisions(owner, known.known, in_use)
-    actions += _status(it, document, current, updated, now_ns)
+        actions += delete_surplus_revisions(owner, revisions.existing, in_use)
+    actions += _status_actions(stateful_set, document, current, updated, now_ns)
     ready = [pod for pod in by_ordinal.values() if is_ready(pod)]
-    return ActionPlan(actions, next_available_ns(ready, spec.get("minReadySeconds", 0), now_ns))
+    return ActionPlan(actions, next_available_ns(ready, stateful_set.min_ready_seconds, now_ns))
 
 
 class _Versions(NamedTuple):
-    """Names of ControllerRevisions, which pods bear, and what they say."""
+    """Names of ControllerRevisions, which pods have as a label, and the templates by name."""
 
     current: str
     updated: str
     templates: Mapping[str, Mapping[str, Any]]
+
+
+class _Step(NamedTuple):
+    """Actions for some pods, and whether the plan ends with them."""
+
+    actions: list[Action]
+    is_last: bool
 
 
 def _ordinal(owner: StatefulSet, pod: Pod) -> int | None:
@@ -87,104 +111,127 @@ def _ordinal(owner: StatefulSet, pod: Pod) -> int | None:
     return int(number) if parent == owner.metadata.name and number.isdecimal() else None
 
 
-def _partition(it: _Set) -> int:
-    rolling = it.spec.get("updateStrategy", {}).get("rollingUpdate") or {}
+def _partition(stateful_set: _Set) -> int:
+    rolling = stateful_set.spec.get("updateStrategy", {}).get("rollingUpdate") or {}
     return int(rolling.get("partition") or 0)
 
 
-def _steps(objects: ObjectIndex, it: _Set, versions: _Versions, now_ns: int) -> list[Action]:
-    """What to do next: make what is missing, take away what is too much, then update."""
-    minimum = it.spec.get("minReadySeconds", 0)
+def _pod_actions(
+    objects: ObjectIndex, stateful_set: _Set, versions: _Versions, now_ns: int
+) -> list[Action]:
+    """Create missing pods, then delete surplus ones, then update outdated ones.
+
+    Unless the set is parallel, a plan changes one pod, and waits for pods before it.
+    """
+    created = _create_missing(objects, stateful_set, versions, now_ns)
+    if created.is_last:
+        return created.actions
+    deleted = _delete_surplus(stateful_set)
+    actions = [*created.actions, *deleted.actions]
+    if deleted.is_last:
+        return actions
+    return actions + _update_pods(stateful_set, versions, now_ns)
+
+
+def _create_missing(
+    objects: ObjectIndex, stateful_set: _Set, versions: _Versions, now_ns: int
+) -> _Step:
     actions: list[Action] = []
-    missing = it.wanted - sum(ordinal in it.ordinals() for ordinal in it.pods)
-    room, told = limit_new_pods(it.owner, missing, list(it.pods.values()))
-    made = 0
-    for ordinal in it.ordinals():
-        pod = it.pods.get(ordinal)
-        if pod is not None and pod.status.phase in _FINISHED:
-            if pod.metadata.deletion_timestamp is None:
-                actions.append(Delete(pod, reports=True))  # and then it is made again
-            if not it.is_parallel:
-                return actions
-            continue
+    missing = stateful_set.wanted - sum(n in stateful_set.ordinals() for n in stateful_set.pods)
+    limit, events = limit_new_pods(stateful_set.owner, missing, list(stateful_set.pods.values()))
+    created = 0
+    for ordinal in stateful_set.ordinals():
+        pod = stateful_set.pods.get(ordinal)
         if pod is None:
-            if made >= room:
-                return [*actions, *told]
-            name = _version_of(it, ordinal, versions)
-            actions += _made(objects, it, ordinal, versions, name)
-            made += 1
-            if not it.is_parallel or len(actions) >= MOST_AT_ONCE:
-                return actions  # the rest when these are there
-            continue
-        if it.is_parallel:
-            continue
-        if pod.metadata.deletion_timestamp is not None or not is_available(pod, minimum, now_ns):
-            return actions  # the next one waits for it
-    condemned = sorted((n for n in it.pods if n not in it.ordinals()), reverse=True)
-    for ordinal in condemned:
-        pod = it.pods[ordinal]
-        if pod.metadata.deletion_timestamp is not None:
-            if it.is_parallel:
-                continue
-            return actions
-        actions.append(Delete(pod, reports=True))
-        if not it.is_parallel:
-            return actions
-    return actions + _updates(it, versions, minimum, now_ns)
+            if created >= limit:
+                return _Step([*actions, *events], is_last=True)
+            actions += _create_pod(objects, stateful_set, ordinal, versions)
+            created += 1
+            if not stateful_set.is_parallel or len(actions) >= MOST_AT_ONCE:
+                return _Step(actions, is_last=True)
+        elif pod.status.phase in _FINISHED:
+            if pod.metadata.deletion_timestamp is None:
+                # A later plan creates the pod again.
+                actions.append(Delete(pod, reports=True))
+            if not stateful_set.is_parallel:
+                return _Step(actions, is_last=True)
+        elif not stateful_set.is_parallel and not _is_up(stateful_set, pod, now_ns):
+            return _Step(actions, is_last=True)
+    return _Step(actions, is_last=False)
 
 
-def _version_of(it: _Set, ordinal: int, versions: _Versions) -> str:
-    """Which version a pod that is made now is to have."""
-    if it.spec.get("updateStrategy", {}).get("type") == "OnDelete":
+def _is_up(stateful_set: _Set, pod: Pod, now_ns: int) -> bool:
+    """Whether a pod is available and not being deleted."""
+    return pod.metadata.deletion_timestamp is None and is_available(
+        pod, stateful_set.min_ready_seconds, now_ns
+    )
+
+
+def _delete_surplus(stateful_set: _Set) -> _Step:
+    """Delete the pods beyond the replicas, the highest ordinal first."""
+    actions: list[Action] = []
+    ordinals = stateful_set.ordinals()
+    for ordinal in sorted((n for n in stateful_set.pods if n not in ordinals), reverse=True):
+        pod = stateful_set.pods[ordinal]
+        if pod.metadata.deletion_timestamp is None:
+            actions.append(Delete(pod, reports=True))
+        if not stateful_set.is_parallel:
+            return _Step(actions, is_last=True)
+    return _Step(actions, is_last=False)
+
+
+def _version_of(stateful_set: _Set, ordinal: int, versions: _Versions) -> str:
+    """Return the revision that a new pod gets."""
+    if stateful_set.updates_on_delete:
         return versions.updated
-    if ordinal >= it.first + _partition(it) or versions.current not in versions.templates:
+    boundary = stateful_set.first + _partition(stateful_set)
+    if ordinal >= boundary or versions.current not in versions.templates:
         return versions.updated
     return versions.current
 
 
-def _updates(it: _Set, versions: _Versions, minimum: int, now_ns: int) -> list[Action]:
-    """Delete the last pod that is out of date, once all after it are up."""
-    strategy = it.spec.get("updateStrategy", {})
-    if strategy.get("type") == "OnDelete":
+def _update_pods(stateful_set: _Set, versions: _Versions, now_ns: int) -> list[Action]:
+    """Delete outdated pods from the highest ordinal on, as far as enough pods are up."""
+    if stateful_set.updates_on_delete:
         return []
-    unavailable = _max_unavailable(it)
+    most_unavailable = _max_unavailable(stateful_set)
+    boundary = stateful_set.first + _partition(stateful_set)
     actions: list[Action] = []
-    busy = 0
-    for ordinal in reversed(it.ordinals()):
-        if ordinal < it.first + _partition(it):
+    unavailable = 0
+    for ordinal in reversed(stateful_set.ordinals()):
+        if ordinal < boundary or unavailable >= most_unavailable:
             break
-        pod = it.pods.get(ordinal)
+        pod = stateful_set.pods.get(ordinal)
         if pod is None:
-            busy += 1
+            unavailable += 1
         elif pod.metadata.labels.get(HASH_LABEL) != versions.updated:
-            if pod.metadata.deletion_timestamp is None and busy < unavailable:
+            if pod.metadata.deletion_timestamp is None:
                 actions.append(Delete(pod, reports=True))
-            busy += 1
-        elif pod.metadata.deletion_timestamp is not None or not is_available(pod, minimum, now_ns):
-            busy += 1
-        if busy >= unavailable:
-            break
+            unavailable += 1
+        elif not _is_up(stateful_set, pod, now_ns):
+            unavailable += 1
     return actions
 
 
-def _max_unavailable(it: _Set) -> int:
-    rolling = it.spec.get("updateStrategy", {}).get("rollingUpdate") or {}
+def _max_unavailable(stateful_set: _Set) -> int:
+    rolling = stateful_set.spec.get("updateStrategy", {}).get("rollingUpdate") or {}
     value = rolling.get("maxUnavailable", 1)
     if isinstance(value, str):
         number = value.removesuffix("%")
-        value = it.wanted * int(number) // 100 if number.isdecimal() else 1
+        value = stateful_set.wanted * int(number) // 100 if number.isdecimal() else 1
     return max(1, int(value))
 
 
-def _made(
-    objects: ObjectIndex, it: _Set, ordinal: int, versions: _Versions, version: str
+def _create_pod(
+    objects: ObjectIndex, stateful_set: _Set, ordinal: int, versions: _Versions
 ) -> list[Action]:
-    """A pod and the claims that it lacks."""
-    name = f"{it.owner.metadata.name}-{ordinal}"
-    namespace = it.owner.metadata.namespace
-    template = versions.templates.get(version, it.spec.get("template", {}))
+    """Create a pod and the claims that it lacks."""
+    owner, spec = stateful_set.owner, stateful_set.spec
+    name = f"{owner.metadata.name}-{ordinal}"
+    version = _version_of(stateful_set, ordinal, versions)
+    template = versions.templates.get(version, spec.get("template", {}))
     template = {key: value for key, value in template.items() if key != "$patch"}
-    pod = pod_from_template(it.owner, template)
+    pod = pod_from_template(owner, template)
     metadata = pod["metadata"]
     del metadata["generateName"]
     metadata["name"] = name
@@ -194,103 +241,125 @@ def _made(
         _INDEX_LABEL: str(ordinal),
         HASH_LABEL: version,
     }
-    spec = {**pod["spec"], "hostname": name}
-    if service := it.spec.get("serviceName"):
-        spec["subdomain"] = service
-    actions: list[Action] = []
-    volumes = []
-    for claim in it.spec.get("volumeClaimTemplates", ()):
-        inner = claim["metadata"]
-        claim_name = f"{inner['name']}-{name}"
-        source = {"claimName": claim_name}
-        volumes.append({"name": inner["name"], "persistentVolumeClaim": source})
-        if objects.find(PersistentVolumeClaim, namespace, claim_name) is None:
-            labels = {
-                **inner.get("labels", {}),
-                **it.spec.get("selector", {}).get("matchLabels", {}),
-            }
-            made = {
-                "metadata": {
-                    **{k: v for k, v in inner.items() if k in ("annotations",)},
-                    "name": claim_name,
-                    "namespace": namespace,
-                    "labels": labels,
-                },
-                "spec": claim.get("spec", {}),
-            }
-            actions.append(Create(PersistentVolumeClaim, made, reports=True, optional=True))
-    if volumes:
-        replaced = {volume["name"] for volume in volumes}
-        kept = [each for each in spec.get("volumes", ()) if each["name"] not in replaced]
-        spec["volumes"] = [*kept, *volumes]
-    pod["spec"] = spec
-    actions.append(Create(Pod, pod, reports=True, optional=True))
-    return actions
+    pod_spec = {**pod["spec"], "hostname": name}
+    if service := spec.get("serviceName"):
+        pod_spec["subdomain"] = service
+    templates = {each["metadata"]["name"]: each for each in spec.get("volumeClaimTemplates", ())}
+    if templates:
+        other = [each for each in pod_spec.get("volumes", ()) if each["name"] not in templates]
+        pod_spec["volumes"] = [
+            *other,
+            *(
+                {"name": each, "persistentVolumeClaim": {"claimName": f"{each}-{name}"}}
+                for each in templates
+            ),
+        ]
+    pod["spec"] = pod_spec
+    missing = {
+        f"{each}-{name}": claim
+        for each, claim in templates.items()
+        if objects.find(PersistentVolumeClaim, owner.metadata.namespace, f"{each}-{name}") is None
+    }
+    return [
+        *(_create_claim(stateful_set, claim, each) for each, claim in missing.items()),
+        Create(Pod, pod, reports=True, optional=True),
+    ]
 
 
-def _retention(objects: ObjectIndex, it: _Set) -> list[Action]:
-    """Claims that are to go with the set, or with the pods that a smaller set does not have."""
-    policy = it.spec.get("persistentVolumeClaimRetentionPolicy", {})
+def _create_claim(stateful_set: _Set, template: Mapping[str, Any], name: str) -> Create:
+    template_metadata = template["metadata"]
+    metadata = {
+        **{k: v for k, v in template_metadata.items() if k in ("annotations",)},
+        "name": name,
+        "namespace": stateful_set.owner.metadata.namespace,
+        "labels": {
+            **template_metadata.get("labels", {}),
+            **stateful_set.spec.get("selector", {}).get("matchLabels", {}),
+        },
+    }
+    document = {"metadata": metadata, "spec": template.get("spec", {})}
+    return Create(PersistentVolumeClaim, document, reports=True, optional=True)
+
+
+def _retain_claims(objects: ObjectIndex, stateful_set: _Set) -> list[Action]:
+    """Set the owners of claims that are deleted with the set, or when it scales down."""
+    policy = stateful_set.spec.get("persistentVolumeClaimRetentionPolicy", {})
     when_deleted = policy.get("whenDeleted") == "Delete"
     when_scaled = policy.get("whenScaled") == "Delete"
-    actions: list[Action] = []
-    templates = {each["metadata"]["name"] for each in it.spec.get("volumeClaimTemplates", ())}
-    if not templates or not (when_deleted or when_scaled):
+    if not (when_deleted or when_scaled):
         return []
-    owner = it.owner.metadata
-    for claim in objects.within(PersistentVolumeClaim, owner.namespace):
-        # Named template, set and number; a template's name may have a dash as well.
-        start, _, number = claim.metadata.name.rpartition("-")
-        if not number.isdecimal() or not start.endswith(f"-{owner.name}"):
+    actions: list[Action] = []
+    owner = stateful_set.owner
+    for claim in objects.within(PersistentVolumeClaim, owner.metadata.namespace):
+        ordinal = _ordinal_of_claim(stateful_set, claim)
+        if ordinal is None:
             continue
-        if start.removesuffix(f"-{owner.name}") not in templates:
-            continue
-        condemned = int(number) not in it.ordinals()
-        wanted: list[Json] = []
-        if condemned and when_scaled and (pod := it.pods.get(int(number))) is not None:
-            wanted = [_owner(pod)]
-        elif not condemned and when_deleted:
-            wanted = [_owner(it.owner)]
-        elif condemned:
-            continue
-        held = [each.uid for each in claim.metadata.owner_references]
-        if held != [each["uid"] for each in wanted]:
-            actions.append(Patch(claim, {"metadata": {"ownerReferences": wanted or None}}))
+        owners: list[Json] = []
+        if ordinal not in stateful_set.ordinals():
+            pod = stateful_set.pods.get(ordinal)
+            if pod is None or not when_scaled:
+                continue
+            owners = [_owner_reference(pod)]
+        elif when_deleted:
+            owners = [_owner_reference(owner)]
+        stored = [each.uid for each in claim.metadata.owner_references]
+        if stored != [each["uid"] for each in owners]:
+            actions.append(Patch(claim, {"metadata": {"ownerReferences": owners or None}}))
     return actions
 
 
-def _owner(owner: Any) -> Json:
+def _ordinal_of_claim(stateful_set: _Set, claim: PersistentVolumeClaim) -> int | None:
+    """Return the ordinal in a claim's name (template, set, ordinal); None for other claims."""
+    # The name of a template may contain a dash as well.
+    start, _, number = claim.metadata.name.rpartition("-")
+    suffix = f"-{stateful_set.owner.metadata.name}"
+    if not number.isdecimal() or not start.endswith(suffix):
+        return None
+    templates = (
+        each["metadata"]["name"] for each in stateful_set.spec.get("volumeClaimTemplates", ())
+    )
+    return int(number) if start.removesuffix(suffix) in templates else None
+
+
+def _owner_reference(owner: Any) -> Json:
     metadata = owner.metadata
     kind, version = type(owner).kind, type(owner).api_version
     return {"apiVersion": version, "kind": kind, "name": metadata.name, "uid": metadata.uid}
 
 
-def _status(
-    it: _Set,
-    document: Mapping[str, Any],
-    current: str,
-    updated: str,
-    now_ns: int,
+def _status_actions(
+    stateful_set: _Set, document: Mapping[str, Any], current: str, updated: str, now_ns: int
 ) -> list[Action]:
-    minimum = it.spec.get("minReadySeconds", 0)
-    there = list(it.pods.values())
-    alive = [pod for pod in there if pod.status.phase not in _FINISHED]
-    ready = [pod for pod in alive if is_ready(pod)]
-    available = [pod for pod in ready if is_available(pod, minimum, now_ns)]
-    new = [pod for pod in alive if pod.metadata.labels.get(HASH_LABEL) == updated]
-    is_rolling = it.spec.get("updateStrategy", {}).get("type") != "OnDelete"
-    if is_rolling and len(new) == len(alive) == it.wanted == len(ready) and current != updated:
-        current = updated  # the update is complete
-    old = [pod for pod in alive if pod.metadata.labels.get(HASH_LABEL) != updated]
+    pods = list(stateful_set.pods.values())
+    running = [pod for pod in pods if pod.status.phase not in _FINISHED]
+    ready = [pod for pod in running if is_ready(pod)]
+    minimum = stateful_set.min_ready_seconds
+    available = sum(is_available(pod, minimum, now_ns) for pod in ready)
+    new = sum(pod.metadata.labels.get(HASH_LABEL) == updated for pod in running)
+    is_complete = new == len(running) == stateful_set.wanted == len(ready)
+    if is_complete and not stateful_set.updates_on_delete:
+        current = updated
     status = {
-        "observedGeneration": it.owner.metadata.generation,
-        "replicas": len(there),
+        "observedGeneration": stateful_set.owner.metadata.generation,
+        "replicas": len(pods),
         "readyReplicas": len(ready) or None,
-        "availableReplicas": len(available),
-        "currentReplicas": (len(new) if current == updated else len(old)) or None,
-        "updatedReplicas": len(new) or None,
+        "availableReplicas": available,
+        "currentReplicas": (new if current == updated else len(running) - new) or None,
+        "updatedReplicas": new or None,
         "currentRevision": current,
         "updateRevision": updated,
         "collisionCount": document.get("status", {}).get("collisionCount", 0),
     }
-    return status_patch(it.owner, document, status)
+    return status_patch(stateful_set.owner, document, status)
+
+
+STATEFUL_SET_CONTROLLER = Controller(
+    "statefulset-controller",
+    StatefulSet,
+    plan_stateful_set,
+    triggers=(
+        OwnChange(StatefulSet),
+        controlled(Pod, by=StatefulSet),
+        AdoptableObject(Pod, StatefulSet),
+    ),
+)

@@ -1,6 +1,7 @@
-"""Who uses which claim, and which volume is for whom: found by name, not by looking at all.
+"""An index of pods by the claims that they use, and of volumes by claim or class.
 
-A pod may have thousands of claims, and each of them asks who uses it and what is kept for it.
+A pod may have thousands of claims, and the plan for each claim looks up its pods and volumes.
+Without the index each lookup would read all pods and volumes.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from kubesched.api import PersistentVolume, Pod
 
 __all__ = ["StorageIndex", "claims_of"]
 
-_Place = tuple[str, str]
-_NOBODY: Mapping[str, Any] = {}
+_ClaimKey = tuple[str, str]  # namespace and name
+_EMPTY: Mapping[str, Any] = {}
 
 
 def claims_of(pod: Pod) -> list[str]:
-    """Names of the claims that a pod uses, in its namespace."""
+    """Return the names of the claims that a pod uses, in its namespace."""
     names = []
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
@@ -28,37 +29,38 @@ def claims_of(pod: Pod) -> list[str]:
 
 
 class StorageIndex:
-    """Pods by the claims that they use, volumes by the claims or classes that they are for."""
+    """Pods by the claims that they use, and volumes by their claim or class."""
 
     def __init__(self) -> None:
-        self._users: dict[_Place, dict[str, Pod]] = {}
-        """By namespace and name of a claim, and by uid."""
-        self._promised: dict[_Place, dict[str, PersistentVolume]] = {}
-        """By namespace and name of the claim that a volume names, and by uid."""
+        # Pods by the claim that they use, and by uid.
+        self._users: dict[_ClaimKey, dict[str, Pod]] = {}
+        # Volumes by the claim in their `claimRef`, and by uid.
+        self._reserved: dict[_ClaimKey, dict[str, PersistentVolume]] = {}
+        # Volumes without `claimRef`, by their class and by uid.
         self._free: dict[str, dict[str, PersistentVolume]] = {}
-        """Volumes that name no claim, by their class and by uid."""
 
     def users(self, namespace: str, claim: str) -> Iterable[Pod]:
-        """Pods that have a claim among their volumes, whether it is there or not."""
-        return self._users.get((namespace, claim), _NOBODY).values()
+        """Return the pods that use a claim, whether the claim exists or not."""
+        return self._users.get((namespace, claim), _EMPTY).values()
 
-    def promised(self, namespace: str, claim: str) -> Iterable[PersistentVolume]:
-        """Volumes that name a claim."""
-        return self._promised.get((namespace, claim), _NOBODY).values()
+    def reserved(self, namespace: str, claim: str) -> Iterable[PersistentVolume]:
+        """Return the volumes whose `claimRef` names a claim."""
+        return self._reserved.get((namespace, claim), _EMPTY).values()
 
     def free(self, storage_class: str) -> Iterable[PersistentVolume]:
-        """Volumes of a class that name no claim."""
-        return self._free.get(storage_class, _NOBODY).values()
+        """Return the volumes of a class that have no `claimRef`."""
+        return self._free.get(storage_class, _EMPTY).values()
 
     def observe(self, subject: Any, before: Any | None) -> None:
-        """Take in a pod or a volume, and what was known of it."""
+        """Add a pod or a volume; `before` is its previous version."""
         if before is not None:
-            self.forget(before)
+            self.remove(before)
         uid = subject.metadata.uid
         for tables, key in self._tables_of(subject):
             tables.setdefault(key, {})[uid] = subject
 
-    def forget(self, subject: Any) -> None:
+    def remove(self, subject: Any) -> None:
+        """Remove a pod or a volume."""
         uid = subject.metadata.uid
         for tables, key in self._tables_of(subject):
             table = tables.get(key)
@@ -77,4 +79,4 @@ class StorageIndex:
             if reference is None:
                 yield self._free, subject.spec.storage_class_name or ""
             else:
-                yield self._promised, (reference.namespace or "", reference.name)
+                yield self._reserved, (reference.namespace or "", reference.name)

@@ -1,4 +1,7 @@
-"""NoExecute taints: pods that do not tolerate them go, others after the time they allow."""
+"""Taint eviction: a node's NoExecute taints evict pods that do not tolerate them.
+
+A toleration may have a time limit. The pod is then evicted after this time.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +12,23 @@ from typing import Any
 from kubesched.api import Node, Pod, Taint, Toleration
 from kubesched.api.taints import NO_EXECUTE, tolerates
 from kubesched.api.time import format_time
+from kubesched.cluster.controllers.controller import Controller
 from kubesched.cluster.controllers.object_index import ObjectIndex
 from kubesched.cluster.controllers.plans import Action, ActionPlan, Delete, Patch, RecordEvent
+from kubesched.cluster.controllers.triggers import RelatedChange
 from kubesched.foundation.util.clock import SECOND
 
-__all__ = ["TaintEvictions", "disruption_patch", "toleration_ns"]
+__all__ = ["TaintEvictions", "disruption_patch", "pod_came_to_node", "toleration_ns"]
 
 _MESSAGE = "Taint manager: deleting due to NoExecute taint"
 
 
 def toleration_ns(pod: Pod, taints: list[Taint]) -> int | None:
-    """How long a pod may stay with these taints: 0 if it does not tolerate one, None for ever."""
+    """Return how long a pod tolerates these taints: 0 if it does not, None without a limit."""
     shortest: int | None = None
     by_key = _by_key(pod.spec.tolerations)
     for taint in taints:
-        # Those without a key may be for any taint.
+        # A toleration without a key can match any taint.
         candidates = [*by_key.get("", ()), *(by_key.get(taint.key, ()) if taint.key else ())]
         matching = [each for each in candidates if tolerates(each, taint)]
         if not matching:
@@ -37,15 +42,15 @@ def toleration_ns(pod: Pod, taints: list[Taint]) -> int | None:
 
 
 def _by_key(tolerations: Iterable[Toleration]) -> dict[str, list[Toleration]]:
-    """Of those that differ in nothing but their time only the shortest."""
-    kept: dict[tuple[str, ...], Toleration] = {}
+    """Group tolerations by key; of equal ones only the one with the shortest time stays."""
+    shortest: dict[tuple[str, ...], Toleration] = {}
     for each in tolerations:
-        same = (each.key, each.effect, each.operator, each.value)
-        known = kept.get(same)
-        if known is None or _seconds(each) < _seconds(known):
-            kept[same] = each
+        identity = (each.key, each.effect, each.operator, each.value)
+        other = shortest.get(identity)
+        if other is None or _seconds(each) < _seconds(other):
+            shortest[identity] = each
     by_key: dict[str, list[Toleration]] = {}
-    for each in kept.values():
+    for each in shortest.values():
         by_key.setdefault(each.key, []).append(each)
     return by_key
 
@@ -56,7 +61,7 @@ def _seconds(toleration: Toleration) -> float:
 
 
 def disruption_patch(pod: Pod, reason: str, message: str, now_ns: int) -> Patch:
-    """The condition that tells why a pod is going to be deleted."""
+    """Build the DisruptionTarget condition that says why a pod is going to be deleted."""
     condition: dict[str, Any] = {
         "type": "DisruptionTarget",
         "status": "True",
@@ -71,15 +76,22 @@ def disruption_patch(pod: Pod, reason: str, message: str, now_ns: int) -> Patch:
 
 
 class TaintEvictions:
-    """Who is to leave which node, and when."""
+    """The evictions that NoExecute taints have scheduled."""
 
     def __init__(self) -> None:
+        # When a pod was first seen on a node with a NoExecute taint, by the pod's uid.
         self._since: dict[str, int] = {}
-        """When a pod and a NoExecute taint of its node were first seen together, by its uid."""
+
+    def controller(self) -> Controller:
+        """Build the controller that plans with this state."""
+        # The node controller declares which changes of a node trigger its plans.
+        triggers = (RelatedChange(Pod, Node, _tainted_node_of_pod),)
+        return Controller("taint-eviction-controller", Node, self.plan, triggers)
 
     def plan(
         self, objects: ObjectIndex, node: Node, _document: Mapping[str, Any], now_ns: int
     ) -> ActionPlan:
+        """Evict the pods of a node whose time of toleration is over."""
         taints = [taint for taint in node.spec.taints if taint.effect == NO_EXECUTE]
         actions: list[Action] = []
         again_ns: int | None = None
@@ -103,9 +115,31 @@ class TaintEvictions:
             actions.append(Delete(pod))
         return ActionPlan(actions, again_ns)
 
-    def forget(self, uid: str) -> None:
-        """A pod is gone."""
+    def remove_pod(self, uid: str) -> None:
+        """Drop the state of a deleted pod."""
         self._since.pop(uid, None)
+
+
+def pod_came_to_node(pod: Pod, before: Pod | None) -> bool:
+    """Whether a pod is bound and its spec changed, or its deletion began."""
+    if not pod.spec.node_name:
+        return False
+    if before is None or before.metadata.deletion_timestamp != pod.metadata.deletion_timestamp:
+        return True
+    return before.spec is not pod.spec and before.spec != pod.spec
+
+
+def _tainted_node_of_pod(
+    objects: ObjectIndex, pod: Pod, before: Pod | None, _gone: bool
+) -> tuple[str, ...]:
+    """Find the node of a newly bound pod if the node has a NoExecute taint."""
+    name = pod.spec.node_name
+    node: Node | None = objects.find(Node, "", name) if name else None
+    # Most nodes have no taints, so this check comes first.
+    if node is None or not node.spec.taints or not pod_came_to_node(pod, before):
+        return ()
+    has_taint = any(each.effect == NO_EXECUTE for each in node.spec.taints)
+    return (node.metadata.uid,) if has_taint else ()
 
 
 def _key(pod: Pod) -> str:

@@ -1,9 +1,9 @@
-"""Volumes made for claims that ask for them: a stand-in for a storage system.
+"""A stand-in for a storage system: it creates volumes for claims.
 
-A class may have a parameter `topologyKey`: its volumes then belong to the domain of the node that
-was chosen for the first pod, or, without one, to the first of the class's allowed topologies. A
-claim may say by annotation `kubesched.io/provision: fail` that it gets none, and by
-`kubesched.io/provision-delay` how long it takes.
+A storage class may have a parameter `topologyKey`. Its volumes then belong to the topology domain
+of the selected node, or, without one, to the first of the class's allowed topologies. On a claim,
+the annotation `kubesched.io/provision: fail` makes provisioning fail, and
+`kubesched.io/provision-delay` says how long it takes.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ def _storage_class(name: str, mode: str, *, is_default: bool = False) -> Json:
     }
 
 
+# The classes that a new cluster has.
 STORAGE_CLASSES = (
     _storage_class("standard", "WaitForFirstConsumer", is_default=True),
     _storage_class("immediate", "Immediate"),
 )
-"""The classes that a cluster begins with."""
 
 
 def plan_provisioning(
     objects: ObjectIndex, claim: PersistentVolumeClaim, storage_class: StorageClass, now_ns: int
 ) -> ActionPlan:
-    """Make a volume for a claim, in its class's own way or not at all."""
+    """Create a volume for a claim if its class has our provisioner."""
     metadata = claim.metadata
     provisioner = storage_class.provisioner
     actions: list[Action] = []
@@ -68,7 +68,7 @@ def plan_provisioning(
         text += "the claim asks for a failure"
         actions.append(RecordEvent(claim, "ProvisioningFailed", text, warning=True))
         if _SELECTED_NODE in metadata.annotations:
-            # The scheduler is to look for another node.
+            # The scheduler has to select another node.
             actions.append(Patch(claim, {"metadata": {"annotations": {_SELECTED_NODE: None}}}))
         return ActionPlan(actions)
     delay_ns = duration_ns(metadata.annotations.get(f"{PREFIX}provision-delay", ""))
@@ -113,7 +113,7 @@ def _volume(
 def _topology(
     objects: ObjectIndex, claim: PersistentVolumeClaim, storage_class: StorageClass
 ) -> list[Json]:
-    """Where the volume can be reached from; everywhere if empty."""
+    """Return the node selector terms of a volume; without terms every node can use it."""
     key = storage_class.parameters.get("topologyKey", "")
     node: Node | None = objects.find(Node, "", claim.metadata.annotations.get(_SELECTED_NODE, ""))
     if key and node is not None and key in node.metadata.labels:
