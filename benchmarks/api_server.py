@@ -12,8 +12,8 @@ import signal
 
 import click
 
+from kubesched.cluster.apiserver.http.api_server import ApiServer
 from kubesched.cluster.apiserver.http.router import ApiService
-from kubesched.cluster.apiserver.http.server import ApiServer
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.foundation.util.clock import RealClock
 from kubesched.foundation.util.randomness import derive

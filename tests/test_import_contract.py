@@ -24,13 +24,19 @@ _BELOW_THE_LOOP = _CONTRACT | {
     "scheduler.runtime",
     "scheduler.backend",
 }
-_SCHEDULER = _BELOW_THE_LOOP | {"scheduler", "scheduler.server", "scheduler.process"}
+_SCHEDULER = _BELOW_THE_LOOP | {
+    "foundation.http",
+    "scheduler",
+    "scheduler.server",
+    "scheduler.process",
+}
 _EMBEDDED = frozenset(["cluster.apiserver", "cluster.nodes", "cluster.controllers"])
 _CLUSTER = _SCHEDULER | _EMBEDDED | {"cluster"}
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "errors": frozenset(),
     "api": frozenset(["errors"]),
     "foundation.util": frozenset(["errors"]),
+    "foundation.http": frozenset(["errors", "foundation.util"]),
     "foundation.metrics": frozenset(["errors", "foundation.util"]),
     "foundation.cel": frozenset(["errors", "api", "foundation.util"]),
     "foundation.client": _BASE,
@@ -40,10 +46,10 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "scheduler.plugins": (_CONTRACT | {"foundation.cel"}) - {"foundation.metrics"},
     "scheduler.runtime": _CONTRACT,
     "scheduler.backend": _CONTRACT - {"scheduler.config"},
-    "scheduler.server": _BASE | {"foundation.client", "scheduler.config"},
+    "scheduler.server": _BASE | {"foundation.client", "foundation.http", "scheduler.config"},
     "scheduler": _BELOW_THE_LOOP,
-    "scheduler.process": _BELOW_THE_LOOP | {"scheduler", "scheduler.server"},
-    "cluster.apiserver": _BASE | {"foundation.cel"},
+    "scheduler.process": _BELOW_THE_LOOP | {"scheduler", "scheduler.server", "foundation.http"},
+    "cluster.apiserver": _BASE | {"foundation.cel", "foundation.http"},
     "cluster.nodes": _BASE | {"foundation.client", "cluster.apiserver"},
     "cluster.controllers": _BASE | {"foundation.client", "cluster.apiserver", "cluster.nodes"},
     "cluster": _SCHEDULER | _EMBEDDED,
@@ -74,9 +80,7 @@ KNOWN_FOLDER_CYCLES: list[set[str]] = [
 ]
 
 NETWORK = frozenset(["aiohttp"])
-MAY_USE_NETWORK = frozenset(
-    ["foundation.client", "cluster.apiserver", "scheduler.server", "testing", "dashboard"]
-)
+MAY_USE_NETWORK = frozenset(["foundation.client", "foundation.http", "testing"])
 
 MAY_READ_CLOCKS = frozenset(["foundation.util", "cli"])
 FORBIDDEN_CALLS = {

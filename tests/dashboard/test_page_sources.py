@@ -15,9 +15,9 @@ from kubesched.dashboard.page_sources import dashboard_of_api
 from kubesched.dashboard.sign_in import SignIn
 from kubesched.explain.sources import SCHEDULING_KINDS, Reading
 from kubesched.foundation.client.informer import SharedInformer
+from kubesched.foundation.http.http_messages import Headers, Request
 from kubesched.foundation.util.clock import RealClock
 from kubesched.foundation.util.components import running
-from kubesched.scheduler.server.endpoints.http_messages import Headers, Request
 from kubesched.testing import make_node, make_pod
 from tests.dashboard.page_harness import run
 

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 
 from kubesched.cluster.apiserver import Store
-from kubesched.cluster.apiserver.http.request_and_answer import Answer, Request, Stream
 from kubesched.cluster.apiserver.http.router import ApiService
+from kubesched.cluster.apiserver.http.served_watch import ServedWatch
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
+from kubesched.foundation.http.http_messages import Headers, Query, Request, Response
 from kubesched.foundation.util.clock import ManualClock
 
 __all__ = ["KINDS", "Service"]
@@ -52,11 +53,19 @@ class Service:
         """The status and the document of the answer. Whatever raises fails the test."""
         data = body if isinstance(body, bytes) else msgspec.json.encode(body)
         headers = {"content-type": content_type, "accept": accept}
-        answer = self._service.answer(Request(method, path, query or {}, headers, data))
-        if isinstance(answer, Stream):
+        request = Request(
+            method=method,
+            target=path,
+            path=path,
+            query=Query((query or {}).items()),
+            headers=Headers(headers.items()),
+            body=data,
+        )
+        answer = self._service.answer(request)
+        if isinstance(answer, ServedWatch):
             seen = answer.watcher.read()
             return 200, answer.encode([each for each in seen if each.record is not None])
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, Response)
         # The reference has no other code for four mistakes of clients.
         is_known = answer.status in (501, 504) or any(
             known in answer.body

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from kubesched.api import Pod
 from kubesched.api.access import ApiError
 from kubesched.cluster.apiserver import Store
-from kubesched.cluster.apiserver.http.limits import Limits
+from kubesched.cluster.apiserver.http.api_limits import ApiLimits
+from kubesched.cluster.apiserver.http.api_server import ApiServer
 from kubesched.cluster.apiserver.http.router import ApiService
-from kubesched.cluster.apiserver.http.server import ApiServer
 from kubesched.foundation.client.http1 import AnswerReader, HttpError
 from kubesched.foundation.client.watch_stream import WatchDecoder
 from kubesched.foundation.util.clock import RealClock
@@ -152,7 +152,7 @@ REQUESTS = st.lists(
 def test_requests_that_are_none(requests: list[list[bytes]]) -> None:
     async def main() -> None:
         service = ApiService(Store(random.Random(0)), RealClock())
-        limits = Limits(header_seconds=0.5, body_seconds=0.1)
+        limits = ApiLimits(header_seconds=0.5, body_seconds=0.1)
         async with ApiServer(service, limits=limits) as server:
             port = int(server.url.rpartition(":")[2])
             for pieces in requests:

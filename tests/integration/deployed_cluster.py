@@ -18,8 +18,8 @@ import yaml
 from kubesched.api import Node, Pod
 from kubesched.api.access import ApiError
 from kubesched.cluster.apiserver import LocalApi, Store
+from kubesched.cluster.apiserver.http.api_server import ApiServer
 from kubesched.cluster.apiserver.http.router import ApiService
-from kubesched.cluster.apiserver.http.server import ApiServer
 from kubesched.cluster.apiserver.http.users import ADMIN, Attributes, Requester, Users
 from kubesched.foundation.util.clock import RealClock
 from tests.integration.api_server_process import free_port

@@ -14,8 +14,8 @@ import msgspec
 
 from kubesched.api import Lease, Node, Pod
 from kubesched.cluster.apiserver import LocalApi, Store
+from kubesched.cluster.apiserver.http.api_server import ApiServer
 from kubesched.cluster.apiserver.http.router import ApiService
-from kubesched.cluster.apiserver.http.server import ApiServer
 from kubesched.foundation.util.clock import RealClock
 from kubesched.testing import make_node, make_pod
 

@@ -12,9 +12,9 @@ import pytest
 
 from kubesched.cluster.apiserver.http import (
     VIEWERS,
+    ApiLimits,
     ApiServer,
     ApiService,
-    Limits,
     Requester,
     Users,
 )
@@ -28,7 +28,7 @@ PODS = "/api/v1/namespaces/default/pods"
 class Server:
     """A server for the length of a test, and short ways to ask it."""
 
-    def __init__(self, users: Users | None = None, limits: Limits | None = None) -> None:
+    def __init__(self, users: Users | None = None, limits: ApiLimits | None = None) -> None:
         self.store = Store()
         self.service = ApiService(self.store, RealClock(), users=users)
         self.http = ApiServer(self.service, limits=limits)
@@ -79,7 +79,7 @@ def test_a_watch_ends_when_its_time_is_over() -> None:
         async with client.get("/api/v1/nodes?watch=1") as watch:
             assert await watch.content.readline() == b""
 
-    Server(limits=Limits(watch_seconds=0.01)).run(test)
+    Server(limits=ApiLimits(watch_seconds=0.01)).run(test)
 
 
 def test_bookmarks_come_to_a_watch_that_allows_them() -> None:
@@ -90,7 +90,7 @@ def test_bookmarks_come_to_a_watch_that_allows_them() -> None:
             version = bookmark["object"]["metadata"]["resourceVersion"]
             assert version == str(server.store.revision)
 
-    Server(limits=Limits(bookmark_seconds=0.01)).run(test)
+    Server(limits=ApiLimits(bookmark_seconds=0.01)).run(test)
 
 
 def test_a_watcher_that_does_not_read_is_dropped() -> None:
@@ -110,7 +110,7 @@ def test_a_watcher_that_does_not_read_is_dropped() -> None:
             await asyncio.sleep(0.01)
         writer.close()
 
-    Server(limits=Limits(stalled_seconds=0.05)).run(test)
+    Server(limits=ApiLimits(stalled_seconds=0.05)).run(test)
 
 
 def test_a_client_that_goes_away_leaves_no_watch_behind() -> None:
@@ -133,7 +133,7 @@ def test_too_many_watches_are_refused() -> None:
             assert second.headers["Retry-After"] == "1"
             assert (await second.json())["reason"] == "TooManyRequests"
 
-    Server(limits=Limits(watches=1)).run(test)
+    Server(limits=ApiLimits(watches=1)).run(test)
 
 
 def test_too_large_a_body_is_refused() -> None:
@@ -149,7 +149,7 @@ def test_too_large_a_body_is_refused() -> None:
                 assert status["message"] == "Request entity too large: limit is 1000"
                 assert status["reason"] == "RequestEntityTooLarge"
 
-    Server(limits=Limits(body_bytes=1000)).run(test)
+    Server(limits=ApiLimits(body_bytes=1000)).run(test)
 
 
 def test_a_body_that_does_not_arrive_is_not_waited_for() -> None:
@@ -161,7 +161,7 @@ def test_a_body_that_does_not_arrive_is_not_waited_for() -> None:
         assert b" 408 " in await reader.readline()
         writer.close()
 
-    Server(limits=Limits(body_seconds=0.01)).run(test)
+    Server(limits=ApiLimits(body_seconds=0.01)).run(test)
 
 
 def test_tokens_tell_users_apart() -> None:

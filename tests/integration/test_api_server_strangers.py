@@ -12,11 +12,11 @@ import aiohttp
 import pytest
 
 from kubesched.cluster.apiserver import Store
-from kubesched.cluster.apiserver.http.certificates import make_certificate
-from kubesched.cluster.apiserver.http.limits import Limits
+from kubesched.cluster.apiserver.http.api_limits import ApiLimits
+from kubesched.cluster.apiserver.http.api_server import ApiServer
 from kubesched.cluster.apiserver.http.router import ApiService
-from kubesched.cluster.apiserver.http.server import ApiServer
 from kubesched.cluster.apiserver.http.users import ADMIN, Users
+from kubesched.foundation.http.self_signed import self_signed_certificate
 from kubesched.foundation.util.clock import RealClock
 
 TOKEN = {"Authorization": "Bearer secret"}
@@ -24,7 +24,7 @@ TOKEN = {"Authorization": "Bearer secret"}
 
 def at_the_door(
     story: Callable[[ApiServer, str, int], Awaitable[None]],
-    limits: Limits | None = None,
+    limits: ApiLimits | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> None:
     async def main() -> None:
@@ -70,7 +70,7 @@ def test_who_says_nothing_is_shown_out() -> None:
             writer.close()
         assert await is_served(server.url)
 
-    at_the_door(story, Limits(header_seconds=0.2))
+    at_the_door(story, ApiLimits(header_seconds=0.2))
 
 
 def test_who_begins_no_handshake_is_shown_out() -> None:
@@ -79,8 +79,9 @@ def test_who_begins_no_handshake_is_shown_out() -> None:
         assert await asyncio.wait_for(reader.read(), 60) == b""
         writer.close()
 
-    tls = make_certificate([], RealClock().now_ns()).context()
-    at_the_door(story, Limits(header_seconds=0.2), tls)
+    pair = self_signed_certificate(["localhost"], RealClock().now_ns(), key_type="ec")
+    tls = pair.server_context()
+    at_the_door(story, ApiLimits(header_seconds=0.2, handshake_seconds=0.2), tls)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +127,7 @@ def test_there_is_an_end_to_connections_and_those_who_leave_make_room() -> None:
                 except aiohttp.ClientError:
                     await asyncio.sleep(0)
 
-    at_the_door(story, Limits(connections=3))
+    at_the_door(story, ApiLimits(connections=3))
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import socket
 import pytest
 
 from kubesched.cluster.apiserver import Store
+from kubesched.cluster.apiserver.http.api_server import ApiServer
 from kubesched.cluster.apiserver.http.router import ApiService
-from kubesched.cluster.apiserver.http.server import ApiServer
 from kubesched.foundation.util.clock import RealClock
 
 

@@ -13,9 +13,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from kubesched.foundation.http.http_server import HttpLimits
 from kubesched.foundation.util.clock import RealClock
 from kubesched.foundation.util.components import running
-from kubesched.scheduler.server.serving import connections
+from kubesched.scheduler.server.serving import secure_server
 from kubesched.scheduler.server.serving.listener import ServingError
 from kubesched.scheduler.server.serving.secure_server import SchedulerServer
 from tests.scheduler.server.serving_harness import (
@@ -266,7 +267,7 @@ def test_an_oversized_body_is_refused_unread() -> None:
 def test_a_client_that_never_finishes_its_request_is_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connections, "HEADER_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(secure_server, "HTTP_LIMITS", HttpLimits(header_seconds=0.2))
 
     async def story(server: Live) -> None:
         reader, writer = await server.raw()
@@ -282,8 +283,8 @@ def test_a_client_that_never_finishes_its_request_is_dropped(
 def test_a_client_that_sends_its_body_too_slowly_is_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connections, "BODY_TIMEOUT_SECONDS", 0.2)
-    monkeypatch.setattr(connections, "LINGERING_SECONDS", 0.1)
+    limits = HttpLimits(body_seconds=0.2, lingering_seconds=0.1)
+    monkeypatch.setattr(secure_server, "HTTP_LIMITS", limits)
 
     async def story(server: Live) -> None:
         answer = await server.say(
@@ -496,7 +497,7 @@ def test_many_silent_clients_do_not_keep_others_out() -> None:
 
 
 def test_more_connections_than_there_may_be_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 5)
+    monkeypatch.setattr(secure_server, "HTTP_LIMITS", HttpLimits(connections=5))
 
     async def story(server: Live) -> None:
         opened = [await server.raw() for _ in range(5)]

@@ -13,8 +13,8 @@ import ssl
 import sys
 from pathlib import Path
 
+from kubesched.cluster.apiserver.http.api_server import ApiServer
 from kubesched.cluster.apiserver.http.router import ApiService
-from kubesched.cluster.apiserver.http.server import ApiServer
 from kubesched.cluster.apiserver.http.users import ADMIN, Users
 from kubesched.cluster.controllers import garbage_collection
 from kubesched.cluster.embedded_cluster import EmbeddedCluster

@@ -13,7 +13,6 @@ from kubesched.dashboard.dashboard import PREFIX
 from kubesched.dashboard.embedded_changes import EmbeddedChanges
 from kubesched.dashboard.page_sources import dashboard_of_embedded
 from kubesched.dashboard.sign_in import SignIn
-from kubesched.dashboard.wire import aiohttp_handler
 from kubesched.foundation.util.clock import Clock
 
 __all__ = ["ClusterPage"]
@@ -45,7 +44,7 @@ class ClusterPage:
             changes=EmbeddedChanges(cluster.api, _Switches(live, plugins)),
         )
         live.watch_scheduler(attach)
-        cluster.mount(PREFIX, aiohttp_handler(dashboard.answer))
+        cluster.mount(PREFIX, dashboard.answer)
 
     def link(self) -> str:
         """An address that signs its first user in."""

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from kubesched.cli.scheduler_explanations import SchedulerExplanations
 from kubesched.dashboard.page_sources import dashboard_of_scheduler
 from kubesched.explain.event_notes import EventNotes
+from kubesched.foundation.http.http_messages import Handler
 from kubesched.foundation.util.clock import Clock
 from kubesched.scheduler.process.add_ons import ProcessInputs
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.scheduler.server.endpoints.http_messages import Handler
 
 __all__ = ["CommandAddOns"]
 

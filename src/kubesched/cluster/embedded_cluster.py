@@ -12,15 +12,15 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kubesched.api import Pod, Service, StorageClass
 from kubesched.api.base import ApiObject
 from kubesched.api.time import format_time
+from kubesched.cluster.apiserver.http.api_limits import ApiLimits
+from kubesched.cluster.apiserver.http.api_server import ApiServer
 from kubesched.cluster.apiserver.http.client_kubeconfig import kubeconfig
-from kubesched.cluster.apiserver.http.limits import Limits
 from kubesched.cluster.apiserver.http.router import ApiService
-from kubesched.cluster.apiserver.http.server import ApiServer, Handler
 from kubesched.cluster.apiserver.http.users import ADMIN, Users
 from kubesched.cluster.apiserver.local_api import Faults, LocalApi
 from kubesched.cluster.apiserver.rules.strategies.server_features import GROUP_CLAIMS, POD_GROUPS
@@ -41,8 +41,12 @@ from kubesched.cluster.own_address import publish_own_address
 from kubesched.errors import KubeschedError
 from kubesched.foundation.client.core_event_recorder import CoreEventBroadcaster
 from kubesched.foundation.client.rate_limiter import TokenBucket
+from kubesched.foundation.http.http_messages import Handler
 from kubesched.foundation.util.clock import MILLISECOND, SECOND, Clock
 from kubesched.foundation.util.components import Component
+
+if TYPE_CHECKING:
+    from kubesched.foundation.http.self_signed import CertificatePair
 
 __all__ = ["ClusterPart", "EmbeddedCluster", "Listen"]
 
@@ -83,7 +87,7 @@ class EmbeddedCluster:
         rng: random.Random,
         *,
         listen: Listen | None = None,
-        limits: Limits | None = None,
+        limits: ApiLimits | None = None,
         data: Path | None = None,
         furnished: bool = True,
         heartbeats: bool = True,
@@ -183,21 +187,21 @@ class EmbeddedCluster:
         }
         self.store.create(services, "default", body, now_ns)
 
-    def _serve(self, listen: Listen, clock: Clock, limits: Limits | None) -> None:
+    def _serve(self, listen: Listen, clock: Clock, limits: ApiLimits | None) -> None:
         users = context = None
         if listen.tls:
             # Not derived from the seed: a token must not be computable from it.
             self._token = self._secret("token", lambda: secrets.token_urlsafe(24).encode()).decode()
             users = Users({self._token: ADMIN})
             # Imported here: this import takes longer than all other imports of the cluster.
-            from kubesched.cluster.apiserver.http.certificates import Certificate, make_certificate
+            from kubesched.foundation.http.self_signed import CertificatePair
 
             now_ns = clock.now_ns()
             # Certificates are valid for a year; a stored one is reused within its calendar year.
             name = f"certificate/{listen.host}/{format_time(now_ns)[:4]}"
-            stored = self._secret(name, lambda: make_certificate([listen.host], now_ns).joined())
-            certificate = Certificate.split(stored)
-            self._certificate, context = certificate.certificate, certificate.context()
+            stored = self._secret(name, lambda: _certificate(listen.host, now_ns).joined())
+            certificate = CertificatePair.split(stored)
+            self._certificate, context = certificate.authority, certificate.server_context()
         key = self._secret("service-account-key", lambda: secrets.token_bytes(32))
         service = ApiService(self.store, clock, users=users, rbac=self._rbac, token_key=key)
         self._server = ApiServer(
@@ -254,6 +258,14 @@ class EmbeddedCluster:
         if self._server is not None:
             await self._server.stop()
         self.close()
+
+
+def _certificate(host: str, now_ns: int) -> CertificatePair:
+    from kubesched.foundation.http.self_signed import self_signed_certificate
+
+    names = dict.fromkeys(["localhost", "127.0.0.1", "::1", host])
+    # A leap year and a day: a stored certificate is used until its calendar year ends.
+    return self_signed_certificate(filter(None, names), now_ns, key_type="ec", days=367)
 
 
 def _recorded(broadcaster: CoreEventBroadcaster) -> EventSink:

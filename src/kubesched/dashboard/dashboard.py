@@ -1,6 +1,6 @@
 """The page's server side: files, questions, and one event stream per viewer.
 
-Answers plain requests (`server/endpoints/http_messages.py`), so that it can be mounted on any
+Answers plain requests (`foundation/http/http_messages.py`), so that it can be mounted on any
 server of this project: the embedded API server, the scheduler's secure port, or one of its own.
 Every address in it is relative, so that it works behind any path of a proxy.
 """
@@ -18,7 +18,7 @@ from kubesched.dashboard.page_queries import PageQueries
 from kubesched.dashboard.sign_in import COOKIE, SignIn
 from kubesched.dashboard.stream_frames import FrameHub
 from kubesched.errors import KubeschedError
-from kubesched.scheduler.server.endpoints.http_messages import BadRequest, Request, Response
+from kubesched.foundation.http.http_messages import BadRequest, Request, Response
 
 __all__ = ["PREFIX", "Dashboard"]
 
@@ -82,7 +82,7 @@ class Dashboard:
         if sign_in is not None:
             if not sign_in.is_known_host(host):
                 return _text(421, "this server is not known by that name\n")
-            tokens = request.query_values("token")
+            tokens = request.query.all("token")
             if tokens and request.method == "GET":
                 return self._redeem(sign_in, tokens[0], request)
             if not sign_in.knows(headers.get("Cookie")):

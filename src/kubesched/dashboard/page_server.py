@@ -1,37 +1,43 @@
-"""The page on a socket of its own, for clusters that are not served by this process."""
+"""The page on a socket of its own, for clusters that this process does not serve."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from types import TracebackType
+from typing import Final
 
-from aiohttp import web
+from msgspec.structs import replace
 
-from kubesched.cluster.apiserver.http.connection_guard import ConnectionGuard, GuardedServer
-from kubesched.cluster.apiserver.http.limits import Limits
 from kubesched.dashboard.dashboard import PREFIX, Dashboard
-from kubesched.dashboard.wire import aiohttp_handler
 from kubesched.errors import KubeschedError
+from kubesched.foundation.http.http_messages import Request, Response, parse_target
+from kubesched.foundation.http.http_server import HttpLimits, HttpServer
 from kubesched.foundation.util.accept_failures import AcceptFailures
 
 __all__ = ["PageServer"]
 
-_SHUTDOWN_SECONDS = 1.0
+_SHUTDOWN_SECONDS: Final = 1.0
+_LIMITS: Final = HttpLimits(
+    header_seconds=10.0,
+    idle_seconds=180.0,
+    body_bytes=1 << 20,
+    body_seconds=30.0,
+    response_seconds=None,
+)
 
 
 class PageServer:
     """Serves a dashboard while its block runs; port 0 takes a free one.
 
-    `path` is what a proxy puts before every path; requests may come with it or without.
+    `path` is the prefix that a proxy adds to every path. Requests may have it or not.
     """
 
     def __init__(self, dashboard: Dashboard, host: str, port: int, *, path: str = "") -> None:
-        self._answer = aiohttp_handler(dashboard.answer, path)
+        self._dashboard = dashboard
         self._host, self._port = host, port
-        self._guard = ConnectionGuard(Limits())
         self._path = path
-        self._runner: web.ServerRunner | None = None
+        self._http = HttpServer(self._answer, _LIMITS)
 
     @property
     def url(self) -> str:
@@ -40,22 +46,16 @@ class PageServer:
 
     async def __aenter__(self) -> PageServer:
         AcceptFailures.sum_up(asyncio.get_running_loop())
-        server = GuardedServer(self._handle, self._guard, access_log=None)
-        self._runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_SECONDS)
-        await self._runner.setup()
-        # Out of descriptors, asyncio tries in vain for each of a backlog.
-        site = web.TCPSite(self._runner, self._host, self._port, backlog=128)
         try:
-            await site.start()
+            await self._http.listen(self._host, self._port)
         except OSError as error:
-            await self._runner.cleanup()
             where = f"{self._host} port {self._port}"
-            # Without the words around it that asyncio has, unless the name is not known.
+            # The system's own words, unless the host name is not known: then asyncio's.
             number = error.errno or 0
             why = os.strerror(number) if number > 0 else error.strerror
             raise KubeschedError(f"cannot listen on {where}: {why}") from error
         if not self._port:
-            self._port = self._runner.addresses[0][1]
+            self._port = self._http.address[1]
         return self
 
     async def __aexit__(
@@ -64,14 +64,22 @@ class PageServer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await self._http.close(_SHUTDOWN_SECONDS)
 
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        self._guard.note_request(request.protocol)
-        path = request.path.removeprefix(self._path) if self._path else request.path
-        if path != PREFIX and not path.startswith(f"{PREFIX}/"):
-            if path.strip("/"):
-                return web.Response(status=404, text="no such page\n")
-            return web.Response(status=303, headers={"Location": f".{PREFIX}/"})
-        return await self._answer(request)
+    async def _answer(self, request: Request) -> Response:
+        request = self._without_prefix(request)
+        path = request.path
+        if path == PREFIX or path.startswith(f"{PREFIX}/"):
+            return await self._dashboard.answer(request)
+        if path.strip("/"):
+            return Response(404, b"no such page\n")
+        return Response(303, headers={"Location": f".{PREFIX}/"})
+
+    def _without_prefix(self, request: Request) -> Request:
+        if not self._path or not request.target.startswith(self._path):
+            return request
+        target = request.target.removeprefix(self._path)
+        if not target.startswith("/"):
+            target = f"/{target}"
+        path, query = parse_target(target)
+        return replace(request, target=target, path=path, query=query)

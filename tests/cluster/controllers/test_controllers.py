@@ -23,8 +23,9 @@ from kubesched.api import (
     ResourceClaimTemplate,
 )
 from kubesched.api.meta import Status
-from kubesched.cluster.apiserver.http import ApiService, Request
+from kubesched.cluster.apiserver.http import ApiService
 from kubesched.cluster.apiserver.local_api import Fault
+from kubesched.foundation.http.http_messages import Request
 from kubesched.foundation.util.virtual_loop import run
 from tests.cluster.controllers.workloads import Workloads, workload, workloads
 
@@ -400,7 +401,7 @@ def test_orphans_stay(policy: str) -> None:
         await harness.settle()
         service = ApiService(harness.api.store, harness.clock)
         path = "/apis/apps/v1/namespaces/default/replicasets/rs"
-        service.answer(Request("DELETE", path, {"propagationPolicy": policy}))
+        service.answer(Request.of("DELETE", f"{path}?propagationPolicy={policy}"))
         await harness.settle()
         pods = await harness.pods()
         assert len(pods) == (2 if policy == "Orphan" else 0)

@@ -15,15 +15,16 @@ import json
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
 
 from kubesched.api.access import ApiError
-from kubesched.cluster.apiserver.http import Answer, ApiService, Request, Stream
+from kubesched.cluster.apiserver.http import ApiService, ServedWatch
 from kubesched.cluster.apiserver.http.protobuf import PROTOBUF
 from kubesched.cluster.apiserver.http.request_paths import parse_path
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
+from kubesched.foundation.http.http_messages import Request, Response
 from kubesched.foundation.util.clock import SECOND, Clock, current_clock
 from kubesched.foundation.util.components import running
 from kubesched.foundation.util.virtual_loop import run
@@ -114,7 +115,7 @@ class RefusedError(Exception):
 class Watching:
     """A watch that somebody has begun and reads when they like."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: ServedWatch) -> None:
         self._stream = stream
         self.seen: list[Json] = []
 
@@ -145,7 +146,7 @@ class Spec:
 
     def send(self, method: str, path: str, body: Json = None, content: str = JSON) -> Json:
         answer = self.ask(method, path, body, content)
-        assert isinstance(answer, Answer), answer
+        assert isinstance(answer, Response), answer
         decoded = json.loads(answer.body)
         if answer.status >= 300:
             raise RefusedError(answer.status, decoded)
@@ -153,16 +154,18 @@ class Spec:
 
     def ask(
         self, method: str, path: str, body: Json = None, content: str = JSON
-    ) -> Answer | Stream:
-        url = urlsplit(path)
-        query = {key: v[0] for key, v in parse_qs(url.query, keep_blank_values=True).items()}
+    ) -> Response | ServedWatch:
         headers = {"accept": f"{PROTOBUF}, */*"}
         data = b"" if body is None else json.dumps(body).encode()
-        if body is not None and content == JSON and (typed := self._typed(method, url.path, body)):
+        if (
+            body is not None
+            and content == JSON
+            and (typed := self._typed(method, urlsplit(path).path, body))
+        ):
             content, data = PROTOBUF, typed
         if body is not None:
             headers["content-type"] = content
-        return self.service.answer(Request(method, url.path, query, headers, data))
+        return self.service.answer(Request.of(method, path, headers, data))
 
     def _typed(self, method: str, path: str, body: Json) -> bytes:
         """A body as a typed client writes it; empty if there are no types for it."""
@@ -229,7 +232,7 @@ class Spec:
     def watch(self, plural: str, version: str = "", labels: str = "") -> Watching:
         path = f"{self.path(plural)}?watch=true&resourceVersion={version}&labelSelector={labels}"
         answer = self.ask("GET", path)
-        assert isinstance(answer, Stream), answer
+        assert isinstance(answer, ServedWatch), answer
         return Watching(answer)
 
     def refused(self, plural: str, body: Json, code: int = 422) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from functools import cache
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
-from kubesched.cluster.apiserver.http import Answer, Request, Stream
+from kubesched.cluster.apiserver.http import ServedWatch
 from kubesched.cluster.apiserver.http.protobuf.wire_encoding import fields
+from kubesched.foundation.http.http_messages import Request, Response
 from tests.cluster.specs.definitions import DEFINITIONS, define
 from tests.cluster.specs.spec_runner import PATCHES, Json, RefusedError, Spec, Story, play, pod
 
@@ -23,7 +25,7 @@ FLOW = "/apis/flowcontrol.apiserver.k8s.io/v1"
 
 def is_there(spec: Spec, path: str) -> bool:
     answer = spec.ask("GET", path)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Response)
     return answer.status == 200
 
 
@@ -108,13 +110,13 @@ async def _custom_resources_are_watched(spec: Spec) -> None:
     for version in ("v1", "v2"):
         path = f"{defined.path(version=version)}?watch=true&resourceVersion="
         stream = spec.ask("GET", path + made["metadata"]["resourceVersion"])
-        assert isinstance(stream, Stream)
+        assert isinstance(stream, ServedWatch)
         [event] = json_events(stream)
         assert event["type"] == "DELETED"
         assert event["object"]["apiVersion"] == f"{defined.group}/{version}"
     by_name = "?watch=true&fieldSelector=metadata.name%3Dname1&timeoutSeconds=600"
     stream = spec.ask("GET", defined.path() + by_name)
-    assert isinstance(stream, Stream)
+    assert isinstance(stream, ServedWatch)
     defined.create("name1")
     defined.create("name2")
     body = {"metadata": {"labels": {"a": "b"}}}
@@ -123,7 +125,7 @@ async def _custom_resources_are_watched(spec: Spec) -> None:
     assert [each["type"] for each in json_events(stream)] == ["ADDED", "MODIFIED", "DELETED"]
 
 
-def json_events(stream: Stream) -> list[Json]:
+def json_events(stream: ServedWatch) -> list[Json]:
     seen = [each for each in stream.watcher.read() if each.record is not None]
     return [json.loads(line) for line in stream.encode(seen).splitlines()]
 
@@ -288,7 +290,7 @@ def _api(home: str, plural: str, wanted: Json, changed: Json, *, has_status: boo
         assert len(listed["items"]) == 3
         version = listed["metadata"]["resourceVersion"]
         stream = spec.ask("GET", f"{path}?watch=true&{mine}&resourceVersion={version}")
-        assert isinstance(stream, Stream)
+        assert isinstance(stream, ServedWatch)
         body = {"metadata": {"annotations": {"patched": "true"}}, "spec": changed}
         patched = spec.send("PATCH", one, body, PATCHES["merge"])
         assert patched["spec"].items() >= changed.items()
@@ -411,9 +413,8 @@ async def _metadata_is_compared(spec: Spec) -> None:
     assert len(items) == 3
     begin = "watch=true&sendInitialEvents=true&allowWatchBookmarks=true"
     query = f"{begin}&resourceVersionMatch=NotOlderThan&labelSelector=watchlist%3Dtrue"
-    pairs = dict(pair.split("=", 1) for pair in query.replace("%3D", "=").split("&"))
-    stream = spec.service.answer(Request("GET", path, pairs, {"accept": METADATA}, b""))
-    assert isinstance(stream, Stream)
+    stream = spec.service.answer(Request.of("GET", f"{path}?{query}", {"accept": METADATA}))
+    assert isinstance(stream, ServedWatch)
     seen = [each for each in stream.watcher.read() if each.record is not None]
     frames = stream.encode(seen)
     assert frames.count(b"ADDED") == 3
@@ -423,10 +424,8 @@ async def _metadata_is_compared(spec: Spec) -> None:
 
 def binary(spec: Spec, path: str) -> bytes:
     """The message of an answer about metadata."""
-    place, _, query = path.partition("?")
-    pairs = dict(pair.split("=", 1) for pair in query.replace("%3D", "=").split("&") if pair)
-    answer = spec.service.answer(Request("GET", place, pairs, {"accept": METADATA}, b""))
-    assert isinstance(answer, Answer)
+    answer = spec.service.answer(Request.of("GET", path, {"accept": METADATA}))
+    assert isinstance(answer, Response)
     assert answer.content_type == "application/vnd.kubernetes.protobuf"
     envelope = dict(fields(answer.body[4:]))
     message = envelope[2]
@@ -465,8 +464,8 @@ async def _tables_come_in_chunks(spec: Spec) -> None:
 
 
 def table(spec: Spec, path: str, headers: Json, **query: str) -> Json:
-    answer = spec.service.answer(Request("GET", path, query, headers, b""))
-    assert isinstance(answer, Answer)
+    answer = spec.service.answer(Request.of("GET", f"{path}?{urlencode(query)}", headers))
+    assert isinstance(answer, Response)
     assert answer.status == 200, answer.body
     return json.loads(answer.body)
 
@@ -500,7 +499,7 @@ async def _too_old_a_watch_is_told_in_the_stream(spec: Spec) -> None:
     """As an event: a client that opens a watch does not expect to be refused."""
     defined = define(spec)
     answer = spec.ask("GET", f"{defined.path()}?watch=true&resourceVersion=1")
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Response)
     assert answer.status == 200
     event = json.loads(answer.body)
     assert event["type"] == "ERROR"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubesched.cluster.apiserver.http import Answer
+from kubesched.foundation.http.http_messages import Response
 from tests.cluster.specs.spec_runner import Json, RefusedError, Spec, Story, condition_of, play, pod
 
 
@@ -219,7 +219,7 @@ def _patched(
         return spec.send("PATCH", path, whole, f"application/{types[kind]}+json")
     path += "&fieldManager=test-apply&force=true"
     answer = spec.ask("PATCH", path, whole, "application/apply-patch+yaml")
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Response)
     assert answer.status == 200, answer.body
     return json.loads(answer.body)
 

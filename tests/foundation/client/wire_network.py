@@ -19,8 +19,8 @@ import msgspec
 
 from kubesched.api.access import ApiError
 from kubesched.cluster.apiserver import Store
-from kubesched.cluster.apiserver.http import request_and_answer
 from kubesched.cluster.apiserver.http.router import ApiService
+from kubesched.cluster.apiserver.http.served_watch import ServedWatch
 from kubesched.cluster.apiserver.store.store_watch import WatchedChange
 from kubesched.cluster.apiserver.store.wire_form import status_body
 from kubesched.foundation.client.http_api import HttpApi
@@ -31,6 +31,7 @@ from kubesched.foundation.client.transport import (
     TransportError,
     with_timeout,
 )
+from kubesched.foundation.http.http_messages import Query, Request, Response
 from kubesched.foundation.util.clock import MILLISECOND, SECOND, Clock, current_clock
 
 TIMED_OUT = ServerResponse(
@@ -225,7 +226,7 @@ class Network:
 
     def answer(self, request: OutgoingRequest) -> ServerResponse:
         got = self._service.answer(_as_served(request))
-        assert isinstance(got, request_and_answer.Answer)
+        assert isinstance(got, Response)
         return ServerResponse(got.status, got.body, got.headers)
 
     def open(self, request: OutgoingRequest) -> _Stream:
@@ -233,12 +234,12 @@ class Network:
         version = served.query.get("resourceVersion", "")
         if self.replays and version.isdecimal() and "sendInitialEvents" not in served.query:
             earlier = str(max(1, int(version) - self.replays))
-            query = {**served.query, "resourceVersion": earlier}
-            served = msgspec.structs.replace(served, query=query)
+            query = {**dict(served.query), "resourceVersion": earlier}
+            served = msgspec.structs.replace(served, query=Query(query.items()))
         got = self._service.answer(served)
         is_replay = served.query.get("resourceVersion", "") != version
         self.faults["watches replay"] += is_replay
-        if is_replay and isinstance(got, request_and_answer.Answer):  # it is too old for that
+        if is_replay and isinstance(got, Response):  # it is too old for that
             got = self._service.answer(_as_served(request))
         stream = _Stream(self, request.target, got)
         self._streams[stream] = None
@@ -329,18 +330,18 @@ class _Stream:
         self,
         network: Network,
         target: str,
-        served: request_and_answer.Answer | request_and_answer.Stream,
+        served: Response | ServedWatch,
     ) -> None:
         self._network, self._target = network, target
         self.awake: asyncio.Event | None = None
         self.headers: Mapping[str, str] = {}
         self._body = b""
-        self._served: request_and_answer.Stream | None = None
+        self._served: ServedWatch | None = None
         self._waiting = b""
         self._changed = asyncio.Event()
         self._error: TransportError | None = None
         self._is_over = self.is_stalled = False
-        if isinstance(served, request_and_answer.Answer):
+        if isinstance(served, Response):
             # Also a watch that ends with its first event: all of it is there at once.
             self.status, self._body, self._waiting = served.status, served.body, served.body
             self._is_over = True
@@ -432,12 +433,9 @@ def _latest(seen: list[WatchedChange]) -> list[WatchedChange]:
     ]
 
 
-def _as_served(request: OutgoingRequest) -> request_and_answer.Request:
-    url = urlsplit(request.target)
+def _as_served(request: OutgoingRequest) -> Request:
     headers = {"content-type": request.content_type} if request.content_type else {}
-    return request_and_answer.Request(
-        request.method, url.path, dict(parse_qsl(url.query)), headers, request.body
-    )
+    return Request.of(request.method, request.target, headers, request.body)
 
 
 def _limit_ns(request: OutgoingRequest) -> int:

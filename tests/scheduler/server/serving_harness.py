@@ -22,18 +22,18 @@ from kubesched.api.authorization import SubjectAccessReview, SubjectAccessReview
 from kubesched.api.meta import Status
 from kubesched.cluster.apiserver.local_api import LocalApi
 from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.foundation.http.http_messages import (
+    Headers,
+    Request,
+    Response,
+    parse_target,
+)
 from kubesched.foundation.metrics import SchedulerMetrics
 from kubesched.foundation.util.clock import Clock
 from kubesched.scheduler.config import DEFAULT_FEATURE_GATES
 from kubesched.scheduler.config.defaults import default_configuration
 from kubesched.scheduler.config.write import versioned
 from kubesched.scheduler.server.endpoints.health_endpoints import HealthCheck, SwitchCheck
-from kubesched.scheduler.server.endpoints.http_messages import (
-    Headers,
-    Request,
-    Response,
-    parse_target,
-)
 from kubesched.scheduler.server.endpoints.zpages import Versions
 from kubesched.scheduler.server.options.command_line import (
     Options,

@@ -11,13 +11,13 @@ from typing import Protocol
 
 import msgspec
 
+from kubesched.foundation.http.http_messages import Handler
 from kubesched.foundation.util.clock import Clock
 from kubesched.framework import Diagnosis, PodInfo
 from kubesched.scheduler.runtime.framework import Framework
 from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.scheduler.server.endpoints.explanations import Explanations
-from kubesched.scheduler.server.endpoints.http_messages import Handler
 from kubesched.scheduler.server.options.process_config import ProcessConfig
 
 __all__ = ["EventNotes", "ProcessAddOns", "ProcessInputs"]

@@ -26,6 +26,12 @@ from kubesched.foundation.client.core_event_recorder import CoreEventBroadcaster
 from kubesched.foundation.client.event_recorder import Broadcaster, EventBroadcaster
 from kubesched.foundation.client.http_api import HttpApi
 from kubesched.foundation.client.leader_election import ElectionSettings, LeaderElector
+from kubesched.foundation.http.http_messages import (
+    Handler,
+    Request,
+    Response,
+    text_error,
+)
 from kubesched.foundation.metrics.client_metrics import ClientMetrics, LeaderElectionMetrics
 from kubesched.foundation.metrics.process_metrics import BuildMetrics
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
@@ -51,12 +57,6 @@ from kubesched.scheduler.process.api_clients import ApiClients
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.scheduler.server.endpoints.explanations import Explanations
 from kubesched.scheduler.server.endpoints.health_endpoints import HealthCheck, SwitchCheck
-from kubesched.scheduler.server.endpoints.http_messages import (
-    Handler,
-    Request,
-    Response,
-    text_error,
-)
 from kubesched.scheduler.server.endpoints.zpages import Versions
 from kubesched.scheduler.server.serving.secure_server import (
     Pages,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import random
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
-from kubesched.cluster.apiserver.http import Answer, ApiService, Request, Stream, Users
+from kubesched.cluster.apiserver.http import ApiService, ServedWatch, Users
 from kubesched.cluster.apiserver.rules.strategies.server_features import ALL_FEATURES
 from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.foundation.http.http_messages import Request, Response
 from kubesched.foundation.util.clock import ManualClock
 
 Json = Any
@@ -41,19 +41,19 @@ class Client:
         *,
         content_type: str = APPLICATION_JSON,
         **headers: str,
-    ) -> Answer | Stream:
-        url = urlsplit(path)
-        query = {key: v[0] for key, v in parse_qs(url.query, keep_blank_values=True).items()}
+    ) -> Response | ServedWatch:
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         if body is not None:
             sent["content-type"] = content_type
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body)
         data = data.encode() if isinstance(data, str) else data
-        return self.service.answer(Request(method, url.path, query, sent, data))
+        # A value of several lines stands for a header that is sent several times.
+        fields = [(name, line) for name, value in sent.items() for line in value.split("\n")]
+        return self.service.answer(Request.of(method, path, fields, data))
 
     def send(self, method: str, path: str, body: Json = None, **options: Any) -> tuple[int, Json]:
         answer = self.ask(method, path, body, **options)
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, Response)
         if answer.content_type.startswith(APPLICATION_JSON):
             return answer.status, json.loads(answer.body)
         return answer.status, answer.body.decode()
@@ -71,7 +71,7 @@ class Client:
     def watch(self, path: str, **options: Any) -> list[Json]:
         """The events that are there, without waiting for more."""
         answer = self.ask("GET", path, **options)
-        assert isinstance(answer, Stream), answer
+        assert isinstance(answer, ServedWatch), answer
         lines = answer.encode([seen for seen in answer.watcher.read() if seen.record is not None])
         if answer.initial_events:
             lines += answer.bookmark(answer.revision(), True)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from kubesched.cluster.apiserver.http import ADMIN, Answer, ApiService, Requester, Users
+from kubesched.cluster.apiserver.http import ADMIN, ApiService, Requester, Users
+from kubesched.foundation.http.http_messages import Response
 from tests.cluster.apiserver.http.client import Client
 
 Json = dict[str, Any]
@@ -213,7 +214,7 @@ def test_one_can_ask_for_all_that_one_may_do() -> None:
 @pytest.mark.parametrize("token", ["", "x", "a.b.c", "é.ü.ö"])
 def test_a_token_that_is_none_is_refused(token: str) -> None:
     answer = Guarded().ask("GET", PODS, authorization=f"Bearer {token}")
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Response)
     assert answer.status == 401
 
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubesched.api.access import ApiError
-from kubesched.cluster.apiserver.http import Answer
 from kubesched.cluster.apiserver.store.admission_policies import BINDING, POLICY, enforce_policies
 from kubesched.cluster.apiserver.store.persistence import DataFile, open_store
+from kubesched.foundation.http.http_messages import Response
 from tests.cluster.apiserver.http.client import Client
 
 Json = dict[str, Any]
@@ -185,14 +185,14 @@ def test_a_policy_sees_who_asks() -> None:
 def test_a_policy_may_only_warn() -> None:
     client = enforced(policy(MORE_THAN_ONE), binding(validationActions=["Warn"]))
     answer = client.ask("POST", DEPLOYMENTS, deployment(1))
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Response)
     assert answer.status == 201
     assert answer.headers["Warning"] == (
         "299 - \"Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': "
         'failed expression: object.spec.replicas > 1"'
     )
     answer = client.ask("POST", DEPLOYMENTS, deployment(2, "other"))
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Response)
     assert "Warning" not in answer.headers
 
 

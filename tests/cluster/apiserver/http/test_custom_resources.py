@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesched.cluster.apiserver.http import Answer
+from kubesched.foundation.http.http_messages import Response
 from tests.cluster.apiserver.http.client import Client
 
 Json = dict[str, Any]
@@ -603,7 +603,7 @@ def test_the_schema_is_published() -> None:
     again = client.get("/openapi/v3")["paths"]["apis/example.com/v1"]["serverRelativeURL"]
     assert again != index
     binary = client.ask("GET", "/openapi/v2", accept="application/x+protobuf")
-    assert isinstance(binary, Answer)
+    assert isinstance(binary, Response)
     assert name.encode() in binary.body
 
 

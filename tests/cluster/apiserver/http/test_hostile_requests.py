@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from kubesched.api import Deployment, Node, Pod
 from kubesched.api.meta import ObjectMeta
 from kubesched.cluster.apiserver import Store
-from kubesched.cluster.apiserver.http.request_and_answer import JSON, Answer, Request, Stream
+from kubesched.cluster.apiserver.http import ServedWatch
 from kubesched.cluster.apiserver.http.router import ApiService
 from kubesched.cluster.apiserver.store.custom_resource_definitions import (
     CUSTOM_RESOURCE_DEFINITION,
     serve_stored_definitions,
 )
+from kubesched.foundation.http.http_messages import JSON, Headers, Query, Request, Response
 from kubesched.foundation.util.clock import ManualClock
 from tests.hostile_values import INTEGERS, QUANTITIES, TEXTS, documents
 
@@ -165,8 +166,19 @@ queries = st.dictionaries(
     ),
     max_size=3,
 )  # fmt: skip
+
+
+def _request(
+    method: str, path: str, query: dict[str, str], headers: dict[str, str], body: bytes
+) -> Request:
+    """Build a request past the checks of `Request.of`."""
+    fields = Headers(headers.items())
+    pairs = Query(query.items())
+    return Request(method=method, target=path, path=path, query=pairs, headers=fields, body=body)
+
+
 requests = st.builds(
-    Request,
+    _request,
     method=st.sampled_from(["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "X"]),
     path=st.sampled_from(PATHS),
     query=queries,
@@ -195,8 +207,8 @@ def service() -> ApiService:
         ("/apis/example.com/v1/namespaces/default/widgets", {"metadata": {"name": "w"}}),
     ]
     for path, body in ok:
-        answer = made.answer(Request("POST", path, body=json.dumps(body).encode()))
-        assert isinstance(answer, Answer)
+        answer = made.answer(Request.of("POST", path, body=json.dumps(body).encode()))
+        assert isinstance(answer, Response)
         assert answer.status == 201, answer.body
     return made
 
@@ -219,18 +231,20 @@ def test_the_worst_that_comes_out_is_a_refusal(asked: list[Request]) -> None:
     server = service()
     for request in asked:
         answer = server.answer(request)
-        if isinstance(answer, Stream):
+        if isinstance(answer, ServedWatch):
             answer.encode(answer.watcher.read())
         else:
-            assert answer.status != 500, (request, answer)
+            # A binding without a target is the one mistake that the reference answers with 500.
+            is_known = b'"target.name: Required value"' in answer.body
+            assert answer.status != 500 or is_known, (request, answer)
     for path in READABLE:
-        answer = server.answer(Request("GET", path))
-        assert isinstance(answer, Answer)
+        answer = server.answer(Request.of("GET", path))
+        assert isinstance(answer, Response)
         assert answer.status == 200, path
     pod = {"metadata": {"name": "q"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     body = json.dumps(pod).encode()
-    answer = server.answer(Request("POST", "/api/v1/namespaces/default/pods", body=body))
-    assert isinstance(answer, Answer)
+    answer = server.answer(Request.of("POST", "/api/v1/namespaces/default/pods", body=body))
+    assert isinstance(answer, Response)
     assert answer.status in (201, 409)
     for record in server.store.collection(server.store.catalog.by_type(Pod)).objects.values():
         assert record.typed.metadata.name
@@ -271,12 +285,12 @@ def test_a_definition_that_cannot_be_served_is_refused(body: dict[str, Any], met
     if method == "PUT":
         path += "/widgets.example.com"
         body = {**body, "metadata": {"name": "widgets.example.com"}}
-    answer = server.answer(Request(method, path, body=json.dumps(body).encode()))
-    assert isinstance(answer, Answer)
+    answer = server.answer(Request.of(method, path, body=json.dumps(body).encode()))
+    assert isinstance(answer, Response)
     assert answer.status in (400, 422), answer.body
     for path in (*READABLE, "/apis/example.com/v1/widgets"):
-        read = server.answer(Request("GET", path))
-        assert isinstance(read, Answer)
+        read = server.answer(Request.of("GET", path))
+        assert isinstance(read, Response)
         assert read.status == 200, path
 
 
@@ -287,13 +301,15 @@ def test_a_stored_definition_that_cannot_be_served_does_not_stop_the_server() ->
     (record,) = collection.objects.values()
     record.data["spec"]["versions"][0]["name"] = 5
     serve_stored_definitions(store)
-    assert server.answer(Request("GET", "/api/v1/pods")).status == 200  # type: ignore[union-attr]
+    assert server.answer(Request.of("GET", "/api/v1/pods")).status == 200  # type: ignore[union-attr]
 
 
 def send(server: ApiService, method: str, path: str, body: Any, kind: str = JSON) -> int:
-    request = Request(method, path, headers={"content-type": kind}, body=json.dumps(body).encode())
+    request = Request.of(
+        method, path, headers={"content-type": kind}, body=json.dumps(body).encode()
+    )
     answer = server.answer(request)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Response)
     return answer.status
 
 

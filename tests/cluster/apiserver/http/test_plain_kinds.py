@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kubesched.api.plain_kinds import PLAIN_KINDS
-from kubesched.cluster.apiserver.http import Answer
 from kubesched.cluster.apiserver.http.tables import layout_of
+from kubesched.foundation.http.http_messages import Response
 from tests.cluster.apiserver.http.client import Client
 
 Json = dict[str, Any]
@@ -180,7 +180,7 @@ def test_health_has_the_checks_that_are_looked_for() -> None:
 
     def text(path: str) -> str:
         answer = client.ask("GET", path)
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, Response)
         return answer.body.decode()
 
     assert text("/livez/ping") == "ok"

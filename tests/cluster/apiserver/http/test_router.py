@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesched.cluster.apiserver.http import Answer, Stream
+from kubesched.cluster.apiserver.http import ServedWatch
+from kubesched.foundation.http.http_messages import Response
 from tests.cluster.apiserver.http.client import Client
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -139,10 +140,10 @@ def test_refusals(case: Refusal) -> None:
 def test_unknown_fields_are_warned_about_and_can_be_ignored() -> None:
     client = Client()
     answer = client.ask("POST", PODS, {**pod(), "nope": 1})
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Response)
     assert answer.headers == {"Warning": '299 - "unknown field \\"nope\\""'}
     quiet = client.ask("POST", f"{PODS}?fieldValidation=Ignore", {**pod("q"), "nope": 1})
-    assert isinstance(quiet, Answer)
+    assert isinstance(quiet, Response)
     assert quiet.headers == {}
 
 
@@ -168,7 +169,7 @@ def test_yaml_goes_in_and_comes_out() -> None:
     answer = client.ask(
         "POST", PODS, text, content_type="application/yaml", accept="application/yaml"
     )
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Response)
     assert (answer.status, answer.content_type) == (201, "application/yaml")
     assert b"\nspec:\n" in answer.body
 
@@ -364,5 +365,5 @@ def test_no_request_brings_the_service_down(
     client.create(PODS, pod())
     path = "/" + "/".join(parts) + query
     answer = client.ask(method, path, body, content_type=content_type)
-    assert isinstance(answer, Stream) or 200 <= answer.status < 600
+    assert isinstance(answer, ServedWatch) or 200 <= answer.status < 600
     client.store.check_invariants()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubesched.cluster.apiserver.http import Answer
+from kubesched.foundation.http.http_messages import Response
 from tests.cluster.apiserver.http.client import Client
 
 Json = dict[str, Any]
@@ -106,7 +106,7 @@ def test_a_key_that_is_given_twice_is_named_with_its_line() -> None:
     assert code == 400
     assert 'line 11: key "foo" already set in map' in answer["message"]
     warned = client.ask("PATCH", f"{path}?fieldManager=m", text.encode(), content_type=APPLY)
-    assert isinstance(warned, Answer)
+    assert isinstance(warned, Response)
     assert "already set in map" in warned.headers["Warning"]
 
 

@@ -7,11 +7,11 @@ import base64
 
 import pytest
 
+from kubesched.foundation.http.http_messages import Request
 from kubesched.foundation.util.clock import SECOND, ManualClock
 from kubesched.scheduler.server.access.authenticators import AuthenticationError
 from kubesched.scheduler.server.access.bearer_tokens import bearer_token
 from kubesched.scheduler.server.access.user import ANONYMOUS, CallerIdentity
-from kubesched.scheduler.server.endpoints.http_messages import Request
 from tests.scheduler.server.serving_harness import (
     METRICS_READER,
     NOBODY,

@@ -7,8 +7,8 @@ import gzip
 
 import pytest
 
+from kubesched.foundation.http.http_messages import Response
 from kubesched.foundation.util.clock import ManualClock
-from kubesched.scheduler.server.endpoints.http_messages import Response
 from tests.scheduler.server.serving_harness import ADMIN, ServingHarness
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kubesched.scheduler.server.endpoints.http_messages import Handler, Request, Response
+from kubesched.foundation.http.http_messages import Handler, Request, Response
 from kubesched.scheduler.server.endpoints.routes import Routes
 
 

@@ -11,13 +11,13 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
+from kubesched.foundation.http.http_messages import Handler
 from kubesched.foundation.util.clock import SECOND, ManualClock
 from kubesched.scheduler.config import DEFAULT_FEATURE_GATES
 from kubesched.scheduler.config.configuration_completion import as_written
 from kubesched.scheduler.config.defaults import default_configuration
 from kubesched.scheduler.config.write import versioned
 from kubesched.scheduler.server.endpoints.configz import configz_handler
-from kubesched.scheduler.server.endpoints.http_messages import Handler
 from kubesched.scheduler.server.endpoints.zpages import Versions, flagz_handler, statusz_handler
 from tests.scheduler.server.serving_harness import ADMIN, ServingHarness, request
 

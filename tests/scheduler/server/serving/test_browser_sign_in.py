@@ -7,7 +7,7 @@ import base64
 
 import pytest
 
-from kubesched.scheduler.server.endpoints.http_messages import Headers, Request, Response
+from kubesched.foundation.http.http_messages import Headers, Request, Response
 from kubesched.scheduler.server.serving.browser_sign_in import with_browser_sign_in
 
 

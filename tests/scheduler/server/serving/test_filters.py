@@ -8,9 +8,9 @@ from typing import NamedTuple
 import pytest
 import yaml
 
+from kubesched.foundation.http.http_messages import Request, Response
 from kubesched.foundation.util.clock import ManualClock
 from kubesched.scheduler.server.access.client_certificates import Bundle
-from kubesched.scheduler.server.endpoints.http_messages import Request, Response
 from tests.scheduler.server.serving_harness import (
     ADMIN,
     METRICS_READER,

@@ -13,11 +13,15 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from kubesched.errors import ConfigError
+from kubesched.foundation.http.self_signed import self_signed_certificate
 from kubesched.foundation.util.clock import MINUTE, SECOND, ManualClock
 from kubesched.foundation.util.watched_file import WatchedFile
 from kubesched.scheduler.server.options.tls_names import CIPHER_SUITES, INSECURE_CIPHER_SUITES
-from kubesched.scheduler.server.serving.self_signed import self_signed_certificate
-from kubesched.scheduler.server.serving.tls_contexts import TlsContexts, openssl_ciphers
+from kubesched.scheduler.server.serving.tls_contexts import (
+    TlsContexts,
+    openssl_ciphers,
+    serving_names,
+)
 from tests.scheduler.server.serving_harness import Authority, options
 
 NOW_NS = 1_800_000_000 * SECOND
@@ -28,7 +32,7 @@ def contexts(*flags: str) -> TlsContexts:
 
 
 def test_a_self_signed_certificate_is_for_this_host_and_year() -> None:
-    pair = self_signed_certificate("10.0.0.7", NOW_NS)
+    pair = self_signed_certificate(serving_names("10.0.0.7"), NOW_NS)
     leaf, authority = x509.load_pem_x509_certificates(pair.certificates)
     leaf.verify_directly_issued_by(authority)
     [name] = leaf.subject.get_attributes_for_oid(NameOID.COMMON_NAME)

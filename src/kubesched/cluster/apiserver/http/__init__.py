@@ -5,21 +5,19 @@
 
 from __future__ import annotations
 
-from kubesched.cluster.apiserver.http.limits import Limits
-from kubesched.cluster.apiserver.http.request_and_answer import Answer, Request, Stream
+from kubesched.cluster.apiserver.http.api_limits import ApiLimits
+from kubesched.cluster.apiserver.http.api_server import ApiServer
 from kubesched.cluster.apiserver.http.router import ApiService
-from kubesched.cluster.apiserver.http.server import ApiServer
+from kubesched.cluster.apiserver.http.served_watch import ServedWatch
 from kubesched.cluster.apiserver.http.users import ADMIN, VIEWERS, Requester, Users
 
 __all__ = [
     "ADMIN",
     "VIEWERS",
-    "Answer",
+    "ApiLimits",
     "ApiServer",
     "ApiService",
-    "Limits",
-    "Request",
     "Requester",
-    "Stream",
+    "ServedWatch",
     "Users",
 ]

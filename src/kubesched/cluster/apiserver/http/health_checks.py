@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubesched.cluster.apiserver.http.request_and_answer import TEXT, Answer, Request
+from kubesched.foundation.http.http_messages import TEXT, Request, Response
 
 __all__ = ["HEALTH_PATHS", "health", "is_health"]
 
@@ -57,18 +57,18 @@ def is_health(path: str) -> bool:
     return any(path == each or path.startswith(f"{each}/") for each in _CHECKS)
 
 
-def health(request: Request) -> Answer:
+def health(request: Request) -> Response:
     """Answer `ok`, or with `verbose` a line for each check, without those in `exclude`."""
-    path, _, one = request.path[1:].partition("/")
+    path, _, one = request.raw_path[1:].partition("/")
     checks = _CHECKS[f"/{path}"]
     if one:
         found = one in checks
-        return Answer(200 if found else 404, b"ok" if found else b"404 page not found\n", TEXT)
+        return Response(200 if found else 404, b"ok" if found else b"404 page not found\n", TEXT)
     if "verbose" not in request.query:
-        return Answer(200, b"ok", TEXT)
+        return Response(200, b"ok", TEXT)
     excluded = set(request.query.get("exclude", "").split(",")) - {""}
     lines = [f"[+]{name} excluded: ok" if name in excluded else f"[+]{name} ok" for name in checks]
     if unknown := sorted(excluded - set(checks)):
         named = ", ".join(f'"{name}"' for name in unknown)
         lines.append(f"warn: some health checks cannot be excluded: no matches for {named}")
-    return Answer(200, "\n".join([*lines, f"{path} check passed", ""]).encode(), TEXT)
+    return Response(200, "\n".join([*lines, f"{path} check passed", ""]).encode(), TEXT)

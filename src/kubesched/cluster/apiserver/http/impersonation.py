@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from urllib.parse import unquote
 
-from kubesched.cluster.apiserver.http.request_and_answer import Request
 from kubesched.cluster.apiserver.http.users import Attributes, Requester, Users
 from kubesched.cluster.apiserver.rules.errors import api_errors
+from kubesched.foundation.http.http_messages import Request
 
 __all__ = ["impersonated"]
 
@@ -23,18 +23,18 @@ def impersonated(request: Request, user: Requester, users: Users) -> Requester:
         ApiError: 403, the sender may not impersonate that user; 400, the headers name no user.
     """
     headers = request.headers
-    name = headers.get(_USER, "")
+    name = headers.get(_USER)
     if not name:
-        if any(header.startswith("impersonate-") for header in headers):
+        if any(header.startswith("impersonate-") for header, _ in headers):
             raise api_errors.bad_request("requested impersonation without impersonating a user")
         return user
-    groups = tuple(each for each in headers.get(_GROUP, "").split("\n") if each)
+    groups = tuple(each for each in headers.all(_GROUP) if each)
     extra = {
-        unquote(header[len(_EXTRA) :]): tuple(value.split("\n"))
-        for header, value in headers.items()
+        unquote(header[len(_EXTRA) :]): tuple(headers.all(header))
+        for header, _ in headers
         if header.startswith(_EXTRA)
     }
-    uid = headers.get(_UID, "")
+    uid = headers.get(_UID)
     for attributes in _required_permissions(name, groups, uid, extra):
         users.authorize(user, attributes)
     if not groups:

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from kubesched.cluster.apiserver.http.request_and_answer import Request
 from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.apiserver.rules.errors.field_problems import forbidden, not_supported
+from kubesched.foundation.http.http_messages import Request
 from kubesched.foundation.util.go_format import parse_duration
 
 __all__ = [
@@ -66,10 +66,10 @@ def list_options(request: Request) -> ListOptions:
         continue_token=query.get("continue", ""),
         resource_version=query.get("resourceVersion", ""),
         match=query.get("resourceVersionMatch", ""),
-        watch=request.flag("watch"),
-        bookmarks=request.flag("allowWatchBookmarks"),
+        watch=request.query.flag("watch"),
+        bookmarks=request.query.flag("allowWatchBookmarks"),
         initial_events=(
-            request.flag("sendInitialEvents") if "sendInitialEvents" in query else None
+            request.query.flag("sendInitialEvents") if "sendInitialEvents" in query else None
         ),
         timeout_seconds=_number(query, "timeoutSeconds"),
     )

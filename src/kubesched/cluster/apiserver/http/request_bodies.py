@@ -13,7 +13,6 @@ from kubesched.api.access import ApiError
 from kubesched.cluster.apiserver.http.media_types import body_language
 from kubesched.cluster.apiserver.http.protobuf import read_protobuf
 from kubesched.cluster.apiserver.http.protobuf.wire_encoding import MalformedError
-from kubesched.cluster.apiserver.http.request_and_answer import Request
 from kubesched.cluster.apiserver.rules.custom import CustomStrategy
 from kubesched.cluster.apiserver.rules.custom.structural_schema import unknown_paths
 from kubesched.cluster.apiserver.rules.errors import api_errors
@@ -25,6 +24,7 @@ from kubesched.cluster.apiserver.rules.errors.value_limit import (
 from kubesched.cluster.apiserver.rules.request_documents import cleaned
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.rules.schema.unknown_fields import duplicate_fields, unknown_fields
+from kubesched.foundation.http.http_messages import Request
 from kubesched.foundation.util.yaml_limits import TooManyValuesError, check_yaml
 
 __all__ = [
@@ -48,7 +48,7 @@ def read_document(request: Request, resource: Resource) -> tuple[dict[str, Any],
     """
     body = request.body
     document = read_body(request, resource.kind)
-    if body_language(request.header("content-type")) != "json":
+    if body_language(request.headers.get("content-type")) != "json":
         body = b""  # only JSON is checked for duplicate fields
     if not isinstance(document, dict):
         raise api_errors.bad_request(
@@ -165,7 +165,7 @@ def _repeated(root: Any) -> Iterator[tuple[int, str]]:
 
 def read_body(request: Request, kind: str) -> Any:
     """Parse a body in the format of its content type. Raises ApiError 400, 415."""
-    language = body_language(request.header("content-type"))
+    language = body_language(request.headers.get("content-type"))
     if language == "yaml":
         return _read_yaml(request.body, kind)
     if language == "json":

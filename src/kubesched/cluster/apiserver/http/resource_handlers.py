@@ -19,7 +19,6 @@ from kubesched.cluster.apiserver.http.query_parameters import (
     list_options,
     propagation,
 )
-from kubesched.cluster.apiserver.http.request_and_answer import Answer, Request, Stream
 from kubesched.cluster.apiserver.http.request_bodies import (
     field_problems,
     read_applied,
@@ -31,6 +30,7 @@ from kubesched.cluster.apiserver.http.request_bodies import (
 from kubesched.cluster.apiserver.http.request_paths import RequestTarget
 from kubesched.cluster.apiserver.http.response_rendering import Rendering, encode
 from kubesched.cluster.apiserver.http.scale_subresource import replicas_patch, scale_of, scale_paths
+from kubesched.cluster.apiserver.http.served_watch import ServedWatch
 from kubesched.cluster.apiserver.http.service_account_tokens import ServiceAccountTokens
 from kubesched.cluster.apiserver.http.users import ADMIN
 from kubesched.cluster.apiserver.rules.apply import (
@@ -54,6 +54,7 @@ from kubesched.cluster.apiserver.store.orphaning import orphan_dependents
 from kubesched.cluster.apiserver.store.pod_eviction import admit_eviction
 from kubesched.cluster.apiserver.store.preconditions import parse_revision
 from kubesched.cluster.apiserver.store.stored_records import Record
+from kubesched.foundation.http.http_messages import JSON, Request, Response
 from kubesched.foundation.util.clock import Clock
 
 __all__ = ["ResourceHandlers"]
@@ -76,14 +77,14 @@ class ResourceHandlers:
         self._store = store
         self._now_ns = clock.now_ns
         self._pods = store.catalog.by_url("", "v1", "pods")
-        self._on_object: dict[str, Callable[[Request, RequestTarget, Resource], Answer]] = {
+        self._on_object: dict[str, Callable[[Request, RequestTarget, Resource], Response]] = {
             "GET": self._get,
             "HEAD": self._get,
             "PUT": self._update,
             "PATCH": self._patch,
             "DELETE": self._delete,
         }
-        self._subresources: dict[str, Callable[[Request, RequestTarget, Resource], Answer]] = {
+        self._subresources: dict[str, Callable[[Request, RequestTarget, Resource], Response]] = {
             "binding": self._bind,
             "eviction": self._evict,
             "scale": self._scale,
@@ -96,7 +97,7 @@ class ResourceHandlers:
         # Asked before a role or a binding is written, with its plural and namespace.
         self.check_grant: Callable[[str, Json, str], None] | None = None
 
-    def answer(self, request: Request, target: RequestTarget) -> Answer | Stream:
+    def answer(self, request: Request, target: RequestTarget) -> Response | ServedWatch:
         """Raises ApiError."""
         if (target.group, target.version, target.plural) == ("", "v1", "bindings"):
             return self._bind(request, target, self._pods)
@@ -123,8 +124,10 @@ class ResourceHandlers:
             return self._delete_collection(request, target, resource)
         raise api_errors.method_not_allowed()
 
-    def _one(self, request: Request, target: RequestTarget, resource: Resource) -> Answer | Stream:
-        if request.method in ("GET", "HEAD") and request.flag("watch"):
+    def _one(
+        self, request: Request, target: RequestTarget, resource: Resource
+    ) -> Response | ServedWatch:
+        if request.method in ("GET", "HEAD") and request.query.flag("watch"):
             return self._list_or_watch(request, target, resource)
         handler = self._on_object.get(request.method)
         if handler is None or (target.subresource and request.method == "DELETE"):
@@ -133,13 +136,13 @@ class ResourceHandlers:
 
     # Reading
 
-    def _get(self, request: Request, target: RequestTarget, resource: Resource) -> Answer:
+    def _get(self, request: Request, target: RequestTarget, resource: Resource) -> Response:
         rendering = self._rendering(request, resource)
         return rendering.object(self._store.get(resource, target.namespace, target.name))
 
     def _list_or_watch(
         self, request: Request, target: RequestTarget, resource: Resource
-    ) -> Answer | Stream:
+    ) -> Response | ServedWatch:
         rendering = self._rendering(request, resource)
         options = list_options(request)
         if target.name:
@@ -152,7 +155,7 @@ class ResourceHandlers:
                 if error.code != _GONE:
                     raise
                 # Who asks for too old a version is told so in the stream, as its first event.
-                return Answer(200, rendering.error(error.status), rendering.stream_type)
+                return Response(200, rendering.error(error.status), rendering.stream_type)
         version = options.resource_version
         if version and not options.continue_token:
             revision = parse_revision(version)
@@ -172,7 +175,7 @@ class ResourceHandlers:
 
     def _watch(
         self, target: RequestTarget, resource: Resource, options: ListOptions, rendering: Rendering
-    ) -> Stream:
+    ) -> ServedWatch:
         version = options.resource_version
         if options.initial_events:
             version = ""
@@ -185,7 +188,7 @@ class ResourceHandlers:
             label_selector=options.label_selector,
             field_selector=options.field_selector,
         )
-        return Stream(
+        return ServedWatch(
             watcher,
             rendering.events(),
             rendering.bookmark,
@@ -199,7 +202,7 @@ class ResourceHandlers:
 
     # Writing
 
-    def _create(self, request: Request, target: RequestTarget, resource: Resource) -> Answer:
+    def _create(self, request: Request, target: RequestTarget, resource: Resource) -> Response:
         rendering = self._rendering(request, resource)
         document, problems = read_document(request, resource)
         self._check_grant(resource, target, document)
@@ -231,7 +234,7 @@ class ResourceHandlers:
             return write_type_check(self._store, record, self._now_ns())
         return record
 
-    def _update(self, request: Request, target: RequestTarget, resource: Resource) -> Answer:
+    def _update(self, request: Request, target: RequestTarget, resource: Resource) -> Response:
         rendering = self._rendering(request, resource)
         document, problems = read_document(request, resource)
         _check_identity(document, target)
@@ -247,9 +250,9 @@ class ResourceHandlers:
         )
         return rendering.object(self._tracked(request, target, resource, write), 200, problems)
 
-    def _patch(self, request: Request, target: RequestTarget, resource: Resource) -> Answer:
+    def _patch(self, request: Request, target: RequestTarget, resource: Resource) -> Response:
         rendering = self._rendering(request, resource)
-        kind = patch_type(request.header("content-type"), strategic=resource.type is not None)
+        kind = patch_type(request.headers.get("content-type"), strategic=resource.type is not None)
         if kind == "apply":
             return self._apply(request, target, resource, rendering)
         patch = read_json(request.body, resource.kind)
@@ -306,7 +309,9 @@ class ResourceHandlers:
         if tried == live:
             return write(dry_run=dry_run)
         now_ns = self._now_ns()
-        name = request.query.get("fieldManager") or request.header("user-agent").partition("/")[0]
+        name = (
+            request.query.get("fieldManager") or request.headers.get("user-agent").partition("/")[0]
+        )
         manager = Manager(name or "unknown", "Update", resource.api_version, target.subresource)
         document = tracked_document(resource, live, tried, manager, stamp(now_ns))
         return self._store.update(
@@ -321,7 +326,7 @@ class ResourceHandlers:
 
     def _apply(
         self, request: Request, target: RequestTarget, resource: Resource, rendering: Rendering
-    ) -> Answer:
+    ) -> Response:
         name = request.query.get("fieldManager", "")
         if not name:
             raise api_errors.missing_field_manager()
@@ -338,7 +343,7 @@ class ResourceHandlers:
             applied,
             manager,
             stamp(now_ns),
-            force=request.flag("force"),
+            force=request.query.flag("force"),
         )
         check_object(document)
         self._check_grant(resource, target, document)
@@ -359,7 +364,7 @@ class ResourceHandlers:
         record = self._followed(resource, record, dry_run=dry_run, subresource=part)
         return rendering.object(record, 200, problems)
 
-    def _delete(self, request: Request, target: RequestTarget, resource: Resource) -> Answer:
+    def _delete(self, request: Request, target: RequestTarget, resource: Resource) -> Response:
         rendering = self._rendering(request, resource)
         options = read_options(request)
         deletion = self._remove(request, target, resource, options)
@@ -367,7 +372,7 @@ class ResourceHandlers:
             data = deletion.record.data
             custom_resource_definitions.sync_definition(self._store, data, self._now_ns())
         if deletion.gone and resource.plural not in _SHOWN_WHEN_GONE:
-            return Answer(200, encode({**_SUCCESS, "details": _details(deletion.record)}))
+            return Response(200, encode({**_SUCCESS, "details": _details(deletion.record)}), JSON)
         return rendering.object(deletion.record)
 
     def _remove(
@@ -393,7 +398,7 @@ class ResourceHandlers:
 
     def _delete_collection(
         self, request: Request, target: RequestTarget, resource: Resource
-    ) -> Answer:
+    ) -> Response:
         rendering = self._rendering(request, resource)
         selected, options = list_options(request), read_options(request)
         policy = propagation(request, options) or resource.strategy.default_propagation
@@ -426,7 +431,7 @@ class ResourceHandlers:
 
     # Parts of objects
 
-    def _bind(self, request: Request, target: RequestTarget, resource: Resource) -> Answer:
+    def _bind(self, request: Request, target: RequestTarget, resource: Resource) -> Response:
         if resource is not self._pods or target.namespace is None:
             raise api_errors.unknown_resource()
         if request.method != "POST":
@@ -443,9 +448,9 @@ class ResourceHandlers:
         else:
             uid, node = binding.metadata.uid, binding.target.name
             self._store.bind(target.namespace, name, uid, node, self._now_ns())
-        return Answer(201, encode({**_SUCCESS, "code": 201}))
+        return Response(201, encode({**_SUCCESS, "code": 201}), JSON)
 
-    def _evict(self, request: Request, target: RequestTarget, resource: Resource) -> Answer:
+    def _evict(self, request: Request, target: RequestTarget, resource: Resource) -> Response:
         if resource is not self._pods or target.namespace is None:
             raise api_errors.unknown_resource()
         if request.method != "POST":
@@ -455,9 +460,9 @@ class ResourceHandlers:
         dry_run = is_dry_run(request, options or {})
         admit_eviction(self._store, target.namespace, target.name, self._now_ns(), dry_run=dry_run)
         self._remove(request, target, resource, options or {})
-        return Answer(201, encode({**_SUCCESS, "code": 201}))
+        return Response(201, encode({**_SUCCESS, "code": 201}), JSON)
 
-    def _scale(self, request: Request, target: RequestTarget, resource: Resource) -> Answer:
+    def _scale(self, request: Request, target: RequestTarget, resource: Resource) -> Response:
         paths = scale_paths(resource)
         if paths is None or (resource.namespaced and not target.namespace):
             raise api_errors.unknown_resource()
@@ -467,7 +472,7 @@ class ResourceHandlers:
                 changed = read_body(request, "Scale")
             else:
                 changed = read_json(request.body, "Scale")
-                kind = patch_type(request.header("content-type"), strategic=True)
+                kind = patch_type(request.headers.get("content-type"), strategic=True)
                 changed = _patched_scale(scale_of(record, paths), changed, kind)
             record = self._store.patch(
                 resource,
@@ -480,9 +485,9 @@ class ResourceHandlers:
             )
         elif request.method not in ("GET", "HEAD"):
             raise api_errors.method_not_allowed()
-        return Answer(200, encode(scale_of(record, paths)))
+        return Response(200, encode(scale_of(record, paths)), JSON)
 
-    def _token(self, request: Request, target: RequestTarget, resource: Resource) -> Answer:
+    def _token(self, request: Request, target: RequestTarget, resource: Resource) -> Response:
         if resource.group_resource != "serviceaccounts" or target.namespace is None:
             raise api_errors.unknown_resource()
         if request.method != "POST":
@@ -492,10 +497,10 @@ class ResourceHandlers:
         body = read_body(request, "TokenRequest")
         if not isinstance(body, dict) or not isinstance(body.get("spec", {}), dict):
             raise api_errors.bad_request("the body is no TokenRequest")
-        return Answer(201, encode(self.tokens.request(target.namespace, target.name, body)))
+        return Response(201, encode(self.tokens.request(target.namespace, target.name, body)), JSON)
 
     def _rendering(self, request: Request, resource: Resource) -> Rendering:
-        form = accepted_form(request.header("accept"))
+        form = accepted_form(request.headers.get("accept"))
         included = request.query.get("includeObject", "")
         return Rendering(resource, form, self._now_ns, included=included)
 

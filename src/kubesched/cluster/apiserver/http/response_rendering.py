@@ -21,7 +21,6 @@ from kubesched.cluster.apiserver.http.protobuf import (
     watch_frame,
     write_protobuf,
 )
-from kubesched.cluster.apiserver.http.request_and_answer import JSON, Answer
 from kubesched.cluster.apiserver.http.tables import layout_of
 from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
@@ -29,6 +28,7 @@ from kubesched.cluster.apiserver.store.list_pages import Page
 from kubesched.cluster.apiserver.store.store_watch import WatchedChange
 from kubesched.cluster.apiserver.store.stored_records import Record
 from kubesched.cluster.apiserver.store.wire_form import status_body
+from kubesched.foundation.http.http_messages import JSON, Response
 
 __all__ = ["Rendering", "encode", "warnings"]
 
@@ -65,7 +65,7 @@ class Rendering:
         # The beginning of an object's JSON, with kind and version. Items of a list lack it.
         self._head = encode(head)[:-1] + b","
 
-    def object(self, record: Record, status: int = 200, texts: Sequence[str] = ()) -> Answer:
+    def object(self, record: Record, status: int = 200, texts: Sequence[str] = ()) -> Response:
         if self._form.shape == "table":
             body = encode(self._table([record], {"resourceVersion": _version(record)}))
         elif self._form.shape == "metadata":
@@ -74,7 +74,7 @@ class Rendering:
             body = record.encoded
         return self._answer(body, status, warnings(texts))
 
-    def page(self, page: Page) -> Answer:
+    def page(self, page: Page) -> Response:
         metadata: Json = {"resourceVersion": str(page.revision)}
         if page.continue_token:
             metadata["continue"] = page.continue_token
@@ -189,18 +189,18 @@ class Rendering:
             "rows": rows,
         }
 
-    def _answer(self, body: bytes, status: int = 200, headers: Any = None) -> Answer:
+    def _answer(self, body: bytes, status: int = 200, headers: Any = None) -> Response:
         if self._form.language == "yaml":
             document = msgspec.json.decode(body)
             text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
-            return Answer(status, text.encode(), "application/yaml", headers or {})
+            return Response(status, text.encode(), "application/yaml", headers or {})
         if self._is_binary:
             try:
                 binary = write_protobuf(msgspec.json.decode(body))
             except UnwritableError as exc:
                 raise api_errors.not_acceptable(f"{exc}; request application/json") from exc
-            return Answer(status, binary, PROTOBUF, headers or {})
-        return Answer(status, body, JSON, headers or {})
+            return Response(status, binary, PROTOBUF, headers or {})
+        return Response(status, body, JSON, headers or {})
 
 
 def _encoded_events(changes: Sequence[WatchedChange]) -> bytes:

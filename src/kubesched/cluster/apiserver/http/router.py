@@ -23,11 +23,11 @@ from kubesched.cluster.apiserver.http.media_types import NO_METADATA, accepted_f
 from kubesched.cluster.apiserver.http.openapi_documents import OpenApi
 from kubesched.cluster.apiserver.http.protobuf import PROTOBUF, write_protobuf
 from kubesched.cluster.apiserver.http.query_parameters import check_timeout
-from kubesched.cluster.apiserver.http.request_and_answer import TEXT, Answer, Request, Stream
 from kubesched.cluster.apiserver.http.request_bodies import read_body
 from kubesched.cluster.apiserver.http.request_paths import RequestTarget, parse_path
 from kubesched.cluster.apiserver.http.resource_handlers import ResourceHandlers
 from kubesched.cluster.apiserver.http.response_rendering import encode, warnings
+from kubesched.cluster.apiserver.http.served_watch import ServedWatch
 from kubesched.cluster.apiserver.http.service_account_tokens import ServiceAccountTokens
 from kubesched.cluster.apiserver.http.system_objects import SystemObjects
 from kubesched.cluster.apiserver.http.users import Attributes, Requester, Users
@@ -38,6 +38,7 @@ from kubesched.cluster.apiserver.store.admission_policies import enforce_policie
 from kubesched.cluster.apiserver.store.custom_resource_definitions import serve_stored_definitions
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.apiserver.store.wire_form import status_body
+from kubesched.foundation.http.http_messages import JSON, TEXT, Request, Response
 from kubesched.foundation.util.clock import Clock
 
 __all__ = ["ApiService", "refused"]
@@ -50,12 +51,12 @@ _OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _AGGREGATED_PARTS = {"g=apidiscovery.k8s.io", "v=v2", "as=APIGroupDiscoveryList"}
 
 
-def refused(error: ApiError) -> Answer:
+def refused(error: ApiError) -> Response:
     """The answer that says no."""
     headers = {}
     if error.status.details is not None and error.status.details.retry_after_seconds:
         headers["Retry-After"] = str(error.status.details.retry_after_seconds)
-    return Answer(error.code, encode(status_body(error.status)), headers=headers)
+    return Response(error.code, encode(status_body(error.status)), JSON, headers)
 
 
 class ApiService:
@@ -91,7 +92,7 @@ class ApiService:
         if rbac:
             self._system.provide(_RBAC, "")
             self._users.authorizer = self._rules = AccessRules(store)
-        self._pages: dict[str, Callable[[Request], Answer]] = {
+        self._pages: dict[str, Callable[[Request], Response]] = {
             "/version": lambda _: _json(VERSION),
             "/api": self._core_versions,
             "/apis": self._groups,
@@ -102,22 +103,22 @@ class ApiService:
 
     def admit(self, request: Request) -> None:
         """Raises ApiError 401 for a request whose body is not worth reading."""
-        if not _is_open(request.path):
-            self._users.authenticate(request.header("authorization"))
+        if not _is_open(request.raw_path):
+            self._users.authenticate(request.headers.get("authorization"))
 
-    def answer(self, request: Request) -> Answer | Stream:
+    def answer(self, request: Request) -> Response | ServedWatch:
         try:
             return self._answer(request)
         except ApiError as error:
             return refused(error)
 
-    def _answer(self, request: Request) -> Answer | Stream:
-        path = request.path
+    def _answer(self, request: Request) -> Response | ServedWatch:
+        path = request.raw_path
         if "timeout" in request.query:
             check_timeout(request)
         if _is_open(path) and request.method in ("GET", "HEAD"):
             return health(request) if is_health(path) else self._pages[path](request)
-        user = self._users.authenticate(request.header("authorization"))
+        user = self._users.authenticate(request.headers.get("authorization"))
         target = parse_path(path)
         user = impersonated(request, user, self._users)
         self._users.authorize(user, _attributes(request, target))
@@ -136,13 +137,13 @@ class ApiService:
             return self._resources.answer(request, target)
         with self._policies.request_by(user.document()) as policy_warnings:
             answer = self._resources.answer(request, target)
-        if policy_warnings and isinstance(answer, Answer):
+        if policy_warnings and isinstance(answer, Response):
             headers = {**answer.headers, **warnings(policy_warnings)}
             return msgspec.structs.replace(answer, headers=headers)
         return answer
 
-    def _page(self, request: Request) -> Answer:
-        path = request.path.rstrip("/") or "/"
+    def _page(self, request: Request) -> Response:
+        path = request.raw_path.rstrip("/") or "/"
         if request.method not in ("GET", "HEAD"):
             raise api_errors.method_not_allowed()
         if (page := self._pages.get(path)) is not None:
@@ -170,39 +171,39 @@ class ApiService:
             return None
         return self._openapi.document(group, version)
 
-    def _core_versions(self, request: Request) -> Answer:
+    def _core_versions(self, request: Request) -> Response:
         if _wants_aggregated(request):
             return _json(self._discovery.aggregated(core=True), AGGREGATED)
         return _json(self._discovery.core_versions(self.address))
 
-    def _openapi_2(self, request: Request) -> Answer:
-        if "protobuf" in request.header("accept"):
-            return Answer(200, self._openapi.version_2(), _OPENAPI_V2)
+    def _openapi_2(self, request: Request) -> Response:
+        if "protobuf" in request.headers.get("accept"):
+            return Response(200, self._openapi.version_2(), _OPENAPI_V2)
         body = self._openapi.version_2_json()
         tag = f'"{hashlib.sha256(body).hexdigest().upper()}"'
-        if request.header("if-none-match") == tag:
-            return Answer(304, b"", headers={"ETag": tag})
-        return Answer(200, body, headers={"ETag": tag})
+        if request.headers.get("if-none-match") == tag:
+            return Response(304, b"", JSON, headers={"ETag": tag})
+        return Response(200, body, JSON, headers={"ETag": tag})
 
-    def _groups(self, request: Request) -> Answer:
+    def _groups(self, request: Request) -> Response:
         if _wants_aggregated(request):
             return _json(self._discovery.aggregated(core=False), AGGREGATED)
         return _json(self._discovery.groups())
 
-    def _paths(self, _request: Request) -> Answer:
+    def _paths(self, _request: Request) -> Response:
         versions = [
             f"/apis/{group}/{version}" if group else f"/api/{version}"
             for group, version in self._discovery.group_versions()
         ]
         return _json({"paths": sorted([*self._pages, *HEALTH_PATHS, *versions])})
 
-    def _review(self, request: Request, target: RequestTarget, user: Requester) -> Answer:
+    def _review(self, request: Request, target: RequestTarget, user: Requester) -> Response:
         kind, namespaced = REVIEWS[target.group, target.plural]
         if target.name or namespaced != (target.namespace is not None):
             raise api_errors.unknown_resource()
         if request.method != "POST":
             raise api_errors.method_not_allowed()
-        form = accepted_form(request.header("accept"))
+        form = accepted_form(request.headers.get("accept"))
         if form.shape != "object":
             raise api_errors.not_acceptable(NO_METADATA)
         body = read_body(request, kind)
@@ -210,8 +211,8 @@ class ApiService:
             raise api_errors.bad_request(f"the body is no {kind}")
         review = answer_review(target.group, target.plural, body, self._users, user)
         if form.language == "protobuf":
-            return Answer(201, write_protobuf(review), PROTOBUF)
-        return Answer(201, encode(review))
+            return Response(201, write_protobuf(review), PROTOBUF)
+        return Response(201, encode(review), JSON)
 
 
 def _is_open(path: str) -> bool:
@@ -219,17 +220,17 @@ def _is_open(path: str) -> bool:
     return path == "/version" or is_health(path)
 
 
-def _json(document: Any, content_type: str = "application/json") -> Answer:
-    return Answer(200, encode(document), content_type)
+def _json(document: Any, content_type: str = JSON) -> Response:
+    return Response(200, encode(document), content_type)
 
 
-def _not_found() -> Answer:
-    return Answer(404, _PAGE_NOT_FOUND, TEXT)
+def _not_found() -> Response:
+    return Response(404, _PAGE_NOT_FOUND, TEXT)
 
 
 def _wants_aggregated(request: Request) -> bool:
     """Whether the first form a client names that the server has is the aggregated one."""
-    for clause in request.header("accept").split(","):
+    for clause in request.headers.get("accept").split(","):
         parts = {part.strip() for part in clause.split(";")}
         if "application/json" in parts and parts >= _AGGREGATED_PARTS:
             return True
@@ -240,12 +241,12 @@ def _wants_aggregated(request: Request) -> bool:
 
 def _attributes(request: Request, target: RequestTarget | None) -> Attributes:
     if target is None:
-        return Attributes(request.method.lower().replace("head", "get"), path=request.path)
+        return Attributes(request.method.lower().replace("head", "get"), path=request.raw_path)
     if request.method in _VERBS:
         verb = _VERBS[request.method]
     elif request.method == "DELETE":
         verb = "delete" if target.name else "deletecollection"
-    elif request.flag("watch"):
+    elif request.query.flag("watch"):
         verb = "watch"
     else:
         verb = "get" if target.name else "list"

@@ -13,13 +13,13 @@ from typing import Protocol
 import msgspec
 
 from kubesched.errors import KubeschedError
+from kubesched.foundation.http.http_messages import Request
 from kubesched.scheduler.server.access.user import (
     ANONYMOUS,
     AUTHENTICATED,
     UNAUTHENTICATED,
     CallerIdentity,
 )
-from kubesched.scheduler.server.endpoints.http_messages import Request
 
 __all__ = ["AuthenticationError", "Authenticator", "AuthenticatorChain"]
 

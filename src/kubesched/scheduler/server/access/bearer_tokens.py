@@ -8,13 +8,13 @@ import binascii
 import hmac
 
 from kubesched.api.authentication import TokenReview, TokenReviewSpec
+from kubesched.foundation.http.http_messages import Request
 from kubesched.foundation.metrics.server_metrics import ServerMetrics
 from kubesched.foundation.util.clock import Clock
 from kubesched.scheduler.server.access.authenticators import AuthenticationError
 from kubesched.scheduler.server.access.expiring_cache import ExpiringCache
 from kubesched.scheduler.server.access.review_client import Reviewer, ReviewError
 from kubesched.scheduler.server.access.user import CallerIdentity
-from kubesched.scheduler.server.endpoints.http_messages import Request
 
 __all__ = ["BearerTokens", "bearer_token"]
 

@@ -16,11 +16,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
+from kubesched.foundation.http.http_messages import Request
 from kubesched.foundation.metrics.server_metrics import ServerMetrics
 from kubesched.foundation.util.clock import SECOND, Clock
 from kubesched.scheduler.server.access.authenticators import AuthenticationError
 from kubesched.scheduler.server.access.user import CallerIdentity
-from kubesched.scheduler.server.endpoints.http_messages import Request
 
 __all__ = ["Bundle", "ClientCertificates", "FrontProxy", "RequestHeaderNames"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kubesched.scheduler.server.endpoints.http_messages import Handler, Request, Response
+from kubesched.foundation.http.http_messages import Handler, Request, Response
 from kubesched.scheduler.server.endpoints.status_answers import encode_json
 
 __all__ = ["COMPONENT_CONFIG", "configz_handler"]

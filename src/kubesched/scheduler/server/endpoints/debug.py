@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable
 from typing import Final
 
-from kubesched.scheduler.server.endpoints.http_messages import Request, Response, text_error
+from kubesched.foundation.http.http_messages import Request, Response, text_error
 from kubesched.scheduler.server.endpoints.routes import Routes
 
 __all__ = ["add_debug_routes"]

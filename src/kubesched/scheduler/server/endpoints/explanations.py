@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 from typing import Protocol
 
 from kubesched.errors import KubeschedError
-from kubesched.scheduler.server.endpoints.http_messages import (
+from kubesched.foundation.http.http_messages import (
     Handler,
     Request,
     Response,
@@ -38,8 +38,8 @@ def explain_handler(explanations: Explanations) -> Handler:
             return text_error("only GET", 405)
         match request.path.removeprefix(EXPLAIN).split("/"):
             case ["namespaces", namespace, "pods", name] if namespace and name:
-                versus = (request.query_values("versus") or [""])[0]
-                suggest = request.query_values("suggestions") != ["false"]
+                versus = request.query.get("versus")
+                suggest = request.query.all("suggestions") != ["false"]
                 work = explanations.explain(namespace, name, versus=versus, suggest=suggest)
             case ["queue"]:
                 work = explanations.queue()

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from kubesched.foundation.util.go_format import quote
-from kubesched.foundation.util.logging import get_logger
-from kubesched.scheduler.server.endpoints.http_messages import (
+from kubesched.foundation.http.http_messages import (
     Handler,
     Request,
     Response,
     text_error,
 )
+from kubesched.foundation.util.go_format import quote
+from kubesched.foundation.util.logging import get_logger
 from kubesched.scheduler.server.endpoints.routes import Routes
 
 __all__ = ["PING", "HealthCheck", "SwitchCheck", "add_health_routes"]
@@ -60,7 +60,7 @@ def add_health_routes(
 
 def _root_handler(root: str, checks: Iterable[HealthCheck], on_result: OnResult) -> Handler:
     async def answer(request: Request) -> Response:
-        unmatched = set(request.query_values("exclude"))
+        unmatched = set(request.query.all("exclude"))
         excluded = frozenset(unmatched)
         lines: list[str] = []
         problems: dict[str, str] = {}
@@ -79,7 +79,7 @@ def _root_handler(root: str, checks: Iterable[HealthCheck], on_result: OnResult)
         if unmatched:
             names = ",".join(map(quote, sorted(unmatched)))
             lines.append(f"warn: some health checks cannot be excluded: no matches for {names}\n")
-        return _overall(root, "".join(lines), problems, verbose=request.has_query("verbose"))
+        return _overall(root, "".join(lines), problems, verbose="verbose" in request.query)
 
     return answer
 

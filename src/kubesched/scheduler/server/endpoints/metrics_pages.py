@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 
 from prometheus_client.registry import CollectorRegistry
 
+from kubesched.foundation.http.http_messages import Handler, Request, Response
 from kubesched.foundation.metrics.exposition import render
 from kubesched.foundation.metrics.instruments import FamilyGroup
-from kubesched.scheduler.server.endpoints.http_messages import Handler, Request, Response
 
 __all__ = ["exposed", "metrics_handler"]
 

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from kubesched.api import Pod, Quantity, ResourceRequirements, pod_requests, quantity_from_json
 from kubesched.api.pod import Container
 from kubesched.api.pod_requests import FIT_REQUESTS
+from kubesched.foundation.http.http_messages import Handler, Request, Response
 from kubesched.foundation.metrics.exposition import format_number
-from kubesched.scheduler.server.endpoints.http_messages import Handler, Request, Response
 from kubesched.scheduler.server.endpoints.metrics_pages import exposed
 
 __all__ = ["pod_limits", "pod_resources_handler", "pod_series"]

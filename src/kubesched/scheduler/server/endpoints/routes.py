@@ -5,7 +5,7 @@ docs/reference/02 §5.
 
 from __future__ import annotations
 
-from kubesched.scheduler.server.endpoints.http_messages import (
+from kubesched.foundation.http.http_messages import (
     Handler,
     Request,
     Response,

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from kubesched.scheduler.server.endpoints.http_messages import Request, Response
+from kubesched.foundation.http.http_messages import Request, Response
 
 __all__ = ["encode_json", "forbidden", "not_acceptable", "status_answer", "unauthorized"]
 
@@ -76,7 +76,7 @@ def encode_json(document: Any, *, pretty: bool = False) -> bytes:
 
 
 def _wants_pretty(request: Request) -> bool:
-    asked = request.query_values("pretty")
+    asked = request.query.all("pretty")
     if asked:
         return asked[0] not in ("0", "false")
     return request.headers.get("User-Agent").startswith(_PRETTY_AGENTS)

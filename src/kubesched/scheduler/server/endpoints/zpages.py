@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import yaml
 
+from kubesched.foundation.http.http_messages import Handler, Request, Response
 from kubesched.foundation.util.clock import SECOND, Clock
-from kubesched.scheduler.server.endpoints.http_messages import Handler, Request, Response
 from kubesched.scheduler.server.endpoints.status_answers import encode_json, not_acceptable
 
 __all__ = ["Versions", "flagz_handler", "statusz_handler"]

@@ -10,23 +10,20 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 from msgspec.structs import replace
 
-from kubesched.scheduler.server.endpoints.http_messages import TEXT, Headers, Request, Response
+from kubesched.foundation.http.http_messages import TEXT, Handler, Headers, Request, Response
 
-__all__ = ["SIGN_IN", "Answer", "with_browser_sign_in"]
-
-Answer = Callable[[Request], Awaitable[Response]]
+__all__ = ["SIGN_IN", "with_browser_sign_in"]
 
 SIGN_IN: Final = "Sign in: any user name, and a token of the cluster as the password.\n"
 _ASKED: Final = 'Basic realm="kubesched: any name, and a token as the password", charset="UTF-8"'
 _REFUSED: Final = (401, 403)
 
 
-def with_browser_sign_in(answer: Answer, prefix: str) -> Answer:
+def with_browser_sign_in(answer: Handler, prefix: str) -> Handler:
     """`answer`, with browsers being let in below the prefix."""
 
     async def answered(request: Request) -> Response:

@@ -6,6 +6,12 @@ which paths exist.
 
 from __future__ import annotations
 
+from kubesched.foundation.http.http_messages import (
+    BadRequest,
+    Request,
+    Response,
+    text_error,
+)
 from kubesched.foundation.metrics.server_metrics import ServerMetrics
 from kubesched.foundation.util.clock import Clock
 from kubesched.foundation.util.go_format import format_duration, quote
@@ -17,12 +23,6 @@ from kubesched.scheduler.server.access.path_authorization import (
 )
 from kubesched.scheduler.server.access.review_client import ReviewError
 from kubesched.scheduler.server.access.user import CallerIdentity
-from kubesched.scheduler.server.endpoints.http_messages import (
-    BadRequest,
-    Request,
-    Response,
-    text_error,
-)
 from kubesched.scheduler.server.endpoints.routes import Routes
 from kubesched.scheduler.server.endpoints.status_answers import forbidden, unauthorized
 

@@ -23,6 +23,8 @@ from prometheus_client.registry import CollectorRegistry
 
 from kubesched.api import Pod
 from kubesched.api.access import ApiAccess
+from kubesched.foundation.http.http_messages import Handler
+from kubesched.foundation.http.http_server import HttpLimits, HttpServer
 from kubesched.foundation.metrics.instruments import FamilyGroup
 from kubesched.foundation.metrics.process_metrics import ProcessMetrics
 from kubesched.foundation.metrics.server_metrics import HealthMetrics, ServerMetrics
@@ -46,7 +48,6 @@ from kubesched.scheduler.server.endpoints.configz import configz_handler
 from kubesched.scheduler.server.endpoints.debug import add_debug_routes
 from kubesched.scheduler.server.endpoints.explanations import EXPLAIN, Explanations, explain_handler
 from kubesched.scheduler.server.endpoints.health_endpoints import HealthCheck, add_health_routes
-from kubesched.scheduler.server.endpoints.http_messages import Handler
 from kubesched.scheduler.server.endpoints.metric_limits import limit_metrics
 from kubesched.scheduler.server.endpoints.metrics_pages import metrics_handler
 from kubesched.scheduler.server.endpoints.pod_resources import pod_resources_handler
@@ -58,8 +59,7 @@ from kubesched.scheduler.server.options.command_line import (
     MetricsOptions,
     SecureServingOptions,
 )
-from kubesched.scheduler.server.serving.browser_sign_in import Answer, with_browser_sign_in
-from kubesched.scheduler.server.serving.connections import HttpServer
+from kubesched.scheduler.server.serving.browser_sign_in import with_browser_sign_in
 from kubesched.scheduler.server.serving.filters import Endpoints
 from kubesched.scheduler.server.serving.listener import listen, shown_address
 from kubesched.scheduler.server.serving.stalled_answers import answer_while
@@ -70,8 +70,8 @@ __all__ = ["AccessControl", "Pages", "SchedulerServer", "ServingMetrics", "build
 log = get_logger(__name__)
 
 DASHBOARD: Final = "/dashboard"
+HTTP_LIMITS: Final = HttpLimits()
 _SHUTDOWN_SECONDS: Final = 5.0
-_HANDSHAKE_SECONDS: Final = 10.0
 
 
 class ServingMetrics:
@@ -234,9 +234,9 @@ class SchedulerServer:
         endpoints = Endpoints(
             routes, access.authenticators, access.authorizer, metrics.server, clock
         )
-        self._answer: Answer = endpoints.answer
+        self._handler: Handler = endpoints.answer
         if pages.dashboard is not None:
-            self._answer = with_browser_sign_in(endpoints.answer, DASHBOARD)
+            self._handler = with_browser_sign_in(endpoints.answer, DASHBOARD)
         self._stopping = asyncio.Event()
         self._listener: socket.socket | None = None
 
@@ -262,24 +262,17 @@ class SchedulerServer:
         if self._listener is None:
             await self.start()
         assert self._listener is not None
-        http = HttpServer(self._answer)
-        server = await asyncio.get_running_loop().create_server(
-            http,
-            sock=self._listener,
-            ssl=self._tls.listening,
-            ssl_handshake_timeout=_HANDSHAKE_SECONDS,
-            ssl_shutdown_timeout=_SHUTDOWN_SECONDS,
-        )
+        http = HttpServer(self._handler, HTTP_LIMITS)
+        await http.accept_from(self._listener, self._tls.listening)
         log.info(f"Serving securely on {shown_address(self._listener)}")
         try:
             async with running(self._access.authorities):
                 while not await self._clock.wait(self._stopping, POLL_PERIOD_NS):
                     self._tls.poll()
         finally:
-            server.close()
+            http.stop_accepting()
             log.info("[graceful-termination] secure server has stopped listening")
-            http.pre_shutdown()
-            await http.shutdown(_SHUTDOWN_SECONDS)
+            await http.close(_SHUTDOWN_SECONDS)
             log.info("[graceful-termination] secure server is exiting")
 
     def answer_while(self, is_stalled: Callable[[], bool]) -> None:

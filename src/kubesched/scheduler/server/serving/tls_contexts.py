@@ -7,8 +7,8 @@ the name it asks for.
 
 from __future__ import annotations
 
+import ipaddress
 import ssl
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -17,14 +17,14 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from kubesched.errors import ConfigError
+from kubesched.foundation.http.self_signed import CertificatePair, self_signed_certificate
 from kubesched.foundation.util.clock import Clock
 from kubesched.foundation.util.logging import get_logger
 from kubesched.foundation.util.watched_file import WatchedFile
 from kubesched.scheduler.server.options.command_line import SecureServingOptions
 from kubesched.scheduler.server.options.flag_kinds import NamedCertKey
-from kubesched.scheduler.server.serving.self_signed import CertificatePair, self_signed_certificate
 
-__all__ = ["TlsContexts", "openssl_ciphers", "verified_chain"]
+__all__ = ["TlsContexts", "openssl_ciphers", "serving_names"]
 
 log = get_logger(__name__)
 
@@ -108,7 +108,7 @@ class TlsContexts:
             return NamedCertKey(options.cert_file, options.key_file)
         now_ns = self._clock.now_ns()
         if not options.cert_dir:
-            self._memory = self_signed_certificate(options.bind_address, now_ns)
+            self._memory = self_signed_certificate(serving_names(options.bind_address), now_ns)
             log.info("Generated self-signed cert in-memory")
             return None
         cert = Path(options.cert_dir) / f"{_PAIR_NAME}.crt"
@@ -119,7 +119,8 @@ class TlsContexts:
                 f"error creating self-signed certificates: found {present} but not {missing}"
             )
         if not cert.exists():
-            _write_pair(cert, key, self_signed_certificate(options.bind_address, now_ns))
+            names = serving_names(options.bind_address)
+            _write_pair(cert, key, self_signed_certificate(names, now_ns))
             log.info(f"Generated self-signed cert ({cert}, {key})")
         return NamedCertKey(str(cert), str(key))
 
@@ -174,7 +175,7 @@ class TlsContexts:
         if pair is not None:
             context.load_cert_chain(pair.cert_file, pair.key_file)
         elif self._memory is not None:
-            _load_from_memory(context, self._memory)
+            self._memory.load_into(context)
         return context
 
 
@@ -198,27 +199,19 @@ def _openssl_name(name: str) -> str:
     return "-".join([*parts, rest]).replace("_", "-")
 
 
-def verified_chain(connection: ssl.SSLObject | None) -> tuple[bytes, ...]:
-    """The client's certificate and its authorities in DER; empty if it sent none."""
-    if connection is None:
-        return ()
-    leaf = connection.getpeercert(binary_form=True)
-    if leaf is None:
-        return ()
-    public = getattr(connection, "get_verified_chain", None)
-    if public is not None:
-        return tuple(public())
-    # Before Python 3.13 only the inner object has the method.
-    chain = connection._sslobj.get_verified_chain()  # type: ignore[attr-defined]
-    return tuple(ssl.PEM_cert_to_DER_cert(each.public_bytes()) for each in chain or ()) or (leaf,)
+def serving_names(bind_address: str) -> list[str]:
+    """Return the names of this host for a certificate.
 
-
-def _load_from_memory(context: ssl.SSLContext, pair: CertificatePair) -> None:
-    # The library reads files only; these are gone before anybody could connect.
-    with tempfile.TemporaryDirectory() as folder:
-        cert, key = Path(folder) / "crt", Path(folder) / "key"
-        _write_pair(cert, key, pair)
-        context.load_cert_chain(cert, key)
+    They are `localhost`, the address of the socket if it is a particular one, and the loopback
+    address.
+    """
+    try:
+        address = ipaddress.ip_address(bind_address)
+    except ValueError:
+        address = ipaddress.IPv4Address(0)
+    loopback = ipaddress.IPv4Address("127.0.0.1")
+    particular = [] if address.is_unspecified or address == loopback else [str(address)]
+    return ["localhost", *particular, str(loopback)]
 
 
 def _write_pair(cert: Path, key: Path, pair: CertificatePair) -> None:

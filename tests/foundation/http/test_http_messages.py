@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesched.scheduler.server.endpoints.http_messages import BadRequest, Headers, parse_target
+from kubesched.foundation.http.http_messages import BadRequest, Headers, parse_target
 
 GOOD = {
     "a plain path": ("/metrics", "/metrics", ()),
@@ -28,7 +28,8 @@ GOOD = {
 
 @pytest.mark.parametrize(("target", "path", "query"), GOOD.values(), ids=GOOD)
 def test_targets(target: str, path: str, query: tuple[tuple[str, str], ...]) -> None:
-    assert parse_target(target) == (path, query)
+    decoded, parameters = parse_target(target)
+    assert (decoded, tuple(parameters)) == (path, query)
 
 
 @pytest.mark.parametrize("target", ["", "metrics", "/%zz", "/%2", "/%", "/a b", "/a\x7f", "/a\n"])

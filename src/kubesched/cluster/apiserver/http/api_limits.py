@@ -1,0 +1,26 @@
+"""What the embedded API server lets its clients use."""
+
+from __future__ import annotations
+
+from kubesched.foundation.http.http_server import HttpLimits
+
+__all__ = ["ApiLimits"]
+
+
+class ApiLimits(HttpLimits, frozen=True):
+    # A larger request is refused with 413. The reference's limit.
+    body_bytes: int = 3 * 1024 * 1024
+    body_seconds: float = 30.0
+    handshake_seconds: float = 10.0
+    header_seconds: float = 10.0
+    idle_seconds: float = 180.0
+    # A list may be large and a connection slow.
+    response_seconds: float | None = None
+    # A watcher that does not read for this long is dropped.
+    stalled_seconds: float = 10.0
+    # One more watch is refused with 429.
+    watches: int = 2000
+    # How long a watch lasts whose request has no timeout; clients open a new one then.
+    watch_seconds: float = 1800.0
+    # The period of the bookmarks of a watch that allows them.
+    bookmark_seconds: float = 60.0

@@ -1,0 +1,115 @@
+"""A watch that the server has accepted, and the chunks that its client receives.
+
+Nothing is buffered per watcher. The next chunk is read from the store's log after the client has
+taken the one before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+
+import msgspec
+
+from kubesched.api.access import ApiError
+from kubesched.api.meta import Status
+from kubesched.cluster.apiserver.http.api_limits import ApiLimits
+from kubesched.cluster.apiserver.store.store_watch import WatchedChange, Watcher
+
+__all__ = ["ServedWatch", "WatchStream"]
+
+# Seconds between two chunks of one watch. Changes in between are sent together.
+_SHORTEST_PAUSE = 0.005
+
+
+class ServedWatch(msgspec.Struct, frozen=True):
+    """The response to a watch request, as values and functions that need no socket."""
+
+    watcher: Watcher
+    # Encodes events as lines.
+    encode: Callable[[Sequence[WatchedChange]], bytes]
+    # Encodes a bookmark of a revision. True marks the end of the initial events.
+    bookmark: Callable[[int, bool], bytes]
+    # Returns the newest revision, which an idle watcher has seen.
+    revision: Callable[[], int]
+    timeout_seconds: float | None
+    bookmarks: bool
+    # Encodes the event that ends a watch with an error.
+    error: Callable[[Status], bytes]
+    content_type: str
+    # Whether the client expects a bookmark at the end of the initial events.
+    initial_events: bool
+
+
+class WatchStream:
+    """Sends what a watcher sees until the watch ends."""
+
+    def __init__(self, watch: ServedWatch, limits: ApiLimits) -> None:
+        self._watch = watch
+        self._limits = limits
+        self._changed = asyncio.Event()
+        self._is_over = False
+        self._bookmark_due = False
+        self._next_bookmark: asyncio.TimerHandle | None = None
+
+    def end(self) -> None:
+        """End the watch after the chunk that is being sent."""
+        self._is_over = True
+        self._changed.set()
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        seconds = self._watch.timeout_seconds or self._limits.watch_seconds
+        ending = asyncio.get_running_loop().call_later(seconds, self.end)
+        if self._watch.bookmarks:
+            self._schedule_bookmark()
+        try:
+            initial_events = self._watch.initial_events
+            watcher = self._watch.watcher
+            while not self._is_over:
+                self._changed.clear()
+                try:
+                    lines = self._lines()
+                except ApiError as error:
+                    yield self._watch.error(error.status)
+                    return
+                if initial_events and watcher.idle:
+                    lines += self._watch.bookmark(self._watch.revision(), True)
+                    initial_events = False
+                if lines:
+                    yield lines
+                    await asyncio.sleep(_SHORTEST_PAUSE)
+                elif watcher.idle:
+                    await self._wait_for_change()
+        finally:
+            ending.cancel()
+            if self._next_bookmark is not None:
+                self._next_bookmark.cancel()
+
+    async def _wait_for_change(self) -> None:
+        collection = self._watch.watcher.collection
+        collection.call_on_change(self._changed.set)
+        try:
+            await self._changed.wait()
+        finally:
+            collection.forget(self._changed.set)
+
+    def _schedule_bookmark(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._next_bookmark = loop.call_later(self._limits.bookmark_seconds, self._request_bookmark)
+
+    def _request_bookmark(self) -> None:
+        self._bookmark_due = True
+        self._changed.set()
+        self._schedule_bookmark()
+
+    def _lines(self) -> bytes:
+        watch = self._watch
+        seen = watch.watcher.read()
+        lines = watch.encode([each for each in seen if each.record is not None]) if seen else b""
+        if watch.bookmarks:
+            if seen and seen[-1].record is None:
+                lines += watch.bookmark(seen[-1].revision, False)
+            elif self._bookmark_due and watch.watcher.idle:
+                lines += watch.bookmark(watch.revision(), False)
+                self._bookmark_due = False
+        return lines

@@ -1,0 +1,1 @@
+"""HTTP for the servers of this package: messages, one server on aiohttp, own certificates."""

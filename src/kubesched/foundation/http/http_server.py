@@ -1,0 +1,310 @@
+"""The HTTP server of this package: aiohttp below, plain requests and responses above.
+
+A client may be slow, silent, endless or broken. The limits ensure that this costs no more than
+its connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+import ssl
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
+from aiohttp.web_protocol import RequestHandler
+
+from kubesched.foundation.http.http_messages import (
+    BadRequest,
+    Handler,
+    Headers,
+    Request,
+    Response,
+    parse_target,
+    text_error,
+)
+from kubesched.foundation.util.logging import get_logger
+
+__all__ = ["HttpLimits", "HttpServer"]
+
+log = get_logger(__name__)
+
+# Descriptors that remain for files, databases and outgoing connections.
+_RESERVED_DESCRIPTORS: Final = 64
+# Out of descriptors, asyncio tries to accept once for each place of the backlog.
+_BACKLOG: Final = 128
+_REASONS: Final = {400: "Bad Request", 431: "Request Header Fields Too Large"}
+
+
+class HttpLimits(msgspec.Struct, frozen=True):
+    """What a server lets its clients use."""
+
+    # One more connection is closed at once. Fewer if the process may open fewer files.
+    connections: int = 1000
+    # The TLS handshake of a connection must have ended by then.
+    handshake_seconds: float = 10.0
+    # The first request of a connection must have begun by then.
+    header_seconds: float = 32.0
+    # A connection without requests is closed after this time.
+    idle_seconds: float = 90.0
+    # A larger body is refused with 413.
+    body_bytes: int = 64 * 1024
+    # A body must have arrived by then.
+    body_seconds: float = 10.0
+    # A client must have taken a response without a stream by then. None is no limit.
+    response_seconds: float | None = 60.0
+    # A client that does not take the next chunk of a stream for this long is dropped.
+    stalled_seconds: float = 60.0
+    # The request line and each header. Together a little more than the reference's 1 MiB.
+    line_bytes: int = 16 * 1024
+    headers: int = 100
+    # How long the server reads a body that the handler did not read.
+    lingering_seconds: float = 2.0
+
+
+class HttpServer(web.Server):
+    """Accepts connections and calls a handler for each request.
+
+    A handler is cancelled when its client goes away.
+    """
+
+    def __init__(self, handler: Handler, limits: HttpLimits | None = None) -> None:
+        super().__init__(self._handle, handler_cancellation=True)
+        self._handler = handler
+        self.limits = limits or HttpLimits()
+        self.max_connections = _affordable(self.limits.connections)
+        self.open_connections = 0
+        self._listening: asyncio.Server | None = None
+
+    def __call__(self) -> RequestHandler:
+        return _Connection(self)
+
+    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+        """Bind an address and accept connections. Raises OSError."""
+        self._listening = await asyncio.get_running_loop().create_server(
+            self, host, port, ssl=tls, backlog=_BACKLOG, **self._tls_timeouts(tls)
+        )
+
+    async def accept_from(self, listener: socket.socket, tls: ssl.SSLContext | None = None) -> None:
+        """Accept connections from a socket that listens already."""
+        self._listening = await asyncio.get_running_loop().create_server(
+            self, sock=listener, ssl=tls, **self._tls_timeouts(tls)
+        )
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The host and the port of the first socket."""
+        assert self._listening is not None, "the server does not listen"
+        host, port = self._listening.sockets[0].getsockname()[:2]
+        return host, port
+
+    def stop_accepting(self) -> None:
+        """Close the listening sockets; open connections stay. Idempotent."""
+        if self._listening is not None:
+            self._listening.close()
+
+    async def close(self, grace_seconds: float, *, abort: bool = False) -> None:
+        """Stop accepting, and give running requests some time.
+
+        With `abort` the server does not wait for clients to close their side of a TLS connection.
+        """
+        self.stop_accepting()
+        await asyncio.sleep(0)  # requests that have arrived reach their handlers
+        self.pre_shutdown()
+        transports = [each.transport for each in self.connections]
+        await self.shutdown(grace_seconds)
+        if not abort:
+            return
+        for transport in transports:
+            if transport is not None:
+                transport.abort()
+        for _ in range(2):  # one turn of the loop for the abort, one for its callbacks
+            await asyncio.sleep(0)
+
+    def _tls_timeouts(self, tls: ssl.SSLContext | None) -> dict[str, Any]:
+        if tls is None:
+            return {}
+        return {"ssl_handshake_timeout": self.limits.handshake_seconds, "ssl_shutdown_timeout": 5.0}
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        connection = request.protocol
+        assert isinstance(connection, _Connection)
+        connection.has_requested = True
+        try:
+            response = await self._handler(self._received(request, connection.certificates))
+        except BadRequest as exc:
+            response = text_error(str(exc), exc.status)
+        if response.stream is None:
+            return _wire_response(response)
+        return await self._send_stream(request, response, response.stream)
+
+    def _received(self, request: web.BaseRequest, certificates: tuple[bytes, ...]) -> Request:
+        if request.version.major != 1:
+            raise BadRequest("400 Bad Request")
+        target = request.raw_path
+        path, query = parse_target(target)
+        return Request(
+            method=request.method,
+            target=target,
+            path=path,
+            query=query,
+            headers=Headers(request.headers.items()),
+            remote=_address(request),
+            certificates=certificates,
+            has_body=request.body_exists,
+            read_body=lambda: self._read_body(request),
+        )
+
+    async def _read_body(self, request: web.BaseRequest) -> bytes:
+        limit = self.limits.body_bytes
+        if (request.content_length or 0) > limit:
+            raise BadRequest("request body too large", 413)
+        pieces: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(self.limits.body_seconds):
+                while piece := await request.content.readany():
+                    size += len(piece)
+                    if size > limit:
+                        raise BadRequest("request body too large", 413)
+                    pieces.append(piece)
+        except TimeoutError as exc:
+            raise BadRequest("request timeout", 408) from exc
+        except (ConnectionError, web.RequestPayloadError) as exc:
+            raise BadRequest("400 Bad Request") from exc
+        return b"".join(pieces)
+
+    async def _send_stream(
+        self, request: web.BaseRequest, response: Response, chunks: AsyncGenerator[bytes, None]
+    ) -> web.StreamResponse:
+        """Send chunks until they end, the client goes away, or it stops reading."""
+        headers: dict[str, Any] = {**response.headers, "Content-Type": response.content_type}
+        sent = web.StreamResponse(status=response.status, headers=headers)
+        try:
+            async with aclosing(chunks):
+                await sent.prepare(request)
+                async for chunk in chunks:
+                    async with asyncio.timeout(self.limits.stalled_seconds):
+                        await sent.write(chunk)
+        except TimeoutError:
+            log.warning("Dropped a client that does not read", path=request.path)
+            if request.transport is not None:
+                request.transport.abort()
+        except ConnectionError:
+            sent.force_close()
+        return sent
+
+
+class _Connection(RequestHandler):
+    """aiohttp's connection, with limits for the first request and for the response."""
+
+    def __init__(self, server: HttpServer) -> None:
+        limits = server.limits
+        super().__init__(
+            server,
+            loop=asyncio.get_running_loop(),
+            keepalive_timeout=limits.idle_seconds,
+            lingering_time=limits.lingering_seconds,
+            max_line_size=limits.line_bytes,
+            max_field_size=limits.line_bytes,
+            max_headers=limits.headers,
+            auto_decompress=False,
+            access_log=None,  # type: ignore[arg-type]  # None turns it off, as aiohttp documents
+        )
+        self._server = server
+        self._first_request_timer: asyncio.TimerHandle | None = None
+        self.has_requested = False
+        self.certificates: tuple[bytes, ...] = ()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._server.open_connections += 1
+        if self._server.open_connections > self._server.max_connections:
+            self.force_close()
+            return
+        self.certificates = _verified_chain(transport.get_extra_info("ssl_object"))
+        seconds = self._server.limits.header_seconds
+        self._first_request_timer = self._loop.call_later(seconds, self._close_if_silent)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._server.open_connections -= 1
+        if self._first_request_timer is not None:
+            self._first_request_timer.cancel()
+        super().connection_lost(exc)
+
+    def _close_if_silent(self) -> None:
+        if not self.has_requested:
+            self.force_close()
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        try:
+            async with asyncio.timeout(self._server.limits.response_seconds):
+                return await super().finish_response(request, resp, start_time)
+        except TimeoutError:
+            self.force_close()
+            return resp, True
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,  # noqa: ARG002  the signature is aiohttp's
+    ) -> web.StreamResponse:
+        """Respond to bytes that are no request, or to a handler that raised.
+
+        The response repeats nothing of the request. Bytes that are no request are logged at a
+        high level only, because clients can send any number of them.
+        """
+        if isinstance(exc, HttpProcessingError):
+            status = 431 if isinstance(exc, LineTooLong) else 400
+            log.detail(3, "Received bytes that are no HTTP request", why=type(exc).__name__)
+        elif exc is not None:
+            log.exception("Request failed", exc, method=request.method, path=request.path)
+        reason = _REASONS.get(status, "Internal Server Error")
+        answer = _wire_response(text_error(f"{status} {reason}", status))
+        answer.force_close()
+        return answer
+
+
+def _affordable(connections: int) -> int:
+    """Return how many connections fit below the limit of open files."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < 0:
+        return connections
+    return min(connections, max(_RESERVED_DESCRIPTORS, soft - _RESERVED_DESCRIPTORS))
+
+
+def _wire_response(response: Response) -> web.Response:
+    headers: dict[str, Any] = {**response.headers, "Content-Type": response.content_type}
+    sent = web.Response(status=response.status, body=response.body, headers=headers)
+    if response.closes_connection:
+        sent.force_close()
+    return sent
+
+
+def _address(request: web.BaseRequest) -> str:
+    peer = request.transport.get_extra_info("peername") if request.transport else None
+    return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else ""
+
+
+def _verified_chain(connection: ssl.SSLObject | None) -> tuple[bytes, ...]:
+    """Return the client's certificate and its issuers in DER; empty if it sent none."""
+    if connection is None:
+        return ()
+    leaf = connection.getpeercert(binary_form=True)
+    if leaf is None:
+        return ()
+    public = getattr(connection, "get_verified_chain", None)
+    if public is not None:
+        return tuple(public())
+    # Before Python 3.13 only the inner object has the method.
+    chain = connection._sslobj.get_verified_chain()  # type: ignore[attr-defined]
+    return tuple(ssl.PEM_cert_to_DER_cert(each.public_bytes()) for each in chain or ()) or (leaf,)
