@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kubesched.api import Node, Pod
 from kubesched.api.codec import decode, encode, from_builtins
-from kubesched.api.sharing import NodeSharing, PodSharing, Recent, Shared
+from kubesched.api.sharing import NodeSharing, PodSharing, RecentlyUsed, SharedValues
 
 
 def pod_document(number: int, **changes: Any) -> dict[str, Any]:
@@ -229,8 +229,8 @@ def test_a_node_that_only_reported_again_keeps_its_parts() -> None:
 
 @pytest.mark.parametrize("most", [1, 2, 10])
 def test_what_is_remembered_is_bounded(most: int) -> None:
-    recent: Recent[int, int] = Recent(most)
-    shared = Shared(most)
+    recent: RecentlyUsed[int, int] = RecentlyUsed(most)
+    shared = SharedValues(most)
     for number in range(10 * most):
         recent.put(number, number)
         assert recent.get(number) == number
@@ -240,7 +240,7 @@ def test_what_is_remembered_is_bounded(most: int) -> None:
 
 
 def test_what_is_asked_for_again_and_again_stays() -> None:
-    shared = Shared(10)
+    shared = SharedValues(10)
     first = shared("".join(["of", "ten"]))
     for number in range(1_000):
         shared(f"passing {number}")

@@ -1,7 +1,7 @@
-"""Kubernetes objects as msgspec types; quantities, selectors, codecs.
+"""Kubernetes objects as msgspec types, with quantities, selectors and codecs.
 
-The types keep Kubernetes' names. Two of them share one: the core `Event`, and the one of
-events.k8s.io, which is `EventsEvent` here.
+The types have Kubernetes' names. Two kinds are called `Event`: the core one has that name here,
+and the one of events.k8s.io is `EventsEvent`.
 """
 
 from __future__ import annotations

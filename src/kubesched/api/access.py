@@ -1,9 +1,9 @@
-"""How the rest of kubesched reaches an API server: one small protocol.
+"""The protocol through which all parts of kubesched use an API server.
 
-There are two implementations: over HTTP (`client/`, any Kubernetes API server) and in
-process (`apiserver/`, the embedded store). Callers hold typed, immutable objects; a change
-is a new object. Every failure that an API server can answer with is an `ApiError` that
-carries the server's `Status`; a network failure is one too, with code 0.
+There are two implementations: over HTTP (`foundation/client/`, for any Kubernetes API server) and
+in process (`cluster/apiserver/`, on the embedded store). Callers hold typed, immutable objects; a
+change is a new object. An error response is raised as `ApiError` with the server's `Status`; so
+is a network failure, with code 0.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PatchType = Literal["json", "merge", "strategic", "apply"]
 
 
 class ApiError(KubeschedError):
-    """An API server said no, or could not be reached (code 0)."""
+    """An API server refused a request, or could not be reached (code 0)."""
 
     def __init__(self, status: Status) -> None:
         super().__init__(status.message)
@@ -51,7 +51,7 @@ class ApiError(KubeschedError):
 
 
 class ObjectList(msgspec.Struct, Generic[T], frozen=True):
-    """One page of objects, and the version of the collection it shows."""
+    """One page of objects, with the resource version of the collection."""
 
     items: Sequence[T]
     resource_version: str
@@ -59,9 +59,9 @@ class ObjectList(msgspec.Struct, Generic[T], frozen=True):
 
 
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
-    """One change. A BOOKMARK carries only `resource_version`; `object` is then None.
+    """One change. A BOOKMARK has only a `resource_version`; its `object` is None.
 
-    `is_initial_end` marks the bookmark after which all that was there at first has been sent.
+    `is_initial_end` marks the bookmark that follows the initial objects.
     """
 
     type: EventType
@@ -72,7 +72,7 @@ class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
 
 @runtime_checkable
 class Delivering(Protocol[T]):
-    """A watch that calls whoever wants its events."""
+    """A watch that calls a function with its events."""
 
     async def deliver(self, take: Callable[[WatchEvent[T]], None]) -> None: ...
 
@@ -80,7 +80,7 @@ class Delivering(Protocol[T]):
 async def deliver(
     events: AsyncIterator[WatchEvent[T]], take: Callable[[WatchEvent[T]], None]
 ) -> None:
-    """Call `take` with each event of a watch until it ends, in whichever way it can."""
+    """Call `take` with each event of a watch until it ends, in the fastest way available."""
     if isinstance(events, Delivering):
         await events.deliver(take)
         return
@@ -89,7 +89,7 @@ async def deliver(
 
 
 class ApiAccess(Protocol):
-    """What the scheduler, kubelets and controllers may ask of an API server.
+    """The operations of an API server for the scheduler, kubelets and controllers.
 
     `kind` is the msgspec type of the object (`api.Pod`, …); namespaced kinds need a
     namespace except in `list` and `watch`, where None means all namespaces.
@@ -118,13 +118,13 @@ class ApiAccess(Protocol):
         field_selector: str = "",
         send_initial_events: bool = False,
     ) -> AsyncIterator[WatchEvent[T]]:
-        """Changes after `resource_version`, with bookmarks, until closed.
+        """Yield changes after `resource_version`, and bookmarks, until closed.
 
-        With `send_initial_events` the watch begins with everything that is there, in a state
-        not older than `resource_version`, as additions, and a bookmark that marks their end; a
+        With `send_initial_events` the watch begins with all existing objects as additions, in a
+        state not older than `resource_version`, followed by a bookmark that marks their end. A
         server may refuse that.
 
-        Raises ApiError with code 410 when that version is no longer known.
+        Raises ApiError with code 410 when the version is no longer available.
         """
         ...
 
@@ -154,5 +154,5 @@ class ApiAccess(Protocol):
     ) -> None: ...
 
     async def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
-        """Assign a pod to a node. Raises ApiError when it is bound, deleting or gated."""
+        """Assign a pod to a node; raise ApiError if it is bound, being deleted or gated."""
         ...

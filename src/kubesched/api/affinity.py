@@ -1,4 +1,4 @@
-"""Where a pod wants to be: affinity, tolerations, topology spread, node selectors."""
+"""Placement rules of pods: affinity, tolerations, topology spread, node selectors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class PreferredSchedulingTerm(ApiStruct):
 
 
 class NodeAffinity(ApiStruct):
-    """Both parts tell absent from empty: an empty one still counts as stated."""
+    """Node affinity; an empty part differs from an absent one (None)."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: (

@@ -1,4 +1,4 @@
-"""Types of `apps/v1`, as far as owners of pods are concerned."""
+"""Types of `apps/v1`, with the fields that matter for the pods that they own."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class DaemonSet(ApiObject):
 
 
 class ControllerRevision(ApiObject):
-    """One version of what a StatefulSet or DaemonSet makes its pods from."""
+    """One revision of the pod template of a StatefulSet or DaemonSet."""
 
     api_version: ClassVar[str] = "apps/v1"
     kind: ClassVar[str] = "ControllerRevision"

@@ -1,4 +1,4 @@
-"""Types of `authentication.k8s.io/v1`: who does a token belong to?"""
+"""Types of `authentication.k8s.io/v1`: reviews of tokens."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TokenReviewStatus(ApiStruct):
 
 
 class TokenReview(ApiObject):
-    """A question that is created and never stored: the answer comes in `status`."""
+    """A request to identify the owner of a token; the result is in `status`, never stored."""
 
     api_version: ClassVar[str] = "authentication.k8s.io/v1"
     kind: ClassVar[str] = "TokenReview"

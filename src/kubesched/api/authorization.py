@@ -1,4 +1,4 @@
-"""Types of `authorization.k8s.io/v1`: may this user do that?"""
+"""Types of `authorization.k8s.io/v1`: reviews of access."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class NonResourceAttributes(ApiStruct):
 
 
 class SubjectAccessReviewSpec(ApiStruct):
-    """Attributes of resources are left out: the scheduler's own endpoints are plain paths."""
+    """The access to review; only URL paths, which is all that the scheduler's endpoints need."""
 
     non_resource_attributes: NonResourceAttributes | None = None
     user: str = ""
@@ -38,7 +38,7 @@ class SubjectAccessReviewStatus(ApiStruct):
 
 
 class SubjectAccessReview(ApiObject):
-    """A question that is created and never stored: the answer comes in `status`."""
+    """A request to decide about an access; the result is in `status`, never stored."""
 
     api_version: ClassVar[str] = "authorization.k8s.io/v1"
     kind: ClassVar[str] = "SubjectAccessReview"

@@ -1,11 +1,11 @@
-"""What every API type is: an immutable msgspec struct with the API's JSON names.
+"""The base of all API types: immutable msgspec structs with the API's JSON names.
 
-A change is a new struct (`msgspec.structs.replace`). Dictionaries inside are shared and must
-not be edited. Fields of the API that nothing here reads are not declared; they are ignored
-when decoding.
+To change an object, create a new one (`msgspec.structs.replace`). Dictionaries inside are shared
+and must not be modified. Fields that kubesched does not read are not declared; decoding ignores
+them.
 
 The version and the kind of an object belong to its type (`Pod.kind`), not to the instance:
-objects from a list carry neither on the wire, and must equal the same objects from a watch.
+objects from a list have neither on the wire, and must equal the same objects from a watch.
 `codec.encode` writes both.
 """
 
@@ -17,19 +17,19 @@ import msgspec
 
 __all__ = ["ApiObject", "ApiStruct", "Int32", "Int64", "IntOrString", "RawQuantity", "ResourceList"]
 
+# Integers of the API: decoding rejects larger ones.
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""Integers as the API has them: a document with a larger one is not of the type."""
 
+# A quantity as it is on the wire; `quantity.parse_quantity` parses it.
 RawQuantity = str | int | float
-"""A quantity as it stands on the wire; `quantity.parse_quantity` reads it."""
 
 ResourceList = dict[str, RawQuantity]
 
 IntOrString = Int32 | str
 
 
-# Struct options are inherited, but type checkers look for them on each class anew.
+# Struct options are inherited, but type checkers need the declaration on each class.
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class ApiStruct(
     msgspec.Struct,
@@ -44,7 +44,7 @@ class ApiStruct(
 
 
 class ApiObject(ApiStruct):
-    """A top-level object. Subclasses say which."""
+    """A top-level object; subclasses set the version and the kind."""
 
     api_version: ClassVar[str] = ""
     kind: ClassVar[str] = ""

@@ -1,4 +1,4 @@
-"""Types of `batch/v1`: jobs and what makes them, as far as owners of pods are concerned."""
+"""Types of `batch/v1`: jobs and cron jobs, with the fields that matter for their pods."""
 
 from __future__ import annotations
 

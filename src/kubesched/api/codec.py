@@ -1,8 +1,7 @@
-"""Between JSON and API types.
+"""Conversion between JSON and API types.
 
-Decoders are built once per type. Unknown fields are ignored, and null counts as absent
-everywhere, as it does in the reference. Encoding writes `kind` and `apiVersion`, which
-objects take from their type.
+Decoders are built once per type. They ignore unknown fields, and treat null as absent, as the
+reference does. Encoding writes `kind` and `apiVersion`, which belong to the type of an object.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 _ENCODER = msgspec.json.Encoder()
 
-# Servers take 10,000 levels of JSON; taking out nulls needs two calls for each.
-_DEEPEST = 25_000
+# Servers accept 10,000 levels of JSON; removing nulls needs two calls per level.
+_MAX_DEPTH = 25_000
 
 
 class _Page(ApiStruct, Generic[T]):
@@ -42,17 +41,17 @@ class _Page(ApiStruct, Generic[T]):
 
 
 def decode(data: bytes | str, kind: type[T]) -> T:
-    """Read an object of a known type.
+    """Decode an object of a known type.
 
     Raises:
-        msgspec.DecodeError: not JSON, or (ValidationError) not of that type.
+        msgspec.DecodeError: invalid JSON, or (ValidationError) not an object of that type.
     """
     try:
         try:
             return _decode(data, kind)
         except RecursionError:
             pass
-        with _more_depth():
+        with _raised_recursion_limit():
             return _decode(data, kind)
     except UnicodeDecodeError as exc:
         raise msgspec.ValidationError(f"a text is not UTF-8: {exc}") from exc
@@ -61,7 +60,7 @@ def decode(data: bytes | str, kind: type[T]) -> T:
 
 
 def decode_list(data: bytes | str, kind: type[T]) -> ObjectList[T]:
-    """Read one page of objects of a known type."""
+    """Decode one page of objects of a known type."""
     page: type[_Page[T]] = _Page[kind]  # type: ignore[valid-type]
     decoded = decode(data, page)
     metadata = decoded.metadata
@@ -69,7 +68,7 @@ def decode_list(data: bytes | str, kind: type[T]) -> ObjectList[T]:
 
 
 def encode(obj: msgspec.Struct) -> bytes:
-    """Write an object; a top-level one starts with its kind and version."""
+    """Encode an object; a top-level one starts with its kind and version."""
     body = _ENCODER.encode(obj)
     if not isinstance(obj, ApiObject):
         return body
@@ -85,7 +84,7 @@ def encode_list(
     continue_token: str = "",
     remaining_item_count: int | None = None,
 ) -> bytes:
-    """Write one page of objects; the items carry neither kind nor version."""
+    """Encode one page of objects; the items have neither kind nor version."""
     metadata = ListMeta(
         resource_version=resource_version,
         continue_token=continue_token,
@@ -97,7 +96,7 @@ def encode_list(
 
 
 def from_builtins(document: Mapping[str, Any], kind: type[T]) -> T:
-    """Read an object from dictionaries and lists with the API's names."""
+    """Convert dictionaries and lists with the API's names to an object."""
     try:
         return msgspec.convert(document, kind)
     except msgspec.ValidationError:
@@ -105,8 +104,8 @@ def from_builtins(document: Mapping[str, Any], kind: type[T]) -> T:
 
 
 def to_builtins(obj: msgspec.Struct) -> dict[str, Any]:
-    """Write an object as dictionaries and lists with the API's names."""
-    # Through JSON, because msgspec's own conversion would leave tuples in place of lists.
+    """Convert an object to dictionaries and lists with the API's names."""
+    # Through JSON, because msgspec's own conversion keeps tuples instead of lists.
     document: dict[str, Any] = msgspec.json.decode(encode(obj))
     return document
 
@@ -120,10 +119,10 @@ def _decode(data: bytes | str, kind: type[T]) -> T:
 
 
 @contextmanager
-def _more_depth() -> Iterator[None]:
-    """Allow what API servers do: anyone may give a claim parameters thousands of levels deep."""
+def _raised_recursion_limit() -> Iterator[None]:
+    """Accept what API servers accept: parameters of a claim may be nested thousands deep."""
     usual = sys.getrecursionlimit()
-    sys.setrecursionlimit(_DEEPEST)
+    sys.setrecursionlimit(_MAX_DEPTH)
     try:
         yield
     finally:
@@ -141,8 +140,8 @@ def _head(kind: str, api_version: str) -> bytes:
 
 
 def _decode_without_nulls(data: bytes | str) -> Any:
-    # Only fields whose type allows None accept null in one pass; a server may write it for
-    # any list or map that it holds as nil (`drivers: null` in a CSINode).
+    # A decoder accepts null only for fields whose type allows None, but a server may write null
+    # for any list or map that is nil (`drivers: null` in a CSINode).
     return _without_nulls(msgspec.json.decode(data))
 
 

@@ -11,7 +11,7 @@ __all__ = ["Lease", "LeaseSpec"]
 
 
 class LeaseSpec(ApiStruct):
-    """Times have microseconds on the wire (`time.format_micro_time`)."""
+    """The holder of a lease; its times have microseconds (`time.format_micro_time`)."""
 
     holder_identity: str | None = None
     lease_duration_seconds: Int32 | None = None

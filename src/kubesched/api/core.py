@@ -1,4 +1,4 @@
-"""Core types that are neither pods, nodes nor volumes."""
+"""Core types other than pods, nodes and volumes."""
 
 from __future__ import annotations
 
@@ -116,14 +116,14 @@ class EventSource(ApiStruct):
 
 
 class EventSeries(ApiStruct):
-    """Repetitions of a core event; `events.EventSeries` is the one of events.k8s.io."""
+    """Repetitions of a core event; `events.EventSeries` is the type of events.k8s.io."""
 
     count: Int32 = 0
     last_observed_time: str | None = None
 
 
 class Event(ApiObject):
-    """The core event; `events.Event` is the one the scheduler writes."""
+    """The core event; the scheduler writes `events.Event`."""
 
     api_version: ClassVar[str] = "v1"
     kind: ClassVar[str] = "Event"
@@ -164,7 +164,7 @@ class ConfigMap(ApiObject):
 
 
 class Secret(ApiObject):
-    """Values in `data` stay base64 text."""
+    """A secret; values in `data` stay base64 text."""
 
     api_version: ClassVar[str] = "v1"
     kind: ClassVar[str] = "Secret"

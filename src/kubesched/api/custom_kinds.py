@@ -1,7 +1,7 @@
-"""Kinds that are known by name alone: custom resources that plugins ask to be told about.
+"""Kinds that are known by name only: custom resources that plugins watch.
 
-Their objects are read as far as every object is the same; what is particular stays as plain
-JSON in `spec` and `status`.
+The metadata of their objects is decoded as for every object; `spec` and `status` stay plain
+JSON.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["CustomObject", "custom_kind"]
 
 
 class CustomObject(ApiObject):
-    """An object of a kind that has no type of its own here."""
+    """An object of a kind without a type of its own."""
 
     custom_kind: ClassVar[Kind | None] = None
 
@@ -29,10 +29,10 @@ class CustomObject(ApiObject):
 
 @cache
 def custom_kind(resource: str, kind_name: str = "") -> Kind | None:
-    """The kind of `plural.version.group`, such as `foos.v1.example.com`; None if it is none.
+    """Return the kind of `plural.version.group`, such as `foos.v1.example.com`, or None.
 
-    The same name gives the same kind with the same type, for `ApiAccess` to be asked with. Who
-    creates objects may say what their kind is called (`Foo`); otherwise the server is asked.
+    The same name returns the same kind with the same type, which `ApiAccess` accepts. To create
+    objects, pass the name of the kind (`Foo`); without it, the server is asked.
     """
     plural, version, group = (*resource.split(".", 2), "", "")[:3]
     if not (plural and version and group):
@@ -45,6 +45,6 @@ def custom_kind(resource: str, kind_name: str = "") -> Kind | None:
     made: type[CustomObject] = types.new_class(
         f"Custom_{plural}", (CustomObject,), {"frozen": True}, lambda body: body.update(members)
     )
-    # Without a namespace in the path a server lists all of them, whether there are any or not.
+    # Without a namespace in the path, a server lists all objects, namespaced or not.
     kind = made.custom_kind = Kind(made, plural, namespaced=True)
     return kind

@@ -1,4 +1,4 @@
-"""Types of `discovery.k8s.io/v1`: where the pods of a service are."""
+"""Types of `discovery.k8s.io/v1`: endpoints of services."""
 
 from __future__ import annotations
 

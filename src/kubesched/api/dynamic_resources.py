@@ -1,7 +1,7 @@
-"""Types of `resource.k8s.io`: devices, the classes and claims for them (DRA).
+"""Types of `resource.k8s.io`: devices, and the classes and claims for them (DRA).
 
-Claims are written back whole, so their types are complete: a field missing here would be
-lost on update. Attribute and capacity names are qualified names, `domain/name` or `name`.
+Claims are written back as a whole, so their types are complete: a field missing here would be
+lost on update. Names of attributes and capacities are qualified: `domain/name` or `name`.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ class ResourceClaimTemplate(ApiObject):
 
 
 class DeviceAttribute(ApiStruct):
-    """One value of one of the types; the list forms are alpha."""
+    """A value of one of these types; the list forms are alpha."""
 
     int_value: Int64 | None = msgspec.field(name="int", default=None)
     bool_value: bool | None = msgspec.field(name="bool", default=None)

@@ -1,6 +1,6 @@
 """Types of `events.k8s.io/v1`: the events that the scheduler writes.
 
-`core.Event` is the older view of the same objects.
+`core.Event` is the older form of the same objects.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Field selectors: `metadata.name=x,spec.nodeName!=,status.phase!=Failed`.
 
-A term compares one field with one text. They work on typed objects and on dictionaries; a
-field that is absent reads as empty. Which fields may be asked for depends on the kind.
+A term compares one field with one text. Selectors match typed objects and dictionaries; an absent
+field counts as empty. The selectable fields depend on the kind.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ _OPERATOR: Final = re.compile(r"!=|==|=")
 _ESCAPED: Final = re.compile(r"\\(.?)|[,=]", re.DOTALL)
 
 _SOURCE: Final = "source"
+# Name in selectors -> name in objects, where they differ.
 _OTHER_NAMES: Final = {"status.successful": "status.succeeded"}
-"""What fields are called where the selector knows them by another name."""
+# Selectable fields of kinds without a type of their own.
 _OF_PLAIN_KINDS: Final = {
     "CertificateSigningRequest": ("metadata.name", "spec.signerName"),
     "PodCertificateRequest": (
@@ -44,7 +45,6 @@ _OF_PLAIN_KINDS: Final = {
         "spec.nodeName",
     ),
 }
-"""Of kinds that have no type of their own here."""
 _METADATA: Final = ("metadata.name", "metadata.namespace")
 _REFERENCE: Final = (
     "kind",
@@ -94,7 +94,7 @@ _FIELDS: Final[Mapping[type[ApiObject], tuple[str, ...]]] = {
 
 
 class FieldTerm(NamedTuple):
-    """A field that must have a value, or must not."""
+    """A field that must have a value, or must not have it."""
 
     path: str
     value: str
@@ -109,13 +109,13 @@ class FieldTerm(NamedTuple):
 
 
 class FieldSelector(NamedTuple):
-    """All terms must hold; none hold for everything."""
+    """A conjunction of terms; without terms, everything matches."""
 
     terms: tuple[FieldTerm, ...] = ()
 
     @classmethod
     def parse(cls, text: str, kind: type[ApiObject] | None = None) -> FieldSelector:
-        """Read a query string; with a kind, only fields that it can be selected by.
+        """Parse a query string; with a kind, accept only its selectable fields.
 
         Raises:
             SelectorError: with a real API server's message.
@@ -130,11 +130,11 @@ class FieldSelector(NamedTuple):
         return all(term.matches(obj) for term in self.terms)
 
     def for_kind(self, kind: type[msgspec.Struct], held_as: str = "") -> Callable[[Any], bool]:
-        """The same as `matches`, made ready for many objects of one type.
+        """Return a function like `matches`, optimized for many objects of one type.
 
-        `held_as` is the attribute in which those asked about have the object, if they are not it.
+        `held_as` is the attribute of the argument that has the object, if not the argument itself.
         """
-        refused: dict[str, set[str]] = {}  # values of each field, several of which may be ruled out
+        refused: dict[str, set[str]] = {}  # values of each field; several may be excluded
         for term in self.terms:
             if term.is_negated:
                 refused.setdefault(term.path, set()).add(term.value)
@@ -196,12 +196,12 @@ def _read(obj: msgspec.Struct | Mapping[str, Any], path: str) -> str:
     value: Any = obj
     path = _OTHER_NAMES.get(path, path)
     if isinstance(obj, msgspec.Struct):
-        way = _way(type(obj), path)
-        for field in way:
+        field_path = _field_path(type(obj), path)
+        for field in field_path:
             if value is None:
                 return ""
             value = getattr(value, field.name)
-        return _text(value) if way else ""
+        return _text(value) if field_path else ""
     if path == _SOURCE:
         return _source(obj)
     for name in path.split("."):
@@ -212,17 +212,21 @@ def _read(obj: msgspec.Struct | Mapping[str, Any], path: str) -> str:
 
 
 def _source(event: Mapping[str, Any]) -> str:
-    """Who reports an event, in the field of either age."""
+    """Return the component that reported an event, from the old or the new field."""
     source = event.get("source")
     component = source.get("component") if isinstance(source, Mapping) else None
     return _text(component or event.get("reportingComponent"))
 
 
 def _reader(kind: type[msgspec.Struct], path: str, held_as: str) -> Callable[[Any], str]:
-    """How to read a field of objects of a type as text."""
-    way = _way(kind, path)
-    if way and way[-1].type is str and all(isinstance(field.type, type) for field in way):
-        names = [field.name for field in way]
+    """Return a function that reads a field of objects of a type as text."""
+    field_path = _field_path(kind, path)
+    if (
+        field_path
+        and field_path[-1].type is str
+        and all(isinstance(field.type, type) for field in field_path)
+    ):
+        names = [field.name for field in field_path]
         return operator.attrgetter(".".join([held_as, *names] if held_as else names))
     if held_as:
         held = operator.attrgetter(held_as)
@@ -231,9 +235,9 @@ def _reader(kind: type[msgspec.Struct], path: str, held_as: str) -> Callable[[An
 
 
 @cache
-def _way(kind: type[msgspec.Struct], path: str) -> tuple[FieldInfo, ...]:
-    """The fields from an object of a type to the end of a path; empty if it leads nowhere."""
-    way = []
+def _field_path(kind: type[msgspec.Struct], path: str) -> tuple[FieldInfo, ...]:
+    """Return the fields along a path from an object of a type; empty if there is no such path."""
+    field_path = []
     current: Any = kind
     for name in path.split("."):
         if not (isinstance(current, type) and issubclass(current, msgspec.Struct)):
@@ -241,13 +245,13 @@ def _way(kind: type[msgspec.Struct], path: str) -> tuple[FieldInfo, ...]:
         field = next((f for f in msgspec.structs.fields(current) if f.encode_name == name), None)
         if field is None:
             return ()
-        way.append(field)
+        field_path.append(field)
         current = _struct_of(field.type)
-    return tuple(way)
+    return tuple(field_path)
 
 
 def _struct_of(annotation: Any) -> Any:
-    """The struct behind an annotation such as `PodSpec | None`."""
+    """Return the struct in an annotation such as `PodSpec | None`."""
     options = get_args(annotation) or (annotation,)
     return next((each for each in options if each is not type(None)), annotation)
 

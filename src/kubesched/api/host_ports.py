@@ -1,4 +1,4 @@
-"""Ports of the host that pods occupy, and when two of them clash (docs/reference/05 §4.5)."""
+"""Host ports of pods, and conflicts between them (docs/reference/05 §4.5)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WILDCARD_IP: Final = "0.0.0.0"
 
 
 class HostPort(NamedTuple):
-    """A port on an address of the host; `0.0.0.0` stands for all addresses."""
+    """A port on an address of the host; `0.0.0.0` means all addresses."""
 
     ip: str
     protocol: str
@@ -22,7 +22,7 @@ class HostPort(NamedTuple):
 
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
-    """The host ports a pod holds while it runs: those of sidecars, then of containers."""
+    """Return the host ports of a running pod: those of sidecars, then of containers."""
     spec = pod.spec
     ports = _ports_of(spec.containers)
     if spec.init_containers:
@@ -32,11 +32,11 @@ def host_ports(pod: Pod) -> tuple[HostPort, ...]:
 
 
 def ports_conflict(wanted: Iterable[HostPort], used: Collection[HostPort]) -> bool:
-    """Whether a wanted port is taken: same protocol and number, on an address in common.
+    """Whether a port in `wanted` is in use: same protocol and number, on a common address.
 
-    Addresses are compared as text, and only `0.0.0.0` means all of them.
+    Addresses are compared as text; only `0.0.0.0` means all of them.
     """
-    numbers: set[tuple[str, int]] | None = None  # made once: there may be many on both sides
+    numbers: set[tuple[str, int]] | None = None  # built at most once: both sides may be large
     for port in wanted:
         if port.ip != WILDCARD_IP:
             if port in used or port._replace(ip=WILDCARD_IP) in used:

@@ -1,7 +1,7 @@
-"""Which kinds there are, and how an API server names them.
+"""The kinds of objects, with their names in URLs, manifests and messages.
 
-One entry per top-level type, in the order in which a cluster is best created: what others
-refer to comes first.
+One entry per top-level type, in the order in which a cluster is best created: an object comes
+after those that it refers to.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ __all__ = ["KINDS", "REVIEWS", "Kind", "by_api_version_kind", "by_plural", "kind
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """A kind of object: its type, and its names in URLs, manifests and messages."""
+    """A kind of object: its type and its names."""
 
     type: type[ApiObject]
     plural: str
@@ -86,7 +86,7 @@ class Kind(msgspec.Struct, frozen=True):
 
     @property
     def group_resource(self) -> str:
-        """The plural with its group, as error messages name it: `replicasets.apps`."""
+        """The plural with its group, as in error messages: `replicasets.apps`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
@@ -132,28 +132,28 @@ KINDS: Final[tuple[Kind, ...]] = (
     Kind(Binding, "bindings", True),
 )
 
+# Requests to a server in the form of objects: created and answered, never stored or listed.
 REVIEWS: Final[tuple[Kind, ...]] = (
     Kind(TokenReview, "tokenreviews", False),
     Kind(SubjectAccessReview, "subjectaccessreviews", False),
 )
-"""Questions to a server. They are created and answered but never stored, listed or watched."""
 
 _BY_TYPE: Final = {kind.type: kind for kind in (*KINDS, *REVIEWS)}
 _BY_API_VERSION_KIND: Final = {(kind.api_version, kind.kind): kind for kind in KINDS}
 _BY_PLURAL: Final = {(kind.group, kind.version, kind.plural): kind for kind in KINDS}
 
 
-def kind_of(type: type[msgspec.Struct]) -> Kind:  # noqa: A002  the word for what is passed
-    """The kind of a top-level type. Raises KeyError for a type that is not one."""
-    # Custom kinds, which are made as they are named, carry their own.
+def kind_of(type: type[msgspec.Struct]) -> Kind:  # noqa: A002  the clearest name
+    """Return the kind of a top-level type; raise KeyError for any other type."""
+    # A custom kind is created with its type, which has the kind as an attribute.
     return _BY_TYPE.get(type) or getattr(type, "custom_kind", None) or _BY_TYPE[type]  # type: ignore
 
 
 def by_api_version_kind(api_version: str, kind: str) -> Kind | None:
-    """The kind that a manifest names, or None for one that is not known here."""
+    """Return the kind that a manifest names, or None if it is unknown."""
     return _BY_API_VERSION_KIND.get((api_version, kind))
 
 
 def by_plural(group: str, version: str, plural: str) -> Kind | None:
-    """The kind that a URL names, or None for one that is not known here."""
+    """Return the kind that a URL names, or None if it is unknown."""
     return _BY_PLURAL.get((group, version, plural))

@@ -1,6 +1,6 @@
 """The grammar of label selectors in query strings: `app=web,tier in (a,b),!canary,size>3`.
 
-This only takes the text apart; what is a valid key or value, `labels.Requirement` knows.
+This module only parses the text; `Requirement` validates keys and values.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ _SYMBOLS: Final = frozenset("=!(),><") | {"==", "!="}
 
 
 class ParsedRequirement(NamedTuple):
+    """One requirement of a query, before validation."""
+
     key: str
     operator: str
     values: tuple[str, ...] = ()
 
 
 def parse_label_query(text: str) -> list[ParsedRequirement]:
-    """Take a query apart. Raises SelectorError with a real API server's message."""
+    """Parse a query; raise SelectorError with a real API server's message."""
     return _Parser(text).parse()
 
 
@@ -75,7 +77,7 @@ class _Parser:
         if self._peek() in ("", ","):
             return ParsedRequirement(key, "!" if is_absent else "exists")
         if is_absent:
-            # `!key` followed by anything is read as the key alone, and the rest is refused.
+            # The reference reads `!key` alone, and then rejects what follows.
             return ParsedRequirement(key, "!")
         word = self._next()
         operator = _OPERATORS.get(word)
@@ -97,7 +99,7 @@ class _Parser:
         return value
 
     def _list(self) -> tuple[str, ...]:
-        """Values in parentheses, sorted and without repetitions; `(,)` holds an empty one."""
+        """Parse values in parentheses, sorted and distinct; `(,)` has an empty value."""
         opening = self._next()
         if opening != "(":
             raise SelectorError(f"found '{opening}' expected: '('")
@@ -134,10 +136,10 @@ class _Parser:
 
 
 def _tokens(text: str) -> list[str]:
-    """The words and symbols of a query, and an empty one at its end."""
+    """Return the words and symbols of a query, and an empty token at its end."""
     found = _TOKEN.finditer(text)
     return [match["symbol"] or match["word"] or "" for match in found]
 
 
-def _expected(found: str, wanted: str) -> SelectorError:
-    return SelectorError(f"found '{found}', expected: {wanted}")
+def _expected(found: str, expected: str) -> SelectorError:
+    return SelectorError(f"found '{found}', expected: {expected}")

@@ -1,4 +1,4 @@
-"""One condition on a label, as selectors combine them (docs/reference/05 §4.3, 06 §0.3)."""
+"""One requirement on a label, the unit of selectors (docs/reference/05 §4.3, 06 §0.3)."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 
 class Requirement:
-    """A condition on one label.
+    """A requirement on one label.
 
     The operators are those of query strings: `in`, `notin`, `=`, `==`, `!=`, `exists`, `!`,
-    `gt` and `lt`. Values keep their order; `value_set` is for looking them up.
+    `gt` and `lt`. `values` keep their order; `value_set` is for lookups.
     """
 
     __slots__ = ("_hash", "key", "operator", "value_set", "values")
 
     def __init__(self, key: str, operator: str, values: Iterable[str] = ()) -> None:
-        """Take the parts as they are; `checked` looks at them first."""
+        """Store the parts without validation; use `checked` to validate them."""
         self.key: Final = key
         self.operator: Final = operator
         self.values: Final = tuple(values)
@@ -42,10 +42,10 @@ class Requirement:
     def checked(
         cls, key: str, operator: str, values: Iterable[str] = (), *, path: str = ""
     ) -> Requirement:
-        """Build a requirement that the API would accept.
+        """Create a requirement that the API would accept.
 
         Raises:
-            SelectorError: with all complaints, each under `path`.
+            SelectorError: the text has all errors, each with its path below `path`.
         """
         requirement = cls(key, operator, values)
         if errors := requirement.errors(path):
@@ -53,7 +53,7 @@ class Requirement:
         return requirement
 
     def errors(self, path: str = "") -> list[str]:
-        """What the API would say against the requirement, in its words."""
+        """Return the errors that the API would report for the requirement."""
         dot = f"{path}." if path else ""
         errors = []
         if complaints := label_key_errors(self.key):
@@ -90,7 +90,7 @@ class Requirement:
         return self.matches_value(labels.get(self.key))
 
     def matches_value(self, value: str | None) -> bool:
-        """Whether the label may have this value; None means it is absent."""
+        """Whether a label with this value matches; None means that the label is absent."""
         operator = self.operator
         if operator in ("in", "=", "=="):
             return value in self.value_set
@@ -108,7 +108,7 @@ class Requirement:
         return have > limit if operator == "gt" else have < limit
 
     def limits(self) -> tuple[int, int]:
-        """The least and the most that a number may be for `gt` and `lt`; none, if they say so."""
+        """Return the inclusive bounds of `gt` or `lt`; an empty range if the limit is invalid."""
         limit = integer_of(self.values[0]) if len(self.values) == 1 else None
         if limit is None:
             return MAX_INT64, MIN_INT64
@@ -141,7 +141,7 @@ class Requirement:
 
 
 def integer_of(text: str) -> int | None:
-    """A base-10 number that fits 64 bits, or None."""
+    """Parse a base-10 number that fits 64 bits, or return None."""
     if not _INTEGER.fullmatch(text) or len(text) > 4000:
         return None
     number = int(text)

@@ -1,8 +1,8 @@
 """Label selectors, compiled: parsed once, matched often (docs/reference/05 §4.3, 06 §0.3).
 
-A selector is a conjunction of requirements. Two are special: `NOTHING` (no selector given)
-matches no labels and stays so whatever is added; `EVERYTHING` (an empty one) matches all.
-Selectors are immutable, and equal when their requirements are.
+A selector is a conjunction of requirements. Two are special: `NOTHING` (no selector is set)
+matches no labels, even with requirements added; `EVERYTHING` (an empty selector) matches all.
+Selectors are immutable, and equal if their requirements are.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from kubesched.errors import SelectorError
 
 __all__ = ["EVERYTHING", "NOTHING", "Requirement", "Selector"]
 
-# So many requirements are tested one by one: merging takes longer than a few tests.
-_FEW: Final = 16
+# Up to this many requirements are tested one by one: merging them takes longer.
+_MAX_UNMERGED: Final = 16
 _API_OPERATORS: Final = {
     "In": "in",
     "NotIn": "notin",
@@ -31,7 +31,7 @@ _API_OPERATORS: Final = {
 
 
 class Selector:
-    """A conjunction of requirements, ordered by key."""
+    """A conjunction of requirements, sorted by key."""
 
     __slots__ = ("_hash", "_merged", "_pairs", "_rest", "is_nothing", "requirements")
 
@@ -41,9 +41,9 @@ class Selector:
         ordered = tuple(sorted(requirements, key=lambda each: each.key))
         self.requirements: Final = ordered
         self.is_nothing: Final = is_nothing
-        self._merged: Final = MergedRequirements(ordered) if len(ordered) > _FEW else None
+        self._merged: Final = MergedRequirements(ordered) if len(ordered) > _MAX_UNMERGED else None
         tested = ordered if self._merged is None else ()
-        # Most requirements ask for one value: those are compared without a call.
+        # Most requirements have one value: these are compared without a method call.
         self._pairs: Final = tuple(
             (each.key, each.values[0])
             for each in tested
@@ -58,7 +58,7 @@ class Selector:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no condition at all, so that everything matches."""
+        """Whether there are no requirements, so that everything matches."""
         return not self.requirements and not self.is_nothing
 
     def matches(self, labels: Mapping[str, str]) -> bool:
@@ -73,17 +73,17 @@ class Selector:
         return self._merged is None or self._merged.matches(labels)
 
     def add(self, *requirements: Requirement) -> Selector:
-        """A selector with more conditions; `NOTHING` stays what it is."""
+        """Return a selector with more requirements; `NOTHING` stays `NOTHING`."""
         if self.is_nothing or not requirements:
             return self
         return Selector((*self.requirements, *requirements))
 
     @classmethod
     def from_label_selector(cls, selector: LabelSelector | None) -> Selector:
-        """Compile an API selector. None is `NOTHING`, an empty one is `EVERYTHING`.
+        """Compile an API selector; None is `NOTHING`, an empty one is `EVERYTHING`.
 
         Raises:
-            SelectorError: a key, a value or an operator is not valid.
+            SelectorError: a key, a value or an operator is invalid.
         """
         if selector is None:
             return NOTHING
@@ -93,14 +93,14 @@ class Selector:
 
     @classmethod
     def from_map(cls, labels: Mapping[str, str]) -> Selector:
-        """Ask for every label of a map, unchecked; an empty map asks for nothing at all."""
+        """Require every label of a map, without validation; an empty map matches everything."""
         if not labels:
             return EVERYTHING
         return cls(Requirement(key, "=", (value,)) for key, value in labels.items())
 
     @classmethod
     def parse(cls, text: str) -> Selector:
-        """Read a query string such as `app=web,tier in (a,b),!canary`.
+        """Parse a query string such as `app=web,tier in (a,b),!canary`.
 
         Raises:
             SelectorError: with a real API server's message.

@@ -1,6 +1,6 @@
-"""Many requirements on labels, merged so that testing an object takes as long as it has labels.
+"""Many label requirements, merged so that the time of a test depends on the labels only.
 
-A query string has room for thousands of conditions, and is tested against every object of a kind.
+A query string can have thousands of requirements, and is tested against every object of a kind.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["MergedRequirements"]
 
 
 class MergedRequirements:
-    """The same as all of the requirements, one after another. They must be at least valid."""
+    """A conjunction of valid requirements, with the same results as testing each of them."""
 
     __slots__ = ("_absent", "_allowed", "_between", "_forbidden", "_present")
 
@@ -51,7 +51,7 @@ class MergedRequirements:
     def matches(self, labels: Mapping[str, str]) -> bool:
         if len(labels) < len(self._present) or not self._absent.isdisjoint(labels):
             return False
-        # No more than there are labels, or one is missing and ends it.
+        # At most one more test than there are labels: a missing key ends the loop.
         if not all(key in labels for key in self._present):
             return False
         return (

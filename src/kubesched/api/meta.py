@@ -1,4 +1,4 @@
-"""Types of `meta/v1`: what all objects share, label selectors, and the answer `Status`."""
+"""Types of `meta/v1`: object metadata, label selectors, and the response `Status`."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class OwnerReference(ApiStruct):
 
 
 class ObjectMeta(ApiStruct):
-    """Identity and bookkeeping of an object.
+    """Identity and version of an object.
 
-    `managedFields` is left out on purpose: it is the largest part of most objects, nothing
-    here reads it, and a server keeps its own when an update does not mention it.
+    `managedFields` is not declared: it is the largest part of most objects, kubesched does not
+    read it, and a server preserves its own if an update does not contain it.
     """
 
     name: str = ""
@@ -66,7 +66,7 @@ class LabelSelectorRequirement(ApiStruct):
 
 
 class LabelSelector(ApiStruct):
-    """Labels to look for. Absent (None) selects nothing, empty selects everything."""
+    """A selection of labels; None selects nothing, an empty selector everything."""
 
     match_labels: dict[str, str] = {}
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
@@ -97,7 +97,7 @@ class StatusDetails(ApiStruct):
 
 
 class Status(ApiObject):
-    """A server's answer to a request that has no object to return."""
+    """A server's response to a request that returns no object."""
 
     api_version: ClassVar[str] = "v1"
     kind: ClassVar[str] = "Status"
@@ -111,7 +111,7 @@ class Status(ApiObject):
 
 
 class List(ApiObject):
-    """Objects of any kinds in one document, as manifests have them."""
+    """Objects of any kinds in one document, as in manifests."""
 
     api_version: ClassVar[str] = "v1"
     kind: ClassVar[str] = "List"

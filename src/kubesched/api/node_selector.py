@@ -1,8 +1,8 @@
-"""Node selectors, compiled: which nodes a pod must have, and which it prefers.
+"""Node selectors, compiled: the nodes that a pod requires, and those that it prefers.
 
-docs/reference/05 §4.4. Terms are alternatives; inside a term everything must hold. A term that
-cannot be parsed matches no node, and the others still count. Its errors are kept: where the
-reference reports them, `check` raises; where it swallows them, use `matches`.
+docs/reference/05 §4.4. Terms are alternatives; all conditions of a term must hold. An invalid
+term matches no node, and the other terms still count. Its errors are stored: use `check`, which
+raises them, where the reference reports them, and `matches` where it ignores them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _NAME_FIELD: Final = "metadata.name"
 
 
 class FieldRequirement(NamedTuple):
-    """A condition on a field of a node; the only field there is, is its name."""
+    """A condition on a field of a node; the only supported field is its name."""
 
     key: str
     value: str
@@ -58,7 +58,7 @@ class FieldRequirement(NamedTuple):
 
 
 class NodeTerm(NamedTuple):
-    """Conditions on labels and fields of a node that must all hold."""
+    """A conjunction of conditions on labels and fields of a node."""
 
     selector: Selector
     fields: tuple[FieldRequirement, ...]
@@ -74,7 +74,7 @@ class NodeTerm(NamedTuple):
         return cls(Selector(requirements), fields, tuple(errors))
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
-        """Whether a node fits. Fields of a node without a name are not looked at."""
+        """Whether a node matches; the fields of a node without a name are not checked."""
         return (
             not self.errors
             and self.selector.matches(labels)
@@ -83,18 +83,18 @@ class NodeTerm(NamedTuple):
 
 
 class NodeMatcher(NamedTuple):
-    """Terms of which one must match. Without terms, no node does."""
+    """Terms of which one must match; without terms, no node matches."""
 
     terms: tuple[NodeTerm, ...]
 
     @classmethod
     def parse(cls, selector: NodeSelector, path: str = "") -> NodeMatcher:
-        """Compile a selector, keeping errors for later; empty terms are dropped."""
+        """Compile a selector and store its errors; empty terms are dropped."""
         return _parse_selector(selector, path)
 
     @classmethod
     def parse_strictly(cls, selector: NodeSelector, path: str = "") -> NodeMatcher:
-        """Compile a selector. Raises SelectorError if any term has an error."""
+        """Compile a selector; raise SelectorError if a term is invalid."""
         matcher = _parse_selector(selector, path)
         if (error := matcher.error) is not None:
             raise error
@@ -102,14 +102,14 @@ class NodeMatcher(NamedTuple):
 
     @property
     def error(self) -> SelectorError | None:
-        """What is wrong with the terms, in one text."""
+        """The errors of all terms, in one text."""
         return _error(message for term in self.terms for message in term.errors)
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
         return any(term.matches(labels, name) for term in self.terms)
 
     def check(self, labels: Mapping[str, str], name: str) -> bool:
-        """As `matches`, but raises SelectorError when no term matches and one has errors."""
+        """Match like `matches`, but raise SelectorError if none matches and one is invalid."""
         if self.matches(labels, name):
             return True
         if (error := self.error) is not None:
@@ -121,7 +121,7 @@ class NodeMatcher(NamedTuple):
 
 
 class RequiredNodeAffinity(NamedTuple):
-    """What a pod requires of a node: its nodeSelector, and its required node affinity."""
+    """The node requirements of a pod: its nodeSelector and required node affinity."""
 
     selector: Selector | None = None
     affinity: NodeMatcher | None = None
@@ -152,9 +152,9 @@ class RequiredNodeAffinity(NamedTuple):
         )
 
     def check(self, labels: Mapping[str, str], name: str) -> bool:
-        """As `matches`, but raises SelectorError where errors in terms decided.
+        """Match like `matches`, but raise SelectorError where invalid terms decide.
 
-        A node that the nodeSelector rules out is ruled out before any term is looked at.
+        A node that the nodeSelector rejects is rejected before the terms are evaluated.
         """
         if self.selector is not None and not self.selector.matches(labels):
             return False
@@ -165,12 +165,14 @@ class RequiredNodeAffinity(NamedTuple):
 
 
 class PreferredNodeTerm(NamedTuple):
+    """A term with its weight."""
+
     term: NodeTerm
     weight: int
 
 
 class PreferredNodeTerms(NamedTuple):
-    """Terms that each add a weight to the nodes they match."""
+    """Terms that each add their weight to the score of the nodes that they match."""
 
     terms: tuple[PreferredNodeTerm, ...]
 
@@ -178,10 +180,10 @@ class PreferredNodeTerms(NamedTuple):
     def parse(
         cls, preferred: Sequence[PreferredSchedulingTerm], path: str = ""
     ) -> PreferredNodeTerms:
-        """Compile preferences; those of weight zero and empty ones are not looked at.
+        """Compile preferences; terms of weight 0 and empty terms are dropped.
 
         Raises:
-            SelectorError: a term has an error.
+            SelectorError: a term is invalid.
         """
         terms = tuple(
             PreferredNodeTerm(NodeTerm.parse(each.preference, f"{path}[{index}]"), each.weight)
@@ -194,7 +196,7 @@ class PreferredNodeTerms(NamedTuple):
         return cls(terms)
 
     def score(self, labels: Mapping[str, str], name: str) -> int:
-        """The sum of the weights of the terms that match a node."""
+        """Return the sum of the weights of the terms that match a node."""
         return sum(each.weight for each in self.terms if each.term.matches(labels, name))
 
 

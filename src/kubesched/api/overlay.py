@@ -1,8 +1,8 @@
-"""Writing a changed struct back into the JSON it came from.
+"""Write a changed struct back into the JSON that it was decoded from.
 
-Structs declare only the fields that scheduling reads or writes; what they leave out must survive
-an update. `overlay` changes in the JSON what differs between the struct as it was read and the
-struct as it is to be, and nothing else.
+Structs declare only the fields that kubesched reads or writes; an update must preserve the other
+fields. `overlay` changes in the JSON only what differs between the decoded struct and the new
+one.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ _IDENTITIES = ("name", "type", "key", "uid", "ip")
 
 
 class WireField(NamedTuple):
+    """A field of a struct with its name in JSON."""
+
     attribute: str
     wire_name: str
     type: Any
@@ -27,7 +29,7 @@ class WireField(NamedTuple):
 
 @cache
 def wire_fields(kind: type[msgspec.Struct]) -> dict[str, WireField]:
-    """A struct's fields by their names on the wire."""
+    """Return the fields of a struct by their names in JSON."""
     described = {}
     for field in msgspec.structs.fields(kind):
         if field.default_factory is not msgspec.NODEFAULT:
@@ -39,9 +41,9 @@ def wire_fields(kind: type[msgspec.Struct]) -> dict[str, WireField]:
 
 
 def overlay(data: Mapping[str, Any], old: msgspec.Struct, new: msgspec.Struct) -> dict[str, Any]:
-    """The JSON of `new`, given that `old` is the struct of `data`.
+    """Return the JSON of `new`, where `old` is the struct decoded from `data`.
 
-    What the structs agree on stays as it is in `data`, with all that structs do not show.
+    Fields that are equal in both structs stay as in `data`, with all undeclared parts.
     """
     merged = dict(data)
     for field in wire_fields(type(new)).values():
@@ -66,14 +68,14 @@ def _overlay_value(data: Any, before: Any, after: Any) -> Any:
 
 
 def _overlay_items(data: list[Any], before: tuple[Any, ...], after: tuple[Any, ...]) -> list[Any]:
-    known = {
+    previous_items = {
         _identity(item): (raw, item)
         for raw, item in zip(data, before, strict=False)
         if isinstance(item, msgspec.Struct)
     }
     items = []
     for item in after:
-        raw, previous = known.get(_identity(item), (None, None))
+        raw, previous = previous_items.get(_identity(item), (None, None))
         if previous is not None and isinstance(raw, dict):
             items.append(raw if previous == item else overlay(raw, previous, item))
         else:
@@ -89,5 +91,5 @@ def _identity(item: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    # Through JSON: msgspec's own conversion leaves tuples where a JSON object has lists.
+    # Through JSON: msgspec's own conversion keeps tuples where JSON has lists.
     return msgspec.json.decode(msgspec.json.encode(value))

@@ -1,7 +1,7 @@
-"""Built-in kinds that nothing here looks into: a table of their names.
+"""Built-in kinds of which kubesched reads only the metadata: a table of their names.
 
-A server accepts, stores and lists them; their types declare what all objects have. A kind that
-scheduling or a controller reads has a type of its own, in `kinds`.
+A server accepts, stores and lists them. A kind that scheduling or a controller reads has a
+complete type in `kinds`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ __all__ = ["PLAIN_KINDS", "PlainObject", "plain_type"]
 
 
 class PlainObject(ApiObject):
-    """An object of which only the metadata is read."""
+    """An object of which only the metadata is decoded."""
 
     metadata: ObjectMeta = ObjectMeta()
 
 
 @cache
 def plain_type(api_version: str, kind: str) -> type[PlainObject]:
-    """The type of a kind; the same names give the same type."""
+    """Return the type of a kind; the same names return the same type."""
     members = {"__module__": __name__, "api_version": api_version, "kind": kind}
     made: type[PlainObject] = types.new_class(
         kind, (PlainObject,), {"frozen": True}, lambda body: body.update(members)

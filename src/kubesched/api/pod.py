@@ -1,4 +1,4 @@
-"""Pods: containers, the spec a scheduler reads, and the status it writes."""
+"""Pods: containers, the spec that a scheduler reads, and the status that it writes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ContainerPort(ApiStruct):
 class ResourceClaimUse(ApiStruct):
     """A container's use of one of the pod's claims.
 
-    The API calls this `ResourceClaim`, as it does the object of resource.k8s.io.
+    The API calls this `ResourceClaim`, like the object of resource.k8s.io.
     """
 
     name: str = ""
@@ -86,7 +86,7 @@ class SleepAction(ApiStruct):
 
 
 class Probe(ApiStruct):
-    """How a kubelet asks a container how it is, as far as a stand-in for one can tell."""
+    """A kubelet's check of a container, reduced to what the simulated kubelet supports."""
 
     exec: ExecAction | None = None
     initial_delay_seconds: int = 0
@@ -256,7 +256,7 @@ class PodExtendedResourceClaimStatus(ApiStruct):
 
 
 class NodeAllocatableResourceClaimStatus(ApiStruct):
-    """What a claim takes from the node's cpu, memory and the like (alpha)."""
+    """The node resources (cpu, memory, …) that a claim consumes (alpha)."""
 
     resource_claim_name: str = ""
     containers: tuple[str, ...] = ()
@@ -264,7 +264,7 @@ class NodeAllocatableResourceClaimStatus(ApiStruct):
 
 
 class PodStatus(ApiStruct):
-    """What the cluster has observed about a pod."""
+    """The observed state of a pod."""
 
     observed_generation: Int64 = 0
     phase: str = ""

@@ -1,4 +1,4 @@
-"""Small questions about a pod that several parts ask."""
+"""Properties of a pod that several parts read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["controller_of", "is_terminating", "pod_key", "pod_priority", "start_
 
 
 def pod_key(pod: Pod) -> str:
-    """`namespace/name`, as logs and messages name a pod."""
+    """Return `namespace/name`, the form for logs and messages."""
     return f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
@@ -20,16 +20,16 @@ def pod_priority(pod: Pod) -> int:
 
 
 def is_terminating(pod: Pod) -> bool:
-    """Whether the pod's deletion has been asked for."""
+    """Whether the deletion of the pod was requested."""
     return pod.metadata.deletion_timestamp is not None
 
 
 def start_time_ns(pod: Pod, now_ns: int) -> int:
-    """When the pod started; one that has not counts as starting now (docs/reference/05 §4.6)."""
+    """Return when the pod started; not started counts as now (docs/reference/05 §4.6)."""
     started = pod.status.start_time
     return now_ns if started is None else parse_time(started)
 
 
 def controller_of(pod: Pod) -> OwnerReference | None:
-    """The owner that manages the pod, if one does."""
+    """Return the owner that manages the pod, or None."""
     return next((owner for owner in pod.metadata.owner_references if owner.controller), None)

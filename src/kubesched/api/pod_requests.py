@@ -1,8 +1,8 @@
-"""What a pod asks for: sums over containers, init containers, sidecars and overhead.
+"""The resource requests of pods: sums over containers, sidecars and overhead.
 
 The rules are those of docs/reference/05 §3.2 to §3.5. Sums are exact and rounded once, at the end.
-Which parts of a pod count depends on who asks, so callers pass options; the ones that the
-scheduler needs are defined here.
+Callers pass options that select which parts of a pod count; the options that the scheduler needs
+are defined here.
 """
 
 from __future__ import annotations
@@ -52,13 +52,12 @@ _DEFAULTS: Final[Mapping[str, Quantity]] = {
 
 
 class PodRequestOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Which parts of a pod count.
+    """The parts of a pod that count.
 
-    `use_status` counts what containers were given, if that differs from what they ask for;
-    `pod_level` lets requests of the pod as a whole replace the sum of its containers, and
-    `pod_level_status` does for these what `use_status` does for containers. `defaults` stand
-    in for what a container does not mention. `node_allocatable_claims` adds what claims take
-    from the node itself (alpha).
+    `use_status` counts the allocated resources of containers if they differ from the requests.
+    `pod_level` lets requests on the pod level replace the sum of the containers, and
+    `pod_level_status` is `use_status` for these. `defaults` apply to resources that a container
+    does not request. `node_allocatable_claims` adds the node resources of claims (alpha).
     """
 
     use_status: bool = False
@@ -68,22 +67,22 @@ class PodRequestOptions(msgspec.Struct, frozen=True, kw_only=True):
     node_allocatable_claims: bool = False
 
 
+# The amounts that must be free on a node: the pod's requests, whatever is allocated so far.
 FIT_REQUESTS: Final = PodRequestOptions()
-"""What must fit: the pod's wishes, whatever was granted so far."""
 
+# The amounts that a node is charged.
 NODE_REQUESTS: Final = PodRequestOptions(
     use_status=True, pod_level_status=True, node_allocatable_claims=True
 )
-"""What a node is charged."""
 
+# The amounts by which NodeResourcesFit scores an incoming pod; ignores pod-level requests.
 SCORE_REQUESTS: Final = PodRequestOptions(pod_level=False, defaults=_DEFAULTS)
-"""What NodeResourcesFit scores an incoming pod by; blind to requests of the pod as a whole."""
 
 
 def plain_amounts(pod: Pod) -> tuple[Resources, tuple[int, int]] | None:
-    """`node_amounts` of a pod of which every way to count comes to that; None for another pod.
+    """Return `node_amounts` if all options give this result; None for any other pod.
 
-    It has one container and nothing else that could count, and no status says what it was given.
+    Such a pod has one container, nothing else that could count, and no container status.
     """
     status = pod.status
     if status.container_statuses or not _is_one_container(pod, NODE_REQUESTS):
@@ -92,9 +91,9 @@ def plain_amounts(pod: Pod) -> tuple[Resources, tuple[int, int]] | None:
 
 
 def pod_requested(pod: Pod, options: PodRequestOptions = NODE_REQUESTS) -> Resources:
-    """What a node is charged for the pod.
+    """Return the amounts that a node is charged for the pod.
 
-    Pods that ask for the same share the answer, which must not be edited.
+    Pods with equal requests share the result; do not modify it.
     """
     if _is_one_container(pod, options):
         return _amounts_of_one(tuple(pod.spec.containers[0].resources.requests.items()))[0]
@@ -102,15 +101,15 @@ def pod_requested(pod: Pod, options: PodRequestOptions = NODE_REQUESTS) -> Resou
 
 
 def fit_requested(pod: Pod, options: PodRequestOptions = FIT_REQUESTS) -> Resources:
-    """What a node must have free for the pod."""
+    """Return the amounts that a node must have free for the pod."""
     return pod_requested(pod, options)
 
 
 def pod_nonzero_requested(pod: Pod, options: PodRequestOptions = NODE_REQUESTS) -> tuple[int, int]:
-    """(milli-CPU, bytes of memory) that a node is charged when nodes are scored.
+    """Return (milli-CPU, bytes of memory) of the pod for scoring nodes.
 
-    A container that does not mention one of them counts with a default; an explicit zero
-    does not. Of a pod with requests as a whole, only what these leave open is defaulted.
+    A container that does not request one of them counts with a default; an explicit zero counts
+    as zero. If the pod has pod-level requests, defaults apply only to what they leave out.
     """
     if _is_one_container(pod, options):
         return _amounts_of_one(tuple(pod.spec.containers[0].resources.requests.items()))[1]
@@ -123,9 +122,9 @@ def pod_nonzero_requested(pod: Pod, options: PodRequestOptions = NODE_REQUESTS) 
 
 
 def node_amounts(pod: Pod) -> tuple[Resources, tuple[int, int]]:
-    """`pod_requested` and `pod_nonzero_requested` in one.
+    """Return `pod_requested` and `pod_nonzero_requested`.
 
-    Pods that ask for the same share the answer, which must not be edited.
+    Pods with equal requests share the result; do not modify it.
     """
     if _is_one_container(pod, NODE_REQUESTS):
         return _amounts_of_one(tuple(pod.spec.containers[0].resources.requests.items()))
@@ -141,7 +140,7 @@ def _amounts_of_one(
 
 
 def pod_requests(pod: Pod, options: PodRequestOptions = FIT_REQUESTS) -> dict[str, Quantity]:
-    """Exact amounts by resource; a resource that is asked for with zero is present."""
+    """Return exact amounts by resource; a resource with a request of zero is present."""
     total = _aggregate(pod, options)
     if options.pod_level and pod_level_requests_set(pod):
         total |= _pod_level(pod, options)
@@ -150,13 +149,13 @@ def pod_requests(pod: Pod, options: PodRequestOptions = FIT_REQUESTS) -> dict[st
 
 
 def pod_level_requests_set(pod: Pod) -> bool:
-    """Whether the pod as a whole requests a resource that may be requested so."""
+    """Whether the pod has pod-level requests of a resource that supports them."""
     resources = pod.spec.resources
     return resources is not None and any(map(is_pod_level_resource_name, resources.requests))
 
 
 def is_restartable_init_container(container: Container) -> bool:
-    """Whether an init container is a sidecar: it keeps running beside the others."""
+    """Whether an init container is a sidecar, which keeps running beside the containers."""
     return container.restart_policy == "Always"
 
 
@@ -169,7 +168,7 @@ def _nonzero(requests: ResourceList) -> tuple[int, int]:
 
 
 def _is_one_container(pod: Pod, options: PodRequestOptions) -> bool:
-    """Whether the requests of the only container are all there is to count."""
+    """Whether the requests of a single container are the whole amount."""
     spec = pod.spec
     if (
         len(spec.containers) != 1
@@ -194,7 +193,7 @@ def _is_one_container(pod: Pod, options: PodRequestOptions) -> bool:
 
 
 def _aggregate(pod: Pod, options: PodRequestOptions) -> dict[str, Quantity]:
-    """The sum over containers, or the peak while init containers run if that is more."""
+    """Return the sum over containers, or the peak during initialization if it is higher."""
     spec = pod.spec
     statuses = _statuses(pod) if options.use_status else {}
     total: dict[str, Quantity] = {}
@@ -242,12 +241,12 @@ def _container_requests(
 
 def _effective(
     pod: Pod,
-    wanted: dict[str, Quantity],
+    desired: dict[str, Quantity],
     actual: ResourceRequirements,
     allocated: ResourceList,
 ) -> dict[str, Quantity]:
-    """The most of what is wanted, in use and set aside; what cannot be had does not count."""
-    most = {} if _is_resize_infeasible(pod) else wanted
+    """Return the maximum of desired, actual and allocated; an infeasible resize is left out."""
+    most = {} if _is_resize_infeasible(pod) else desired
     _raise_to(most, _quantities(actual.requests))
     _raise_to(most, _quantities(allocated))
     return most
@@ -261,18 +260,18 @@ def _is_resize_infeasible(pod: Pod) -> bool:
 
 
 def _pod_level(pod: Pod, options: PodRequestOptions) -> dict[str, Quantity]:
-    """What the pod as a whole requests of the resources that may be requested so."""
+    """Return the pod-level requests of the resources that support them."""
     resources, status = pod.spec.resources, pod.status
     assert resources is not None
-    wanted = {
+    desired = {
         name: quantity_from_json(raw)
         for name, raw in resources.requests.items()
         if is_pod_level_resource_name(name)
     }
     if not (options.pod_level_status and options.use_status and status.resources is not None):
-        return wanted
-    effective = _effective(pod, dict(wanted), status.resources, status.allocated_resources)
-    return {name: effective.get(name, ZERO) for name in wanted}
+        return desired
+    effective = _effective(pod, dict(desired), status.resources, status.allocated_resources)
+    return {name: effective.get(name, ZERO) for name in desired}
 
 
 def _quantities(amounts: Mapping[str, RawQuantity]) -> dict[str, Quantity]:

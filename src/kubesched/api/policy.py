@@ -1,4 +1,4 @@
-"""Types of `policy/v1`: how many pods of a set may be disrupted at once."""
+"""Types of `policy/v1`: limits for the voluntary disruption of pods."""
 
 from __future__ import annotations
 

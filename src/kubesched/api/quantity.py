@@ -1,11 +1,11 @@
-"""Resource quantities: exact decimal numbers with a remembered notation (docs/reference/05 §2).
+"""Resource quantities: exact decimal numbers with their notation (docs/reference/05 §2).
 
-A quantity is `mantissa × 10^exponent`; nothing here touches a float. Quantities of different
-notation compare and add by value. Conversion to an integer rounds away from zero and, where
-the number does not fit 64 bits, wraps as the reference does.
+A quantity is `mantissa × 10^exponent`; the module never uses floats. Quantities of different
+notation compare and add by value. Conversion to an integer rounds away from zero. A number that
+does not fit 64 bits wraps, as in the reference.
 
-On the wire a quantity is text or a bare number. `parse_value` and `parse_milli_value` go from
-there straight to the integer that a scheduler counts with, and remember the answer.
+On the wire, a quantity is a string or a number. `parse_value` and `parse_milli_value` convert it
+directly to the integer that the scheduler counts with, and cache the result.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _EXPONENT: Final = re.compile(r"[eE]([+-]?[0-9]+)", re.ASCII)
 _MAX_INT64: Final = 2**63 - 1
 _NANO: Final = -9
 _COMPACT_DIGITS: Final = 18
-# Bounds that no honest quantity meets: a few characters must not become a number of gigabytes.
+# Limits that no valid input reaches: a short text must not expand to gigabytes of digits.
 _MAX_DIGITS: Final = 1000
 _MAX_POWER: Final = 2000
 _LONGEST_EXPONENT = 4096
@@ -54,7 +54,7 @@ _WRAPPING_SHIFTS: Final = frozenset((0, 1, 2, 3, 6, 9))
 
 
 class Format(enum.Enum):
-    """The notation a quantity was written in, and is printed in."""
+    """The notation in which a quantity was written and is printed."""
 
     DECIMAL_SI = "DecimalSI"
     BINARY_SI = "BinarySI"
@@ -79,15 +79,15 @@ _SUFFIX_OF_SHIFT: Final = {0: ""} | {shift: name for name, shift in _BINARY_SUFF
 
 
 class Quantity(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """An exact number. Equal when the numbers are; the notation does not count."""
+    """An exact number; equality and order ignore the notation."""
 
     mantissa: int
     exponent: int = 0
     format: Format = Format.DECIMAL_SI
+    # Whether the reference would store it in 64 bits; affects overflow only.
     compact: bool = True
-    """Whether the reference would hold it in 64 bits; matters for overflow only."""
+    # The original text, if it is canonical.
     text: str = ""
-    """What was written, where that passes for canonical."""
 
     @classmethod
     def from_value(cls, value: int, notation: Format = Format.DECIMAL_SI) -> Quantity:
@@ -99,12 +99,12 @@ class Quantity(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def value(self) -> int:
-        """The number rounded away from zero to an integer, as a signed 64-bit number."""
+        """The number as a signed 64-bit integer, rounded away from zero."""
         return self._scaled(self.exponent)
 
     @property
     def milli_value(self) -> int:
-        """A thousand times the number, rounded away from zero, as a signed 64-bit number."""
+        """A thousand times the number as a signed 64-bit integer, rounded away from zero."""
         return self._scaled(self.exponent + 3)
 
     @property
@@ -117,12 +117,12 @@ class Quantity(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def nanos(self) -> int:
-        """The exact number in billionths: every quantity is a whole number of them."""
+        """The exact number in billionths; every quantity is a multiple of a billionth."""
         scale: int = 10 ** (self.exponent - _NANO)
         return self.mantissa * scale
 
     def compare(self, other: Quantity) -> int:
-        """-1, 0 or 1: less than, equal to or greater than the other."""
+        """Return -1, 0 or 1 if the number is less than, equal to or greater than the other."""
         if self.exponent == other.exponent:
             left, right = self.mantissa, other.mantissa
         elif self.sign != other.sign or not self.mantissa:
@@ -178,7 +178,7 @@ class Quantity(msgspec.Struct, frozen=True, eq=False, gc=False):
         return Quantity(-self.mantissa, self.exponent, self.format, self.compact)
 
     def __str__(self) -> str:
-        """The canonical text, in the quantity's own notation."""
+        """Return the canonical text in the quantity's notation."""
         if self.text:
             return self.text
         if not self.mantissa:
@@ -199,7 +199,7 @@ class Quantity(msgspec.Struct, frozen=True, eq=False, gc=False):
         return f"Quantity({str(self)!r})"
 
     def _binary_text(self) -> str | None:
-        """The number with a binary suffix, or None where only decimals can print it."""
+        """Return the number with a binary suffix, or None if it needs a decimal one."""
         whole = self.mantissa
         if self.exponent >= 0:
             whole *= 10**self.exponent
@@ -213,16 +213,16 @@ class Quantity(msgspec.Struct, frozen=True, eq=False, gc=False):
         return f"{whole}{_SUFFIX_OF_SHIFT[factors * 10]}"
 
     def _magnitude(self) -> int:
-        """The decimal position of the first digit of a number that is not zero."""
+        """Return the decimal position of the first digit; the number must not be 0."""
         return len(str(abs(self.mantissa))) + self.exponent
 
     def _scaled(self, exponent: int) -> int:
-        """The mantissa times ten to a power, in 64 bits."""
+        """Return the mantissa times a power of ten, in 64 bits."""
         mantissa = self.mantissa
         if exponent < 0:
             divisor: int = 10**-exponent
             if mantissa < 0 and not self.compact:
-                # The reference cuts such a number to 64 bits first, and adds one to the
+                # The reference truncates such a number to 64 bits first, and adds one to the
                 # truncated quotient whatever its sign.
                 cut = _wrap(mantissa)
                 quotient, rest = divmod(abs(cut), divisor)
@@ -243,7 +243,7 @@ ZERO: Final = Quantity(0)
 
 @lru_cache(maxsize=65536)
 def parse_quantity(text: RawQuantity) -> Quantity:
-    """Read a quantity from its text, or from a bare number.
+    """Parse a quantity from its text, or from a number.
 
     Raises:
         QuantityError: the text is not a quantity, with the reference's message.
@@ -252,27 +252,46 @@ def parse_quantity(text: RawQuantity) -> Quantity:
     if match is None or match.end() != len(match.string) or not match.string:
         raise QuantityError(_WRONG_FORMAT)
     sign, whole, fraction, suffix = match.groups(default="")
-    base, shift, notation = _interpret(suffix)
+    base, power, notation = _interpret(suffix)
     digits = (whole or "0") + fraction
     if len(digits) > _MAX_DIGITS:
         raise QuantityError(_WRONG_NUMBER)
     number = -int(digits) if sign == "-" else int(digits)
+    exact: Quantity | None = None
     if base == 10:
-        exponent = shift - len(fraction)
-        if len(digits) <= _COMPACT_DIGITS and exponent >= _NANO:
-            tidy = exponent % 3 == 0 and digits[0] != "0" and not digits.endswith("000")
-            return Quantity(number, exponent, notation, text=match.string if tidy else "")
-    elif not fraction and 15 - len(digits) - shift * 3 // 10 - 1 >= 0:
-        return Quantity(number << shift, 0, notation, text=match.string if number % 8 else "")
+        exact = _exact_decimal(match.string, digits, number, power - len(fraction), notation)
+    elif not fraction:
+        exact = _exact_binary(match.string, digits, number, power, notation)
+    if exact is not None:
+        return exact
     if not any(character.isdigit() for character in match.string[: match.start("suffix")]):
         raise QuantityError(_WRONG_NUMBER)
     if base == 10:
-        return _rounded(number, exponent, notation)
-    return _binary(number << shift, -len(fraction))
+        return _rounded(number, power - len(fraction), notation)
+    return _binary(number << power, -len(fraction))
+
+
+def _exact_decimal(
+    text: str, digits: str, number: int, exponent: int, notation: Format
+) -> Quantity | None:
+    """Return a decimal that fits the reference's 64-bit form, or None."""
+    if len(digits) > _COMPACT_DIGITS or exponent < _NANO:
+        return None
+    is_canonical = exponent % 3 == 0 and digits[0] != "0" and not digits.endswith("000")
+    return Quantity(number, exponent, notation, text=text if is_canonical else "")
+
+
+def _exact_binary(
+    text: str, digits: str, number: int, power: int, notation: Format
+) -> Quantity | None:
+    """Return a number with a binary suffix that fits the reference's 64-bit form, or None."""
+    if 15 - len(digits) - power * 3 // 10 - 1 < 0:
+        return None
+    return Quantity(number << power, 0, notation, text=text if number % 8 else "")
 
 
 def quantity_from_json(raw: RawQuantity | None) -> Quantity:
-    """Read a quantity as a JSON document holds it: null is zero, text may be padded."""
+    """Parse a quantity from JSON: null is zero, and text may have spaces around it."""
     if raw is None:
         return ZERO
     return parse_quantity(raw.strip() if isinstance(raw, str) else raw)
@@ -280,23 +299,23 @@ def quantity_from_json(raw: RawQuantity | None) -> Quantity:
 
 @lru_cache(maxsize=65536)
 def parse_value(raw: RawQuantity) -> int:
-    """The integer value of a quantity on the wire."""
+    """Return the integer value of a quantity on the wire."""
     return quantity_from_json(raw).value
 
 
 @lru_cache(maxsize=65536)
 def parse_milli_value(raw: RawQuantity) -> int:
-    """The milli-value of a quantity on the wire."""
+    """Return the milli-value of a quantity on the wire."""
     return quantity_from_json(raw).milli_value
 
 
 def _interpret(suffix: str) -> tuple[int, int, Format]:
-    """The base, the power and the notation that a suffix stands for."""
+    """Return the base, the power and the notation of a suffix."""
     if (power := _DECIMAL_SUFFIXES.get(suffix)) is not None:
         return 10, power, Format.DECIMAL_SI
     if (power := _BINARY_SUFFIXES.get(suffix)) is not None:
         return 2, power, Format.BINARY_SI
-    # Longer ones are out of range, whatever they begin with, and `int` refuses thousands.
+    # Longer exponents are out of range, and `int` rejects thousands of digits.
     if len(suffix) <= _LONGEST_EXPONENT and (match := _EXPONENT.fullmatch(suffix)):
         power = int(match[1])
         if -(2**63) <= power < 2**63:
@@ -306,7 +325,7 @@ def _interpret(suffix: str) -> tuple[int, int, Format]:
 
 
 def _rounded(mantissa: int, exponent: int, notation: Format) -> Quantity:
-    """A number in billionths, rounded away from zero."""
+    """Round a number away from zero to billionths."""
     if exponent < _NANO and mantissa:
         quotient, rest = divmod(abs(mantissa), 10 ** (_NANO - exponent))
         quotient += rest != 0
@@ -317,7 +336,7 @@ def _rounded(mantissa: int, exponent: int, notation: Format) -> Quantity:
 
 
 def _binary(mantissa: int, exponent: int) -> Quantity:
-    """A number with a binary suffix: capped, and decimal when it is a mere fraction."""
+    """Convert a number with a binary suffix: capped at int64, decimal if it is a fraction."""
     rounded = _rounded(mantissa, exponent, Format.BINARY_SI)
     size = Quantity(abs(rounded.mantissa), rounded.exponent)
     if size > _CAP:
@@ -337,7 +356,7 @@ def _wrap(number: int) -> int:
 
 
 def _strip_factors(number: int, factor: int, most: int = 1 << 62) -> tuple[int, int]:
-    """Divide by a factor as often as possible without a remainder, and count."""
+    """Divide by a factor as often as there is no remainder; return the quotient and the count."""
     count = 0
     while count < most:
         quotient, rest = divmod(number, factor)

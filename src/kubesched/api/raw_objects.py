@@ -1,7 +1,7 @@
-"""Pods and nodes as a server wrote them: every field, whether a type declares it or not.
+"""Pods and nodes as a server wrote them, including fields that the types do not declare.
 
-`ApiAccess` may be asked to list and watch these types in place of `Pod` and `Node`. The parts of
-an object stay as JSON; nothing of them is read but what says which object it is.
+`ApiAccess` can list and watch these types instead of `Pod` and `Node`. The parts of an object
+stay JSON; only the metadata that identifies it is decoded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MANAGED_FIELDS = b'"managedFields"'
 
 
 class RawObject(ApiObject):
-    """An object with all of its JSON. Subclasses say of which kind."""
+    """An object with all of its JSON; subclasses set the kind."""
 
     custom_kind: ClassVar[Kind | None] = None
     keeps_managed_fields: ClassVar[bool] = True
@@ -35,7 +35,7 @@ class RawObject(ApiObject):
 
     @property
     def metadata(self) -> ObjectMeta:
-        """Which object it is; empty if that cannot be read, as little then as the rest."""
+        """The object's metadata; empty if it cannot be decoded."""
         try:
             return codec.decode(bytes(self.metadata_part), ObjectMeta)
         except msgspec.MsgspecError:
@@ -43,7 +43,7 @@ class RawObject(ApiObject):
 
     @property
     def body(self) -> bytes:
-        """The object as JSON, without its kind and version, as it stands inside of others."""
+        """The object as JSON, without its kind and version, for embedding in other documents."""
         metadata = bytes(self.metadata_part)
         if not self.keeps_managed_fields and _MANAGED_FIELDS in metadata:
             fields: dict[str, Any] = msgspec.json.decode(metadata)
@@ -54,17 +54,19 @@ class RawObject(ApiObject):
 
 
 class PodDocument(RawObject):
-    """A pod without its managed fields: the reference drops those of pods when they arrive."""
+    """A pod without managed fields: the reference drops those of pods on arrival."""
 
     custom_kind: ClassVar[Kind | None] = kind_of(Pod)
     keeps_managed_fields: ClassVar[bool] = False
 
 
 class NodeDocument(RawObject):
+    """A node with all of its fields."""
+
     custom_kind: ClassVar[Kind | None] = kind_of(Node)
 
 
-# -- what the reference always writes ------------------------------------------------------
+# -- fields that the reference always writes ------------------------------------------------
 
 _NODE_INFO = dict.fromkeys(
     (
@@ -84,7 +86,7 @@ _NODE_INFO = dict.fromkeys(
 
 
 def node_wire_form(node: dict[str, Any]) -> dict[str, Any]:
-    """A node's JSON with the empty structures and null times that the reference writes."""
+    """Return a node's JSON with the empty structures and null times of the reference."""
     status = node.get("status", {})
     info = status.get("nodeInfo")
     status = {
@@ -97,7 +99,7 @@ def node_wire_form(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def pod_wire_form(pod: dict[str, Any]) -> dict[str, Any]:
-    """A pod's JSON with the null times that the reference writes."""
+    """Return a pod's JSON with the null times of the reference."""
     status = _conditions(pod.get("status", {}), "lastProbeTime", "lastTransitionTime")
     return {**pod, "status": status}
 

@@ -1,4 +1,4 @@
-"""Pointers from one object to another."""
+"""References from one object to another."""
 
 from __future__ import annotations
 

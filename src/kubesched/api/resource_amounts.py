@@ -1,7 +1,7 @@
-"""Amounts of resources as a scheduler counts them: integers, one slot per resource.
+"""Amounts of resources as the scheduler counts them: integers, one per resource.
 
 Cpu is in thousandths, memory and ephemeral storage in bytes, everything else in whole units
-(docs/reference/05 §3.1). Names that are none of these are dropped.
+(docs/reference/05 §3.1). Unknown names are dropped.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ __all__ = ["Resources"]
 class Resources(msgspec.Struct, gc=False):
     """A vector of amounts that can be added to and subtracted from in place.
 
-    There is one for every pod and node; holding nothing but numbers, none can be part of a cycle,
-    and the garbage collector need not look at them.
+    There is one for every pod and node. It refers to numbers only and cannot be part of a cycle,
+    so the garbage collector does not track it.
     """
 
     milli_cpu: int = 0
@@ -38,7 +38,7 @@ class Resources(msgspec.Struct, gc=False):
 
     @classmethod
     def from_resource_list(cls, amounts: Mapping[str, RawQuantity]) -> Resources:
-        """Count what a resource list on the wire holds."""
+        """Create the vector of a resource list on the wire."""
         resources = cls()
         for name, raw in amounts.items():
             if name == CPU:
@@ -53,7 +53,7 @@ class Resources(msgspec.Struct, gc=False):
 
     @classmethod
     def from_quantities(cls, amounts: Mapping[str, Quantity]) -> Resources:
-        """Count what a sum of resource lists holds, rounding each amount once."""
+        """Create the vector of a sum of resource lists, rounding each amount once."""
         resources = cls()
         for name, quantity in amounts.items():
             if name == CPU:
@@ -68,14 +68,14 @@ class Resources(msgspec.Struct, gc=False):
 
     @staticmethod
     def allowed_pods(amounts: Mapping[str, RawQuantity]) -> int:
-        """How many pods a node's allocatable admits; none if it does not say."""
+        """Return how many pods a node's allocatable admits; 0 if it does not say."""
         raw = amounts.get(PODS)
         return 0 if raw is None else parse_value(raw)
 
     def add(self, other: Resources) -> None:
-        """Add amounts. Sums wrap at 64 bits, as the reference's, so that columns can hold them."""
+        """Add amounts; sums wrap at 64 bits as in the reference, so that they fit columns."""
         cpu, memory = self.milli_cpu + other.milli_cpu, self.memory + other.memory
-        # As `add_int64`, without its cost: this is done for every pod that is placed.
+        # `add_int64`, inlined because this runs for every placed pod.
         self.milli_cpu = cpu if MIN_INT64 <= cpu <= MAX_INT64 else wrap_int64(cpu)
         self.memory = memory if MIN_INT64 <= memory <= MAX_INT64 else wrap_int64(memory)
         if other.ephemeral_storage:
@@ -86,7 +86,7 @@ class Resources(msgspec.Struct, gc=False):
                 scalar[name] = add_int64(scalar.get(name, 0), amount)
 
     def subtract(self, other: Resources) -> None:
-        """Take amounts away, also those that wrapped; a scalar that falls to zero stays."""
+        """Subtract amounts, including wrapped ones; a scalar that becomes 0 stays present."""
         self.milli_cpu = add_int64(self.milli_cpu, -other.milli_cpu)
         self.memory = add_int64(self.memory, -other.memory)
         self.ephemeral_storage = add_int64(self.ephemeral_storage, -other.ephemeral_storage)
@@ -99,7 +99,7 @@ class Resources(msgspec.Struct, gc=False):
         return Resources(self.milli_cpu, self.memory, self.ephemeral_storage, dict(self.scalar))
 
     def amount(self, name: str) -> int:
-        """The amount of one resource by name, zero if there is none."""
+        """Return the amount of one resource by name, 0 if it is absent."""
         if name == CPU:
             return self.milli_cpu
         if name == MEMORY:

@@ -1,4 +1,4 @@
-"""What a resource's name says about it (docs/reference/05 §3.1)."""
+"""Classification of resources by name (docs/reference/05 §3.1)."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def is_attachable_volume_resource_name(name: str) -> bool:
 
 
 def is_native_resource_name(name: str) -> bool:
-    """Whether the name belongs to Kubernetes: no domain, or `kubernetes.io/` anywhere."""
+    """Whether the name is Kubernetes' own: no domain, or `kubernetes.io/` anywhere in it."""
     return "/" not in name or _NATIVE_DOMAIN in name
 
 
 @lru_cache(maxsize=4096)
 def is_extended_resource_name(name: str) -> bool:
-    """Whether the name is of a vendor's domain, such as `nvidia.com/gpu`."""
+    """Whether the name is in a vendor's domain, such as `nvidia.com/gpu`."""
     if is_native_resource_name(name) or name.startswith(_QUOTA_PREFIX):
         return False
     return not label_key_errors(_QUOTA_PREFIX + name)
@@ -59,7 +59,7 @@ def is_extended_resource_name(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_scalar_resource_name(name: str) -> bool:
-    """Whether the name is counted beside cpu, memory and ephemeral storage."""
+    """Whether the resource is counted besides cpu, memory and ephemeral storage."""
     return (
         is_extended_resource_name(name)
         or is_hugepage_resource_name(name)
@@ -69,5 +69,5 @@ def is_scalar_resource_name(name: str) -> bool:
 
 
 def is_pod_level_resource_name(name: str) -> bool:
-    """Whether the name may be requested for a pod as a whole."""
+    """Whether the resource can be requested on the pod level."""
     return name in (CPU, MEMORY) or is_hugepage_resource_name(name)

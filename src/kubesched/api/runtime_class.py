@@ -1,4 +1,4 @@
-"""Types of `node.k8s.io/v1`: what a way of running containers costs, and where it can be had."""
+"""Types of `node.k8s.io/v1`: container runtimes, with their overhead and node selection."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class PriorityClass(ApiObject):
 
 
 class BasicSchedulingPolicy(ApiStruct):
-    """Pods of the group are scheduled one by one."""
+    """The policy of a group whose pods are scheduled one by one."""
 
 
 class GangSchedulingPolicy(ApiStruct):

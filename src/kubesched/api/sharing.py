@@ -1,12 +1,12 @@
-"""Equal parts of objects that came from a server, kept once.
+"""Sharing of equal parts between decoded objects, to save memory.
 
-Pods of one workload differ in little: names, the node, addresses, moments. Decoded one by one,
-each has its own copy of everything else. `PodSharing` and its like take a decoded object and
-return an equal one whose parts are those of the version before it or of a model, another
-object like it. Objects are immutable, so nobody can tell.
+Pods of one workload differ only in a few fields: names, the node, addresses, times. Decoding
+creates a copy of all other fields for each pod. `PodSharing` and its like take a decoded object
+and return an equal one that reuses parts of its previous version or of a model, a similar object.
+Objects are immutable, so sharing has no visible effect.
 
-What is remembered is bounded. A value or model that was forgotten costs memory, as its next
-equal is kept beside it; it is never wrong.
+The caches are bounded. An evicted value or model costs memory, because the next equal value is
+stored a second time; the results stay correct.
 """
 
 from __future__ import annotations
@@ -35,27 +35,34 @@ from kubesched.api.volume import (
     Volume,
 )
 
-__all__ = ["ClaimSharing", "NodeSharing", "PodSharing", "Recent", "Shared", "VolumeSharing"]
+__all__ = [
+    "ClaimSharing",
+    "NodeSharing",
+    "PodSharing",
+    "RecentlyUsed",
+    "SharedValues",
+    "VolumeSharing",
+]
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 H = TypeVar("H", bound=Hashable)
 S = TypeVar("S", bound=Struct)
 
-# Lists come in the order of names, so pods of one workload come together.
+# Lists are sorted by name, so pods of one workload are adjacent.
 _MODELS = 2_000
-# Three of them per node: its name and its addresses.
+# Three values per node: its name and its addresses.
 _VALUES = 50_000
-# Moments are shared by what happened to one object at once, rarely by different objects.
+# Times are shared by events of one object, rarely by different objects.
 _MOMENTS = 500
 _INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 
 
-class Recent(Generic[K, V]):
-    """A mapping that forgets what nobody asked for lately, and holds at most twice `most`.
+class RecentlyUsed(Generic[K, V]):
+    """A mapping that evicts entries without recent use, and has at most twice `most` entries.
 
-    Entries are in two generations. When the younger one is full, it becomes the older one, and
-    what is still in the older one by then is dropped.
+    Entries are in two generations. When the younger generation is full, it becomes the older
+    one, and the entries of the previous older generation are dropped.
     """
 
     __slots__ = ("_most", "_older", "_younger")
@@ -82,8 +89,8 @@ class Recent(Generic[K, V]):
         self._younger[key] = value
 
 
-class Shared(Recent[Any, Any]):
-    """Values of any kind, each standing for all that equal it."""
+class SharedValues(RecentlyUsed[Any, Any]):
+    """Hashable values of any type, each shared by all equal values."""
 
     __slots__ = ()
 
@@ -98,22 +105,22 @@ class Shared(Recent[Any, Any]):
 
 
 class PodSharing:
-    """Remembers a pod of each workload, running and waiting, and values such as node names."""
+    """Shares parts of pods; caches a running and a waiting pod per workload as models."""
 
     def __init__(self) -> None:
-        self._models: Recent[tuple[str, bool], Pod] = Recent(_MODELS)
-        self._same = Shared(_VALUES)
-        self._same_moment = Shared(_MOMENTS)
+        self._models: RecentlyUsed[tuple[str, bool], Pod] = RecentlyUsed(_MODELS)
+        self._same = SharedValues(_VALUES)
+        self._same_moment = SharedValues(_MOMENTS)
         self._last = Pod()
 
     def share(self, pod: Pod, before: Pod | None) -> Pod:
-        """The same pod, sharing what it can with the version before it and with its like."""
+        """Return an equal pod that shares parts with its previous version and a similar pod."""
         owners = pod.metadata.owner_references
         key = owners[0].uid if owners else pod.metadata.namespace, bool(pod.spec.node_name)
         model = self._models.get(key)
         is_known = model is not None
         if model is None:
-            # Pods have much in common even across workloads.
+            # Pods have many equal fields even across workloads.
             model = self._last
         nearest = model if before is None else before
         shared = Pod(
@@ -121,7 +128,7 @@ class PodSharing:
             spec=self._spec(pod.spec, nearest.spec),
             status=self._status(pod.status, model.status),
         )
-        # Templates change under their owner.
+        # The template of a workload can change.
         if not is_known or shared.spec.containers is not model.spec.containers:
             self._models.put(key, shared)
         self._last = shared
@@ -190,15 +197,15 @@ class PodSharing:
 
 
 class NodeSharing:
-    """Remembers a node of each instance type, and values such as images and zones."""
+    """Shares parts of nodes; caches a node per instance type as a model."""
 
     def __init__(self) -> None:
-        self._models: Recent[str, Node] = Recent(_MODELS)
-        self._same = Shared(_VALUES)
-        self._same_moment = Shared(_MOMENTS)
+        self._models: RecentlyUsed[str, Node] = RecentlyUsed(_MODELS)
+        self._same = SharedValues(_VALUES)
+        self._same_moment = SharedValues(_MOMENTS)
 
     def share(self, node: Node, before: Node | None) -> Node:
-        """The same node, sharing what it can with the version before it and with its like."""
+        """Return an equal node that shares parts with its previous version and a similar node."""
         key = node.metadata.labels.get(_INSTANCE_TYPE, "")
         model = self._models.get(key)
         nearest = before or model or Node()
@@ -255,16 +262,16 @@ class NodeSharing:
 
 
 class VolumeSharing:
-    """Remembers a persistent volume of each class, and values such as node affinities."""
+    """Shares parts of persistent volumes; caches a volume per storage class as a model."""
 
     def __init__(self) -> None:
-        self._models: Recent[str, PersistentVolume] = Recent(_MODELS)
-        self._same = Shared(_VALUES)
-        self._same_moment = Shared(_MOMENTS)
+        self._models: RecentlyUsed[str, PersistentVolume] = RecentlyUsed(_MODELS)
+        self._same = SharedValues(_VALUES)
+        self._same_moment = SharedValues(_MOMENTS)
         self._same_map = SharedMaps(_MODELS)
 
     def share(self, volume: PersistentVolume, before: PersistentVolume | None) -> PersistentVolume:
-        """The same volume, sharing what it can with the version before it and with its like."""
+        """Return an equal volume that shares parts with its previous version and a similar one."""
         key = volume.spec.storage_class_name
         model = self._models.get(key)
         nearest = before or model or PersistentVolume()
@@ -300,17 +307,19 @@ class VolumeSharing:
 
 
 class ClaimSharing:
-    """Remembers a claim of each class and namespace, and what annotations have in common."""
+    """Shares parts of claims; caches a claim per class and namespace as a model."""
 
     def __init__(self) -> None:
-        self._models: Recent[tuple[str, str | None], PersistentVolumeClaim] = Recent(_MODELS)
-        self._same_moment = Shared(_MOMENTS)
+        self._models: RecentlyUsed[tuple[str, str | None], PersistentVolumeClaim] = RecentlyUsed(
+            _MODELS
+        )
+        self._same_moment = SharedValues(_MOMENTS)
         self._same_map = SharedMaps(_VALUES)
 
     def share(
         self, claim: PersistentVolumeClaim, before: PersistentVolumeClaim | None
     ) -> PersistentVolumeClaim:
-        """The same claim, sharing what it can with the version before it and with its like."""
+        """Return an equal claim that shares parts with its previous version and a similar one."""
         key = claim.metadata.namespace, claim.spec.storage_class_name
         model = self._models.get(key)
         nearest = before or model or PersistentVolumeClaim()
@@ -326,8 +335,8 @@ class ClaimSharing:
         return shared
 
 
-class SharedMaps(Recent[tuple[tuple[str, str], ...], dict[str, str]]):
-    """Labels and annotations, each standing for all that equal it."""
+class SharedMaps(RecentlyUsed[tuple[tuple[str, str], ...], dict[str, str]]):
+    """Labels and annotations, each shared by all equal ones."""
 
     __slots__ = ()
 
@@ -343,9 +352,9 @@ class SharedMaps(Recent[tuple[tuple[str, str], ...], dict[str, str]]):
 
 
 def _own_metadata(
-    metadata: ObjectMeta, model: ObjectMeta, same_moment: Shared, same_map: SharedMaps
+    metadata: ObjectMeta, model: ObjectMeta, same_moment: SharedValues, same_map: SharedMaps
 ) -> ObjectMeta:
-    """Metadata of an object that has labels and annotations of its own."""
+    """Return shared metadata of an object whose labels and annotations differ from the model's."""
     return _alike(
         metadata,
         model,
@@ -371,9 +380,9 @@ def _each(new: tuple[S, ...], model: tuple[S, ...], alike: Callable[[S, S], S]) 
 
 
 def _alike(new: S, model: S, **own: Any) -> S:
-    """`new` with the parts of the model, where they are equal, and with `own` ones.
+    """Return `new` with the equal parts of the model; `own` parts are taken as given.
 
-    The own parts are equal to those that `new` has. Usually all others are the model's.
+    The own parts must equal those of `new`. Usually all other parts are the model's.
     """
     if not own and new == model:
         return model
@@ -384,12 +393,12 @@ def _alike(new: S, model: S, **own: Any) -> S:
         if name not in own:
             part, theirs = getattr(new, name), getattr(model, name)
             if part is not theirs:
-                own[name] = theirs if part == theirs else _nearly(part, theirs)
+                own[name] = theirs if part == theirs else _alike_inside(part, theirs)
     return replace(new, **own)
 
 
-def _nearly(part: Any, model: Any) -> Any:
-    """A part that differs from the model's, with what they have in common."""
+def _alike_inside(part: Any, model: Any) -> Any:
+    """Return a part that differs from the model's, with the equal parts inside it shared."""
     if isinstance(part, Struct):
         return part if model is None else _alike(part, model)
     if isinstance(part, tuple) and part and isinstance(part[0], Struct):

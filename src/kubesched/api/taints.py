@@ -1,4 +1,4 @@
-"""Taints of nodes, and the tolerations that pods have for them (docs/reference/05 §4.2, §9.1)."""
+"""Taints of nodes and tolerations of pods (docs/reference/05 §4.2, §9.1)."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ NO_SCHEDULE: Final = "NoSchedule"
 NO_EXECUTE: Final = "NoExecute"
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
 
-_KEEPS_PODS_AWAY: Final = frozenset((NO_SCHEDULE, NO_EXECUTE))
+_REJECTING: Final = frozenset((NO_SCHEDULE, NO_EXECUTE))
 
+# The taint that a cordon counts as, whether or not the node has it.
 UNSCHEDULABLE_TAINT: Final = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
-"""What a cordoned node stands for, whether or not it carries the taint."""
 
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
 
 
 def tolerates(toleration: Toleration, taint: Taint, *, comparison_operators: bool = False) -> bool:
-    """Whether a toleration covers a taint.
+    """Whether a toleration matches a taint.
 
     `comparison_operators` is the gate TaintTolerationComparisonOperators: without it, `Lt`
-    and `Gt` cover nothing.
+    and `Gt` match nothing.
     """
     if toleration.effect and toleration.effect != taint.effect:
         return False
@@ -58,7 +58,7 @@ def tolerates(toleration: Toleration, taint: Taint, *, comparison_operators: boo
 def is_tolerated(
     taint: Taint, tolerations: Iterable[Toleration], *, comparison_operators: bool = False
 ) -> bool:
-    """Whether any of the tolerations covers the taint."""
+    """Whether one of the tolerations matches the taint."""
     return any(
         tolerates(each, taint, comparison_operators=comparison_operators) for each in tolerations
     )
@@ -68,10 +68,10 @@ def first_untolerated(
     taints: Iterable[Taint],
     tolerations: Collection[Toleration],
     *,
-    effects: Collection[str] = _KEEPS_PODS_AWAY,
+    effects: Collection[str] = _REJECTING,
     comparison_operators: bool = False,
 ) -> Taint | None:
-    """The first taint of the given effects that no toleration covers."""
+    """Return the first taint with one of the effects that no toleration matches."""
     for taint in taints:
         if taint.effect in effects and not is_tolerated(
             taint, tolerations, comparison_operators=comparison_operators
@@ -83,12 +83,12 @@ def first_untolerated(
 def tolerates_unschedulable(
     tolerations: Iterable[Toleration], *, comparison_operators: bool = False
 ) -> bool:
-    """Whether a pod with these tolerations may go to a cordoned node."""
+    """Whether a pod with these tolerations fits a cordoned node."""
     return is_tolerated(UNSCHEDULABLE_TAINT, tolerations, comparison_operators=comparison_operators)
 
 
 def _integer(text: str) -> int | None:
-    """A plain decimal number that fits 64 bits: no plus, no leading zeros, no `-0`."""
+    """Parse a plain decimal that fits 64 bits: no plus, no leading zeros, no `-0`."""
     if not _INTEGER.fullmatch(text) or len(text) > 20:
         return None
     number = int(text)

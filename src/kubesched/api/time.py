@@ -1,7 +1,7 @@
-"""Times on the wire are RFC 3339 text; below the edges they are nanoseconds since the epoch.
+"""Conversion between RFC 3339 times on the wire and nanoseconds since the epoch.
 
-`metav1.Time` has whole seconds, `metav1.MicroTime` has six decimals. Both are in UTC when
-written, and may have any offset and precision when read.
+`metav1.Time` has whole seconds, `metav1.MicroTime` has six decimals. They are written in UTC, and
+may have any offset and precision when read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SECOND: Final = timedelta(seconds=1)
 
 @lru_cache(maxsize=4096)
 def parse_time(text: str) -> int:
-    """Read a time; digits beyond nanoseconds are cut off.
+    """Parse a time; digits beyond nanoseconds are truncated.
 
     Raises:
         ValueError: the text is not an RFC 3339 time.
@@ -45,18 +45,18 @@ def parse_time(text: str) -> int:
 
 
 def format_time(ns: int) -> str:
-    """Write a time with whole seconds, as `creationTimestamp` and the like have it."""
+    """Format a time with whole seconds, such as a `creationTimestamp`."""
     return _time_text(ns // 1_000_000_000)
 
 
 def format_micro_time(ns: int) -> str:
-    """Write a time with six decimals, as leases and events have it."""
+    """Format a time with six decimals, as in leases and events."""
     return f"{_time_text(ns // 1_000_000_000)[:-1]}.{ns // 1000 % 1_000_000:06d}Z"
 
 
 @lru_cache(maxsize=64)
 def _time_text(seconds: int) -> str:
-    """Most times that are written in a row are in the same second, or at least minute."""
+    """Format a time; cached, because consecutive times are often in the same second or minute."""
     return f"{_minute_text(seconds // 60)}{seconds % 60:02}Z"
 
 

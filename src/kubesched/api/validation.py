@@ -1,6 +1,6 @@
-"""The syntax of label keys and values, and the texts a real API server has for mistakes.
+"""The syntax of label keys and values, with the error texts of a real API server.
 
-Each check returns the complaints, none if there is nothing to complain about.
+Each check returns the errors; an empty tuple means that the value is valid.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _SUBDOMAIN_SYNTAX: Final = (
 
 @lru_cache(maxsize=4096)
 def label_key_errors(key: str) -> tuple[str, ...]:
-    """Complaints about a label key: a name with an optional `domain/` before it."""
+    """Return the errors of a label key: a name with an optional `domain/` before it."""
     parts = key.split("/")
     if len(parts) > 2:
         return (_KEY_SYNTAX,)
@@ -79,7 +79,7 @@ def label_key_errors(key: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def label_value_errors(value: str) -> tuple[str, ...]:
-    """Complaints about the value of a label; it may be empty."""
+    """Return the errors of a label value, which may be empty."""
     errors = []
     if _length(value) > _MAX_NAME:
         errors.append(_too_long(_MAX_NAME))
@@ -89,7 +89,7 @@ def label_value_errors(value: str) -> tuple[str, ...]:
 
 
 def dns_subdomain_errors(name: str) -> tuple[str, ...]:
-    """Complaints about a lower-case DNS name such as `example.com`."""
+    """Return the errors of a lower-case DNS name such as `example.com`."""
     errors = []
     if _length(name) > _MAX_SUBDOMAIN:
         errors.append(_too_long(_MAX_SUBDOMAIN))
@@ -99,18 +99,18 @@ def dns_subdomain_errors(name: str) -> tuple[str, ...]:
 
 
 def invalid(path: str, value: str | Sequence[str], detail: str) -> str:
-    """The text for a field whose value cannot be used."""
+    """Return the text for a field with an invalid value."""
     return f"{path}: Invalid value: {_shown(value)}: {detail}"
 
 
 def not_supported(path: str, value: str, supported: Iterable[str]) -> str:
-    """The text for a field whose value is not one of a few."""
+    """Return the text for a field whose value is not among the supported ones."""
     names = ", ".join(f'"{each}"' for each in supported)
     return f"{path}: Unsupported value: {_shown(value)}: supported values: {names}"
 
 
 def joined(errors: Iterable[str]) -> str:
-    """One text for several: repetitions once, brackets around more than one."""
+    """Join errors: each distinct text once, in brackets if there are several."""
     distinct = list(dict.fromkeys(errors))
     return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
 

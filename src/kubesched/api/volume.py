@@ -1,6 +1,6 @@
 """Volumes of pods, persistent volumes and their claims.
 
-Persistent volumes and claims are written back whole, so their types are complete: a field
+Persistent volumes and claims are written back as a whole, so their types are complete: a field
 missing here would be lost on update.
 """
 
@@ -88,7 +88,7 @@ class PersistentVolumeClaimSpec(ApiStruct):
     selector: LabelSelector | None = None
     resources: VolumeResourceRequirements = VolumeResourceRequirements()
     volume_name: str = ""
-    storage_class_name: str | None = None  # empty asks for no class, None for the default one
+    storage_class_name: str | None = None  # empty: no class; None: the default class
     volume_mode: str | None = None
     data_source: TypedLocalObjectReference | None = None
     data_source_ref: TypedObjectReference | None = None

@@ -1,4 +1,4 @@
-"""The places a volume can come from, inline in a pod or behind a persistent volume."""
+"""The sources of volumes, inline in a pod or in a persistent volume."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class DownwardAPIVolumeSource(ApiStruct):
 
 
 class ProjectedVolumeSource(ApiStruct):
-    """Every pod has one for its token; nothing looks inside, so it is kept as it came."""
+    """A projected volume, such as the one for a pod's token; its sources stay plain JSON."""
 
     sources: tuple[dict[str, Any], ...] = ()
     default_mode: Int32 | None = None

@@ -1,9 +1,9 @@
-"""How many things are on each row, and in each domain of a topology key, kept by increments.
+"""Counts per row and per domain of a topology key, maintained incrementally.
 
-A domain is a value of a label key; the rows with that value are in it. Counting costs what
-changed: one more thing on a row adds one to that row and to the row's domain of each key
-that somebody asked about. Changes of labels are noticed by their version when the numbers are
-next read, and the domain is then counted again from the rows in one pass over columns.
+A domain is a value of a label key and contains the rows with that value. An update costs as much
+as what changed: one more pod on a row adds one to that row, and to the row's domain of each
+tracked key. Changes of labels are detected by their version at the next read; the domains are
+then counted again from the rows, in one pass over columns.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from kubesched.framework.engine.node_table import NodeTable
 
 __all__ = ["DomainCounts", "Domains", "Eligibility", "RowCounts"]
 
-# A count is rarely split in more ways than this at the same time.
+# A count is rarely split by more keys than this at the same time.
 _SPLITS_KEPT = 16
 
 
 class Eligibility(Protocol):
-    """Which rows may be in a domain at all, beyond having its label."""
+    """The rows that may be in a domain, besides the condition on the label."""
 
     def version(self) -> Hashable:
-        """A value that differs from earlier ones whenever `mask` would. Must be cheap."""
+        """Return a value that changes whenever `mask` would. It must be cheap."""
         ...
 
     def mask(self) -> NDArray[np.bool_]:
-        """bool[row] over the whole capacity of the table."""
+        """Return bool[row] for the whole capacity of the table."""
         ...
 
 
 class Domains:
-    """The rows of a table split by their values of one label key.
+    """The rows of a table, split by their values of one label key.
 
-    `domain_of[row]` is the number of the value in the label column, or -1 for a row that is
-    in no domain because it lacks the label or is not eligible. With `missing_as_empty`
-    rows without the label count as if their value were the empty text.
+    `domain_of[row]` is the number of the value in the label column, or -1 for a row in no domain:
+    it lacks the label or is not eligible. With `missing_as_empty`, rows without the label are in
+    the domain of the empty value.
     """
 
     __slots__ = (
@@ -78,21 +78,21 @@ class Domains:
 
     @property
     def covers_table(self) -> bool:
-        """Every node is in some domain."""
-        # With missing labels placed, rows without a node are in a domain as well.
+        """Whether every node is in some domain."""
+        # With missing labels placed, rows without a node are also in a domain.
         return not self._missing_as_empty and self._row_count == len(self.table)
 
     def number_of(self, value: str) -> int:
-        """The domain with this value, or -1."""
+        """Return the number of the domain with this value, or -1."""
         return self._column.values.find(value)
 
     @property
     def number_count(self) -> int:
-        """Numbers of domains are below this."""
+        """The upper bound of the numbers of domains."""
         return self._number_count
 
     def row_in(self, number: int) -> int:
-        """A row of the domain with this number, or -1."""
+        """Return a row of the domain with this number, or -1."""
         row_in = self._row_in
         if row_in is None:
             row_in = self._row_in = np.full(self._number_count + 1, -1, dtype=np.intp)
@@ -101,7 +101,7 @@ class Domains:
         return int(row_in[number])
 
     def refresh(self) -> int:
-        """Catch up with the table; the version returned grows whenever a row moved."""
+        """Update the split; return the version, which grows whenever a row moved."""
         seen = self._now()
         if (
             seen != self._seen
@@ -113,7 +113,7 @@ class Domains:
         return self.version
 
     def _now(self) -> Hashable:
-        """What the split depends on, but for nodes without the label."""
+        """Return the version of the inputs, except for nodes without the label."""
         version, eligibility = self._column.version, self._eligibility
         return version if eligibility is None else (version, eligibility.version())
 
@@ -121,16 +121,16 @@ class Domains:
         column, eligibility = self._column, self._eligibility
         domain_of = column.ids.astype(np.intp)  # intp[row]
         empty = column.values.find("")
-        # A node without the label may come unnoticed by its column, and not be eligible.
+        # A new node without the label may not change the column, and may not be eligible.
         self._places_missing = self._missing_as_empty and empty >= 0
         if self._places_missing:
-            # Rows without a node go there too, which is harmless: nothing is on them.
+            # Rows without a node get this domain too, which is harmless: their counts are 0.
             domain_of[domain_of < 0] = empty
         if eligibility is not None:
             domain_of[~eligibility.mask()] = -1
         self._number_count = len(column.values)
         self._row_in = None
-        # Shifted by one, so that "no domain" is counted at place 0.
+        # Shifted by one, so that "no domain" is counted at index 0.
         rows_in = np.bincount(domain_of + 1, minlength=self._number_count + 1)[1:]
         self.domain_of: NDArray[np.intp] = domain_of
         self.present: NDArray[np.intp] = np.flatnonzero(rows_in)
@@ -140,10 +140,10 @@ class Domains:
 
 
 class RowCounts:
-    """How many things are on each row, and on demand per domain.
+    """Counts per row, and on request per domain.
 
-    Rows with nothing on them cost nothing, unless the column of all rows is asked for: that
-    is then kept, and may be dropped again at any time.
+    Rows with a count of 0 need no memory, unless the column of all rows is requested. The column
+    is then maintained, and can be dropped at any time.
     """
 
     __slots__ = ("_capacity", "_column", "_on", "_splits", "total")
@@ -156,7 +156,7 @@ class RowCounts:
         self.total = 0
 
     def add(self, row: int, step: int) -> None:
-        """Count so many more (or fewer) on a row."""
+        """Add `step` to the count of a row."""
         on = self._on
         count = on.get(row, 0) + step
         if count:
@@ -170,7 +170,7 @@ class RowCounts:
             counts.add(row, step)
 
     def add_all(self, counts: Mapping[int, int]) -> None:
-        """Count so many more on each of these rows."""
+        """Add these counts to their rows."""
         on = self._on
         if on:
             for row, count in counts.items():
@@ -190,7 +190,7 @@ class RowCounts:
 
     @property
     def column(self) -> NDArray[np.int64]:
-        """int64[row], for reading."""
+        """int64[row]. Do not modify it."""
         if self._column is None:
             self._column = np.zeros(self._capacity, dtype=np.int64)
             rows, counts = self.entries()
@@ -198,11 +198,11 @@ class RowCounts:
         return self._column
 
     def drop_column(self) -> None:
-        """Give the memory of the column back until it is next asked for."""
+        """Free the column until the next request."""
         self._column = None
 
     def entries(self) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-        """The rows with a count, and the counts."""
+        """Return the rows with a count, and the counts."""
         number = len(self._on)
         return (
             np.fromiter(self._on.keys(), dtype=np.intp, count=number),
@@ -210,7 +210,7 @@ class RowCounts:
         )
 
     def by_domain(self, domains: Domains) -> DomainCounts:
-        """The counts per domain, up to date; from the first call on they are kept so."""
+        """Return the counts per domain; from the first call on they are maintained."""
         version = domains.refresh()
         counts = self._splits.get(domains)
         if counts is None:
@@ -222,18 +222,18 @@ class RowCounts:
         return counts
 
     def resize(self, capacity: int) -> None:
-        """Follow the table in size."""
+        """Adapt to the capacity of the table."""
         self._capacity = capacity
         self._column = None
         self._splits.clear()
 
     def drop_splits(self) -> None:
-        """Keep counts per domain up to date no longer; each refers to this, and this to each."""
+        """Stop maintaining counts per domain; this also removes the reference cycles."""
         self._splits.clear()
 
 
 class DomainCounts:
-    """The things of a RowCounts, counted per domain."""
+    """The counts of a RowCounts per domain."""
 
     __slots__ = ("_counts", "_on_rows", "domains", "total", "version")
 
@@ -243,7 +243,7 @@ class DomainCounts:
         self.recount()
 
     def recount(self) -> None:
-        """Start anew, because the domains were drawn anew."""
+        """Count again, because the domains changed."""
         domains = self.domains
         self.version = domains.version
         self._counts: NDArray[np.int64] | None = None
@@ -255,7 +255,7 @@ class DomainCounts:
     def add(self, row: int, step: int) -> None:
         domains = self.domains
         if self.version != domains.version:
-            return  # a recount precedes the next read
+            return  # the next read recounts first
         domain = domains.domain_of[row]
         if domain >= 0:
             self.total += step
@@ -264,20 +264,20 @@ class DomainCounts:
 
     @property
     def is_per_row(self) -> bool:
-        """Every node is a domain of its own, so that `column` says it all."""
+        """Whether every node is a domain of its own, so that `column` has all counts."""
         domains = self.domains
         return domains.is_one_row_each and domains.covers_table
 
     @property
     def column(self) -> NDArray[np.int64]:
-        """int64[row]: the things on each row itself."""
+        """int64[row]: the counts of the rows themselves."""
         return self._on_rows.column
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """int64[domain], and one place more.
+        """int64[domain], with one more entry at the end.
 
-        That one stays 0, so that -1, the domain of a row outside all domains, reads as none.
+        The last entry is always 0, so that -1, the domain of a row in no domain, reads as 0.
         """
         if self._counts is None:
             domains = self.domains
@@ -288,7 +288,7 @@ class DomainCounts:
         return self._counts
 
     def of_value(self, value: str) -> int:
-        """How many are in the domain with this value."""
+        """Return the count of the domain with this value."""
         domains = self.domains
         number = domains.number_of(value)
         if self._counts is None and domains.is_one_row_each:
@@ -296,7 +296,7 @@ class DomainCounts:
         return int(self.counts[number])
 
     def minimum(self) -> int:
-        """The smallest count of a domain that has rows."""
+        """Return the smallest count of the domains that have rows."""
         if self.is_per_row:
             return int(self.column[self.domains.table.live_rows].min())
         return int(self.counts[self.domains.present].min())

@@ -1,4 +1,4 @@
-"""Small dense integers for values that repeat, so that columns hold numbers."""
+"""Interning: small dense integers for repeated values, so that columns hold numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ V = TypeVar("V", bound=Hashable)
 
 
 class Interner(Generic[V]):
-    """Values by number and numbers by value. A number, once given, keeps its meaning."""
+    """A bijection between values and numbers; a number never changes its value."""
 
     __slots__ = ("_ids", "values")
 
@@ -23,7 +23,7 @@ class Interner(Generic[V]):
         return len(self.values)
 
     def intern(self, value: V) -> int:
-        """The number of the value, a new one if it was never seen."""
+        """Return the number of the value; an unseen value gets a new number."""
         number = self._ids.get(value)
         if number is None:
             number = self._ids[value] = len(self.values)
@@ -31,28 +31,28 @@ class Interner(Generic[V]):
         return number
 
     def find(self, value: V) -> int:
-        """The number of the value, or -1."""
+        """Return the number of the value, or -1."""
         return self._ids.get(value, -1)
 
 
 class CountedInterner(Interner[V]):
-    """Counts who holds a number, and gives a number that nobody holds any more to another value.
+    """An interner with reference counts, which reuses the numbers of released values.
 
-    So there are as many numbers as there ever were values at the same time. Whoever keeps a
-    number without holding it must notice when it is given again.
+    There are as many numbers as there were values at the same time. A reader that stores a
+    number without a reference must detect its reuse.
     """
 
     __slots__ = ("_blank", "_free", "_holders")
 
     def __init__(self, blank: V) -> None:
-        """`blank` is what stands among the values in the place of a number that is free."""
+        """`blank` is the value of a free number."""
         super().__init__()
         self._blank = blank
         self._free: list[int] = []
         self._holders: list[int] = []
 
     def intern(self, value: V) -> int:
-        """Hold the number of the value."""
+        """Return the number of the value, and add a reference to it."""
         number = self._ids.get(value)
         if number is not None:
             self._holders[number] += 1
@@ -66,7 +66,7 @@ class CountedInterner(Interner[V]):
         return number
 
     def release(self, number: int) -> None:
-        """Hold the number once less."""
+        """Remove a reference to the number; without references it becomes free."""
         self._holders[number] -= 1
         if not self._holders[number]:
             del self._ids[self.values[number]]

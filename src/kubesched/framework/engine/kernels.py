@@ -1,8 +1,8 @@
-"""Arithmetic on columns: free functions on arrays, without plugin rules.
+"""Arithmetic on columns: functions on arrays, without plugin rules.
 
-A sequence of columns may be a matrix, whose first axis is then the sequence. Integers are int64
-and wrap; divisions of integers truncate toward zero, as everywhere in the reference. A function
-leaves its arguments alone unless its docstring says otherwise.
+A sequence of columns may be a matrix, with the sequence as its first axis. Integers are int64 and
+wrap; integer division truncates toward zero, as in the reference. A function does not modify its
+arguments, unless its docstring says so.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 compiled: ModuleType | None
 try:
     from kubesched.framework.engine import _compiled as compiled
-except ImportError:  # installed without a compiler: everything works, some of it slower
+except ImportError:  # installed without a compiler: NumPy alone gives the same results, slower
     compiled = None
 
 __all__ = [
@@ -35,7 +35,7 @@ __all__ = [
     "weighted_sums",
 ]
 
-_MOST_RESOURCES = 64  # that the compiled loops have room for
+_MOST_RESOURCES = 64  # the limit of the compiled loops
 
 IntColumn = NDArray[np.int64]
 IntMatrix = NDArray[np.int64]  # int64[resource, node]
@@ -44,7 +44,7 @@ Fractions = Sequence[NDArray[np.float64]] | NDArray[np.float64]
 
 
 def is_lacking(allocatable: IntMatrix, allocated: IntMatrix, wanted: list[int]) -> bool:
-    """Whether less is left of some resource on some node than wanted."""
+    """Whether some node has less of a resource left than is requested."""
     if compiled is not None and len(wanted) <= _MOST_RESOURCES:
         return bool(compiled.is_lacking(allocatable, allocated, wanted))
     return bool((allocatable - allocated < np.array(wanted)[:, np.newaxis]).any())
@@ -53,9 +53,9 @@ def is_lacking(allocatable: IntMatrix, allocated: IntMatrix, wanted: list[int]) 
 def least_allocated(
     allocatable: IntMatrix, allocated: IntMatrix, wanted: list[int], weights: list[int]
 ) -> IntColumn:
-    """The weighted mean of the shares that are left, in percent.
+    """Return the weighted mean of the free shares, in percent.
 
-    What a node has nothing of does not count there.
+    A resource of which a node has 0 does not count there.
     """
     if compiled is not None and len(wanted) <= _MOST_RESOURCES:
         scores = np.empty(allocatable.shape[1], dtype=np.int64)
@@ -68,9 +68,9 @@ def least_allocated(
 
 
 def balance_change(allocatable: IntMatrix, allocated: IntMatrix, wanted: list[int]) -> IntColumn:
-    """How much more alike the shares in use are with what is wanted than without.
+    """Return how much more balanced the shares in use are with the requested amounts.
 
-    What a node has nothing of does not count there; see `balance`.
+    A resource of which a node has 0 does not count there; see `balance`.
     """
     resources, nodes = allocatable.shape
     if compiled is not None and len(wanted) <= _MOST_RESOURCES:
@@ -83,14 +83,14 @@ def balance_change(allocatable: IntMatrix, allocated: IntMatrix, wanted: list[in
     shares = np.empty((resources, 2, nodes))
     np.true_divide(allocated, divisor, out=shares[:, 0])
     np.true_divide(allocated + np.array(wanted)[:, np.newaxis], divisor, out=shares[:, 1])
-    np.clip(shares, 0.0, 1.0, out=shares)  # sums that wrapped are negative
+    np.clip(shares, 0.0, 1.0, out=shares)  # wrapped sums are negative
     before, after = balance(shares, counts)
     change: IntColumn = after - before
     return change
 
 
 def counted(allocatable: IntMatrix) -> tuple[IntMatrix, Sequence[Mask | None]]:
-    """What to divide by, and per resource where it counts, None: everywhere."""
+    """Return divisors without zeros, and per resource where it counts (None: everywhere)."""
     if not allocatable.size or allocatable.min() > 0:
         return allocatable, [None] * len(allocatable)
     has_some = allocatable != 0
@@ -98,7 +98,7 @@ def counted(allocatable: IntMatrix) -> tuple[IntMatrix, Sequence[Mask | None]]:
 
 
 def divide_toward_zero(numerator: IntColumn, divisor: IntColumn | int) -> IntColumn:
-    """Divide in place: the numerator is overwritten. The divisor has no zeros."""
+    """Divide in place: the numerator is overwritten. The divisor must have no zeros."""
     lowest = divisor if isinstance(divisor, int) else divisor.min(initial=1)
     if numerator.size and (lowest < 0 or numerator.min() < 0):
         exact = numerator.copy()
@@ -109,9 +109,9 @@ def divide_toward_zero(numerator: IntColumn, divisor: IntColumn | int) -> IntCol
 
 
 def free_percent(free: IntColumn, divisor: IntColumn) -> IntColumn:
-    """The share of what there is that is left, from 0 to 100. `free` is overwritten.
+    """Return the free share from 0 to 100. `free` is overwritten.
 
-    `divisor` is what there is, with something else in place of zeros.
+    `divisor` is the allocatable amount, with other values in place of zeros.
     """
     np.maximum(free, 0, out=free)
     free *= 100
@@ -119,23 +119,23 @@ def free_percent(free: IntColumn, divisor: IntColumn) -> IntColumn:
 
 
 def used_percent(allocatable: IntColumn, requested: IntColumn, divisor: IntColumn) -> IntColumn:
-    """The share that is taken, from 0 to 100; `divisor` as for `free_percent`."""
+    """Return the used share from 0 to 100; `divisor` as for `free_percent`."""
     share = np.minimum(requested, allocatable)
     share *= 100
     return _percentage(divide_toward_zero(share, divisor))
 
 
 def _percentage(share: IntColumn) -> IntColumn:
-    """Cut off in place what sums that wrapped put out of range."""
+    """Clip shares in place that wrapped sums put out of range."""
     return np.clip(share, 0, 100, out=share)
 
 
 def weighted_sums(
     scores: Sequence[IntColumn] | IntColumn, weights: Sequence[int], counted: Sequence[Mask | None]
 ) -> tuple[IntColumn, IntColumn | int]:
-    """The weighted sum of the scores, and the sum of the weights that counted.
+    """Return the weighted sum of the scores, and the sum of the weights that counted.
 
-    `counted[i]` tells for which rows score i counts, None: for all.
+    `counted[i]` is the mask of the rows where score i counts; None: all rows.
     """
     weighted = [
         score * weight if rows is None else score * weight * rows
@@ -151,25 +151,25 @@ def weighted_sums(
 
 
 def mean_toward_zero(total: IntColumn, weight_sum: IntColumn | int) -> IntColumn:
-    """Divide sums by their weights in place; 0 where nothing counted."""
+    """Divide sums by their weights in place; 0 where nothing counts."""
     return divide_toward_zero(total, _at_least_one(weight_sum))
 
 
 def mean_rounded(total: IntColumn, weight_sum: IntColumn | int) -> IntColumn:
-    """Divide sums by their weights and round halves away from zero; 0 where nothing counted."""
+    """Divide sums by their weights, rounding halves away from zero; 0 where nothing counts."""
     mean = total / _at_least_one(weight_sum)
     whole = np.trunc(mean)
-    # The difference is exact, where adding 0.5 first would round.
+    # The difference is exact; adding 0.5 first would round.
     whole += np.copysign(np.abs(mean - whole) >= 0.5, mean)
     return whole.astype(np.int64)
 
 
 def balance(fractions: Fractions, counted: Sequence[Mask | None]) -> IntColumn:
-    """How alike the fractions of a row are: 100 × (1 - standard deviation), truncated.
+    """Return how balanced the fractions of a row are: 100 × (1 - standard deviation), truncated.
 
-    There are at least two, of any equal shape whose last axis are rows. `counted[i]` tells for
-    which rows fraction i counts, None: for all. The operations and their order are the
-    reference's, because the result is truncated.
+    There are at least two fractions, of equal shape; the last axis is the row. `counted[i]` is
+    the mask of the rows where fraction i counts; None: all rows. The operations and their order
+    are the reference's, because the result is truncated.
     """
     if any(rows is not None for rows in counted):
         deviation = _deviation_of_some(fractions, counted)
@@ -187,7 +187,7 @@ def balance(fractions: Fractions, counted: Sequence[Mask | None]) -> IntColumn:
 def number_values(
     values: NDArray[np.unsignedinteger],
 ) -> tuple[NDArray[np.unsignedinteger], list[int]]:
-    """Number the distinct values other than 0 from 1 on; 0 stays 0."""
+    """Number the distinct values other than 0, starting at 1; 0 stays 0."""
     if values.dtype.itemsize <= 2:
         distinct = np.flatnonzero(np.bincount(values))
         if len(distinct) and distinct[0] == 0:
@@ -225,7 +225,7 @@ def _deviation(
 
 
 def _deviation_of_some(fractions: Fractions, counted: Sequence[Mask | None]) -> NDArray[np.float64]:
-    """As `_deviation`, but each row has its own number of fractions."""
+    """`_deviation`, where each row has its own number of fractions."""
     shape = fractions[0].shape
     masks = [np.broadcast_to(True if mask is None else mask, shape) for mask in counted]
     count = np.zeros(shape, dtype=np.int64)

@@ -1,8 +1,8 @@
-"""Nodes as columns: one row per node, one NumPy array per fact.
+"""Nodes as columns: one row per node, one NumPy array per property.
 
-The cache writes rows, plugins read columns. Row numbers are stable while a node exists and
-are reused afterwards; outside a scheduling cycle nodes have names. Nothing here knows a
-scheduling rule.
+The cache writes rows, plugins read columns. A row number is stable while its node exists and is
+reused afterwards; outside a scheduling cycle, nodes are identified by name. The table contains no
+scheduling rules.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from kubesched.framework.engine.sparse_columns import ImageFacts, ImageRows, Por
 
 __all__ = ["CPU", "EPHEMERAL_STORAGE", "MEMORY", "ChangeLog", "LabelColumn", "NodeTable"]
 
-# Places of the built-in resources in the first axis of `allocatable` and `requested`.
+# Indexes of the built-in resources in the first axis of `allocatable` and `requested`.
 CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
 _BUILT_IN = ("cpu", "memory", "ephemeral-storage")
 _ALLOCATABLE, _REQUESTED = 0, 1
 _NOTHING = Resources()
 
 _NO_LABELS: Mapping[str, str] = {}
-# Label columns that nobody holds are dropped when there are more of them than this.
+# Above this number, label columns that only the table refers to are dropped.
 _LABEL_COLUMNS_KEPT = 256
 _CHANGES_KEPT = 65_536
 _FEW_CHANGES = 64
@@ -38,7 +38,7 @@ _FEW_CHANGES = 64
 class LabelColumn:
     """The values of one label key: `ids[row]` is the value's number, -1 if it is absent.
 
-    A number may stand for another value later on; `version` has changed by then.
+    A number can be reused for another value; `version` changes then.
     """
 
     __slots__ = ("__weakref__", "ids", "values", "version")
@@ -59,27 +59,27 @@ class LabelColumn:
 
 
 class ChangeLog:
-    """Which rows changed, in order: a log of row numbers with a bounded memory.
+    """The rows that changed, in order: a bounded log of row numbers.
 
-    A reader remembers `position` and later asks for the rows since then. One that lags so
-    far behind that entries are gone gets None and must look at every row.
+    A reader stores `position` and later reads the rows changed since then. A reader that is too
+    far behind gets None and must read every row.
     """
 
     __slots__ = ("_answer", "_asked", "_base", "_latest", "_length", "_rows", "position")
 
     def __init__(self, capacity: int = 64) -> None:
-        self.position = 0  # how many changes there were so far
-        self._base = 0  # how many of them are forgotten
-        self._rows = np.empty(2 * _CHANGES_KEPT, dtype=np.intp)  # so many of them are used:
+        self.position = 0  # the number of changes so far
+        self._base = 0  # how many of them were dropped
+        self._rows = np.empty(2 * _CHANGES_KEPT, dtype=np.intp)  # the first `_length` are valid
         self._length = 0
-        self._latest = np.full(capacity, -1, dtype=np.int64)  # int64[row]: its last place here
-        self._asked = (-1, -1)  # (from, to) of the last question, and its answer
+        self._latest = np.full(capacity, -1, dtype=np.int64)  # int64[row]: its last position
+        self._asked = (-1, -1)  # (from, to) of the last call of `since`, and its result
         self._answer = np.empty(0, dtype=np.intp)
 
     def append(self, row: int) -> None:
         length = self._length
         if length == len(self._rows):
-            # Another array, because readers may still hold a part of this one.
+            # A new array, because readers may still hold a view of this one.
             self._rows = np.concatenate((self._rows[_CHANGES_KEPT:], self._rows[:_CHANGES_KEPT]))
             self._base += _CHANGES_KEPT
             length -= _CHANGES_KEPT
@@ -89,21 +89,21 @@ class ChangeLog:
         self.position += 1
 
     def grow(self, capacity: int) -> None:
-        """Make room for rows up to the capacity."""
+        """Extend the log to rows below the capacity."""
         extra = capacity - len(self._latest)
         self._latest = np.pad(self._latest, (0, extra), constant_values=-1)
 
     def since(self, position: int) -> NDArray[np.intp] | None:
-        """The distinct rows that changed since the position, or None if that is forgotten.
+        """Return the distinct rows that changed since the position, or None if too old.
 
-        Ascending, and not to be written to: readers that ask the same share the answer.
+        They are ascending. Readers of the same position share the array: do not modify it.
         """
         recent = self.recent(position)
         if recent is None:
             return None
         question = (position, self.position)
         if question != self._asked:
-            if len(recent) < _FEW_CHANGES:  # sorting a set beats starting up NumPy
+            if len(recent) < _FEW_CHANGES:  # sorting a small set is faster than NumPy
                 self._answer = np.array(sorted(set(recent.tolist())), dtype=np.intp)
             else:
                 self._answer = np.flatnonzero(self._latest >= position)
@@ -111,46 +111,46 @@ class ChangeLog:
         return self._answer
 
     def recent(self, position: int) -> NDArray[np.intp] | None:
-        """The rows that changed since the position, in order and as often as they did; or None.
+        """Return the rows that changed since the position, in order, with repetitions; or None.
 
-        Costs nothing, however many they are. Not to be written to.
+        Takes constant time. Do not modify the array.
         """
         start = position - self._base
         return None if start < 0 else self._rows[start : self._length]
 
 
 class NodeTable:
-    """One row per node. Only the cache writes."""
+    """One row per node; only the cache writes."""
 
     def __init__(self, capacity: int = 64) -> None:
         self.capacity = capacity
         self._free: list[int] = []
-        self._high = 0  # rows at and above this were never used
+        self._high = 0  # rows from here on were never used
         self._live_rows: slice | NDArray[np.intp] | None = None
-        self.membership_version = 0  # grows when a node gets or loses its row
-        self.node_version = 0  # grows when a row changes by more than its pods
+        self.membership_version = 0  # grows when a node is added or removed
+        self.node_version = 0  # grows when more than the pods of a row changes
         self._label_columns: dict[str, LabelColumn] = {}
         self._label_columns_kept = _LABEL_COLUMNS_KEPT
-        self._labels: list[Mapping[str, str]] = []  # per row, for label columns made later
+        self._labels: list[Mapping[str, str]] = []  # per row, for label columns created later
         self.row_of: dict[str, int] = {}
         self.names: list[str] = []  # str[row], "" for a free row
         self.is_live = np.zeros(capacity, dtype=bool)  # False for a free row
         self.resources: Interner[str] = Interner()
         for name in _BUILT_IN:
             self.resources.intern(name)
-        # As with labels, a number may stand for other taints once `taint_version` has changed.
+        # As with labels, a number can be reused for other taints; `taint_version` changes then.
         self.taint_sets: CountedInterner[tuple[Taint, ...]] = CountedInterner(())
         self.taint_version = 0
         self.changes = ChangeLog(capacity)
-        # Rows where a pod's labels or start time changed, which no column shows.
+        # Rows where a pod's labels or start time changed, which are in no column.
         self.pod_changes = ChangeLog(capacity)
-        # int64[resource, row]. There is room for more resources than these show.
+        # int64[resource, row]; the arrays have spare capacity for further resources.
         self._amounts_room = np.zeros((2, len(_BUILT_IN), capacity), dtype=np.int64)
         self.allocatable, self.requested = self._amounts_room
-        # The places of the other resources that a row's node has, or that its pods ask for.
+        # The columns of the other resources that a row's node has, or that its pods request.
         self._scalars_of: tuple[dict[int, list[int]], dict[int, list[int]]] = ({}, {})
-        # By row, what pods ask for of resources that no node has: it has no column, or every pod
-        # with a name of its own invention would add one for all nodes, for ever.
+        # Row -> requests of resources that no node has. They get no column: otherwise every pod
+        # with an invented name would add a column for all nodes, permanently.
         self._unoffered: dict[int, dict[str, int]] = {}
         self.nonzero_requested = np.zeros((2, capacity), dtype=np.int64)  # cpu, memory
         self.pod_count = np.zeros(capacity, dtype=np.int64)
@@ -158,7 +158,7 @@ class NodeTable:
         self.unschedulable = np.zeros(capacity, dtype=bool)
         self.taint_set = np.zeros(capacity, dtype=np.int32)  # number in taint_sets
         self.taint_sets.intern(())
-        # Features that nodes declare.
+        # The features that nodes declare.
         self.feature_sets: CountedInterner[tuple[str, ...]] = CountedInterner(())
         self.feature_set = np.zeros(capacity, dtype=np.int32)  # number in feature_sets
         self.feature_sets.intern(())
@@ -170,7 +170,7 @@ class NodeTable:
 
     @property
     def live_rows(self) -> slice | NDArray[np.intp]:
-        """Rows that hold a node: a slice while no row is free, so that columns stay views."""
+        """The rows that have a node: a slice while no row is free, so that columns are views."""
         if self._live_rows is None:
             if len(self.row_of) == self._high:
                 self._live_rows = slice(0, self._high)
@@ -181,7 +181,7 @@ class NodeTable:
         return self._live_rows
 
     def add_row(self, name: str) -> int:
-        """Give the node a row, all zero."""
+        """Assign a row to the node; all of its values are zero."""
         if self._free:
             row = self._free.pop()
             self.names[row] = name
@@ -221,7 +221,7 @@ class NodeTable:
         self.changes.append(row)
 
     def write_node(self, row: int, node: Node, allocatable: Resources, allowed_pods: int) -> None:
-        """Copy the facts of a node object into its row."""
+        """Write the properties of a node object to its row."""
         self.node_version += 1
         self._write_resources(_ALLOCATABLE, row, allocatable)
         self.allowed_pods[row] = allowed_pods
@@ -231,18 +231,18 @@ class NodeTable:
         self._write_labels(row, node.metadata.labels)
 
     def write_ports(self, row: int, used: Collection[HostPort]) -> None:
-        """Copy the host ports in use on a node; the caller logs the row with `write_usage`."""
+        """Write the used host ports of a node; the caller logs the row with `write_usage`."""
         self.ports.write(row, used)
 
     def write_images(self, row: int, images: Mapping[str, ImageFacts]) -> None:
-        """Note the images on a node; the mapping must not change afterwards."""
+        """Write the images of a node; the mapping must not change afterwards."""
         self.node_version += 1
         self.images.write(row, images)
 
     def write_usage(
         self, row: int, requested: Resources, nonzero_cpu: int, nonzero_memory: int, pods: int
     ) -> None:
-        """Copy what the pods on a node ask for into its row, and log the row as changed."""
+        """Write the requests of the pods on a node, and log the row as changed."""
         self._write_resources(_REQUESTED, row, requested)
         self.nonzero_requested[0, row] = nonzero_cpu
         self.nonzero_requested[1, row] = nonzero_memory
@@ -250,18 +250,18 @@ class NodeTable:
         self.changes.append(row)
 
     def resource_column(self, name: str) -> int:
-        """Where the resource stands in the first axis, or -1 if no node has ever had it."""
+        """Return the index of a resource in the first axis, or -1 if no node ever had it."""
         return self.resources.find(name)
 
     def unoffered(self, name: str) -> NDArray[np.int64]:
-        """What pods ask for of a resource that has no column, int64[row]."""
-        asked = np.zeros(self.capacity, dtype=np.int64)
+        """Return the requests of a resource that has no column, int64[row]."""
+        requested = np.zeros(self.capacity, dtype=np.int64)
         for row, amounts in self._unoffered.items():
-            asked[row] = amounts.get(name, 0)
-        return asked
+            requested[row] = amounts.get(name, 0)
+        return requested
 
     def label_column(self, key: str) -> LabelColumn:
-        """The values of a label key on all rows, kept up to date while anyone holds it."""
+        """Return the column of a label key; it is updated while the caller refers to it."""
         column = self._label_columns.get(key)
         if column is None:
             if len(self._label_columns) >= self._label_columns_kept:
@@ -273,7 +273,7 @@ class NodeTable:
         return column
 
     def rows_of(self, names: Iterable[str]) -> NDArray[np.intp]:
-        """Rows of those named nodes that exist, ascending."""
+        """Return the rows of those of the named nodes that exist, ascending."""
         rows = {self.row_of[name] for name in names if name in self.row_of}
         return np.fromiter(sorted(rows), dtype=np.intp, count=len(rows))
 
@@ -290,7 +290,7 @@ class NodeTable:
             column.write(row, labels.get(key))
 
     def _drop_label_columns(self) -> None:
-        """Keep only the columns that someone holds besides the table."""
+        """Drop the columns that only the table refers to."""
         held = {key: ref(column) for key, column in self._label_columns.items()}
         self._label_columns.clear()
         for key, reference in held.items():
@@ -325,17 +325,17 @@ class NodeTable:
         matrix[MEMORY, row] = amounts.memory
         matrix[EPHEMERAL_STORAGE, row] = amounts.ephemeral_storage
 
-    def _offered(self, row: int, asked: Mapping[str, int]) -> Mapping[str, int]:
-        """What pods on a row ask for of resources that have a column; the rest is noted."""
-        rest = {name: amount for name, amount in asked.items() if self.resources.find(name) < 0}
+    def _offered(self, row: int, requested: Mapping[str, int]) -> Mapping[str, int]:
+        """Return the requests of resources that have a column, and store the others."""
+        rest = {name: amount for name, amount in requested.items() if self.resources.find(name) < 0}
         if not rest:
             self._unoffered.pop(row, None)
-            return asked
+            return requested
         self._unoffered[row] = rest
-        return {name: amount for name, amount in asked.items() if name not in rest}
+        return {name: amount for name, amount in requested.items() if name not in rest}
 
     def _give_column(self, name: str) -> None:
-        """A node has the resource: what pods ask for of it counts from now on."""
+        """Move stored requests of a resource to its new column, because a node now has it."""
         place = self.resources.find(name)
         for row, amounts in list(self._unoffered.items()):
             amount = amounts.pop(name, None)
@@ -364,11 +364,11 @@ class NodeTable:
             matrix[place, row] = amount
 
     def _make_room(self) -> None:
-        """Follow the number of resources and the capacity."""
+        """Extend the arrays to the number of resources and the capacity."""
         room, wanted = self._amounts_room, len(self.resources)
         _, places, capacity = room.shape
         if wanted > places or self.capacity > capacity:
-            # Twice as much, or thousands of different resources would be thousands of copies.
+            # Double the size: otherwise thousands of new resources would cause as many copies.
             shape = (2, places if wanted <= places else 2 * wanted, self.capacity)
             self._amounts_room = np.zeros(shape, dtype=np.int64)
             self._amounts_room[:, :places, :capacity] = room
@@ -393,7 +393,7 @@ class NodeTable:
 
 
 def _timeless(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
-    """Taints without the moment they were added: it would make every list one of a kind."""
+    """Return taints without their time of addition, which would make every list distinct."""
     if not any(taint.time_added for taint in taints):
         return taints
     return tuple(replace(taint, time_added=None) for taint in taints)

@@ -1,7 +1,7 @@
-"""Facts that few rows have: host ports in use, images present.
+"""Properties that few rows have: used host ports and present images.
 
-A dense column per port or image would be mostly empty, so these are kept by port and by image,
-with the rows that have them. The node table writes; plugins read.
+A dense column per port or image would be mostly empty. Instead, the rows are stored by port and
+by image. The node table writes; plugins read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NO_IMAGES: Mapping[str, ImageFacts] = {}
 
 
 class PackedRows:
-    """Some rows, in an array without gaps: a removed one is replaced by the last."""
+    """A set of rows in an array without gaps: removing a row moves the last one to its place."""
 
     __slots__ = ("_places", "_rows")
 
@@ -38,7 +38,7 @@ class PackedRows:
         return self._rows[: len(self._places)]
 
     def add(self, row: int) -> int:
-        """The place of the row, which may have one already."""
+        """Add the row if necessary, and return its place in the array."""
         place = self._places.get(row)
         if place is None:
             place = self._places[row] = len(self._places)
@@ -62,7 +62,7 @@ class PackedRows:
 
 
 class PortRows:
-    """Who uses a host port: (protocol, port) -> address -> rows."""
+    """The rows that use a host port: (protocol, port) -> address -> rows."""
 
     __slots__ = ("_by_port", "_by_row")
 
@@ -71,7 +71,7 @@ class PortRows:
         self._by_row: dict[int, frozenset[HostPort]] = {}
 
     def write(self, row: int, used: Collection[HostPort]) -> None:
-        """Note all ports that are in use on the row's node, in place of those before."""
+        """Replace the ports that are in use on the row's node."""
         before = self._by_row.get(row, frozenset())
         if not used and not before:
             return
@@ -92,24 +92,24 @@ class PortRows:
             del self._by_row[row]
 
     def holders(self, protocol: str, port: int) -> Mapping[str, PackedRows]:
-        """The rows where the port is in use, by address."""
+        """Return the rows where the port is in use, by address."""
         return self._by_port.get((protocol, port), _NO_ROWS)
 
 
 class ImageFacts(Protocol):
-    """What is known of an image on a node."""
+    """The properties of an image on a node."""
 
     @property
     def size_bytes(self) -> int: ...
 
     @property
     def node_count(self) -> int:
-        """On how many nodes the image was when this was noted."""
+        """The number of nodes that had the image when this was recorded."""
         ...
 
 
 class ImageHolders(NamedTuple):
-    """The rows that have an image, and what was noted for each. Read only."""
+    """The rows that have an image, with the recorded properties. Read only."""
 
     rows: NDArray[np.intp]
     size_bytes: NDArray[np.float64]
@@ -117,7 +117,7 @@ class ImageHolders(NamedTuple):
 
 
 class _ImageColumn(PackedRows):
-    """The rows of one image, with what was noted for each."""
+    """The rows of one image, with the recorded properties."""
 
     __slots__ = ("_node_count", "_size_bytes")
 
@@ -148,7 +148,7 @@ class _ImageColumn(PackedRows):
 
 
 class ImageRows:
-    """Who has an image: name -> rows, with its size and spread as noted for each row."""
+    """The rows that have an image: name -> rows, with the properties recorded for each row."""
 
     __slots__ = ("_by_image", "_by_row", "version")
 
@@ -158,9 +158,9 @@ class ImageRows:
         self.version = 0  # grows with every change
 
     def write(self, row: int, images: Mapping[str, ImageFacts]) -> None:
-        """Note all images on the row's node, in place of those before.
+        """Replace the images on the row's node.
 
-        The mapping is kept, so it must not change afterwards.
+        The mapping is stored, so it must not change afterwards.
         """
         before = self._by_row.get(row, _NO_IMAGES)
         if before is images or before == images:
@@ -187,6 +187,6 @@ class ImageRows:
         return name in self._by_image
 
     def holders(self, name: str) -> ImageHolders | None:
-        """The rows that have the image; None: nobody."""
+        """Return the rows that have the image, or None."""
         column = self._by_image.get(name)
         return None if column is None else column.holders()

@@ -1,4 +1,4 @@
-"""Rows by their total, so that the best are found without looking at all of them."""
+"""Rows by their total, for finding the best rows without a scan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["TotalIndex"]
 
 
 class TotalIndex:
-    """A set of rows with a total each; changing one costs the same however many there are."""
+    """A set of rows with a total each; an update takes constant time."""
 
     __slots__ = ("_best", "_buckets", "_place", "_total")
 
@@ -66,12 +66,12 @@ class TotalIndex:
                 self._best = max(self._buckets, default=0)
 
     def choose(self, rng: random.Random) -> int:
-        """One of the rows with the highest total."""
+        """Return a random row with the highest total."""
         bucket = self._buckets[self._best]
         count = len(bucket)
         if count == 1:
             return bucket[0]
-        # The row that rng.choice would draw, without its calls.
+        # The row that rng.choice would draw, without the overhead of its calls.
         draw, bits = rng.getrandbits, count.bit_length()
         place = draw(bits)
         while place >= count:
@@ -81,14 +81,14 @@ class TotalIndex:
     def choose_accepted(
         self, rng: random.Random, accepts: Callable[[int], bool], tries: int
     ) -> int | None:
-        """One of the accepted rows with the highest total there is among them.
+        """Return a random one of the accepted rows with the highest total.
 
-        None if so many tries did not find one: then it is cheaper to ask about all rows at once.
+        None if this many tries found no row: evaluating all rows at once is then cheaper.
         """
         for total in self._totals_from_best():
             bucket = self._buckets[total]
             if len(bucket) > tries:
-                # Drawn until one is accepted: each that would be is as likely as the others.
+                # Draw until a row is accepted: each accepted row is equally likely.
                 draws = (bucket[rng.randrange(len(bucket))] for _ in range(tries))
                 return next((row for row in draws if accepts(row)), None)
             for row in rng.sample(bucket, len(bucket)):
@@ -98,11 +98,11 @@ class TotalIndex:
         return None
 
     def rows_from_best(self) -> Iterator[list[int]]:
-        """The rows of each total, the highest first. Not to be changed meanwhile."""
+        """Yield the rows of each total, the highest first. Do not modify the set meanwhile."""
         return (self._buckets[total] for total in self._totals_from_best())
 
     def top(self, count: int) -> list[tuple[int, int]]:
-        """Some of the rows with the highest totals, with these, the best first."""
+        """Return up to `count` rows with the highest totals, and these totals, best first."""
         best = self._buckets.get(self._best, ())
         if len(best) >= count:
             return [(row, self._best) for row in best[:count]]
@@ -117,9 +117,10 @@ class TotalIndex:
     def _totals_from_best(self) -> Iterator[int]:
         if self._buckets:
             yield self._best
-        # The best are mostly enough, so the others are put in order only now.
+        # The best total is usually enough, so the others are sorted only now.
         yield from sorted(self._buckets, reverse=True)[1:]
 
     def best_rows(self) -> list[int]:
-        """All rows with the highest total."""
+        """Return all rows with the highest total."""
+
         return sorted(self._buckets[self._best])

@@ -69,10 +69,9 @@ class TrackedResources:
         self._is_scalar = tuple(is_scalar_resource_name(name) for name in self.names)
         self._with_defaults = with_defaults
         self._allocatable = tuple(_amount_of("allocatable", name) for name in self.names)
+        nonzero = _NONZERO if with_defaults else {}
         self._allocated = tuple(
-            _amount_of("requested", name)
-            if not with_defaults or name not in _NONZERO
-            else attrgetter(_NONZERO[name])
+            attrgetter(nonzero[name]) if name in nonzero else _amount_of("requested", name)
             for name in self.names
         )
         self._served = ServedAmounts(handle, self.names)
@@ -81,10 +80,7 @@ class TrackedResources:
         self._of_pod: Callable[[Resources], tuple[int, ...]] | None = None
         if len(self.names) > 1 and all(name in _FIELDS for name in self.names):
             fields = [_FIELDS[name] for name in self.names]
-            taken = [
-                _NONZERO[name] if with_defaults and name in _NONZERO else f"requested.{field}"
-                for name, field in zip(self.names, fields, strict=True)
-            ]
+            taken = [nonzero.get(name, f"requested.{_FIELDS[name]}") for name in self.names]
             self._of_node = attrgetter(*(f"allocatable.{field}" for field in fields), *taken)
             self._of_pod = attrgetter(*fields)
 
