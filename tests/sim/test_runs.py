@@ -17,7 +17,6 @@ from kubesched.cluster import embedded_cluster
 from kubesched.cluster.apiserver import Store
 from kubesched.errors import KubeschedError
 from kubesched.sim import pod_arrivals
-from kubesched.sim.observer import main_reason
 from kubesched.sim.sampling import Series
 from kubesched.sim.scenario import Scenario
 from kubesched.sim.simulation import simulate
@@ -502,23 +501,6 @@ def test_owners_that_are_given_twice_keep_what_they_own(tmp_path: Path) -> None:
     (pod,) = store.list(store.catalog.by_type(Pod)).records
     assert pod.typed.metadata.name == "web-1"
     assert pod.typed.metadata.owner_references[0].uid == owner.typed.metadata.uid
-
-
-def test_the_reason_of_most_nodes_is_the_reason() -> None:
-    message = (
-        "0/6 nodes are available: 1 node(s) had untolerated taint(s), 5 Insufficient cpu. "
-        "preemption: 0/6 nodes are available: 6 No preemption victims found for incoming pod."
-    )
-    assert main_reason(message) == "Insufficient cpu"
-    assert (
-        main_reason("no nodes available to schedule pods") == "no nodes available to schedule pods"
-    )
-    of_all = (
-        '0/6 nodes are available: persistentvolumeclaim "data" not found. no new claims to '
-        "deallocate, preemption: 0/6 nodes are available: 6 Preemption is not helpful for "
-        "scheduling."
-    )
-    assert main_reason(of_all) == 'persistentvolumeclaim "data" not found'
 
 
 def test_a_column_that_comes_later_is_zero_before() -> None:

@@ -8,10 +8,10 @@ from typing import Any, Final
 from kubesched.api import Pod
 from kubesched.api.pod_facts import pod_key
 from kubesched.dashboard.cluster_view import PageView
+from kubesched.dashboard.condition_reasons import main_reason
 from kubesched.dashboard.rows import pod_row, waiting_reason
 from kubesched.scheduler.backend.queue import SchedulingQueue
 from kubesched.scheduler.backend.queue.view import PodPlace
-from kubesched.sim.observer import main_reason
 
 __all__ = ["place_row", "queue_view"]
 

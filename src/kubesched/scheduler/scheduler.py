@@ -38,7 +38,7 @@ from kubesched.scheduler.config.feature_gates import check_combination
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.scheduler.cycles.binding_cycle import BindingCycle, Placement
 from kubesched.scheduler.cycles.broken_attempts import BrokenAttempts
-from kubesched.scheduler.cycles.decision_watch import DecisionWatcher
+from kubesched.scheduler.cycles.decision_watch import DecisionWatcher, FailureWatcher
 from kubesched.scheduler.cycles.extender_attempt import ExtenderContext
 from kubesched.scheduler.cycles.extender_cycle import ExtenderCycle
 from kubesched.scheduler.cycles.extender_tasks import ExtenderTasks
@@ -181,7 +181,7 @@ class Scheduler:
         """What happens to a popped pod: plain attempts, those that ask extenders, and binding."""
         cache, queue, clock = self.cache, self.queue, self._steady
         pods = self.informers.lister(Pod)
-        failures = FailureHandler(
+        failures = self._failures = FailureHandler(
             queue,
             pods,
             writer,
@@ -355,8 +355,12 @@ class Scheduler:
             raise self._corruption
 
     def watch(self, watcher: DecisionWatcher | None) -> None:
-        """Tell somebody of every attempt from now on; None: nobody."""
+        """Call the watcher with every attempt from now on; None removes it."""
         self._scheduling.watcher = watcher
+
+    def watch_failures(self, watcher: FailureWatcher | None) -> None:
+        """Call the watcher with every failure to place a pod; None removes it."""
+        self._failures.watcher = watcher
 
     def stop(self) -> None:
         self._stopping = True
@@ -407,7 +411,7 @@ class Scheduler:
         reason = skip_reason(pod, self.cache)
         if reason is not None:
             if reason:
-                framework.recorder.event(pod, "Warning", "FailedScheduling", "Scheduling", reason)
+                self._scheduling.report_skipped(framework, pod, reason)
             self.queue.done(pod.metadata.uid)
             return False
         if self._extender_tasks is not None and (

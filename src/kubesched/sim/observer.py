@@ -1,13 +1,12 @@
-"""Follows pods and nodes through a run, and keeps numbers rather than pods.
+"""Statistics of a simulation run, collected from pods, nodes and failed attempts.
 
-Plain state: it is told of objects and of the time. What it holds grows with the cluster and with
-the number of samples, not with the number of pods that came and went.
+The observer is plain state: its callers pass objects and the time. Its size grows with the
+cluster and the number of samples, not with the number of pods that were created and deleted.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any, Final
@@ -17,6 +16,7 @@ from kubesched.api.pod_facts import pod_priority
 from kubesched.api.pod_requests import node_amounts
 from kubesched.api.resource_amounts import Resources
 from kubesched.cluster.nodes.pod_behavior import STOPPED
+from kubesched.framework import FitError, Status
 from kubesched.sim.histogram import Histogram
 from kubesched.sim.pod_kinds import PodKinds
 from kubesched.sim.scenario import GROUP_LABEL, WORKLOAD_LABEL
@@ -25,17 +25,15 @@ from kubesched.sim.templates import ZONE_LABEL
 __all__ = ["Decision", "NodeState", "Observer", "PodState"]
 
 _FINISHED: Final = ("Succeeded", "Failed")
-_NOBODY: Final = "others"
-# "0/5 nodes are available: 3 Insufficient cpu, 2 node(s) had untolerated taint(s). ..."
-_COUNTED: Final = re.compile(r"(\d+) ((?:[^,.]|\.(?! |$))+)")
+_UNNAMED: Final = "others"
 _DISRUPTIONS: Final = {"PreemptionByScheduler": "preempted"}
 
+# When (nanoseconds from the start), what, which pod, which node.
 Decision = tuple[int, str, str, str]
-"""When (nanoseconds from the start), what, which pod, which node."""
 
 
 class PodState:
-    """What is remembered of a pod while it is there."""
+    """What the observer stores of a pod while it exists."""
 
     __slots__ = (
         "amounts",
@@ -54,7 +52,7 @@ class PodState:
     def __init__(self, pod: Pod, now_ns: int) -> None:
         metadata = pod.metadata
         self.key = f"{metadata.namespace}/{metadata.name}"
-        self.workload = metadata.labels.get(WORKLOAD_LABEL, _NOBODY)
+        self.workload = metadata.labels.get(WORKLOAD_LABEL, _UNNAMED)
         self.priority = pod_priority(pod)
         self.amounts = _amounts(node_amounts(pod)[0])
         self.created_ns = now_ns
@@ -67,7 +65,7 @@ class PodState:
 
 
 class NodeState:
-    """A node, and what the pods on it ask for."""
+    """A node, and the sums of the requests of its pods."""
 
     __slots__ = (
         "allocatable",
@@ -82,7 +80,7 @@ class NodeState:
     )
 
     def __init__(self, node: Node, now_ns: int) -> None:
-        self.group = node.metadata.labels.get(GROUP_LABEL, _NOBODY)
+        self.group = node.metadata.labels.get(GROUP_LABEL, _UNNAMED)
         self.zone = node.metadata.labels.get(ZONE_LABEL, "")
         self.allocatable = _amounts(Resources.from_resource_list(node.status.allocatable))
         self.allocatable["pods"] = Resources.allowed_pods(node.status.allocatable)
@@ -95,7 +93,7 @@ class NodeState:
 
 
 class Observer:
-    """Counts what happens. `window` is a span of time of which every decision is kept."""
+    """Counts events of a run. Every decision within the time span `window` is stored."""
 
     def __init__(self, start_ns: int, window: tuple[int, int] | None = None) -> None:
         self._start_ns = start_ns
@@ -106,11 +104,11 @@ class Observer:
         self.waiting: dict[str, PodState] = {}  # by uid: no node yet
         self.counts: Counter[str] = Counter()
         self.reasons_met: Counter[str] = Counter()  # failed attempts by reason
-        self.kinds = PodKinds()  # what pods ask for
+        self.kinds = PodKinds()  # requests of pods
         self.to_bind: dict[tuple[str, int], Histogram] = {}  # by workload and priority
         self.to_run: dict[tuple[str, int], Histogram] = {}
-        self.node_seconds: Counter[str] = Counter()  # of nodes that are gone, in ns, by group
-        # By resource, over all nodes: what they have, what pods there ask for, and those that run.
+        self.node_seconds: Counter[str] = Counter()  # of deleted nodes, in ns, by group
+        # By resource, over all nodes: allocatable, requests of their pods, and of running pods.
         self.total: dict[str, int] = {}
         self.allocated: defaultdict[str, int] = defaultdict(int)
         self.used: defaultdict[str, int] = defaultdict(int)
@@ -118,11 +116,11 @@ class Observer:
 
     @property
     def digest(self) -> str:
-        """Stands for all that has happened so far, and when."""
+        """A hash of all events so far with their times."""
         return self._digest.hexdigest()
 
     def note(self, now_ns: int, what: str, name: str, where: str = "") -> None:
-        """Something happened: it goes into the digest."""
+        """Add an event to the digest."""
         elapsed_ns = now_ns - self._start_ns
         self._digest.update(f"{elapsed_ns} {what} {name} {where}\n".encode())
         if self._window is not None and self._window[0] <= elapsed_ns <= self._window[1]:
@@ -201,11 +199,11 @@ class Observer:
         self.note(now_ns, "deleted", known.key, known.node)
         self._leave(known, uid)
 
-    def attempt_failed(self, uid: str, message: str, now_ns: int) -> None:
-        """The scheduler found no node for a pod."""
+    def attempt_failed(self, uid: str, status: Status, now_ns: int) -> None:
+        """Count an attempt in which the scheduler found no node for a pod."""
         known = self.pods.get(uid)
         self.counts["failed attempts"] += 1
-        reason = main_reason(message)
+        reason = main_reason(status)
         self.reasons_met[reason] += 1
         if known is not None:
             known.reason = reason
@@ -258,23 +256,24 @@ class Observer:
             of_all[name] += sign * amount
 
     def pending_reasons(self) -> dict[str, int]:
-        """Pods that wait, by why they do; those that were not tried yet have no reason."""
+        """Count waiting pods by the reason of their last attempt."""
         found = Counter(pod.reason or "not tried yet" for pod in self.waiting.values())
         return dict(sorted(found.items()))
 
 
-def main_reason(message: str) -> str:
-    """The reason that most nodes have, of a message about all of them."""
-    head, _, rest = message.partition(": ")
-    if "nodes are available" not in head:
-        return message.partition(".")[0]
-    best, most = "", -1
-    said = rest.partition(" preemption: ")[0]
-    for number, text in _COUNTED.findall(said):
-        if int(number) > most:
-            best, most = text.strip(), int(number)
-    # What concerns all nodes alike is not counted: `persistentvolumeclaim "data" not found`.
-    return best or said.partition(". ")[0] or message
+def main_reason(status: Status) -> str:
+    """Return the reason that most nodes have, or the one that concerns the pod as a whole."""
+    if not isinstance(status.error, FitError):
+        return _first_sentence(status.message)
+    error = status.error
+    if error.diagnosis.pre_filter_message:
+        return error.diagnosis.pre_filter_message
+    counts = error.diagnosis.reason_counts(error.node_count)
+    return min(counts, key=lambda reason: (-counts[reason], reason), default=status.message)
+
+
+def _first_sentence(text: str) -> str:
+    return text.partition(".")[0]
 
 
 def _add(to: dict[str, int], amounts: Mapping[str, int], sign: int = 1) -> None:
@@ -290,6 +289,6 @@ def _histogram(table: dict[tuple[str, int], Histogram], pod: PodState) -> Histog
 
 
 def _amounts(resources: Resources) -> dict[str, int]:
-    """By resource: cpu in thousandths, memory in bytes. Storage on the node is left out."""
+    """Return amounts by resource: cpu in thousandths, memory in bytes; without node storage."""
     amounts: dict[str, Any] = {"cpu": resources.milli_cpu, "memory": resources.memory}
     return {**amounts, **resources.scalar}

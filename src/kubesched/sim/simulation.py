@@ -24,6 +24,7 @@ from kubesched.foundation.util import virtual_loop
 from kubesched.foundation.util.clock import Clock, current_clock
 from kubesched.foundation.util.components import Component
 from kubesched.foundation.util.randomness import derive
+from kubesched.framework import Status
 from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
 from kubesched.sim.autoscaling import GroupAutoscaler
 from kubesched.sim.node_events import NodeEvents
@@ -125,8 +126,10 @@ class Simulation:
             configuration=configuration.configuration,
             out_of_tree_registry=dict(self._plugins),
             seed=seed,
-            broadcaster=Events(self.observer, self.clock),
+            broadcaster=_DiscardedEvents(),
         )
+        failures = _Failures(self.observer, self.clock)
+        self.cluster.watch_scheduler(lambda scheduler: scheduler.watch_failures(failures))
         self.history: Callable[[str, Node | Pod, int], None] | None = None
 
     async def run(self, until_ns: int) -> None:
@@ -273,28 +276,35 @@ def _is_over(job: Job) -> bool:
     )
 
 
-class Events:
-    """Takes the scheduler's events in: what it says about pods that fit nowhere."""
+class _Failures:
+    """Passes the scheduler's failures to the observer (a `FailureWatcher`)."""
 
     def __init__(self, observer: Observer, clock: Clock) -> None:
         self._observer, self._clock = observer, clock
+
+    def failed(self, pod: Pod, status: Status) -> None:
+        self._observer.attempt_failed(pod.metadata.uid, status, self._clock.now_ns())
+
+
+class _DiscardedEvents:
+    """A broadcaster that writes no events: a simulation reads none."""
+
+    def __init__(self) -> None:
         self._stopping = asyncio.Event()
 
-    def recorder(self, controller: str, hostname: str) -> Events:  # noqa: ARG002
+    def recorder(self, controller: str, hostname: str) -> _DiscardedEvents:  # noqa: ARG002
         return self
 
     def event(
         self,
         regarding: ApiObject,
-        kind: str,  # noqa: ARG002
+        kind: str,
         reason: str,
-        action: str,  # noqa: ARG002
+        action: str,
         note: str,
-        related: ApiObject | None = None,  # noqa: ARG002
+        related: ApiObject | None = None,
     ) -> None:
-        if reason == "FailedScheduling" and isinstance(regarding, Pod):
-            uid = regarding.metadata.uid
-            self._observer.attempt_failed(uid, note, self._clock.now_ns())
+        """Discard the event."""
 
     async def run(self) -> None:
         await self._stopping.wait()

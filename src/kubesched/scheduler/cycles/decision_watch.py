@@ -1,24 +1,38 @@
-"""Somebody who looks on while pods are tried, such as a page with the last decisions."""
+"""Observers of the scheduler's decisions, such as the page and the simulator."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
+from kubesched.api import Pod
 from kubesched.framework import Status
 from kubesched.scheduler.cycles.attempt import Attempt
 from kubesched.scheduler.search.schedule_result import ScheduleResult
 
-__all__ = ["DecisionWatcher"]
+__all__ = ["DecisionWatcher", "FailureWatcher"]
 
 
 class DecisionWatcher(Protocol):
-    """Told of every attempt in the moment of its decision; must not take long."""
+    """Is called with the decision of every attempt. The calls must be short."""
 
     def decided(
         self, attempt: Attempt, status: Status, node_name: str, result: ScheduleResult | None
     ) -> None:
-        """An attempt came to this status. `result` is valid during the call only.
+        """Observe the status of an attempt.
 
-        There is none for attempts that failed, or that extenders had a say in.
+        `result` is valid during the call only. It is None for attempts that failed or that
+        called extenders.
         """
+        ...
+
+
+class FailureWatcher(Protocol):
+    """Is called with every failure that is reported as an event `FailedScheduling`.
+
+    The status has the causes as values: a watcher needs no text of an event. The calls must be
+    short.
+    """
+
+    def failed(self, pod: Pod, status: Status) -> None:
+        """Observe why the pod was not placed."""
         ...

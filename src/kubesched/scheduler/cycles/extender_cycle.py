@@ -123,7 +123,7 @@ class ExtenderCycle:
             and current.metadata.deletion_timestamp is not None
         ):
             note = f"skip schedule deleting pod: {pod.metadata.namespace}/{pod.metadata.name}"
-            framework.recorder.event(pod, "Warning", "FailedScheduling", "Scheduling", note)
+            self._cycle.report_skipped(framework, pod, note)
         log.detail(2, "Pod went away while extenders were asked", pod=pod)
         self._queue.done(pod.metadata.uid)
 

@@ -24,6 +24,8 @@ from kubesched.framework.pod_status_writer import POD_SCHEDULED, PodStatusWriter
 from kubesched.framework.post_filter import nominated_node
 from kubesched.scheduler.backend.queue import SchedulingQueue
 from kubesched.scheduler.cycles.attempt import Attempt
+from kubesched.scheduler.cycles.decision_watch import FailureWatcher
+from kubesched.scheduler.runtime.framework import Framework
 
 __all__ = ["CLEAR_NOMINATION", "FailureHandler", "FailureNote", "HandleFailure"]
 
@@ -67,6 +69,7 @@ class FailureHandler:
         self._clock = clock
         self._spawn = spawn
         self._instead = instead
+        self.watcher: FailureWatcher | None = None
 
     def handle(self, attempt: Attempt, status: Status, nominating: Nominating | None) -> None:
         if self._instead is not None:
@@ -114,6 +117,8 @@ class FailureHandler:
         framework.recorder.event(
             queued.pod, "Warning", "FailedScheduling", "Scheduling", truncate_note(told)
         )
+        if self.watcher is not None:
+            self.watcher.failed(queued.pod, status)
         condition = PodCondition(
             type=POD_SCHEDULED,
             status="False",
@@ -122,6 +127,12 @@ class FailureHandler:
             observed_generation=queued.pod.metadata.generation,
         )
         self._spawn(self._write(queued.pod, condition, nominating), "status")
+
+    def report_skipped(self, framework: Framework, pod: Pod, reason: str) -> None:
+        """Report a pod that was popped and needs no attempt."""
+        framework.recorder.event(pod, "Warning", "FailedScheduling", "Scheduling", reason)
+        if self.watcher is not None:
+            self.watcher.failed(pod, Status.unschedulable(reason))
 
     def _requeue(self, queued: QueuedPodInfo, current: Pod | None) -> None:
         """Put the pod back into the queue, unless it does not wait for a node any more."""

@@ -104,6 +104,10 @@ class SchedulingCycle:
         self._failures.handle(attempt, status, nominating)
         return None
 
+    def report_skipped(self, framework: Framework, pod: Pod, reason: str) -> None:
+        """Report a pod that was popped and needs no attempt."""
+        self._failures.report_skipped(framework, pod, reason)
+
     def observe_algorithm(self, attempt: Attempt) -> None:
         self._algorithm_duration.observe_ns(self._clock.monotonic_ns() - attempt.started_ns)
 

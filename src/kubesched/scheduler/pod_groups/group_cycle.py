@@ -139,8 +139,8 @@ class PodGroupCycle:
         if reason is None:
             return False
         if reason:
-            recorder = self._profiles[queued.pod.spec.scheduler_name].recorder
-            recorder.event(queued.pod, "Warning", "FailedScheduling", "Scheduling", reason)
+            framework = self._profiles[queued.pod.spec.scheduler_name]
+            self._failures.report_skipped(framework, queued.pod, reason)
         self._queue.done(queued.pod.metadata.uid)
         return True
 
