@@ -1,7 +1,7 @@
-"""Storms from seeds: `python -m tests.fault_injection --seeds 1000 --from 50000`.
+"""Fault injection from seeds: `python -m tests.fault_injection --seeds 1000 --from 50000`.
 
-The last line says how many seeds hold; exit 1 if one does not. A seed that fails is made smaller
-and told as a story, with the command that runs it again.
+The last line is the number of seeds whose runs hold. The command exits with 1 if one does not. The
+plan of a failing seed is shrunk, and its log is printed with the command that runs the seed again.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
+from tests.fault_injection.mutants.catalog import MUTANTS, detect
 from tests.fault_injection.plan import make_plan
-from tests.fault_injection.planted_bugs import PLANTED, caught_by
 from tests.fault_injection.run import run_plan
 from tests.fault_injection.shrinking import shrink_plan
 
@@ -27,19 +27,19 @@ _COLLECT_EVERY = 8
 
 def main() -> None:
     options = _arguments()
-    if options.planted:
-        _plant(options.seeds or 500, options.jobs)
+    if options.mutants:
+        _detect_mutants(options.only, 500 if options.seeds is None else options.seeds, options.jobs)
     seeds = range(options.first, options.first + (options.seeds or 100))
     digest = hashlib.sha256()
     faults: Counter[str] = Counter()
     failed: list[int] = []
     started = time.perf_counter()
     with ProcessPoolExecutor(options.jobs) as pool:
-        for seed, (violations, outcome, happened) in zip(
+        for seed, (violations, outcome, injected) in zip(
             seeds, pool.map(_run, seeds, chunksize=4), strict=True
         ):
             digest.update(outcome.encode())
-            faults.update(happened)
+            faults.update(injected)
             if violations:
                 failed.append(seed)
                 print(f"seed {seed}: {violations[0]}", flush=True)
@@ -49,11 +49,11 @@ def main() -> None:
     seconds = time.perf_counter() - started
     for number, seed in enumerate(failed):
         if number < _FAILURES_SHOWN:
-            _log(seed)
+            _print_failure(seed)
         print(f"again: python -m tests.fault_injection --from {seed} --seeds 1", flush=True)
     if options.faults:
-        for what, count in sorted(faults.items()):
-            print(f"{count:7} {what}")
+        for fault, count in sorted(faults.items()):
+            print(f"{count:7} {fault}")
     print(f"{seconds:.0f} s, {len(seeds) / seconds:.1f} seeds/s, digest {digest.hexdigest()[:16]}")
     print(f"{len(seeds) - len(failed)} of {len(seeds)} seeds hold")
     sys.exit(1 if failed else 0)
@@ -62,17 +62,21 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.fault_injection",
-        description="Run storms from seeds and check what must hold.",
+        description="Run clusters under injected faults, from seeds, and check the invariants.",
         epilog="example: python -m tests.fault_injection --seeds 1000 --from 50000",
     )
-    parser.add_argument("--seeds", type=int, help="how many (100; of planted bugs at most 500)")
+    parser.add_argument("--seeds", type=int, help="number of seeds (100; for mutants 500 at most)")
     parser.add_argument("--from", dest="first", type=int, default=0, help="the first seed")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument(
-        "--planted", action="store_true", help="plant known bugs, and see that each is noticed"
+        "--mutants",
+        "--planted",
+        action="store_true",
+        help="activate one mutant after the other, and check that each is detected",
     )
+    parser.add_argument("--only", default="", help="only mutants whose names contain this text")
     parser.add_argument(
-        "--faults", action="store_true", help="print how often each fault was in somebody's way"
+        "--faults", action="store_true", help="print how often each fault took effect"
     )
     return parser.parse_args()
 
@@ -81,33 +85,34 @@ def _run(seed: int) -> tuple[list[str], str, Counter[str]]:
     try:
         outcome = run_plan(make_plan(seed))
     except Exception as error:
-        # A run that ends like this is a finding too, and no reason not to try the next.
+        # A run that ends with an exception is a finding. The next seed is run all the same.
         return [f"the run fails: {error!r}"], f"{seed} fails", Counter()
     if seed % _COLLECT_EVERY == 0:
         gc.collect()
     return outcome.violations, outcome.digest, outcome.faults
 
 
-def _log(seed: int) -> None:
-    """The shortest plan that fails in the same way, as a story."""
+def _print_failure(seed: int) -> None:
+    """Print the log of the smallest plan that fails in the same way."""
     smaller = shrink_plan(make_plan(seed))
     outcome = run_plan(smaller)
-    print(f"\nseed {seed}, made smaller: {len(smaller.steps)} steps, {smaller.replicas} replicas")
+    print(f"\nseed {seed}, shrunk: {len(smaller.steps)} steps, {smaller.replicas} replicas")
     for line in outcome.log[-_LOG_LINES_SHOWN:]:
         print(f"  {line}")
 
 
-def _plant(seeds: int, jobs: int) -> None:
+def _detect_mutants(only: str, seeds: int, jobs: int) -> None:
+    names = [name for name in MUTANTS if only in name]
     missed = 0
     with ProcessPoolExecutor(jobs) as pool:
-        found = pool.map(caught_by, PLANTED, [seeds] * len(PLANTED))
-        for name, caught in zip(PLANTED, found, strict=True):
-            missed += caught is None
-            if caught is None:
-                print(f"NOT NOTICED: {name}", flush=True)
+        detected = pool.map(detect, names, [seeds] * len(names))
+        for name, found in zip(names, detected, strict=True):
+            missed += found is None
+            if found is None:
+                print(f"NOT DETECTED: {name}", flush=True)
             else:
-                print(f"seed {caught[0]:3}: {name}: {caught[1][:90]}", flush=True)
-    print(f"{len(PLANTED) - missed} of {len(PLANTED)} planted bugs are noticed")
+                print(f"seed {found[0]:3}: {name}: {found[1][:90]}", flush=True)
+    print(f"{len(names) - missed} of {len(names)} mutants are detected")
     sys.exit(1 if missed else 0)
 
 

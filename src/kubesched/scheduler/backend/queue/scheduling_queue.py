@@ -212,15 +212,7 @@ class SchedulingQueue:
         uid = queued.pod.metadata.uid
         try:
             self._refuse_if_present(queued)
-            if queued.unschedulable_plugins or queued.pending_plugins:
-                queued.unschedulable_count += 1
-                queued.consecutive_errors_count = 0
-            else:
-                queued.consecutive_errors_count += 1
-            queued.timestamp_ns = now_ns
-            queued.backoff_expiration_ns = None
-            queued.flush_timestamp_ns = 0
-            queued.was_flushed_from_unschedulable = False
+            self._record_failure(queued, now_ns)
             self._count_rejectors(queued, 1)
             strategy = self._strategy_after_failure(queued)
             went_to = self._requeue(queued, strategy, ATTEMPT_FAILED, now_ns)
@@ -230,6 +222,18 @@ class SchedulingQueue:
         if went_to is not QueueName.UNSCHEDULABLE:
             self._wake()
         return went_to
+
+    def _record_failure(self, queued: QueuedPodInfo, now_ns: int) -> None:
+        """Update what the backoff of a pod is computed from."""
+        if queued.unschedulable_plugins or queued.pending_plugins:
+            queued.unschedulable_count += 1
+            queued.consecutive_errors_count = 0
+        else:
+            queued.consecutive_errors_count += 1
+        queued.timestamp_ns = now_ns
+        queued.backoff_expiration_ns = None
+        queued.flush_timestamp_ns = 0
+        queued.was_flushed_from_unschedulable = False
 
     def _strategy_after_failure(self, queued: QueuedPodInfo) -> Strategy:
         events = self._in_flight.events_since_pop(queued.pod.metadata.uid)

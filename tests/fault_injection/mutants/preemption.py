@@ -1,0 +1,98 @@
+"""Mutants of preemption: the choice of victims, evictions, retries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubesched.api import Pod
+from kubesched.api.pod_facts import is_terminating, pod_priority
+from tests.fault_injection.mutants.mutant import (
+    Mutant,
+    Overlay,
+    replace,
+    with_value,
+    without_call,
+    wrap,
+    yes,
+)
+
+__all__ = ["MUTANTS"]
+
+_EVICTION = "kubesched.scheduler.plugins.default_preemption.eviction"
+_EVALUATOR = "kubesched.scheduler.plugins.default_preemption.evaluator.Evaluator"
+_WAITING = "kubesched.scheduler.runtime.waiting_pods"
+
+
+def _evict_all_less_important(original: Any, self: Any, candidate: Any, preemptor: Pod) -> None:
+    node = self._handle.snapshot.get(candidate.node_name)
+    victims = [
+        each.pod
+        for each in node.pods
+        if pod_priority(each.pod) < pod_priority(preemptor) and not is_terminating(each.pod)
+    ]
+
+    def carry_out(preemption: Any, _victims: Any) -> Any:
+        return self._carry_out(preemption, victims)
+
+    original(Overlay(self, _carry_out=carry_out), candidate, preemptor)
+
+
+def _ignore_policy(original: Any, self: Any, pod: Pod, diagnosis: Any) -> Any:
+    spec = Overlay(pod.spec, preemption_policy="PreemptLowerPriority")
+    return original(self, Overlay(pod, spec=spec), diagnosis)
+
+
+def _ignore_terminating_victims(original: Any, self: Any, *args: Any) -> str:
+    from kubesched.scheduler.plugins.default_preemption import evaluator
+
+    found: str = original(self, *args)
+    return "" if found == evaluator.VICTIM_TERMINATING else found
+
+
+async def _delete_any_uid(original: Any, self: Any, *args: Any, **options: Any) -> None:
+    await original(self, *args, **{**options, "uid": ""})
+
+
+def _writing_nothing(writer: Any) -> Any:
+    async def write(*_args: Any) -> None:
+        return None
+
+    return lambda: Overlay(writer(), write=write)
+
+
+MUTANTS = {
+    "victims are evicted although nothing needs their room": Mutant(
+        15,
+        (
+            replace(f"{_EVICTION}.is_awaited", yes),
+            replace(f"{_EVICTION}._Preemption.is_needed", yes),
+        ),
+    ),
+    "victims get no DisruptionTarget condition": Mutant(
+        0, (with_value(f"{_EVICTION}.Evictions._delete", "self._writer", _writing_nothing),)
+    ),
+    "an eviction does not name the uid": Mutant(
+        0, (wrap("kubesched.foundation.client.http_api.HttpApi.delete", _delete_any_uid),)
+    ),
+    "every less important pod of the node is evicted": Mutant(
+        9, (wrap(f"{_EVICTION}.Evictions.start", _evict_all_less_important),)
+    ),
+    "a pod with the policy Never preempts": Mutant(
+        1, (wrap(f"{_EVALUATOR}._ineligible", _ignore_policy),)
+    ),
+    "a preemptor stays registered as preempting": Mutant(
+        250, (without_call(f"{_EVICTION}.Evictions._carry_out", "self._preempting.discard"),)
+    ),
+    "failed evictions are not retried": Mutant(
+        44, (without_call(f"{_EVICTION}.Evictions._carry_out", "self._requeue"),)
+    ),
+    "a preemptor does not wait until its victims have terminated": Mutant(
+        58, (wrap(f"{_EVALUATOR}._ineligible", _ignore_terminating_victims),)
+    ),
+    "PreBind of an evicted pod goes on": Mutant(
+        12, (without_call(f"{_WAITING}.PodInPreBind.cancel", "self._task.cancel"),)
+    ),
+    "Permit of an evicted pod goes on": Mutant(
+        174, (replace(f"{_WAITING}.WaitingPodEntry.preempt", yes),)
+    ),
+}

@@ -1,0 +1,89 @@
+"""Mutants of volume binding and of dynamic resources."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace as replaced
+
+from tests.fault_injection.mutants.mutant import (
+    Mutant,
+    Overlay,
+    no,
+    nothing,
+    replace,
+    with_value,
+    wrap,
+    zero,
+)
+
+__all__ = ["MUTANTS"]
+
+_VOLUMES = "kubesched.scheduler.plugins.volume_binding"
+_DEVICES = "kubesched.scheduler.plugins.dynamic_resources"
+_ALLOCATED = "kubesched.scheduler.plugins.dynamic_resources.allocated_devices"
+_RESERVATION = "kubesched.scheduler.plugins.dynamic_resources.claim_reservation.ClaimReservation"
+
+
+async def _write_no_reservation(
+    original: Any, self: Any, claim: Any, allocation: Any, consumer: Any
+) -> Any:
+    async def update(changed: Any, **options: Any) -> Any:
+        if options.get("subresource") == "status":
+            users = tuple(each for each in changed.status.reserved_for if each != consumer)
+            changed = replaced(changed, status=replaced(changed.status, reserved_for=users))
+        return await self._handle.api.update(changed, **options)
+
+    api = Overlay(self._handle.api, update=update)
+    return await original(
+        Overlay(self, _handle=Overlay(self._handle, api=api)), claim, allocation, consumer
+    )
+
+
+MUTANTS = {
+    "a volume stays assumed": Mutant(
+        211, (replace(f"{_VOLUMES}.assume_cache.AssumeCache.restore", nothing),)
+    ),
+    "a local volume is used from another node": Mutant(
+        1,
+        (
+            replace(f"{_VOLUMES}.volume_finder.VolumeFinder._bound_problem", zero),
+            replace(f"{_VOLUMES}.column_volume_finder.required_nodes", nothing),
+        ),
+    ),
+    "a device is allocated to two claims": Mutant(
+        9, (replace(f"{_ALLOCATED}.AllocatedDevices.take", nothing),)
+    ),
+    "devices are never released": Mutant(
+        9, (replace(f"{_ALLOCATED}.AllocatedDevices.give_back", nothing),)
+    ),
+    "claims stay in flight": Mutant(9, (replace(f"{_ALLOCATED}.InFlightClaims.remove", no),)),
+    "volumes stay reserved when a binding fails": Mutant(
+        32, (replace(f"{_VOLUMES}.VolumeBinding.unreserve", nothing),)
+    ),
+    "devices stay reserved when a binding fails": Mutant(
+        62, (replace(f"{_RESERVATION}.unreserve", nothing),)
+    ),
+    "devices of claims in flight are free": Mutant(
+        9, (replace(f"{_ALLOCATED}.InFlightClaims.add", nothing),)
+    ),
+    "a reservation is not written": Mutant(
+        9, (wrap(f"{_DEVICES}.claim_writing.ClaimWriter._write_once", _write_no_reservation),)
+    ),
+    "a changed claim is not read again": Mutant(
+        307, (replace(f"{_RESERVATION}._refresh", nothing),)
+    ),
+    "a pod is bound before its volumes": Mutant(
+        1, (replace(f"{_VOLUMES}.volume_binder.VolumeBinder._wait", nothing),)
+    ),
+    "an assumed volume is never dropped for a stored one": Mutant(
+        1,
+        (
+            with_value(
+                f"{_VOLUMES}.assume_cache.AssumeCache._follow",
+                "self._assumed.get",
+                lambda _: nothing,
+            ),
+        ),
+    ),
+}
