@@ -1,7 +1,7 @@
-"""What a scheduler believes, for a person who doubts it (docs/reference/02 §1.4).
+"""Debug output of the scheduler's cache and queue (docs/reference/02 §1.4).
 
-On SIGUSR2 the cache is compared with what the informers have, and cache and queue are written to
-the log. Plain functions: they look and answer, and change nothing.
+On SIGUSR2 the cache is compared with the informers, and cache and queue are written to the log. The
+functions change nothing.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ log = get_logger(__name__)
 
 
 class Mismatch(NamedTuple):
-    """Names or uids that one side has and the other does not."""
+    """Names or uids that only the informers or only the cache have."""
 
-    missed: list[str]  # the informer has it, the cache does not
+    missed: list[str]  # in the informer, not in the cache
     redundant: list[str]
 
 
 def log_state(scheduler: Scheduler) -> None:
-    """Compare, and dump cache and queue."""
+    """Log the differences between cache and informers, then the cache and the queue."""
     nodes, pods = compare(scheduler)
     if nodes.missed or nodes.redundant:
         log.info("Cache mismatch", missedNodes=nodes.missed, redundantNodes=nodes.redundant)
@@ -41,15 +41,15 @@ def log_state(scheduler: Scheduler) -> None:
 
 
 def compare(scheduler: Scheduler) -> tuple[Mismatch, Mismatch]:
-    """Nodes by name, and pods by uid: those on nodes and those that wait count as known."""
+    """Compare nodes by name, and pods by uid; waiting pods count as cached."""
     informers, cache = scheduler.informers, scheduler.cache
     listed_nodes = [node.metadata.name for node in informers.lister(Node).list()]
     cached_nodes = [info.name for info in cache.nodes.values() if info.node is not None]
     listed_pods = [pod.metadata.uid for pod in informers.lister(Pod).list()]
     cached_pods = [pod.pod.metadata.uid for info in cache.nodes.values() for pod in info.pods]
     waiting = [*scheduler.queue.pending_pods()[0], *scheduler.queue.in_flight_pods]
-    known = [*cached_pods, *(pod.metadata.uid for pod in waiting)]
-    return _mismatch(listed_nodes, cached_nodes), _mismatch(listed_pods, known)
+    cached = [*cached_pods, *(pod.metadata.uid for pod in waiting)]
+    return _mismatch(listed_nodes, cached_nodes), _mismatch(listed_pods, cached)
 
 
 def describe_node(scheduler: Scheduler, info: NodeInfo) -> str:
@@ -76,9 +76,9 @@ def describe_pods(pods: Iterable[Pod]) -> str:
     )
 
 
-def _mismatch(listed: Collection[str], known: Collection[str]) -> Mismatch:
-    here, there = set(listed), set(known)
-    return Mismatch(sorted(here - there), sorted(there - here))
+def _mismatch(listed: Collection[str], cached: Collection[str]) -> Mismatch:
+    in_informer, in_cache = set(listed), set(cached)
+    return Mismatch(sorted(in_informer - in_cache), sorted(in_cache - in_informer))
 
 
 def _amounts(resources: Resources, pods: int) -> str:

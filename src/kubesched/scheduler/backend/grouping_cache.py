@@ -1,7 +1,6 @@
-"""A cache that also keeps account of pod groups (docs/reference/09 §3).
+"""A cache that also updates pod groups (docs/reference/09 §3).
 
-Whatever the cache hears of pods on nodes, the groups hear too. Pods that wait for a node are told
-to the groups by the event handlers.
+It passes every change of pods on nodes to the groups. The event handlers add waiting pods to them.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class GroupingCache(Cache):
         super().forget_pod(pod)
         self.groups.forget(pod)
 
-    # A pod that the cache refuses to count is a member all the same.
+    # The groups are updated first: a pod that the cache rejects is a member as well.
 
     def add_pod(self, pod: Pod) -> None:
         self.groups.replace(pod, pod)

@@ -1,4 +1,4 @@
-"""Which images are on which nodes (docs/reference/04 §4.3)."""
+"""The table of images on nodes (docs/reference/04 §4.3)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class _Image:
     __slots__ = ("size_bytes", "state")
 
     def __init__(self, size_bytes: int) -> None:
-        self.size_bytes = size_bytes  # as the first node that has it reported
-        self.state = ImageState(size_bytes, 0)  # one for all nodes that see this count
+        self.size_bytes = size_bytes  # as reported by the first node that has it
+        self.state = ImageState(size_bytes, 0)  # shared by all nodes
 
     def count(self, step: int) -> int:
         nodes = self.state.node_count + step
@@ -22,9 +22,9 @@ class _Image:
 
 
 class ImageTable:
-    """Image name -> size and number of nodes, over the whole cluster.
+    """The size and the number of nodes of every image in the cluster.
 
-    A node is added once, and removed as it was added.
+    A node is removed with the same object that it was added with.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class ImageTable:
             self.version += 1
 
     def states(self, node: Node) -> dict[str, ImageState]:
-        """The images of a node with the counts of this moment."""
+        """Return the images of a node with the present counts."""
         return {
             name: image.state
             for reported in node.status.images
@@ -59,7 +59,7 @@ class ImageTable:
 
 
 def _named(node: Node) -> dict[str, int]:
-    """Sizes by name, of each name once; that of its first mention counts."""
+    """Return the sizes of a node's images by name; the first mention of a name counts."""
     sizes: dict[str, int] = {}
     for reported in node.status.images:
         for name in reported.names:

@@ -14,7 +14,7 @@ _REGION_LABELS = ("failure-domain.beta.kubernetes.io/region", "topology.kubernet
 
 
 def zone_key(node: Node) -> str:
-    """One text per failure domain; empty when the node names neither zone nor region."""
+    """Return a key of the node's zone and region; empty if it has neither."""
     labels = node.metadata.labels
     zone = next((labels[key] for key in _ZONE_LABELS if key in labels), "")
     region = next((labels[key] for key in _REGION_LABELS if key in labels), "")
@@ -22,7 +22,7 @@ def zone_key(node: Node) -> str:
 
 
 class NodeTree:
-    """Node names by zone: zones as they were first seen, names as they were added."""
+    """Node names by zone. Zones and names are in the order in which they were added."""
 
     def __init__(self) -> None:
         self._zones: dict[str, dict[str, None]] = {}
@@ -38,7 +38,11 @@ class NodeTree:
             self._count += 1
 
     def remove(self, node: Node) -> None:
-        """Raises CacheError when the node is not in its zone."""
+        """Remove a node.
+
+        Raises:
+            CacheError: the node is not in its zone.
+        """
         key = zone_key(node)
         names = self._zones.get(key)
         if names is None or node.metadata.name not in names:
@@ -49,7 +53,7 @@ class NodeTree:
             del self._zones[key]
 
     def update(self, old: Node | None, new: Node) -> None:
-        """A node that changed its zone goes to the end of the new one."""
+        """Replace a node; one that changed its zone moves to the end of the new zone."""
         if old is not None:
             if zone_key(old) == zone_key(new):
                 return
@@ -57,6 +61,6 @@ class NodeTree:
         self.add(new)
 
     def names(self) -> list[str]:
-        """The first node of each zone, then the second of each, and so on."""
+        """Return the first node of each zone, then the second of each, and so on."""
         rounds = zip_longest(*self._zones.values())
         return [name for one_round in rounds for name in one_round if name is not None]

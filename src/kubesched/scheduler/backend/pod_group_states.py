@@ -1,6 +1,7 @@
-"""Which pods belong to which group, and how far each of them is (docs/reference/09 §3).
+"""The members of pod groups and the state of each (docs/reference/09 §3).
 
-A plain class that is told of pods. A group is there while some pod names it.
+Plain classes: the event handlers and the cache add and remove pods. A group exists while some pod
+names it.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ __all__ = ["PodGroupState", "PodGroupStates"]
 
 
 class PodGroupState:
-    """One group. Every pod is waiting, assumed on a node, or known to be on one."""
+    """One group. Every pod is unscheduled, assumed on a node, or assigned to one."""
 
     __slots__ = ("_all", "_assigned", "_assumed", "_unscheduled")
 
     def __init__(self) -> None:
-        self._all: dict[str, Pod] = {}  # by uid, as last seen
-        # Dicts for their order: the same run again goes through them in the same way.
+        self._all: dict[str, Pod] = {}  # by uid, the latest version
+        # Dicts instead of sets, because their order is the same in every run.
         self._unscheduled: dict[str, None] = {}
         self._assumed: dict[str, None] = {}
         self._assigned: dict[str, None] = {}
@@ -67,18 +68,18 @@ class PodGroupState:
             part.pop(uid, None)
 
     def assume(self, uid: str) -> None:
-        known = self._all.get(uid)
-        if known is None:
+        pod = self._all.get(uid)
+        if pod is None:
             return
         self._unscheduled.pop(uid, None)
-        (self._assigned if known.spec.node_name else self._assumed)[uid] = None
+        (self._assigned if pod.spec.node_name else self._assumed)[uid] = None
 
     def forget(self, uid: str) -> None:
-        known = self._all.get(uid)
-        if known is None:
+        pod = self._all.get(uid)
+        if pod is None:
             return
         self._assumed.pop(uid, None)
-        (self._assigned if known.spec.node_name else self._unscheduled)[uid] = None
+        (self._assigned if pod.spec.node_name else self._unscheduled)[uid] = None
 
     def check_invariants(self) -> None:
         parts = [*self._unscheduled, *self._assumed, *self._assigned]
@@ -87,7 +88,7 @@ class PodGroupState:
 
 
 class PodGroupStates:
-    """All groups. Pods without one may be given to every method, and change nothing."""
+    """The groups of all namespaces. Pods without a group are ignored by every method."""
 
     def __init__(self) -> None:
         self._states: dict[tuple[str, str], PodGroupState] = {}
@@ -96,11 +97,11 @@ class PodGroupStates:
         return len(self._states)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        """Namespaces and names of the groups."""
+        """Iterate over the namespaces and names of the groups."""
         return iter(self._states)
 
     def find(self, pod: Pod) -> PodGroupState | None:
-        """The group of a pod."""
+        """Return the group of a pod."""
         return self._states.get((pod.metadata.namespace, group_name_of(pod)))
 
     def members(self, namespace: str, name: str) -> PodGroupState:
@@ -114,12 +115,12 @@ class PodGroupStates:
             self._states.setdefault((pod.metadata.namespace, name), PodGroupState()).add(pod)
 
     def update(self, new: Pod) -> None:
-        """Follow a change of a pod that was added."""
+        """Update a pod that was added."""
         if state := self.find(new):
             state.update(new)
 
     def replace(self, old: Pod, new: Pod) -> None:
-        """A pod on a node is now like this, or what was assumed of it has come true."""
+        """Replace a pod on a node by a newer version, or confirm an assumed pod."""
         self.delete(old)
         self.add(new)
 
@@ -140,5 +141,5 @@ class PodGroupStates:
 
     def check_invariants(self) -> None:
         for key, state in self._states.items():
-            assert state, f"group {key} is kept without members"
+            assert state, f"group {key} has no members"
             state.check_invariants()

@@ -1,4 +1,4 @@
-"""Drives the queue's flushes: time's part in who is tried next (docs/reference/03 §3.4, §5.11)."""
+"""Calls the timed flushes of the scheduling queue (docs/reference/03 §3.4, §5.11)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _UNSCHEDULABLE_PERIOD_NS = 30 * SECOND
 
 
 class QueueFlusher:
-    """At every whole second ends backoffs; at once and every 30 s retries what waits too long.
+    """Flushes the backoff queue every second, and overdue unschedulable pods every 30 seconds.
 
-    While no pod backs off it sleeps: a quiet cluster costs a simulation nothing.
+    It sleeps while no pod backs off, so an idle cluster costs a simulation nothing.
     """
 
     def __init__(self, queue: SchedulingQueue, clock: Clock) -> None:
@@ -34,7 +34,7 @@ class QueueFlusher:
                 due_ns = clock.monotonic_ns() + _UNSCHEDULABLE_PERIOD_NS
             timeout_ns = due_ns - clock.monotonic_ns()
             if self._queue.has_backoff:
-                # Computed anew each time, so a wall clock that is set does no harm.
+                # Computed each time, so that setting the wall clock has no lasting effect.
                 timeout_ns = min(timeout_ns, SECOND - clock.now_ns() % SECOND)
             if not await clock.wait(self._woken, timeout_ns=timeout_ns):
                 self._queue.flush_backoff(clock.now_ns())

@@ -1,4 +1,4 @@
-"""One try to place one pod."""
+"""One attempt to place one pod."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Attempt"]
 
 
 class Attempt(msgspec.Struct, frozen=True, eq=False):
-    """Which pod is tried, by which profile, with what its plugins noted, and since when."""
+    """A pod that is being scheduled: its profile, the state of its plugins, and the start."""
 
     framework: Framework
     state: CycleState

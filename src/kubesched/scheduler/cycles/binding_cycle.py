@@ -1,6 +1,6 @@
-"""The second half of a placement: everything that talks to the API server.
+"""The binding cycle: the asynchronous half of an attempt (docs/reference/04 §14).
 
-docs/reference/04 §14.
+It waits on Permit, runs PreBind, Bind and PostBind, and undoes the placement if one of them fails.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ log = get_logger(__name__)
 
 
 class Placement(msgspec.Struct, frozen=True, eq=False):
-    """A pod that was given a node and is assumed there."""
+    """A pod that the scheduling cycle placed on a node, where it is assumed."""
 
     attempt: Attempt
     assumed: PodInfo
@@ -59,7 +59,7 @@ class Placement(msgspec.Struct, frozen=True, eq=False):
 
 
 class BindingCycle:
-    """Binds placed pods; each in a task of its own, side by side."""
+    """Binds placed pods, each in a task of its own."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class BindingCycle:
             try:
                 status = await self._bind(placement)
             except Exception as exc:
-                # Whatever went wrong, the room that the pod was given must be handed back.
+                # Whatever failed, the pod's assumption and reservations must be undone.
                 log.exception("Binding a pod failed", exc, pod=placement.pod)
                 status = Status.failure(exc)
             if status is SUCCESS or status.is_success:
@@ -115,14 +115,14 @@ class BindingCycle:
                 return _one_node_rejection(node_name, status)
             if not status.is_success:
                 return status
-        # From here on a failure is not a verdict on the pod: no event could undo it.
+        # From here on a failure is no rejection by a plugin, so no event would requeue the pod.
         self._queue.done(pod.metadata.uid)
         if has_work:
             status = await self._pre_bind(placement)
             if not status.is_success:
                 return status
         else:
-            # A PreBind without work counts too, as in the reference.
+            # A PreBind without work is counted too, as in the reference.
             framework.point_metrics.observe_nothing("PreBind")
         if self._extenders is not None:
             bound = await self._extenders.bind(pod, node_name)
@@ -146,7 +146,7 @@ class BindingCycle:
             self._services.pods_in_pre_bind.remove(entry.pod.metadata.uid)
 
     async def _publish_choice(self, pod: Pod, node_name: str) -> None:
-        """Tell others where the pod will go, since getting there may take a while."""
+        """Publish the node in `status.nominatedNodeName`, because binding may take a while."""
         try:
             await self._writer.write(pod, None, node_name)
         except ApiError as exc:
@@ -167,14 +167,14 @@ class BindingCycle:
         )
         if not framework.binding.has_post_bind:
             framework.point_metrics.observe_nothing("PostBind")
-            self._activate_others(attempt.state)
+            self._activate_waiting(attempt.state)
 
     async def _post_bind(self, placement: Placement) -> None:
         state, binding = placement.state, placement.framework.binding
         await binding.run_post_bind(state, placement.pod, placement.node_name)
-        self._activate_others(state)
+        self._activate_waiting(state)
 
-    def _activate_others(self, state: CycleState) -> None:
+    def _activate_waiting(self, state: CycleState) -> None:
         if state.pods_to_activate:
             self._queue.activate(state.pods_to_activate, self._clock.now_ns())
             state.pods_to_activate.clear()
@@ -201,7 +201,7 @@ class BindingCycle:
             self._queue.move_all(ASSIGNED_POD_DELETE, pod, None, now_ns)
         self._failures.handle(placement.attempt, status, CLEAR_NOMINATION)
         if status.is_rejected and is_forgotten:
-            # The room it gave back must not wake the very pod that was refused.
+            # The resources that the pod released must not requeue the rejected pod itself.
             self._queue.move_all(
                 ASSIGNED_POD_DELETE,
                 pod,

@@ -1,7 +1,7 @@
-"""A net below the loop: an attempt that breaks off costs its pod a while, and nobody else theirs.
+"""Handles exceptions that no other code expects, so that one pod does not stop the loop.
 
-Expected failures never come here (`failure.py`). What does is a bug, or code of somebody else that
-was called where nobody thought of it.
+Expected failures are handled in `failure.py`. An exception that arrives here is a bug, or was
+raised by a plugin at an unexpected place.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ log = get_logger(__name__)
 
 
 class BrokenAttempts:
-    """Puts pods back whose attempts broke off somewhere."""
+    """Requeues pods whose attempts ended in an unexpected exception."""
 
     def __init__(self, cache: Cache, queue: SchedulingQueue, clock: Clock) -> None:
         self._cache, self._queue, self._clock = cache, queue, clock
 
     def put_back(self, queued: QueuedPodInfo, error: BaseException) -> None:
-        """Take back whatever was assumed of a pod that was not handed on, and have it wait."""
+        """Forget the pod if it is assumed, and requeue it after its backoff."""
         pod = queued.pod
-        log.exception("An attempt at a pod broke off", error, pod=pod)
+        log.exception("An attempt at a pod ended in an unexpected error", error, pod=pod)
         try:
             if self._cache.is_assumed(pod):
                 self._cache.forget_pod(self._cache.get_pod(pod))

@@ -1,9 +1,9 @@
-"""An attempt at a pod that extenders have a say in: it waits for them (docs/reference/04 §11, §18).
+"""The search for a node with extenders, which it awaits (docs/reference/04 §11, §18).
 
-Between two waits nothing else runs, so each step sees one state of the cluster. After a wait the
-cluster may be another one. What was found before is then worked out anew for the nodes that are
-left: a pod is placed where it fits now, not where it fitted when the extenders were asked. If
-none of those nodes is left, or the pod itself has changed, the attempt begins again.
+Between two awaits nothing else runs, so each step reads one state of the cluster. After an await
+the cluster may have changed. The remaining nodes are then filtered again: a pod is placed where it
+fits now, not where it fitted when the extenders were called. If none of those nodes is left, or
+the pod itself has changed, the attempt begins again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from kubesched.framework import (
 from kubesched.scheduler.backend.cache import Cache
 from kubesched.scheduler.backend.queue.queueing_hints import EXTENDER
 from kubesched.scheduler.extenders.chain import Extenders
-from kubesched.scheduler.extenders.extender import AskedNode, HTTPExtender
+from kubesched.scheduler.extenders.extender import ExtenderNode, HTTPExtender
 from kubesched.scheduler.runtime.framework import Framework
 from kubesched.scheduler.runtime.search_outcomes import PreFilterOutcome
 from kubesched.scheduler.search.fit_checks import FitChecks
@@ -45,16 +45,16 @@ __all__ = ["ExtenderAttempt", "ExtenderContext", "PodGoneError"]
 
 log = get_logger(__name__)
 
-# So often an attempt begins again because others were quicker; then it has failed.
+# The attempt begins again at most so often; then it has failed.
 _ROUNDS = 3
 
 
 class PodGoneError(KubeschedError):
-    """While extenders were asked, the pod was deleted, or somebody bound it."""
+    """The pod was deleted or bound while the attempt waited for extenders."""
 
 
 class _OvertakenError(KubeschedError):
-    """While extenders were asked, others took the room, or the pod changed."""
+    """The nodes or the pod changed while the attempt waited: it must begin again."""
 
     def __init__(self, error: FitError | None = None) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class _OvertakenError(KubeschedError):
 
 
 class ExtenderContext(NamedTuple):
-    """What attempts that ask extenders work with."""
+    """The collaborators of all attempts with extenders."""
 
     cache: Cache
     filtering: NodeFiltering
@@ -71,12 +71,12 @@ class ExtenderContext(NamedTuple):
     extenders: Extenders
     documents: DocumentKeeper
     pods: Lister[Pod]
-    # By uid of a pod: nodes that fitted and that extenders refused, when it was last tried.
+    # By uid of a pod: the feasible nodes that extenders refused in its last attempt.
     refused: dict[str, frozenset[str]]
 
 
 class ExtenderAttempt:
-    """One try to place one pod. `state` is what the plugins noted last, about what is now."""
+    """One attempt to find a node for one pod."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class ExtenderAttempt:
         self._queued = queued
         self.extenders = extenders
         self._search = SearchAttempt(framework, CycleState(), queued.pod_info)
-        # Whether it failed only because others were quicker, time and again.
+        # Whether it failed only because the cluster changed during every round.
         self.is_overtaken = False
         self._version: ClusterVersion | None = None
         self._with_bodies = any(extender.is_sent_nodes for extender in extenders)
@@ -98,7 +98,7 @@ class ExtenderAttempt:
 
     @property
     def state(self) -> CycleState:
-        """The state of the plugins' latest calls."""
+        """The state of the plugins' latest calls, about the cluster as it is."""
         return self._search.state
 
     @property
@@ -106,14 +106,14 @@ class ExtenderAttempt:
         return self._queued.pod_info
 
     async def choose(self) -> str:
-        """The name of the node to place the pod on.
+        """Return the name of the node to place the pod on.
 
         Raises:
             NoNodesError: there is no node.
-            FitError: no node fits; unless `is_overtaken`, `state` is good for PostFilter.
+            FitError: no node fits; unless `is_overtaken`, PostFilter may run with `state`.
             PluginError: a plugin failed.
-            ExtenderError: an extender failed that may not be ignored.
-            PodGoneError: there is nothing left to place.
+            ExtenderError: an extender failed that is not ignorable.
+            PodGoneError: the pod was deleted or bound.
         """
         overtaken: FitError | None = None
         for _ in range(_ROUNDS):
@@ -130,7 +130,7 @@ class ExtenderAttempt:
     async def _choose(self) -> str:
         context, framework = self._context, self._framework
         context.refused.pop(self.pod_info.uid, None)
-        # One version of the pod is shown to all, whatever happens to it meanwhile.
+        # All extenders of one round are sent the same version of the pod.
         self._body = context.documents.pod(self.pod_info.pod)
         diagnosis = Diagnosis(context.cache.snapshot.table.names)
         self._version = None
@@ -169,7 +169,7 @@ class ExtenderAttempt:
         return outcome
 
     async def _nominated_node(self, diagnosis: Diagnosis) -> str:
-        """The node the pod is nominated to, if it fits and nobody objects; else nothing."""
+        """Return the nominated node if plugins and extenders accept it; otherwise an empty text."""
         nominated = self._context.filtering.nominated_node(self._search, diagnosis)
         if nominated is None:
             return ""
@@ -188,13 +188,13 @@ class ExtenderAttempt:
     async def _rank(
         self,
         feasible: NodeView,
-        nodes: list[AskedNode],
-        unknown: list[AskedNode],
+        nodes: list[ExtenderNode],
+        unknown: list[ExtenderNode],
         diagnosis: Diagnosis,
     ) -> str:
-        """The best of several nodes, by the plugins' scores and the extenders'.
+        """Return the best of several nodes, by the scores of plugins and extenders.
 
-        Extenders are shown nodes too that are `unknown` here; the pod is not placed there.
+        Extenders also rank nodes that are `unknown` to the cache; the pod is not placed there.
         """
         totals = self._scores(feasible, nodes)
         shown = [*nodes, *unknown]
@@ -210,36 +210,36 @@ class ExtenderAttempt:
         names = [node.name for node in nodes]
         return self._context.scoring.choose_named(self._framework, totals + extra, names)
 
-    def _scores(self, feasible: NodeView, nodes: Sequence[AskedNode]) -> NDArray[np.int64]:
+    def _scores(self, feasible: NodeView, nodes: Sequence[ExtenderNode]) -> NDArray[np.int64]:
         infos: list[NodeInfo] | None = None
         if any(node.is_returned for node in nodes):
             infos = [node.info() or info for node, info in zip(nodes, feasible, strict=True)]
         return self._context.scoring.score(self._search, feasible, infos).total
 
-    def _nodes(self, view: NodeView) -> list[AskedNode]:
+    def _nodes(self, view: NodeView) -> list[ExtenderNode]:
         if not self._with_bodies:
-            return [AskedNode(name) for name in view.names]
+            return [ExtenderNode(name) for name in view.names]
         body_of = self._context.documents.node
         return [
-            AskedNode(info.name, body_of(info.node), info.node)
+            ExtenderNode(info.name, body_of(info.node), info.node)
             for info in view
             if info.node is not None
         ]
 
-    async def _ask(self, nodes: Sequence[AskedNode], diagnosis: Diagnosis) -> list[AskedNode]:
-        """What the extenders leave of the nodes, and what they add."""
+    async def _ask(self, nodes: Sequence[ExtenderNode], diagnosis: Diagnosis) -> list[ExtenderNode]:
+        """Return the nodes that the extenders accept, and those that they add."""
         extenders = self._context.extenders
         left = await extenders.filter(self.extenders, self._body, nodes, diagnosis)
         self._check_pod()
         return left
 
     def _known(
-        self, left: Sequence[AskedNode], asked: Sequence[AskedNode]
-    ) -> tuple[list[AskedNode], list[AskedNode]]:
-        """Nodes that there are, and others that an extender made up."""
+        self, left: Sequence[ExtenderNode], asked: Sequence[ExtenderNode]
+    ) -> tuple[list[ExtenderNode], list[ExtenderNode]]:
+        """Split the nodes into those that exist and those that do not."""
         snapshot, names = self._context.cache.snapshot, {node.name for node in asked}
-        known: list[AskedNode] = []
-        unknown: list[AskedNode] = []
+        known: list[ExtenderNode] = []
+        unknown: list[ExtenderNode] = []
         for node in left:
             if node.name in names or snapshot.get(node.name) is not None:
                 known.append(node)
@@ -249,7 +249,12 @@ class ExtenderAttempt:
         return known, unknown
 
     def _check_pod(self) -> None:
-        """See whether the pod is still the one that is being placed."""
+        """Check that the pod still waits and has not changed.
+
+        Raises:
+            PodGoneError: it was deleted or bound.
+            _OvertakenError: it has changed.
+        """
         pod, current = self.pod_info.pod, self._current_pod()
         if current is None:
             raise PodGoneError
@@ -259,11 +264,11 @@ class ExtenderAttempt:
 
     @property
     def is_pod_gone(self) -> bool:
-        """Whether there is nothing left to place."""
+        """Whether the pod was deleted or bound."""
         return self._current_pod() is None
 
     def _current_pod(self) -> Pod | None:
-        """The pod as it is now, if it still waits for a node."""
+        """Return the informer's version of the pod if it still waits for a node."""
         metadata = self.pod_info.pod.metadata
         current = self._context.pods.get(metadata.name, metadata.namespace)
         if (
@@ -276,12 +281,12 @@ class ExtenderAttempt:
         return current
 
     def _still_fitting(
-        self, nodes: Sequence[AskedNode], diagnosis: Diagnosis
-    ) -> tuple[NodeView, list[AskedNode]]:
-        """Those of the nodes that fit by now, in the same order, and what extenders said of them.
+        self, nodes: Sequence[ExtenderNode], diagnosis: Diagnosis
+    ) -> tuple[NodeView, list[ExtenderNode]]:
+        """Return the nodes that fit now, in the same order, as a view and as the extenders' nodes.
 
         Raises:
-            _OvertakenError: none does.
+            _OvertakenError: none of them fits any more.
         """
         context = self._context
         snapshot = context.cache.snapshot
@@ -300,29 +305,32 @@ class ExtenderAttempt:
         return snapshot.nodes.at_rows(rows), [by_name[name] for name in left]
 
     def _look_for_more(self, diagnosis: Diagnosis, refused: Collection[str]) -> None:
-        """The extenders left no node: see whether others fit by now, and give up if not.
+        """Look for nodes that fit now, after extenders refused all that fitted before.
 
         Raises:
-            FitError: no node fits that has not been refused.
-            _OvertakenError: one does.
+            FitError: no node fits but those that were refused.
+            _OvertakenError: another node fits now.
         """
         context = self._context
-        if not self.is_pod_gone:  # nobody would take it out again
+        if not self.is_pod_gone:  # the entry of a deleted pod would never be removed
             context.refused[self.pod_info.uid] = frozenset(refused)
         if not self._renew():
             raise self._unfit(diagnosis)
         again = Diagnosis(diagnosis.names)
         fitting = context.fit_checks.feasible_now(self._search, again)
         is_new = not set(fitting.names) <= set(refused)
-        told = diagnosis.node_statuses()
+        statuses = diagnosis.node_statuses()
         for name in fitting.names:
-            if name in told:
-                again.add_node_status(name, told[name])
+            if name in statuses:
+                again.add_node_status(name, statuses[name])
         again.unschedulable_plugins.add(EXTENDER)
         raise _OvertakenError(self._unfit(again)) if is_new else self._unfit(again)
 
     def _renew(self) -> bool:
-        """Bring the snapshot up to date; with a new state if the last one is out of date."""
+        """Update the snapshot; return whether the cluster has changed since the plugins ran.
+
+        If it has, the attempt gets a new state.
+        """
         self._context.cache.update_snapshot()
         version = self._framework.dry_run.version
         if version == self._version:
@@ -341,5 +349,5 @@ class ExtenderAttempt:
 
 
 def _differ(one: Pod, other: Pod) -> bool:
-    """Whether two versions of a pod may have to be placed differently."""
+    """Whether two versions of a pod differ in what plugins read."""
     return one.spec != other.spec or one.metadata.labels != other.metadata.labels

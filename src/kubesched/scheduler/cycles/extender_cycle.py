@@ -1,8 +1,8 @@
-"""The first half of a placement for pods that extenders have a say in (docs/reference/04 §18).
+"""The scheduling cycle of pods that extenders are interested in (docs/reference/04 §18).
 
-As `SchedulingCycle`, but it waits: for extenders to filter and rank nodes, and to review victims.
-Whatever is done to the cluster's state is done after the last wait, in one step with the check
-that it is still right.
+As `SchedulingCycle`, but it awaits the extenders: they filter and rank nodes, and review victims.
+State is changed only after the last await, in one step with the check that the decision is still
+valid.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ log = get_logger(__name__)
 
 
 class ExtenderCycle:
-    """Finds nodes with the help of extenders; different ones may be asked side by side."""
+    """Finds nodes with the help of extenders. Attempts with different extenders run in parallel."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class ExtenderCycle:
     async def run(
         self, framework: Framework, queued: QueuedPodInfo, extenders: Sequence[HTTPExtender]
     ) -> Placement | None:
-        """Place the pod, or hand it to the failure handler, or let it go; then return None."""
+        """Place the pod. Return None if that failed, or if the pod needs no node any more."""
         started_ns = self._clock.monotonic_ns()
         extender_attempt = ExtenderAttempt(self._context, framework, queued, extenders)
         node_name = ""
@@ -71,14 +71,14 @@ class ExtenderCycle:
             node_name = await extender_attempt.choose()
             status = SUCCESS
         except PodGoneError:
-            self._let_go(framework, queued.pod)
+            self._drop(framework, queued.pod)
             return None
         except FitError as exc:
             status = status_of(exc, queued.pod)
             attempt = Attempt(framework, extender_attempt.state, queued, started_ns)
             nominating = await self._make_room(extender_attempt, attempt, exc)
             if extender_attempt.is_pod_gone:
-                self._let_go(framework, queued.pod)
+                self._drop(framework, queued.pod)
                 return None
         except Exception as exc:
             status = status_of(exc, queued.pod)
@@ -86,7 +86,7 @@ class ExtenderCycle:
         return self._cycle.conclude(attempt, status, node_name, nominating)
 
     def give_up(self, queued: QueuedPodInfo, error: Exception) -> None:
-        """Have a pod wait whose attempt did not come to an end."""
+        """Requeue a pod whose attempt ended in an unexpected error."""
         self._broken.put_back(queued, error)
 
     async def _make_room(
@@ -94,7 +94,7 @@ class ExtenderCycle:
     ) -> Nominating | None:
         pod = attempt.queued.pod
         if extender_attempt.is_overtaken:
-            # There was room each time: nobody has to go, it is to be tried again.
+            # There was room each time, so no victims are needed: try the pod again.
             self._queue.activate({pod_key(pod): pod}, self._clock.now_ns())
             return None
         framework = attempt.framework
@@ -114,8 +114,8 @@ class ExtenderCycle:
         error.diagnosis.note_post_filter(result.status)
         return result.nominating
 
-    def _let_go(self, framework: Framework, pod: Pod) -> None:
-        """The pod needs no node any more. If it is on its way out, that is said as always."""
+    def _drop(self, framework: Framework, pod: Pod) -> None:
+        """Mark a pod done that needs no node any more; record an event if it is terminating."""
         current = self._context.pods.get(pod.metadata.name, pod.metadata.namespace)
         if (
             current is not None
@@ -129,7 +129,7 @@ class ExtenderCycle:
 
 
 class _Review:
-    """Extenders that want to be asked about victims for one pod: a `VictimReview`."""
+    """The `VictimReview` of one pod: the extenders that review its victims."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class _Review:
         pod_info: PodInfo,
         extenders: Sequence[HTTPExtender],
     ) -> None:
-        """Must be made in the step that found no node for the pod."""
+        """Must be created in the step that found no node for the pod, without an await between."""
         self._context = context
         self._framework = framework
         self._pod_info = pod_info

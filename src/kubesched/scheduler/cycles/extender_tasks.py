@@ -1,8 +1,8 @@
-"""Attempts that wait for extenders, each in a task, while the loop goes on with other pods.
+"""Runs attempts that wait for extenders as tasks, while the loop goes on with other pods.
 
-The reference waits as a whole. Here an attempt keeps only those from being tried that some of
-the same extenders want to be asked about: each extender is asked about one pod at a time, and
-pods that no extender wants to know of never wait for one.
+The reference blocks while it waits. Here an attempt delays only the pods that need one of the same
+extenders: each extender is called for one pod at a time. Pods that no extender is interested in
+never wait.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ __all__ = ["ExtenderTasks"]
 
 
 class ExtenderTasks:
-    """Knows which extenders are busy with an attempt.
+    """The running attempts with extenders, and the extenders that are busy with them.
 
-    `bind` is called with a pod that was placed, `on_free` when an extender is free again.
+    `bind` is called with each placed pod, `on_free` when an extender becomes free.
     """
 
     def __init__(
@@ -39,13 +39,13 @@ class ExtenderTasks:
         self._cycle = cycle
         self._bind = bind
         self._on_free = on_free
-        # Names of extenders that are being asked.
+        # The names of the extenders that an attempt is using.
         self.busy: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def extenders_of(self, pod: Pod) -> tuple[HTTPExtender, ...]:
-        """Those that an attempt at this pod has to ask."""
-        return self._context.extenders.asked_about(pod)
+        """Return the extenders that an attempt at this pod has to call."""
+        return self._context.extenders.interested_in(pod)
 
     def start(
         self,
@@ -54,32 +54,32 @@ class ExtenderTasks:
         queued: QueuedPodInfo,
         extenders: Sequence[HTTPExtender],
     ) -> None:
-        """Begin an attempt; none of the extenders is busy."""
+        """Start an attempt; none of the extenders may be busy."""
         names = {extender.name for extender in extenders}
-        assert names.isdisjoint(self.busy), "an extender is asked about one pod at a time"
+        assert names.isdisjoint(self.busy), "an extender is called for one pod at a time"
         self.busy |= names
         task = tasks.spawn(self._attempt(framework, queued, extenders), "extenders")
         self._tasks.add(task)
-        # Also if it is cancelled before it has begun.
+        # A callback also runs if the task is cancelled before it begins.
         task.add_done_callback(lambda done: self._end(done, names))
 
     def abandon(self) -> None:
-        """Stop waiting for extenders; the pods stay unplaced."""
+        """Cancel all attempts; their pods stay unplaced."""
         for task in self._tasks:
             task.cancel()
 
     def refused(self, pod_info: PodInfo) -> Collection[str]:
-        """Nodes that fitted the pod and that extenders refused when it was last tried."""
+        """Return the feasible nodes that extenders refused in the pod's last attempt."""
         return self._context.refused.get(pod_info.uid, ())
 
     def follow(self, old: Pod, new: Pod) -> None:
-        """A pod changed. One that got a node, or was made anew, is not asked about again."""
+        """Forget what extenders refused if the pod was bound or replaced by another."""
         is_another = new.metadata.uid != old.metadata.uid
         if is_another or (new.spec.node_name and not old.spec.node_name):
             self._context.refused.pop(old.metadata.uid, None)
 
     def forget(self, gone: Pod | Node, _is_tombstone: bool = False) -> None:
-        """An object is gone from the cluster."""
+        """Drop what is stored for a deleted pod or node."""
         self._context.documents.forget(gone)
         self._context.refused.pop(gone.metadata.uid, None)
 

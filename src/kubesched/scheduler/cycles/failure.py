@@ -1,4 +1,4 @@
-"""What happens to a pod whose attempt failed (docs/reference/04 §15)."""
+"""Handles failed attempts: requeue, event, condition, nomination (docs/reference/04 §15)."""
 
 from __future__ import annotations
 
@@ -31,22 +31,20 @@ __all__ = ["CLEAR_NOMINATION", "FailureHandler", "FailureNote", "HandleFailure"]
 
 log = get_logger(__name__)
 
-# As long as conditions of other kinds may be: what is much longer, no server takes.
+# The limit for messages of other conditions; an API server refuses much longer ones.
 _LONGEST_MESSAGE = 32_768
 
 CLEAR_NOMINATION = Nominating(NominatingMode.OVERRIDE, "")
 
 
-# Deals with a pod whose attempt ended in this status: it must end up in the queue, or be done.
+# Handles a pod whose attempt ended in this status; it must requeue the pod or mark it done.
 HandleFailure = Callable[[Attempt, Status, Nominating | None], None]
-
-
-# More about a pod that fits nowhere, to stand behind the reference's text in the event's note.
+# Returns more about a pod that fits nowhere, appended to the reference's text in the event's note.
 FailureNote = Callable[[Attempt, FitError], str]
 
 
 class FailureHandler:
-    """Puts the pod back, tells the user why, and writes the condition.
+    """Requeues the pod, records an event, and writes the PodScheduled condition.
 
     `spawn` starts the API write: the scheduling loop does not wait for it.
     """
@@ -61,7 +59,7 @@ class FailureHandler:
         instead: HandleFailure | None = None,
         note: FailureNote | None = None,
     ) -> None:
-        """With `instead` that is called, and nothing else is done."""
+        """`instead`, if given, replaces this handler: it is called, and nothing else is done."""
         self._note = note
         self._queue = queue
         self._pods = pods
@@ -88,7 +86,7 @@ class FailureHandler:
         queued.gating_events = ()
         if isinstance(status.error, FitError):
             diagnosis = status.error.diagnosis
-            # Where making room failed, no event is waited for: it may succeed the next time.
+            # If PostFilter failed, the pod waits for no event: the next try may succeed.
             if not diagnosis.post_filter_failed:
                 queued.unschedulable_plugins |= diagnosis.unschedulable_plugins
                 queued.pending_plugins |= diagnosis.pending_plugins
@@ -98,7 +96,7 @@ class FailureHandler:
             log.detail(2, "Pod was re-created, not put back", pod=pod)
             self._queue.done(pod.metadata.uid)
             return
-        # What went wrong is told all the same if it was not put back.
+        # The event and the condition are written even if the pod was not requeued.
         self._requeue(queued, current)
         self._queue.nominator.add_nominated_pod(queued.pod_info, nominating)
         if status.as_error() is None:
@@ -111,11 +109,11 @@ class FailureHandler:
             )
         else:
             log.detail(2, "Unable to schedule pod", pod=queued.pod, err=message)
-        told = message
+        note = message
         if self._note is not None and isinstance(status.error, FitError):
-            told = f"{message} {self._note(attempt, status.error)}".rstrip()
+            note = f"{message} {self._note(attempt, status.error)}".rstrip()
         framework.recorder.event(
-            queued.pod, "Warning", "FailedScheduling", "Scheduling", truncate_note(told)
+            queued.pod, "Warning", "FailedScheduling", "Scheduling", truncate_note(note)
         )
         if self.watcher is not None:
             self.watcher.failed(queued.pod, status)
@@ -135,7 +133,7 @@ class FailureHandler:
             self.watcher.failed(pod, Status.unschedulable(reason))
 
     def _requeue(self, queued: QueuedPodInfo, current: Pod | None) -> None:
-        """Put the pod back into the queue, unless it does not wait for a node any more."""
+        """Put the pod back into the queue, unless it is gone or has a node."""
         if current is None or current.spec.node_name:
             log.detail(2, "Pod is gone or assigned, not put back", pod=queued.pod)
             self._queue.done(queued.pod.metadata.uid)
@@ -155,7 +153,7 @@ class FailureHandler:
             if exc.code:
                 log.error("Error updating pod", exc=exc, pod=pod)
             else:
-                # That the server is away is said often enough, and is not about this pod.
+                # An unreachable server is logged elsewhere and has nothing to do with this pod.
                 log.detail(4, "Error updating pod", err=exc, pod=pod)
 
 
@@ -164,7 +162,7 @@ def _shortened(message: str) -> str:
 
 
 def _is_another(current: Pod | None, pod: Pod) -> bool:
-    """Whether a new pod of the same name waits in place of the one that was tried."""
+    """Whether a new pod with the same name has replaced the one of the attempt."""
     return (
         current is not None
         and not current.spec.node_name

@@ -1,6 +1,6 @@
-"""The first half of a placement: from a popped pod to an assumed one (docs/reference/04 §10, §13).
+"""The scheduling cycle: from a popped pod to an assumed one (docs/reference/04 §10, §13).
 
-Never awaits: what the plugins see cannot change while they decide.
+It never awaits, so what plugins read cannot change while they decide.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ __all__ = ["SchedulingCycle", "about_node", "pod_on_node", "skip_reason", "statu
 log = get_logger(__name__)
 
 
-_SCORES = 10  # the verbosity from which on scores are logged
+_SCORES_VERBOSITY = 10  # scores are logged from this verbosity on
 
 
 class SchedulingCycle:
-    """Finds a node for one pod at a time."""
+    """Finds a node for one pod at a time, assumes the pod there, and runs Reserve and Permit."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class SchedulingCycle:
         self.watcher: DecisionWatcher | None = None
 
     def run(self, framework: Framework, queued: QueuedPodInfo) -> Placement | None:
-        """Place the pod, or hand it to the failure handler and return None."""
+        """Place the pod; if that fails, call the failure handler and return None."""
         state = CycleState()
         state.plugin_timer = framework.point_metrics.sample()
         attempt = Attempt(framework, state, queued, self._clock.monotonic_ns())
@@ -69,21 +69,26 @@ class SchedulingCycle:
     def find_node(
         self, attempt: Attempt
     ) -> tuple[Status, str, Nominating | None, ScheduleResult | None]:
-        """Look for a node for the pod and, if there is none, try to make room for it."""
+        """Search a node for the pod; if none fits, run PostFilter.
+
+        Returns:
+            The status, the node's name, what to do with the pod's nomination, and the result of
+            the search if a node was found.
+        """
         queued = attempt.queued
         nominating: Nominating | None = CLEAR_NOMINATION
         try:
             try:
                 self._cache.update_snapshot()
                 result = self._schedule_pod(attempt.framework, attempt.state, queued.pod_info)
-                if log.enabled(_SCORES):
+                if log.enabled(_SCORES_VERBOSITY):
                     _log_scores(queued.pod, result)
                 return SUCCESS, result.node_name, nominating, result
             except FitError as exc:
                 nominating = self.try_to_make_room(attempt, exc)
                 status = status_of(exc, queued.pod)
         except BaseException as exc:
-            # Nothing is awaited here, so that whatever is raised comes from plugins, or from us.
+            # Nothing is awaited here, so no exception is a cancellation of the task.
             status = status_of(failure_of(exc).error or exc, queued.pod)
         return status, "", nominating, None
 
@@ -95,7 +100,7 @@ class SchedulingCycle:
         nominating: Nominating | None,
         result: ScheduleResult | None = None,
     ) -> Placement | None:
-        """Place the pod on the node that was chosen, or hand it to the failure handler."""
+        """Notify the watcher; then place the pod on the node, or call the failure handler."""
         self.observe_algorithm(attempt)
         if self.watcher is not None:
             self.watcher.decided(attempt, status, node_name, result)
@@ -112,6 +117,7 @@ class SchedulingCycle:
         self._algorithm_duration.observe_ns(self._clock.monotonic_ns() - attempt.started_ns)
 
     def try_to_make_room(self, attempt: Attempt, error: FitError) -> Nominating | None:
+        """Run PostFilter; return what to do with the pod's nomination."""
         framework = attempt.framework
         if not framework.post_filter_plugins:
             return CLEAR_NOMINATION
@@ -124,7 +130,7 @@ class SchedulingCycle:
         return result.nominating
 
     def place(self, attempt: Attempt, node_name: str) -> Placement | None:
-        """Assume the pod on the node, then Reserve and Permit."""
+        """Assume the pod on the node, then run Reserve and Permit."""
         framework, state, queued = attempt.framework, attempt.state, attempt.queued
         assumed = pod_on_node(attempt, node_name)
         try:
@@ -150,7 +156,7 @@ class SchedulingCycle:
     def undo(
         self, framework: Framework, state: CycleState, assumed: PodInfo, node_name: str
     ) -> None:
-        """Have plugins give back what they reserved, and take the assumption back."""
+        """Run Unreserve and forget the assumed pod."""
         framework.binding.run_unreserve(state, assumed.pod, node_name)
         try:
             self._cache.forget_pod(assumed.pod)
@@ -159,14 +165,14 @@ class SchedulingCycle:
 
 
 def pod_on_node(attempt: Attempt, node_name: str) -> PodInfo:
-    """The pod of an attempt as it will be on the node."""
+    """Return the pod of an attempt as it will be on the node."""
     assumed = attempt.queued.pod_info.placed_on(node_name)
     adjust = attempt.state.adjust_assumed
     return assumed if adjust is None else PodInfo(adjust(assumed.pod, node_name))
 
 
 def about_node(node_name: str, status: Status) -> Status:
-    """A rejection after a node was chosen, in the words of one that is about that node."""
+    """Return a rejection by Reserve or Permit as a FitError for the chosen node."""
     if not status.is_rejected:
         return status
     error = FitError.for_one_node(node_name, status)
@@ -174,10 +180,10 @@ def about_node(node_name: str, status: Status) -> Status:
 
 
 def status_of(error: BaseException, pod: Pod) -> Status:
-    """What an attempt that ended in an exception came to.
+    """Return the status of an attempt that ended in an exception.
 
     Raises:
-        EngineMismatchError: it is one, which is nobody's verdict on a pod.
+        EngineMismatchError: the exception is one; it is no verdict on a pod and ends the process.
     """
     if isinstance(error, FitError):
         return Status(Code.UNSCHEDULABLE, (), error)
@@ -185,35 +191,42 @@ def status_of(error: BaseException, pod: Pod) -> Status:
         return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (), error)
     if isinstance(error, EngineMismatchError):
         raise error
-    # One odd object must not stop the loop: the attempt fails for this pod alone.
+    # An unexpected error fails the attempt of this pod alone, and the loop continues.
     if not isinstance(error, KubeschedError):
         log.exception("Scheduling a pod failed", error, pod=pod)
     return Status.failure(error)
 
 
 def skip_reason(pod: Pod, cache: Cache) -> str | None:
-    """Why a popped pod needs no attempt, or None; an empty text is nobody's business."""
+    """Return why a popped pod needs no attempt; None if it needs one.
+
+    An empty text means that no event is recorded: the pod is assumed already.
+    """
     if pod.metadata.deletion_timestamp is not None:
         return f"skip schedule deleting pod: {pod.metadata.namespace}/{pod.metadata.name}"
     try:
         return "" if cache.is_assumed(pod) else None
     except CacheError as error:
-        # A pod without a uid: the attempt will fail, and say so.
+        # A pod without a uid: its attempt will fail with an error.
         log.error("failed to check whether pod is assumed", exc=error, pod=pod)
         return None
 
 
 def _log_scores(pod: Pod, result: ScheduleResult) -> None:
-    """Write the score of every node that fits, by plugin and in all."""
+    """Log the scores of every feasible node: each plugin's, and the total."""
     scores = result.scores
     if scores is None:
         return
     names = result.feasible.names
-    for plugin, given in scores.by_plugin.items():
-        for node, score in zip(names, given.tolist(), strict=True):
-            said = "Plugin scored node for pod"
-            log.detail(_SCORES, said, pod=pod, plugin=plugin, node=node, score=score)
+    for plugin, values in scores.by_plugin.items():
+        for node, score in zip(names, values.tolist(), strict=True):
+            message = "Plugin scored node for pod"
+            log.detail(_SCORES_VERBOSITY, message, pod=pod, plugin=plugin, node=node, score=score)
     for node, score in zip(names, scores.total.tolist(), strict=True):
         log.detail(
-            _SCORES, "Calculated node's final score for pod", pod=pod, node=node, score=score
+            _SCORES_VERBOSITY,
+            "Calculated node's final score for pod",
+            pod=pod,
+            node=node,
+            score=score,
         )

@@ -1,1 +1,1 @@
-"""What the scheduler watches, and what each watch event changes in the cache and the queue."""
+"""Watch events: which kinds are watched, and how events change the cache and the queue."""

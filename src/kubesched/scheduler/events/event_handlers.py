@@ -1,7 +1,7 @@
-"""From watch events to the cache and the queue (docs/reference/04 §7, 03 §8.1).
+"""Event handlers: apply watch events to the cache and the queue (docs/reference/04 §7, 03 §8.1).
 
-Errors of the cache are logged, never raised: the event is still announced to waiting pods.
-Only a cache that contradicts the API server about a pod's node ends the process.
+Errors of the cache are logged, not raised: the queue still gets the event, for waiting pods. Only
+a cache that contradicts the API server about a pod's node ends the process.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ASSIGNED_POD_ADD = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.ADD)
 NODE_ADD = ClusterEvent(EventResource.NODE, ActionType.ADD)
 NODE_DELETE = ClusterEvent(EventResource.NODE, ActionType.DELETE)
 
-# Labels in metrics, put together once.
+# Labels in metrics, computed once.
 _NODE_ADD_LABEL = NODE_ADD.label
 _ASSIGNED_POD_ADD_LABEL = ASSIGNED_POD_ADD.label
 _ASSIGNED_POD_UPDATE = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.UPDATE).label
@@ -43,7 +43,7 @@ _WAITING_POD_DELETE = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.D
 
 
 class EventHandlers:
-    """What to do when an informer reports a change."""
+    """The handlers of pods, nodes, and the other kinds that plugins registered events for."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class EventHandlers:
         for event in node_update_events(old, new):
             started_ns = self._now_ns()
             self._announce(event, old, new)
-            # Each event bears the cost of the cache.
+            # The duration of each event includes the update of the cache.
             self._observe(event.label, started_ns - cache_ns)
 
     def delete_node(self, node: Node, _is_tombstone: bool = False) -> None:
@@ -98,7 +98,7 @@ class EventHandlers:
 
     def update_pod(self, old: Pod, new: Pod) -> None:
         if old.metadata.uid != new.metadata.uid:
-            # Deleted and made anew under its name while nobody watched: two different pods.
+            # The pod was deleted and created again between two watches: two different pods.
             self.delete_pod(old)
             self.add_pod(new)
             return
@@ -114,7 +114,7 @@ class EventHandlers:
             self._update_waiting(old, new)
 
     def delete_pod(self, pod: Pod, is_tombstone: bool = False) -> None:
-        """A tombstone may be stale: the pod may have been bound since, so both paths run."""
+        """Handle a deletion. A tombstone may be stale, and the pod bound since: try both paths."""
         if pod.spec.node_name or is_tombstone:
             started_ns = self._now_ns()
             self._try(self._cache.remove_pod, pod)
@@ -127,12 +127,12 @@ class EventHandlers:
             self._delete_waiting(pod)
 
     def _is_waiting(self, pod: Pod) -> bool:
-        """Whether the queue has the pod: that it was bound may not have been told."""
+        """Whether the queue has the pod: the informer may have missed the event of its binding."""
         queued = self._queue.get_pod(pod.metadata.name, pod.metadata.namespace)
         return queued is not None and queued.pod.metadata.uid == pod.metadata.uid
 
     def _add_assigned(self, pod: Pod) -> int:
-        """Returns when that was done."""
+        """Add a pod on a node; return the time at the end."""
         started_ns = self._now_ns()
         self._try(self._cache.add_pod, pod)
         now_ns = self._clock.wall_ns(started_ns)
@@ -174,7 +174,7 @@ class EventHandlers:
         self._observe(_WAITING_POD_DELETE, started_ns)
 
     def _delete_assumed(self, pod: Pod) -> None:
-        """A pod is deleted between being placed and being bound (docs/reference/04 §7.4)."""
+        """Handle the deletion of a pod that is assumed and not bound (docs/reference/04 §7.4)."""
         try:
             assumed = self._cache.get_pod(pod)
         except CacheError:
@@ -184,7 +184,10 @@ class EventHandlers:
         self._announce(ASSIGNED_POD_DELETE, assumed, None)
 
     def _stop_waiting(self, pod: Pod, why: str) -> bool:
-        """Refuse a pod that waits on permit; its binding cycle cleans up. False: it does not."""
+        """Reject a pod that waits on Permit; its binding cycle undoes the placement.
+
+        Returns False if the pod does not wait on Permit.
+        """
         waiting = self._waiting_pods.get(pod.metadata.uid)
         return waiting is not None and waiting.reject("", why)
 
@@ -195,7 +198,7 @@ class EventHandlers:
         Callable[[Any, Any], None] | None,
         Callable[[Any, bool], None] | None,
     ]:
-        """(on_add, on_update, on_delete) for a kind that plugins registered events of."""
+        """Return (on_add, on_update, on_delete) for a kind that plugins registered events for."""
 
         def changed(action: ActionType, old: Any, new: Any) -> None:
             started_ns = self._now_ns()
@@ -219,7 +222,7 @@ class EventHandlers:
         )
 
     def listener_of(self, resource: str, actions: ActionType) -> Callable[[Any, Any], None]:
-        """The same as one function of (old or None, new or None)."""
+        """Return the same handlers as one function of (old or None, new or None)."""
         added, updated, deleted = self.handlers_of(resource, actions)
 
         def changed(old: Any, new: Any) -> None:
@@ -233,7 +236,7 @@ class EventHandlers:
                 elif updated is not None:
                     updated(old, new)
             except Exception as exc:
-                # As in an informer: one failure must not keep others from hearing of the change.
+                # As in an informer: one failure must not stop the other handlers.
                 log.exception("Event handler failed", exc, kind=resource, object=new or old)
 
         return changed
@@ -247,7 +250,7 @@ class EventHandlers:
         self._queue.move_all(event, old, new, self._clock.now_ns())
 
     def _announce_to_lower_priority(self, pod: Pod) -> None:
-        """Room that was kept for the pod is free for those that could not displace it."""
+        """Requeue pods of no higher priority: a nomination no longer reserves room for `pod`."""
         limit = pod_priority(pod)
         self._queue.move_all(
             ASSIGNED_POD_DELETE,

@@ -1,7 +1,4 @@
-"""Which objects must be watched because a plugin wants to hear of them.
-
-docs/reference/02 §10.1.
-"""
+"""The kinds to watch because a plugin registered events for them (docs/reference/02 §10.1)."""
 
 from __future__ import annotations
 
@@ -41,8 +38,8 @@ _KINDS: Mapping[str, type[Any]] = {
     EventResource.RESOURCE_SLICE: ResourceSlice,
     EventResource.DEVICE_CLASS: DeviceClass,
 }
-# Watched anyway, in ways of their own, or not at all.
-_OTHERS = frozenset(
+# Kinds that are always watched, with handlers of their own, or never.
+_HANDLED_ELSEWHERE = frozenset(
     [
         EventResource.POD,
         EventResource.ASSIGNED_POD,
@@ -55,14 +52,14 @@ _OTHERS = frozenset(
 
 
 def watched_kind(resource: str, *, with_pod_groups: bool = False) -> type[Any] | None:
-    """The type whose objects an event of this name is about; None if none must be watched.
+    """Return the type to watch for events of a resource; None if there is none.
 
-    Names that are not known are custom resources, as `plural.version.group`. Servers have pod
-    groups only where that feature is on.
+    An unknown resource is a custom resource, as `plural.version.group`. API servers have pod groups
+    only if that feature is on.
     """
     if resource == EventResource.POD_GROUP and with_pod_groups:
         return PodGroup
-    if resource in _OTHERS:
+    if resource in _HANDLED_ELSEWHERE:
         return None
     known = _KINDS.get(resource)
     if known is not None:

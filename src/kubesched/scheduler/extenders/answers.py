@@ -1,8 +1,8 @@
-"""What extenders answer, read as leniently as the reference reads it (docs/reference/04 §18.2).
+"""Decodes the responses of extenders, as leniently as the reference (docs/reference/04 §18.2).
 
-Keys count whatever their case, null counts as absent, and what is not known is ignored. A value
-of another type than expected is an error that says so in the reference's words. Nodes are left
-as they came: there may be thousands, and mostly they are those that were sent.
+Keys match in any case, null counts as absent, and unknown fields are ignored. A value of the wrong
+type is an error with the reference's text. Node objects are returned as bytes: there may be
+thousands, and usually they are the ones that were sent.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _scores = msgspec.json.Decoder(list[_HostPriority]).decode
 
 
 class FilterAnswer(NamedTuple):
-    """Which nodes are left, in either form, and why the others are not."""
+    """The response to a filter call: accepted nodes, in either form, and refused ones."""
 
     nodes: list[bytes] | None
     node_names: list[str] | None
@@ -53,14 +53,14 @@ class FilterAnswer(NamedTuple):
 
 
 class MetaVictims(NamedTuple):
-    """Whom to preempt on a node, by uid."""
+    """The uids of the victims on a node, and how many disruption budgets they violate."""
 
     uids: tuple[str, ...]
     violations: int
 
 
 def _readable(read: Callable[[bytes], _T]) -> Callable[[bytes], _T]:
-    """Have whatever cannot be read be the extender's failure, which may be one to ignore."""
+    """Decorate a decoder: a response that cannot be decoded becomes an ExtenderError."""
 
     @functools.wraps(read)
     def read_or_fail(answer: bytes) -> _T:
@@ -96,11 +96,11 @@ def read_filter(answer: bytes) -> FilterAnswer:
 
 @_readable
 def read_scores(answer: bytes) -> list[tuple[str, int]]:
-    """(node name, score) in the order of the answer."""
+    """Decode a prioritize response: (node name, score) in the order of the response."""
     try:
         return [(each.Host, each.Score) for each in _scores(answer)]
     except msgspec.ValidationError:
-        pass  # not quite in that form; it may be good all the same
+        pass  # not in the usual form; decode it leniently
     scores = []
     for item in _list(_decode(answer), "v1.HostPriorityList", ""):
         fields = _fields(item, "v1.HostPriority")
@@ -111,14 +111,14 @@ def read_scores(answer: bytes) -> list[tuple[str, int]]:
 
 @_readable
 def read_bind_error(answer: bytes) -> str:
-    """Why the extender did not bind the pod; empty if it did."""
+    """Decode a bind response: the error, empty if the extender bound the pod."""
     fields = _fields(_decode(answer), "v1.ExtenderBindingResult")
     return _text(fields.get("error"), "ExtenderBindingResult.Error")
 
 
 @_readable
 def read_preemption(answer: bytes) -> dict[str, MetaVictims]:
-    """Victims by node name."""
+    """Decode a preempt response: victims by node name."""
     kind = "ExtenderPreemptionResult.NodeNameToMetaVictims"
     fields = _fields(_decode(answer), "v1.ExtenderPreemptionResult")
     by_node = _object(fields.get("nodenametometavictims"), "map[string]*v1.MetaVictims", kind)
@@ -136,7 +136,7 @@ def _meta_victims(value: Any, where: str) -> MetaVictims:
 
 
 def _parts(value: bytes, kind: str, where: str = "") -> dict[str, bytes]:
-    """The members of an object, not decoded, under their names in lower case."""
+    """Return the members of an object, not decoded, by their names in lower case."""
     try:
         members = _members(value)
     except msgspec.ValidationError:
@@ -157,7 +157,7 @@ def _is_null(value: bytes) -> bool:
 
 
 def _fields(value: Any, kind: str, where: str = "") -> Json:
-    """The fields of an object under their names in lower case."""
+    """Return the fields of an object by their names in lower case."""
     return {key.lower(): each for key, each in _object(value, kind, where).items()}
 
 

@@ -1,4 +1,4 @@
-"""From the configuration to extenders that can be asked (docs/reference/04 §18.1, 01 §10.3)."""
+"""Builds the extenders of a configuration (docs/reference/04 §18.1, 01 §10.3)."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _PREFIX = "couldn't build extenders: "
 def build_extenders(
     configured: Iterable[ExtenderConfig], transport_of: TransportOf | None = None
 ) -> tuple[HTTPExtender, ...]:
-    """Extenders in the order in which they are asked; those that may fail come last.
+    """Return the extenders in the order in which they are called, ignorable ones last.
 
-    `transport_of` says how to reach one; by default over the network.
+    `transport_of` returns the transport to one; by default over the network.
 
     Raises:
         ConfigError: a certificate or key cannot be used.
@@ -49,20 +49,20 @@ def build_extenders(
 
 
 def connect(settings: ExtenderConfig) -> Transport:
-    """A pool of connections to the extender, over TLS if its URL says so."""
+    """Return a pool of connections to the extender, over TLS if its URL says so."""
     config = settings.tls_config or ExtenderTLSConfig()
     ca = config.ca_data or _read(config.ca_file)
     if config.insecure and ca:
         raise ConfigError(
             "specifying a root certificates file with the insecure flag is not allowed"
         )
-    # HTTPS without anybody to trust means that everybody is trusted, as in the reference.
+    # HTTPS without a CA means that every certificate is accepted, as in the reference.
     insecure = config.insecure or (settings.enable_https and not ca)
     options = TlsOptions(ca, config.server_name, insecure)
     certificate = config.cert_data or _read(config.cert_file)
     key = config.key_data or _read(config.key_file)
     pair = KeyPair(certificate, key) if certificate and key else None
-    client_context(options, pair)  # what cannot be used is said at the start
+    client_context(options, pair)  # raises if a certificate or key cannot be used
     connection = Connection(
         server=settings.url_prefix,
         tls=options,
@@ -72,21 +72,21 @@ def connect(settings: ExtenderConfig) -> Transport:
 
 
 def document_keeper(api: ApiAccess, extenders: Collection[HTTPExtender]) -> DocumentKeeper:
-    """What to list and watch with, so that extenders can be sent what they are to be sent."""
-    asked = [each for each in extenders if each.takes_part_in_attempts]
+    """Return an API access that keeps the JSON of objects that extenders may be sent."""
+    called = [each for each in extenders if each.takes_part_in_attempts]
     shows_victims = any(
-        each.settings.preempt_verb and not each.settings.node_cache_capable for each in asked
+        each.settings.preempt_verb and not each.settings.node_cache_capable for each in called
     )
 
     def may_be_sent(pod: Pod) -> bool:
         if pod.spec.node_name:
             return shows_victims
-        return any(each.is_interested(pod) for each in asked)
+        return any(each.is_interested(pod) for each in called)
 
     keeps: dict[type, Callable[[Any], bool]] = {}
-    if asked:
+    if called:
         keeps[Pod] = may_be_sent
-    if any(each.is_sent_nodes for each in asked):
+    if any(each.is_sent_nodes for each in called):
         keeps[Node] = lambda _: True
     return DocumentKeeper(api, keeps)
 

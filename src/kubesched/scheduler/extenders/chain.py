@@ -1,7 +1,7 @@
-"""All extenders together: who is asked about a pod, and what their answers amount to.
+"""Calls all extenders of a scheduler and combines their answers.
 
-Filtering goes from one to the next, scoring asks all at once, and one of them may bind
-(docs/reference/04 §18.3 to §18.6). An extender that may be ignored is left out when it fails.
+They filter one after another, score in parallel, and one of them may bind (docs/reference/04 §18.3
+to §18.6). An ignorable extender is skipped when it fails.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kubesched.foundation.util.go_format import quote
 from kubesched.foundation.util.logging import get_logger
 from kubesched.framework import SUCCESS, Diagnosis, PodInfo, Snapshot, Status, Victims
 from kubesched.scheduler.extenders.answers import MetaVictims
-from kubesched.scheduler.extenders.extender import AskedNode, HTTPExtender
+from kubesched.scheduler.extenders.extender import ExtenderNode, HTTPExtender
 
 __all__ = ["Extenders"]
 
@@ -28,10 +28,10 @@ _SCALE = 10
 
 
 class Extenders:
-    """The extenders of a scheduler, in the order in which they are asked.
+    """The extenders of a scheduler, in the order in which they are called.
 
-    `may_act` says whether this process may still do something to the cluster. What an extender
-    binds, it binds in our name.
+    `may_act` says whether this process may still write to the cluster: an extender that binds
+    writes on its behalf.
     """
 
     def __init__(
@@ -52,17 +52,17 @@ class Extenders:
 
     @property
     def narrow_or_rank(self) -> bool:
-        """Whether any of them has a say in which of the nodes that fit is taken."""
+        """Whether any of them filters or ranks nodes."""
         return any(each.settings.filter_verb or each.settings.prioritize_verb for each in self._all)
 
-    def asked_about(self, pod: Pod) -> tuple[HTTPExtender, ...]:
-        """Those that an attempt at this pod has to ask."""
+    def interested_in(self, pod: Pod) -> tuple[HTTPExtender, ...]:
+        """Return the extenders that an attempt at this pod has to call."""
         return tuple(
             each for each in self._all if each.takes_part_in_attempts and each.is_interested(pod)
         )
 
     def names_asked_about(self, pod: Pod) -> frozenset[str]:
-        return frozenset(each.name for each in self.asked_about(pod))
+        return frozenset(each.name for each in self.interested_in(pod))
 
     async def close(self) -> None:
         for each in self._all:
@@ -72,13 +72,13 @@ class Extenders:
         self,
         extenders: Sequence[HTTPExtender],
         pod: bytes,
-        nodes: Sequence[AskedNode],
+        nodes: Sequence[ExtenderNode],
         diagnosis: Diagnosis,
-    ) -> list[AskedNode]:
-        """Nodes that every extender leaves; what they say of others goes into the diagnosis.
+    ) -> list[ExtenderNode]:
+        """Return the nodes that every extender accepts; record the others in the diagnosis.
 
         Raises:
-            ExtenderError: one failed that may not be ignored.
+            ExtenderError: an extender failed that is not ignorable.
         """
         left = list(nodes)
         for extender in extenders:
@@ -105,9 +105,9 @@ class Extenders:
         return left
 
     async def prioritize(
-        self, extenders: Sequence[HTTPExtender], pod: bytes, nodes: Sequence[AskedNode]
+        self, extenders: Sequence[HTTPExtender], pod: bytes, nodes: Sequence[ExtenderNode]
     ) -> dict[str, int]:
-        """What to add to the totals of nodes; an extender that fails adds nothing."""
+        """Return what to add to the nodes' totals; an extender that fails adds nothing."""
         totals: dict[str, int] = {}
         async with asyncio.TaskGroup() as tasks:
             for extender in extenders:
@@ -120,7 +120,7 @@ class Extenders:
         self,
         extender: HTTPExtender,
         pod: bytes,
-        nodes: Sequence[AskedNode],
+        nodes: Sequence[ExtenderNode],
         totals: dict[str, int],
     ) -> None:
         self._prioritizing.inc()
@@ -147,10 +147,10 @@ class Extenders:
         snapshot: Snapshot,
         body_of: Callable[[Pod], bytes],
     ) -> Mapping[str, Victims]:
-        """Nodes where the extenders would have pods preempted, and which.
+        """Return the candidate nodes and victims that the extenders accept.
 
         Raises:
-            ExtenderError: one failed that may not be ignored.
+            ExtenderError: an extender failed that is not ignorable.
         """
         for extender in extenders:
             if not extender.settings.preempt_verb:
@@ -174,7 +174,7 @@ class Extenders:
         return victims
 
     async def bind(self, pod: Pod, node_name: str) -> Status | None:
-        """Have the extender bind whose business that is; None if it is nobody's."""
+        """Bind the pod with the first extender that binds such pods; None if there is none."""
         for extender in self._all:
             if not extender.settings.bind_verb or not extender.is_interested(pod):
                 continue
@@ -201,28 +201,28 @@ def _named_victims(
     present: Mapping[str, Mapping[str, PodInfo]],
     snapshot: Snapshot,
 ) -> dict[str, Victims]:
-    """The pods behind the uids of an answer, by node."""
+    """Return the pods with the uids of an answer, by node."""
     found: dict[str, Victims] = {}
     for node_name, meta in answer.items():
-        there = present.get(node_name)
-        if there is None:
+        pods_on_node = present.get(node_name)
+        if pods_on_node is None:
             node = snapshot.get(node_name)
             if node is None:
                 raise ExtenderError(f"nodeinfo not found for node name {quote(node_name)}")
-            there = {pod_info.uid: pod_info for pod_info in node.pods}
+            pods_on_node = {pod_info.uid: pod_info for pod_info in node.pods}
         for uid in meta.uids:
-            if uid not in there:
+            if uid not in pods_on_node:
                 raise ExtenderError(
                     f"extender: {extender.name} claims to preempt pod (UID: {uid}) on node: "
                     f"{node_name}, but the pod is not found on that node"
                 )
-        pods = tuple(there[uid] for uid in meta.uids)
-        found[node_name] = Victims(pods, meta.violations, there)
+        pods = tuple(pods_on_node[uid] for uid in meta.uids)
+        found[node_name] = Victims(pods, meta.violations, pods_on_node)
     return found
 
 
 def _with_victims(extender: HTTPExtender, named: Mapping[str, Victims]) -> dict[str, Victims]:
-    """The nodes on which there is somebody to preempt."""
+    """Return the nodes that have victims."""
     kept: dict[str, Victims] = {}
     for node_name, victims in named.items():
         if victims.pods:

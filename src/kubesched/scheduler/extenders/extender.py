@@ -1,4 +1,4 @@
-"""One extender: whom it is interested in, and its verbs (docs/reference/04 §18)."""
+"""One HTTP extender: the pods it is interested in, and its verbs (docs/reference/04 §18)."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from kubesched.scheduler.extenders.answers import (
     read_scores,
 )
 
-__all__ = ["AskedNode", "Filtered", "HTTPExtender"]
+__all__ = ["ExtenderFilterResult", "ExtenderNode", "HTTPExtender"]
 
 _encode = msgspec.json.encode
 _NULL = b"null"
 
 
-class AskedNode:
-    """A node that extenders are asked about: as it is here, or as one of them returned it."""
+class ExtenderNode:
+    """A node in calls of extenders: the cached one, or one that an extender returned."""
 
     __slots__ = ("_body", "_node", "is_returned", "name")
 
     def __init__(
         self, name: str, body: bytes = b"", node: Node | None = None, *, is_returned: bool = False
     ) -> None:
-        """Without `body`, the node's JSON, it can be asked about by its name alone."""
+        """`body` is the node's JSON; without it the node is sent by name only."""
         self.name = name
         self._body = body
         self._node = node
         self.is_returned = is_returned
 
     @classmethod
-    def returned(cls, body: bytes, asked: Mapping[bytes, AskedNode]) -> AskedNode:
-        """A node as an extender returned it; mostly it is one of those it was asked about.
+    def returned(cls, body: bytes, asked: Mapping[bytes, ExtenderNode]) -> ExtenderNode:
+        """Return the node of an extender's response; usually it is one of those sent.
 
         Raises:
-            ExtenderError: it is no node.
+            ExtenderError: the body is no node.
         """
         same = asked.get(body)
         if same is not None and same._node is not None:
@@ -63,20 +63,20 @@ class AskedNode:
         return self._body
 
     def info(self) -> NodeInfo | None:
-        """A returned node as scoring sees it, with nothing on it; None for one of ours."""
+        """Return the NodeInfo of a returned node, without pods; None for a cached node."""
         return NodeInfo(self.name, self._node) if self.is_returned else None
 
 
-class Filtered(NamedTuple):
-    """Nodes that an extender left, and why it refused others."""
+class ExtenderFilterResult(NamedTuple):
+    """The nodes that an extender accepted, and why it refused others."""
 
-    nodes: list[AskedNode]
+    nodes: list[ExtenderNode]
     failed: Mapping[str, str]
     failed_and_unresolvable: Mapping[str, str]
 
 
 class HTTPExtender:
-    """An extender as it is configured, and how to reach it. A verb that is empty is not asked."""
+    """An extender: its settings and its HTTP client. A verb without a path is not called."""
 
     def __init__(self, settings: ExtenderConfig, client: ExtenderClient) -> None:
         self.settings = settings
@@ -86,12 +86,12 @@ class HTTPExtender:
 
     @property
     def is_ignorable(self) -> bool:
-        """Whether pods are placed without it if it does not answer."""
+        """Whether pods are placed without it when it fails."""
         return self.settings.ignorable
 
     @property
     def takes_part_in_attempts(self) -> bool:
-        """Whether an attempt may have to wait for it."""
+        """Whether an attempt may have to call it."""
         settings = self.settings
         return bool(settings.filter_verb or settings.prioritize_verb or settings.preempt_verb)
 
@@ -115,19 +115,19 @@ class HTTPExtender:
             for amounts in (container.resources.requests, container.resources.limits)
         )
 
-    async def filter(self, pod: bytes, nodes: Sequence[AskedNode]) -> Filtered:
-        """Those of the nodes that suit the pod, whose JSON is given.
+    async def filter(self, pod: bytes, nodes: Sequence[ExtenderNode]) -> ExtenderFilterResult:
+        """Return the nodes that the extender accepts for the pod, whose JSON is `pod`.
 
         Raises:
-            ExtenderError: it could not be asked, or says that it failed.
+            ExtenderError: the call failed, or the response says so.
         """
         settings = self.settings
         if not settings.filter_verb:
-            return Filtered(list(nodes), {}, {})
+            return ExtenderFilterResult(list(nodes), {}, {})
         answer = read_filter(await self._post(settings.filter_verb, self._arguments(pod, nodes)))
         if answer.error:
             raise ExtenderError(answer.error)
-        left: list[AskedNode] = []
+        left: list[ExtenderNode] = []
         if settings.node_cache_capable and answer.node_names is not None:
             asked = {node.name: node for node in nodes}
             for name in answer.node_names:
@@ -139,11 +139,13 @@ class HTTPExtender:
                 left.append(asked[name])
         elif answer.nodes is not None:
             by_body = {node.body: node for node in nodes}
-            left = [AskedNode.returned(body, by_body) for body in answer.nodes]
-        return Filtered(left, answer.failed, answer.failed_and_unresolvable)
+            left = [ExtenderNode.returned(body, by_body) for body in answer.nodes]
+        return ExtenderFilterResult(left, answer.failed, answer.failed_and_unresolvable)
 
-    async def prioritize(self, pod: bytes, nodes: Sequence[AskedNode]) -> Sequence[tuple[str, int]]:
-        """Scores by node name, not yet weighed. Raises ExtenderError."""
+    async def prioritize(
+        self, pod: bytes, nodes: Sequence[ExtenderNode]
+    ) -> Sequence[tuple[str, int]]:
+        """Return (node name, score), not yet weighted. Raises ExtenderError."""
         verb = self.settings.prioritize_verb
         if not verb:
             return ()
@@ -165,7 +167,7 @@ class HTTPExtender:
     async def preempt(
         self, pod: bytes, victims: Mapping[str, Victims], body_of: Callable[[Pod], bytes]
     ) -> Mapping[str, MetaVictims]:
-        """Nodes that stay candidates, and whom to preempt there. Raises ExtenderError."""
+        """Return the candidate nodes and victims it accepts. Raises ExtenderError."""
         by_name = by_uid = _NULL
         if self.settings.node_cache_capable:
             by_uid = _encode(
@@ -193,7 +195,7 @@ class HTTPExtender:
         )
         return read_preemption(await self._post(self.settings.preempt_verb, arguments))
 
-    def _arguments(self, pod: bytes, nodes: Sequence[AskedNode]) -> bytes:
+    def _arguments(self, pod: bytes, nodes: Sequence[ExtenderNode]) -> bytes:
         if self.settings.node_cache_capable:
             names = _encode([node.name for node in nodes])
             return b'{"Pod":%b,"Nodes":null,"NodeNames":%b}' % (pod, names)

@@ -1,4 +1,4 @@
-"""Puts the group cycle of a scheduler together."""
+"""Builds the group cycle of a scheduler."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def build_group_cycle(
     clock: Clock,
     rng: random.Random,
 ) -> PodGroupCycle:
-    """What tries the members of a group together. PodGroups are watched from here on."""
+    """Build the group cycle. The informer of PodGroups is created here."""
     return PodGroupCycle(
         cache,
         queue,

@@ -1,8 +1,8 @@
-"""Whether a group fits: its pods are placed one after another, and all is taken back.
+"""Trial placement of a group: its pods are placed one after another, then all is undone.
 
 docs/reference/09 §7. Nothing is awaited, so the cluster cannot change meanwhile. Members are
-assumed in the cache itself, and forgotten at the end: what later members and plugins see is what
-they will see if the group is placed.
+assumed in the cache itself and forgotten at the end. So plugins and later members see the same
+state that they will see if the group is placed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Undo = Callable[[], None]
 
 
 class GroupAlgorithm:
-    """Tries the members of one group at a time."""
+    """Tries to place the members of one group at a time."""
 
     def __init__(
         self, cache: Cache, queue: GroupingQueue, scheduling: SchedulingCycle, clock: Clock
@@ -73,7 +73,7 @@ class GroupAlgorithm:
                 undos.append(undo)
                 needs_preemption = needs_preemption or member.needs_preemption
                 if member.permit is not None and member.permit.is_success:
-                    # One placed member that may go is enough: a gang's Permit counts the others.
+                    # One permitted member is enough: a gang's Permit counts the others.
                     outcome.is_waiting_on_preemption = needs_preemption
                     outcome.status = (
                         unschedulable(WAITING_FOR_PREEMPTION) if needs_preemption else member.permit
@@ -86,7 +86,7 @@ class GroupAlgorithm:
     def _try(
         self, framework: Framework, queued: QueuedPodInfo, cycle: GroupCycle
     ) -> tuple[MemberResult, Undo | None]:
-        """Put a member on a node, if there is one; returns how to take it off again."""
+        """Place a member if it fits a node; return its result, and how to undo the placement."""
         state = CycleState()
         state.plugin_timer = framework.point_metrics.sample()
         enter_group_cycle(state, cycle)
@@ -95,7 +95,7 @@ class GroupAlgorithm:
         self._scheduling.observe_algorithm(attempt)
         member = MemberResult(attempt, status, 0, nominating, result=result)
         if not status.is_success:
-            # Where room is being made for it, it counts as placed for the others.
+            # On a node where preemption makes room, it counts as placed for the other members.
             node_name = nominated_node(nominating) or ""
             member.needs_preemption = bool(node_name)
         undo = self._put(member, node_name) if node_name else None
@@ -103,7 +103,10 @@ class GroupAlgorithm:
         return member, undo
 
     def _put(self, member: MemberResult, node_name: str) -> Undo | None:
-        """Assume a member on a node, with Reserve and Permit; None: that failed, and is undone."""
+        """Assume a member on a node and run Reserve and Permit; return how to undo that.
+
+        Returns None if one of them failed; then it is undone already.
+        """
         attempt = member.attempt
         framework, state, queued = attempt.framework, attempt.state, attempt.queued
         assumed = pod_on_node(member.attempt, node_name)
@@ -136,7 +139,7 @@ class GroupAlgorithm:
         attempt = member.attempt
         framework, state, queued = attempt.framework, attempt.state, attempt.queued
         self._scheduling.undo(framework, state, assumed, node_name)
-        # A nomination that was only kept in memory is lost, as in the reference.
+        # A nomination that exists in memory only is lost, as in the reference.
         if nominated := queued.pod.status.nominated_node_name:
             self._queue.nominator.add_nominated_pod(
                 queued.pod_info, Nominating(NominatingMode.OVERRIDE, nominated)

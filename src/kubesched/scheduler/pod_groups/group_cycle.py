@@ -1,4 +1,4 @@
-"""From a popped member to a group that was tried (docs/reference/09 §6)."""
+"""The group cycle: schedules all waiting members of a group (docs/reference/09 §6)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ log = get_logger(__name__)
 
 
 class PodGroupCycle:
-    """Tries all waiting members of a group together. Never awaits."""
+    """Schedules all waiting members of a group together. Never awaits."""
 
     def __init__(
         self,
@@ -62,10 +62,10 @@ class PodGroupCycle:
         self._clock = clock
 
     def run(self, popped: QueuedPodInfo) -> bool:
-        """Try the group of a popped pod; whether some member was placed."""
+        """Try the group of a popped pod; return whether some member was placed."""
         members = self._assemble(popped)
         if members is None:
-            # As in the reference, nobody is told: the pod is tried again after a while.
+            # As in the reference, there is no event: the pod is tried again after its backoff.
             self._failures.handle(self._attempt(popped), SUCCESS, None)
             return False
         if self._refuse_mixed_names(members):
@@ -79,7 +79,7 @@ class PodGroupCycle:
             raise
         except Exception as exc:
             for queued in members:
-                # Those that were placed are on their way.
+                # Members that were placed are being bound and are left alone.
                 if skip_reason(queued.pod, self._cache) is None:
                     self._broken.put_back(queued, exc)
             return False
@@ -92,12 +92,12 @@ class PodGroupCycle:
         self._observe_algorithm(self._clock.monotonic_ns() - started_ns)
         self._cache.update_snapshot()
         placed = self._submission.run(framework, members, outcome)
-        self._tell_group(members[0], outcome)
+        self._update_condition(members[0], outcome)
         self._report(framework, members, outcome, self._clock.monotonic_ns() - started_ns)
         return placed > 0
 
     def _assemble(self, popped: QueuedPodInfo) -> list[QueuedPodInfo] | None:
-        """The popped pod with all members that can be had, in the order they are tried in."""
+        """Return the popped pod and all other waiting members, in the order of their attempts."""
         state = self._cache.groups.find(popped.pod)
         if state is None:
             return None
@@ -111,7 +111,7 @@ class PodGroupCycle:
                 log.detail(5, "A member of the pod group is not in the queue", pod=pod)
             else:
                 members.append(queued)
-        members.sort(key=_turn)
+        members.sort(key=_sort_key)
         return members
 
     def _refuse_mixed_names(self, members: list[QueuedPodInfo]) -> bool:
@@ -134,7 +134,7 @@ class PodGroupCycle:
         return Attempt(framework, CycleState(), queued, self._clock.monotonic_ns())
 
     def _skip(self, queued: QueuedPodInfo) -> bool:
-        """Whether a member needs no attempt; then it is done."""
+        """Mark a member done if it needs no attempt; return whether it was."""
         reason = skip_reason(queued.pod, self._cache)
         if reason is None:
             return False
@@ -144,8 +144,8 @@ class PodGroupCycle:
         self._queue.done(queued.pod.metadata.uid)
         return True
 
-    def _tell_group(self, member: QueuedPodInfo, outcome: GroupResult) -> None:
-        """Write the condition of the PodGroup, if it says something new."""
+    def _update_condition(self, member: QueuedPodInfo, outcome: GroupResult) -> None:
+        """Write the condition of the PodGroup if it has changed."""
         name, namespace = group_name_of(member.pod), member.pod.metadata.namespace
         group = self._groups.get(name, namespace)
         if group is None:
@@ -184,18 +184,18 @@ class PodGroupCycle:
             durations.labels(*labels).observe_ns(duration_ns)
 
 
-def _turn(queued: QueuedPodInfo) -> tuple[int, int, str]:
-    """Who is tried first: the more important, then those that have waited longer.
+def _sort_key(queued: QueuedPodInfo) -> tuple[int, int, str]:
+    """Return the sort key of members: by priority, then by waiting time, then by name.
 
-    Then by name, so that the turns are the same in every cycle: members that change places would
-    ask for room on other nodes each time.
+    The name makes the order the same in every cycle. Otherwise members would preempt pods on other
+    nodes each time.
     """
     since_ns = queued.initial_attempt_timestamp_ns or 0
     return -pod_priority(queued.pod), since_ns, queued.pod.metadata.name
 
 
 def _outcome(outcome: GroupResult) -> tuple[str, str]:
-    """What metrics and log call the outcome of a cycle."""
+    """Return the metric label and the log message for the outcome of a cycle."""
     if outcome.status.is_success:
         return "scheduled", "Successfully scheduled a pod group"
     if outcome.is_waiting_on_preemption:

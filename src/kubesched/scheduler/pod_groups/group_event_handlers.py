@@ -1,4 +1,4 @@
-"""From watch events to the state of pod groups (docs/reference/09 §3, §5.1)."""
+"""Event handlers that also update the pod groups (docs/reference/09 §3, §5.1)."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ _WAITING_POD_ADD = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.ADD)
 
 
 class GroupEventHandlers(EventHandlers):
-    """Also tells the groups of pods that wait. Pods on nodes reach them through the cache."""
+    """Handlers that add waiting pods to their groups. The cache adds pods on nodes."""
 
-    def __init__(self, cache: GroupingCache, *others: Any, announces_waiting_pods: bool) -> None:
-        """With `announces_waiting_pods` a new pod may be what others waited for."""
-        super().__init__(cache, *others)
+    def __init__(self, cache: GroupingCache, *arguments: Any, announces_waiting_pods: bool) -> None:
+        """With `announces_waiting_pods`, a new pod requeues pods that wait for group members."""
+        super().__init__(cache, *arguments)
         self._groups = cache.groups
         self._announces_waiting_pods = announces_waiting_pods
 
     def add_pod(self, pod: Pod) -> None:
         is_waiting = not pod.spec.node_name and self._is_responsible(pod)
         if is_waiting:
-            # Before it enters the queue: it counts for the plugins that are asked there.
+            # Before it enters the queue, because PreEnqueue plugins count it.
             self._groups.add(pod)
         super().add_pod(pod)
         if is_waiting and self._announces_waiting_pods:
             self._queue.move_all(
-                _WAITING_POD_ADD, None, pod, self._clock.now_ns(), self._others_than_held(pod)
+                _WAITING_POD_ADD, None, pod, self._clock.now_ns(), self._except_gated_members(pod)
             )
 
-    def _others_than_held(self, pod: Pod) -> Callable[[Pod], bool] | None:
-        """Leaves out pods that wait for more of their group, as the new one does itself.
+    def _except_gated_members(self, pod: Pod) -> Callable[[Pod], bool] | None:
+        """Return a check that leaves out the members of the pod's gang, if it gates the pod.
 
-        A gang that comes pod by pod would be asked about as a whole for each of them.
+        Otherwise every new member of an incomplete gang would requeue all others.
         """
         queued = self._queue.get_pod(pod.metadata.name, pod.metadata.namespace)
         if queued is None or queued.gating_plugin != GANG_SCHEDULING:

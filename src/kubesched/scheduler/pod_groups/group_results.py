@@ -1,4 +1,4 @@
-"""What an attempt at a group comes to: for the group, and for each of its pods."""
+"""The results of a group cycle: for the group, and for each of its pods."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ class GroupUnschedulableError(KubeschedError):
 
 
 def unschedulable(*reasons: str) -> Status:
-    """The verdict on a group that does not fit, or on a member that would have."""
+    """Return the status of a group that does not fit, or of a member that waits for others."""
     return Status(Code.UNSCHEDULABLE, reasons, GroupUnschedulableError())
 
 
 class MemberResult(msgspec.Struct, eq=False):
-    """How one pod of the group fared while the others were where they would be."""
+    """The result of one pod of the group, with the members before it placed."""
 
     attempt: Attempt
     status: Status
     duration_ns: int
-    # What the failure means for its nomination; None: nothing.
+    # What to do with its nomination after a failure; None: nothing.
     nominating: Nominating | None = None
-    # The node it was put on, if any: one that fits, or one where room is being made.
+    # Its node, if any: a feasible one, or one where preemption makes room.
     node_name: str = ""
     needs_preemption: bool = False
-    # What Permit said there: success or wait.
+    # The status of Permit on that node: success or wait.
     permit: Status | None = None
     result: ScheduleResult | None = None
 
 
 class GroupResult(msgspec.Struct, eq=False):
-    """The verdict on the group, and the results of those members that were tried."""
+    """The verdict on the group, and the results of the members that were tried."""
 
     status: Status
     members: list[MemberResult]

@@ -1,7 +1,7 @@
-"""What becomes of a group and its members once the verdict is known (docs/reference/09 §11).
+"""Carries out the verdict on a group (docs/reference/09 §11).
 
-Members of a group that fits are placed for real, each on its own from then on. The others go back
-to the queue, each with what kept it, or the group, from being placed.
+Members of a group that fits are placed, each on its own from then on. The others are requeued, each
+with the status that kept it, or the group, from being placed.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ __all__ = ["GroupSubmission", "failure_of"]
 
 
 def failure_of(outcome: GroupResult, member: MemberResult) -> tuple[Status, Nominating | None]:
-    """Why a member is not placed now, and what that means for its nomination.
+    """Return why a member is not placed, and what to do with its nomination.
 
-    Not for members that fit, of a group that does.
+    Must not be called for a feasible member of a feasible group.
     """
     group, own = outcome.status, member.status
     has_node = bool(member.node_name)
@@ -47,13 +47,13 @@ def failure_of(outcome: GroupResult, member: MemberResult) -> tuple[Status, Nomi
 
 
 def _held_back(member: MemberResult) -> Status:
-    """A member that has a node, and has to wait for others that have none."""
+    """Return the status of a member that has a node and waits for members that have none."""
     reasons = () if member.permit is None else member.permit.all_reasons
     return unschedulable(", ".join(reasons)) if reasons else unschedulable()
 
 
 class GroupSubmission:
-    """Places members, or hands them to the failure handler."""
+    """Places members, or calls the failure handler for them."""
 
     def __init__(
         self,
@@ -70,40 +70,42 @@ class GroupSubmission:
     def run(
         self, framework: Framework, members: Sequence[QueuedPodInfo], outcome: GroupResult
     ) -> int:
-        """Deal with every pod of the group; returns how many were placed."""
+        """Place or requeue every pod of the group; return how many were placed."""
         results = {id(each.attempt.queued): each for each in outcome.members}
         placed = 0
         for queued in members:
             member = results.get(id(queued))
             if member is None:
-                # It was not tried: an error with another one ended the cycle before.
+                # It was not tried, because an error of another member ended the cycle.
                 attempt = Attempt(framework, CycleState(), queued, self._clock.monotonic_ns())
                 self._fail(attempt, outcome.status, CLEAR_NOMINATION)
             elif outcome.status.is_success and member.status.is_success:
-                placed += self._place(self._begun(member), member)
+                placed += self._place(self._restarted(member), member)
             else:
-                self._fail(self._begun(member), *failure_of(outcome, member))
+                self._fail(self._restarted(member), *failure_of(outcome, member))
         return placed
 
-    def _begun(self, member: MemberResult) -> Attempt:
-        """The attempt as if it had begun now: waiting for the others is not part of it."""
+    def _restarted(self, member: MemberResult) -> Attempt:
+        """Return the attempt with a later start: waiting for other members is not part of it."""
         started_ns = self._clock.monotonic_ns() - member.duration_ns
         return replace(member.attempt, started_ns=started_ns)
 
     def _place(self, attempt: Attempt, member: MemberResult) -> bool:
         leave_group_cycle(attempt.state)
-        self._tell(attempt, member.status, member)
+        self._notify_watcher(attempt, member.status, member)
         placement = self._scheduling.place(attempt, member.node_name)
         if placement is not None:
             self._bind(placement)
         return placement is not None
 
     def _fail(self, attempt: Attempt, status: Status, nominating: Nominating | None) -> None:
-        self._tell(attempt, status, None)
+        self._notify_watcher(attempt, status, None)
         self._failures.handle(attempt, status, nominating)
 
-    def _tell(self, attempt: Attempt, status: Status, member: MemberResult | None) -> None:
+    def _notify_watcher(
+        self, attempt: Attempt, status: Status, member: MemberResult | None
+    ) -> None:
         watcher = self._scheduling.watcher
         if watcher is not None:
-            # What the node was chosen from is not valid any more.
+            # The search result is not valid any more.
             watcher.decided(attempt, status, "" if member is None else member.node_name, None)

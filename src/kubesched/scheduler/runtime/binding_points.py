@@ -43,7 +43,7 @@ _WAITING = "one or more plugins asked to wait and no plugin rejected pod"
 class BindingPoints:
     """Runs Reserve, Permit, PreBind, Bind and PostBind of one profile.
 
-    Every method answers with a Status: here a failure is an outcome that the caller undoes.
+    Every method returns a Status, also for a failure: the caller undoes what was done before.
     """
 
     def __init__(self, plugins: ProfilePlugins, services: Services, metrics: PointMetrics) -> None:
@@ -54,27 +54,26 @@ class BindingPoints:
         self._pre_bind = plugins.at(ExtensionPoint.PRE_BIND)
         self._bind = plugins.at(ExtensionPoint.BIND)
         self._post_bind = plugins.at(ExtensionPoint.POST_BIND)
+        # Whether a plugin may make pods wait.
         self.may_wait = bool(self._permit)
-        """Whether there is a plugin that could hold pods."""
         self.has_post_bind = bool(self._post_bind)
-        """Whether a plugin wants to hear that pods were bound."""
 
     def run_reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         started_ns = self._metrics.now_ns()
-        status = self._ask_to_reserve(state, pod, node_name)
+        status = self._call_reserve(state, pod, node_name)
         self._metrics.observe("Reserve", status.code, started_ns)
         return status
 
-    def _ask_to_reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+    def _call_reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         reserve = _reserve if state.plugin_timer is None else _timed_reserve
         for plugin in self._reserve:
             status = reserve(plugin, state, pod, node_name)
             if status is not SUCCESS and not status.is_success:
-                return _refusal(f'running Reserve plugin "{plugin.name}"', plugin, status)
+                return _failed_status(f'running Reserve plugin "{plugin.name}"', plugin, status)
         return SUCCESS
 
     def run_unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Undo Reserve of all plugins in reverse order, also of those not reached."""
+        """Run Unreserve of all plugins in reverse order, also of those that did not reserve."""
         started_ns = self._metrics.now_ns()
         for plugin in reversed(self._reserve):
             with timing_of(state, plugin, "Unreserve"):
@@ -82,31 +81,31 @@ class BindingPoints:
                     plugin.unreserve(state, pod, node_name)
                 except THROWN as exc:
                     pass_on_interrupt(exc)
-                    # The other plugins must still give back what they hold.
+                    # The other plugins must still release what they reserved.
                     log.exception("Unreserve failed", exc, plugin=plugin.name, pod=pod)
         self._metrics.observe("Unreserve", Code.SUCCESS, started_ns)
 
     def run_permit(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """SUCCESS, a refusal, or WAIT with the pod noted as waiting."""
-        return self._run_permit(state, pod, node_name, is_for_real=True)
+        """Run Permit. On WAIT the pod is added to the waiting pods."""
+        return self._run_permit(state, pod, node_name, adds_waiting=True)
 
     def try_permit(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """The same, but the pod is not noted: nobody is going to wait."""
-        return self._run_permit(state, pod, node_name, is_for_real=False)
+        """Run Permit without adding the pod to the waiting pods, in a trial placement."""
+        return self._run_permit(state, pod, node_name, adds_waiting=False)
 
     def _run_permit(
-        self, state: CycleState, pod: Pod, node_name: str, *, is_for_real: bool
+        self, state: CycleState, pod: Pod, node_name: str, *, adds_waiting: bool
     ) -> Status:
         if not self._permit:
             self._metrics.observe_nothing("Permit")
             return SUCCESS
         started_ns = self._metrics.now_ns()
-        status = self._ask_permit(state, pod, node_name, is_for_real=is_for_real)
+        status = self._call_permit(state, pod, node_name, adds_waiting=adds_waiting)
         self._metrics.observe("Permit", status.code, started_ns)
         return status
 
-    def _ask_permit(
-        self, state: CycleState, pod: Pod, node_name: str, *, is_for_real: bool
+    def _call_permit(
+        self, state: CycleState, pod: Pod, node_name: str, *, adds_waiting: bool
     ) -> Status:
         timeouts_ns: dict[str, int] = {}
         reasons: tuple[str, ...] = ()
@@ -121,15 +120,15 @@ class BindingPoints:
                 timeouts_ns[plugin.name] = min(answer.timeout_ns, MAX_PERMIT_TIMEOUT_NS)
                 reasons = answer.reasons
             elif not answer.is_success:
-                return _refusal(f'running Permit plugin "{plugin.name}"', plugin, answer)
+                return _failed_status(f'running Permit plugin "{plugin.name}"', plugin, answer)
         if not timeouts_ns:
             return SUCCESS
-        if is_for_real:
+        if adds_waiting:
             self._services.waiting_pods.add(WaitingPodEntry(pod, timeouts_ns))
         return Status(Code.WAIT, (*reasons, _WAITING))
 
     async def wait_on_permit(self, pod: Pod) -> Status:
-        """Wait until a pod that Permit held is allowed, refused or timed out."""
+        """Wait until a waiting pod is allowed, rejected or timed out."""
         entry = self._services.waiting_pods.get(pod.metadata.uid)
         if entry is None:
             return SUCCESS
@@ -149,20 +148,20 @@ class BindingPoints:
         return bool(self._permit) and self._services.waiting_pods.get(pod.metadata.uid) is not None
 
     def run_pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """SUCCESS if some plugin has PreBind work for this pod, SKIP if none has."""
+        """Return SUCCESS if some plugin has PreBind work for this pod, SKIP if none has."""
         started_ns = self._metrics.now_ns()
-        status = self._ask_pre_flight(state, pod, node_name)
+        status = self._call_pre_flight(state, pod, node_name)
         self._metrics.observe("PreBindPreFlight", status.code, started_ns)
         return status
 
-    def _ask_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+    def _call_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         overall = SKIP
         for plugin in self._pre_bind:
             try:
                 status = plugin.pre_bind_pre_flight(state, pod, node_name)
             except THROWN as exc:
                 status = failure_of(exc)
-            if status is SKIP:  # as it mostly is
+            if status is SKIP:  # the usual case
                 state.skip_pre_bind.add(plugin.name)
                 continue
             status = as_status(status)
@@ -171,7 +170,7 @@ class BindingPoints:
             elif status.is_skip:
                 state.skip_pre_bind.add(plugin.name)
             elif status.code is Code.ERROR:
-                return _refusal(f'running PreBindPreFlight "{plugin.name}"', plugin, status)
+                return _failed_status(f'running PreBindPreFlight "{plugin.name}"', plugin, status)
             else:
                 return Status.failure(
                     f'PreBindPreFlight {plugin.name} returned "{status.code.label}", '
@@ -182,10 +181,10 @@ class BindingPoints:
     async def run_pre_bind(
         self, state: CycleState, pod: Pod, node_name: str, entry: PodInPreBind | None = None
     ) -> Status:
-        """Run PreBind; neighbours that allow it run at the same time.
+        """Run PreBind; adjacent plugins that allow it run at the same time.
 
-        A plugin that has nothing to do still separates the groups to its left and right,
-        unless it allows parallel runs itself.
+        A plugin without work still separates the groups before and after it, unless it allows
+        parallel runs itself.
         """
         started_ns = self._metrics.now_ns()
         status = await self._run_pre_bind(state, pod, node_name, entry)
@@ -237,7 +236,7 @@ class BindingPoints:
         return failed
 
     async def run_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Let the plugins bind in turn until one does not skip."""
+        """Call the Bind plugins in order until one does not skip."""
         started_ns = self._metrics.now_ns()
         status = SKIP
         is_timed = state.plugin_timer is not None
@@ -255,7 +254,7 @@ class BindingPoints:
                 break
             if not status.is_skip:
                 if not status.is_success:
-                    status = _refusal(f'running Bind plugin "{plugin.name}"', plugin, status)
+                    status = _failed_status(f'running Bind plugin "{plugin.name}"', plugin, status)
                 break
         self._metrics.observe("Bind", status.code, started_ns)
         return status
@@ -270,7 +269,7 @@ class BindingPoints:
                     if is_being_ended(exc):
                         raise
                     pass_on_interrupt(exc)
-                    # The pod is bound whatever an informational plugin makes of it.
+                    # The pod is bound, so a failure of PostBind is only logged.
                     log.exception("PostBind failed", exc, plugin=plugin.name, pod=pod)
         self._metrics.observe("PostBind", Code.SUCCESS, started_ns)
 
@@ -308,11 +307,11 @@ async def _pre_bind(plugin: Plugin, state: CycleState, pod: Pod, node_name: str)
         timed.code = status.code
     if status.is_success:
         return status
-    return _refusal(f'running PreBind plugin "{plugin.name}"', plugin, status)
+    return _failed_status(f'running PreBind plugin "{plugin.name}"', plugin, status)
 
 
-def _refusal(what: str, plugin: Plugin, status: Status) -> Status:
-    """A rejection as it is, anything else as an error that says where it happened."""
+def _failed_status(what: str, plugin: Plugin, status: Status) -> Status:
+    """Return a rejection unchanged; wrap anything else in an error that names the plugin."""
     if status.is_rejected:
         return status.blame(plugin.name)
     error = PluginError(f"{what}: {status.message}")

@@ -1,4 +1,4 @@
-"""Builds the plugins of one profile and says which run where (docs/reference/01 §7, 04 §8.1)."""
+"""Builds the plugins of one profile, by extension point (docs/reference/01 §7, 04 §8.1)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _IN_TREE = frozenset(IN_TREE_EXTENSION_POINTS)
 
 
 class ProfilePlugins:
-    """The plugins of a profile, built, by extension point and in order."""
+    """The plugins of a profile by extension point, in the order in which they run."""
 
     def __init__(self, profile: KubeSchedulerProfile, registry: Registry, handle: Handle) -> None:
         self.profile_name = profile.scheduler_name
@@ -71,7 +71,7 @@ def _build(name: str, factory: PluginFactory, args: Any, handle: Handle) -> Plug
     try:
         args_type = args_type_of(factory)
         if args is None and args_type is not None:
-            # A profile that was put together by hand may leave out what has defaults.
+            # A profile built in Python may leave out arguments that have defaults.
             args = msgspec.convert({}, args_type)
         plugin = factory(args, handle)
         if not isinstance(plugin, Plugin):
@@ -84,13 +84,13 @@ def _build(name: str, factory: PluginFactory, args: Any, handle: Handle) -> Plug
         raise ConfigError(f'initializing plugin "{name}": {exc}') from exc
     except BaseException as exc:
         pass_on_interrupt(exc)
-        # Someone else's code: the start ends with one line, whatever it did.
+        # Whatever a plugin's constructor raises ends the start with one line.
         what = f"{type(exc).__name__}: {exc}"
         raise ConfigError(f'initializing plugin "{name}": {what}') from exc
 
 
 def _without_missing(plugins: Plugins, registry: Registry) -> Plugins:
-    """Leave out in-tree plugins that are not built yet (docs/differences.md lists them)."""
+    """Leave out in-tree plugins that are not implemented yet (see docs/differences.md)."""
     missing = sorted((plugins.enabled_names() & _IN_TREE) - registry.keys())
     if not missing:
         return plugins

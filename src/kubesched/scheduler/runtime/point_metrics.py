@@ -1,7 +1,7 @@
-"""How long extension points and plugins take, and how often plugins are asked.
+"""Metrics of extension points and plugins: durations, and counts of calls.
 
-docs/reference/04 §19. An attempt has about 100 µs, so children are kept where they are used, and
-only one attempt in ten times its plugins one by one.
+docs/reference/04 §19. An attempt takes well below 100 µs, so metric children are cached where they
+are used, and only one attempt in ten times its plugins one by one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kubesched.scheduler.runtime.plugin_set import ProfilePlugins
 __all__ = ["PluginTimer", "PluginTiming", "PointMetrics", "PointTiming", "timing_of"]
 
 _SAMPLED = 0.1
-_ATTEMPTS_NOTED = 512  # before what they took is put into histograms
+_ATTEMPTS_NOTED = 512  # attempts between two updates of the histograms
 _COUNTED_POINTS = (
     ExtensionPoint.PRE_FILTER,
     ExtensionPoint.FILTER,
@@ -28,19 +28,19 @@ _COUNTED_POINTS = (
 
 
 class PluginTimer:
-    """Times single plugins; held by the state of an attempt that was chosen for it."""
+    """Times single plugins; stored in the state of the attempts that are sampled."""
 
     def __init__(self, metrics: SchedulerMetrics, now_ns: Callable[[], int]) -> None:
         self._durations = metrics.plugin_execution_duration_seconds
-        # By plugin, point and code: takes a duration.
+        # By plugin, point and code: a function that records a duration.
         self._notes: dict[tuple[str, str, int], Callable[[int], None]] = {}
         self.noted: list[HistogramMetric] = []
         self.now_ns = now_ns
 
     def observe(self, plugin: str, point: str, code: Code, started_ns: int) -> None:
-        """Note what a plugin took that was asked at `started_ns` and has just answered."""
+        """Record the duration of a plugin's call that began at `started_ns` and ends now."""
         duration_ns = self.now_ns() - started_ns
-        # As a plain number, whose hash costs less than that of an enum's member.
+        # A plain number is hashed faster than a member of an enum.
         key = (plugin, point, code.numerator)
         note_ns = self._notes.get(key)
         if note_ns is None:
@@ -51,12 +51,12 @@ class PluginTimer:
 
 
 class PluginTiming:
-    """One call of a plugin, as a `with` block; `code` is what came of it."""
+    """Times one call of a plugin, as a `with` block that sets `code` to the outcome."""
 
     __slots__ = ("_plugin", "_point", "_started_ns", "_timer", "code")
 
     def __init__(self, timer: PluginTimer | None, plugin: str, point: str) -> None:
-        """Time nothing without a timer."""
+        """Without a timer, nothing is timed."""
         self._timer = timer
         self._plugin, self._point = plugin, point
         self._started_ns = 0
@@ -77,13 +77,13 @@ _UNTIMED = PluginTiming(None, "", "")
 
 
 def timing_of(state: CycleState, plugin: Plugin, point: str) -> PluginTiming:
-    """For one call of a plugin, which is timed if the attempt was chosen for it."""
+    """Return the timing of one call of a plugin; it does nothing if the attempt is not sampled."""
     timer: PluginTimer | None = state.plugin_timer
     return _UNTIMED if timer is None else PluginTiming(timer, plugin.name, point)
 
 
 class PointTiming:
-    """One run of an extension point, as a `with` block; `code` is what came of it."""
+    """Times one run of an extension point, as a `with` block that sets `code` to the outcome."""
 
     __slots__ = ("_metrics", "_point", "_started_ns", "code")
 
@@ -114,7 +114,7 @@ class PointMetrics:
         self.now_ns = now_ns
         self._durations = metrics.framework_extension_point_duration_seconds
         self._profile = profile
-        # By point and code: takes a duration.
+        # By point and code: a function that records a duration.
         self._notes: KeptChildren[str, list[Callable[[int], None]]] = KeptChildren(self._notes_of)
         self._noted: list[HistogramMetric] = []
         self._attempts = 0
@@ -143,7 +143,7 @@ class PointMetrics:
         self.scores = counters(ExtensionPoint.SCORE)
 
     def sample(self) -> PluginTimer | None:
-        """A timer for the plugins of one attempt in ten. To be called for each attempt."""
+        """Return a timer for one attempt in ten, and None for the others."""
         self._attempts += 1
         if not self._attempts % _ATTEMPTS_NOTED:
             for child in (*self._noted, *self._timer.noted, *self._hint_durations):
@@ -151,22 +151,22 @@ class PointMetrics:
         return self._timer if self._draw() < _SAMPLED else None
 
     def timing(self, point: str) -> PointTiming:
-        """Time a point: with `metrics.timing("Filter"): …`. An exception counts as an error."""
+        """Time an extension point with a `with` block. An exception counts as an error."""
         return PointTiming(self, point)
 
     def observe_hint(self, was_used: bool, duration_ns: int) -> None:
-        """Note whether what is kept from equal pods was enough to choose a node."""
+        """Record whether cached answers of equal pods were enough to choose a node."""
         self._note_hint[was_used](duration_ns)
         self._hint_results[was_used].value += 1
 
     def observe(self, point: str, code: Code, started_ns: int) -> int:
-        """Note what a point took that began at `started_ns` and ends now; return now."""
+        """Record the duration of a point that began at `started_ns` and ends now; return now."""
         now_ns = self.now_ns()
         self._notes[point][code](now_ns - started_ns)
         return now_ns
 
     def observe_nothing(self, point: str) -> None:
-        """Note a point at which there was nobody to ask. It counts all the same."""
+        """Record an extension point without plugins, which counts as well."""
         self._notes[point][Code.SUCCESS](0)
 
     def _notes_of(self, point: str) -> list[Callable[[int], None]]:
@@ -179,7 +179,7 @@ class PointMetrics:
         note_ns(duration_ns)
 
     def count_filtered(self, plugins: Iterable[Plugin], rejection: Status | None) -> None:
-        """Count a node that was shown to the plugins up to the one that rejected it, if any."""
+        """Count the filters that were called for one node: up to the first rejection, if any."""
         counters = self.filters
         last = None if rejection is None else rejection.plugin
         for plugin in plugins:

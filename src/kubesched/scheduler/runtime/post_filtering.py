@@ -1,4 +1,4 @@
-"""PostFilter: the plugins of a profile are asked in turn to make room (docs/reference/04 §8.3)."""
+"""PostFilter: calls the plugins of a profile in order (docs/reference/04 §8.3)."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ log = get_logger(__name__)
 def run_post_filter(
     plugins: Iterable[Plugin], state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
 ) -> PostFilterResult:
-    """Ask the plugins in turn to make room; the first that succeeds ends it."""
-    answers = _Answers()
+    """Call the plugins in order until one makes room for the pod."""
+    combined = _CombinedResult()
     for plugin in plugins:
         with timing_of(state, plugin, "PostFilter") as timed:
             try:
@@ -43,9 +43,9 @@ def run_post_filter(
             except THROWN as exc:
                 result = _thrown(plugin, pod_info, exc)
             timed.code = result.status.code
-        if (final := answers.take(plugin, result)) is not None:
+        if (final := combined.add(plugin, result)) is not None:
             return final
-    return answers.rejection()
+    return combined.rejection()
 
 
 async def run_post_filter_with_review(
@@ -55,8 +55,8 @@ async def run_post_filter_with_review(
     diagnosis: Diagnosis,
     review: VictimReview,
 ) -> PostFilterResult:
-    """As `run_post_filter`, for a pod that others have a say in."""
-    answers = _Answers()
+    """As `run_post_filter`, with extenders that review the victims."""
+    combined = _CombinedResult()
     for plugin in plugins:
         with timing_of(state, plugin, "PostFilter") as timed:
             try:
@@ -67,28 +67,28 @@ async def run_post_filter_with_review(
                     raise
                 result = _thrown(plugin, pod_info, exc)
             timed.code = result.status.code
-        if (final := answers.take(plugin, result)) is not None:
+        if (final := combined.add(plugin, result)) is not None:
             return final
-    return answers.rejection()
+    return combined.rejection()
 
 
 def _thrown(plugin: Plugin, pod_info: PodInfo, error: BaseException) -> PostFilterResult:
     failure = failure_of(error)
-    # The attempt has failed anyway; what is lost is the chance to make room.
+    # The attempt has failed in any case, so the error is logged and preemption is skipped.
     log.exception("PostFilter failed", error, plugin=plugin.name, pod=pod_info.pod)
     return PostFilterResult(failure)
 
 
-class _Answers:
-    """What the plugins that were asked so far amount to."""
+class _CombinedResult:
+    """The combined result of the plugins that have run so far."""
 
     def __init__(self) -> None:
         self._reasons: list[str] = []
         self._first_rejector = ""
         self._nominating: Nominating | None = None
 
-    def take(self, plugin: Plugin, result: PostFilterResult) -> PostFilterResult | None:
-        """Note an answer; returns the result of all if no other plugin is to be asked."""
+    def add(self, plugin: Plugin, result: PostFilterResult) -> PostFilterResult | None:
+        """Add a plugin's result; return the final result if no other plugin may run."""
         status = result.status
         if status.is_success:
             return result
@@ -104,6 +104,6 @@ class _Answers:
         return None
 
     def rejection(self) -> PostFilterResult:
-        """The result if no plugin made room."""
+        """Return the result when no plugin made room."""
         status = Status(Code.UNSCHEDULABLE, tuple(self._reasons), None, self._first_rejector)
         return PostFilterResult(status, self._nominating)

@@ -1,7 +1,6 @@
-"""QueueSort: keys of plugins, made so that they can be compared whatever they are.
+"""QueueSort: sort keys of plugins, wrapped so that comparing them never fails.
 
-A key that cannot be compared with another would fail where pods are taken from the queue, which
-concerns all of them.
+A key that cannot be compared with another would raise while the queue pops, for all pods.
 """
 
 from __future__ import annotations
@@ -17,34 +16,34 @@ __all__ = ["sort_key_of"]
 
 log = get_logger(__name__)
 
-_OURS = "kubesched.scheduler.plugins."
+_IN_TREE = "kubesched.scheduler.plugins."
 
 
 def sort_key_of(plugin: Plugin) -> Callable[[QueuedPodInfo], Any]:
-    """What orders the queue. Pods for which the plugin has no key come last."""
-    if type(plugin).__module__.startswith(_OURS):
-        return plugin.sort_key  # in C as far as it goes: this is done for every pod
+    """Return the queue's sort key. Pods for which the plugin fails come last."""
+    if type(plugin).__module__.startswith(_IN_TREE):
+        return plugin.sort_key  # without a wrapper, because it runs for every pod
 
-    def sort_key(queued: QueuedPodInfo) -> _Turn:
+    def sort_key(queued: QueuedPodInfo) -> _SafeKey:
         try:
-            return _Turn(plugin.sort_key(queued), has_failed=False)
+            return _SafeKey(plugin.sort_key(queued), has_failed=False)
         except BaseException as exc:
             pass_on_interrupt(exc)
             log.exception("QueueSort failed", exc, plugin=plugin.name, pod=queued.pod)
-            return _Turn(None, has_failed=True)
+            return _SafeKey(None, has_failed=True)
 
     return sort_key
 
 
-class _Turn:
-    """A key; keys that cannot be compared are taken for equal, and pods go as they came."""
+class _SafeKey:
+    """A sort key. Keys that cannot be compared count as equal: first in, first out."""
 
     __slots__ = ("_has_failed", "_key")
 
     def __init__(self, key: Any, *, has_failed: bool) -> None:
         self._key, self._has_failed = key, has_failed
 
-    def __lt__(self, other: _Turn) -> bool:
+    def __lt__(self, other: _SafeKey) -> bool:
         if self._has_failed or other._has_failed:
             return other._has_failed and not self._has_failed
         try:
@@ -54,4 +53,4 @@ class _Turn:
             return False
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Turn) and not self < other and not other < self
+        return isinstance(other, _SafeKey) and not self < other and not other < self

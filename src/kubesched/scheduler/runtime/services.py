@@ -1,4 +1,4 @@
-"""What all profiles of a scheduler share: the snapshot, listers, the clock, the API, the queue."""
+"""The collaborators that all profiles of a scheduler share: snapshot, listers, clock, API."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _CLAIMS = "claims"
 
 
 class Services:
-    """Collaborators that the scheduler hands to every framework it builds.
+    """Collaborators that the scheduler passes to every framework it builds.
 
-    What the queue and the loop do is given as functions: both are built from the plugins that
-    are built with these services.
+    The queue and the search are passed as functions, because both are built after the plugins,
+    which are built with these services.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Services:
     ) -> None:
         self.snapshot = snapshot
         self.api = api
-        self.recorder_of = recorder_of  # by profile: the reporting controller of its events
+        self.recorder_of = recorder_of  # by profile, which is the events' reporting controller
         self.clock = clock
         self.random = random
         self.lister = lister
@@ -73,9 +73,9 @@ class Services:
         self.nominator = nominator
         self.activate = activate
         self.spawn = spawn
-        # By the name of a profile, a pod of it, and the version in which it fitted nowhere.
+        # (profile, pod, version in which the pod fitted no node): see `FitChecks.fits_now`.
         self.fits_now = fits_now
-        # By the name of a profile, a pod of it, a node, and who would be gone from there.
+        # (profile, pod, node, pods to leave out): see `FitChecks.fits_without`.
         self.fits_without = fits_without
         self._informer = informer
         self.extenders = tuple(extenders)
@@ -90,17 +90,17 @@ class Services:
 
     def informer(self, kind: type[Any]) -> Informer[Any]:
         if self._informer is None:
-            raise RuntimeError("nothing is watched here")
+            raise RuntimeError("these services have no informers")
         return self._informer(kind)
 
     @property
     def claims(self) -> ClaimCache:
-        """The claims that all profiles share; they are watched from when this is first read."""
+        """The claims that all profiles share. The first read starts their informer."""
         return self.shared.get(_CLAIMS, self._build_claims)
 
     @property
     def uses_claims(self) -> bool:
-        """Whether some plugin reads claims from there."""
+        """Whether a plugin has read `claims`."""
         return _CLAIMS in self.shared
 
     def _build_claims(self) -> ClaimCache:

@@ -1,8 +1,8 @@
-"""Which of several nodes with the same, highest total is taken.
+"""Tie-breaking: which of several nodes with the same, highest total is chosen.
 
-The reference chooses at random, and so does a profile that says nothing. A profile with
-`tieBreak: NodeName` takes the first by name, so that equal scores turn into first fit and a
-decision can be repeated without knowing the seed.
+The reference chooses at random, and so does a profile by default. A profile with
+`tieBreak: NodeName` chooses the first by name. Equal scores then mean first fit, and a decision
+can be repeated without the seed.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ __all__ = ["FirstByName", "RandomTies", "Ties"]
 
 
 class Ties(Protocol):
-    """A rule that chooses among equals."""
+    """A rule that chooses one of several nodes with the same total."""
 
     def best_of(self, total: NDArray[np.signedinteger], nodes: NodeView) -> int:
-        """The place in the view of the chosen one of the nodes with the highest total."""
+        """Return the index in the view of the chosen one of the nodes with the highest total."""
         ...
 
     def best_named(self, total: NDArray[np.signedinteger], names: Sequence[str]) -> int:
-        """The same, for nodes of which only the names are known."""
+        """Return the same index for nodes that are given by name."""
         ...
 
     def best_in(self, index: TotalIndex, table: NodeTable) -> int:
-        """The chosen row of those with the highest total."""
+        """Return the chosen one of the rows with the highest total."""
         ...
 
     def best_accepted(
         self, index: TotalIndex, table: NodeTable, accepts: Callable[[int], bool], tries: int
     ) -> int | None:
-        """The chosen row of the accepted ones; None if so many tries did not find one."""
+        """Return the chosen one of the accepted rows; None if `tries` rows were not accepted."""
         ...
 
 
 class RandomTies:
-    """A seeded choice, so that a run can be repeated."""
+    """A random choice from a seed, so that a run can be repeated."""
 
     def __init__(self, rng: Random) -> None:
         self._random = rng
@@ -76,11 +76,11 @@ class RandomTies:
 
 
 class FirstByName:
-    """The node whose name comes first."""
+    """The node whose name sorts first."""
 
     def __init__(self) -> None:
         self._membership = -1
-        # int[row]: the place of the row's node among the names.
+        # int[row]: the position of the row's node among the sorted names.
         self._rank = np.zeros(0, dtype=np.intp)
 
     def best_of(self, total: NDArray[np.signedinteger], nodes: NodeView) -> int:

@@ -1,6 +1,6 @@
-"""Pods that Permit plugins asked to wait, and pods that PreBind is working on.
+"""Pods that wait on Permit, and pods in PreBind.
 
-docs/reference/04 §8.5 and §8.6. Timers belong to the running event loop, so virtual time applies.
+docs/reference/04 §8.5 and §8.6. Timers run on the event loop, so they follow virtual time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["PodInPreBind", "PodsInPreBind", "WaitingPodEntry", "WaitingPods"]
 
 
 class WaitingPodEntry:
-    """One waiting pod: which plugins it waits for, and how that ended. The first end counts."""
+    """A pod that waits on Permit plugins, with a timeout for each. The first outcome counts."""
 
     def __init__(self, pod: Pod, timeouts_ns: Mapping[str, int]) -> None:
         self.pod = pod
@@ -47,7 +47,7 @@ class WaitingPodEntry:
             self._finish(SUCCESS)
 
     def reject(self, plugin: str, message: str) -> bool:
-        """False if the pod was allowed or refused before."""
+        """Reject the pod; False if it was allowed or rejected before."""
         return self._finish(Status.unschedulable(message).blame(plugin))
 
     def preempt(self, plugin: str, message: str) -> bool:
@@ -55,7 +55,7 @@ class WaitingPodEntry:
         return self._finish(Status.failure(message).blame(plugin))
 
     def abandon(self) -> None:
-        """The scheduler ends: cancel whoever waits for the outcome."""
+        """Cancel the task that awaits the outcome, because the scheduler stops."""
         self._stop_timers()
         self._outcome.cancel()
 
@@ -94,7 +94,7 @@ class WaitingPods:
 
 
 class PodInPreBind:
-    """Lets preemption stop a pod that is between Permit and Bind."""
+    """A pod between Permit and Bind, which preemption may cancel."""
 
     def __init__(self, pod: Pod, task: asyncio.Task[object]) -> None:
         self.pod = pod
@@ -103,7 +103,7 @@ class PodInPreBind:
         self._is_prebound = False
 
     def cancel(self, reason: str) -> bool:
-        """Stop PreBind; False if it is over."""
+        """Cancel PreBind; False if it has finished."""
         if self._is_prebound:
             return False
         if not self.cancel_reason:
@@ -112,11 +112,11 @@ class PodInPreBind:
         return True
 
     def abandon(self) -> None:
-        """The scheduler ends: stop the work and undo nothing."""
+        """Cancel PreBind without undoing anything, because the scheduler stops."""
         self._task.cancel()
 
     def mark_prebound(self) -> bool:
-        """PreBind is over; False if the pod was cancelled meanwhile."""
+        """Record that PreBind has finished; False if the pod was cancelled before."""
         if self.cancel_reason:
             return False
         self._is_prebound = True
@@ -124,7 +124,7 @@ class PodInPreBind:
 
 
 class PodsInPreBind:
-    """Pods that PreBind plugins work on, by uid."""
+    """The pods in PreBind of all profiles, by uid."""
 
     def __init__(self) -> None:
         self._pods: dict[str, PodInPreBind] = {}
