@@ -20,7 +20,7 @@ from typing import NoReturn
 
 import click
 
-from kubesched.cli.run import scheduler_command
+from kubesched.cli.run_command import scheduler_command
 from kubesched.errors import ConfigError
 from kubesched.scheduler.runtime.plugin_registry import PluginFactory, PluginRegistry, Registry
 

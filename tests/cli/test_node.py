@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from kubesched.api import Node, Taint
-from kubesched.cli.node_command import nodes_to_add
+from kubesched.cli.node_action import nodes_to_add
 from kubesched.testing.cluster import Cluster, cluster_in_thread
 
 

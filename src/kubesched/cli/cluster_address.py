@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import click
-
-from kubesched.cli.named_clusters import (
-    ClusterName,
-    known_clusters,
-    named_cluster,
-    state_folder,
-)
+from kubesched.cli.named_clusters import known_clusters, named_cluster, state_folder
 from kubesched.errors import ConfigError, KubeschedError
 from kubesched.foundation.client.connections import (
     SERVICE_ACCOUNT,
@@ -30,7 +22,7 @@ from kubesched.foundation.util.clock import Clock, RealClock
 from kubesched.foundation.util.randomness import derive
 from kubesched.scheduler.process.api_clients import user_agent
 
-__all__ = ["ClusterAddress", "cluster_options", "live_api"]
+__all__ = ["ClusterAddress", "live_api"]
 
 _QPS, _BURST = 1000, 1000
 _NAMESPACE = "default"
@@ -107,30 +99,3 @@ async def live_api(address: ClusterAddress, purpose: str) -> AsyncIterator[HttpA
         yield api
     finally:
         await api.close()
-
-
-def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options to a command, which gets them as `address`."""
-
-    @click.option(
-        "--kubeconfig", default="", metavar="FILE", help="Of the cluster; default $KUBECONFIG."
-    )
-    @click.option("--context", default="", metavar="NAME", help="A context of the kubeconfig.")
-    @click.option(
-        "--name",
-        "cluster_name",
-        default="",
-        type=ClusterName(),
-        metavar="CLUSTER",
-        help="A cluster of `kubesched up --name`.",
-    )
-    @functools.wraps(command)
-    def wrapped(
-        *args: Any, kubeconfig: str, context: str, cluster_name: str, **options: Any
-    ) -> Any:
-        if cluster_name and (kubeconfig or context):
-            raise click.UsageError("--name and --kubeconfig or --context exclude each other")
-        address = ClusterAddress(kubeconfig, context, cluster_name)
-        return command(*args, address=address, **options)
-
-    return wrapped

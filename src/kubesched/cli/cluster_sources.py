@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
-
 from kubesched.api import Node, Pod
 from kubesched.api.base import ApiObject
-from kubesched.cli.cluster_address import ClusterAddress, cluster_options, live_api
+from kubesched.cli.cluster_address import ClusterAddress, live_api
 from kubesched.cli.configuration_file import read_configuration
 from kubesched.explain import Snapshot
 from kubesched.explain.sources import load_files
@@ -21,7 +17,7 @@ from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
 from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
 from kubesched.scheduler.runtime.plugin_registry import PluginRegistry, Registry
 
-__all__ = ["ClusterSource", "SourceOptions", "source_options"]
+__all__ = ["ClusterSource", "SourceOptions"]
 
 
 class ClusterSource(NamedTuple):
@@ -91,53 +87,3 @@ class SourceOptions(NamedTuple):
         if self.config_file is None:
             return None
         return read_configuration(self.config_file, out_of_tree_plugins(self.plugins))
-
-
-def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options to a command, which gets them as `source`."""
-
-    @click.option(
-        "-f",
-        "--filename",
-        "files",
-        multiple=True,
-        metavar="FILE",
-        help="Objects of the cluster, YAML or JSON, such as a dump; may be repeated; - reads "
-        "standard input. Files without nodes are laid over the capture or the live cluster: so "
-        "a pod that does not exist yet is asked about.",
-    )
-    @click.option(
-        "--capture",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        metavar="FILE",
-        help="What `kubesched capture` wrote.",
-    )
-    @cluster_options
-    @click.option(
-        "--config",
-        "config_file",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="The KubeSchedulerConfiguration of the scheduler; default: its defaults.",
-    )
-    @click.option(
-        "--plugin",
-        "plugins",
-        multiple=True,
-        metavar="PLUGIN",
-        help="A plugin of that configuration: module:Class, or the path of a .py file; may be "
-        "repeated. Installed ones need no option.",
-    )
-    @functools.wraps(command)
-    def wrapped(
-        *args: Any,
-        files: tuple[str, ...],
-        capture: Path | None,
-        address: ClusterAddress,
-        config_file: Path | None,
-        plugins: tuple[str, ...],
-        **options: Any,
-    ) -> Any:
-        source = SourceOptions(files, capture, address, config_file, plugins)
-        return command(*args, source=source, **options)
-
-    return wrapped

@@ -2,35 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 import click
-import msgspec
-
-from kubesched.errors import ConfigError
-from kubesched.foundation.util.bounded_file import MOST_SETTINGS_BYTES, read_bounded
-from kubesched.foundation.util.standard_input import read_standard_input
-from kubesched.scheduler.config import (
-    FeatureGates,
-    KubeSchedulerConfiguration,
-    as_written,
-    complete_configuration,
-    default_configuration,
-    load_configuration,
-    parse_feature_gates,
-    versioned,
-)
-from kubesched.scheduler.config.file_problems import ConfigProblem, find_problems
-from kubesched.scheduler.config.plugin_lists import Implemented
-from kubesched.scheduler.config.plugin_names import IN_TREE_EXTENSION_POINTS
-from kubesched.scheduler.config.yaml_output import dump_yaml
-from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
-from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
 
 __all__ = ["config"]
-
-_INVALID = 2
 
 
 @click.group(
@@ -90,17 +66,9 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
 )
 def validate(file: str, gates: tuple[str, ...], plugins: tuple[str, ...], output: str) -> None:
     """Say what is wrong with FILE (- for standard input), or that nothing is."""
-    if output == "text":
-        _load(file, parse_feature_gates(gates), plugins)
-        click.echo(f"{file}: ok")
-        return
-    try:
-        found = _problems(_read(file), parse_feature_gates(gates), out_of_tree_plugins(plugins))
-    except ConfigError as exc:
-        found = (ConfigProblem(0, str(exc)),)
-    click.echo(msgspec.json.encode({"file": file, "problems": found}).decode())
-    if found:
-        raise click.exceptions.Exit(_INVALID)
+    from kubesched.cli.config_action import run_validate
+
+    run_validate(file, gates, plugins, output)
 
 
 @config.command(epilog="Example: kubesched config show scheduler.yaml -o json")
@@ -109,7 +77,9 @@ def validate(file: str, gates: tuple[str, ...], plugins: tuple[str, ...], output
 @_with_output
 def show(file: str, gates: tuple[str, ...], plugins: tuple[str, ...], output: str) -> None:
     """Show FILE (- for standard input) as the scheduler uses it, defaults included."""
-    click.echo(_text(_load(file, parse_feature_gates(gates), plugins), output), nl=False)
+    from kubesched.cli.config_action import run_show
+
+    run_show(file, gates, plugins, output)
 
 
 @config.command(epilog="Example: kubesched config default > scheduler.yaml")
@@ -117,49 +87,6 @@ def show(file: str, gates: tuple[str, ...], plugins: tuple[str, ...], output: st
 @_with_output
 def default(gates: tuple[str, ...], output: str) -> None:
     """Show the configuration of a scheduler that has no file."""
-    configuration = default_configuration(parse_feature_gates(gates))
-    click.echo(_text(configuration, output), nl=False)
+    from kubesched.cli.config_action import run_default
 
-
-def _load(file: str, gates: FeatureGates, plugins: tuple[str, ...]) -> KubeSchedulerConfiguration:
-    """Load the file and build its profiles on paper; problems end the command."""
-    registry = out_of_tree_plugins(plugins)
-    try:
-        text = _read(file)
-    except ConfigError as exc:
-        click.echo(f"{file}: {exc}", err=True)
-        raise click.exceptions.Exit(_INVALID) from exc
-    problems = _problems(text, gates, registry)
-    for problem in problems:
-        click.echo(problem.at(file), err=True)
-        for note in problem.notes:
-            click.echo(f"  {note}", err=True)
-    if problems:
-        raise click.exceptions.Exit(_INVALID)
-    configuration = load_configuration(text, gates=gates, known_args=registry.known_args())
-    return complete_configuration(configuration, _implemented(registry), gates=gates)
-
-
-def _problems(
-    text: bytes, gates: FeatureGates, plugins: PluginRegistry
-) -> tuple[ConfigProblem, ...]:
-    known_args, implemented = plugins.known_args(), _implemented(plugins)
-    return find_problems(text, gates=gates, known_args=known_args, implemented=implemented)
-
-
-def _implemented(plugins: PluginRegistry) -> Implemented:
-    return {**plugins.implemented(), **IN_TREE_EXTENSION_POINTS}
-
-
-def _read(file: str) -> bytes:
-    try:
-        return read_standard_input() if file == "-" else read_bounded(file, MOST_SETTINGS_BYTES)
-    except OSError as exc:
-        raise ConfigError((exc.strerror or str(exc)).lower()) from exc
-
-
-def _text(configuration: KubeSchedulerConfiguration, output: str) -> str:
-    document = versioned(as_written(configuration))
-    if output == "json":
-        return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-    return dump_yaml(document)
+    run_default(gates, output)

@@ -17,7 +17,7 @@ import click
 import kubesched
 from kubesched.errors import ConfigError, KubeschedError
 
-__all__ = ["cli", "main"]
+__all__ = ["COMMANDS", "cli", "main"]
 
 
 class _Place(NamedTuple):
@@ -27,14 +27,14 @@ class _Place(NamedTuple):
     short_help: str
 
 
-_COMMANDS: Final[Mapping[str, _Place]] = {
-    "up": _Place("up", "Run a cluster in this process and place a workload."),
+COMMANDS: Final[Mapping[str, _Place]] = {
+    "up": _Place("up_command", "Run a cluster in this process and place a workload."),
     "clusters": _Place("clusters_command", "List the clusters of `kubesched up --name`."),
     "down": _Place(
         "clusters_command", "End clusters of `kubesched up --name` and remove what they left."
     ),
     "logs": _Place("clusters_command", "Show the log of a cluster in the background."),
-    "run": _Place("run", "Schedule the pods of a cluster, as kube-scheduler does."),
+    "run": _Place("run_command", "Schedule the pods of a cluster, as kube-scheduler does."),
     "config": _Place("config_command", "Check or show a configuration file."),
     "node": _Place("node_command", "Add, remove, stop or start nodes of a running cluster."),
     "explain": _Place("explain_command", "Why a pod is pending, and what would help."),
@@ -61,10 +61,10 @@ class _Commands(click.Group):
     """Imports a command when it is needed: all of them together take a second."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*_COMMANDS, *super().list_commands(ctx)]
+        return [*COMMANDS, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        place = _COMMANDS.get(cmd_name)
+        place = COMMANDS.get(cmd_name)
         if place is None:
             return super().get_command(ctx, cmd_name)
         command = getattr(importlib.import_module(f"kubesched.cli.{place.module}"), cmd_name)
@@ -73,7 +73,7 @@ class _Commands(click.Group):
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, place.short_help) for name, place in _COMMANDS.items()])
+            formatter.write_dl([(name, place.short_help) for name, place in COMMANDS.items()])
 
 
 @click.group(

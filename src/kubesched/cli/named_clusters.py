@@ -11,16 +11,13 @@ import contextlib
 import difflib
 import fcntl
 import os
-import re
 import shutil
 import signal
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
-import click
-import click.shell_completion
 import msgspec
 
 from kubesched.cli.kubeconfig_file import remove_context
@@ -29,7 +26,6 @@ from kubesched.errors import ConfigError, KubeschedError
 
 __all__ = [
     "ClusterFolder",
-    "ClusterName",
     "ClusterRecord",
     "State",
     "known_clusters",
@@ -39,33 +35,8 @@ __all__ = [
 
 State = Literal["starting", "running", "stopped", "killed"]
 
-_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 _TRIES, _BETWEEN_S = 5, 0.02
 _ENDS_WITHIN_S, _LOOKED_EVERY_S = 15.0, 0.02
-
-
-class ClusterName(click.ParamType[str]):
-    """The name of a cluster: part of file names, and of a context's."""
-
-    name = "name"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if value and not _NAME.fullmatch(value):
-            self.fail(f"{value!r} is no name: up to 40 of a-z, 0-9 and - between them", param, ctx)
-        return value
-
-    def shell_complete(
-        self,
-        _ctx: click.Context,
-        _param: click.Parameter,
-        incomplete: str,
-    ) -> list[click.shell_completion.CompletionItem]:
-        names = (each.name for each in known_clusters(state_folder(os.environ)))
-        return [
-            click.shell_completion.CompletionItem(name)
-            for name in names
-            if name.startswith(incomplete)
-        ]
 
 
 class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

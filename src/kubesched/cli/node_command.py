@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
-from kubesched.api import Node, NodeSpec, NodeStatus, ObjectMeta, Taint
-from kubesched.api.access import ApiAccess
-from kubesched.api.base import ResourceList
+from kubesched.api import Taint
 from kubesched.api.quantity import parse_quantity
 from kubesched.api.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE
-from kubesched.cli.cluster_address import ClusterAddress, cluster_options, live_api
-from kubesched.cluster.controllers.device_driver import DEVICES, AnnotatedDevices
-from kubesched.cluster.nodes.pod_behavior import STOPPED
+from kubesched.cli.shared_options import cluster_options
 from kubesched.errors import QuantityError
 from kubesched.foundation.util.ints import whole_number
 
-__all__ = ["node", "nodes_to_add"]
+if TYPE_CHECKING:
+    from kubesched.cli.cluster_address import ClusterAddress
 
-_PLATFORM = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
-_HOSTNAME, _ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+__all__ = ["node"]
+
 _EFFECTS = (NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE)
 
 
@@ -81,8 +77,6 @@ def _devices(
     return tuple(devices)
 
 
-Work = Callable[[ApiAccess, Callable[[str], None]], Awaitable[None]]
-
 _OUTPUT = click.option(
     "-o", "--output", type=click.Choice(["name", "json"]), default="name", show_default=True,
     help="Names line by line, or a list of them in JSON.",
@@ -139,22 +133,25 @@ def add(
     output: str,
 ) -> None:
     """Add nodes, and print their names."""
-    groups = [
-        AnnotatedDevices(driver, number, attributes, capacity, partitions)
-        for driver, number in devices
-    ]
-    annotations = {DEVICES: msgspec.json.encode(groups).decode()} if groups else {}
-    resources: ResourceList = {"cpu": cpu, "memory": memory, "pods": str(pods), **extended}
-    named_zones = [zone for zone in zones.split(",") if zone]
+    from kubesched.cli.node_action import run_add
 
-    async def work(api: ApiAccess, tell: Callable[[str], None]) -> None:
-        there = {each.metadata.name for each in (await api.list(Node)).items}
-        for each in nodes_to_add(count, prefix, resources, labels, named_zones, taints, there):
-            metadata = msgspec.structs.replace(each.metadata, annotations=annotations)
-            await api.create(msgspec.structs.replace(each, metadata=metadata))
-            tell(each.metadata.name)
-
-    asyncio.run(_with_api(address, output, work))
+    run_add(
+        count,
+        prefix,
+        cpu,
+        memory,
+        pods,
+        extended,
+        labels,
+        devices,
+        partitions,
+        attributes,
+        capacity,
+        zones,
+        taints,
+        address,
+        output,
+    )
 
 
 @node.command(epilog="Example: kubesched node remove node-3 node-4")
@@ -163,13 +160,9 @@ def add(
 @_OUTPUT
 def remove(names: tuple[str, ...], address: ClusterAddress, output: str) -> None:
     """Remove nodes by their names, and print these."""
+    from kubesched.cli.node_action import run_remove
 
-    async def work(api: ApiAccess, tell: Callable[[str], None]) -> None:
-        for name in names:
-            await api.delete(Node, name)
-            tell(name)
-
-    asyncio.run(_with_api(address, output, work))
+    run_remove(names, address, output)
 
 
 _SELECTOR = click.option(
@@ -189,7 +182,9 @@ def stop(names: tuple[str, ...], selector: str, address: ClusterAddress, output:
     After 50 s a node counts as unreachable, gets the taints for it, and its pods go when they no
     longer tolerate them.
     """
-    asyncio.run(_with_api(address, output, _marking(names, selector, "true")))
+    from kubesched.cli.node_action import run_stop
+
+    run_stop(names, selector, address, output)
 
 
 @node.command(epilog="Example: kubesched node start node-3 node-4")
@@ -199,61 +194,6 @@ def stop(names: tuple[str, ...], selector: str, address: ClusterAddress, output:
 @_OUTPUT
 def start(names: tuple[str, ...], selector: str, address: ClusterAddress, output: str) -> None:
     """Let nodes that were stopped go on, and print their names."""
-    asyncio.run(_with_api(address, output, _marking(names, selector, None)))
+    from kubesched.cli.node_action import run_start
 
-
-def _marking(names: Sequence[str], selector: str, stopped: str | None) -> Work:
-    if not names and not selector:
-        raise click.UsageError("name some nodes, or select them with --selector")
-
-    async def work(api: ApiAccess, tell: Callable[[str], None]) -> None:
-        chosen = list(names)
-        if selector:
-            selected = await api.list(Node, label_selector=selector)
-            chosen += [each.metadata.name for each in selected.items]
-        for name in dict.fromkeys(chosen):
-            patch = {"metadata": {"annotations": {STOPPED: stopped}}}
-            await api.patch(Node, name, None, patch, patch_type="merge")
-            tell(name)
-
-    return work
-
-
-def nodes_to_add(
-    count: int,
-    prefix: str,
-    resources: ResourceList,
-    labels: dict[str, str],
-    zones: Sequence[str],
-    taints: tuple[Taint, ...],
-    there: Iterable[str],
-) -> list[Node]:
-    """New nodes, with the first numbers that no node has."""
-    taken = set(there)
-    made: list[Node] = []
-    number = 0
-    while len(made) < count:
-        name = f"{prefix}-{number}"
-        if name not in taken:
-            marks = {_HOSTNAME: name, **_PLATFORM, **labels}
-            if zones:
-                marks[_ZONE] = zones[number % len(zones)]
-            made.append(
-                Node(
-                    metadata=ObjectMeta(name=name, labels=marks),
-                    spec=NodeSpec(taints=taints),
-                    status=NodeStatus(capacity=resources, allocatable=resources),
-                )
-            )
-        number += 1
-    return made
-
-
-async def _with_api(address: ClusterAddress, output: str, work: Work) -> None:
-    """Have something done to nodes, each of which is named when it is done, or all in the end."""
-    names: list[str] = []
-    is_json = output == "json"
-    async with live_api(address, "node") as api:
-        await work(api, names.append if is_json else click.echo)
-    if is_json:
-        click.echo(msgspec.json.encode(names).decode())
+    run_start(names, selector, address, output)

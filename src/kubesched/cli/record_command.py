@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import io
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
-from kubesched.cli.cluster_address import ClusterAddress, cluster_options, live_api
-from kubesched.errors import KubeschedError
-from kubesched.foundation.util.clock import SECOND, Clock, RealClock
-from kubesched.sim.recording import Recording
-from kubesched.sim.recording import record as follow
-from kubesched.sim.values import parse_duration_ns
+from kubesched.cli.shared_options import cluster_options
+
+if TYPE_CHECKING:
+    from kubesched.cli.cluster_address import ClusterAddress
 
 __all__ = ["record"]
 
@@ -45,61 +40,6 @@ def record(path: Path, duration: str, address: ClusterAddress, as_json: bool) ->
     Only reading is asked of the cluster. Every line is written at once, so that what was recorded
     until Ctrl-C can be used.
     """
-    duration_ns = parse_duration_ns(duration, "--for") if duration else None
-    clock = RealClock()
-    trace, recording = _Trace(path), Recording(clock.now_ns())
-    with contextlib.closing(trace), contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_record(address, trace, recording, clock, duration_ns))
-    if not trace.has_begun:
-        raise KubeschedError(f"{path}: nothing was written: the cluster did not answer in time")
-    if as_json:
-        facts = {"file": str(path), "added": recording.added, "ended": recording.ended}
-        click.echo(msgspec.json.encode(facts).decode())
-        return
-    said = f"wrote {path}: {recording.added} pods came, {recording.ended} ended"
-    click.echo(said, err=True)
+    from kubesched.cli.record_action import run_record
 
-
-class _Trace:
-    """A file that is begun with the first line, so that one that is there is not lost in vain."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: io.FileIO | None = None
-
-    @property
-    def has_begun(self) -> bool:
-        return self._file is not None
-
-    def write(self, line: bytes) -> None:
-        """Write a whole line, at once.
-
-        Raises:
-            KubeschedError: it cannot be written.
-        """
-        try:
-            if self._file is None:
-                self._file = io.FileIO(self._path, "w")
-            rest = memoryview(line)
-            while rest:  # a disk that is nearly full takes less than it is given
-                rest = rest[self._file.write(rest) or 0 :]
-        except OSError as error:
-            raise KubeschedError(f"{self._path}: cannot be written: {error.strerror}") from error
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-
-
-async def _record(
-    address: ClusterAddress,
-    trace: _Trace,
-    recording: Recording,
-    clock: Clock,
-    duration_ns: int | None,
-) -> None:
-    timeout_s = None if duration_ns is None else duration_ns / SECOND
-    async with live_api(address, "record") as api:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await follow(api, clock, trace.write, duration_ns, recording)
+    run_record(path, duration, address, as_json)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
-import click
 import msgspec
 from msgspec.structs import replace
 
@@ -20,7 +17,7 @@ from kubesched.foundation.client.transport import OutgoingRequest
 from kubesched.foundation.util.clock import SECOND, RealClock
 from kubesched.scheduler.process.api_clients import user_agent
 
-__all__ = ["RunningScheduler", "scheduler_options"]
+__all__ = ["RunningScheduler"]
 
 
 _TIMEOUT_NS = 90 * SECOND
@@ -83,35 +80,3 @@ class RunningScheduler(NamedTuple):
             tls = TlsOptions(ca=self.ca_file.read_bytes())
         ca_file = None if self.insecure or self.ca_file is not None else own.ca_file
         return replace(own, server=self.url, tls=tls, ca_file=ca_file)
-
-
-def scheduler_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options to a command, which gets a `RunningScheduler` or None as `scheduler`."""
-
-    @click.option(
-        "--scheduler",
-        "url",
-        default="",
-        metavar="URL",
-        help="Ask a running `kubesched run` at https://HOST:PORT, with the credentials of the "
-        "kubeconfig; also tells where the pod stands in its queue.",
-    )
-    @click.option(
-        "--scheduler-ca",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        metavar="FILE",
-        help="Trusted for its certificate; default: the cluster's authority.",
-    )
-    @click.option("--scheduler-insecure", is_flag=True, help="Do not check its certificate at all.")
-    @functools.wraps(command)
-    def wrapped(
-        *args: Any, url: str, scheduler_ca: Path | None, scheduler_insecure: bool, **options: Any
-    ) -> Any:
-        source = options.get("source")
-        address = source.address if source is not None else options["address"]
-        scheduler = None
-        if url:
-            scheduler = RunningScheduler(url.rstrip("/"), scheduler_ca, scheduler_insecure, address)
-        return command(*args, scheduler=scheduler, **options)
-
-    return wrapped

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import sys
-
 import click
-import msgspec
-
-from kubesched.sim.tuning import Trial, Tuning, load_tuning
-from kubesched.sim.tuning import tune as search
 
 __all__ = ["tune"]
 
@@ -28,32 +21,6 @@ def tune(file: str, trials: int | None, processes: int | None, output: str) -> N
     With several objectives no single configuration is the best: the front is those that no other
     beats in all of them. docs/simulate.md documents the file. Needs the extra `tune`.
     """
-    tuning = load_tuning(file)
-    if trials is not None:
-        tuning = msgspec.structs.replace(tuning, trials=trials)
+    from kubesched.cli.tune_action import run_tune
 
-    def progress(done: int, total: int) -> None:
-        if sys.stderr.isatty():
-            click.echo(f"\r{done}/{total} trials", nl=done == total, err=True)
-
-    found = search(tuning, processes=processes or os.cpu_count() or 1, progress=progress)
-    if output == "json":
-        click.echo(msgspec.json.encode(found).decode())
-    else:
-        click.echo(_text(tuning, found))
-
-
-def _text(tuning: Tuning, trials: list[Trial]) -> str:
-    front = [each for each in trials if each.is_on_front]
-    first = tuning.objectives[0]
-    front.sort(key=lambda each: each.values[first.measure] * (1 if first.minimize else -1))
-    lines = [f"{len(trials)} trials, {len(front)} on the front"]
-    seen: list[dict[str, object]] = []
-    for each in front:
-        if each.parameters in seen:
-            continue
-        seen.append(each.parameters)
-        values = ", ".join(f"{name} {value:.6g}" for name, value in each.values.items())
-        lines.append(f"\ntrial {each.number}: {values}")
-        lines += [f"  {path}: {value}" for path, value in each.parameters.items()]
-    return "\n".join(lines)
+    run_tune(file, trials, processes, output)

@@ -7,18 +7,19 @@ builds these parts; a test of the process itself can do without.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from kubesched.foundation.http.http_messages import Handler
-from kubesched.foundation.util.clock import Clock
-from kubesched.framework import Diagnosis, PodInfo
-from kubesched.scheduler.runtime.framework import Framework
-from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
-from kubesched.scheduler.scheduler import Scheduler
-from kubesched.scheduler.server.endpoints.explanations import Explanations
-from kubesched.scheduler.server.options.process_config import ProcessConfig
+if TYPE_CHECKING:
+    from kubesched.foundation.http.http_messages import Handler
+    from kubesched.foundation.util.clock import Clock
+    from kubesched.framework import Diagnosis, PodInfo
+    from kubesched.scheduler.runtime.framework import Framework
+    from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
+    from kubesched.scheduler.scheduler import Scheduler
+    from kubesched.scheduler.server.endpoints.explanations import Explanations
+    from kubesched.scheduler.server.options.process_config import ProcessConfig
 
 __all__ = ["EventNotes", "ProcessAddOns", "ProcessInputs"]
 

@@ -10,6 +10,7 @@ import enum
 import platform
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,10 +25,7 @@ from kubesched.scheduler.config.feature_gates import check_built
 from kubesched.scheduler.config.plugin_lists import Implemented
 from kubesched.scheduler.config.plugin_names import IN_TREE_EXTENSION_POINTS
 from kubesched.scheduler.config.versions import BINARY_VERSION, KUBERNETES_VERSION
-from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
 from kubesched.scheduler.process.add_ons import ProcessInputs
-from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
-from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
 from kubesched.scheduler.server.options.command_line import (
     UnwantedArgumentsError,
     check_arguments,
@@ -44,6 +42,9 @@ from kubesched.scheduler.server.options.process_config import (
     feature_gates_of,
     process_config,
 )
+
+if TYPE_CHECKING:
+    from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
 
 __all__ = ["Failure", "HowToReport", "Outcome", "run_command_line"]
 
@@ -106,7 +107,7 @@ def run_command_line(
     read_file: ReadFile,
     environment: Mapping[str, str],
     apply_logging: Callable[[LogSettings], None] = lambda _: None,
-    load_plugins: Callable[[Sequence[str]], PluginRegistry] = out_of_tree_plugins,
+    load_plugins: Callable[[Sequence[str]], PluginRegistry] | None = None,
     columns: int = 0,
     program: str = "kubesched run",
 ) -> Outcome:
@@ -135,6 +136,10 @@ def run_command_line(
         apply_logging(log_settings(options.logging))
         _log_flags(flags)
         validate_options(options, version, gates, read_file)
+        if load_plugins is None:
+            from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
+
+            load_plugins = out_of_tree_plugins
         plugins = load_plugins(options.plugins)
         texts = flags.texts()
         config = process_config(
@@ -171,6 +176,9 @@ def _check_built(config: ProcessConfig, plugins: PluginRegistry) -> None:
     Raises:
         ConfigError: the configuration needs one of them.
     """
+    # Imported here: `--help` must not load the plugins.
+    from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
+
     check_built(config.gates, has_extenders=bool(config.configuration.extenders))
     by_default = default_plugins(config.gates).enabled_names()
     for index, profile in enumerate(config.configuration.profiles):

@@ -1,7 +1,7 @@
-"""`kubesched run`: what `kube-scheduler` is in a cluster, with the same flags and file.
+"""What `kubesched run` does: set up a scheduler process, and run it until a signal ends it.
 
 `scheduler/process/process_setup.py` turns the command line into an outcome. This module reads the
-files, prints and writes what the outcome says, and runs the process until a signal ends it.
+files, prints and writes what the outcome says, and runs the process.
 """
 
 from __future__ import annotations
@@ -19,87 +19,43 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace
 
-from kubesched.cli.process_add_ons import CommandAddOns
 from kubesched.errors import KubeschedError
 from kubesched.foundation.util.bounded_file import MOST_SETTINGS_BYTES, read_bounded
 from kubesched.foundation.util.clock import RealClock
 from kubesched.foundation.util.collector import settle_collector
-from kubesched.foundation.util.flag_parsing import Flag
 from kubesched.foundation.util.log_output import LogSettings, log_to
 from kubesched.foundation.util.logging import get_logger
 from kubesched.scheduler.config import written
-from kubesched.scheduler.process.add_ons import ProcessInputs
 from kubesched.scheduler.process.process_setup import (
     Failure,
     HowToReport,
     Outcome,
     run_command_line,
 )
-from kubesched.scheduler.process.scheduler_process import SchedulerProcess
-from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
-from kubesched.scheduler.runtime.plugin_registry import PluginRegistry, Registry
-from kubesched.scheduler.server.options.flags import FILE_FLAGS, all_flags
 from kubesched.scheduler.server.options.option_validation import open_error
 
-__all__ = ["run", "scheduler_command"]
+if TYPE_CHECKING:
+    from kubesched.scheduler.process.add_ons import ProcessInputs
+    from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
+
+__all__ = ["run_scheduler"]
 
 log = get_logger(__name__)
 
 
-class _RawCommand(click.Command):
-    """A command that parses its own arguments, because click's rules for flags differ."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.args = list(args)
-        return []
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the flags, for a shell that completes a command line."""
-        return list(map(_option, all_flags())) if ctx.resilient_parsing else []
-
-
-def _option(flag: Flag) -> click.Option:
-    names = [f"--{flag.name}", *([f"-{flag.shorthand}"] if flag.shorthand else [])]
-    is_file = flag.name in FILE_FLAGS
-    return click.Option(
-        [*names, flag.name.replace("-", "_")],
-        is_flag=bool(flag.kind.bare),
-        multiple=True,
-        type=click.Path() if is_file else str,
-        help=flag.help.split(". ")[0].split("\n")[0],
-    )
-
-
-def scheduler_command(plugins: Registry | None = None, name: str = "run") -> click.Command:
-    """Build the command that runs a scheduler with these additional plugins.
-
-    Raises:
-        ConfigError: a plugin could not be built.
-    """
-    given = PluginRegistry(plugins)
+def run_scheduler(ctx: click.Context, registry: PluginRegistry | None) -> None:
+    """Run a scheduler that has the plugins of `registry`, besides its own and installed ones."""
 
     def load_plugins(named: Sequence[str]) -> PluginRegistry:
-        return out_of_tree_plugins(named, given=given)
+        from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
 
-    @click.command(
-        name,
-        cls=_RawCommand,
-        add_help_option=False,
-        short_help="Schedule the pods of a cluster, as kube-scheduler does.",
-    )
-    @click.pass_context
-    def command(ctx: click.Context) -> None:
-        """Schedule the pods of a cluster, as kube-scheduler does."""
-        _run(ctx, load_plugins)
+        return out_of_tree_plugins(named, given=registry)
 
-    return command
-
-
-def _run(ctx: click.Context, load_plugins: Callable[[Sequence[str]], PluginRegistry]) -> None:
     signals = _Signals()
     _apply_logging(LogSettings())
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
@@ -119,9 +75,6 @@ def _run(ctx: click.Context, load_plugins: Callable[[Sequence[str]], PluginRegis
     if outcome.failure is not None:
         _report(outcome.failure)
     ctx.exit(outcome.exit_code)
-
-
-run = scheduler_command()
 
 
 def _run_process(inputs: ProcessInputs, signals: _Signals) -> Outcome:
@@ -154,6 +107,10 @@ def _allow_open_files() -> None:
 
 
 async def _run_until_signalled(inputs: ProcessInputs, signals: _Signals) -> int:
+    # Imported here: `--help` and wrong flags must not load the whole scheduler.
+    from kubesched.cli.process_add_ons import CommandAddOns
+    from kubesched.scheduler.process.scheduler_process import SchedulerProcess
+
     seed, hostname = secrets.randbits(63), socket.gethostname()
     process = SchedulerProcess(
         inputs,

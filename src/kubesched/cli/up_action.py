@@ -1,4 +1,4 @@
-"""`kubesched up`: an embedded cluster, the scheduler, and a workload to place."""
+"""What `kubesched up` does; `up_command.py` has its options."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from kubesched.cli.cluster_run import ClusterRun, RunOptions, Started
 from kubesched.cli.cluster_summary import ClusterSummary, render
 from kubesched.cli.configuration_file import read_configuration
 from kubesched.cli.detached import DetachedError, arguments_again, report_to, start_detached
-from kubesched.cli.listen_address import ListenAddress
-from kubesched.cli.named_clusters import ClusterFolder, ClusterName, state_folder
+from kubesched.cli.named_clusters import ClusterFolder, state_folder
 from kubesched.cluster.embedded_cluster import Listen
 from kubesched.errors import KubeschedError
 from kubesched.foundation.util.clock import MILLISECOND, SECOND, RealClock
@@ -32,127 +31,15 @@ from kubesched.scheduler.options import scheduler_configuration
 from kubesched.scheduler.runtime.plugin_loading import load_plugin, out_of_tree_plugins
 from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
 
-__all__ = ["up"]
+__all__ = ["run_up"]
 
 _SAMPLE_PACE_NS: Final = 10 * MILLISECOND
+
+
 _UNNAMED: Final = "default"
 
 
-@click.command(
-    epilog="Examples: kubesched up -f nodes.yaml -f pods.yaml -o json;  "
-    "kubesched up --name blue --detach",
-    short_help="Run a cluster in this process and place a workload.",
-)
-@click.option(
-    "-f",
-    "--filename",
-    "files",
-    multiple=True,
-    metavar="FILE",
-    help="YAML with nodes, pods and other objects; may be repeated; - reads standard input. "
-    "Without it, a sample cluster of 30 nodes and 300 pods.",
-)
-@click.option(
-    "--config",
-    "config_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A KubeSchedulerConfiguration file.",
-)
-@click.option(
-    "--plugin",
-    "plugins",
-    multiple=True,
-    metavar="PLUGIN",
-    help="Also load this plugin: module:Class or the path of a .py file; may be repeated. "
-    "It runs if the configuration enables it, and without a configuration in any case.",
-)
-@click.option(
-    "--listen",
-    type=ListenAddress(),
-    metavar="HOST:PORT",
-    help="Serve the API here, and go on running until Ctrl-C; port 0 takes a free one. On a "
-    "terminal the default is 127.0.0.1:0.",
-)
-@click.option(
-    "--kubeconfig",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    metavar="FILE",
-    help="Write here how to reach the API. By default a temporary file, whose name is shown; with "
-    "a name the first file of $KUBECONFIG, or ~/.kube/config.",
-)
-@click.option(
-    "--data",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Keep the cluster in this file (SQLite), and go on where it was. What -f names and the "
-    "file already has stays as it is.",
-)
-@click.option(
-    "--behavior",
-    "behavior_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="YAML with rules for how pods behave: how long they take to start, when they fail, and so "
-    "on; see docs/cluster.md. Annotations of a pod come first.",
-)
-@click.option(
-    "--name",
-    type=ClusterName(),
-    metavar="NAME",
-    help="Keep the cluster under this name until `kubesched down NAME`; its context kubesched-NAME "
-    "is added to the kubeconfig that kubectl uses. Other commands find it by --name.",
-)
-@click.option(
-    "--detach",
-    is_flag=True,
-    help="Go on in the background once the workload is placed, under the name `default` if none is "
-    "given; `kubesched clusters` lists what runs.",
-)
-@click.option(
-    "--rbac",
-    is_flag=True,
-    help="Let clients do what Roles and bindings allow, and nothing else. The kubeconfig is the "
-    "administrator's.",
-)
-@click.option(
-    "--feature-gates",
-    multiple=True,
-    metavar="NAME=BOOL,...",
-    help="Turn features of the scheduler and the API server on or off, as in `kubesched run`. For "
-    "example GenericWorkload=true,GangScheduling=true for pod groups (docs/pod-groups.md).",
-)
-@click.option("--seed", default=0, show_default=True, help="Same seed, same ties broken.")
-@click.option(
-    "--verify-engine",
-    is_flag=True,
-    help="Check every decision against a full evaluation; stop on the first difference.",
-)
-@click.option(
-    "--exit", "exit_when_done", is_flag=True, help="End after the summary, on a terminal too."
-)
-@click.option("-q", "--quiet", is_flag=True, help="Only errors, and JSON if that is asked for.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Form of the summary on standard output.",
-)
-@click.option(
-    "--timeout",
-    default=60,
-    type=click.IntRange(0, 10**6),
-    show_default=True,
-    metavar="SECONDS",
-    help="How long to wait until every pod is decided; then sum up what is, and fail.",
-)
-@click.option(
-    "--fail-on-pending", is_flag=True, help="Exit with 1 if some pod has no node in the end."
-)
-@click.option("--report-to", type=int, hidden=True)
-@click.pass_context
-def up(
+def run_up(
     ctx: click.Context,
     /,
     config_file: Path | None,
@@ -164,12 +51,6 @@ def up(
     fail_on_pending: bool,
     **options: Any,
 ) -> None:
-    """Run a whole cluster in this process: API server, kubelets, scheduler.
-
-    Applies the files, shows the pods being placed, and prints where they went and why the rest
-    is pending. On a terminal it then goes on running until Ctrl-C, and kubectl and other clients
-    can use it with the kubeconfig that it writes.
-    """
     if detach and options["exit_when_done"]:
         raise click.UsageError("--detach and --exit exclude each other")
     folder = None

@@ -1,0 +1,118 @@
+"""What `kubesched dashboard` does; `dashboard_command.py` has its options."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import click
+import msgspec
+
+from kubesched.cli.cluster_address import ClusterAddress, live_api
+from kubesched.cluster.embedded_cluster import Listen
+from kubesched.dashboard.capture_timeline import timeline_of_captures, timeline_of_objects
+from kubesched.dashboard.dashboard import Dashboard
+from kubesched.dashboard.page_queries import PageQueries
+from kubesched.dashboard.page_server import PageServer
+from kubesched.dashboard.page_sources import dashboard_of_api
+from kubesched.dashboard.sign_in import SignIn
+from kubesched.dashboard.simulation_timeline import timelines_of_report
+from kubesched.explain.capture import read_capture
+from kubesched.explain.sources import find_readable, load_files
+from kubesched.foundation.util.clock import RealClock
+from kubesched.foundation.util.components import Component, running
+
+__all__ = ["run_dashboard"]
+
+
+def run_dashboard(
+    address: ClusterAddress,
+    captures: tuple[Path, ...],
+    report: Path | None,
+    files: tuple[str, ...],
+    listen: Listen | None,
+    namespace: str,
+    public_url: str,
+    output: str,
+) -> None:
+    if sum(map(bool, (captures, report, files))) > 1:
+        raise click.UsageError("choose one of --capture, --report and -f")
+    listen = listen or Listen()
+    sign_in = SignIn([listen.host], public_url=public_url)
+    site = Site(listen, public_url, sign_in, as_json=output == "json")
+    asyncio.run(_serve(address, namespace, captures, report, files, site))
+
+
+class Site(NamedTuple):
+    """Where the page is, and who may see it."""
+
+    listen: Listen
+    public_url: str
+    sign_in: SignIn
+    as_json: bool = False
+
+    def link(self, own_url: str) -> str:
+        """An address that signs its first user in."""
+        base = self.public_url.rstrip("/") or own_url
+        return f"{base}/dashboard/?token={self.sign_in.issue()}"
+
+
+async def _serve(
+    address: ClusterAddress,
+    namespace: str,
+    captures: tuple[Path, ...],
+    report: Path | None,
+    files: tuple[str, ...],
+    site: Site,
+) -> None:
+    if captures or report is not None or files:
+        await _show(_still(captures, report, files, site.sign_in), site, ())
+        return
+    async with live_api(address, "dashboard") as api:
+        reading = await find_readable(api, namespace=namespace or address.namespace())
+        if reading.unknown:
+            click.echo(f"not allowed to read: {', '.join(reading.unknown)}", err=True)
+        if reading.partial:
+            kinds = ", ".join(reading.partial)
+            click.echo(f"only of namespace {reading.namespace}: {kinds}", err=True)
+        page, parts = dashboard_of_api(
+            api, RealClock(), site.sign_in, title="read-only", reading=reading
+        )
+        await _show(page, site, parts)
+
+
+def _still(
+    captures: tuple[Path, ...], report: Path | None, files: tuple[str, ...], sign_in: SignIn
+) -> Dashboard:
+    """The page of what is over: captures, a simulation, a dump."""
+    now_ns = RealClock().now_ns
+    if report is not None:
+        title, timelines = timelines_of_report(report)
+        title = f"simulation of {title}"
+    elif captures:
+        read = [read_capture(path) for path in captures]
+        timelines = timeline_of_captures(read)
+        title = f"capture of {read[0].taken}" if len(read) == 1 else f"{len(read)} captures"
+    else:
+        timelines = timeline_of_objects(load_files(files).objects, now_ns() // 1_000_000)
+        title = "files"
+    return Dashboard(PageQueries(timelines, title=title, now_ns=now_ns), sign_in, None)
+
+
+async def _show(page: Dashboard, site: Site, parts: tuple[Component, ...]) -> None:
+    stopping = asyncio.Event()
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(each, stopping.set)
+    listen, path = site.listen, urlsplit(site.public_url).path.rstrip("/")
+    async with (
+        PageServer(page, listen.host, listen.port, path=path) as server,
+        running(*parts),
+    ):
+        link = site.link(server.url)
+        told = msgspec.json.encode({"dashboard": link}).decode()
+        click.echo(told if site.as_json else f"Dashboard: {link}")
+        click.echo("Ctrl-C stops.", err=True)
+        await stopping.wait()

@@ -1,0 +1,81 @@
+"""What `kubesched record` does; `record_command.py` has its options."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+from pathlib import Path
+
+import click
+import msgspec
+
+from kubesched.cli.cluster_address import ClusterAddress, live_api
+from kubesched.errors import KubeschedError
+from kubesched.foundation.util.clock import SECOND, Clock, RealClock
+from kubesched.sim.recording import Recording
+from kubesched.sim.recording import record as follow
+from kubesched.sim.values import parse_duration_ns
+
+__all__ = ["run_record"]
+
+
+def run_record(path: Path, duration: str, address: ClusterAddress, as_json: bool) -> None:
+    duration_ns = parse_duration_ns(duration, "--for") if duration else None
+    clock = RealClock()
+    trace, recording = _Trace(path), Recording(clock.now_ns())
+    with contextlib.closing(trace), contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_record(address, trace, recording, clock, duration_ns))
+    if not trace.has_begun:
+        raise KubeschedError(f"{path}: nothing was written: the cluster did not answer in time")
+    if as_json:
+        facts = {"file": str(path), "added": recording.added, "ended": recording.ended}
+        click.echo(msgspec.json.encode(facts).decode())
+        return
+    said = f"wrote {path}: {recording.added} pods came, {recording.ended} ended"
+    click.echo(said, err=True)
+
+
+class _Trace:
+    """A file that is begun with the first line, so that one that is there is not lost in vain."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: io.FileIO | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        return self._file is not None
+
+    def write(self, line: bytes) -> None:
+        """Write a whole line, at once.
+
+        Raises:
+            KubeschedError: it cannot be written.
+        """
+        try:
+            if self._file is None:
+                self._file = io.FileIO(self._path, "w")
+            rest = memoryview(line)
+            while rest:  # a disk that is nearly full takes less than it is given
+                rest = rest[self._file.write(rest) or 0 :]
+        except OSError as error:
+            raise KubeschedError(f"{self._path}: cannot be written: {error.strerror}") from error
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+async def _record(
+    address: ClusterAddress,
+    trace: _Trace,
+    recording: Recording,
+    clock: Clock,
+    duration_ns: int | None,
+) -> None:
+    timeout_s = None if duration_ns is None else duration_ns / SECOND
+    async with live_api(address, "record") as api:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await follow(api, clock, trace.write, duration_ns, recording)

@@ -1,0 +1,195 @@
+"""Options that several commands have, and the types of their values.
+
+`kubesched CMD --help` loads this module. What needs more than click is imported when an option is
+used.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import click.shell_completion
+
+from kubesched.foundation.util.ints import whole_number
+
+if TYPE_CHECKING:
+    from kubesched.cli.cluster_address import ClusterAddress
+    from kubesched.cluster.embedded_cluster import Listen
+
+__all__ = [
+    "ClusterName",
+    "ListenAddress",
+    "cluster_options",
+    "scheduler_options",
+    "source_options",
+]
+
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
+
+
+class ClusterName(click.ParamType[str]):
+    """The name of a cluster. File names and the name of a context contain it."""
+
+    name = "name"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value and not _NAME.fullmatch(value):
+            self.fail(f"{value!r} is no name: up to 40 of a-z, 0-9 and - between them", param, ctx)
+        return value
+
+    def shell_complete(
+        self,
+        _ctx: click.Context,
+        _param: click.Parameter,
+        incomplete: str,
+    ) -> list[click.shell_completion.CompletionItem]:
+        from kubesched.cli.named_clusters import known_clusters, state_folder
+
+        names = (each.name for each in known_clusters(state_folder(os.environ)))
+        return [
+            click.shell_completion.CompletionItem(name)
+            for name in names
+            if name.startswith(incomplete)
+        ]
+
+
+class ListenAddress(click.ParamType["Listen"]):
+    """`HOST:PORT`, `[ADDRESS]:PORT` for IPv6, or a port alone on the loopback interface."""
+
+    name = "address"
+
+    def convert(
+        self, value: str | Listen, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Listen:
+        from kubesched.cluster.embedded_cluster import Listen
+
+        if isinstance(value, Listen):
+            return value
+        host, colon, port = value.rpartition(":")
+        number = whole_number(port)
+        in_brackets = host.startswith("[") and host.endswith("]")
+        is_host = host.isascii() and (in_brackets or not set("[]") & set(host))
+        if number is None or number > 65_535 or (colon and not host) or not is_host:
+            self.fail(f"{value!r} is not HOST:PORT", param, ctx)
+        return Listen(host.strip("[]") or "127.0.0.1", number)
+
+
+def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that select a cluster; the command receives an `address`."""
+
+    @click.option(
+        "--kubeconfig", default="", metavar="FILE", help="Of the cluster; default $KUBECONFIG."
+    )
+    @click.option("--context", default="", metavar="NAME", help="A context of the kubeconfig.")
+    @click.option(
+        "--name",
+        "cluster_name",
+        default="",
+        type=ClusterName(),
+        metavar="CLUSTER",
+        help="A cluster of `kubesched up --name`.",
+    )
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any, kubeconfig: str, context: str, cluster_name: str, **options: Any
+    ) -> Any:
+        from kubesched.cli.cluster_address import ClusterAddress
+
+        if cluster_name and (kubeconfig or context):
+            raise click.UsageError("--name and --kubeconfig or --context exclude each other")
+        address = ClusterAddress(kubeconfig, context, cluster_name)
+        return command(*args, address=address, **options)
+
+    return wrapped
+
+
+def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say where objects come from; the command receives a `source`."""
+
+    @click.option(
+        "-f",
+        "--filename",
+        "files",
+        multiple=True,
+        metavar="FILE",
+        help="Objects of the cluster, YAML or JSON, such as a dump; may be repeated; - reads "
+        "standard input. Files without nodes are laid over the capture or the live cluster: so "
+        "a pod that does not exist yet is asked about.",
+    )
+    @click.option(
+        "--capture",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="What `kubesched capture` wrote.",
+    )
+    @cluster_options
+    @click.option(
+        "--config",
+        "config_file",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="The KubeSchedulerConfiguration of the scheduler; default: its defaults.",
+    )
+    @click.option(
+        "--plugin",
+        "plugins",
+        multiple=True,
+        metavar="PLUGIN",
+        help="A plugin of that configuration: module:Class, or the path of a .py file; may be "
+        "repeated. Installed ones need no option.",
+    )
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any,
+        files: tuple[str, ...],
+        capture: Path | None,
+        address: ClusterAddress,
+        config_file: Path | None,
+        plugins: tuple[str, ...],
+        **options: Any,
+    ) -> Any:
+        from kubesched.cli.cluster_sources import SourceOptions
+
+        source = SourceOptions(files, capture, address, config_file, plugins)
+        return command(*args, source=source, **options)
+
+    return wrapped
+
+
+def scheduler_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a running scheduler; the command receives a `scheduler` or None."""
+
+    @click.option(
+        "--scheduler",
+        "url",
+        default="",
+        metavar="URL",
+        help="Ask a running `kubesched run` at https://HOST:PORT, with the credentials of the "
+        "kubeconfig; also tells where the pod stands in its queue.",
+    )
+    @click.option(
+        "--scheduler-ca",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Trusted for its certificate; default: the cluster's authority.",
+    )
+    @click.option("--scheduler-insecure", is_flag=True, help="Do not check its certificate at all.")
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any, url: str, scheduler_ca: Path | None, scheduler_insecure: bool, **options: Any
+    ) -> Any:
+        from kubesched.cli.running_scheduler import RunningScheduler
+
+        source = options.get("source")
+        address = source.address if source is not None else options["address"]
+        scheduler = None
+        if url:
+            scheduler = RunningScheduler(url.rstrip("/"), scheduler_ca, scheduler_insecure, address)
+        return command(*args, scheduler=scheduler, **options)
+
+    return wrapped
