@@ -1,7 +1,7 @@
-"""The options that a scheduler is built with in Python (docs/reference/01 §15).
+"""The keyword options of `Scheduler` (docs/reference/01 §15).
 
-What the configuration file can say, a caller can say with keyword arguments: profiles and
-extenders as values, or in the file's own form as plain dicts.
+A caller can set everything that a configuration file can set. Profiles and extenders are values, or
+plain dicts in the form of the file.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ _T = TypeVar("_T")
 class SchedulerOptions(TypedDict, total=False):
     """Everything a scheduler can be built with, besides an API server and a clock."""
 
-    # The configuration, which is the default one unless given, and what changes it. Profiles
-    # and extenders may be dicts in the form of the configuration file.
+    # The configuration (by default the default one), and options that override parts of it.
+    # Profiles and extenders may be dicts in the form of the configuration file.
     configuration: KubeSchedulerConfiguration | None
-    configuration_is_complete: bool  # by `complete_configuration`: it is taken as it is
+    configuration_is_complete: bool  # by `complete_configuration`; it is not completed again
     profiles: Iterable[KubeSchedulerProfile | Mapping[str, Any]] | None
     extenders: Iterable[ExtenderConfig | Mapping[str, Any]] | None
     parallelism: int | None
@@ -63,40 +63,40 @@ class SchedulerOptions(TypedDict, total=False):
     pod_initial_backoff_seconds: int | None
     pod_max_backoff_seconds: int | None
     feature_gates: FeatureGates
-    # How long a pod that nothing happened to waits before it is tried again anyway.
+    # How long an unschedulable pod waits for an event before it is tried again.
     pod_max_in_unschedulable_pods_duration: timedelta
-    # The plugins that exist, and others that exist besides them, for profiles to enable.
+    # The plugins that profiles may enable: the in-tree ones, and additional ones.
     registry: Registry
     out_of_tree_registry: Registry | None
-    # Whether every answer from the cache is compared with a full search.
+    # Whether every decision of the cached search is compared with a full search.
     verify_engine: bool
-    # What all chance is derived from.
+    # The seed of all random choices.
     seed: int
     metrics: SchedulerMetrics | None
-    # Where events go, and the machine they are said to come from. The broadcaster is run and
-    # stopped with the scheduler.
+    # The broadcaster of events, which runs and stops with the scheduler, and the host name in them.
     broadcaster: Broadcaster | None
     hostname: str
-    # Pods are placed only once this is set.
+    # The scheduling loop waits until this event is set.
     begins: asyncio.Event | None
-    # Informers ask for their first list as part of the watch; they keep equal parts of pods and
-    # nodes once, which is for a server outside this process.
+    # Whether informers request their first list as part of the watch, and whether they share equal
+    # parts of pods and nodes. The latter is for a server outside this process.
     stream_lists: bool
     share_parts: bool
-    # How extenders are reached, by default over the network; they are told to bind while this
-    # is true.
+    # The transport to each extender (by default over the network), and whether this process may
+    # still let an extender bind.
     extender_transport: TransportOf | None
     may_act: Callable[[], bool] | None
-    # Informers of the caller, who runs them: all of `components()`, after the scheduler is built.
+    # Informers of the caller, which runs all of `components()` after it has built the scheduler.
     informer_factory: InformerFactory | None
-    # Called with each profile as it will run, arguments of its own plugins only.
+    # Called with each completed profile, which has arguments for its own plugins only.
     on_profile: Callable[[KubeSchedulerProfile], None] | None
-    # Instead of the search for a node, and instead of what is done with a pod that failed.
+    # Replacements for the search for a node, and for the handling of failed attempts.
     schedule_pod: SchedulePod | None
     failure_handler: HandleFailure | None
-    # What the events of pods that fit nowhere say besides.
+    # Returns a text that is appended to the events of pods that fit nowhere.
     failure_note: FailureNote | None
-    # For plugins that connect by themselves: how, and the version of the configuration file.
+    # For plugins that open their own connections: the kubeconfig, and the version of the
+    # configuration file.
     kubeconfig: Any
     component_config_version: str
 
@@ -165,10 +165,10 @@ _NUMBERS: Final = (
 
 
 def check_options(options: Iterable[str]) -> None:
-    """Refuse names that no option has, with a hint.
+    """Check that all options exist.
 
     Raises:
-        TypeError: as for any wrong keyword argument.
+        TypeError: one does not, as for any wrong keyword argument; a note suggests another.
     """
     for name in options:
         if name in DEFAULT_OPTIONS:
@@ -183,13 +183,13 @@ def check_options(options: Iterable[str]) -> None:
 
 
 def scheduler_configuration(**options: Unpack[SchedulerOptions]) -> KubeSchedulerConfiguration:
-    """The configuration in the options, or the default one, changed by the others; complete.
+    """Return the completed configuration of the options.
 
     Dicts are decoded as strictly as a file.
 
     Raises:
-        ConfigError: an option has a value that a file could not have either, or no scheduler
-            can be built from the options.
+        ConfigError: an option has a value that is invalid in a file too, or no scheduler can be
+            built from the options.
     """
     plugins = all_plugins(**options)
     gates = options.get("feature_gates", DEFAULT_FEATURE_GATES)
@@ -211,7 +211,7 @@ def scheduler_configuration(**options: Unpack[SchedulerOptions]) -> KubeSchedule
 
 
 def all_plugins(**options: Unpack[SchedulerOptions]) -> PluginRegistry:
-    """The plugins that exist, in-tree or not."""
+    """Return the in-tree and the out-of-tree plugins."""
     plugins = PluginRegistry(options.get("registry", IN_TREE_PLUGINS))
     plugins.merge(options.get("out_of_tree_registry") or {})
     return plugins
@@ -223,7 +223,7 @@ def _decoded(
     gates: FeatureGates,
     known_args: Mapping[str, type],
 ) -> tuple[_T, ...]:
-    """Decode those values that are dicts, together, so that errors name their place."""
+    """Decode the values that are dicts, together, so that errors contain their index."""
     dicts = [value for value in values if isinstance(value, Mapping)]
     if not dicts:
         return values  # type: ignore[return-value]  # none of them is a mapping

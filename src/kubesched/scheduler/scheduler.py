@@ -1,7 +1,7 @@
-"""The scheduler: wires the parts, and runs the loop that places one pod after another.
+"""The scheduler: builds its parts, and runs the loop that places one pod after another.
 
-Everything that touches scheduling state runs on one event loop. The loop pops a pod, places
-it without awaiting (`SchedulingCycle`), and starts a task that binds it (`BindingCycle`).
+All code that changes scheduling state runs on one event loop. The scheduling loop pops a pod,
+places it without awaiting (`SchedulingCycle`), and starts a task that binds it (`BindingCycle`).
 """
 
 from __future__ import annotations
@@ -71,19 +71,19 @@ __all__ = ["Scheduler"]
 
 log = get_logger(__name__)
 
-# How many pods are placed before others on the event loop have a turn. A turn for each pod would
-# cost as much as a tenth of placing it; a turn by the clock would be another one in every run.
+# How many pods are placed before other tasks on the event loop run. To yield after every pod would
+# cost a tenth of a placement; to yield by the clock would make runs differ.
 _PODS_PER_TURN = 8
 _MICROSECOND = timedelta(microseconds=1)
 
 
 class Scheduler:
-    """Places pods of one API server. A component: `run` until `stop`."""
+    """Schedules the pods of one API server. A component: `run` runs until `stop`."""
 
     def __init__(
         self, api: ApiAccess, clock: Clock | None = None, **options: Unpack[SchedulerOptions]
     ) -> None:
-        """Build a scheduler for the pods of `api`, on the machine's clock unless one is given.
+        """Build a scheduler for the pods of `api`; `clock` is the machine's clock by default.
 
         Raises:
             ConfigError: no scheduler can be built from these options.
@@ -91,13 +91,13 @@ class Scheduler:
         check_options(options)
         options = {**DEFAULT_OPTIONS, **options}
         self._clock = clock = clock or RealClock()
-        # For the queue: a wall clock that is set back would keep pods waiting.
+        # For the queue: if the wall clock were set back, pods would wait too long.
         self._steady = SteadyClock(clock)
         configuration = scheduler_configuration(**options)
         self._stopping = False
         self._ready = asyncio.Event()
         self._tasks = BackgroundTasks()
-        # Where no request ever waits, most bindings do not, and need no task each.
+        # With an in-process API most bindings never wait, and need no task of their own.
         at_once = getattr(api, "answers_at_once", False)
         self._start_binding = self._tasks.spawn_soon if at_once else self._tasks.spawn
         self._corruption: CacheCorruptedError | None = None
@@ -178,7 +178,7 @@ class Scheduler:
         )
 
     def _build_cycles(self, writer: PodStatusWriter, options: SchedulerOptions) -> None:
-        """What happens to a popped pod: plain attempts, those that ask extenders, and binding."""
+        """Build the cycles: scheduling, binding, pod groups, and attempts with extenders."""
         cache, queue, clock = self.cache, self.queue, self._steady
         pods = self.informers.lister(Pod)
         failures = self._failures = FailureHandler(
@@ -284,7 +284,7 @@ class Scheduler:
         for resource, actions in self._registered_actions().items():
             kind = watched_kind(resource, with_pod_groups=self._schedules_groups)
             if kind is ResourceClaim and self.services.uses_claims:
-                # The scheduler's own writes count as changes too, before the watch brings them.
+                # The scheduler's own writes are events too, before the watch delivers them.
                 listener = handlers.listener_of(resource, actions)
                 self.services.claims.follow(listener)
                 self.services.claims.on_return = listener
@@ -312,7 +312,7 @@ class Scheduler:
         return EventHandlers(self.cache, *parts)
 
     def _count_changes(self, informer: SharedInformer[Any]) -> None:
-        """Have cached answers invalidated that depend on objects of the informer's kind."""
+        """Invalidate cached answers when an object of the informer's kind changes."""
 
         def changed(*_objects: Any) -> None:
             self.services.object_versions.changed(informer.kind)
@@ -320,7 +320,7 @@ class Scheduler:
         informer.add_handler(changed, changed, changed)
 
     def _registered_actions(self) -> dict[str, ActionType]:
-        """What happens to which objects must be heard of, because some plugin asked for it."""
+        """Return the actions by resource that some plugin registered events for."""
         wanted: dict[str, ActionType] = {}
         for framework in self.profiles.values():
             for hint in self._hints_of(framework):
@@ -369,7 +369,7 @@ class Scheduler:
 
     async def _until_it_begins(self) -> None:
         await self.informers.wait_for_sync()
-        self.cache.update_snapshot()  # now, not while the first pod waits for it
+        self.cache.update_snapshot()  # so that the first attempt need not build it
         self.synced.set()
         if self._begins is not None:
             await self._begins.wait()
@@ -385,7 +385,7 @@ class Scheduler:
                 continue
             placed += 1
             if not self._schedule_safely(queued) or placed >= _PODS_PER_TURN:
-                # Let watch events in and bindings out; an attempt that fails takes long.
+                # Yield to watch events and bindings; also after a failure, which takes long.
                 await asyncio.sleep(0)
                 placed = 0
 
@@ -399,7 +399,7 @@ class Scheduler:
             return False
 
     def schedule_one(self, queued: QueuedPodInfo) -> bool:
-        """Place a popped pod and start binding it, or put it back; whether it was placed."""
+        """Place a popped pod and start its binding, or requeue it; return whether it was placed."""
         pod = queued.pod
         if self._group_cycle is not None and group_name_of(pod):
             return self._group_cycle.run(queued)
@@ -429,7 +429,7 @@ class Scheduler:
         self._start_binding(self._binding.run(placement), "binding")
 
     def _fits_now(self, profile: str, pod_info: PodInfo, since: ClusterVersion) -> bool:
-        # Not within a step of an attempt: this is asked by other tasks.
+        # Other tasks call this between attempts, so the snapshot may be updated.
         self.cache.update_snapshot()
         refused = () if self._extender_tasks is None else self._extender_tasks.refused(pod_info)
         return self._fit_checks.fits_now(self.profiles[profile], pod_info, since, refused)
@@ -456,9 +456,9 @@ class Scheduler:
 
 
 def _caches_by_pod_details(plugins: Registry) -> bool:
-    """Whether some plugin's cached answers depend on more of pods on a node than their specs.
+    """Whether a plugin's cached answers depend on more of the pods on a node than their specs.
 
-    A factory that does not tell what it builds may build one.
+    A factory without a known plugin class may build such a plugin.
     """
     types = map(plugin_type_of, plugins.values())
     return any(

@@ -1,7 +1,7 @@
-"""Checks every decision against a full search (`--verify-engine`).
+"""Compares every decision with a full search (`--verify-engine`).
 
-The cache must never change a decision. This makes each one twice, by a cached and by a full search,
-and stops the scheduler on the first difference. It costs what the cache saves.
+The answer cache must never change a decision. `VerifyingSearch` runs the cached and the full search
+for every pod, and stops the scheduler on the first difference. It costs what the cache saves.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SHOWN = 5
 
 
 class EngineMismatchError(KubeschedError):
-    """Cached and full search disagree: a bug in kubesched, or in what a plugin declares."""
+    """Cached and full search differ: a bug in kubesched, or in what a plugin declares."""
 
 
 class VerifyingSearch:
@@ -70,12 +70,12 @@ class VerifyingSearch:
     def _compare(
         self, framework: Framework, state: CycleState, pod_info: PodInfo, got: dict[str, Any]
     ) -> None:
-        anew = CycleState()
+        full_state = CycleState()
         if (cycle := group_cycle_of(state)) is not None:
-            # What other members of a group were given counts for both.
-            enter_group_cycle(anew, cycle)
+            # Both searches see the claims that other members of the group were given.
+            enter_group_cycle(full_state, cycle)
         try:
-            full = _choices(self._full.schedule_pod(framework, anew, pod_info))
+            full = _choices(self._full.schedule_pod(framework, full_state, pod_info))
         except FitError as error:
             full = _failure(error)
         node = got.pop("node", None)
@@ -95,7 +95,7 @@ class VerifyingSearch:
 
 
 def _difference(key: str, got: Any, full: Any) -> str:
-    """One line; of two mappings only what differs, and no more than a few entries of it."""
+    """Describe a difference in one line; of two mappings, only a few differing entries."""
     if isinstance(got, dict) and isinstance(full, dict):
         names = [name for name in {**got, **full} if got.get(name) != full.get(name)]
         shown = ", ".join(f"{n} {got.get(n)!r} / {full.get(n)!r}" for n in names[:_SHOWN])

@@ -1,7 +1,7 @@
 """Pods that are ready for an attempt, in the order of the QueueSort plugin.
 
-Where attempts may have to wait for something outside, `ActiveLines` keeps the pods apart whose
-attempts wait for the same, so that those which need not wait can go first.
+With extenders, `ActiveLines` has one queue for each set of extenders that attempts need. So pods
+whose extenders are busy do not delay the others.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from kubesched.scheduler.backend.queue.queue_profile import QueueSortKey
 
 __all__ = ["ActiveLines", "ActiveQueue", "Needs"]
 
-# What an attempt at a pod waits for that can serve only one attempt at a time.
+# Returns the names of the extenders that an attempt at a pod needs. Each serves one attempt at a
+# time.
 Needs = Callable[[Pod], frozenset[str]]
 
 
 class ActiveQueue(KeyedHeap[str, QueuedPodInfo]):
-    """The heap, with its size reported. Equal pods leave in the order they came."""
+    """A heap that reports its size as a metric. Equal pods leave in the order they came."""
 
     def __init__(
         self,
@@ -52,15 +53,15 @@ class ActiveQueue(KeyedHeap[str, QueuedPodInfo]):
         return popped
 
     def pop_unless(self, _busy: Collection[str]) -> QueuedPodInfo | None:
-        """Take the first pod, or None if there is none; no attempt here waits for anything."""
+        """Pop the first pod; None if the queue is empty. No attempt here needs an extender."""
         return self.pop() if self else None
 
 
 class ActiveLines:
-    """Ready pods in lines, one for each set of things that attempts need.
+    """Ready pods in lines, one for each set of extenders that attempts need.
 
-    All lines together are in the order of one queue. While something is busy, the lines that
-    need it stand still.
+    Pods leave all lines together in the order of one queue. While an extender is busy, the lines
+    that need it are skipped.
     """
 
     def __init__(self, sort_key: QueueSortKey, metrics: SchedulerMetrics, needs: Needs) -> None:
@@ -107,7 +108,7 @@ class ActiveLines:
         return None if line is None else line.delete(key)
 
     def pop_unless(self, busy: Collection[str]) -> QueuedPodInfo | None:
-        """Take the first pod that needs nothing that is busy, or None."""
+        """Pop the first pod that needs no busy extender; None if there is none."""
         ready = [
             (order, line)
             for needs, line in self._lines.items()
@@ -125,7 +126,7 @@ class ActiveLines:
             line.check_invariants()
         assert len(self._line_of) == sum(map(len, self._lines.values()))
         for key, line in self._line_of.items():
-            assert key in line, f"{key} is not in the line where it should stand"
+            assert key in line, f"{key} is not in its line"
 
     def _line(self, needs: frozenset[str]) -> ActiveQueue:
         line = self._lines.get(needs)

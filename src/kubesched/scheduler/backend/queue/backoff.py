@@ -1,7 +1,7 @@
-"""How long a pod waits after a failure, and whether it still does (docs/reference/03 §3.1, §3.2).
+"""The backoff of pods after a failed attempt (docs/reference/03 §3.1, §3.2).
 
-Expiry is cut down to a whole second and a pod is free only in a later second than that, so a
-penalty of d seconds is served in more than d and at most d + 1 seconds.
+The expiry is floored to a whole second, and a pod leaves its backoff in a later second than that.
+So a backoff of d seconds takes more than d and at most d + 1 seconds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from kubesched.framework import QueuedPodInfo
 
 __all__ = ["NO_BACKOFF_NS", "Backoff", "window"]
 
-# The expiry of a pod that has nothing to wait for: before every time there is.
+# The expiry of a pod without a backoff; it is less than every time.
 NO_BACKOFF_NS = -1
 
 
@@ -21,7 +21,7 @@ def window(time_ns: int) -> int:
 
 
 class Backoff:
-    """The penalty: doubling from `initial_ns`, never above `max_ns`; `max_ns` 0 turns it off."""
+    """A backoff that doubles from `initial_ns` up to `max_ns`; `max_ns` 0 turns it off."""
 
     __slots__ = ("initial_ns", "max_ns")
 
@@ -30,7 +30,7 @@ class Backoff:
         self.max_ns = max_ns
 
     def duration_ns(self, count: int) -> int:
-        """Return the penalty for the count-th failure."""
+        """Return the backoff after the count-th failure."""
         if count == 0:
             return 0
         if self.initial_ns > self.max_ns >> (count - 1):
@@ -38,8 +38,8 @@ class Backoff:
         return self.initial_ns << (count - 1)
 
     def expiration_ns(self, queued: QueuedPodInfo) -> int:
-        """Return the second in which the pod's backoff ends; kept on the pod once computed."""
-        # A streak of errors starts its own count and ends with the first plain rejection.
+        """Return the second in which the pod's backoff ends; the pod caches it."""
+        # Consecutive errors have a count of their own, which ends with the first rejection.
         count = queued.consecutive_errors_count or queued.unschedulable_count
         if self.max_ns == 0 or count == 0:
             return NO_BACKOFF_NS

@@ -1,8 +1,8 @@
-"""Pods waiting out a backoff, soonest first.
+"""The backoff queue: pods that are backing off, in the order of their expiry.
 
-Rejected pods and pods whose attempt ended in an error wait in separate heaps: a rejected pod may
-be taken early when nothing else is ready, an errored one always serves its whole penalty. This
-module only orders pods: it never reads a clock and does not decide who is backing off.
+Rejected pods and pods whose attempt ended in an error are in separate heaps: a rejected pod may be
+popped early when no pod is active, an errored pod always waits for its whole backoff. This module
+only orders pods: it reads no clock and does not compute backoffs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = get_logger(__name__)
 
 
 class BackoffQueue:
-    """Both heaps. A pod is in at most one of them."""
+    """The heaps of rejected and of errored pods. A pod is in at most one of them."""
 
     def __init__(
         self,
@@ -56,14 +56,14 @@ class BackoffQueue:
         return self.rejected.get(key) or self.errored.get(key)
 
     def add(self, queued: QueuedPodInfo) -> bool:
-        """Insert the pod where its rejectors say; True if it was in neither heap."""
+        """Insert the pod into the heap for its rejectors; True if it was in neither heap."""
         key = queued.key
         has_rejectors = bool(queued.unschedulable_plugins or queued.pending_plugins)
-        here, there = (
+        heap, other_heap = (
             (self.rejected, self.errored) if has_rejectors else (self.errored, self.rejected)
         )
-        is_new = here.add(queued)
-        if there.delete(key) is not None:
+        is_new = heap.add(queued)
+        if other_heap.delete(key) is not None:
             log.error("Pod was in both backoff queues", pod=queued.pod)
             return False
         if is_new:
@@ -71,11 +71,11 @@ class BackoffQueue:
         return is_new
 
     def place_of(self, key: str) -> Place:
-        """Which of the two heaps the pod waits in."""
+        """Return the heap of a pod, as a place."""
         return Place.BACKOFF if key in self.rejected else Place.ERROR_BACKOFF
 
     def update(self, queued: QueuedPodInfo) -> None:
-        """Order a pod anew after it changed; it stays in its heap."""
+        """Reorder a pod after it changed; it stays in its heap."""
         heap = self.rejected if queued.key in self.rejected else self.errored
         heap.update(queued)
 
@@ -86,7 +86,7 @@ class BackoffQueue:
         return deleted
 
     def pop(self, may_pop: Callable[[QueuedPodInfo], bool] | None = None) -> QueuedPodInfo | None:
-        """Take the first rejected pod, however long its backoff still runs, if it may be."""
+        """Pop the first rejected pod before its backoff has expired, if `may_pop` accepts it."""
         head = self.rejected.peek()
         if head is None or (may_pop is not None and not may_pop(head)):
             return None
@@ -94,7 +94,7 @@ class BackoffQueue:
         return self.rejected.pop()
 
     def pop_completed(self, now_ns: int) -> list[QueuedPodInfo]:
-        """Take all pods whose backoff has passed, the rejected ones first."""
+        """Pop all pods whose backoff has expired, the rejected ones first."""
         completed = []
         for heap in (self.rejected, self.errored):
             while (head := heap.peek()) is not None:

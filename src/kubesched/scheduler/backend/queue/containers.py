@@ -1,4 +1,4 @@
-"""All places a pod can be in, looked at together: find, describe, check."""
+"""All containers of the scheduling queue together: lookups and invariants."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Containers"]
 
 
 class Containers:
-    """Where pods wait, who is in flight, and the journal of moves. Moves nothing itself."""
+    """The containers of waiting pods, the pods in flight, and the journal. Moves no pods."""
 
     def __init__(
         self,
@@ -41,13 +41,13 @@ class Containers:
         self.journal = Journal()
 
     def __iter__(self) -> Iterator[QueuedPodInfo]:
-        """Iterate over all pods that wait."""
+        """Iterate over all waiting pods."""
         yield from self.active
         yield from self.backoff
         yield from self.unschedulable
 
     def find(self, key: str) -> QueuedPodInfo | None:
-        """Return the pod that waits under this key."""
+        """Return the waiting pod with this key."""
         return self.active.get(key) or self.unschedulable.get(key) or self.backoff.get(key)
 
     def find_pod_info(self, key: str) -> PodInfo | None:
@@ -57,8 +57,8 @@ class Containers:
     def locate(self, key_or_uid: str) -> tuple[QueuedPodInfo, Place, int] | None:
         """Return a pod, its place, and since when it is there.
 
-        Of two pods with the same key, the waiting one is meant. A uid of a waiting pod is
-        searched for.
+        Of two pods with the same key, the waiting one is returned. The uid of a waiting pod is
+        searched in all containers.
         """
         if (queued := self.find(key_or_uid)) is not None:
             return self._waiting_place(queued)
@@ -73,7 +73,7 @@ class Containers:
         return None
 
     def check_invariants(self) -> None:
-        """Assert that all places agree; a failure tells the story of the pod."""
+        """Assert that the containers agree; a failure lists the pod's transitions."""
         for container in (self.active, self.backoff, self.unschedulable, self.in_flight):
             container.check_invariants()
         seen: set[str] = set()
@@ -96,7 +96,7 @@ class Containers:
         return queued, place, self.journal.since_ns(key)
 
     def _problem_of(self, queued: QueuedPodInfo, key: str, seen: set[str]) -> str:
-        """Say what is wrong with a waiting pod, if anything is."""
+        """Return what is inconsistent about a waiting pod; empty if nothing is."""
         if key in seen:
             return "waits in two places"
         if queued.pod.metadata.uid in self.in_flight:

@@ -1,7 +1,7 @@
-"""A queue whose pods may belong together (docs/reference/09 §5).
+"""A scheduling queue for pods of groups (docs/reference/09 §5).
 
-It still holds single pods. When a member of a group is popped, whoever tries the group takes the
-other members out one by one.
+Its entries are single pods. When a member of a group is popped, the group cycle pops the other
+members one by one.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ class GroupingQueue(SchedulingQueue):
     """The queue of a scheduler that schedules pod groups."""
 
     def pop_specific(self, pod: Pod, now_ns: int) -> QueuedPodInfo | None:
-        """Take this pod, whatever backoff it waits out, unless it is gated or not here."""
+        """Pop this pod, whatever it waits for; None if it is gated or not in the queue."""
         self._activate(pod, now_ns)
         queued = self._active.delete(pod_key(pod))
         return None if queued is None or not self._take_off(queued, now_ns) else queued
 
     def _pop_first(self, busy: Collection[str]) -> QueuedPodInfo | None:
-        """As ever, but a member of a group serves its penalty.
+        """Pop as the base class does, but never pop a member of a group before its backoff ends.
 
-        A group whose members were taken out of it early would be tried without a pause, as it
-        is in the reference.
+        In the reference members leave their backoff early, and a group is tried without a pause.
         """
         head = self._backing_off.rejected.peek()
         if head is not None and group_name_of(head.pod):
@@ -39,7 +38,7 @@ class GroupingQueue(SchedulingQueue):
         return super()._pop_first(busy)
 
     def _strategy_after_failure(self, queued: QueuedPodInfo) -> Strategy:
-        """A member is tried again after a while, whatever happened meanwhile."""
+        """Requeue a member of a group after its backoff, whatever events arrived."""
         if group_name_of(queued.pod):
             return Strategy.AFTER_BACKOFF
         return super()._strategy_after_failure(queued)

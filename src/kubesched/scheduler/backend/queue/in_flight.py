@@ -1,8 +1,8 @@
-"""Pods that were popped and are not done, and the events that happened meanwhile.
+"""Pods in flight, and the events that arrived while they are.
 
-docs/reference/03 §11. An event that arrives while a pod is being tried cannot find it among the
-waiting. It is kept here, and replayed if the attempt fails. Events are kept for as long as a pod is
-in flight that was popped before them.
+docs/reference/03 §11. An event that arrives during an attempt does not find the pod among the
+waiting ones. It is recorded here, and replayed if the attempt fails. An event is stored as long as
+a pod is in flight that was popped before it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ POD_POPPED = "PodPopped"
 
 
 class SeenEvent(msgspec.Struct, frozen=True):
-    """Something that happened, with the object before and after."""
+    """An event, with the object before and after it."""
 
     event: ClusterEvent
     old: Any
@@ -32,6 +32,8 @@ class SeenEvent(msgspec.Struct, frozen=True):
 
 
 class InFlightPod(msgspec.Struct, frozen=True, gc=False):
+    """A popped pod whose attempt has not ended."""
+
     queued: QueuedPodInfo
     popped: Pod  # the pod as it was when it was popped
     since_ns: int
@@ -39,7 +41,7 @@ class InFlightPod(msgspec.Struct, frozen=True, gc=False):
 
 
 class InFlight:
-    """Who is in flight, by uid, and the record of events in the order they came."""
+    """The pods in flight by uid, and the recorded events in the order they came."""
 
     def __init__(self, metrics: SchedulerMetrics) -> None:
         self._kept: KeptChildren[str, GaugeMetric] = KeptChildren(metrics.inflight_events.labels)
@@ -68,20 +70,20 @@ class InFlight:
         self._kept[POD_POPPED].value += 1
 
     def record(self, event: ClusterEvent, old: Any, new: Any) -> None:
-        """Keep an event for whoever is in flight; without anybody there is nothing to do."""
+        """Record an event for the pods in flight, if there are any."""
         if self._pods:
             self._events.append(SeenEvent(event, old, new))
             self._kept[event.label].value += 1
 
     def events_since_pop(self, uid: str) -> Sequence[SeenEvent] | None:
-        """Return what happened since the pod was popped, or None if it is not in flight."""
+        """Return the events since the pod was popped; None if it is not in flight."""
         pod = self._pods.get(uid)
         if pod is None:
             return None
         return self._events[pod.position - self._dropped :]
 
     def done(self, uid: str) -> InFlightPod | None:
-        """Forget the pod, and the events that no pod in flight needs any more."""
+        """Remove the pod, and the events that no pod in flight needs any more."""
         pod = self._pods.pop(uid, None)
         if pod is None:
             return None
@@ -97,7 +99,7 @@ class InFlight:
         return pod
 
     def timeline(self) -> list[Pod | SeenEvent]:
-        """Return popped pods and events in the order they came."""
+        """Return pops and events in the order they came."""
         entries: list[Pod | SeenEvent] = []
         position = self._dropped
         for pod in self._pods.values():
@@ -110,8 +112,8 @@ class InFlight:
         positions = [pod.position for pod in self._pods.values()]
         assert positions == sorted(positions), "pods in flight are not in the order of their pops"
         if positions:
-            assert positions[0] == self._dropped, "an event is kept that no pod in flight needs"
+            assert positions[0] == self._dropped, "an event is stored that no pod in flight needs"
         else:
-            assert not self._events, "events are kept while no pod is in flight"
+            assert not self._events, "events are stored while no pod is in flight"
         for uid, pod in self._pods.items():
-            assert uid == pod.popped.metadata.uid, f"a pod in flight is filed under {uid!r}"
+            assert uid == pod.popped.metadata.uid, f"a pod in flight is stored under {uid!r}"

@@ -1,7 +1,7 @@
-"""The recent history of the queue: which pod went where, when and why.
+"""The journal of the queue: the recent transitions of pods, with times and causes.
 
-Bounded: the last transitions of all pods together. It is what a broken invariant prints and what
-a person sees who asks about a pod; nothing is decided from it.
+It is bounded: the last transitions of all pods together. Broken invariants and descriptions of pods
+print it; the queue decides nothing by it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Transition(msgspec.Struct, frozen=True, gc=False):
 
 
 class Journal:
-    """Transitions in order, and since when each waiting pod is where it is."""
+    """Transitions in order, and when each waiting pod entered its container."""
 
     def __init__(self, length: int = _DEFAULT_LENGTH) -> None:
         self._transitions: deque[Transition] = deque(maxlen=length)
@@ -38,19 +38,19 @@ class Journal:
         self._now_ns = 0
 
     def enter(self, key: str, place: str, cause: str, now_ns: int) -> None:
-        """Note that a pod waits in a place from now on."""
+        """Record that a pod entered a container."""
         self._now_ns = now_ns
         self._since[key] = now_ns
         self._transitions.append(Transition(now_ns, key, place, cause))
 
     def leave(self, key: str, place: str, cause: str, now_ns: int | None = None) -> None:
-        """Note that a pod no longer waits. Without a time, it is that of the latest entry."""
+        """Record that a pod no longer waits. The default time is that of the latest entry."""
         self._now_ns = self._now_ns if now_ns is None else now_ns
         self._since.pop(key, None)
         self._transitions.append(Transition(self._now_ns, key, place, cause))
 
     def note(self, key: str, place: str, cause: str) -> None:
-        """Note something about a pod that is not waiting."""
+        """Record a transition of a pod that is not waiting."""
         self._transitions.append(Transition(self._now_ns, key, place, cause))
 
     def is_waiting(self, key: str) -> bool:
@@ -65,5 +65,5 @@ class Journal:
 
     def check_invariants(self, waiting: set[str]) -> None:
         assert self._since.keys() == waiting, (
-            f"journal and queue differ on who waits: {sorted(self._since.keys() ^ waiting)}"
+            f"journal and queue differ on the waiting pods: {sorted(self._since.keys() ^ waiting)}"
         )

@@ -1,8 +1,8 @@
-"""Pods that are believed to occupy a node soon (docs/reference/03 §13).
+"""The nominator: pods that are expected to occupy a node soon (docs/reference/03 §13).
 
-Kept by uid and resolved by name: what a plugin sees of a nominated pod is the pod as it waits in
-the queue. A pod that waits nowhere, because it is being scheduled right now, appears as a stub
-without a spec, which asks for nothing.
+Nominations are stored by uid and resolved by name: plugins get the nominated pod as it waits in
+the queue. A pod that does not wait, because it is in flight, is a stub without a spec, which
+requests nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CHANGES_KEPT = 4096
 
 
 class PodLister(Protocol):
-    """Pods as the informer last saw them."""
+    """The pods in the informer's cache."""
 
     def get(self, name: str, namespace: str | None = None) -> Pod | None: ...
 
@@ -31,7 +31,7 @@ class _Reference(NamedTuple):
 
 
 class Nominator:
-    """Who is nominated where. `find` returns the pod that waits under a key, if any."""
+    """The nominations of pods to nodes. `find` returns the waiting pod with a key, if any."""
 
     def __init__(self, lister: PodLister, find: Callable[[str], PodInfo | None]) -> None:
         self._lister = lister
@@ -62,16 +62,16 @@ class Nominator:
         return None if start < 0 else set(self._changes[start:])
 
     def touch(self, uid: str) -> None:
-        """The pod came to wait, or waits no more, or is another one: it may look different."""
+        """Record a change of a nominated pod: it was queued, popped or replaced."""
         node_name = self._node_of.get(uid)
         if node_name:
             self._note(node_name)
 
     def add_nominated_pod(self, pod_info: PodInfo, nominating: Nominating | None) -> None:
-        """Nominate the pod to the node of `nominating` or, without one, of its own status.
+        """Nominate the pod to the node of `nominating` or, by default, to that of its status.
 
-        An override with no node is how a nomination is cleared; it stays on record under the
-        empty name, as in the reference.
+        An override without a node clears a nomination; it is stored under the empty name, as in the
+        reference.
         """
         pod = pod_info.pod
         self.delete_nominated_pod(pod)
@@ -91,9 +91,9 @@ class Nominator:
         self._note(node_name)
 
     def update_nominated_pod(self, old: Pod, pod_info: PodInfo) -> None:
-        """Follow an update of a waiting pod.
+        """Update the nomination of a waiting pod that has changed.
 
-        A nomination that exists only here survives updates in which the API knows of none.
+        A nomination that is not in the API survives updates of pods without one in their status.
         """
         node_name = self._node_of.get(old.metadata.uid)
         self.delete_nominated_pod(old)
@@ -128,7 +128,7 @@ class Nominator:
         }
         listed |= dict.fromkeys(self._nowhere, "")
         assert listed == self._node_of, "nominations by node and by pod differ"
-        assert all(self._by_node.values()), "a node without nominated pods is kept"
+        assert all(self._by_node.values()), "a node without nominated pods is stored"
 
     def _note(self, node_name: str) -> None:
         self._changes.append(node_name)

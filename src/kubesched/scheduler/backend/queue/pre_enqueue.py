@@ -1,4 +1,4 @@
-"""PreEnqueue: which pods may enter the queue at all (docs/reference/03 §4)."""
+"""PreEnqueue: decides whether a pod may enter the active queue (docs/reference/03 §4)."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ __all__ = ["Gatekeeper"]
 log = get_logger(__name__)
 
 _UNEXPECTED = "Unexpected error running PreEnqueue plugin"
-_SAMPLED = 0.1  # of the runs have the time of each plugin measured
+_SAMPLED = 0.1  # the share of runs in which each plugin is timed
 
 
 class Gatekeeper:
-    """Runs the PreEnqueue plugins of a pod's profile and notes on the pod which one refused."""
+    """Runs the PreEnqueue plugins of a pod's profile; stores the rejecting one on the pod."""
 
     def __init__(
         self,
@@ -58,9 +58,9 @@ class Gatekeeper:
         self._monotonic_ns = monotonic_ns
 
     def check(self, queued: QueuedPodInfo) -> bool:
-        """Whether all plugins let the pod in; if not, it is gated from now on.
+        """Whether all plugins accept the pod; if not, it is gated.
 
-        The plugin that gates the pod already is asked first: the others matter only after it.
+        The plugin that gates the pod already is called first: the others matter only after it.
         """
         if self._monotonic_ns is None:
             return self._check(queued, None)
@@ -114,7 +114,7 @@ class Gatekeeper:
 
 
 def _passes(plugin: Plugin, pod: Pod, answer: Any) -> bool:
-    """Whether an answer lets the pod in; one that does not is logged."""
+    """Whether an answer is success; any other answer is logged."""
     if not is_sound(answer):
         error = wrong_answer(answer, "a Status")
         log.exception(_UNEXPECTED, error, pod=pod, plugin=plugin.name)
@@ -122,6 +122,6 @@ def _passes(plugin: Plugin, pod: Pod, answer: Any) -> bool:
     if answer.code is Code.ERROR:
         log.error(_UNEXPECTED, exc=answer.as_error(), pod=pod, plugin=plugin.name)
     elif not answer.is_success:
-        said = "Status after running PreEnqueue plugin"
-        log.detail(4, said, pod=pod, plugin=plugin.name, status=answer.message)
+        message = "Status after running PreEnqueue plugin"
+        log.detail(4, message, pod=pod, plugin=plugin.name, status=answer.message)
     return answer.is_success

@@ -1,4 +1,4 @@
-"""What the queue needs to know of a profile."""
+"""The parts of a profile that the queue uses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ QueueSortKey = Callable[[QueuedPodInfo], Any]
 
 
 class QueueProfile(NamedTuple):
-    """The order of its QueueSort plugin, its PreEnqueue plugins, the events it waits for."""
+    """A profile's sort key, PreEnqueue plugins and registered events."""
 
     scheduler_name: str
     sort_key: QueueSortKey

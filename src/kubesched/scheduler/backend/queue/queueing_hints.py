@@ -1,4 +1,4 @@
-"""Which plugins want to hear of which events, and whether an event is worth a retry.
+"""Queueing hints: the events that plugins registered, and whether an event requeues a pod.
 
 docs/reference/03 §7, §9 and §10.
 """
@@ -40,7 +40,7 @@ __all__ = [
 
 log = get_logger(__name__)
 
-# The name under which all extenders together are a pod's rejector.
+# The name of all extenders together as a rejector of a pod.
 EXTENDER = "Extender"
 
 _POINTS_THAT_REJECT = frozenset(
@@ -74,7 +74,7 @@ _NODE_TAINT_UPDATE = ClusterEvent(EventResource.NODE, ActionType.UPDATE_NODE_TAI
 
 
 class RegisteredHint(NamedTuple):
-    """A plugin's interest in an event; without a hint, every such event means another try."""
+    """An event that a plugin registered; without a hint, every such event requeues its pods."""
 
     event: ClusterEvent
     plugin: str
@@ -82,7 +82,7 @@ class RegisteredHint(NamedTuple):
 
 
 class HintAnswer(enum.StrEnum):
-    """What became of asking a hint; the values are those of the metric's label."""
+    """The result of a call of a hint; the values are those of the metric's label."""
 
     QUEUE = "Queue"
     SKIP = "QueueSkip"
@@ -90,23 +90,23 @@ class HintAnswer(enum.StrEnum):
 
 
 class Strategy(enum.Enum):
-    """What an event means for a waiting pod."""
+    """What to do with a waiting pod after an event."""
 
     SKIP = "Skip"
     AFTER_BACKOFF = "AfterBackoff"
     IMMEDIATELY = "Immediately"
 
 
-# Told of every hint that was asked, with the nanoseconds it took.
+# Called for every hint that was called, with its result and duration in nanoseconds.
 HintObserver = Callable[[RegisteredHint, HintAnswer, int], None]
 
 
 def register_hints(
     plugins: Iterable[Plugin], *, with_extenders: bool = False, with_pod_groups: bool = False
 ) -> tuple[RegisteredHint, ...]:
-    """Ask the enabled plugins of a profile for the events that could change their mind.
+    """Return the events that the plugins of a profile register.
 
-    Only plugins that can reject a pod are asked, at whatever points they are enabled.
+    Only plugins that can reject a pod are called, at whatever points they are enabled.
 
     Raises:
         ConfigError: a plugin failed: a profile without its registrations must not start.
@@ -118,7 +118,7 @@ def register_hints(
                 registered += _registrations_of(plugin, with_pod_groups=with_pod_groups)
             except BaseException as exc:
                 pass_on_interrupt(exc)
-                # Someone else's code: the start ends with one line, whatever it did.
+                # Whatever a plugin raises here ends the start with one line.
                 what = f"{type(exc).__name__}: {exc}"
                 raise ConfigError(f'events_to_register of plugin "{plugin.name}": {what}') from exc
     if with_extenders:
@@ -146,12 +146,12 @@ def _registrations_of(plugin: Plugin, *, with_pod_groups: bool) -> list[Register
 def matching_hints(
     hints: Iterable[RegisteredHint], event: ClusterEvent
 ) -> tuple[RegisteredHint, ...]:
-    """Return the registrations that an incoming event reaches, in their order."""
+    """Return the registrations that match an incoming event, in their order."""
     return tuple(hint for hint in hints if hint.event.matches(event))
 
 
 def ask_hint(registered: RegisteredHint, pod: Pod, old: Any, new: Any) -> HintAnswer:
-    """Ask one plugin whether a change could help the pod. A failing hint is logged."""
+    """Call the hint of one plugin: may a change make the pod schedulable? A failure is logged."""
     if registered.hint is None:
         return HintAnswer.QUEUE
     try:
@@ -173,11 +173,11 @@ def worth_requeuing(
     monotonic_ns: Callable[[], int] | None = None,
     observe: HintObserver | None = None,
 ) -> Strategy:
-    """Decide whether an event could make a rejected pod schedulable.
+    """Decide whether an event may make a rejected pod schedulable.
 
-    `hints` are those of the pod's profile that the event reaches (`matching_hints`), or None if
-    the profile is unknown. Plugins that did not reject the pod are not asked. One plugin that
-    sees a chance is enough, and if it had left the pod pending, the pod need not back off.
+    `hints` are those of the pod's profile that match the event (`matching_hints`), or None if the
+    profile is unknown. Plugins that did not reject the pod are not called. One hint that answers
+    QUEUE is enough. If its plugin had left the pod pending, the pod skips its backoff.
     """
     rejected_by, pending_by = queued.unschedulable_plugins, queued.pending_plugins
     if not rejected_by and not pending_by:
@@ -210,7 +210,7 @@ def worth_requeuing(
 
 
 def _decide_on_wildcard(queued: QueuedPodInfo, new: Any) -> Strategy:
-    """A wildcard concerns every pod, unless it comes with the one pod it is about."""
+    """Decide on a wildcard event: it is for every pod, or only for the pod it comes with."""
     if new is None or (
         isinstance(new, Pod) and new.metadata.uid == queued.pod_info.pod.metadata.uid
     ):
@@ -219,7 +219,7 @@ def _decide_on_wildcard(queued: QueuedPodInfo, new: Any) -> Strategy:
 
 
 class Interest(NamedTuple):
-    """Who wants to hear of an event."""
+    """The registrations that match an event."""
 
     hints: Mapping[str, tuple[RegisteredHint, ...]]  # profile -> registrations that match
     plugins: Mapping[str, tuple[str, ...]]  # profile -> their plugins, each once
@@ -245,7 +245,7 @@ class HintTable:
         return self._profiles.get(profile, ())
 
     def interest_in(self, event: ClusterEvent) -> Interest:
-        """Return who wants to hear of the event; computed once per kind of event."""
+        """Return the registrations that match the event; computed once per kind of event."""
         kind = (event.resource, int(event.action))
         interest = self._interests.get(kind)
         if interest is None:

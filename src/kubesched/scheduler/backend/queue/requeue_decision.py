@@ -1,4 +1,4 @@
-"""Whether events give a rejected pod a chance (docs/reference/03 §10, §11)."""
+"""Decides whether events requeue rejected pods (docs/reference/03 §10, §11)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = get_logger(__name__)
 
 
 class RequeueDecisions:
-    """Asks the hints of a pod's rejectors, and reports how long they took."""
+    """Calls the hints of a pod's rejectors, and observes their durations."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class RequeueDecisions:
         return self.about(event, old, new)(queued)
 
     def about(self, event: ClusterEvent, old: Any, new: Any) -> Callable[[QueuedPodInfo], Strategy]:
-        """What an event means for a pod, to be asked about one after another."""
+        """Return a function that decides on an event for one pod after another."""
         hints = self._hints.interest_in(event).hints
         monotonic_ns, observe = self._monotonic_ns, partial(self._observe, event.label)
 
@@ -58,7 +58,7 @@ class RequeueDecisions:
         return decide
 
     def replay(self, queued: QueuedPodInfo, events: Sequence[SeenEvent] | None) -> Strategy:
-        """RequeueDecisions what happened while a pod was in flight, by those who reject it now.
+        """Decide on the events since a pod was popped, by the plugins that reject it now.
 
         None for events means that the pod was not in flight.
         """

@@ -1,13 +1,13 @@
-"""The pods that wait to be scheduled, and who of them is tried next (docs/reference/03).
+"""The scheduling queue: the pods that wait to be scheduled (docs/reference/03).
 
-A plain class: it takes events and the time, changes, and answers. It reads no clock, starts no
-task, and calls out only to plugins (QueueSort, PreEnqueue, queueing hints), which must not call
-back. Whoever pops is told through `on_ready` that there may be something to pop.
+A plain class: it takes events and the time, and changes its state. It reads no clock and starts no
+task. It calls only plugins (QueueSort, PreEnqueue, queueing hints), which must not call back, and
+`on_ready` when there may be a pod to pop.
 
-A pod waits in one of four containers: active (ready), backoff (ready once a penalty has passed),
-unschedulable (waiting for an event) or, as part of the latter, gated (not let in by a PreEnqueue
-plugin). A popped pod is in flight until `done`; events that arrive meanwhile are kept and looked
-at again should the attempt fail, so that no pod sleeps through the change it waits for.
+A pod waits in one of four containers: active (ready), backoff (ready when its backoff has expired),
+unschedulable (waiting for an event) or, as part of the latter, gated (rejected by a PreEnqueue
+plugin). A popped pod is in flight until `done`. Events that arrive meanwhile are recorded and
+replayed if the attempt fails, so that no pod misses the event that it waits for.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = ["AlreadyQueuedError", "QueueName", "SchedulingQueue"]
 
 log = get_logger(__name__)
 
-# Labels of what happens inside; they appear in metrics.
+# Labels of the queue's own operations in metrics.
 POD_ADDED = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.ADD).label
 POD_UPDATED = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.UPDATE).label
 ATTEMPT_FAILED = "ScheduleAttemptFailure"
@@ -61,11 +61,11 @@ UNSCHEDULABLE_TIMEOUT = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "Un
 
 
 class AlreadyQueuedError(KubeschedError):
-    """A pod that failed was put back although it already waits."""
+    """A failed pod was put back although a pod with its key is waiting."""
 
 
 class QueueName(enum.Enum):
-    """Where a pod was put."""
+    """The container that a pod was put into."""
 
     ACTIVE = "Active"
     BACKOFF = "Backoff"
@@ -73,7 +73,7 @@ class QueueName(enum.Enum):
 
 
 class SchedulingQueue:
-    """The queue of all profiles. Ordered by the first profile's QueueSort plugin."""
+    """The queue of all profiles, ordered by the first profile's QueueSort plugin."""
 
     def __init__(
         self,
@@ -88,13 +88,14 @@ class SchedulingQueue:
         max_in_unschedulable_ns: int = 5 * MINUTE,
         needs: Needs | None = None,
     ) -> None:
-        """`monotonic_ns` is for durations in metrics only; without it none are observed.
+        """`monotonic_ns` is for durations in metrics; without it none are observed.
 
-        `needs` says what attempts at a pod wait for; without it they wait for nothing.
+        `needs` returns the extenders that an attempt at a pod waits for; without it there are none.
         """
+        # Called when there may be a pod to pop.
         self.on_ready: Callable[[], None] | None = None
+        # Called when a pod enters the empty backoff queue.
         self.on_backoff: Callable[[], None] | None = None
-        """Called when a pod starts to back off and none did."""
         self.scheduling_cycle = 0
         self.is_closed = False
         self._metrics = metrics or SchedulerMetrics(CollectorRegistry())
@@ -126,15 +127,15 @@ class SchedulingQueue:
         self.nominator = Nominator(lister, containers.find_pod_info)
 
     def add(self, pod: Pod, now_ns: int) -> None:
-        """Take in a pod that is to be scheduled. One with the same key is replaced."""
+        """Add a pod that waits for a node. It replaces a pod with the same key."""
         if self._move_to_active(self._new_entry(pod, now_ns), POD_ADDED, now_ns):
             self._wake()
 
     def update(self, old: Pod, new: Pod, now_ns: int) -> None:
-        """Follow a change of a pod that is not bound yet.
+        """Replace a waiting pod by a newer version.
 
-        A pod that waits for an event is tried again if its rejectors see a chance in the
-        change. The change concerns no other pod.
+        An unschedulable pod is requeued if the hints of its rejectors say that the change may make
+        it schedulable. Other pods are not requeued.
         """
         if new.metadata.uid in self._in_flight:
             for event in pod_update_events(old, new):
@@ -155,10 +156,10 @@ class SchedulingQueue:
             self._wake()
 
     def delete(self, pod: Pod) -> None:
-        """Forget a pod that was deleted or bound. If it is in flight, it stays so."""
+        """Remove a pod that was deleted or bound. If it is in flight, it stays in flight."""
         self.nominator.delete_nominated_pod(pod)
         key = pod_key(pod)
-        if not self._journal.is_waiting(key):  # as one that was bound mostly is not
+        if not self._journal.is_waiting(key):  # the usual case for a pod that was bound
             return
         if self._active.delete(key) is None and self._backing_off.delete(key) is None:
             queued = self._unschedulable.delete(key)
@@ -168,10 +169,10 @@ class SchedulingQueue:
         self._journal.leave(key, "gone", "delete")
 
     def pop(self, now_ns: int, busy: Collection[str] = ()) -> QueuedPodInfo | None:
-        """Take the pod to try next, or None if nothing is ready.
+        """Remove and return the pod to try next; None if no pod is ready.
 
-        If no pod is active, the first rejected pod is taken out of its backoff early. Pods whose
-        attempts need something that is `busy` are passed over.
+        If no pod is active, the first rejected pod leaves its backoff early. Pods whose attempts
+        need an extender that is `busy` are skipped.
         """
         while (queued := self._pop_first(busy)) is not None:
             if self._take_off(queued, now_ns):
@@ -179,7 +180,7 @@ class SchedulingQueue:
         return None
 
     def _take_off(self, queued: QueuedPodInfo, now_ns: int) -> bool:
-        """Note that a pod which left its container is in flight; False: it already was."""
+        """Mark a pod that left its container as in flight; False if it already was."""
         queued.attempts += 1
         key, uid = queued.key, queued.pod.metadata.uid
         if uid in self._in_flight:
@@ -195,19 +196,19 @@ class SchedulingQueue:
         return True
 
     def done(self, uid: str) -> None:
-        """Let go of a popped pod: it was placed, or there is no need to. Idempotent."""
+        """End the attempt of a popped pod that was placed or needs no node. Idempotent."""
         pod = self._in_flight.done(uid)
         if pod is not None:
             self._journal.note(pod.queued.key, "done", "done")
 
     def add_unschedulable_if_not_present(self, queued: QueuedPodInfo, now_ns: int) -> QueueName:
-        """Put back a popped pod whose attempt failed, and say where it went. It is then done.
+        """Put back a popped pod whose attempt failed, and return the container. It is then done.
 
-        The caller has noted the new rejectors on it. Events that arrived while the pod was in
-        flight are looked at first, so a pod is never parked after the very change it needs.
+        The caller has set the pod's new rejectors. Events that arrived while the pod was in flight
+        are replayed first, so that it does not wait for an event that has already happened.
 
         Raises:
-            AlreadyQueuedError: a pod with this key waits already; the popped one is dropped.
+            AlreadyQueuedError: a pod with this key is waiting; the popped one is dropped.
         """
         uid = queued.pod.metadata.uid
         try:
@@ -240,9 +241,9 @@ class SchedulingQueue:
         return self._decisions.replay(queued, events)
 
     def activate(self, pods: Mapping[str, Pod], now_ns: int) -> None:
-        """Make these pods ready at once, whatever they wait for, unless they are gated.
+        """Move pods to the active queue, whatever they wait for, unless they are gated.
 
-        A pod that is in flight is tried again after its backoff, should the attempt fail.
+        A pod in flight is tried again after its backoff if its attempt fails.
         """
         activated = False
         for pod in pods.values():
@@ -261,10 +262,9 @@ class SchedulingQueue:
         now_ns: int,
         pre_check: Callable[[Pod], bool] | None = None,
     ) -> int:
-        """Retry the waiting pods that an event could help; return how many are now ready.
+        """Requeue the unschedulable pods that an event may make schedulable; return how many.
 
-        `pre_check` narrows the waiting pods that are looked at. Pods in flight get to see the
-        event in any case.
+        `pre_check` restricts the waiting pods. For pods in flight the event is always recorded.
         """
         interest = self._hints.interest_in(event)
         if event.is_wildcard:
@@ -290,7 +290,10 @@ class SchedulingQueue:
         return moved
 
     def flush_backoff(self, now_ns: int) -> int:
-        """Make the pods ready whose backoff has passed; return how many. Due every second."""
+        """Move pods whose backoff has expired to the active queue; return how many.
+
+        To be called every second.
+        """
         completed = self._backing_off.pop_completed(now_ns)
         for queued in completed:
             self._move_to_active(queued, BACKOFF_COMPLETE, now_ns, is_checked=True)
@@ -299,9 +302,9 @@ class SchedulingQueue:
         return len(completed)
 
     def flush_unschedulable(self, now_ns: int) -> int:
-        """Retry pods that have waited very long without an event; return how many are ready.
+        """Requeue pods that have waited very long without an event; return how many.
 
-        A safety net for events that a plugin failed to register. Due every 30 seconds.
+        This covers events that a plugin failed to register. To be called every 30 seconds.
         """
         overdue = self._unschedulable.take_older_than(now_ns - self._max_in_unschedulable_ns)
         moved = 0
@@ -318,7 +321,7 @@ class SchedulingQueue:
         return moved
 
     def close(self) -> None:
-        """Let go of all pods in flight and wake the popper. What waits may still be popped."""
+        """End all attempts and call `on_ready`. Waiting pods may still be popped."""
         for pod in list(self._in_flight):
             self._in_flight.done(pod.popped.metadata.uid)
         self.is_closed = True
@@ -331,7 +334,7 @@ class SchedulingQueue:
 
     @property
     def has_backoff(self) -> bool:
-        """Whether any pod waits out a backoff."""
+        """Whether any pod is backing off."""
         return len(self._backing_off) > 0
 
     @property
@@ -340,7 +343,7 @@ class SchedulingQueue:
 
     @property
     def unschedulable_pods(self) -> list[Pod]:
-        """The pods that wait for an event, gated ones among them."""
+        """The pods that wait for an event, including gated ones."""
         return [queued.pod for queued in self._unschedulable]
 
     @property
@@ -349,7 +352,7 @@ class SchedulingQueue:
         return [pod.popped for pod in self._in_flight]
 
     def pending_pods(self) -> tuple[list[Pod], str]:
-        """Return all waiting pods, and how many wait where; those in flight are left out."""
+        """Return all waiting pods and a summary by container, without those in flight."""
         summary = (
             f"activeQ:{len(self._active)}; backoffQ:{len(self._backing_off)}; "
             f"unschedulablePods:{len(self._unschedulable)}"
@@ -357,7 +360,7 @@ class SchedulingQueue:
         return self.active_pods + self.backoff_pods + self.unschedulable_pods, summary
 
     def lengths(self) -> dict[str, int]:
-        """How many pods wait where; gated ones count apart."""
+        """Return the number of pods in each container; gated pods are counted separately."""
         gated = self._unschedulable.gated_count
         return {
             "active": len(self._active),
@@ -367,7 +370,7 @@ class SchedulingQueue:
         }
 
     def story(self, key: str) -> tuple[Transition, ...]:
-        """Return the recent moves of the pods with this key, also of those that left."""
+        """Return the recent transitions of the pods with this key, including removed ones."""
         return self._journal.story(key)
 
     def get_pod(self, name: str, namespace: str) -> QueuedPodInfo | None:
@@ -375,9 +378,9 @@ class SchedulingQueue:
         return self._containers.find(f"{namespace}/{name}")
 
     def describe(self, pod_key_or_uid: str, now_ns: int) -> PodPlace | None:
-        """Say where a pod is and what it waits for; None if the queue does not know it.
+        """Return where a pod is and what it waits for; None if it is not in the queue.
 
-        A key ("namespace/name") is looked up; for a uid the whole queue is searched.
+        A key ("namespace/name") is looked up; a uid is searched in the whole queue.
         """
         located = self._containers.locate(pod_key_or_uid)
         if located is None:
@@ -397,18 +400,21 @@ class SchedulingQueue:
         )
 
     def line(self) -> list[str]:
-        """Keys of the pods that are ready, in the order in which they are tried."""
+        """Return the keys of the active pods in the order in which they will be popped."""
         return [queued.key for queued in sorted(self._active, key=self._sort_key)]
 
     def check_invariants(self) -> None:
-        """Assert that the queue is consistent; a failure tells the story of the pod."""
+        """Assert that the queue is consistent; a failure lists the pod's transitions."""
         self._containers.check_invariants()
         self.nominator.check_invariants()
 
     def _move_to_active(
         self, queued: QueuedPodInfo, label: str, now_ns: int, *, is_checked: bool = False
     ) -> bool:
-        """Make a pod ready, unless PreEnqueue refuses it. One from backoff was checked there."""
+        """Move a pod to the active queue unless PreEnqueue rejects it; return whether it moved.
+
+        `is_checked`: PreEnqueue accepted the pod before it entered the backoff queue.
+        """
         key = queued.key
         if not is_checked and not self._gatekeeper.check(queued):
             if key not in self._active and key not in self._backing_off:
@@ -417,7 +423,7 @@ class SchedulingQueue:
         if queued.initial_attempt_timestamp_ns is None:
             queued.initial_attempt_timestamp_ns = now_ns
         self._active.add(queued)
-        if self._journal.is_waiting(key):  # a new pod waits nowhere else
+        if self._journal.is_waiting(key):  # a new pod is in no other container
             self._unschedulable.delete(key)
             self._backing_off.delete(key)
         self._entered(queued, key, "active", Place.ACTIVE, label, now_ns)
@@ -473,7 +479,7 @@ class SchedulingQueue:
         return QueueName.UNSCHEDULABLE
 
     def _requeue_updated(self, queued: QueuedPodInfo, old: Pod, new: Pod, now_ns: int) -> None:
-        """Ask about each part of a pod's own change, until one makes it ready."""
+        """Requeue a pod by the events of its own update, until one of them requeues it."""
         for event in pod_update_events(old, new):
             strategy = self._decisions.decide(queued, event, old, new)
             if self._requeue(queued, strategy, event.label, now_ns) is not QueueName.UNSCHEDULABLE:
@@ -521,7 +527,7 @@ class SchedulingQueue:
         return queued
 
     def _replace_pod(self, queued: QueuedPodInfo, old: Pod, new: Pod) -> None:
-        # A pod may be resized while it waits, so what was computed from it is not kept.
+        # A pod may be resized while it waits, so nothing computed from the old one is reused.
         queued.pod_info = PodInfo(new)
         self.nominator.update_nominated_pod(old, queued.pod_info)
 

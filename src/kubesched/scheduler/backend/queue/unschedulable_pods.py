@@ -1,6 +1,6 @@
-"""Pods that wait for an event: rejected ones, and gated ones that were never let in.
+"""Pods that wait for an event: rejected pods, and gated pods.
 
-They are indexed by what they wait for, so an event is looked at only for the pods it may
+They are indexed by what they wait for, so that an event is matched only with the pods it may
 concern: a rejected pod by each plugin that rejected it, a gated pod by the plugin that gates it.
 """
 
@@ -27,7 +27,7 @@ class _Filing(NamedTuple):
 
 
 class UnschedulablePods:
-    """The waiting pods by key; each is found by its rejectors or by its gate, and by age."""
+    """Unschedulable and gated pods by key, indexed by rejectors, by gate and by age."""
 
     def __init__(self, profiles: Collection[str], metrics: SchedulerMetrics) -> None:
         self._profiles = frozenset(profiles)
@@ -35,7 +35,7 @@ class UnschedulablePods:
         self._filings: dict[str, _Filing] = {}
         self._by_rejector: dict[tuple[str, str], _Bucket] = {}  # (profile, plugin)
         self._by_gate: dict[str, _Bucket] = {}
-        # No plugin can tell when these should be tried again: any event will do.
+        # No plugin rejected these pods, so every registered event concerns them.
         self._unexplained: _Bucket = {}
         self._by_age: KeyedHeap[str, QueuedPodInfo] = KeyedHeap(
             key=attrgetter("key"), sort_key=_last_look
@@ -59,7 +59,7 @@ class UnschedulablePods:
         return None if filing is None else filing.queued
 
     def put(self, queued: QueuedPodInfo) -> bool:
-        """File the pod, or file it anew after it changed; True if the key is new."""
+        """Insert a pod, or index it again after it changed; True if the key is new."""
         key = queued.key
         before = self._filings.get(key)
         if before is not None:
@@ -88,7 +88,7 @@ class UnschedulablePods:
     def candidates(self, interest: Interest) -> list[QueuedPodInfo]:
         """Return the pods that an event may concern: each once, in a fixed order.
 
-        A gated pod is among them only if its gating plugin registered the event in some profile.
+        A gated pod is returned only if its gating plugin registered the event in some profile.
         """
         if not self._filings:
             return []
@@ -104,7 +104,7 @@ class UnschedulablePods:
         return list(found.values())
 
     def take_older_than(self, time_ns: int) -> list[QueuedPodInfo]:
-        """Take out the pods that were put or flushed before this time, the oldest first."""
+        """Remove and return the pods inserted or flushed before this time, the oldest first."""
         taken = []
         while (oldest := self._by_age.peek()) is not None and _last_look(oldest) < time_ns:
             self.delete(oldest.key)

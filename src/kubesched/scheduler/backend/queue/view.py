@@ -1,4 +1,4 @@
-"""Where a pod stands in the queue, for people."""
+"""Descriptions of pods in the queue, for users."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Place", "PodPlace", "awaited_labels", "describe_pod"]
 
 
 class Place(enum.StrEnum):
-    """Where a pod can be."""
+    """The places of a pod in the queue."""
 
     ACTIVE = "active"
     BACKOFF = "backoff"
@@ -29,20 +29,20 @@ class Place(enum.StrEnum):
 
 
 class PodPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod's place and how it came there. Times are wall-clock nanoseconds."""
+    """A pod's place in the queue, and why it is there. Times are wall-clock nanoseconds."""
 
     pod: Pod
     place: Place
     since_ns: int
     attempts: int
-    first_attempted_ns: int | None  # when it was first admitted to the active queue
+    first_attempted_ns: int | None  # when it first entered the active queue
     rejected_by: tuple[str, ...] = ()  # sorted
-    pending_on: tuple[str, ...] = ()  # those of them that let it skip the backoff
+    pending_on: tuple[str, ...] = ()  # the rejectors after which the pod skips its backoff
     gated_by: str = ""
-    waits_for: tuple[str, ...] = ()  # labels of events that would have it looked at again
-    deciders: dict[str, tuple[str, ...]] = {}  # by such a label, plugins whose hints decide then
-    backing_off_until_ns: int | None = None  # the first moment of the flush that frees it
-    flushed_after_ns: int | None = None  # tried again without cause by the first flush after this
+    waits_for: tuple[str, ...] = ()  # labels of events that may requeue it
+    deciders: dict[str, tuple[str, ...]] = {}  # by label, the plugins whose hints decide
+    backing_off_until_ns: int | None = None  # the earliest flush that ends its backoff
+    flushed_after_ns: int | None = None  # the first flush after this requeues it
     nominated_to: str = ""
     story: tuple[Transition, ...] = ()
 
@@ -74,7 +74,7 @@ def _spelled_out(action: ActionType) -> Iterable[ActionType]:
 def _deciders(
     rejectors: Collection[str], hints: Iterable[RegisteredHint]
 ) -> dict[str, tuple[str, ...]]:
-    """By the label of each event that is waited for, whose hints are asked about it."""
+    """Return the plugins whose hints decide, by the label of each event the pod waits for."""
     found: dict[str, tuple[str, ...]] = {}
     for hint in hints:
         if hint.plugin in rejectors:
@@ -95,7 +95,7 @@ def describe_pod(
     nominated_to: str,
     story: tuple[Transition, ...],
 ) -> PodPlace:
-    """Gather what the queue knows about a pod; `hints` are those of its profile."""
+    """Describe a pod in the queue; `hints` are those of its profile."""
     deciders: dict[str, tuple[str, ...]] = {}
     backing_off_until_ns = flushed_after_ns = None
     if place is Place.GATED:
