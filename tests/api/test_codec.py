@@ -1,4 +1,4 @@
-"""Every object that the reference recorded survives decoding and encoding."""
+"""Every object that the reference recorded is unchanged after decoding and encoding."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from kubesched.api.codec import (
     to_builtins,
 )
 
-# Fields that no part of the scheduler reads; everything else in the goldens must be kept.
+# Fields that kubesched does not read; all other fields of the goldens must be preserved.
 UNUSED = {"metadata.managedFields"}
 
 
@@ -72,7 +72,7 @@ def _items(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def without_empty(value: Any) -> Any:
-    """Drop what the API treats as absent: null, zero values, empty lists and maps."""
+    """Drop the values that the API treats as absent: null, zero values, empty lists and maps."""
     if isinstance(value, dict):
         pairs = ((key, without_empty(each)) for key, each in value.items())
         return {key: each for key, each in pairs if each not in (None, "", 0, False, [], {})}
@@ -82,7 +82,7 @@ def without_empty(value: Any) -> Any:
 
 
 def missing_paths(want: Any, got: Any, path: str = "") -> Iterator[str]:
-    """Where `want` has something that `got` lacks or has differently."""
+    """Yield the paths where `got` lacks a value of `want` or has a different one."""
     if isinstance(want, dict) and isinstance(got, dict):
         for key, value in want.items():
             where = f"{path}.{key}" if path else key
@@ -109,7 +109,7 @@ def test_recorded_objects_survive_a_round_trip(goldens: Path) -> None:
         assert decode(json.dumps(document), kind.type) == decoded
         encoded = json.loads(encode(decoded))
         want = without_empty(document)
-        assert list(missing_paths(without_empty(encoded), want)) == []  # nothing invented
+        assert list(missing_paths(without_empty(encoded), want)) == []  # no values were added
         lost.update(missing_paths(want, encoded))
     assert count > 17_000
     assert lost <= UNUSED
@@ -128,7 +128,7 @@ def test_an_object_from_a_list_equals_the_same_object_from_a_watch() -> None:
     assert listed == watched
 
 
-def test_builtins_hold_lists_and_the_api_names() -> None:
+def test_builtins_have_lists_and_the_api_names() -> None:
     spec = PodSpec(containers=(Container(name="c", command=("sh",)),), host_pid=True)
     status = PodStatus(pod_ip="10.0.0.1")
     assert to_builtins(Pod(spec=spec, status=status)) == {
@@ -139,7 +139,7 @@ def test_builtins_hold_lists_and_the_api_names() -> None:
     }
 
 
-def test_a_page_carries_its_version_and_its_continuation() -> None:
+def test_a_page_has_its_version_and_continue_token() -> None:
     page = encode_list([Pod()], Pod, resource_version="7", continue_token="abc")
     assert json.loads(page) == {
         "kind": "PodList",
@@ -175,7 +175,7 @@ def test_null_is_absent_where_the_type_has_no_none(text: str, want: CSINode) -> 
     assert from_builtins(json.loads(text), CSINode) == want
 
 
-def test_absent_and_empty_stay_apart_where_the_scheduler_cares() -> None:
+def test_absent_differs_from_empty_where_the_scheduler_needs_it() -> None:
     assert decode('{"spec":{}}', Service).spec.selector is None
     assert decode('{"spec":{"selector":{}}}', Service).spec.selector == {}
     assert decode('{"spec":{"nodeSelector":{}}}', Pod).spec.node_selector == {}
@@ -192,6 +192,6 @@ def test_a_status_names_its_details() -> None:
     assert status.details == StatusDetails(name="p", kind="pods")
 
 
-def test_what_is_not_of_the_type_says_where() -> None:
+def test_a_type_error_names_the_path() -> None:
     with pytest.raises(msgspec.ValidationError, match=r"\$\.spec\.nodeName"):
         decode('{"spec":{"nodeName":7}}', Pod)

@@ -75,7 +75,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("text", "want"), WRONG.items(), ids=WRONG)
-def test_selectors_that_a_server_refuses(text: str, want: str) -> None:
+def test_invalid_selectors(text: str, want: str) -> None:
     with pytest.raises(SelectorError) as error:
         FieldSelector.parse(text, Pod)
     assert str(error.value) == want

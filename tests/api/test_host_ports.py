@@ -1,4 +1,4 @@
-"""Host ports of pods, and when they clash (docs/reference/05 §4.5)."""
+"""Host ports of pods, and conflicts between them (docs/reference/05 §4.5)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_conflicts(wanted: tuple[str, str, int], used: tuple[str, str, int], wan
     assert ports_conflict([HostPort(*wanted)], {HostPort(*used)}) is want
 
 
-def test_any_wanted_port_may_clash() -> None:
+def test_each_requested_port_can_conflict() -> None:
     wanted = [HostPort("0.0.0.0", "TCP", 1), HostPort("0.0.0.0", "TCP", 2)]
     assert ports_conflict(wanted, {HostPort("10.0.0.1", "TCP", 2)})
     assert not ports_conflict(wanted, set())

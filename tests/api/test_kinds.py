@@ -1,4 +1,4 @@
-"""The registry of kinds agrees with what a real API server says about itself."""
+"""The registry of kinds agrees with the discovery documents of a real API server."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_reviews_have_a_url_but_no_manifest(review: Kind) -> None:
     assert by_api_version_kind(review.api_version, review.kind) is None
 
 
-def test_recorded_reviews_are_read(goldens: Path) -> None:
+def test_recorded_reviews_are_decoded(goldens: Path) -> None:
     answers = {}
     for line in (goldens / "wire.jsonl").read_text().splitlines():
         exchange = json.loads(line)
@@ -76,7 +76,7 @@ def test_names_of_a_core_and_of_a_grouped_kind() -> None:
     assert (replica_set.group, replica_set.group_resource) == ("apps", "replicasets.apps")
 
 
-def test_what_is_not_known_has_no_kind() -> None:
+def test_unknown_names_have_no_kind() -> None:
     assert by_api_version_kind("example.com/v1", "Widget") is None
     assert by_plural("", "v1", "widgets") is None
     with pytest.raises(KeyError):

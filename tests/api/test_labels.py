@@ -1,4 +1,4 @@
-"""Label selectors: truth tables, error texts, the grammar of query strings."""
+"""Label selectors: truth tables, error texts and the grammar of query strings."""
 
 from __future__ import annotations
 
@@ -105,9 +105,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("parts", "want"), WRONG.values(), ids=WRONG)
-def test_a_requirement_that_the_api_would_refuse(
-    parts: tuple[str, str, tuple[str, ...]], want: str
-) -> None:
+def test_invalid_requirements(parts: tuple[str, str, tuple[str, ...]], want: str) -> None:
     with pytest.raises(SelectorError) as error:
         Requirement.checked(*parts)
     assert str(error.value) == want
@@ -151,7 +149,7 @@ def test_labels_and_expressions_are_anded() -> None:
 
 
 @pytest.mark.parametrize("operator", ["Gt", "in", "", "X"])
-def test_label_selectors_know_four_operators(operator: str) -> None:
+def test_label_selectors_have_four_operators(operator: str) -> None:
     with pytest.raises(SelectorError) as error:
         Selector.from_label_selector(selector(None, ("k", operator, ("1",))))
     assert str(error.value) == f'"{operator}" is not a valid label selector operator'
@@ -226,7 +224,7 @@ BAD_QUERIES = {
 
 
 @pytest.mark.parametrize(("text", "want"), BAD_QUERIES.items(), ids=BAD_QUERIES)
-def test_query_strings_that_a_server_refuses(text: str, want: str) -> None:
+def test_invalid_query_strings(text: str, want: str) -> None:
     with pytest.raises(SelectorError) as error:
         Selector.parse(text)
     assert str(error.value) == want
@@ -255,9 +253,9 @@ def test_a_selector_is_the_conjunction_of_its_requirements(
     assert Selector(requirements).matches(labels) == want
 
 
-# A list of one empty value prints as an empty list, which is refused; so it is upstream.
+# A list of one empty value prints as an empty list, which is invalid, as in the reference.
 @given(st.lists(REQUIREMENTS.filter(lambda each: each.values != ("",) or each.operator in "!=")))
-def test_a_printed_selector_reads_back_as_itself(requirements: list[Requirement]) -> None:
+def test_a_printed_selector_parses_to_itself(requirements: list[Requirement]) -> None:
     compiled = Selector(requirements)
     assert Selector.parse(str(compiled)) == compiled
 
@@ -274,7 +272,7 @@ REQUIREMENTS = st.one_of(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(REQUIREMENTS, max_size=5), st.dictionaries(KEYS, VALUES))
-def test_merged_requirements_are_the_same_as_one_after_another(
+def test_merged_requirements_equal_single_ones(
     requirements: list[Requirement], labels: dict[str, str]
 ) -> None:
     want = all(each.matches(labels) for each in requirements)
@@ -294,7 +292,9 @@ LINES = {
 
 
 @pytest.mark.parametrize("line", LINES.values(), ids=LINES)
-def test_an_object_costs_the_same_however_long_the_selector_is(line: Callable[[int], str]) -> None:
+def test_the_cost_of_a_match_does_not_depend_on_the_selectors_length(
+    line: Callable[[int], str],
+) -> None:
     labels = {"app": "web", "k": "v", "n": "5"}
 
     def cost(count: int) -> int:

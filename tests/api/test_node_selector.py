@@ -80,7 +80,7 @@ def test_matches(terms: tuple[NodeSelectorTerm, ...], want: bool) -> None:
     assert matcher(*terms).check(LABELS, "n1") is want
 
 
-def test_fields_of_a_nameless_node_are_not_looked_at() -> None:
+def test_fields_of_a_nameless_node_are_not_checked() -> None:
     assert matcher(named("n1")).matches({}, "")
 
 
@@ -115,7 +115,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize(("terms", "want"), ERRORS.values(), ids=ERRORS)
-def test_errors_say_where(terms: tuple[NodeSelectorTerm, ...], want: str) -> None:
+def test_errors_name_the_path(terms: tuple[NodeSelectorTerm, ...], want: str) -> None:
     selector = NodeSelector(node_selector_terms=terms)
     assert not NodeMatcher.parse(selector).matches({}, "n1")
     assert str(NodeMatcher.parse(selector).error) == want
@@ -158,7 +158,7 @@ def test_node_selector_and_required_affinity_are_anded() -> None:
     assert not both.matches(LABELS, "n2")
 
 
-def test_the_node_selector_decides_before_errors_are_seen() -> None:
+def test_the_node_selector_is_evaluated_before_errors_are_raised() -> None:
     broken = NodeSelector(node_selector_terms=(named("a", "b"),))
     affinity = RequiredNodeAffinity.of(pod({"zone": "b"}, broken))
     assert affinity.check(LABELS, "n1") is False
@@ -183,7 +183,7 @@ def test_preferences_add_up() -> None:
     assert terms.score({}, "n2") == 0
 
 
-def test_a_broken_preference_is_an_error_unless_it_weighs_nothing() -> None:
+def test_an_invalid_preference_is_an_error_unless_its_weight_is_zero() -> None:
     broken = term(("invalid key", "Exists", ()))
     with pytest.raises(SelectorError) as error:
         PreferredNodeTerms.parse((preferred(2, broken),))

@@ -1,4 +1,4 @@
-"""What pods ask for: every recorded pod, and the table of docs/reference/05 §11.2."""
+"""Requests of pods: every recorded pod, and the table of docs/reference/05 §11.2."""
 
 from __future__ import annotations
 
@@ -101,8 +101,8 @@ def test_recorded_pods(goldens: Path) -> None:
         assert {"cpu": nonzero_cpu, "memory": nonzero_memory} == case["nonZero"], subject
 
 
-def test_the_short_cut_for_one_container_agrees_with_the_long_way(goldens: Path) -> None:
-    # A second container that asks for nothing keeps the pod off the short cut.
+def test_the_fast_path_for_one_container_agrees_with_the_general_one(goldens: Path) -> None:
+    # A second container without requests makes the pod take the general path.
     bare = container({"cpu": "0", "memory": "0"}, "bare")
     for case in recorded(goldens):
         spec = from_builtins(case["pod"], Pod).spec
@@ -312,7 +312,7 @@ def test_nonzero_requests(subject: Pod, want: tuple[int, int]) -> None:
     assert node_amounts(subject) == (pod_requested(subject), want)
 
 
-def test_pods_that_ask_for_the_same_share_their_amounts() -> None:
+def test_pods_with_equal_requests_share_their_amounts() -> None:
     first, second = pod(container(cpu("250m"))), pod(container(cpu("250m")))
     assert node_amounts(first)[0] is node_amounts(second)[0]
     assert node_amounts(pod(container(cpu("1"))))[0] == Resources(milli_cpu=1000)
@@ -323,6 +323,6 @@ def test_amounts_are_rounded_once_per_pod() -> None:
     assert pod_requested(three).memory == 2
 
 
-def test_a_grant_equal_to_the_wish_changes_nothing() -> None:
+def test_an_allocation_equal_to_the_request_changes_nothing() -> None:
     subject = pod(container(cpu(4)), container_statuses=(status(cpu(4), cpu(4)),))
     assert pod_requested(subject) == fit_requested(subject) == Resources(milli_cpu=4000)

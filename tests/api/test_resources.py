@@ -34,7 +34,7 @@ NAMES = {
     "/x": (False, False),
     f"example.com/{'x' * 63}": (True, True),
     f"example.com/{'x' * 64}": (False, False),
-    # The quota prefix counts: nine characters more must still be a DNS name.
+    # The quota prefix counts: the name with nine more characters must be a DNS name.
     f"{'.'.join(['x' * 60] * 4)}/x": (True, True),
     f"{'.'.join(['x' * 61] * 4)}/x": (False, False),
 }
@@ -51,7 +51,7 @@ def test_native_names_have_no_domain_or_that_of_kubernetes() -> None:
     assert not is_native_resource_name("example.com/x")
 
 
-def test_names_that_a_pod_may_request_as_a_whole() -> None:
+def test_names_that_support_pod_level_requests() -> None:
     names = ["cpu", "memory", "hugepages-1Gi", "ephemeral-storage", "example.com/x"]
     assert [is_pod_level_resource_name(name) for name in names] == [True, True, True, False, False]
 
@@ -74,7 +74,7 @@ def test_a_list_on_the_wire_is_counted_in_the_scheduler_units() -> None:
     assert Resources.allowed_pods({}) == 0
 
 
-def test_amounts_are_added_and_taken_away_in_place() -> None:
+def test_amounts_are_added_and_subtracted_in_place() -> None:
     total = Resources(100, 10, 1, {"example.com/a": 1})
     copy = total.clone()
     total.add(Resources(50, 5, 5, {"example.com/a": 2, "example.com/b": 3}))

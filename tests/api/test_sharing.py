@@ -12,7 +12,7 @@ from kubesched.api.sharing import NodeSharing, PodSharing, RecentlyUsed, SharedV
 
 
 def pod_document(number: int, **changes: Any) -> dict[str, Any]:
-    """A running pod of a Deployment, as a server sends it."""
+    """Return a running pod of a Deployment, as a server sends it."""
     document: dict[str, Any] = {
         "metadata": {
             "name": f"web-{number}",
@@ -57,11 +57,11 @@ def pod_document(number: int, **changes: Any) -> dict[str, Any]:
 
 
 def decoded_pod(number: int, **changes: Any) -> Pod:
-    """Decoded by itself: nothing of it is part of anything else."""
+    """Return a pod that was decoded alone and shares no parts."""
     return decode(encode(from_builtins(pod_document(number, **changes), Pod)), Pod)
 
 
-def test_pods_of_one_owner_share_what_they_have_in_common() -> None:
+def test_pods_of_one_owner_share_equal_parts() -> None:
     sharing = PodSharing()
     first = sharing.share(decoded_pod(1), None)
     second = sharing.share(decoded_pod(2), None)
@@ -76,7 +76,7 @@ def test_pods_of_one_owner_share_what_they_have_in_common() -> None:
     assert second.status.container_statuses[0].image is first.status.container_statuses[0].image
 
 
-def test_pods_of_different_owners_share_what_all_pods_have_in_common() -> None:
+def test_pods_of_different_owners_share_parts_that_all_pods_have() -> None:
     sharing = PodSharing()
     first = sharing.share(decoded_pod(1), None)
     other = {"labels": {"app": "db"}, "ownerReferences": [{"uid": "rs-2"}]}
@@ -115,7 +115,7 @@ def test_a_bound_pod_keeps_the_parts_of_the_waiting_one() -> None:
     assert bound.spec.volumes is waiting.spec.volumes
 
 
-def test_shared_parts_are_those_of_the_pod_and_not_of_its_model() -> None:
+def test_parts_that_differ_from_the_model_are_the_pods_own() -> None:
     sharing = PodSharing()
     sharing.share(decoded_pod(1), None)
     crashed = {
@@ -206,7 +206,7 @@ def decoded_node(number: int, **status: Any) -> Node:
     return decode(encode(from_builtins(document, Node)), Node)
 
 
-def test_nodes_share_what_they_have_in_common() -> None:
+def test_nodes_share_equal_parts() -> None:
     sharing = NodeSharing()
     first = sharing.share(decoded_node(1), None)
     second = sharing.share(decoded_node(2), None)
@@ -217,7 +217,7 @@ def test_nodes_share_what_they_have_in_common() -> None:
     assert second.metadata.labels[zone] is first.metadata.labels[zone]
 
 
-def test_a_node_that_only_reported_again_keeps_its_parts() -> None:
+def test_a_heartbeat_of_a_node_keeps_its_parts() -> None:
     sharing = NodeSharing()
     before = sharing.share(decoded_node(1), None)
     beats = [{"type": "Ready", "status": "True", "lastHeartbeatTime": "later"}]
@@ -228,7 +228,7 @@ def test_a_node_that_only_reported_again_keeps_its_parts() -> None:
 
 
 @pytest.mark.parametrize("most", [1, 2, 10])
-def test_what_is_remembered_is_bounded(most: int) -> None:
+def test_the_caches_are_bounded(most: int) -> None:
     recent: RecentlyUsed[int, int] = RecentlyUsed(most)
     shared = SharedValues(most)
     for number in range(10 * most):
@@ -239,7 +239,7 @@ def test_what_is_remembered_is_bounded(most: int) -> None:
         assert len(shared) <= 2 * most
 
 
-def test_what_is_asked_for_again_and_again_stays() -> None:
+def test_frequently_used_entries_are_not_evicted() -> None:
     shared = SharedValues(10)
     first = shared("".join(["of", "ten"]))
     for number in range(1_000):

@@ -1,4 +1,4 @@
-"""Tolerations against taints (docs/reference/05 §4.2, §9.1, §11.5)."""
+"""Matching of tolerations and taints (docs/reference/05 §4.2, §9.1, §11.5)."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_comparisons_with_the_gate_on(operator: str, limit: str, value: str, wan
     assert tolerates(toleration, taint(value=value), comparison_operators=True) is want
 
 
-def test_the_first_taint_that_keeps_pods_away() -> None:
+def test_the_first_untolerated_taint() -> None:
     taints = (
         taint("soft", effect=PREFER_NO_SCHEDULE),
         taint("odd", effect=""),

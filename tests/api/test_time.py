@@ -1,4 +1,4 @@
-"""Times on the wire."""
+"""Parsing and formatting of times."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_parse(text: str, want: int) -> None:
 @pytest.mark.parametrize(
     "text", ["", "now", "2026-01-01", "2026-13-01T00:00:00Z", "2026-01-01T00:00:00"]
 )
-def test_what_is_not_a_time_is_an_error(text: str) -> None:
+def test_invalid_times(text: str) -> None:
     with pytest.raises(ValueError, match="not an RFC 3339 time"):
         parse_time(text)
 
@@ -40,6 +40,6 @@ def test_format() -> None:
 
 
 @given(st.integers(min_value=-(10**18), max_value=10**19))
-def test_formatting_loses_only_what_the_form_has_no_room_for(ns: int) -> None:
+def test_formatting_loses_only_digits_beyond_the_precision(ns: int) -> None:
     assert parse_time(format_time(ns)) == ns // 10**9 * 10**9
     assert parse_time(format_micro_time(ns)) == ns // 1000 * 1000

@@ -1,4 +1,4 @@
-"""What holds for every API type."""
+"""Properties of every API type."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TYPES = sorted(
     ),
     key=lambda each: (each.__module__, each.__name__),
 )
-# What a plain camel-case rename makes of the API's IP, ID, UUID and the like.
+# The results of a plain camel-case rename for the API's IP, ID, UUID and the like.
 WRONG_CASE = re.compile(r"(Ip|Id|Uri|Cidr|Pid|Ipc|Uuid|Fqdn|Api|Wwn|Io)s?(?![a-z])")
 
 
@@ -41,10 +41,10 @@ def test_a_change_is_a_new_object() -> None:
     assert (before.metadata.name, after.metadata.name) == ("a", "b")
 
 
-def test_an_object_prints_what_is_set() -> None:
+def test_repr_shows_the_fields_that_are_set() -> None:
     assert repr(Pod(metadata=ObjectMeta(name="a"))) == "Pod(metadata=ObjectMeta(name='a'))"
 
 
-def test_every_exported_name_is_there() -> None:
+def test_every_exported_name_exists() -> None:
     assert [name for name in api.__all__ if not hasattr(api, name)] == []
     assert len(set(api.__all__)) == len(api.__all__)

@@ -1,4 +1,4 @@
-"""Volumes and claims that share their equal parts: equal to what came, and smaller."""
+"""Sharing of parts between volumes and claims: equal results in less memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def claim(number: int) -> PersistentVolumeClaim:
     return from_builtins(claim_json(number), PersistentVolumeClaim)
 
 
-def test_volumes_of_a_class_share_all_but_what_is_their_own() -> None:
+def test_volumes_of_a_class_share_equal_parts() -> None:
     share = VolumeSharing().share
     first, second = share(volume(0), None), share(volume(3), None)
     assert (first, second) == (volume(0), volume(3))
@@ -36,7 +36,7 @@ def test_volumes_of_a_class_share_all_but_what_is_their_own() -> None:
     assert second.spec.csi.volume_attributes is first.spec.csi.volume_attributes
 
 
-def test_claims_of_a_namespace_share_all_but_what_is_their_own() -> None:
+def test_claims_of_a_namespace_share_equal_parts() -> None:
     share = ClaimSharing().share
     first, second = share(claim(0), None), share(claim(50), None)
     assert (first, second) == (claim(0), claim(50))
@@ -46,7 +46,7 @@ def test_claims_of_a_namespace_share_all_but_what_is_their_own() -> None:
     assert same_node.metadata.annotations is first.metadata.annotations
 
 
-def test_the_next_version_shares_with_the_one_before() -> None:
+def test_a_new_version_shares_with_the_previous_one() -> None:
     share = ClaimSharing().share
     before = share(claim(1), None)
     touched = replace(claim(1), metadata=replace(claim(1).metadata, resource_version="9"))
@@ -57,7 +57,7 @@ def test_the_next_version_shares_with_the_one_before() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.booleans(), st.booleans()), max_size=12))
-def test_what_comes_out_is_what_came(steps: list[tuple[int, bool, bool]]) -> None:
+def test_the_result_equals_the_input(steps: list[tuple[int, bool, bool]]) -> None:
     share, share_claim = VolumeSharing().share, ClaimSharing().share
     seen: dict[int, PersistentVolume] = {}
     for number, is_free, is_local in steps:

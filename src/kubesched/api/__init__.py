@@ -85,7 +85,6 @@ from kubesched.api.core import (
     Binding,
     ConfigMap,
     Event,
-    EventSeries,
     EventSource,
     Namespace,
     NamespaceSpec,
@@ -97,6 +96,9 @@ from kubesched.api.core import (
     Service,
     ServicePort,
     ServiceSpec,
+)
+from kubesched.api.core import (
+    CoreEventSeries as EventSeries,
 )
 from kubesched.api.dynamic_resources import (
     AllocatedDeviceStatus,

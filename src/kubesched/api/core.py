@@ -14,8 +14,8 @@ from kubesched.api.reference import ObjectReference
 __all__ = [
     "Binding",
     "ConfigMap",
+    "CoreEventSeries",
     "Event",
-    "EventSeries",
     "EventSource",
     "LimitRange",
     "LimitRangeItem",
@@ -115,7 +115,7 @@ class EventSource(ApiStruct):
     host: str = ""
 
 
-class EventSeries(ApiStruct):
+class CoreEventSeries(ApiStruct):
     """Repetitions of a core event; `events.EventSeries` is the type of events.k8s.io."""
 
     count: Int32 = 0
@@ -138,7 +138,7 @@ class Event(ApiObject):
     count: Int32 = 0
     type: str = ""
     event_time: str | None = None
-    series: EventSeries | None = None
+    series: CoreEventSeries | None = None
     action: str = ""
     related: ObjectReference | None = None
     reporting_component: str = ""

@@ -1,4 +1,4 @@
-"""The log of changed rows: whatever was asked before, the answer is that of a plain list."""
+"""The change log, compared with a plain list for any sequence of reads."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ def test_a_reader_that_catches_up_sees_every_change(steps: list[int | None], few
                 recent, since = log.recent(position), log.since(position)
                 if recent is None:
                     assert since is None
-                    # At least so many are remembered.
+                    # At least this many entries are stored.
                     assert len(everything) - position > KEEP or position < 0
                     continue
                 assert since is not None
                 assert recent.tolist() == everything[position:]
                 assert since.tolist() == sorted(set(everything[position:]))
                 held.append((recent, everything[position:]))
-        # Readers may hold on to what they were given.
+        # Readers may hold on to the arrays that they got.
         assert all(recent.tolist() == rows for recent, rows in held)
 
 
-def test_nothing_is_known_from_before_the_first_position() -> None:
+def test_a_position_before_the_first_is_too_old() -> None:
     log = ChangeLog(ROWS)
     assert log.recent(-1) is None
     assert log.since(-1) is None
     assert log.recent(0) is not None
 
 
-def test_rows_that_are_new_can_be_logged_once_there_is_room() -> None:
+def test_new_rows_can_be_logged_after_growing() -> None:
     log = ChangeLog(2)
     log.append(1)
     log.grow(5)

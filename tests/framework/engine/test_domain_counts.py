@@ -1,4 +1,4 @@
-"""Counts per row and per domain, kept by increments."""
+"""Counts per row and per domain, maintained incrementally."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_ROOM = Resources()
 
 
 def write(table: NodeTable, name: str, **labels: str) -> int:
-    """Add a node, or give it other labels."""
+    """Add a node, or replace its labels."""
     row = table.row_of.get(name)
     if row is None:
         row = table.add_row(name)
@@ -35,8 +35,8 @@ def table_of(**zones: str) -> NodeTable:
     return table
 
 
-class Chosen:
-    """An eligibility that a test changes by hand."""
+class ManualEligibility:
+    """An eligibility that a test changes."""
 
     def __init__(self, table: NodeTable, *rows: int) -> None:
         self.table = table
@@ -62,14 +62,14 @@ class TestDomains:
         assert domains.domain_of[row] == 2
         assert domains.covers_table
 
-    def test_a_value_that_no_node_has_any_more_is_not_present(self) -> None:
+    def test_a_value_without_nodes_is_not_present(self) -> None:
         table = table_of(a="z1", b="z2")
         domains = Domains(table, "zone")
         table.remove_row("a")
         domains.refresh()
         assert domains.present.tolist() == [1]
 
-    def test_the_version_stays_while_nothing_moves(self) -> None:
+    def test_the_version_is_constant_while_no_row_moves(self) -> None:
         table = table_of(a="z1", b="z2")
         domains = Domains(table, "zone")
         write(table, "a", zone="z1", other="label")
@@ -84,7 +84,7 @@ class TestDomains:
 
     def test_rows_that_are_not_eligible_are_in_no_domain(self) -> None:
         table = table_of(a="z1", b="z2")
-        chosen = Chosen(table, 1)
+        chosen = ManualEligibility(table, 1)
         domains = Domains(table, "zone", chosen)
         assert domains.domain_of.tolist() == [-1, 1]
         assert domains.present.tolist() == [1]
@@ -92,7 +92,7 @@ class TestDomains:
         domains.refresh()
         assert domains.domain_of.tolist() == [0, -1]
 
-    def test_without_a_label_may_mean_an_empty_value(self) -> None:
+    def test_an_absent_label_can_count_as_an_empty_value(self) -> None:
         table = table_of(a="z1", b="")
         row = write(table, "c")
         domains = Domains(table, "zone", missing_as_empty=True)
@@ -135,11 +135,11 @@ class TestCounts:
         counts.add(0, 3)
         counts.by_domain(domains)
         write(table, "a", zone="z9")
-        counts.add(0, 1)  # before anybody looked again
+        counts.add(0, 1)  # before the next read
         zones = counts.by_domain(domains)
         assert (zones.of_value("z1"), zones.of_value("z9")) == (0, 4)
 
-    def test_another_reader_may_notice_the_change_first(self) -> None:
+    def test_another_reader_may_refresh_first(self) -> None:
         table = table_of(a="z1", b="z2")
         domains = Domains(table, "zone")
         one, other = RowCounts(table.capacity), RowCounts(table.capacity)
@@ -160,7 +160,7 @@ class TestCounts:
         assert counts.by_domain(zones).of_value("z1") == counts.total == 6
         assert counts.column[:3].tolist() == [3, 0, 3]
 
-    def test_only_so_many_splits_are_kept(self) -> None:
+    def test_the_number_of_splits_is_bounded(self) -> None:
         table = table_of(a="z1")
         counts = RowCounts(table.capacity)
         split = [Domains(table, f"key-{number}") for number in range(40)]
@@ -186,7 +186,7 @@ OPS = st.lists(
 def test_counts_equal_a_recount_after_any_changes(ops: list[Op]) -> None:
     table = NodeTable(capacity=1)
     counts = RowCounts(table.capacity)
-    chosen = Chosen(table, 0, 1, 2)
+    chosen = ManualEligibility(table, 0, 1, 2)
     split = [
         Domains(table, "zone"),
         Domains(table, "zone", chosen),
@@ -208,7 +208,7 @@ def test_counts_equal_a_recount_after_any_changes(ops: list[Op]) -> None:
                 want[zone] += things[name]
                 present.add(zone)
         for zone in ("x", "y", "z", *([""] if "" in present else [])):
-            # The empty value exists only if some node has carried it.
+            # The empty value exists only if a node had it at some time.
             if zone or table.label_column("zone").values.find("") >= 0:
                 assert got.of_value(zone) == want[zone]
         if domains is not split[2]:

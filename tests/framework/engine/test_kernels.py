@@ -103,8 +103,8 @@ any_amounts = st.one_of(st.just(0), st.integers(0, 2**40), st.integers(-(2**63),
 
 
 @st.composite
-def questions(draw: st.DrawFn) -> tuple[NDArray[np.int64], NDArray[np.int64], list[int]]:
-    """What nodes have, what is taken of it, and what is wanted."""
+def amounts(draw: st.DrawFn) -> tuple[NDArray[np.int64], NDArray[np.int64], list[int]]:
+    """Draw the allocatable, allocated and requested amounts."""
     resources, nodes = draw(st.integers(1, 4)), draw(st.integers(0, 6))
     column = st.lists(any_amounts, min_size=nodes, max_size=nodes)
     matrix = st.lists(column, min_size=resources, max_size=resources)
@@ -117,14 +117,14 @@ def questions(draw: st.DrawFn) -> tuple[NDArray[np.int64], NDArray[np.int64], li
 
 
 @pytest.mark.skipif(kernels.compiled is None, reason="installed without a compiler")
-@given(questions(), st.lists(st.integers(1, 100), min_size=4, max_size=4))
+@given(amounts(), st.lists(st.integers(1, 100), min_size=4, max_size=4))
 def test_compiled_loops_equal_columns(
     question: tuple[NDArray[np.int64], NDArray[np.int64], list[int]], weights: list[int]
 ) -> None:
     allocatable, allocated, wanted = question
     weights = weights[: len(wanted)]
 
-    def answers() -> list[Any]:
+    def results() -> list[Any]:
         with np.errstate(over="ignore", invalid="ignore"):
             return [
                 kernels.is_lacking(allocatable, allocated, wanted),
@@ -132,10 +132,10 @@ def test_compiled_loops_equal_columns(
                 kernels.balance_change(allocatable, allocated, wanted).tolist(),
             ]
 
-    fast = answers()
+    fast = results()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "compiled", None)
-        assert fast == answers()
+        assert fast == results()
 
 
 @pytest.mark.skipif(kernels.compiled is None, reason="installed without a compiler")
@@ -162,7 +162,7 @@ def test_compiled_loops_read_parts_of_a_larger_matrix() -> None:
         (np.zeros((65, 1), dtype=np.int64), np.zeros((65, 1), dtype=np.int64), [1] * 65),
     ],
 )
-def test_compiled_loops_refuse_what_they_cannot_read(arguments: tuple[Any, ...]) -> None:
+def test_compiled_loops_reject_invalid_arguments(arguments: tuple[Any, ...]) -> None:
     assert kernels.compiled is not None
     with pytest.raises((TypeError, ValueError)):
         kernels.compiled.is_lacking(*arguments)
@@ -184,7 +184,7 @@ def _odd_scores() -> list[Any]:
 
 @pytest.mark.skipif(kernels.compiled is None, reason="installed without a compiler")
 @pytest.mark.parametrize("scores", _odd_scores())
-def test_compiled_loops_refuse_what_they_cannot_write(scores: Any) -> None:
+def test_compiled_loops_reject_invalid_outputs(scores: Any) -> None:
     assert kernels.compiled is not None
     amounts = np.ones((2, 2), dtype=np.int64)
     references = sys.getrefcount(amounts)

@@ -55,7 +55,7 @@ def test_a_resource_gets_a_column_when_it_is_first_named() -> None:
     assert table.allocatable[column, row] == 0
 
 
-def test_a_label_column_made_late_knows_all_rows_and_stays_up_to_date() -> None:
+def test_a_label_column_created_late_has_all_rows_and_is_updated() -> None:
     table = NodeTable(capacity=1)
     add(table, make_node("a", labels={"disk": "ssd"}))
     add(table, make_node("b"))
@@ -81,7 +81,7 @@ def test_taint_lists_that_differ_only_in_time_are_one() -> None:
     assert len(table.taint_sets) == 2  # the empty list and this one
 
 
-def test_many_resources_are_counted_and_few_copies_made() -> None:
+def test_many_resources_cause_few_copies() -> None:
     table = NodeTable(capacity=2)
     rooms = set()
     for number in range(100):
@@ -101,7 +101,7 @@ def test_many_resources_are_counted_and_few_copies_made() -> None:
     assert not table.requested[table.resource_column("example.com/r5")].any()
 
 
-def test_nodes_that_come_and_go_do_not_use_up_numbers() -> None:
+def test_numbers_of_deleted_nodes_are_reused() -> None:
     table = NodeTable()
     column = table.label_column("host")
     for number in range(1_000):
@@ -118,7 +118,7 @@ def test_nodes_that_come_and_go_do_not_use_up_numbers() -> None:
     assert column.values.find("n0") == -1
 
 
-def test_a_number_that_is_given_again_is_noticed_by_the_version() -> None:
+def test_reuse_of_a_number_changes_the_version() -> None:
     table = NodeTable()
     column = table.label_column("zone")
     add(table, make_node("a", labels={"zone": "x"}))
@@ -130,7 +130,7 @@ def test_a_number_that_is_given_again_is_noticed_by_the_version() -> None:
     assert column.version > version
 
 
-def test_label_columns_that_nobody_holds_are_dropped() -> None:
+def test_unreferenced_label_columns_are_dropped() -> None:
     table = NodeTable()
     held = table.label_column("held")
     for number in range(2_000):
@@ -145,7 +145,7 @@ def test_label_columns_that_nobody_holds_are_dropped() -> None:
 
 @settings(deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_columns_equal_what_was_written_last(seed: int) -> None:
+def test_columns_equal_the_last_writes(seed: int) -> None:
     rng = random.Random(seed)
     table = NodeTable(capacity=1)
     written: dict[str, Node] = {}
@@ -183,7 +183,7 @@ def test_columns_equal_what_was_written_last(seed: int) -> None:
 # -- the change log --------------------------------------------------------------------
 
 
-def test_a_reader_gets_the_distinct_rows_since_it_last_looked() -> None:
+def test_a_reader_gets_the_distinct_rows_since_its_position() -> None:
     log = ChangeLog()
     log.append(5)
     position = log.position
@@ -197,7 +197,7 @@ def test_a_reader_gets_the_distinct_rows_since_it_last_looked() -> None:
     assert len(nothing) == 0
 
 
-def test_a_reader_that_lags_too_far_behind_is_told_so() -> None:
+def test_a_reader_that_is_too_far_behind_gets_none() -> None:
     log = ChangeLog()
     start = log.position
     for row in range(200_000):
@@ -230,7 +230,7 @@ def test_resources_that_no_node_has_take_no_columns() -> None:
     assert not table.unoffered("example.com/shared").any()
 
 
-def test_what_was_asked_for_counts_once_a_node_has_it() -> None:
+def test_requests_of_a_resource_count_once_a_node_has_it() -> None:
     table = NodeTable()
     for name in ("a", "b", "c"):
         table.add_row(name)

@@ -1,4 +1,4 @@
-"""Ports and images: kept by port and by image, with the rows that have them."""
+"""Host ports and images, stored by port and by image."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ images = st.dictionaries(
 
 
 @given(st.lists(st.tuples(row_numbers, st.frozensets(st.sampled_from(PORTS)))))
-def test_ports_are_those_last_written(writes: list[tuple[int, frozenset[HostPort]]]) -> None:
+def test_ports_equal_the_last_writes(writes: list[tuple[int, frozenset[HostPort]]]) -> None:
     ports, now = PortRows(), dict[int, frozenset[HostPort]]()
     for row, used in writes:
         ports.write(row, used)
@@ -40,11 +40,11 @@ def test_ports_are_those_last_written(writes: list[tuple[int, frozenset[HostPort
         rows = [] if holders is None else holders.rows.tolist()
         assert sorted(rows) == sorted(row for row, used in now.items() if each in used)
     in_use = {(port.protocol, port.port) for used in now.values() for port in used}
-    assert ports._by_port.keys() == in_use  # nothing is kept for a port that nobody uses
+    assert ports._by_port.keys() == in_use  # unused ports have no entry
 
 
 @given(st.lists(st.tuples(row_numbers, images)))
-def test_images_are_those_last_written(writes: list[tuple[int, dict[str, Image]]]) -> None:
+def test_images_equal_the_last_writes(writes: list[tuple[int, dict[str, Image]]]) -> None:
     columns, now = ImageRows(), dict[int, dict[str, Image]]()
     for row, held in writes:
         columns.write(row, held)

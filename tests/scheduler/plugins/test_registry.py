@@ -1,4 +1,4 @@
-"""The list of in-tree plugins agrees with what configurations know of them."""
+"""The registry of in-tree plugins agrees with the configuration's tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small world in which DefaultPreemption runs among the real in-tree plugins."""
+"""A small cluster in which DefaultPreemption runs among the real in-tree plugins."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ T = TypeVar("T")
 
 
 def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a scenario in virtual time, in which it is `NOW`."""
+    """Run a scenario in virtual time, starting at `NOW`."""
     return virtual_loop.run(work, start_ns=parse_time(NOW))
 
 
 class PreemptionHarness:
-    """Objects, a profile with DefaultPreemption, and what an attempt needs of both."""
+    """Objects, a profile with DefaultPreemption, and the parts that an attempt needs."""
 
     def __init__(
         self,
@@ -74,12 +74,12 @@ class PreemptionHarness:
         self.state = CycleState()
 
     def nominate(self, pod: Pod, node_name: str) -> None:
-        """Count on the pod, which must be among the objects, to come to the node."""
+        """Nominate a pod, which must be among the objects, to the node."""
         nominating = Nominating(NominatingMode.OVERRIDE, node_name)
         self.handle.nominator.add_nominated_pod(PodInfo(pod), nominating)
 
     def diagnose(self, pod: Pod) -> Diagnosis:
-        """Why the pod fits nowhere; the state of the attempt is kept in `state`."""
+        """Return the diagnosis of the pod; `state` has the state of the attempt."""
         snapshot: Any = self.handle.snapshot
         algorithm = CachedSearch(snapshot, random.Random(0))
         self.state = CycleState()
@@ -90,19 +90,19 @@ class PreemptionHarness:
         raise AssertionError(f"{pod.metadata.name} fits")
 
     def preempt(self, pod: Pod, diagnosis: Diagnosis | None = None) -> PostFilterResult:
-        """What PostFilter of DefaultPreemption answers; evictions go on behind it."""
+        """Return the result of PostFilter; evictions run in the background."""
         if diagnosis is None:
             diagnosis = self.diagnose(pod)
         return self.plugin.post_filter(self.state, PodInfo(pod), diagnosis)
 
     async def evicted(self) -> list[str]:
-        """Names of the pods that were deleted, in order, once all evictions are done."""
+        """Return the names of the deleted pods, in order, after all evictions."""
         await self.handle.finish_work()
         return [call.name for call in self.handle.fake_api.calls if call.verb == "delete"]
 
 
 def nominated_to(result: PostFilterResult) -> str | None:
-    """The node a result nominates to: empty if it clears, None if it leaves things alone."""
+    """Return the nominated node: empty if it is cleared, None if it is unchanged."""
     if result.nominating is None or result.nominating.mode is NominatingMode.NOOP:
         return None
     return result.nominating.node_name

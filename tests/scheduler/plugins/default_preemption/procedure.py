@@ -1,7 +1,7 @@
-"""The procedure of docs/reference/06 §3.3 to §3.8, written down as plainly as the chapter has it.
+"""An oracle for preemption: the procedure of docs/reference/06 §3.3 to §3.8, written plainly.
 
-Node by node, pod by pod, with lists and dictionaries; it shares nothing with the plugin but the
-filters of the profile. Property tests compare the plugin with this.
+It works node by node and pod by pod, with lists and dictionaries, and shares only the filters of
+the profile with the plugin. Property tests compare the plugin with it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Victims(NamedTuple):
 
 
 class Answer(NamedTuple):
-    node: str | None  # None: nothing is said about the nomination
+    node: str | None  # None: the nomination is unchanged
     victims: list[str]
     message: str
 
@@ -54,7 +54,7 @@ class Procedure:
         self.rng = rng
 
     def run(self, diagnosis: Diagnosis, nodes: list[NodeInfo]) -> Answer:
-        """`nodes` are all nodes of the snapshot, in the order in which they are listed."""
+        """Preempt; `nodes` are all nodes of the snapshot, in its order."""
         pod = self.preemptor.pod
         statuses = diagnosis.node_statuses()
         told = {n.name: statuses.get(n.name, diagnosis.absent_nodes_status) for n in nodes}

@@ -29,8 +29,8 @@ STARTS = (None, "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "2026-03-01T12:0
 ARGS = DefaultPreemptionArgs(min_candidate_nodes_percentage=30, min_candidate_nodes_absolute=3)
 
 
-class Changing:
-    """A full cluster in which things happen between one preemptor and the next."""
+class ChangingCluster:
+    """A full cluster that changes between one preemptor and the next."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -46,7 +46,7 @@ class Changing:
         )
         self.nominated: list[Pod] = []
         for _ in range(6 * len(self.nodes)):
-            self.arrive()
+            self.add_pod()
         self.cache.update_snapshot()
 
     def node(self, number: int) -> Node:
@@ -57,9 +57,9 @@ class Changing:
         self.count += 1
         return f"{prefix}-{self.count}"
 
-    # -- what may happen ---------------------------------------------------------------
+    # -- random changes ----------------------------------------------------------------
 
-    def arrive(self) -> None:
+    def add_pod(self) -> None:
         rng = self.rng
         pod = make_pod(
             self.name("running"),
@@ -72,7 +72,7 @@ class Changing:
         self.harness.handle.objects.put(pod)
         self.cache.add_pod(pod)
 
-    def leave(self) -> None:
+    def remove_pod(self) -> None:
         if self.pods:
             self.remove(self.rng.choice(list(self.pods)))
 
@@ -115,8 +115,8 @@ class Changing:
         self.harness.handle.objects.put(pod)
         return pod
 
-    async def fight(self) -> bool:
-        """Let a pod fight for its place, as the procedure would have it; whether it preempts."""
+    async def attempt(self) -> bool:
+        """Schedule or preempt for a pod, compared with the oracle; return whether it preempts."""
         harness, preemptor = self.harness, self.waiting(self.rng.choice((10, 10, 10, 60)))
         if self.rng.random() < 0.1:
             harness.nominate(preemptor, self.rng.choice(self.nodes).metadata.name)
@@ -156,25 +156,32 @@ class Changing:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32))
-def test_preemptors_one_after_the_other_follow_the_procedure(seed: int) -> None:
-    fight(seed, 12)
+def test_consecutive_preemptors_agree_with_the_oracle(seed: int) -> None:
+    attempt(seed, 12)
 
 
-def fight(seed: int, rounds: int) -> int:
+def attempt(seed: int, rounds: int) -> int:
     async def scenario() -> int:
-        made = Changing(seed)
-        happenings = (made.arrive, made.leave, made.start, made.nominate, made.clear, made.resize)
+        made = ChangingCluster(seed)
+        changes = (
+            made.add_pod,
+            made.remove_pod,
+            made.start,
+            made.nominate,
+            made.clear,
+            made.resize,
+        )
         preempted = 0
         for _ in range(rounds):
             for _ in range(made.rng.choice((0, 0, 1, 2))):
-                made.rng.choice(happenings)()
-            preempted += await made.fight()
+                made.rng.choice(changes)()
+            preempted += await made.attempt()
         return preempted
 
     return run(scenario)
 
 
-def test_the_second_preemptor_looks_at_few_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_second_preemptor_evaluates_few_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at: list[int] = []
     judge = TotalsDryRun.dry_run
 
@@ -207,4 +214,4 @@ def test_the_second_preemptor_looks_at_few_nodes(monkeypatch: pytest.MonkeyPatch
 
 
 def test_random_scenarios_have_pods_preempted_again_and_again() -> None:
-    assert sum(fight(seed, 12) for seed in range(20)) > 60
+    assert sum(attempt(seed, 12) for seed in range(20)) > 60

@@ -1,4 +1,4 @@
-"""From a pod that fits nowhere to a nomination: eligibility, victims, the choice of a node."""
+"""From an unschedulable pod to a nomination: eligibility, victims, the choice of a node."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kubesched.scheduler.plugins.default_preemption.candidate_search import (
     CandidateSearch,
     calculate_num_candidates,
 )
-from kubesched.scheduler.plugins.default_preemption.disruption_budgets import BudgetReader
+from kubesched.scheduler.plugins.default_preemption.eviction_budgets import BudgetReader
 from kubesched.scheduler.plugins.default_preemption.pod_columns import PodColumns
 from kubesched.testing import make_node, make_pdb, make_pod
 from tests.scheduler.plugins.default_preemption.preemption_fixture import (
@@ -292,7 +292,7 @@ def test_a_nominated_pod_may_preempt_again(case: Nominated) -> None:
     run(scenario)
 
 
-def test_a_node_that_is_gone_does_not_keep_a_pod_from_preempting() -> None:
+def test_a_deleted_nominated_node_does_not_prevent_preemption() -> None:
     async def scenario() -> None:
         pod = preemptor(nominated_node_name="gone")
         harness = PreemptionHarness([*nodes("a"), running("p", "a"), pod])
@@ -302,7 +302,7 @@ def test_a_node_that_is_gone_does_not_keep_a_pod_from_preempting() -> None:
     run(scenario)
 
 
-def test_a_pod_that_is_gone_is_an_error() -> None:
+def test_a_deleted_preemptor_is_an_error() -> None:
     async def scenario() -> None:
         harness = PreemptionHarness([*nodes("a"), running("p", "a")])
         result = harness.preempt(preemptor())
@@ -346,7 +346,7 @@ def test_every_attempt_is_counted_and_victims_when_they_are_chosen() -> None:
 
 
 def failing_on(*names: str) -> Any:
-    """A plugin whose RemovePod fails on the nodes named."""
+    """Return a plugin whose RemovePod fails on these nodes."""
 
     def remove_pod(state: CycleState, pod: Pod, removed: PodInfo, node: NodeInfo) -> Status:
         return Status.failure(f"oh no, {node.name}") if node.name in names else SUCCESS
@@ -374,8 +374,8 @@ def test_a_hook_that_fails_on_the_only_node_is_an_error() -> None:
     run(scenario)
 
 
-def test_a_pod_is_told_the_same_every_time_wherever_the_search_begins() -> None:
-    """Seed 304: its condition was written anew with every attempt, for ever."""
+def test_the_message_does_not_depend_on_where_the_search_begins() -> None:
+    """Seed 304: its condition was written again after every attempt, endlessly."""
 
     async def scenario() -> None:
         pod = preemptor()
@@ -422,7 +422,7 @@ def test_candidates_wanted(count: int, percentage: int, absolute: int, want: int
 
 
 def search(harness: PreemptionHarness, pod: Pod, offset: int, wanted: int) -> list[str]:
-    """Candidates in the order of their lists, if the search starts at the offset."""
+    """Return the candidates in order, if the search starts at the offset."""
     harness.diagnose(pod)
     handle = harness.framework
     budgets = BudgetReader(handle.lister(PodDisruptionBudget)).read()
@@ -435,7 +435,7 @@ def search(harness: PreemptionHarness, pod: Pod, offset: int, wanted: int) -> li
 FIVE = ("n1", "n2", "n3", "n4", "n5")
 
 
-def test_the_search_stops_when_there_is_enough() -> None:
+def test_the_search_stops_when_there_are_enough_candidates() -> None:
     async def scenario() -> None:
         pod = preemptor()
         harness = PreemptionHarness([*nodes(*FIVE), *(running(f"on-{n}", n) for n in FIVE), pod])
@@ -444,21 +444,21 @@ def test_the_search_stops_when_there_is_enough() -> None:
     run(scenario)
 
 
-def test_the_search_goes_on_until_a_node_breaks_no_budget() -> None:
+def test_the_search_continues_until_a_candidate_violates_no_budget() -> None:
     async def scenario() -> None:
         pod = preemptor()
         protected = {"n5", "n1", "n2"}
         pods = [running(f"on-{n}", n, labels={"app": "x" if n in protected else "y"}) for n in FIVE]
         budget = make_pdb("x", selector={"app": "x"}, disruptions_allowed=0)
         harness = PreemptionHarness([*nodes(*FIVE), *pods, budget, pod])
-        # Node 2 was looked at, but the list of those that break a budget was full.
+        # Node 2 was evaluated, but the list of violating candidates was full.
         assert search(harness, pod, offset=4, wanted=2) == ["n3", "n5", "n1"]
 
     run(scenario)
 
 
-def test_the_configured_number_of_candidates_is_looked_for() -> None:
-    """Of two nodes only one is looked at, so the better one is missed half of the time."""
+def test_the_search_stops_at_the_configured_number_of_candidates() -> None:
+    """Of two nodes only one is evaluated, so the better one is missed half of the time."""
 
     async def scenario(seed: int) -> str | None:
         pod = preemptor()
@@ -475,7 +475,7 @@ def test_the_configured_number_of_candidates_is_looked_for() -> None:
     assert chosen == {"a", "b"}
 
 
-def test_filters_are_asked_only_about_nodes_with_somebody_to_evict() -> None:
+def test_filters_run_only_for_nodes_with_potential_victims() -> None:
     asked: list[str] = []
 
     def note(state: CycleState, pod: Pod, node: NodeInfo) -> Status:

@@ -1,4 +1,4 @@
-"""Evicting the victims: what is written, in which order, and when it is left alone."""
+"""Evictions: the writes, their order, and when victims are spared."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class SlowApi(FakeApi):
 
     def __init__(self, objects: FakeObjects) -> None:
         super().__init__(objects)
-        self.fails: dict[tuple[str, str], list[ApiError]] = {}  # (verb, name) -> errors to come
-        self.started: list[tuple[str, str, int]] = []  # verb, name, and the second it began
+        self.fails: dict[tuple[str, str], list[ApiError]] = {}  # (verb, name) -> coming errors
+        self.started: list[tuple[str, str, int]] = []  # verb, name, second in which it began
 
     async def _wait(self, verb: str, name: str) -> None:
         clock = current_clock()
@@ -109,7 +109,7 @@ class EvictionHarness:
         return self.handle.objects.get(Pod, name, "default")
 
 
-def test_a_victim_is_marked_deleted_and_announced() -> None:
+def test_a_victim_gets_a_condition_is_deleted_and_gets_an_event() -> None:
     async def scenario() -> None:
         pod = victim("v")
         harness = EvictionHarness(replace(pod, metadata=replace(pod.metadata, generation=3)))
@@ -118,7 +118,7 @@ def test_a_victim_is_marked_deleted_and_announced() -> None:
         assert {key: patch[key] for key in MARK} == MARK
         assert patch["observedGeneration"] == 3
         assert harness.deleted == ["v"]
-        assert harness.api.calls[-1].what is None  # its own grace period
+        assert harness.api.calls[-1].what is None  # the pod's own grace period
         assert harness.handle.recorder.events == [
             RecordedEvent(
                 "default/v",
@@ -133,7 +133,7 @@ def test_a_victim_is_marked_deleted_and_announced() -> None:
     run(scenario)
 
 
-def test_a_condition_that_is_there_already_is_not_written_again() -> None:
+def test_an_existing_condition_is_not_written_again() -> None:
     async def scenario() -> None:
         harness = EvictionHarness(victim("v", conditions=[PodCondition(**MARK)]))
         await harness.evict()
@@ -159,7 +159,7 @@ def test_the_last_victim_waits_for_the_others() -> None:
     run(scenario)
 
 
-def test_victims_that_are_going_anyway_are_left_alone() -> None:
+def test_terminating_victims_are_not_deleted_again() -> None:
     async def scenario() -> None:
         harness = EvictionHarness(victim("going", deletion_timestamp=GOING), victim("v"))
         await harness.evict()
@@ -170,7 +170,7 @@ def test_victims_that_are_going_anyway_are_left_alone() -> None:
     run(scenario)
 
 
-def test_if_all_victims_are_going_nothing_happens() -> None:
+def test_if_all_victims_are_terminating_nothing_is_written() -> None:
     async def scenario() -> None:
         harness = EvictionHarness(victim("going", deletion_timestamp=GOING))
         harness.start()
@@ -197,7 +197,7 @@ def test_if_one_of_the_first_fails_the_last_is_not_attempted() -> None:
     run(scenario)
 
 
-def test_a_victim_that_cannot_be_marked_is_not_deleted() -> None:
+def test_a_victim_without_the_condition_is_not_deleted() -> None:
     async def scenario() -> None:
         harness = EvictionHarness(victim("v"))
         harness.api.fails["patch", "v"] = [error(403, "Forbidden")]
@@ -213,7 +213,7 @@ def test_a_victim_that_cannot_be_marked_is_not_deleted() -> None:
     ("code", "reason"),
     [(500, "InternalError"), (503, "ServiceUnavailable"), (409, "Conflict"), (0, "")],
 )
-def test_a_busy_server_is_asked_again(code: int, reason: str) -> None:
+def test_a_busy_server_causes_retries(code: int, reason: str) -> None:
     async def scenario() -> None:
         harness = EvictionHarness(victim("v"))
         harness.api.fails["patch", "v"] = [error(code, reason)] * 3
@@ -226,7 +226,7 @@ def test_a_busy_server_is_asked_again(code: int, reason: str) -> None:
 
 @pytest.mark.parametrize("verb", ["patch", "delete"])
 @pytest.mark.parametrize("is_seen", [True, False])
-def test_a_victim_that_left_by_itself_counts_as_gone(verb: str, is_seen: bool) -> None:
+def test_a_victim_that_ended_by_itself_counts_as_evicted(verb: str, is_seen: bool) -> None:
     async def scenario() -> None:
         harness = EvictionHarness(victim("v"))
         harness.api.fails[verb, "v"] = [error(404, "NotFound")]
@@ -236,7 +236,7 @@ def test_a_victim_that_left_by_itself_counts_as_gone(verb: str, is_seen: bool) -
             harness.handle.objects.remove(Pod, "v", "default")
         await harness.handle.finish_work()
         assert harness.handle.recorder.events == []
-        # If its end was seen, nobody will wake the preemptor for it once more.
+        # If its end was reported, no further event requeues the preemptor.
         assert list(harness.handle.activated) == (["default/preemptor"] if is_seen else [])
 
     run(scenario)
@@ -266,17 +266,17 @@ def test_a_pod_that_takes_the_name_of_a_victim_at_the_last_moment_is_spared() ->
     run(scenario)
 
 
-# -- nobody is evicted for nothing -----------------------------------------------------
+# -- no unnecessary evictions -----------------------------------------------------------
 
 
-def test_if_the_preemptor_is_deleted_those_not_yet_evicted_stay() -> None:
+def test_if_the_preemptor_is_deleted_the_remaining_victims_stay() -> None:
     async def scenario() -> None:
         harness = EvictionHarness(victim("a"), victim("b"), victim("c"))
         harness.start()
         await harness.after(1.5)
         harness.handle.objects.remove(Pod, "preemptor", "default")
         await harness.handle.finish_work()
-        # The deletions of a and b were on their way.
+        # The deletions of a and b had begun.
         assert harness.deleted == ["a", "b"]
         assert harness.pod("c") is not None
         assert "c" not in harness.patches
@@ -296,7 +296,9 @@ GONE = {
 
 @pytest.mark.parametrize("change", GONE.values(), ids=GONE)
 @pytest.mark.parametrize("seconds", [0, 0.5])
-def test_a_preemptor_that_needs_no_room_any_more(change: Pod | None, seconds: float) -> None:
+def test_victims_stay_if_the_preemptor_no_longer_needs_room(
+    change: Pod | None, seconds: float
+) -> None:
     async def scenario() -> None:
         harness = EvictionHarness(victim("v"))
         harness.start()
@@ -313,7 +315,7 @@ def test_a_preemptor_that_needs_no_room_any_more(change: Pod | None, seconds: fl
     run(scenario)
 
 
-def test_if_another_place_opens_up_those_not_yet_evicted_stay() -> None:
+def test_if_another_node_gets_room_the_remaining_victims_stay() -> None:
     async def scenario() -> None:
         harness = EvictionHarness(victim("a"), victim("b"), victim("c"))
         harness.start()
@@ -327,7 +329,7 @@ def test_if_another_place_opens_up_those_not_yet_evicted_stay() -> None:
     run(scenario)
 
 
-def test_if_a_place_opens_up_before_the_deletion_the_victim_stays() -> None:
+def test_if_a_node_gets_room_before_the_deletion_the_victim_stays() -> None:
     async def scenario() -> None:
         harness = EvictionHarness(victim("v"))
         harness.start()
@@ -341,8 +343,8 @@ def test_if_a_place_opens_up_before_the_deletion_the_victim_stays() -> None:
     run(scenario)
 
 
-def test_if_the_room_would_not_help_any_more_the_victim_stays() -> None:
-    """Seed 200195: the node was cordoned while the victim was told."""
+def test_if_the_room_would_no_longer_help_the_victim_stays() -> None:
+    """Seed 200195: the node was cordoned while the condition was written."""
 
     async def scenario() -> None:
         harness = EvictionHarness(victim("v"))
@@ -357,8 +359,8 @@ def test_if_the_room_would_not_help_any_more_the_victim_stays() -> None:
 
 
 @pytest.mark.parametrize("change", [{"labels": {"app": "web"}}, {"node_selector": {"disk": "ssd"}}])
-def test_if_the_preemptor_is_another_one_the_victim_stays(change: dict[str, Any]) -> None:
-    """Seed 8745: it had other labels by then, and somebody else on the node wanted those away."""
+def test_if_the_preemptor_changed_the_victim_stays(change: dict[str, Any]) -> None:
+    """Seed 8745: its labels had changed, and another pod on the node repelled those."""
 
     async def scenario() -> None:
         harness = EvictionHarness(victim("v"))
@@ -372,8 +374,8 @@ def test_if_the_preemptor_is_another_one_the_victim_stays(change: dict[str, Any]
     run(scenario)
 
 
-def test_if_those_that_go_already_are_enough_the_victim_stays() -> None:
-    """Seed 250: others had left since, and one victim less had to go."""
+def test_if_terminating_pods_are_enough_the_victim_stays() -> None:
+    """Seed 250: other pods had ended since, so one victim fewer was needed."""
 
     async def scenario() -> None:
         harness = EvictionHarness(victim("v"))
@@ -388,8 +390,8 @@ def test_if_those_that_go_already_are_enough_the_victim_stays() -> None:
     run(scenario)
 
 
-def test_if_somebody_else_is_given_the_node_the_victim_stays() -> None:
-    """Seed 242: a more important pod had the preemptor look elsewhere."""
+def test_if_another_preemptor_takes_the_node_the_victim_stays() -> None:
+    """Seed 242: a more important pod had taken over the node."""
 
     async def scenario() -> None:
         harness = EvictionHarness(victim("v"))
@@ -404,8 +406,8 @@ def test_if_somebody_else_is_given_the_node_the_victim_stays() -> None:
     run(scenario)
 
 
-def test_a_victim_that_was_on_no_node_by_then_leaves_nobody_waiting() -> None:
-    """Seed 546: its binding failed while it was deleted, so no node told of its end."""
+def test_the_end_of_an_unbound_victim_requeues_the_preemptor() -> None:
+    """Seed 546: its binding failed while it was deleted, so its end triggered no event."""
 
     async def scenario() -> None:
         harness = EvictionHarness(make_pod("v"))
@@ -416,7 +418,7 @@ def test_a_victim_that_was_on_no_node_by_then_leaves_nobody_waiting() -> None:
     run(scenario)
 
 
-def test_a_preemptor_that_is_offered_room_in_vain_gets_its_way() -> None:
+def test_after_spared_tries_the_preemptor_evicts_anyway() -> None:
     async def scenario() -> None:
         harness = EvictionHarness(victim("v"))
         harness.handle.room = True
@@ -429,7 +431,7 @@ def test_a_preemptor_that_is_offered_room_in_vain_gets_its_way() -> None:
     run(scenario)
 
 
-def test_a_server_in_trouble_is_left_in_peace_for_longer_and_longer() -> None:
+def test_retries_back_off_while_the_server_fails() -> None:
     async def scenario() -> None:
         harness = EvictionHarness(victim("v"))
         clock = current_clock()
@@ -441,7 +443,7 @@ def test_a_server_in_trouble_is_left_in_peace_for_longer_and_longer() -> None:
             await harness.evict()
             assert list(harness.handle.activated) == ["default/preemptor"]
             waited.append((clock.monotonic_ns() - begun_ns) // SECOND)
-        # The deletion takes a second, and at first the marking does too.
+        # The deletion takes a second, and so does the first write of the condition.
         assert waited == [2, 1 + 1, 1 + 2, 1 + 4, 1 + 8, 1 + 10, 1 + 10]
         await harness.evict()
         assert harness.deleted == ["v"]
@@ -449,7 +451,7 @@ def test_a_server_in_trouble_is_left_in_peace_for_longer_and_longer() -> None:
     run(scenario)
 
 
-def test_the_gate_is_open_while_the_next_try_is_put_off() -> None:
+def test_the_gate_is_open_during_the_backoff() -> None:
     async def scenario() -> None:
         harness = EvictionHarness(victim("v"))
         for _ in range(2):
@@ -465,7 +467,7 @@ def test_the_gate_is_open_while_the_next_try_is_put_off() -> None:
 # -- victims that are not bound yet ----------------------------------------------------
 
 
-def test_a_victim_that_waits_on_permit_is_taken_back_in_memory() -> None:
+def test_a_victim_that_waits_on_permit_is_rejected_in_memory() -> None:
     async def scenario() -> None:
         pod = victim("v")
         waiting = FakeWaitingPod(pod, "SomePlugin")
@@ -481,7 +483,7 @@ def test_a_victim_that_waits_on_permit_is_taken_back_in_memory() -> None:
     run(scenario)
 
 
-def test_a_victim_in_pre_bind_is_stopped() -> None:
+def test_a_victim_in_pre_bind_is_cancelled() -> None:
     async def scenario() -> None:
         pod = victim("v")
         binding = FakePodInPreBind(pod)
@@ -509,13 +511,13 @@ def test_a_victim_that_was_just_allowed_or_bound_is_deleted() -> None:
 # -- the gate --------------------------------------------------------------------------
 
 
-def test_the_gate_is_closed_until_the_last_victim_goes() -> None:
+def test_the_gate_is_closed_until_the_last_victim_is_deleted() -> None:
     async def scenario() -> None:
         harness = EvictionHarness(victim("a"), victim("b"))
         assert not harness.is_gated
         harness.start()
         assert harness.is_gated
-        await harness.after(2.5)  # a is gone, b is being marked
+        await harness.after(2.5)  # a is deleted, the condition of b is being written
         assert harness.pod("a") is None
         assert harness.is_gated
         marked = harness.pod("b")
@@ -529,7 +531,7 @@ def test_the_gate_is_closed_until_the_last_victim_goes() -> None:
     run(scenario)
 
 
-def test_a_last_victim_that_is_gone_opens_the_gate() -> None:
+def test_the_end_of_the_last_victim_opens_the_gate() -> None:
     async def scenario() -> None:
         harness = EvictionHarness(victim("v"))
         harness.start()
@@ -542,7 +544,7 @@ def test_a_last_victim_that_is_gone_opens_the_gate() -> None:
     run(scenario)
 
 
-def test_the_gate_opens_if_the_work_breaks() -> None:
+def test_the_gate_opens_if_an_eviction_raises() -> None:
     async def scenario() -> None:
         harness = EvictionHarness(victim("v"))
         harness.api.failures["delete"] = ValueError("a bug")  # type: ignore[assignment]
@@ -593,7 +595,7 @@ def test_a_nomination_that_cannot_be_cleared_does_not_stop_the_evictions() -> No
 # -- without the gate ------------------------------------------------------------------
 
 
-def test_without_gating_all_victims_go_side_by_side() -> None:
+def test_without_gating_all_victims_are_evicted_concurrently() -> None:
     async def scenario() -> None:
         harness = EvictionHarness(victim("a"), victim("b"), is_gating=False)
         harness.start()
@@ -605,7 +607,7 @@ def test_without_gating_all_victims_go_side_by_side() -> None:
     run(scenario)
 
 
-def test_without_gating_a_failure_wakes_the_preemptor() -> None:
+def test_without_gating_a_failure_requeues_the_preemptor() -> None:
     async def scenario() -> None:
         harness = EvictionHarness(victim("a"), victim("b"), is_gating=False)
         harness.api.fails["delete", "a"] = [error(500, "InternalError")]

@@ -1,4 +1,4 @@
-"""The plugin as the framework sees it: gate, events, arguments, contract."""
+"""DefaultPreemption as the framework uses it: gate, events, arguments, contract."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_preemptor_is_kept_out_of_the_queue_while_its_victims_are_evicted() ->
     run(scenario)
 
 
-def test_without_asynchronous_preemption_nobody_is_kept_out() -> None:
+def test_without_asynchronous_preemption_no_pod_is_gated() -> None:
     async def scenario() -> None:
         gates = {"SchedulerAsyncPreemption": False}
         harness = PreemptionHarness([NODE, VICTIM, PREEMPTOR], feature_gates=gates)
@@ -50,7 +50,7 @@ def test_without_asynchronous_preemption_nobody_is_kept_out() -> None:
     run(scenario)
 
 
-def test_a_deleted_pod_lets_others_decide() -> None:
+def test_a_deleted_pod_that_is_no_victim_is_skipped() -> None:
     (registered,) = DefaultPreemption(None, FakeHandle()).events_to_register()
     assert registered.event.label == "PodDelete"
     assert registered.hint is not None
@@ -65,10 +65,10 @@ def test_a_deleted_pod_lets_others_decide() -> None:
         ("n", False, QueueingHint.SKIP),
     ],
 )
-def test_who_was_kept_out_is_tried_when_a_victim_goes(
+def test_a_gated_pod_is_requeued_when_a_victim_is_deleted(
     nominated_to: str, is_told: bool, want: QueueingHint
 ) -> None:
-    """Seed 600000001872: who held the port went first, while the preemptor was kept out."""
+    """Seed 600000001872: the pod with the port was deleted first, while the preemptor was gated."""
     handle = FakeHandle([PREEMPTOR])
     nominating = Nominating(NominatingMode.OVERRIDE, nominated_to)
     handle.nominator.add_nominated_pod(PodInfo(PREEMPTOR), nominating)

@@ -1,4 +1,4 @@
-"""Pods as columns: after any history they show what is on the nodes."""
+"""Pods as columns: after any history they show the pods on the nodes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from kubesched.testing import make_node, make_pod
 GPU = "example.com/gpu"
 
 
-class History:
-    """A cache to which things happen."""
+class RandomCache:
+    """A cache with random changes."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -68,8 +68,8 @@ class History:
         )
 
 
-def check(columns: PodColumns, history: History, priority: int) -> None:
-    """Every row holds the pods of its node below the priority, most important first."""
+def check(columns: PodColumns, history: RandomCache, priority: int) -> None:
+    """Check that a row has the pods of its node below the priority, most important first."""
     snapshot = history.cache.update_snapshot()
     nodes = snapshot.nodes
     rows = nodes.rows[np.array([history.rng.random() < 0.7 for _ in range(len(nodes))], bool)]
@@ -100,7 +100,7 @@ def started(pod: Pod) -> int:
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 400))
 def test_columns_follow_the_nodes(seed: int, steps: int) -> None:
-    history = History(seed)
+    history = RandomCache(seed)
     history.step()
     columns = PodColumns(history.cache.update_snapshot().table)
     columns.want_labels()
@@ -111,7 +111,7 @@ def test_columns_follow_the_nodes(seed: int, steps: int) -> None:
     check(columns, history, 6)
 
 
-def test_room_that_was_given_up_is_taken_back() -> None:
+def test_abandoned_ranges_are_reclaimed() -> None:
     """A node whose number of pods goes up and down must not make the columns grow forever."""
     cache = Cache()
     cache.add_node(make_node("n"))
@@ -129,8 +129,8 @@ def test_room_that_was_given_up_is_taken_back() -> None:
     assert len(columns.priority) <= 4096
 
 
-def test_places_hold_until_the_columns_are_tidied() -> None:
-    """Whoever works with some rows does not lose them because others outgrow their places."""
+def test_indexes_are_valid_until_the_columns_are_tidied() -> None:
+    """Indexes that a search holds stay valid although other rows outgrow their ranges."""
     cache = Cache()
     for name in ("steady", "growing"):
         cache.add_node(make_node(name))

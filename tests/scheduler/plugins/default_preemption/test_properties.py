@@ -1,4 +1,4 @@
-"""On random clusters the plugin does what the plain procedure does."""
+"""On random clusters, the plugin has the same results as the oracle."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ GOING = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionB
 
 
 class Scenario:
-    """A cluster that is nearly full, and a pod that has to fight for its place."""
+    """A nearly full cluster, and a pod that may have to preempt."""
 
     def __init__(self, seed: int) -> None:
         rng = self.rng = random.Random(seed)
-        self.with_details = rng.random() < 0.4  # ports, spread, affinity: looked at one by one
-        # Times ahead of the clock and budgets change the way, so not every scenario has them.
+        self.with_details = rng.random() < 0.4  # ports, spread, affinity: evaluated node by node
+        # Future start times and budgets change the code path, so some scenarios have none.
         self.starts = STARTS if rng.random() < 0.15 else STARTS[:-1]
         self.nodes = [self.node(number) for number in range(rng.randint(1, 9))]
         self.pods = [
@@ -159,7 +159,7 @@ class Scenario:
 
 
 def compare(seed: int) -> str | None:
-    """Run both; the node that was chosen, None if the pod fits without preempting anybody."""
+    """Run both; return the chosen node, or None if the pod fits without preemption."""
 
     async def scenario() -> str | None:
         made = Scenario(seed)
@@ -200,11 +200,11 @@ def compare(seed: int) -> str | None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 2**32))
-def test_the_plugin_follows_the_procedure(seed: int) -> None:
+def test_the_plugin_agrees_with_the_oracle(seed: int) -> None:
     compare(seed)
 
 
-def test_random_scenarios_are_worth_their_name() -> None:
+def test_random_scenarios_differ() -> None:
     outcomes = [compare(seed) for seed in range(150)]
     preempting = [node for node in outcomes if node]
     clearing = [node for node in outcomes if node == ""]

@@ -1,4 +1,4 @@
-"""Slices, classes and claims in few words, and what the plugin makes of them."""
+"""Slices, classes and claims in short notation, and a harness for the plugin."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Json = Mapping[str, Any]
 
 
 def device(name: str, **fields: Any) -> dict[str, Any]:
-    """A device; `attributes` may be plain values, `capacity` plain quantities."""
+    """Return a device; `attributes` may be plain values, `capacity` plain quantities."""
     attributes = {
         key: value if isinstance(value, dict) else {_kind(value): value}
         for key, value in fields.pop("attributes", {}).items()
@@ -71,7 +71,7 @@ def device_class(name: str = "k", *expressions: str, **spec: Any) -> DeviceClass
 
 
 def exactly(count: int | None = 1, *expressions: str, **fields: Any) -> dict[str, Any]:
-    """What a request asks for; a count of None means all devices."""
+    """Return an exact request; a count of None means all devices."""
     mode = {"allocationMode": "All"} if count is None else {"allocationMode": "ExactCount"}
     amount = {} if count is None else {"count": count}
     selectors = [{"cel": {"expression": each}} for each in expressions]
@@ -79,7 +79,7 @@ def exactly(count: int | None = 1, *expressions: str, **fields: Any) -> dict[str
 
 
 def claim(name: str = "c", *requests: Json, **devices: Any) -> ResourceClaim:
-    """A claim with requests r0, r1 …; each is what to ask for, or a list of alternatives s0 …"""
+    """Return a claim with requests r0, r1 …; a list is a request with alternatives s0, s1 …"""
     listed = [
         {"name": f"r{number}", "firstAvailable": _named(each)}
         if isinstance(each, list)
@@ -102,7 +102,7 @@ def _named(alternatives: Sequence[Json]) -> list[dict[str, Any]]:
 def allocated(
     given: ResourceClaim, *results: Json, node: str | None = None, **status: Any
 ) -> ResourceClaim:
-    """The claim with these results, of pool p and request r0 unless they say otherwise."""
+    """Return the claim with these results, by default of pool p and request r0."""
     full = [{"request": "r0", "driver": DRIVER, "pool": "p", **each} for each in results]
     allocation: dict[str, Any] = {"devices": {"results": full}}
     if node is not None:
@@ -127,8 +127,8 @@ def pod_with(*claims: ResourceClaim | str, name: str = "pod") -> Pod:
     return replace(pod, spec=replace(pod.spec, resource_claims=wanted))
 
 
-class Devices:
-    """A plugin among some objects, and what it does for a pod."""
+class DeviceHarness:
+    """The plugin with some objects, and its extension points for one pod."""
 
     def __init__(
         self, *objects: ApiObject, gates: Mapping[str, bool] | None = None, args: Any = None
@@ -150,7 +150,7 @@ class Devices:
         return self.plugin.pre_filter(self.state, PodInfo(pod), self.handle.snapshot.nodes)
 
     def filter(self, pod: Pod, node: str = "n") -> Status:
-        """PreFilter and Filter in both forms, which must agree."""
+        """Run PreFilter and Filter in both forms, which must agree."""
         status = self.pre_filter(pod)
         if not status.is_success:
             return status
@@ -165,7 +165,7 @@ class Devices:
         return each[names.index(node)]
 
     def allocate(self, *claims: ResourceClaim, node: str = "n") -> list[list[str]] | str:
-        """For each claim `request:pool/device`, in order; or why there is nothing to give."""
+        """Return `request:pool/device` for each claim, in order; or the reason of a rejection."""
         pod = pod_with(*claims)
         for each in claims:
             self.handle.objects.put(each)

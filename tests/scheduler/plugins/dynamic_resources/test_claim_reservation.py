@@ -1,4 +1,4 @@
-"""What Reserve keeps, PreBind writes and Unreserve gives back.
+"""The effects of Reserve, PreBind and Unreserve.
 
 The cases are those of docs/reference/08 §12, rows 6 to 16 and 32.
 """
@@ -20,7 +20,7 @@ from kubesched.scheduler.config.args import DynamicResourcesArgs
 from kubesched.scheduler.plugins.dynamic_resources.claim_writing import FINALIZER
 from tests.scheduler.plugins.dynamic_resources.device_objects import (
     DRIVER,
-    Devices,
+    DeviceHarness,
     allocated,
     claim,
     device,
@@ -42,8 +42,8 @@ def users(of: ResourceClaim) -> list[str]:
     return [each.name for each in of.status.reserved_for]
 
 
-class Placing(Devices):
-    """A pod with claim c that was given node n."""
+class ReservationHarness(DeviceHarness):
+    """A pod with claim c that Reserve has placed on node n."""
 
     def __init__(self, *objects: Any, pod: Pod | None = None, **options: Any) -> None:
         super().__init__(CLASS, *objects, **options)
@@ -77,13 +77,13 @@ class Placing(Devices):
 
 def test_a_free_device_is_allocated_and_reserved() -> None:
     async def case() -> None:
-        placing = Placing(slice_of("a"), claim("c", exactly()))
-        placing.choose()
-        assert placing.in_flight == 1
-        assert placing.writes == []
-        assert await placing.pre_bind() == SUCCESS
-        assert placing.writes == ["update ResourceClaim", "update ResourceClaim"]
-        stored = placing.stored
+        harness = ReservationHarness(slice_of("a"), claim("c", exactly()))
+        harness.choose()
+        assert harness.in_flight == 1
+        assert harness.writes == []
+        assert await harness.pre_bind() == SUCCESS
+        assert harness.writes == ["update ResourceClaim", "update ResourceClaim"]
+        stored = harness.stored
         assert stored.metadata.finalizers == (FINALIZER,)
         assert users(stored) == ["pod"]
         assert stored.status.allocation is not None
@@ -94,8 +94,8 @@ def test_a_free_device_is_allocated_and_reserved() -> None:
         assert selector is not None
         (field,) = selector.node_selector_terms[0].match_fields
         assert (field.key, field.operator, field.values) == ("metadata.name", "In", ("n",))
-        assert placing.in_flight == 0
-        assert placing.plugin.devices.claims.get("c", "default") == stored
+        assert harness.in_flight == 0
+        assert harness.plugin.devices.claims.get("c", "default") == stored
 
     run(case())
 
@@ -103,46 +103,46 @@ def test_a_free_device_is_allocated_and_reserved() -> None:
 def test_a_claim_with_devices_is_only_reserved() -> None:
     async def case() -> None:
         given = allocated(claim("c", exactly()), {"device": "a"}, node="n")
-        placing = Placing(slice_of("a"), given)
-        placing.choose()
-        assert await placing.pre_bind() == SUCCESS
-        assert placing.writes == ["update ResourceClaim"]
-        assert users(placing.stored) == ["pod"]
-        assert placing.stored.metadata.finalizers == ()
+        harness = ReservationHarness(slice_of("a"), given)
+        harness.choose()
+        assert await harness.pre_bind() == SUCCESS
+        assert harness.writes == ["update ResourceClaim"]
+        assert users(harness.stored) == ["pod"]
+        assert harness.stored.metadata.finalizers == ()
 
     run(case())
 
 
-def test_a_claim_that_is_reserved_for_the_pod_needs_nothing() -> None:
+def test_a_claim_that_is_reserved_for_the_pod_is_not_written() -> None:
     async def case() -> None:
         pod = pod_with("c")
         user = {"resource": "pods", "name": "pod", "uid": pod.metadata.uid}
         given = allocated(claim("c", exactly()), {"device": "a"}, reservedFor=[user])
-        placing = Placing(slice_of("a"), given, pod=pod)
-        placing.choose()
-        assert await placing.pre_bind() == SUCCESS
-        assert placing.writes == []
+        harness = ReservationHarness(slice_of("a"), given, pod=pod)
+        harness.choose()
+        assert await harness.pre_bind() == SUCCESS
+        assert harness.writes == []
 
     run(case())
 
 
-def test_a_conflict_is_tried_again_with_the_latest_claim() -> None:
+def test_a_conflict_is_retried_with_the_latest_claim() -> None:
     async def case() -> None:
         given = claim("c", exactly())
         given = replace(given, metadata=replace(given.metadata, resource_version="1"))
-        placing = Placing(slice_of("a"), given)
-        placing.handle.clock = current_clock()
-        placing.choose()
+        harness = ReservationHarness(slice_of("a"), given)
+        harness.handle.clock = current_clock()
+        harness.choose()
         changed = replace(
-            placing.stored,
-            metadata=replace(placing.stored.metadata, labels={"x": "y"}, resource_version="77"),
+            harness.stored,
+            metadata=replace(harness.stored.metadata, labels={"x": "y"}, resource_version="77"),
         )
-        # Behind the cache's back: the watch has not brought it.
-        placing.handle.objects.listeners.clear()
-        placing.handle.objects.put(changed)
-        assert await placing.pre_bind() == SUCCESS
-        assert placing.stored.metadata.labels == {"x": "y"}
-        assert users(placing.stored) == ["pod"]
+        # Only on the server: the watch has not delivered it.
+        harness.handle.objects.listeners.clear()
+        harness.handle.objects.put(changed)
+        assert await harness.pre_bind() == SUCCESS
+        assert harness.stored.metadata.labels == {"x": "y"}
+        assert users(harness.stored) == ["pod"]
 
     run(case())
 
@@ -174,95 +174,95 @@ IN_THE_MEANTIME = {
 
 
 @pytest.mark.parametrize("case", IN_THE_MEANTIME.values(), ids=IN_THE_MEANTIME)
-def test_what_others_did_in_the_meantime(case: tuple[bool, Any, str]) -> None:
+def test_concurrent_changes_of_the_claim(case: tuple[bool, Any, str]) -> None:
     was_allocated, change, want = case
 
     async def scenario() -> None:
         given = claim("c", exactly())
         if was_allocated:
             given = allocated(given, {"device": "a"})
-        placing = Placing(slice_of("a", "b"), given)
-        placing.choose()
-        placing.handle.objects.put(change(placing.stored))
-        status = await placing.pre_bind()
+        harness = ReservationHarness(slice_of("a", "b"), given)
+        harness.choose()
+        harness.handle.objects.put(change(harness.stored))
+        status = await harness.pre_bind()
         assert status.message == want
-        await placing.unreserve()
-        assert placing.in_flight == 0
+        await harness.unreserve()
+        assert harness.in_flight == 0
 
     run(scenario())
 
 
 def test_unreserve_before_pre_bind_writes_nothing() -> None:
     async def case() -> None:
-        placing = Placing(slice_of("a"), claim("c", exactly()), claim("d", exactly()))
-        placing.choose()
+        harness = ReservationHarness(slice_of("a"), claim("c", exactly()), claim("d", exactly()))
+        harness.choose()
         other = pod_with("d", name="other")
-        assert placing.handle.fake_api.calls == []
-        state, placing.state = placing.state, CycleState()
-        assert placing.filter(other).message == "cannot allocate all claims"
-        placing.state = state
-        await placing.unreserve()
-        assert placing.in_flight == 0
-        assert placing.writes == []
-        assert placing.filter(other) == SUCCESS
+        assert harness.handle.fake_api.calls == []
+        state, harness.state = harness.state, CycleState()
+        assert harness.filter(other).message == "cannot allocate all claims"
+        harness.state = state
+        await harness.unreserve()
+        assert harness.in_flight == 0
+        assert harness.writes == []
+        assert harness.filter(other) == SUCCESS
 
     run(case())
 
 
-def test_unreserve_after_pre_bind_takes_back_the_reservation_alone() -> None:
+def test_unreserve_after_pre_bind_removes_only_the_reservation() -> None:
     async def case() -> None:
-        placing = Placing(slice_of("a"), claim("c", exactly()))
-        placing.choose()
-        assert await placing.pre_bind() == SUCCESS
-        await placing.unreserve()
-        assert placing.writes[-1] == "patch ResourceClaim"
-        assert users(placing.stored) == []
-        assert placing.stored.status.allocation is not None
+        harness = ReservationHarness(slice_of("a"), claim("c", exactly()))
+        harness.choose()
+        assert await harness.pre_bind() == SUCCESS
+        await harness.unreserve()
+        assert harness.writes[-1] == "patch ResourceClaim"
+        assert users(harness.stored) == []
+        assert harness.stored.status.allocation is not None
 
     run(case())
 
 
-def test_pre_bind_waits_for_what_an_earlier_attempt_still_gives_back() -> None:
+def test_pre_bind_waits_for_the_release_of_an_earlier_attempt() -> None:
     async def case() -> None:
-        placing = Placing(slice_of("a"), claim("c", exactly()))
-        placing.choose()
-        assert await placing.pre_bind() == SUCCESS
-        placing.plugin.unreserve(placing.state, placing.pod, "n")
-        # The next attempt finds the reservation that is about to go.
-        placing.choose()
-        assert await placing.pre_bind() == SUCCESS
-        await placing.handle.finish_work()
-        assert users(placing.stored) == ["pod"]
+        harness = ReservationHarness(slice_of("a"), claim("c", exactly()))
+        harness.choose()
+        assert await harness.pre_bind() == SUCCESS
+        harness.plugin.unreserve(harness.state, harness.pod, "n")
+        # The next attempt reads the reservation that is about to be removed.
+        harness.choose()
+        assert await harness.pre_bind() == SUCCESS
+        await harness.handle.finish_work()
+        assert users(harness.stored) == ["pod"]
 
     run(case())
 
 
-def test_a_reservation_that_was_given_back_before_pre_bind_is_written_again() -> None:
-    """Seed 1289: PreBind of the next attempt began late, and took what it had read for true."""
+def test_a_reservation_released_before_pre_bind_is_written_again() -> None:
+    """Seed 1289: PreBind of the next attempt began late, and relied on a stale claim."""
 
     async def case() -> None:
-        placing = Placing(slice_of("a"), claim("c", exactly()))
-        placing.choose()
-        assert await placing.pre_bind() == SUCCESS
-        placing.plugin.unreserve(placing.state, placing.pod, "n")
-        placing.choose()
-        await placing.handle.finish_work()
-        assert users(placing.stored) == []
-        assert await placing.pre_bind() == SUCCESS
-        assert users(placing.stored) == ["pod"]
+        harness = ReservationHarness(slice_of("a"), claim("c", exactly()))
+        harness.choose()
+        assert await harness.pre_bind() == SUCCESS
+        harness.plugin.unreserve(harness.state, harness.pod, "n")
+        harness.choose()
+        await harness.handle.finish_work()
+        assert users(harness.stored) == []
+        assert await harness.pre_bind() == SUCCESS
+        assert users(harness.stored) == ["pod"]
 
     run(case())
 
 
-def test_a_reservation_whose_release_got_no_answer_is_written_again() -> None:
-    """Seed 3229: the server had taken it back, and the watch was behind."""
+def test_a_reservation_whose_release_got_no_response_is_written_again() -> None:
+    """Seed 3229: the server had removed it, and the watch was behind."""
 
     async def case() -> None:
-        placing = Placing(slice_of("a"), claim("c", exactly()))
-        placing.choose()
-        assert await placing.pre_bind() == SUCCESS
-        api = placing.handle.fake_api
-        held, get = placing.stored, api.get
+        harness = ReservationHarness(slice_of("a"), claim("c", exactly()))
+        harness.choose()
+        assert await harness.pre_bind() == SUCCESS
+        api = harness.handle.fake_api
+        held, get = harness.stored, api.get
         version = str(int(held.metadata.resource_version) + 1)
         released = replace(
             held,
@@ -275,76 +275,76 @@ def test_a_reservation_whose_release_got_no_answer_is_written_again() -> None:
 
         api.get = get_current
         api.failures["patch"] = api_error(0, "", "connection reset")
-        await placing.unreserve()
+        await harness.unreserve()
         api.failures.clear()
-        before = len(placing.writes)
-        placing.choose()
-        await placing.pre_bind()
-        assert "update ResourceClaim" in placing.writes[before:]
+        before = len(harness.writes)
+        harness.choose()
+        await harness.pre_bind()
+        assert "update ResourceClaim" in harness.writes[before:]
 
     run(case())
 
 
-def test_a_write_that_came_late_is_not_taken_for_the_one_of_this_attempt() -> None:
+def test_a_late_write_is_not_mistaken_for_that_of_this_attempt() -> None:
     async def case() -> None:
-        placing = Placing(slice_of("a", "b"), claim("c", exactly()))
-        placing.choose()
-        user = {"resource": "pods", "name": "pod", "uid": placing.pod.metadata.uid}
-        placing.handle.objects.put(allocated(placing.stored, {"device": "b"}, reservedFor=[user]))
-        status = await placing.pre_bind()
+        harness = ReservationHarness(slice_of("a", "b"), claim("c", exactly()))
+        harness.choose()
+        user = {"resource": "pods", "name": "pod", "uid": harness.pod.metadata.uid}
+        harness.handle.objects.put(allocated(harness.stored, {"device": "b"}, reservedFor=[user]))
+        status = await harness.pre_bind()
         assert status.message == f"claim {NAME} got allocated elsewhere in the meantime"
-        await placing.unreserve()
-        assert placing.in_flight == 0
+        await harness.unreserve()
+        assert harness.in_flight == 0
 
     run(case())
 
 
-def test_a_claim_in_flight_is_nobody_elses() -> None:
-    placing = Placing(slice_of("a"), claim("c", exactly()))
-    placing.choose()
-    assert placing.pre_filter(pod_with("c", name="other")) == Status.unresolvable(
+def test_a_claim_in_flight_is_not_available_to_other_pods() -> None:
+    harness = ReservationHarness(slice_of("a"), claim("c", exactly()))
+    harness.choose()
+    assert harness.pre_filter(pod_with("c", name="other")) == Status.unresolvable(
         f"resource claim {NAME} is in the process of being allocated",
         causes=(DeviceClaimUnusable(),),
     )
 
 
-def test_a_write_that_failed_gives_the_device_back() -> None:
+def test_a_failed_write_frees_the_device() -> None:
     async def case() -> None:
-        placing = Placing(slice_of("a"), claim("c", exactly()))
-        placing.choose()
-        placing.handle.fake_api.failures["update"] = api_error(403, "Forbidden", "no")
-        status = await placing.pre_bind()
+        harness = ReservationHarness(slice_of("a"), claim("c", exactly()))
+        harness.choose()
+        harness.handle.fake_api.failures["update"] = api_error(403, "Forbidden", "no")
+        status = await harness.pre_bind()
         assert status.message == f"add finalizer to claim {NAME}: no"
-        assert placing.in_flight == 0
+        assert harness.in_flight == 0
 
     run(case())
 
 
-def test_a_write_whose_outcome_is_unknown_keeps_the_device_until_it_is_known() -> None:
+def test_a_write_of_unknown_outcome_blocks_the_device_until_it_is_known() -> None:
     async def case() -> None:
-        placing = Placing(slice_of("a"), claim("c", exactly()), claim("d", exactly()))
-        placing.handle.clock = current_clock()
-        placing.choose()
-        placing.handle.fake_api.failures["update"] = api_error(0, "", "connection reset")
-        placing.handle.fake_api.failures["get"] = api_error(0, "", "connection refused")
-        assert not (await placing.pre_bind()).is_success
-        placing.plugin.unreserve(placing.state, placing.pod, "n")
+        harness = ReservationHarness(slice_of("a"), claim("c", exactly()), claim("d", exactly()))
+        harness.handle.clock = current_clock()
+        harness.choose()
+        harness.handle.fake_api.failures["update"] = api_error(0, "", "connection reset")
+        harness.handle.fake_api.failures["get"] = api_error(0, "", "connection refused")
+        assert not (await harness.pre_bind()).is_success
+        harness.plugin.unreserve(harness.state, harness.pod, "n")
         other = pod_with("d", name="other")
         await current_clock().sleep(5 * SECOND)
-        assert placing.filter(other).message == "cannot allocate all claims"
-        placing.handle.fake_api.failures.clear()
-        await placing.handle.finish_work()
-        assert placing.in_flight == 0
-        assert placing.filter(other) == SUCCESS
+        assert harness.filter(other).message == "cannot allocate all claims"
+        harness.handle.fake_api.failures.clear()
+        await harness.handle.finish_work()
+        assert harness.in_flight == 0
+        assert harness.filter(other) == SUCCESS
 
     run(case())
 
 
-def test_a_pod_that_needs_nothing_has_no_work_before_binding() -> None:
-    placing = Placing(pod=pod_with())
-    assert placing.pre_filter(placing.pod) == SKIP
-    assert placing.plugin.pre_bind_pre_flight(placing.state, placing.pod, "n") == SKIP
-    assert placing.plugin.reserve(placing.state, placing.pod, "n") == SUCCESS
+def test_a_pod_without_claims_skips_pre_bind() -> None:
+    harness = ReservationHarness(pod=pod_with())
+    assert harness.pre_filter(harness.pod) == SKIP
+    assert harness.plugin.pre_bind_pre_flight(harness.state, harness.pod, "n") == SKIP
+    assert harness.plugin.reserve(harness.state, harness.pod, "n") == SUCCESS
 
 
 CONDITIONED = device("a", bindingConditions=["ready"], bindingFailureConditions=["broken"])
@@ -367,20 +367,20 @@ def with_status(of: ResourceClaim, status: dict[str, Any]) -> ResourceClaim:
 
 def test_the_pod_waits_until_its_device_is_ready() -> None:
     async def case() -> None:
-        placing = Placing(slice_of(CONDITIONED), claim("c", exactly()))
-        clock = placing.handle.clock = current_clock()
-        placing.choose()
+        harness = ReservationHarness(slice_of(CONDITIONED), claim("c", exactly()))
+        clock = harness.handle.clock = current_clock()
+        harness.choose()
 
         async def driver() -> None:
             await clock.sleep(12 * SECOND)
             ready = reported({"type": "ready", "status": "True"})
-            placing.handle.objects.put(with_status(placing.stored, ready))
+            harness.handle.objects.put(with_status(harness.stored, ready))
 
-        placing.handle.spawn(driver(), "driver")
+        harness.handle.spawn(driver(), "driver")
         started_ns = clock.monotonic_ns()
-        assert await placing.pre_bind() == SUCCESS
+        assert await harness.pre_bind() == SUCCESS
         assert clock.monotonic_ns() - started_ns == 15 * SECOND
-        (event,) = placing.handle.recorder.events
+        (event,) = harness.handle.recorder.events
         assert event.reason == "BindingConditionsPending"
         assert event.note == "waiting for binding conditions for device on node n"
 
@@ -389,17 +389,17 @@ def test_the_pod_waits_until_its_device_is_ready() -> None:
 
 def test_a_device_that_reports_a_failure_ends_the_wait() -> None:
     async def case() -> None:
-        placing = Placing(slice_of(CONDITIONED), claim("c", exactly()))
-        clock = placing.handle.clock = current_clock()
-        placing.choose()
+        harness = ReservationHarness(slice_of(CONDITIONED), claim("c", exactly()))
+        clock = harness.handle.clock = current_clock()
+        harness.choose()
 
         async def driver() -> None:
             await clock.sleep(SECOND)
             broken = {"type": "broken", "status": "True", "reason": "Smoke", "message": "hot"}
-            placing.handle.objects.put(with_status(placing.stored, reported(broken)))
+            harness.handle.objects.put(with_status(harness.stored, reported(broken)))
 
-        placing.handle.spawn(driver(), "driver")
-        status = await placing.pre_bind()
+        harness.handle.spawn(driver(), "driver")
+        status = await harness.pre_bind()
         assert status.message == 'device binding failed: claim=c, reason=Smoke, message="hot"'
 
     run(case())
@@ -408,11 +408,11 @@ def test_a_device_that_reports_a_failure_ends_the_wait() -> None:
 def test_a_device_that_is_never_ready_times_out() -> None:
     async def case() -> None:
         args = DynamicResourcesArgs(binding_timeout_ns=60 * SECOND)
-        placing = Placing(slice_of(CONDITIONED), claim("c", exactly()), args=args)
-        clock = placing.handle.clock = current_clock()
-        placing.choose()
+        harness = ReservationHarness(slice_of(CONDITIONED), claim("c", exactly()), args=args)
+        clock = harness.handle.clock = current_clock()
+        harness.choose()
         started_ns = clock.monotonic_ns()
-        status = await placing.pre_bind()
+        status = await harness.pre_bind()
         assert status.message.startswith("device binding timeout: ")
         assert clock.monotonic_ns() - started_ns == 60 * SECOND
 
@@ -421,15 +421,15 @@ def test_a_device_that_is_never_ready_times_out() -> None:
 
 def test_shared_claims_list_all_their_users() -> None:
     async def case() -> None:
-        placing = Placing(slice_of("a"), claim("c", exactly()))
-        placing.choose()
-        assert await placing.pre_bind() == SUCCESS
-        second = Placing.__new__(Placing)
-        second.__dict__ = dict(placing.__dict__)
+        harness = ReservationHarness(slice_of("a"), claim("c", exactly()))
+        harness.choose()
+        assert await harness.pre_bind() == SUCCESS
+        second = ReservationHarness.__new__(ReservationHarness)
+        second.__dict__ = dict(harness.__dict__)
         second.pod = pod_with("c", name="second")
         second.choose()
         assert await second.pre_bind() == SUCCESS
-        assert users(placing.stored) == ["pod", "second"]
-        assert isinstance(placing.stored.status.reserved_for[0], ResourceClaimConsumerReference)
+        assert users(harness.stored) == ["pod", "second"]
+        assert isinstance(harness.stored.status.reserved_for[0], ResourceClaimConsumerReference)
 
     run(case())

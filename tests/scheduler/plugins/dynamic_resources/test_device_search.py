@@ -1,4 +1,4 @@
-"""Which devices are found: the cases of docs/reference/08 §12, rows 42 to 77."""
+"""The devices that the search finds: docs/reference/08 §12, rows 42 to 77."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kubesched.api.codec import from_builtins
 from kubesched.testing import make_node
 from tests.scheduler.plugins.dynamic_resources.device_objects import (
     DRIVER,
-    Devices,
+    DeviceHarness,
     Json,
     allocated,
     claim,
@@ -44,7 +44,7 @@ class Case(NamedTuple):
     claims: list[ResourceClaim]
     slices: list[ResourceSlice]
     want: list[list[str]] | str
-    others: tuple[ApiObject, ...] = ()  # claims that hold devices already
+    others: tuple[ApiObject, ...] = ()  # claims with allocated devices
 
 
 TAINTED = device("t", taints=[{"key": "broken", "effect": "NoSchedule"}])
@@ -57,7 +57,7 @@ def partition(name: str, amount: str, **fields: Any) -> dict[str, Any]:
 
 
 def partitioned(*devices: Json, counters: Any = COUNTERS, **spec: Any) -> list[ResourceSlice]:
-    """A pool of two slices: one with counters, one with devices."""
+    """Return a pool of two slices: one with counters, one with devices."""
     return [
         slice_of(name="p-counters", count=2, sharedCounters=counters, **spec),
         slice_of(*devices, name="p-devices", count=2, **spec),
@@ -68,7 +68,7 @@ def shareable(name: str = "s", capacity: Any = None, **fields: Any) -> dict[str,
     return device(name, capacity=capacity or {}, allowMultipleAllocations=True, **fields)
 
 
-def asking(**amounts: str) -> Json:
+def requesting(**amounts: str) -> Json:
     return exactly(1, capacity={"requests": amounts})
 
 
@@ -291,7 +291,7 @@ CASES = {
         [["r0:p/u"]],
     ),
     "two claims share a device": Case(
-        [claim("a", asking(x="1")), claim("b", asking(x="1"))],
+        [claim("a", requesting(x="1")), claim("b", requesting(x="1"))],
         [slice_of(shareable(capacity={"x": "2"}))],
         [["r0:p/s"], ["r0:p/s"]],
     ),
@@ -306,13 +306,13 @@ CASES = {
         NO_FIT,
     ),
     "more than the policy's range allows": Case(
-        [claim("c", asking(x="6"))], [slice_of(shareable(capacity={"x": RANGE}))], NO_FIT
+        [claim("c", requesting(x="6"))], [slice_of(shareable(capacity={"x": RANGE}))], NO_FIT
     ),
     "more than any valid value": Case(
-        [claim("c", asking(x="4"))], [slice_of(shareable(capacity={"x": VALUES}))], NO_FIT
+        [claim("c", requesting(x="4"))], [slice_of(shareable(capacity={"x": VALUES}))], NO_FIT
     ),
     "a capacity that the device has not": Case(
-        [claim("c", asking(y="1"))],
+        [claim("c", requesting(y="1"))],
         [slice_of(shareable(capacity={"x": "1"}), shareable("t", capacity={"y": "1"}))],
         [["r0:p/t"]],
     ),
@@ -331,8 +331,8 @@ CASES = {
         [
             claim(
                 "c",
-                asking(x="1"),
-                asking(x="1"),
+                requesting(x="1"),
+                requesting(x="1"),
                 constraints=[{"distinctAttribute": f"{DRIVER}/id"}],
             )
         ],
@@ -343,8 +343,8 @@ CASES = {
         [
             claim(
                 "c",
-                asking(x="1"),
-                asking(x="1"),
+                requesting(x="1"),
+                requesting(x="1"),
                 constraints=[{"distinctAttribute": f"{DRIVER}/id"}],
             )
         ],
@@ -386,8 +386,8 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_devices_that_are_found(case: Case) -> None:
-    devices = Devices(CLASS, make_node("n"), *case.slices, *case.others)
+def test_allocations(case: Case) -> None:
+    devices = DeviceHarness(CLASS, make_node("n"), *case.slices, *case.others)
     assert devices.allocate(*case.claims) == case.want
 
 
@@ -402,10 +402,10 @@ CONSUMED = {
 
 
 @pytest.mark.parametrize("case", CONSUMED.values(), ids=CONSUMED)
-def test_how_much_a_share_takes(case: tuple[Json, str | None, str]) -> None:
+def test_capacity_of_a_share(case: tuple[Json, str | None, str]) -> None:
     capacity, wanted, want = case
-    devices = Devices(CLASS, slice_of(shareable(capacity={"x": capacity})))
-    asked = claim("c", exactly() if wanted is None else asking(x=wanted))
+    devices = DeviceHarness(CLASS, slice_of(shareable(capacity={"x": capacity})))
+    asked = claim("c", exactly() if wanted is None else requesting(x=wanted))
     assert devices.allocate(asked) == [["r0:p/s"]]
     flying = devices.plugin.devices.in_flight.get("uid-c")
     assert flying is not None
@@ -417,7 +417,7 @@ def test_how_much_a_share_takes(case: tuple[Json, str | None, str]) -> None:
 
 def test_a_selector_that_fails_on_one_node_ends_the_attempt() -> None:
     reads = exactly(1, f'device.attributes["{DRIVER}"].x == 1')
-    devices = Devices(
+    devices = DeviceHarness(
         CLASS,
         make_node("n"),
         make_node("m"),
@@ -429,33 +429,35 @@ def test_a_selector_that_fails_on_one_node_ends_the_attempt() -> None:
     pod = pod_with("c")
     assert devices.filter(pod, "n").message == text
     assert devices.filter(pod, "m").is_success
-    # The attempt must come by the node where it fails.
+    # The attempt must evaluate the node on which the selector fails.
     assert devices.state.asks_every_node
     together = devices.plugin.filter_nodes(devices.state, pod, devices.handle.snapshot.nodes)
     assert [status.message for status in together.statuses if status.error] == [text]
 
 
-def test_a_broken_selector_is_noticed_only_if_a_device_is_looked_at() -> None:
+def test_an_invalid_selector_is_an_error_only_if_a_device_is_evaluated() -> None:
     broken = claim("c", exactly(1, "1 +"))
     taken = allocated(claim("other"), {"device": "a"})
-    assert Devices(CLASS, slice_of("a"), taken).allocate(broken) == NO_FIT
-    message = Devices(CLASS, slice_of("a")).allocate(broken)
+    assert DeviceHarness(CLASS, slice_of("a"), taken).allocate(broken) == NO_FIT
+    message = DeviceHarness(CLASS, slice_of("a")).allocate(broken)
     assert isinstance(message, str)
     assert message.startswith("claim default/c: selector #0: CEL compile error: ")
 
 
-def test_a_search_without_end_ends_in_time() -> None:
-    # Every pair differs, so nothing short of all combinations shows that there is no solution.
+def test_an_exponential_search_times_out() -> None:
+    # Every pair differs, so only all combinations prove that there is no solution.
     devices = [device(f"d{n:02}", attributes={"x": n // 3, "y": n}) for n in range(60)]
     asked = claim("c", exactly(20), constraints=[{"matchAttribute": f"{DRIVER}/x"}])
-    built = Devices(CLASS, slice_of(*devices))
+    built = DeviceHarness(CLASS, slice_of(*devices))
     assert built.allocate(asked) == NO_FIT
 
 
-def test_what_is_given_back_is_found_again() -> None:
-    # Counters are only looked at by the search itself, which remembers pools with nothing left.
+def test_a_released_device_is_found_again() -> None:
+    # Only the search checks counters, and it caches exhausted pools.
     holder = allocated(claim("other"), {"device": "a"})
-    devices = Devices(CLASS, *partitioned(partition("a", "8Gi"), partition("b", "8Gi")), holder)
+    devices = DeviceHarness(
+        CLASS, *partitioned(partition("a", "8Gi"), partition("b", "8Gi")), holder
+    )
     assert devices.allocate(claim("c", exactly())) == NO_FIT
     assert devices.allocate(claim("d", exactly())) == NO_FIT
     devices.handle.objects.remove(ResourceClaim, "other", "default")
@@ -465,17 +467,17 @@ def test_what_is_given_back_is_found_again() -> None:
 LISTED = device("a", attributes={"ports": {"ints": [1, 2]}})
 
 
-def test_attributes_that_are_lists_have_a_gate() -> None:
+def test_list_attributes_need_their_gate() -> None:
     asked = claim("c", exactly(1, f'device.attributes["{DRIVER}"].ports.exists(p, p == 2)'))
     gate = {"DRAListTypeAttributes": True}
-    assert Devices(CLASS, slice_of(LISTED), gates=gate).allocate(asked) == [["r0:p/a"]]
-    message = Devices(CLASS, slice_of(LISTED)).allocate(claim("c", exactly()))
+    assert DeviceHarness(CLASS, slice_of(LISTED), gates=gate).allocate(asked) == [["r0:p/a"]]
+    message = DeviceHarness(CLASS, slice_of(LISTED)).allocate(claim("c", exactly()))
     assert message == (
         "class k: selector #0: CEL runtime error: attribute ports: unsupported attribute value"
     )
 
 
-def test_rules_taint_devices_behind_their_gate() -> None:
+def test_taint_rules_need_their_gate() -> None:
     rule = from_builtins(
         {
             "metadata": {"name": "rule"},
@@ -487,8 +489,10 @@ def test_rules_taint_devices_behind_their_gate() -> None:
         DeviceTaintRule,
     )
     gate = {"DRADeviceTaintRules": True}
-    assert Devices(CLASS, slice_of("a", "b"), rule).allocate(claim("c", exactly())) == [["r0:p/a"]]
-    devices = Devices(CLASS, slice_of("a", "b"), rule, gates=gate)
+    assert DeviceHarness(CLASS, slice_of("a", "b"), rule).allocate(claim("c", exactly())) == [
+        ["r0:p/a"]
+    ]
+    devices = DeviceHarness(CLASS, slice_of("a", "b"), rule, gates=gate)
     assert devices.allocate(claim("c", exactly())) == [["r0:p/b"]]
     devices.handle.objects.remove(DeviceTaintRule, "rule")
     assert devices.allocate(claim("d", exactly())) == [["r0:p/a"]]

@@ -16,7 +16,7 @@ from kubesched.scheduler.plugins.dynamic_resources.extended_requests import exte
 from kubesched.testing import make_node, make_pod
 from tests.scheduler.plugins.dynamic_resources.device_objects import (
     DRIVER,
-    Devices,
+    DeviceHarness,
     claim,
     device_class,
     exactly,
@@ -58,7 +58,7 @@ def test_two_names_of_one_class_are_two_requests() -> None:
     )
 
 
-def test_init_containers_that_end_share_the_largest_request() -> None:
+def test_short_lived_init_containers_share_the_largest_request() -> None:
     pod = pod_of(
         container("main", other="1"), init=(container("a", gpu="1"), container("b", gpu="2"))
     )
@@ -68,7 +68,7 @@ def test_init_containers_that_end_share_the_largest_request() -> None:
     )
 
 
-def test_an_init_container_uses_what_a_later_sidecar_has() -> None:
+def test_an_init_container_reuses_devices_of_a_later_sidecar() -> None:
     pod = pod_of(
         container("main", cpu="1"),
         init=(
@@ -86,7 +86,7 @@ def test_an_init_container_uses_what_a_later_sidecar_has() -> None:
     ]
 
 
-def test_requests_are_in_the_order_of_their_names_as_texts() -> None:
+def test_requests_are_sorted_by_name() -> None:
     pod = pod_of(*(container(f"c{number}", gpu="1") for number in range(11)))
     requests, _ = generated(pod, GPU)
     assert list(requests)[:3] == [
@@ -96,10 +96,10 @@ def test_requests_are_in_the_order_of_their_names_as_texts() -> None:
     ]
 
 
-def test_a_node_that_has_the_resource_itself_needs_no_claim() -> None:
+def test_a_node_with_the_resource_itself_needs_no_claim() -> None:
     async def case() -> None:
         nodes = (make_node("n", extended={GPU: 1}), make_node("m"))
-        devices = Devices(CLASS, *nodes, slice_of("a", node="m"))
+        devices = DeviceHarness(CLASS, *nodes, slice_of("a", node="m"))
         pod = pod_of(container("main", gpu="1"))
         assert devices.filter(pod, "n") == SUCCESS
         assert devices.filter(pod, "m") == SUCCESS
@@ -110,10 +110,10 @@ def test_a_node_that_has_the_resource_itself_needs_no_claim() -> None:
     run(case())
 
 
-def test_a_claim_is_made_where_devices_serve_the_resource() -> None:
+def test_a_claim_is_created_where_devices_serve_the_resource() -> None:
     async def case() -> None:
         pod = pod_of(container("main", gpu="2", cpu="1"))
-        devices = Devices(CLASS, slice_of("a", "b"), pod)
+        devices = DeviceHarness(CLASS, slice_of("a", "b"), pod)
         assert devices.filter(pod) == SUCCESS
         assert devices.plugin.reserve(devices.state, pod, "n") == SUCCESS
         assert await devices.plugin.pre_bind(devices.state, pod, "n") == SUCCESS
@@ -146,7 +146,7 @@ def test_a_claim_is_made_where_devices_serve_the_resource() -> None:
         assert len(devices.plugin.devices.in_flight) == 0
         creates = devices.handle.metrics.resourceclaim_creates_total
         assert creates.labels("success").value == 1
-        # What was reserved for the pod goes with the pod's failure to be bound.
+        # Unreserve deletes the claim that was created for the pod.
         devices.plugin.unreserve(devices.state, pod, "n")
         await devices.handle.finish_work()
         assert devices.handle.objects.list(ResourceClaim) == []
@@ -155,7 +155,7 @@ def test_a_claim_is_made_where_devices_serve_the_resource() -> None:
     run(case())
 
 
-def test_a_claim_that_is_left_over_is_removed_first() -> None:
+def test_a_leftover_claim_is_deleted_first() -> None:
     async def case() -> None:
         pod = pod_of(container("main", gpu="1"))
         owner = {
@@ -177,7 +177,7 @@ def test_a_claim_that_is_left_over_is_removed_first() -> None:
                 ).metadata.owner_references,
             ),
         )
-        devices = Devices(CLASS, slice_of("a"), left)
+        devices = DeviceHarness(CLASS, slice_of("a"), left)
         assert devices.filter(pod).message == "cannot schedule extended resource claim"
         result = devices.plugin.post_filter(devices.state, PodInfo(pod), Diagnosis())
         assert result.status.message == "deletion of ResourceClaim completed"
@@ -188,16 +188,16 @@ def test_a_claim_that_is_left_over_is_removed_first() -> None:
     run(case())
 
 
-def test_a_resource_that_nobody_knows_does_not_fit() -> None:
-    devices = Devices(CLASS, slice_of("a"))
+def test_an_unknown_resource_does_not_fit() -> None:
+    devices = DeviceHarness(CLASS, slice_of("a"))
     pod = pod_of(container("main", gpu="1", other="1"))
     assert devices.filter(pod).message == "cannot fit resource"
 
 
-def test_a_claim_that_cannot_be_made_is_an_error() -> None:
+def test_a_failed_creation_of_the_claim_is_an_error() -> None:
     async def case() -> None:
         pod = pod_of(container("main", gpu="1"))
-        devices = Devices(CLASS, slice_of("a"), pod)
+        devices = DeviceHarness(CLASS, slice_of("a"), pod)
         assert devices.filter(pod) == SUCCESS
         assert devices.plugin.reserve(devices.state, pod, "n") == SUCCESS
         refusal = ApiStatus(status="Failure", code=403, reason="Forbidden", message="no")
@@ -215,6 +215,6 @@ def test_a_claim_that_cannot_be_made_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("amount", ["0", "500m"])
-def test_no_device_is_asked_for_where_no_whole_one_is_wanted(amount: str) -> None:
+def test_fractional_amounts_request_no_device(amount: str) -> None:
     requests, mappings = generated(pod_of(container("main", gpu=amount)), GPU)
     assert (requests, mappings) == ({}, [])

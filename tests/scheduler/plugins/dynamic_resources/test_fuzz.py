@@ -1,6 +1,6 @@
-"""Slices, classes and claims that no driver or person should write.
+"""Malformed slices, classes and claims.
 
-Whatever they say, the pod gets an answer, and pods with other claims are not affected.
+Whatever they contain, the pod gets a result, and pods with other claims are not affected.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kubesched.api import ResourceClaim, ResourceSlice
 from kubesched.testing import make_node
 from tests.scheduler.plugins.dynamic_resources.device_objects import (
     DRIVER,
-    Devices,
+    DeviceHarness,
     Json,
     claim,
     device,
@@ -132,13 +132,13 @@ class Fuzz:
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(min_value=0, max_value=2**32))
-def test_nothing_breaks_but_the_pod_itself(seed: int) -> None:
+def test_malformed_objects_affect_only_their_own_pod(seed: int) -> None:
     fuzz = Fuzz(seed)
     odd = device_class("odd", fuzz._one(EXPRESSIONS))
     slices = [fuzz.slice(number) for number in range(4)]
     good = slice_of("good", pool="good", node="m", driver="good.example.com")
     other = device_class("good", 'device.driver == "good.example.com"')
-    devices = Devices(
+    devices = DeviceHarness(
         CLASS,
         odd,
         other,
@@ -150,10 +150,10 @@ def test_nothing_breaks_but_the_pod_itself(seed: int) -> None:
         claim("fine"),
         claim("d", exactly(deviceClassName="good")),
     )
-    devices.filter(pod_with("c"))  # any answer will do
+    devices.filter(pod_with("c"))  # any result is allowed
     assert devices.filter(pod_with("fine"), "m").is_success
     status = devices.filter(pod_with("d"), "m")
-    # A device for all nodes with attributes that are none fails every selector, as upstream.
+    # A device for all nodes with invalid attributes fails every selector, as in the reference.
     assert (
         status.is_success
         or ": parse semantic version: " in status.message

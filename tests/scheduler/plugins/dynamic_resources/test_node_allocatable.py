@@ -1,4 +1,4 @@
-"""Devices that take of a node's own resources (docs/reference/08 §10.2), behind their gate."""
+"""Devices that consume a node's own resources (docs/reference/08 §10.2), behind their gate."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kubesched.framework.causes import DeviceClaimUnusable, InsufficientResource
 from kubesched.testing import make_node, make_pod
 from tests.scheduler.plugins.dynamic_resources.device_objects import (
     DRIVER,
-    Devices,
+    DeviceHarness,
     allocated,
     claim,
     device,
@@ -39,7 +39,7 @@ NODE = make_node("n", allocatable={"cpu": "8", "memory": "16Gi", "pods": "110"})
 def user(
     cpu: str = "1", *, uses: bool = True, pod_level: dict[str, str] | None = None, name: str = "pod"
 ) -> Pod:
-    """A pod with claim c, which its container uses."""
+    """Return a pod with claim c, which its container uses."""
     pod = pod_with("c", name=name)
     (container,) = pod.spec.containers
     resources = ResourceRequirements(
@@ -51,12 +51,12 @@ def user(
     return replace(pod, spec=spec)
 
 
-def taking(**mappings: Any) -> dict[str, Any]:
+def consuming(**mappings: Any) -> dict[str, Any]:
     return device("a", nodeAllocatableResourceMappings=mappings)
 
 
-def devices(*objects: Any, **options: Any) -> Devices:
-    return Devices(CLASS, NODE, *objects, gates=GATES, **options)
+def devices(*objects: Any, **options: Any) -> DeviceHarness:
+    return DeviceHarness(CLASS, NODE, *objects, gates=GATES, **options)
 
 
 @pytest.mark.parametrize(
@@ -99,12 +99,12 @@ def devices(*objects: Any, **options: Any) -> Devices:
         ({"cpu": {"allocationMultiplier": "2"}}, user("1", pod_level={"cpu": "3"}), SUCCESS),
     ],
 )
-def test_what_a_device_takes_must_be_left(takes: Any, pod: Pod, expected: Status) -> None:
-    assert devices(slice_of(taking(**takes)), claim("c", exactly())).filter(pod) == expected
+def test_the_consumed_amount_must_be_free(takes: Any, pod: Pod, expected: Status) -> None:
+    assert devices(slice_of(consuming(**takes)), claim("c", exactly())).filter(pod) == expected
 
 
-def test_pods_on_the_node_leave_less_and_could_go() -> None:
-    plugin = devices(slice_of(taking(cpu={"allocationMultiplier": "4"})), claim("c", exactly()))
+def test_pods_on_the_node_make_the_rejection_resolvable() -> None:
+    plugin = devices(slice_of(consuming(cpu={"allocationMultiplier": "4"})), claim("c", exactly()))
     plugin.cache.add_pod(make_pod("other", node_name="n", requests={"cpu": "4"}))
     plugin.cache.update_snapshot()
     lacking = Status.unschedulable("Insufficient cpu", causes=(InsufficientResource("cpu"),))
@@ -126,8 +126,8 @@ def test_consumed_capacity_counts_by_its_amount() -> None:
     assert plugin.state.adjust_assumed is not None
     charged = plugin.state.adjust_assumed(user(), "n")
     (status,) = charged.status.node_allocatable_resource_claim_statuses
-    # Without a request policy a share takes all of a capacity that it names no amount of;
-    # here it names one, so that is taken, twice.
+    # Without a request policy, a share consumes all of a capacity that the request does not
+    # name. Here the request names an amount, so that amount is consumed, twice.
     assert status == NodeAllocatableResourceClaimStatus(
         resource_claim_name="c", containers=("c0",), resources={"memory": "6Gi"}
     )
@@ -141,7 +141,7 @@ def test_consumed_capacity_counts_by_its_amount() -> None:
         (("else",), "", "node allocatable resource claim c is shared by multiple pods"),
     ],
 )
-def test_a_claim_that_takes_of_a_node_is_for_one_pod(
+def test_a_claim_that_consumes_node_resources_is_for_one_pod(
     reserved: tuple[str, ...], other: str, expected: str
 ) -> None:
     given = allocated(claim("c", exactly()), {"device": "a"}, node="n")
@@ -150,7 +150,7 @@ def test_a_claim_that_takes_of_a_node_is_for_one_pod(
         for name in reserved
     )
     given = replace(given, status=replace(given.status, reserved_for=consumers))
-    plugin = devices(slice_of(taking(cpu={"allocationMultiplier": "1"})), given)
+    plugin = devices(slice_of(consuming(cpu={"allocationMultiplier": "1"})), given)
     if other:
         neighbour = make_pod("other", node_name="n")
         status = NodeAllocatableResourceClaimStatus(
@@ -169,11 +169,11 @@ def test_a_claim_that_takes_of_a_node_is_for_one_pod(
     assert plugin.filter(user()) == rejected
 
 
-def test_it_is_written_before_binding_and_taken_back() -> None:
+def test_the_status_is_written_in_pre_bind_and_cleared_in_unreserve() -> None:
     async def case() -> None:
         pod = user()
         plugin = devices(
-            slice_of(taking(cpu={"allocationMultiplier": "2"})), claim("c", exactly()), pod
+            slice_of(consuming(cpu={"allocationMultiplier": "2"})), claim("c", exactly()), pod
         )
         assert plugin.filter(pod) == SUCCESS
         assert plugin.state.adjust_assumed is not None
@@ -198,9 +198,9 @@ def test_it_is_written_before_binding_and_taken_back() -> None:
     run(case())
 
 
-def test_without_the_gate_nothing_of_the_node_is_taken() -> None:
-    plugin = Devices(
-        CLASS, NODE, slice_of(taking(cpu={"allocationMultiplier": "9"})), claim("c", exactly())
+def test_without_the_gate_no_node_resources_are_consumed() -> None:
+    plugin = DeviceHarness(
+        CLASS, NODE, slice_of(consuming(cpu={"allocationMultiplier": "9"})), claim("c", exactly())
     )
     assert plugin.filter(user()) == SUCCESS
     assert plugin.state.adjust_assumed is None

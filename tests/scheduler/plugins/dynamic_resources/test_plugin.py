@@ -1,4 +1,4 @@
-"""How pods and their claims come together, and what the plugin says of pods without any."""
+"""The claims of pods, and the plugin's results for pods without claims."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def without_source(pod: Pod) -> Pod:
 POD = make_pod("p", resource_claims={"gpu": "mine"})
 OWNER = make_owner("Pod", "p", api_version="v1")
 
-# pod, objects, what PreEnqueue and PreFilter complain about
+# pod, objects, expected errors of PreEnqueue and PreFilter
 UNRESOLVED = {
     "a claim that is not there": (POD, [], 'could not find ResourceClaim "default/mine"'),
     "a claim that is going": (
@@ -106,7 +106,7 @@ UNRESOLVED = {
 
 
 @pytest.mark.parametrize(("pod", "objects", "want"), UNRESOLVED.values(), ids=UNRESOLVED)
-def test_a_pod_waits_for_claims_that_it_cannot_use(
+def test_a_pod_with_unusable_claims_is_rejected(
     pod: Pod, objects: list[ApiObject], want: str
 ) -> None:
     built, state = plugin(*objects), CycleState()
@@ -125,7 +125,7 @@ USABLE = {
 
 
 @pytest.mark.parametrize(("pod", "objects"), USABLE.values(), ids=USABLE)
-def test_a_pod_whose_claims_ask_for_nothing_fits_everywhere(
+def test_a_pod_whose_claims_request_no_devices_fits_every_node(
     pod: Pod, objects: list[ApiObject]
 ) -> None:
     built = plugin(*objects)
@@ -133,13 +133,13 @@ def test_a_pod_whose_claims_ask_for_nothing_fits_everywhere(
     assert run_filter(built, pod, NODES) == [SUCCESS, SUCCESS]
 
 
-def test_a_pod_that_turned_out_to_need_no_claim_is_like_any_other() -> None:
+def test_a_claim_that_is_not_needed_is_ignored() -> None:
     pod = with_template(status=named(None))
     assert plugin().pre_enqueue(pod) == SUCCESS
     assert plugin().pre_filter(CycleState(), PodInfo(pod), NODES) == SKIP
 
 
-def test_a_pod_without_claims_is_none_of_its_business() -> None:
+def test_a_pod_without_claims_is_skipped() -> None:
     built, state, pod_info = plugin(), CycleState(), PodInfo(make_pod("p"))
     assert built.pre_enqueue(pod_info.pod) == SUCCESS
     assert built.pre_filter(state, pod_info, NODES) == SKIP
@@ -154,7 +154,7 @@ def test_post_filter_without_a_pre_filter_is_an_error() -> None:
     assert (status.code.label, status.message) == ("Error", "not found")
 
 
-def test_a_resource_that_a_class_serves_needs_a_node_that_has_it_itself() -> None:
+def test_a_served_resource_without_devices_needs_a_node_that_has_it() -> None:
     serving = DeviceClass(
         metadata=make_meta("DeviceClass", "gpus"), spec=DeviceClassSpec(extended_resource_name=GPU)
     )
@@ -214,7 +214,7 @@ def test_after_a_claim_changed(
     assert hint(pod, old, new) is want
 
 
-def test_a_pod_that_learned_of_its_claims_is_tried_once_they_resolve() -> None:
+def test_a_pod_is_requeued_once_its_generated_claims_resolve() -> None:
     waiting, told = with_template(), with_template(status=named("mine"))
     for objects, want in (
         ([], QueueingHint.SKIP),

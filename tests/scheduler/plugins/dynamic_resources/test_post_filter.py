@@ -1,4 +1,4 @@
-"""Claims that keep their own pod from being placed lose their devices.
+"""Deallocation of claims that keep their own pod from fitting.
 
 The cases are those of docs/reference/08 §12, rows 20, 21, 24, 31 and 36.
 """
@@ -15,7 +15,7 @@ from kubesched.foundation.util.virtual_loop import run
 from kubesched.framework import Diagnosis, PodInfo
 from tests.scheduler.plugins.dynamic_resources.device_objects import (
     DRIVER,
-    Devices,
+    DeviceHarness,
     allocated,
     claim,
     device_class,
@@ -100,9 +100,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_claim_that_cannot_be_used(case: Case) -> None:
+def test_unusable_claims(case: Case) -> None:
     async def scenario() -> None:
-        devices = Devices(CLASS, slice_of("a"), case.given)
+        devices = DeviceHarness(CLASS, slice_of("a"), case.given)
         assert devices.filter(POD).message == case.filtered
         result = devices.plugin.post_filter(devices.state, PodInfo(POD), Diagnosis())
         assert result.status.message == case.said
@@ -117,9 +117,9 @@ def test_a_claim_that_cannot_be_used(case: Case) -> None:
     run(scenario())
 
 
-def test_a_node_without_devices_for_one_claim_does_not_cost_another_its_own() -> None:
+def test_missing_devices_of_one_claim_do_not_deallocate_another() -> None:
     async def scenario() -> None:
-        devices = Devices(CLASS, slice_of(), elsewhere(), claim("d", exactly()))
+        devices = DeviceHarness(CLASS, slice_of(), elsewhere(), claim("d", exactly()))
         pod = pod_with("c", "d")
         assert devices.filter(pod).message == "cannot allocate all claims"
         result = devices.plugin.post_filter(devices.state, PodInfo(pod), Diagnosis())
@@ -130,9 +130,9 @@ def test_a_node_without_devices_for_one_claim_does_not_cost_another_its_own() ->
     run(scenario())
 
 
-def test_the_device_that_was_given_back_can_be_had_again() -> None:
+def test_a_deallocated_device_can_be_allocated_again() -> None:
     async def scenario() -> None:
-        devices = Devices(CLASS, slice_of("a"), elsewhere())
+        devices = DeviceHarness(CLASS, slice_of("a"), elsewhere())
         assert devices.filter(POD).message == UNAVAILABLE
         devices.plugin.post_filter(devices.state, PodInfo(POD), Diagnosis())
         await devices.handle.finish_work()
@@ -141,11 +141,11 @@ def test_the_device_that_was_given_back_can_be_had_again() -> None:
     run(scenario())
 
 
-def test_pods_are_tried_again_if_their_claim_could_not_be_given_back() -> None:
-    """Seed 375026845169: no event would have told them."""
+def test_pods_are_requeued_if_the_deallocation_fails() -> None:
+    """Seed 375026845169: no event would have requeued them."""
 
     async def scenario() -> None:
-        devices = Devices(CLASS, slice_of("a"), elsewhere())
+        devices = DeviceHarness(CLASS, slice_of("a"), elsewhere())
         devices.handle.fake_api.failures["update"] = TIMED_OUT
         for pod in (POD, pod_with("c", name="another")):
             assert devices.filter(pod).message == UNAVAILABLE
@@ -156,9 +156,9 @@ def test_pods_are_tried_again_if_their_claim_could_not_be_given_back() -> None:
     run(scenario())
 
 
-def test_pods_whose_claim_was_given_back_wait_for_the_event() -> None:
+def test_pods_whose_claim_was_deallocated_wait_for_the_event() -> None:
     async def scenario() -> None:
-        devices = Devices(CLASS, slice_of("a"), elsewhere())
+        devices = DeviceHarness(CLASS, slice_of("a"), elsewhere())
         assert devices.filter(POD).message == UNAVAILABLE
         devices.plugin.post_filter(devices.state, PodInfo(POD), Diagnosis())
         await devices.handle.finish_work()

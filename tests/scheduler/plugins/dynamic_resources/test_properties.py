@@ -1,8 +1,8 @@
-"""Random clusters, and random things that happen to them.
+"""Random clusters with random changes.
 
-What is kept (groups of nodes, verdicts by row, usage by pool, dead pools) must never change an
-answer: after every step a plugin that was built from the objects alone says the same, down to
-the devices. And usage is what a recount of claims and of claims in flight comes to.
+Caches (groups of nodes, verdicts by row, usage by pool, exhausted pools) must never change a
+result. After every step, a plugin that is built from the objects alone has the same results, down
+to the devices. Usage equals a recount of allocated claims and claims in flight.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kubesched.scheduler.plugins.dynamic_resources.allocated_devices import Pool
 from kubesched.testing import make_node
 from tests.scheduler.plugins.dynamic_resources.device_objects import (
     DRIVER,
-    Devices,
+    DeviceHarness,
     Json,
     claim,
     device,
@@ -39,8 +39,8 @@ ZONES = ("a", "b")
 COUNTERS = [{"name": "set", "counters": {"m": {"value": "4"}}}]
 
 
-class Story:
-    """A cluster, and what happens in it, drawn from a seed."""
+class RandomScenario:
+    """A cluster with changes drawn from a seed."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -51,9 +51,9 @@ class Story:
         ]
         self.nodes = [node.metadata.name for node in nodes]
         slices = [each for name in self.nodes for each in self._slices_of(name)]
-        self.devices = Devices(CLASS, SHARED, *nodes, *slices, *self._wide_slices())
+        self.devices = DeviceHarness(CLASS, SHARED, *nodes, *slices, *self._wide_slices())
         self.placed: list[tuple[Any, Any, str]] = []  # state, pod, node
-        # Few, so that claims of the same kind come again.
+        # Few names, so that equal claims are frequent.
         self._specs = [self._new_spec() for _ in range(3)]
         if self.rng.random() < 0.5:
             self.devices.plugin.devices.inventory.few_pools = 0
@@ -144,7 +144,7 @@ class Story:
             constraints.append({kind: f"{DRIVER}/{rng.choice(['model', 'slot'])}"})
         return claim("any", *requests, constraints=constraints).spec
 
-    # -- what happens ------------------------------------------------------------------
+    # -- random changes ----------------------------------------------------------------
 
     async def step(self) -> None:
         happening = self.rng.choice(
@@ -208,7 +208,7 @@ class Story:
         objects = self.devices.handle.objects
         cache, node = self.devices.cache, self.rng.choice(objects.list(Node))
         if self.rng.random() < 0.3 and len(self.nodes) > 1:
-            # It goes, and another takes its row.
+            # The node is deleted, and another one gets its row.
             cache.remove_node(node)
             objects.remove(Node, node.metadata.name)
             self.nodes.remove(node.metadata.name)
@@ -225,12 +225,12 @@ class Story:
             objects.put(changed)
         cache.update_snapshot()
 
-    # -- what must hold ----------------------------------------------------------------
+    # -- invariants --------------------------------------------------------------------
 
     def compare_with_fresh(
         self, pod: Any, node: str, message: str, claims: list[ResourceClaim]
     ) -> None:
-        """A plugin that knows nothing but the objects says the same, and finds the same."""
+        """Compare with a plugin that was built from the objects alone."""
         kept = self.devices.plugin
         flying = {each.metadata.uid: each for each in kept.devices.in_flight.claims()}
         objects = [
@@ -238,14 +238,14 @@ class Story:
             for kind in (Node, ResourceSlice, ResourceClaim)
             for each in self.devices.handle.objects.list(kind)
         ]
-        fresh = Devices(CLASS, SHARED, *objects)
+        fresh = DeviceHarness(CLASS, SHARED, *objects)
         assert fresh.filter(pod, node).message == message
         if message:
             return
         assert _found(self.devices, pod, node) == _found(fresh, pod, node)
 
     def check_usage(self) -> None:
-        """Usage is what claims and claims in flight come to."""
+        """Check that usage equals the sum over claims and claims in flight."""
         devices = self.devices.plugin.devices
         dedicated: set[tuple[str, str, str]] = set()
         shares: Counter[tuple[str, str, str]] = Counter()
@@ -272,8 +272,8 @@ class Story:
         assert devices.inventory.allocated.pools() == pools
 
 
-def _waits(devices: Devices, claims: list[ResourceClaim]) -> bool:
-    """Whether binding would wait for a condition that nobody reports here."""
+def _waits(devices: DeviceHarness, claims: list[ResourceClaim]) -> bool:
+    """Whether binding would wait for a condition that is never reported."""
     found = [devices.plugin.devices.in_flight.get(each.metadata.uid) for each in claims]
     return any(
         result.binding_conditions
@@ -283,8 +283,8 @@ def _waits(devices: Devices, claims: list[ResourceClaim]) -> bool:
     )
 
 
-def _found(devices: Devices, pod: Any, node: str) -> Any:
-    """The devices by name, for each claim."""
+def _found(devices: DeviceHarness, pod: Any, node: str) -> Any:
+    """Return the found devices by name, for each claim."""
     info = devices.handle.snapshot.get(node)
     assert info is not None
     assert info.node is not None
@@ -310,18 +310,18 @@ def _found(devices: Devices, pod: Any, node: str) -> Any:
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(min_value=0, max_value=2**32))
-def test_what_is_kept_never_changes_an_answer(seed: int) -> None:
-    async def tell() -> None:
-        story = Story(seed)
+def test_caches_never_change_a_result(seed: int) -> None:
+    async def check_history() -> None:
+        scenario = RandomScenario(seed)
         for _ in range(12):
-            await story.step()
-            story.check_usage()
-        # Who gives everything back leaves nothing behind.
-        while story.placed:
-            await story.unreserve()
-        assert len(story.devices.plugin.devices.in_flight) == 0
-        for each in story.devices.handle.objects.list(ResourceClaim):
-            story.devices.handle.objects.remove(ResourceClaim, each.metadata.name, "default")
-        assert story.devices.plugin.devices.inventory.allocated.pools() == set()
+            await scenario.step()
+            scenario.check_usage()
+        # Releasing all claims must leave no usage.
+        while scenario.placed:
+            await scenario.unreserve()
+        assert len(scenario.devices.plugin.devices.in_flight) == 0
+        for each in scenario.devices.handle.objects.list(ResourceClaim):
+            scenario.devices.handle.objects.remove(ResourceClaim, each.metadata.name, "default")
+        assert scenario.devices.plugin.devices.inventory.allocated.pools() == set()
 
-    run(tell())
+    run(check_history())

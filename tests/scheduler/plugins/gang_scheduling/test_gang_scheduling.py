@@ -1,4 +1,4 @@
-"""GangScheduling by itself (docs/reference/09 §9.1)."""
+"""GangScheduling in isolation (docs/reference/09 §9.1)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_pre_enqueue(
     assert build(*groups, known=known).pre_enqueue(pod) == want
 
 
-def test_a_gang_of_which_nothing_is_known_is_an_error() -> None:
+def test_an_unknown_gang_is_an_error() -> None:
     status = build(gang(1)).pre_enqueue(P1)
     assert status.message == "pod group state not found for pod group default/g"
 
@@ -56,7 +56,7 @@ def placed(pod: Pod) -> Pod:
     return replace(pod, spec=replace(pod.spec, node_name="n"))
 
 
-def test_permit_waits_and_wakes_the_others_until_enough_are_placed() -> None:
+def test_permit_waits_and_activates_the_members_until_enough_have_nodes() -> None:
     plugin = build(gang(2), known=(P1, P2))
     handle = plugin.handle
     assert isinstance(handle, FakeHandle)
@@ -67,7 +67,7 @@ def test_permit_waits_and_wakes_the_others_until_enough_are_placed() -> None:
     assert set(handle.activated) == {"default/p2"}
 
 
-def test_a_pod_that_was_tried_with_its_group_wakes_nobody() -> None:
+def test_a_pod_scheduled_with_its_group_activates_no_members() -> None:
     plugin = build(gang(2), known=(P1, P2))
     handle, state = plugin.handle, CycleState()
     assert isinstance(handle, FakeHandle)
@@ -78,7 +78,7 @@ def test_a_pod_that_was_tried_with_its_group_wakes_nobody() -> None:
         leave_group_cycle(state)
 
 
-def test_the_one_that_completes_the_gang_releases_the_others() -> None:
+def test_the_pod_that_completes_the_gang_allows_the_waiting_members() -> None:
     waiting = FakeWaitingPod(P1, "GangScheduling", "Another")
     plugin = build(gang(2), known=(P1, P2), waiting=[waiting])
     handle = plugin.handle
@@ -89,7 +89,7 @@ def test_the_one_that_completes_the_gang_releases_the_others() -> None:
     assert waiting.pending_plugins == ("Another",)
 
 
-def test_permit_of_pods_that_are_in_no_gang() -> None:
+def test_permit_accepts_pods_without_a_gang() -> None:
     assert build().permit(CycleState(), make_pod("p"), "n") == SUCCESS
     assert build(basic(), known=(P1,)).permit(CycleState(), P1, "n") == SUCCESS
     missing = build(known=(P1,)).permit(CycleState(), P1, "n")

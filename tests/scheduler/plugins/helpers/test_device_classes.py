@@ -1,4 +1,4 @@
-"""Which class serves an extended resource."""
+"""The device class that serves an extended resource."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores brought into 0..100."""
+"""Normalization of scores to 0..100."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes that have the pod's images score higher."""
+"""ImageLocality: nodes that have the pod's images score higher."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_score(case: Case) -> None:
     assert run_score(ImageLocality(handle=handle), case.pod, handle.snapshot.nodes) == case.want
 
 
-def test_all_nodes_count_not_only_those_that_are_scored() -> None:
+def test_the_spread_counts_all_nodes_not_only_the_scored_ones() -> None:
     handle = FakeHandle(
         [make_node("a", images={"web:v1": 500 * MIB}), *(make_node(f"n{i}") for i in range(3))]
     )
@@ -86,7 +86,7 @@ def test_all_nodes_count_not_only_those_that_are_scored() -> None:
     assert run_score(ImageLocality(handle=handle), pod, alone) == [want]
 
 
-def test_every_name_of_an_image_is_known() -> None:
+def test_every_name_of_an_image_counts() -> None:
     image = ContainerImage(names=("web:v1", "web@sha256:00"), size_bytes=511 * MIB)
     handle = FakeHandle([make_node("n", images=[image])])
     for name in image.names:
@@ -116,7 +116,7 @@ def test_scores_without_any_image_are_zero_for_every_node() -> None:
     assert scores.tolist() == [0, 0]
 
 
-def test_scores_follow_images_and_nodes_that_come_and_go() -> None:
+def test_scores_follow_changes_of_images_and_nodes() -> None:
     cache = Cache()
     plugin = ImageLocality(handle=FakeHandle(snapshot=cache.snapshot))
     pod = make_pod("p", images=["web:v1"])
@@ -133,7 +133,7 @@ def test_scores_follow_images_and_nodes_that_come_and_go() -> None:
     cache.update_node(make_node("a", images=with_image))
     assert scores() == [59, 59]
     cache.remove_node(make_node("a"))
-    assert scores() == [100]  # noted when two nodes had it, and now there is one
+    assert scores() == [100]  # recorded when two nodes had it; now there is one node
 
 
 def test_contract() -> None:

@@ -1,4 +1,4 @@
-"""Required affinity and anti-affinity, one node at a time and all at once.
+"""Required affinity and anti-affinity, in the one-node and the many-node form.
 
 docs/reference/06 §5.3.
 """
@@ -291,7 +291,7 @@ BROKEN = make_pod_term("zone", {"app": "{{bad}}"})
 BAD_VALUE = 'values[0][app]: Invalid value: "{{bad}}": a valid label must be an empty string or'
 
 
-def test_a_term_that_cannot_be_parsed_rejects_the_pod() -> None:
+def test_an_invalid_term_rejects_the_pod() -> None:
     pod = incoming(make_affinity(near_preferred=[(1, BROKEN)]))
     answer = InterPodAffinity().pre_filter(CycleState(), PodInfo(pod), make_view(N1))
     assert answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
@@ -306,7 +306,7 @@ def test_several_errors_are_listed_in_brackets() -> None:
     assert answer.message.endswith("]")
 
 
-def test_an_existing_pod_with_broken_terms_has_none() -> None:
+def test_invalid_terms_of_an_existing_pod_are_ignored() -> None:
     view = make_view(N1, pods=[running("x", "n1", {}, apart(BROKEN, make_pod_term("zone", DB)))])
     answer = InterPodAffinity().pre_filter(CycleState(), PodInfo(incoming()), view)
     assert answer.code is Code.SKIP
@@ -323,7 +323,7 @@ def test_filter_without_pre_filter_is_an_error() -> None:
 
 
 class TestDryRun:
-    """Filter after pods were added or removed for the sake of argument."""
+    """Filter after a dry run added or removed pods."""
 
     def verdicts(
         self, plugin: InterPodAffinity, state: CycleState, pod: Pod, view: NodeView
@@ -333,7 +333,7 @@ class TestDryRun:
         assert each == [together.status(i) or SUCCESS for i in range(len(view))]
         return each
 
-    def test_removing_the_last_match_lets_the_first_of_its_kind_in(self) -> None:
+    def test_removing_the_last_match_admits_a_pod_that_matches_itself(self) -> None:
         pod, other = incoming(near(IN_REGION), WEB), running("w", "n1")
         view = make_view(N1, N2, N3, N4, pods=[other])
         plugin, state = InterPodAffinity(), CycleState()
@@ -345,7 +345,7 @@ class TestDryRun:
         assert self.verdicts(plugin, changed, pod, view) == [OK, OK, FAR, FAR]
         assert self.verdicts(plugin, state, pod, view) == [OK, OK, FAR, FAR]
 
-    def test_removing_pods_lifts_anti_affinity_both_ways(self) -> None:
+    def test_removing_pods_removes_anti_affinity_in_both_directions(self) -> None:
         pod = incoming(apart(IN_ZONE), DB)
         mine = running("w", "n1")
         theirs = running("x", "n3", {}, apart(make_pod_term("zone", DB)))
@@ -357,7 +357,7 @@ class TestDryRun:
         plugin.remove_pod(state, pod, PodInfo(theirs), view.info(2))
         assert self.verdicts(plugin, state, pod, view) == [OK] * 4
 
-    def test_an_added_pod_brings_its_own_anti_affinity(self) -> None:
+    def test_anti_affinity_of_an_added_pod_counts(self) -> None:
         pod = incoming(apart(IN_ZONE), DB)
         view = make_view(N1, N2, N3, N4)
         plugin, state = InterPodAffinity(), CycleState()

@@ -1,4 +1,4 @@
-"""Which events InterPodAffinity thinks worth another try (docs/reference/06 §2.8 and §5.4)."""
+"""Queueing hints of InterPodAffinity (docs/reference/06 §2.8 and §5.4)."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_after_a_node_changed(case: NodeCase) -> None:
     assert hint_for(EventResource.NODE)(case.pod, case.old, case.new) is case.want  # type: ignore[operator]
 
 
-def test_broken_terms_raise_which_the_queue_takes_for_another_try() -> None:
+def test_invalid_terms_raise_an_error_which_requeues_the_pod() -> None:
     pod = waiting(make_affinity(near=[make_pod_term("zone", {"app": "{{bad}}"})]))
     with pytest.raises(SelectorError):
         hint_for(EventResource.POD)(pod, None, other())  # type: ignore[operator]

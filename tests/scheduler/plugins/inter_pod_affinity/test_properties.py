@@ -1,4 +1,4 @@
-"""InterPodAffinity on random clusters: both forms, and a pod-by-pod reading of the rules."""
+"""InterPodAffinity on random clusters: both forms against an oracle that reads pod by pod."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def test_the_plugin_keeps_the_contract() -> None:
         check_plugin(InterPodAffinity, args=args)
 
 
-class Naive:
-    """The rules of docs/reference/06 §2.2 to §2.6 read word by word, pod by pod."""
+class Oracle:
+    """The rules of docs/reference/06 §2.2 to §2.6, implemented literally, pod by pod."""
 
     def __init__(self, pod: Pod, namespaces: list[Namespace]) -> None:
         self.info = PodInfo(pod)
@@ -54,7 +54,7 @@ class Naive:
         self.own_labels = self.labels_of.get(pod.metadata.namespace, {})
 
     def matches_mine(self, term: AffinityTerm, other: Pod) -> bool:
-        """A term of the incoming pod, with its namespaces unrolled."""
+        """Whether a term of the incoming pod matches, with its namespaces resolved."""
         namespaces = set(term.namespaces)
         if not term.namespace_selector.is_empty:
             namespaces |= {
@@ -169,7 +169,7 @@ def normalized(scores: list[int]) -> list[int]:
 
 
 def namespaces(rng: random.Random) -> list[Namespace]:
-    """Some namespaces are not known, and few have labels."""
+    """Return random namespaces: some are missing, and few have labels."""
     return [
         make_namespace(name, labels={"team": rng.choice("ab")} if rng.random() < 0.6 else None)
         for name in NAMESPACES
@@ -178,7 +178,7 @@ def namespaces(rng: random.Random) -> list[Namespace]:
 
 
 def affine_pod(rng: random.Random, cluster: Cluster, likely: float = 0.8) -> Pod:
-    """A pod, likely with affinity: most pods of the generator have none."""
+    """Return a pod that probably has affinity, unlike most pods of the generator."""
     while True:
         pod = random_pod(rng, "incoming", claims=cluster.claims)
         if PodInfo(pod).has_affinity or rng.random() > likely:
@@ -202,7 +202,7 @@ def test_filter_follows_the_rules(seed: int) -> None:
     plugin = InterPodAffinity(handle=FakeHandle(known))
     for _ in range(4):
         pod, state = affine_pod(rng, cluster), CycleState()
-        naive = Naive(pod, known)
+        naive = Oracle(pod, known)
         assert plugin.pre_filter(state, PodInfo(pod), nodes).is_skip == naive.skips(nodes)
         if naive.skips(nodes):
             continue
@@ -223,7 +223,7 @@ def test_scores_follow_the_rules(seed: int) -> None:
     plugin = InterPodAffinity(args, FakeHandle(known))
     for _ in range(4):
         pod, state = affine_pod(rng, cluster), CycleState()
-        want = Naive(pod, known).scores(nodes, args)
+        want = Oracle(pod, known).scores(nodes, args)
         answer = plugin.pre_score(state, PodInfo(pod), nodes)
         assert answer.is_skip == (want is None)
         if want is None:
@@ -236,7 +236,7 @@ def test_scores_follow_the_rules(seed: int) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(SEEDS)
-def test_a_dry_run_equals_a_cluster_where_it_happened(seed: int) -> None:
+def test_a_dry_run_equals_a_real_change_of_the_cluster(seed: int) -> None:
     rng = random.Random(seed)
     cluster = random_cluster(rng, nodes=6, pods=20)
     gone = rng.sample(cluster.pods, rng.randint(0, len(cluster.pods)))
@@ -260,14 +260,14 @@ def test_a_dry_run_equals_a_cluster_where_it_happened(seed: int) -> None:
             change(changed, pod, PodInfo(other), node)
     each = filter_each(plugin, changed, pod, before.nodes)
     got = ["" if status is SUCCESS else REASONS[status.message] for status in each]
-    assert got == Naive(pod, known).verdicts(after.nodes)
+    assert got == Oracle(pod, known).verdicts(after.nodes)
     assert filter_together(plugin, changed, pod, before.nodes) == each
     assert filter_each(plugin, state, pod, before.nodes) == original
 
 
 @settings(max_examples=60, deadline=None)
 @given(SEEDS)
-def test_answers_do_not_depend_on_how_the_cluster_came_to_be(seed: int) -> None:
+def test_results_do_not_depend_on_the_history_of_the_cluster(seed: int) -> None:
     churn = Churn(seed)
     rng = churn.rng
     plugin = InterPodAffinity(handle=FakeHandle())
@@ -277,13 +277,13 @@ def test_answers_do_not_depend_on_how_the_cluster_came_to_be(seed: int) -> None:
             churn.step()
         nodes, fresh = churn.cache.update_snapshot().nodes, churn.fresh()
         for pod in pods:
-            assert answers(plugin, pod, nodes) == answers(
+            assert results(plugin, pod, nodes) == results(
                 InterPodAffinity(handle=FakeHandle()), pod, fresh
             )
 
 
-def answers(plugin: InterPodAffinity, pod: Pod, nodes: NodeView) -> list[object]:
-    """Everything that the plugin says about a pod."""
+def results(plugin: InterPodAffinity, pod: Pod, nodes: NodeView) -> list[object]:
+    """Return all results of the plugin for a pod."""
     state, pod_info = CycleState(), PodInfo(pod)
     said: list[object] = [plugin.pre_filter(state, pod_info, nodes).code]
     if said[0] is Code.SUCCESS:

@@ -193,7 +193,7 @@ def test_pre_score_skips(args: InterPodAffinityArgs, pod: Pod, pods: Sequence[Po
     assert InterPodAffinity(args).pre_score(CycleState(), PodInfo(pod), view).code is Code.SKIP
 
 
-def test_a_term_that_cannot_be_parsed_is_an_error_when_scoring() -> None:
+def test_an_invalid_term_is_an_error_when_scoring() -> None:
     broken = make_affinity(near=[make_pod_term("zone", {"app": "{{bad}}"})])
     answer = InterPodAffinity().pre_score(CycleState(), PodInfo(incoming(broken)), make_view(N1))
     assert answer.code is Code.ERROR

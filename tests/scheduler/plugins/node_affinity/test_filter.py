@@ -1,4 +1,4 @@
-"""Node selectors and required node affinity."""
+"""NodeAffinity: node selectors and required node affinity."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_an_added_selector_without_terms_matches_no_node() -> None:
     assert filter_each(plugin, CycleState(), pod, NODES) == [ENFORCED] * 4
 
 
-def test_added_affinity_that_cannot_be_parsed_stops_the_profile() -> None:
+def test_an_invalid_added_affinity_is_a_configuration_error() -> None:
     with pytest.raises(
         ConfigError,
         match=r"^parsing addedAffinity.requiredDuringSchedulingIgnoredDuringExecution: "

@@ -1,4 +1,4 @@
-"""Which node changes wake a pod, and what of it is signed."""
+"""Queueing hints of NodeAffinity."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_hint_with_added_affinity() -> None:
     assert registered.hint(plain, HDD, SSD) is QueueingHint.SKIP
 
 
-def test_a_selector_that_cannot_be_parsed_is_an_error_where_nothing_matches() -> None:
+def test_an_invalid_selector_is_an_error_where_no_term_matches() -> None:
     broken = make_node_term(("disk", "Near", "ssd"))
     selector = make_node_selector(broken, ("disk", "In", "ssd"))
     pod = make_pod("p", affinity=make_affinity(node=selector))

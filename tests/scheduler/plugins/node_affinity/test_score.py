@@ -38,7 +38,7 @@ def test_added_preferences_count_like_the_pods_own() -> None:
     assert run_score(added(B), make_pod("q"), NODES, normalize=False) == [0, 4, 4]
 
 
-def test_nothing_matches_and_nothing_is_scaled() -> None:
+def test_scores_without_matching_terms_stay_zero() -> None:
     pod = make_pod("p", affinity=make_affinity(node_preferred=[(7, ("z", "Exists"))]))
     assert run_score(NodeAffinity(), pod, NODES) == [0, 0, 0]
 
@@ -76,7 +76,7 @@ def test_pre_score(plugin: NodeAffinity, pod: object, want: object) -> None:
     assert plugin.pre_score(CycleState(), PodInfo(pod), NODES) == want
 
 
-def test_a_term_that_cannot_be_parsed_is_an_error() -> None:
+def test_an_invalid_term_is_an_error() -> None:
     pod = make_pod("p", affinity=make_affinity(node_preferred=[(2, BAD_KEY)]))
     status = NodeAffinity().pre_score(CycleState(), PodInfo(pod), NODES)
     assert status.message == (
@@ -95,7 +95,7 @@ def test_scoring_without_pre_score_parses_again() -> None:
     assert score_together(NodeAffinity(), CycleState(), pod, NODES).tolist() == [2, 11, 4]
 
 
-def test_added_preferences_that_cannot_be_parsed_stop_the_profile() -> None:
+def test_invalid_added_preferences_are_a_configuration_error() -> None:
     with pytest.raises(
         ConfigError,
         match=r"^parsing addedAffinity.preferredDuringSchedulingIgnoredDuringExecution: "

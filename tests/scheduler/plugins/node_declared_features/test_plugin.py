@@ -1,4 +1,4 @@
-"""A node must have the features that a pod needs."""
+"""NodeDeclaredFeatures: a node must have the features that a pod requires."""
 
 from __future__ import annotations
 

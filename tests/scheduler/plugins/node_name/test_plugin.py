@@ -1,4 +1,4 @@
-"""A pod that names a node fits no other."""
+"""NodeName: a pod that names a node fits only that node."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_filter(name: str, want: list[Status]) -> None:
     assert run_filter(NodeName(), make_pod("p", node_name=name), nodes) == want
 
 
-def test_every_new_node_is_worth_a_try() -> None:
+def test_every_added_node_requeues_the_pod() -> None:
     [registered] = NodeName().events_to_register()
     assert (registered.event.label, registered.hint) == ("NodeAdd", None)
 

@@ -1,4 +1,4 @@
-"""A host port can be taken once per node."""
+"""NodePorts: only one pod of a node can use a host port."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TAKEN = Status.unschedulable(
 
 
 def port(text: str) -> ContainerPort:
-    """A port from `PROTOCOL/ip/number`."""
+    """Parse a port from `PROTOCOL/ip/number`."""
     protocol, ip, number = text.split("/")
     return make_port(int(number), protocol=protocol, host_ip=ip)
 
@@ -66,7 +66,7 @@ def test_ports_of_plain_init_containers_do_not_count() -> None:
     assert NodePorts().pre_filter(CycleState(), PodInfo(with_init_port(None)), nodes) == SKIP
 
 
-def test_ports_of_sidecars_do() -> None:
+def test_ports_of_sidecars_count() -> None:
     nodes = make_view(make_node("n"), pods=[make_pod("r", host_ports=[80], node_name="n")])
     assert run_filter(NodePorts(), with_init_port("Always"), nodes) == [TAKEN]
 

@@ -1,4 +1,4 @@
-"""Nodes whose resources stay in proportion score higher."""
+"""NodeResourcesBalancedAllocation: nodes whose resources stay in proportion score higher."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_score(case: Case) -> None:
     pod = make_pod("p", requests=case.wanted)
     plugin = NodeResourcesBalancedAllocation(case.args)
     assert run_score(plugin, pod, make_view(node, pods=[running])) == [case.want]
-    # A second node that lacks nothing makes the first one an exception among rows.
+    # A second node that lacks no resource makes the first one an exception among the rows.
     other = make_node("m", extended={GPU: 4})
     assert run_score(plugin, pod, make_view(node, other, pods=[running]))[0] == case.want
 
@@ -111,7 +111,7 @@ def test_nothing_tracked_is_requested(wanted: Mapping[str, Any]) -> None:
     assert score_together(plugin, CycleState(), pod, nodes).tolist() == [0]
 
 
-def test_requests_of_the_pod_as_a_whole_count() -> None:
+def test_pod_level_requests_count() -> None:
     pod = make_pod("p", requests={"cpu": 1}, pod_requests=amounts(3000, 5000))
     nodes = make_view(make_node("n", allocatable=amounts(4000, 10000)))
     assert run_score(NodeResourcesBalancedAllocation(), pod, nodes) == [68]

@@ -1,4 +1,4 @@
-"""Amounts at the ends of 64 bits, whose sums wrap: one answer in both forms, scores in range."""
+"""Amounts near the limits of int64, whose sums wrap: both forms agree, scores stay in range."""
 
 from __future__ import annotations
 

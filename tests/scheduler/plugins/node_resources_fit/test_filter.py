@@ -1,4 +1,4 @@
-"""Whether a node has room."""
+"""The filter of NodeResourcesFit: whether a node has room for a pod."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ALLOCATABLE = {
 def verdicts(
     pod: Pod | Mapping[str, object], used: Mapping[str, object] | None = None
 ) -> list[Status]:
-    """The verdicts on an empty node and on one with `used` requested."""
+    """Return the verdicts on an empty node and on one with `used` requested."""
     if not isinstance(pod, Pod):
         pod = make_pod("p", requests=pod)
     running = make_pod("r", requests=used or {}, node_name="b")
@@ -51,13 +51,13 @@ def verdicts(
 
 
 def lacks(*resources: str) -> Status:
-    """The status of a node that would have enough of these resources if it were empty."""
+    """Return the status of a node that would have enough of these resources if it were empty."""
     reasons = [f"Insufficient {name}" for name in resources]
     return Status.unschedulable(*reasons, causes=tuple(map(InsufficientResource, resources)))
 
 
 def never_fits(*resources: str) -> Status:
-    """The status of a node that has too little of these resources even when it is empty."""
+    """Return the status of a node that has too little of these resources even when empty."""
     return replace(lacks(*resources), code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
 
 
@@ -134,7 +134,7 @@ def test_filter(case: Case) -> None:
 
 
 @pytest.mark.parametrize("pods", [1, 0, None])
-def test_a_node_that_takes_no_more_pods(pods: int | None) -> None:
+def test_a_node_without_room_for_another_pod(pods: int | None) -> None:
     allocatable = {"cpu": "1"} | ({} if pods is None else {"pods": pods})
     nodes = make_view(make_node("n", allocatable=allocatable), pods=[make_pod("r", node_name="n")])
     [status] = run_filter(NodeResourcesFit(), make_pod("p"), nodes)
@@ -183,7 +183,7 @@ CLASS = DeviceClass(
 
 
 @pytest.mark.parametrize("name", [GPU, "deviceclass.resource.kubernetes.io/gpus"])
-def test_what_devices_serve_is_checked_only_where_the_node_has_some(name: str) -> None:
+def test_a_resource_served_by_devices_is_checked_only_on_nodes_that_have_it(name: str) -> None:
     nodes = make_view(
         make_node("absent"),
         make_node("zero", extended={name: 0}),
@@ -238,7 +238,7 @@ def test_filtering_without_pre_filter_is_an_error() -> None:
         )
 
 
-def test_what_was_granted_to_a_waiting_pod_does_not_count() -> None:
+def test_allocated_resources_of_a_pending_pod_do_not_count() -> None:
     pod = make_pod("p", requests={"cpu": 1})
     granted = replace(pod, status=replace(pod.status, resources=make_container().resources))
     nodes = make_view(make_node("n", cpu="500m"))

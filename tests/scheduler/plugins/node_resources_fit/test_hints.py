@@ -1,4 +1,4 @@
-"""Which changes may make room for a pod."""
+"""Queueing hints of NodeResourcesFit."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_node_hint(case: NodeCase) -> None:
     assert answer is case.want
 
 
-def test_node_hint_knows_no_ignored_resources() -> None:
+def test_node_hint_does_not_ignore_resources() -> None:
     plugin = NodeResourcesFit(NodeResourcesFitArgs(ignored_resources=(A,)))
     assert hint(plugin, EventResource.NODE)(pod(**{A: 1}), None, node(ONE)) is SKIP
 
@@ -104,7 +104,7 @@ def device_class(name: str, explicit: str | None = None) -> DeviceClass:
     )
 
 
-def test_node_hint_when_devices_serve_what_the_pod_wants() -> None:
+def test_node_hint_when_devices_serve_a_requested_resource() -> None:
     plugin = NodeResourcesFit(handle=FakeHandle([device_class("gpus", A)]))
     assert hint(plugin, EventResource.NODE)(pod(**{A: 1}), node(ONE), node(ONE)) is QUEUE
 

@@ -1,4 +1,4 @@
-"""The three strategies."""
+"""The three scoring strategies of NodeResourcesFit."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_score(case: Case) -> None:
-    # A second node that lacks nothing makes the first one an exception among rows.
+    # A second node that lacks no resource makes the first one an exception among the rows.
     plenty = {"cpu": 64, "memory": "1Gi", "ephemeral-storage": 9, "x.com/foo": 9, "x.com/bar": 9}
     pod = make_pod("p", requests=case.requests)
     nodes = [make_node("n", allocatable=case.allocatable)]
@@ -148,7 +148,7 @@ def test_pods_that_request_nothing_count_with_defaults() -> None:
     assert run_score(NodeResourcesFit(MOST), make_pod("p"), nodes) == [80]
 
 
-def test_the_scorer_does_not_see_requests_of_the_pod_as_a_whole() -> None:
+def test_scoring_ignores_pod_level_requests() -> None:
     nodes = make_view(make_node("n", cpu=4, memory="1000Mi"))
     whole = make_pod("p", pod_requests={"cpu": 4})
     assert run_score(NodeResourcesFit(LEAST), whole, nodes) == [(97 + 80) // 2]

@@ -1,4 +1,4 @@
-"""Cordoned nodes take only pods that tolerate the cordon."""
+"""NodeUnschedulable: a cordoned node accepts tolerating pods only."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_filter(tolerations: list[str], want: list[Status]) -> None:
     nodes = make_view(
         make_node("a"),
         make_node("b", unschedulable=True),
-        # The taint alone is not looked at here.
+        # This plugin does not check the taint itself.
         make_node("c", taints=[f"{KEY}:NoSchedule"]),
     )
     assert run_filter(NodeUnschedulable(), make_pod("p", tolerations=tolerations), nodes) == want

@@ -60,8 +60,8 @@ def attachment(number: int) -> VolumeAttachment:
     return VolumeAttachment(metadata=make_meta("VolumeAttachment", f"a{number}"), spec=spec)
 
 
-def ask(pod: Pod, *objects: ApiObject, gates: dict[str, bool] | None = None) -> Status:
-    """The verdict on node n, in both forms."""
+def verdict(pod: Pod, *objects: ApiObject, gates: dict[str, bool] | None = None) -> Status:
+    """Return the verdict on node n, after comparing both forms."""
     handle = FakeHandle([make_node("n"), make_storage_class("late"), *objects], feature_gates=gates)
     (answer,) = run_filter(NodeVolumeLimits(None, handle), pod, handle.snapshot.nodes)
     return answer
@@ -76,24 +76,24 @@ FOUR = [each for number in range(4) for each in bound(number)]
 )
 def test_volumes_of_pods_count(limit: int | None, want: Status) -> None:
     there = [running("c0", "c1", "c2"), make_csi_node("n", {D: limit})]
-    assert ask(make_pod("p", pvcs=["c3"]), *FOUR, *there) == want
+    assert verdict(make_pod("p", pvcs=["c3"]), *FOUR, *there) == want
 
 
 def test_without_drivers_there_are_no_limits() -> None:
-    assert ask(make_pod("p", pvcs=["c3"]), *FOUR, running("c0", "c1", "c2")) == SUCCESS
+    assert verdict(make_pod("p", pvcs=["c3"]), *FOUR, running("c0", "c1", "c2")) == SUCCESS
 
 
-def test_what_is_attached_and_unused_counts_beside_what_is_new() -> None:
+def test_attached_volumes_without_pods_count() -> None:
     limit = make_csi_node("n", {D: 2})
     pod = make_pod("p", pvcs=["c0"])
-    assert ask(pod, *FOUR, limit, attachment(0), attachment(1)) == FULL
-    assert ask(pod, *FOUR, limit, attachment(0)) == SUCCESS
+    assert verdict(pod, *FOUR, limit, attachment(0), attachment(1)) == FULL
+    assert verdict(pod, *FOUR, limit, attachment(0)) == SUCCESS
 
 
-def test_a_volume_that_is_in_use_there_is_not_new() -> None:
+def test_a_volume_that_is_in_use_on_the_node_is_not_counted_again() -> None:
     full = [running("c0", "c1"), make_csi_node("n", {D: 1})]
-    assert ask(make_pod("p", pvcs=["c0"]), *FOUR, *full) == SUCCESS
-    assert ask(make_pod("p", pvcs=["c2"]), *FOUR, *full) == FULL
+    assert verdict(make_pod("p", pvcs=["c0"]), *FOUR, *full) == SUCCESS
+    assert verdict(make_pod("p", pvcs=["c2"]), *FOUR, *full) == FULL
 
 
 def test_claims_without_volumes() -> None:
@@ -102,8 +102,8 @@ def test_claims_without_volumes() -> None:
     bare = make_pvc("b")
     there = [unbound, lost, bare, running("u", name="r1"), running("u", "l", "b", name="r2")]
     pod = make_pod("p", pvcs=["c0"])
-    assert ask(pod, *FOUR, *there, make_csi_node("n", {D: 3})) == SUCCESS
-    assert ask(pod, *FOUR, *there, make_csi_node("n", {D: 2})) == FULL
+    assert verdict(pod, *FOUR, *there, make_csi_node("n", {D: 3})) == SUCCESS
+    assert verdict(pod, *FOUR, *there, make_csi_node("n", {D: 2})) == FULL
 
 
 def inline(volume_id: str, name: str = "x") -> Volume:
@@ -113,24 +113,24 @@ def inline(volume_id: str, name: str = "x") -> Volume:
 
 def test_in_tree_volumes_count_for_their_driver() -> None:
     pod = make_pod("p", volumes=[inline("vol-1"), inline("vol-2", "y")])
-    assert ask(pod, make_csi_node("n", {EBS: 1})) == FULL
-    assert ask(pod, make_csi_node("n", {EBS: 2})) == SUCCESS
-    assert ask(pod) == SUCCESS
+    assert verdict(pod, make_csi_node("n", {EBS: 1})) == FULL
+    assert verdict(pod, make_csi_node("n", {EBS: 2})) == SUCCESS
+    assert verdict(pod) == SUCCESS
     claim = make_pvc("c", volume_name="v")
     same = make_pv("v", csi_driver=EBS, volume_handle="vol-1", claim=claim)
     there = [claim, same, running("c"), make_csi_node("n", {EBS: 2})]
-    assert ask(pod, *there) == SUCCESS
+    assert verdict(pod, *there) == SUCCESS
 
 
-def test_an_in_tree_volume_that_cannot_be_translated_is_an_error() -> None:
+def test_an_untranslatable_in_tree_volume_is_an_error() -> None:
     pod = make_pod("p", volumes=[inline("aws://zone/nonsense")])
-    status = ask(pod, make_csi_node("n", {}))
+    status = verdict(pod, make_csi_node("n", {}))
     assert status.code is Code.ERROR
     assert status.message == (
         "converting volume(x) from inline to csi: failed to translate Kubernetes ID to EBS "
         "Volume ID Invalid format for AWS volume (aws://zone/nonsense)"
     )
-    assert ask(pod) == SUCCESS  # nobody translates where no driver is
+    assert verdict(pod) == SUCCESS  # without drivers, the volume is not translated
 
 
 def made_for(pod: Pod) -> Pod:
@@ -138,17 +138,17 @@ def made_for(pod: Pod) -> Pod:
     return replace(pod, spec=replace(pod.spec, volumes=(ephemeral,)))
 
 
-def test_claims_that_are_made_for_pods() -> None:
+def test_ephemeral_claims() -> None:
     pod = made_for(make_pod("p"))
     missing = 'looking up PVC default/p-v: persistentvolumeclaim "p-v" not found'
-    assert ask(pod) == Status.unresolvable(missing, causes=(ClaimUnusable(),))
+    assert verdict(pod) == Status.unresolvable(missing, causes=(ClaimUnusable(),))
     stranger = make_pvc("p-v", storage_class="late")
-    assert ask(pod, stranger).code is Code.ERROR
+    assert verdict(pod, stranger).code is Code.ERROR
     there = made_for(make_pod("r", node_name="n"))
     foreign = make_pvc("r-v", storage_class="late")
     new = make_pod("p", pvcs=["c0"])
-    assert ask(new, *FOUR, there, foreign, make_csi_node("n", {D: 9})).code is Code.ERROR
-    assert ask(new, *FOUR, there, foreign, make_csi_node("n", {})) == SUCCESS
+    assert verdict(new, *FOUR, there, foreign, make_csi_node("n", {D: 9})).code is Code.ERROR
+    assert verdict(new, *FOUR, there, foreign, make_csi_node("n", {})) == SUCCESS
 
 
 @pytest.mark.parametrize(
@@ -178,23 +178,23 @@ def test_hint_of_attachments_and_pods() -> None:
     assert plugin._pod_deleted(pod, running(), None) is QueueingHint.SKIP
 
 
-def test_drivers_that_must_be_installed() -> None:
+def test_a_required_driver_must_be_installed() -> None:
     needed = CSIDriver(
         metadata=make_meta("CSIDriver", D),
         spec=CSIDriverSpec(prevent_pod_scheduling_if_missing=True),
     )
     pod, gates = make_pod("p", pvcs=["c0"]), {"VolumeLimitScaling": True}
     missing = Status.unschedulable(f"{D} CSI driver is not installed on the node")
-    assert ask(pod, *FOUR, needed, gates=gates) == missing
-    assert ask(pod, *FOUR, needed, make_csi_node("n", {D: None}), gates=gates) == SUCCESS
-    assert ask(pod, *FOUR, gates=gates) == SUCCESS
-    assert ask(pod, *FOUR, needed) == SUCCESS  # without the gate
+    assert verdict(pod, *FOUR, needed, gates=gates) == missing
+    assert verdict(pod, *FOUR, needed, make_csi_node("n", {D: None}), gates=gates) == SUCCESS
+    assert verdict(pod, *FOUR, gates=gates) == SUCCESS
+    assert verdict(pod, *FOUR, needed) == SUCCESS  # without the gate
 
 
 @given(st.integers(0, 2**32))
 @settings(max_examples=60, deadline=None)
 def test_columns_follow_every_change(seed: int) -> None:
-    """Claims, volumes, limits, attachments and pods change; both forms agree throughout."""
+    """Both forms agree while claims, volumes, limits, attachments and pods change."""
     rng = random.Random(seed)
     nodes = [make_node(name) for name in ("n", "m")]
     handle = FakeHandle([*nodes, make_storage_class("late"), *FOUR])

@@ -1,4 +1,4 @@
-"""Hard constraints, one node at a time and all at once (docs/reference/06 §5.1)."""
+"""Hard constraints, in the one-node and the many-node form (docs/reference/06 §5.1)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ A, B, X, Y = (node(name) for name in "abxy")
 
 
 def on(counts: Mapping[str, int], labels: Mapping[str, str] = FOO, **more: str) -> list[Pod]:
-    """So many matching pods on each node."""
+    """Return this many matching pods on each node."""
     return [
         make_pod(f"{name}-{number}-{'-'.join(labels)}", labels=labels, node_name=name, **more)  # type: ignore[arg-type]
         for name, count in counts.items()
@@ -211,7 +211,7 @@ def test_filter(case: Case) -> None:
     assert run_filter(PodTopologySpread(), case.pod, view) == case.want
 
 
-def test_a_taint_that_comes_later_is_noticed() -> None:
+def test_a_taint_that_is_added_later_counts() -> None:
     cache = Cache()
     for each in (A, B, X):
         cache.add_node(each)
@@ -220,7 +220,7 @@ def test_a_taint_that_comes_later_is_noticed() -> None:
     plugin, pod = PodTopologySpread(), incoming(spread("node", node_taints_policy="Honor"))
     assert run_filter(plugin, pod, cache.update_snapshot().nodes) == [U, U, OK]
     cache.update_node(node("x", taints=["k=v:NoSchedule"]))
-    # The empty node does not count any more, so that one pod each is the minimum.
+    # The empty node no longer counts, so the minimum is one pod.
     assert run_filter(plugin, pod, cache.update_snapshot().nodes) == [OK, OK, OK]
     tolerant = make_pod(
         "q", labels=FOO, tolerations=["k"], spread=[spread("node", node_taints_policy="Honor")]
@@ -251,7 +251,7 @@ def plugin_with(*objects: ApiObject, args: PodTopologySpreadArgs = LIST_ARGS) ->
 def test_hard_defaults_use_the_selector_of_the_service() -> None:
     plugin = plugin_with(make_service("s", selector=FOO))
     view = make_view(A, B, X, Y, pods=on({"a": 1, "b": 1, "y": 1}))
-    # Per node the emptiest has none, so no second pod; per zone 2 and 1 are within skew 2.
+    # Per node, the minimum is 0, so a second pod does not fit; per zone, 2 and 1 are in skew 2.
     assert run_filter(plugin, incoming(), view) == [U, U, OK, U]
     view = make_view(A, B, X, Y, pods=on({"a": 3, "x": 1, "y": 1}))
     assert run_filter(plugin, incoming(), view) == [U, OK, U, U]
@@ -291,7 +291,7 @@ def test_pre_filter_skips(plugin: PodTopologySpread, pod: Pod) -> None:
     assert answer.code is Code.SKIP
 
 
-def test_a_broken_selector_is_an_error() -> None:
+def test_an_invalid_selector_is_an_error() -> None:
     broken = LabelSelector(match_labels={"foo": "{{bad}}"})
     answer = PodTopologySpread().pre_filter(
         CycleState(), PodInfo(incoming(spread("zone", labels=broken))), make_view(A)
@@ -314,7 +314,7 @@ def test_filter_without_pre_filter_is_an_error() -> None:
 
 
 class TestDryRun:
-    """Filter after pods were added or removed for the sake of argument."""
+    """Filter after a dry run added or removed pods."""
 
     pod = incoming(spread("zone"))
 
@@ -354,12 +354,12 @@ class TestDryRun:
             plugin.add_pod(state, self.pod, PodInfo(other), self.view.info(2))
         assert self.verdicts(plugin, state) == [OK] * 4
 
-    def test_a_terminating_victim_is_taken_off_though_it_was_never_counted(self) -> None:
+    def test_removing_a_terminating_victim_lowers_a_count_that_excluded_it(self) -> None:
         gone = make_pod("t", labels=FOO, node_name="a", deletion_timestamp="2026-01-01T00:00:00Z")
         plugin, state, before = self.started(gone)
         assert before == [OK] * 4
         plugin.remove_pod(state, self.pod, PodInfo(gone), self.view.info(0))
-        # The minimum is now -1, so a domain with none is one ahead already.
+        # The minimum is now -1, so a domain with 0 is already one above it.
         assert self.verdicts(plugin, state) == [OK, OK, U, U]
 
     def test_nodes_that_do_not_count_change_nothing(self) -> None:

@@ -1,4 +1,4 @@
-"""Which events PodTopologySpread thinks worth another try (docs/reference/06 §1.9 and §5.4)."""
+"""Queueing hints of PodTopologySpread (docs/reference/06 §1.9 and §5.4)."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_hard_defaults_are_used_for_hints() -> None:
     assert hint(pod, None, other({"foo": "b"})) is SKIP  # type: ignore[operator]
 
 
-def test_a_broken_selector_raises_which_the_queue_takes_for_another_try() -> None:
+def test_an_invalid_selector_raises_an_error_which_requeues_the_pod() -> None:
     broken = LabelSelector(match_labels={"foo": "{{bad}}"})
     pod = make_pod("p", spread=[make_spread("zone", labels=broken)])
     with pytest.raises(SelectorError):

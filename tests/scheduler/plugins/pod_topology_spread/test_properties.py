@@ -1,4 +1,4 @@
-"""PodTopologySpread on random clusters: both forms, and a pod-by-pod reading of the rules."""
+"""PodTopologySpread on random clusters: both forms against an oracle that reads pod by pod."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def test_the_plugin_keeps_the_contract() -> None:
     check_plugin(PodTopologySpread, args=LIST_ARGS)
 
 
-class Naive:
-    """The rules of docs/reference/06 §1.4 to §1.7 read word by word, pod by pod."""
+class Oracle:
+    """The rules of docs/reference/06 §1.4 to §1.7, implemented literally, pod by pod."""
 
     def __init__(self, pod: Pod, given: list[TopologySpreadConstraint], all_keys: bool) -> None:
         self.pod = pod
@@ -153,7 +153,7 @@ class Naive:
 
 
 def spread_pod(rng: random.Random, cluster: Cluster) -> Pod:
-    """A pod with constraints: some pods of the generator have none."""
+    """Return a pod with constraints; some pods of the generator have none."""
     while True:
         pod = random_pod(rng, "incoming", claims=cluster.claims)
         if pod.spec.topology_spread_constraints:
@@ -187,7 +187,7 @@ def test_filter_follows_the_rules(seed: int) -> None:
             words[tuple("missing" if "missing" in text else "skewed" for text in status.reasons)]
             for status in each
         ]
-        assert got == Naive(pod, hard, all_keys=True).hard_verdicts(nodes)
+        assert got == Oracle(pod, hard, all_keys=True).hard_verdicts(nodes)
 
 
 @settings(max_examples=150, deadline=None)
@@ -232,7 +232,7 @@ def with_selector(
 
 
 def some_of(rng: random.Random, nodes: NodeView) -> NodeView:
-    """All nodes, or those that other plugins might have left."""
+    """Return all nodes, or a subset as after the filters of other plugins."""
     if rng.random() < 0.4:
         return nodes
     rows = nodes.rows
@@ -251,7 +251,7 @@ def check_scores(
     assert plugin.pre_score(state, PodInfo(pod), candidates).is_skip == (not soft)
     if not soft:
         return
-    naive = Naive(pod, soft, all_keys)
+    naive = Oracle(pod, soft, all_keys)
     want = naive.soft_scores(nodes, candidates)
     scores = score_together(plugin, state, pod, candidates)
     assert scores.tolist() == score_each(plugin, state, pod, candidates).tolist() == want
@@ -261,7 +261,7 @@ def check_scores(
 
 @settings(max_examples=100, deadline=None)
 @given(SEEDS)
-def test_a_dry_run_equals_a_cluster_where_it_happened(seed: int) -> None:
+def test_a_dry_run_equals_a_real_change_of_the_cluster(seed: int) -> None:
     rng = random.Random(seed)
     cluster = random_cluster(rng, nodes=6, pods=25)
     running = [pod for pod in cluster.pods if pod.metadata.deletion_timestamp is None]
@@ -290,7 +290,7 @@ def test_a_dry_run_equals_a_cluster_where_it_happened(seed: int) -> None:
         plugin.add_pod(changed, pod, PodInfo(added), node)
     plugin.pre_filter(other, PodInfo(pod), after.nodes)
     want = filter_each(plugin, other, pod, after.nodes)
-    # An empty selector counts nothing at first, but counts what a dry run adds.
+    # An empty selector counts no pods, but a dry run counts the pods that it adds.
     empty = any(
         Selector.from_label_selector(each.label_selector).is_empty for each in own(pod, HARD)
     )
@@ -304,7 +304,7 @@ def test_a_dry_run_equals_a_cluster_where_it_happened(seed: int) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(SEEDS)
-def test_answers_do_not_depend_on_how_the_cluster_came_to_be(seed: int) -> None:
+def test_results_do_not_depend_on_the_history_of_the_cluster(seed: int) -> None:
     churn = Churn(seed)
     rng = churn.rng
     plugin = PodTopologySpread(handle=FakeHandle())
@@ -314,13 +314,13 @@ def test_answers_do_not_depend_on_how_the_cluster_came_to_be(seed: int) -> None:
             churn.step()
         nodes, fresh = churn.cache.update_snapshot().nodes, churn.fresh()
         for pod in pods:
-            assert answers(plugin, pod, nodes) == answers(
+            assert results(plugin, pod, nodes) == results(
                 PodTopologySpread(handle=FakeHandle()), pod, fresh
             )
 
 
-def answers(plugin: PodTopologySpread, pod: Pod, nodes: NodeView) -> list[object]:
-    """Everything that the plugin says about a pod."""
+def results(plugin: PodTopologySpread, pod: Pod, nodes: NodeView) -> list[object]:
+    """Return all results of the plugin for a pod."""
     state, pod_info = CycleState(), PodInfo(pod)
     said: list[object] = [plugin.pre_filter(state, pod_info, nodes).code]
     if said[0] is Code.SUCCESS:

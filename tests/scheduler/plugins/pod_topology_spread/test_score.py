@@ -62,7 +62,7 @@ def incoming(*constraints: TopologySpreadConstraint) -> Pod:
 def scores(
     plugin: PodTopologySpread, pod: Pod, view: NodeView, candidates: str = ""
 ) -> dict[str, int]:
-    """Normalised scores of the candidates (all nodes, if none are named), in both forms."""
+    """Return the normalized scores of the candidates (by default all nodes), in both forms."""
     if candidates:
         view = view.at_rows(view.table.rows_of(candidates))
     state = CycleState()
@@ -189,7 +189,7 @@ DEFAULTED = {
 
 
 @pytest.mark.parametrize(("pod", "objects"), DEFAULTED.values(), ids=DEFAULTED)
-def test_system_defaults_spread_what_belongs_together(
+def test_system_defaults_spread_the_pods_of_a_service_or_controller(
     pod: Pod, objects: Sequence[ApiObject]
 ) -> None:
     view = make_view(A, B, X, Y, pods=on(DOWNHILL))
@@ -209,8 +209,8 @@ def test_a_service_and_a_controller_must_both_select() -> None:
     }
 
 
-def test_nodes_without_a_zone_take_part_in_system_defaults() -> None:
-    """They lack the contribution of the zone, and share a zone of their own in its weight."""
+def test_nodes_without_a_zone_get_scores_with_system_defaults() -> None:
+    """Their score lacks the part of the zone, and they count as one more zone in its weight."""
     zoned = [make_node(name, zone="z") for name in "ab"]
     bare = make_node("x")
     pod = make_pod("p", labels=FOO)
@@ -224,7 +224,7 @@ def test_nodes_without_a_zone_take_part_in_system_defaults() -> None:
     }
 
 
-def test_an_empty_zone_label_and_none_are_one_zone_in_system_defaults() -> None:
+def test_an_empty_and_an_absent_zone_are_one_zone_in_system_defaults() -> None:
     nodes = [make_node("a", zone="z"), make_node("b", labels={ZONE: ""}), make_node("x")]
     pod = make_pod("p", labels=FOO)
     view = make_view(*nodes, pods=on({"x": 10}))
@@ -237,8 +237,8 @@ def test_an_empty_zone_label_and_none_are_one_zone_in_system_defaults() -> None:
     }
 
 
-def test_a_node_without_labels_that_comes_later_is_judged_anew() -> None:
-    """It shares the empty zone, but is outside of the pod's node selector."""
+def test_a_node_without_labels_that_is_added_later_is_not_counted() -> None:
+    """It is in the empty zone, but the pod's node selector excludes it."""
     disk = {"disk": "ssd"}
     nodes = [make_node("a", labels={ZONE: "", **disk}), make_node("b", labels=disk)]
     cache = Cache()
@@ -250,7 +250,7 @@ def test_a_node_without_labels_that_comes_later_is_judged_anew() -> None:
     cache.add_node(make_node("c"))
     for other in on({"c": 10}):
         cache.add_pod(other)
-    # hostname: 2 each; zone: 4 for a, whose zone must not hold the pods on c.
+    # hostname: 2 each; zone: 4 for a, whose zone must not count the pods on c.
     assert scores(plugin, pod, cache.update_snapshot().nodes, "ab") == {"a": 33, "b": 100}
 
 
@@ -269,7 +269,7 @@ def test_list_defaults_ignore_nodes_without_a_label() -> None:
 
 
 def test_the_number_of_domains_is_that_of_the_candidates() -> None:
-    """With one zone among them a pod weighs ln 3, with all three ln 5."""
+    """With one zone among the candidates a pod weighs ln 3, with three zones ln 5."""
     nodes = [node("a", zone="z1"), node("b", zone="z1", node="b2"), *(X, Y)]
     plugin, state = PodTopologySpread(), CycleState()
     pod = incoming(spread("zone"))
@@ -334,7 +334,7 @@ def test_pre_score_skips_without_nodes() -> None:
     assert answer.code is Code.SKIP
 
 
-def test_a_broken_selector_is_an_error() -> None:
+def test_an_invalid_selector_is_an_error() -> None:
     broken = LabelSelector(match_labels={"foo": "{{bad}}"})
     answer = PodTopologySpread().pre_score(
         CycleState(), PodInfo(incoming(spread("zone", labels=broken))), make_view(A)

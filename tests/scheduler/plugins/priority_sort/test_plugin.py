@@ -1,4 +1,4 @@
-"""Queue order: priority first, then waiting time."""
+"""PrioritySort: priority first, then waiting time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gated pods stay out of the queue until their own gates are gone."""
+"""SchedulingGates: a gated pod does not enter the queue until its gates are removed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_gates_are_listed_in_the_order_of_the_spec() -> None:
     )
 
 
-def test_only_the_pods_own_gates_wake_it() -> None:
+def test_only_removing_the_pods_own_gates_requeues_it() -> None:
     [registered] = SchedulingGates().events_to_register()
     assert registered.event.label == "PodUpdatePodSchedulingGatesEliminated"
     assert registered.hint is not None
@@ -30,7 +30,7 @@ def test_only_the_pods_own_gates_wake_it() -> None:
     assert registered.hint(gated, make_pod("q"), make_pod("q")) is QueueingHint.SKIP
 
 
-def test_an_event_about_something_else_is_an_error() -> None:
+def test_an_object_of_another_kind_is_an_error() -> None:
     [registered] = SchedulingGates().events_to_register()
     assert registered.hint is not None
     with pytest.raises(TypeError, match=r"^expected Pod, but got Node$"):

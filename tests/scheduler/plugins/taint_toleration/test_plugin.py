@@ -1,4 +1,4 @@
-"""Tainted nodes are for pods that tolerate the taints."""
+"""TaintToleration: a tainted node accepts tolerating pods only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When every node gets the same score, TaintToleration says so without looking at each."""
+"""The uniform score of TaintToleration: equal scores of all nodes without evaluating each."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ def uniform(pod: Pod, view: NodeView) -> int | None:
     return plugin.uniform_score(state, pod, view)
 
 
-def test_nodes_without_soft_taints_are_all_alike() -> None:
+def test_nodes_without_soft_taints_have_equal_scores() -> None:
     view = make_view(make_node("a"), make_node("b", taints=["k:NoSchedule"]))
     assert uniform(make_pod("p"), view) == 100
 
 
-def test_a_soft_taint_makes_a_difference_unless_it_is_tolerated() -> None:
+def test_an_untolerated_soft_taint_changes_scores() -> None:
     view = make_view(make_node("a"), make_node("b", taints=["k:PreferNoSchedule"]))
     assert uniform(make_pod("p"), view) is None
     assert uniform(make_pod("p", tolerations=["k:PreferNoSchedule"]), view) == 100
 
 
-def test_too_many_different_taints_are_not_looked_through() -> None:
+def test_too_many_distinct_taints_are_not_evaluated() -> None:
     nodes = [make_node(f"n{number}", taints=[f"k{number}:NoSchedule"]) for number in range(100)]
     assert uniform(make_pod("p"), make_view(*nodes)) is None

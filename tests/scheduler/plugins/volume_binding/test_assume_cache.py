@@ -1,4 +1,4 @@
-"""The overlay of assumed volumes, and the index over it: equal to a recount at every step."""
+"""The assume cache and the volume index over it: equal to a recount after every step."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def claimed(pv: PersistentVolume, name: str = "x") -> PersistentVolume:
     return replace(pv, spec=replace(pv.spec, claim_ref=reference))
 
 
-def made(*volumes: PersistentVolume) -> tuple[FakeObjects, AssumeCache[PersistentVolume]]:
+def cache_of(*volumes: PersistentVolume) -> tuple[FakeObjects, AssumeCache[PersistentVolume]]:
     objects = FakeObjects(volumes)
     return objects, AssumeCache(objects.lister(PersistentVolume), "persistentvolumes")
 
@@ -42,22 +42,22 @@ def made(*volumes: PersistentVolume) -> tuple[FakeObjects, AssumeCache[Persisten
 @pytest.mark.parametrize("version", [4, 6])
 def test_only_the_stored_version_can_be_assumed(version: int) -> None:
     stored = versioned(volume("a"), 5)
-    _, cache = made(stored)
+    _, cache = cache_of(stored)
     with pytest.raises(VolumeClaimError) as raised:
         cache.assume(versioned(claimed(stored), version))
     assert str(raised.value) == f'"a" is out of sync (stored: 5, assume: {version})'
     assert cache.get("a") == stored
 
 
-def test_what_is_not_there_cannot_be_assumed() -> None:
-    _, cache = made()
+def test_a_missing_object_cannot_be_assumed() -> None:
+    _, cache = cache_of()
     with pytest.raises(VolumeClaimError, match='persistentvolumes "a" not found'):
         cache.assume(volume("a"))
 
 
 def test_an_assumption_ends_with_the_next_version() -> None:
     stored = versioned(volume("a"), 5)
-    objects, cache = made(stored)
+    objects, cache = cache_of(stored)
     assumed = claimed(stored)
     cache.assume(assumed)
     objects.put(stored)  # the same version again
@@ -68,14 +68,14 @@ def test_an_assumption_ends_with_the_next_version() -> None:
     assert cache.get("a") is newer
     assert len(cache) == 0
     cache.assume(claimed(newer))
-    cache.restore(assumed)  # of another version: nothing happens
+    cache.restore(assumed)  # of another version: no effect
     assert cache.get("a") == claimed(newer)
     cache.restore(claimed(newer))
     assert cache.get("a") is newer
 
 
 def test_an_assumption_ends_with_its_object() -> None:
-    objects, cache = made(volume("a"))
+    objects, cache = cache_of(volume("a"))
     cache.assume(claimed(volume("a")))
     objects.remove(PersistentVolume, "a")
     assert cache.get("a") is None
@@ -111,12 +111,12 @@ def test_the_index_equals_a_recount(seed: int) -> None:
 
 def _random_volume(rng: random.Random, name: str) -> PersistentVolume:
     node = rng.choice(("", "n1", "n2"))
-    made = volume(
+    cache_of = volume(
         f"{name}@{node}:{rng.randint(1, 3)}Gi",
         storage_class=rng.choice(("np", "dp")),
         phase=rng.choice(("Available", "Available", "Released")),
     )
-    return claimed(made) if rng.random() < 0.2 else made
+    return claimed(cache_of) if rng.random() < 0.2 else cache_of
 
 
 def _check(index: VolumeIndex, cache: AssumeCache[PersistentVolume]) -> None:

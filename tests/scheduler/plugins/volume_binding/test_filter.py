@@ -1,4 +1,4 @@
-"""VolumeBinding: which pods and nodes it lets pass (docs/reference/07 §12, cases 1 to 31)."""
+"""VolumeBinding: PreFilter and Filter (docs/reference/07 §12, cases 1 to 31)."""
 
 from __future__ import annotations
 
@@ -129,13 +129,13 @@ def test_a_class_without_a_mode_is_an_error() -> None:
         ),
     ],
 )
-def test_claims_that_are_made_for_the_pod(made: PersistentVolumeClaim | None, want: str) -> None:
+def test_problems_of_ephemeral_claims(made: PersistentVolumeClaim | None, want: str) -> None:
     harness = VolumeHarness(*([] if made is None else [made]))
     pod = make_pod("p", volumes=[Volume(name="v", ephemeral=EphemeralVolumeSource())])
     assert harness.pre_filter(pod) == unresolvable(want)
 
 
-def test_a_claim_that_was_made_for_the_pod_is_used() -> None:
+def test_an_ephemeral_claim_is_used() -> None:
     made = claim("p-v", storage_class="dp")
     owned = replace(
         made, metadata=replace(made.metadata, owner_references=(make_owner("Pod", "p"),))
@@ -315,7 +315,7 @@ SIZES = {
 
 
 @pytest.mark.parametrize(("sizes", "volumes", "want"), SIZES.values(), ids=SIZES)
-def test_two_claims_share_what_there_is(
+def test_two_claims_compete_for_the_same_volumes(
     sizes: tuple[str, str], volumes: tuple[str, ...], want: dict[str, str]
 ) -> None:
     harness = VolumeHarness(claim("c", sizes[0]), claim("d", sizes[1]), *map(volume, volumes))

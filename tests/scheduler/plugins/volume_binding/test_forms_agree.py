@@ -1,4 +1,4 @@
-"""Random clusters: filter, filter_nodes and a plain reading of the rules say the same."""
+"""Random clusters: filter, filter_nodes and an oracle agree."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def labels_of(host: str) -> dict[str, str]:
     return {"host": host, "zone": ZONES[HOSTS.index(host) % 2]}
 
 
-class Draw:
+class RandomCluster:
     """A cluster drawn from a seed."""
 
     def __init__(self, rng: random.Random) -> None:
@@ -121,10 +121,10 @@ def _pointer(claim: PersistentVolumeClaim, uid: str) -> ObjectReference:
     return ObjectReference(namespace="default", name=claim.metadata.name, uid=uid)
 
 
-def expected(draw: Draw, host: str) -> set[str] | None:
-    """The problems of a node by a plain reading of the chapter; None: volumes decide by chance.
+def expected(draw: RandomCluster, host: str) -> set[str] | None:
+    """Return the problems of a node by the rules; None if the choice of a volume is arbitrary.
 
-    That is where a claim has several volumes set aside for it.
+    That is the case if several volumes are reserved for one claim.
     """
     labels, problems = labels_of(host), set()
     by_name = {each.metadata.name: each for each in draw.volumes}
@@ -214,16 +214,16 @@ WORDS = {
 
 @given(st.integers(0, 2**32))
 @settings(max_examples=150, deadline=None)
-def test_all_readings_agree(seed: int) -> None:
-    draw = Draw(random.Random(seed))
+def test_both_forms_agree_with_the_oracle(seed: int) -> None:
+    draw = RandomCluster(random.Random(seed))
     nodes = [make_node(host, labels=labels_of(host)) for host in HOSTS]
     handle = FakeHandle([*nodes, *draw.objects])
     plugin = VolumeBinding(None, handle)
     pod = make_pod("p", pvcs=[claim.metadata.name for claim in draw.claims])
     view = handle.snapshot.nodes
-    run_filter(plugin, pod, view)  # fills what is cached about free volumes
+    run_filter(plugin, pod, view)  # fills the cache of free volumes
     for each in draw.rng.sample(draw.volumes, k=len(draw.volumes) // 2):
-        # Volumes change while columns are kept: they must follow.
+        # Volumes change while their columns are cached: the columns must follow.
         changed = draw._volume(each.metadata.name)
         draw.volumes[draw.volumes.index(each)] = changed
         handle.objects.put(changed)

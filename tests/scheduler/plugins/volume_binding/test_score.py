@@ -1,4 +1,4 @@
-"""StorageCapacityScoring: how full storage would be (docs/reference/07 §12, cases 45 to 49)."""
+"""StorageCapacityScoring: scores by storage usage (docs/reference/07 §12, cases 45 to 49)."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ def space(name: str, capacity: str) -> ApiObject:
 DRIVER = make_csi_driver("csi.example.com", storage_capacity=True)
 
 
-def test_volumes_that_exist() -> None:
+def test_scores_of_existing_volumes() -> None:
     volumes = volume("a@n1:200Gi"), volume("b@n2:100Gi")
     assert scores(RISING, ("c",), claim("c", "50Gi"), *volumes) == [25, 50]
     steps = ((0, 0), (50, 3), (100, 5))
     assert scores(steps, ("c",), claim("c", "50Gi"), *volumes) == [15, 30]
 
 
-def test_volumes_that_would_be_made() -> None:
+def test_scores_of_volumes_to_provision() -> None:
     wanted = claim("c", "10Gi", storage_class="dp")
     spaces = DRIVER, space("n1", "100Gi"), space("n2", "20Gi")
     assert scores(DEFAULT, ("c",), wanted, *spaces) == [90, 50]
 
 
-def test_two_volumes_of_one_space_and_volumes_that_exist_alone_count() -> None:
+def test_only_existing_volumes_count_if_there_are_any() -> None:
     two = [claim(name, "50Gi", storage_class="dp") for name in ("c", "d")]
     spaces = DRIVER, space("n1", "100Gi"), space("n2", "200Gi")
     assert scores(RISING, ("c", "d"), *two, *spaces) == [100, 50]
@@ -56,7 +56,7 @@ def test_two_volumes_of_one_space_and_volumes_that_exist_alone_count() -> None:
     assert scores(RISING, ("c", "s"), *both, *spaces, *volumes) == [25, 50]
 
 
-def test_pods_without_claims_score_nothing_and_without_the_gate_nobody_scores() -> None:
+def test_without_claims_or_without_the_gate_scores_are_zero() -> None:
     assert scores(RISING, ()) == [0, 0]
     harness = VolumeHarness()
     pod, nodes, state = harness.pod(), harness.handle.snapshot.nodes, CycleState()

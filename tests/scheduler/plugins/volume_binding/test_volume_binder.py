@@ -63,7 +63,7 @@ def test_a_free_volume_is_assumed_to_be_the_claims() -> None:
     assert bound.metadata.annotations == {BY_CONTROLLER: "yes"}
 
 
-def test_a_volume_that_a_user_set_aside_gets_the_uid_and_no_annotation() -> None:
+def test_a_volume_reserved_by_a_user_gets_the_uid_and_no_annotation() -> None:
     reserved = volume("a@n1")
     pointer = ObjectReference(namespace="default", name="c")
     harness = VolumeHarness(
@@ -76,17 +76,17 @@ def test_a_volume_that_a_user_set_aside_gets_the_uid_and_no_annotation() -> None
     assert bound.metadata.annotations == {}
 
 
-def test_a_claim_to_provision_for_is_assumed_on_the_node() -> None:
+def test_a_claim_to_provision_is_assumed_on_the_node() -> None:
     harness = VolumeHarness(claim("c", storage_class="dp"))
     state, status = harness.reserve(harness.pod("c"))
     assert status == SUCCESS
-    # Another pod with that claim is confined to the node from now on.
+    # Another pod with that claim can only use the node now.
     assert [answer.is_success for answer in harness.filter("c")] == [True, False]
     harness.plugin.unreserve(state, harness.pod("c"), "n1")
     assert [answer.is_success for answer in harness.filter("c")] == [True, True]
 
 
-def test_reserve_leaves_nothing_behind_when_it_fails() -> None:
+def test_a_failed_reserve_reverts_its_assumptions() -> None:
     harness = VolumeHarness(claim("c"), claim("d", "5Gi"), volume("a@n1:1Gi"), volume("b@n1:5Gi"))
     assume = harness.plugin._volumes.assume
 
@@ -102,7 +102,7 @@ def test_reserve_leaves_nothing_behind_when_it_fails() -> None:
     assert assumed_volume(harness, "a").spec.claim_ref is None
 
 
-def test_nothing_is_left_to_do_for_bound_claims() -> None:
+def test_bound_claims_need_no_work() -> None:
     bound = claim("c", volume_name="v")
     harness = VolumeHarness(bound, volume("v", claim=bound))
     state, status = harness.reserve(harness.pod("c"))
@@ -116,7 +116,7 @@ React = Callable[[VolumeHarness], Awaitable[None]]
 
 
 def bind(harness: VolumeHarness, react: React | None = None, *names: str) -> tuple[Status, int]:
-    """Reserve on n1, PreBind with somebody who reacts; the outcome and how long it took."""
+    """Reserve on n1 and PreBind while `react` runs; return the status and the seconds taken."""
 
     async def work() -> tuple[Status, int]:
         harness.handle.clock = clock = current_clock()
@@ -160,7 +160,7 @@ def complete(volume_name: str) -> Callable[[VolumeHarness], None]:
     return change
 
 
-def test_a_static_binding_is_noticed_at_the_next_look() -> None:
+def test_a_static_binding_is_detected_at_the_next_poll() -> None:
     harness = VolumeHarness(claim("c"), volume("a@n1"))
     assert bind(harness, after(2.5, complete("a"))) == (SUCCESS, 3 * SECOND)
     written = harness.handle.objects.get(PersistentVolume, "a")
@@ -169,12 +169,12 @@ def test_a_static_binding_is_noticed_at_the_next_look() -> None:
     assert written.metadata.annotations == {BY_CONTROLLER: "yes"}
 
 
-def test_nobody_looks_before_a_second_has_passed() -> None:
+def test_the_first_poll_is_after_a_second() -> None:
     harness = VolumeHarness(claim("c"), volume("a@n1"))
     assert bind(harness, after(0, complete("a"))) == (SUCCESS, SECOND)
 
 
-def test_a_provisioned_volume_is_waited_for() -> None:
+def test_pre_bind_waits_for_a_provisioned_volume() -> None:
     def provision(harness: VolumeHarness) -> None:
         assert get_claim(harness).metadata.annotations[SELECTED] == "n1"
         harness.handle.objects.put(make_pv("made", claim=get_claim(harness)))
@@ -291,7 +291,7 @@ FAILURES: dict[str, tuple[str, Callable[[VolumeHarness], None], str, int]] = {
 @pytest.mark.parametrize(
     ("class_name", "change", "want", "seconds"), FAILURES.values(), ids=FAILURES
 )
-def test_what_can_go_wrong(
+def test_failures_of_binding(
     class_name: str, change: Callable[[VolumeHarness], None], want: str, seconds: int
 ) -> None:
     harness = VolumeHarness(
@@ -310,15 +310,15 @@ def test_without_a_timeout_it_fails_at_once_after_writing() -> None:
     assert get_claim(harness).metadata.annotations[SELECTED] == "n1"
 
 
-def test_a_conflict_gives_back_what_was_not_written() -> None:
+def test_a_conflict_reverts_the_changes_that_were_not_written() -> None:
     harness = VolumeHarness(claim("c"), claim("d", "5Gi"), volume("a@n1:1Gi"), volume("b@n1:5Gi"))
 
-    async def meddle(_: VolumeHarness) -> None:
-        """Between the two writes, somebody else writes the second volume."""
+    async def write_concurrently(_: VolumeHarness) -> None:
+        """Write the second volume as another client, between the two writes."""
 
     update = harness.handle.fake_api.update
 
-    async def update_and_meddle(changed: Any, **options: Any) -> Any:
+    async def update_with_conflict(changed: Any, **options: Any) -> Any:
         written = await update(changed, **options)
         if changed.metadata.name == "a":
             current = harness.handle.objects.get(PersistentVolume, "b")
@@ -328,13 +328,13 @@ def test_a_conflict_gives_back_what_was_not_written() -> None:
             )
         return written
 
-    harness.handle.fake_api.update = update_and_meddle  # type: ignore[method-assign]
-    status, took_ns = bind(harness, meddle, "c", "d")
+    harness.handle.fake_api.update = update_with_conflict  # type: ignore[method-assign]
+    status, took_ns = bind(harness, write_concurrently, "c", "d")
     assert status.code is Code.ERROR
     assert "b" in status.message
     assert "modified" in status.message
     assert took_ns == 0
-    # What was written stays; the other volume is free again, and nothing is assumed any more.
+    # The written volume stays bound; the other one is free again, and nothing is assumed.
     assert assumed_volume(harness, "a").spec.claim_ref is not None
     assert assumed_volume(harness, "b").spec.claim_ref is None
     assert len(harness.plugin._volumes) == 0

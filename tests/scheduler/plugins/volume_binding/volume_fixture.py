@@ -1,4 +1,4 @@
-"""A cluster in short notation: nodes n1, n2 labelled by themselves, volumes `a@n1:5Gi`."""
+"""A cluster in short notation: nodes n1 and n2, volumes `a@n1:5Gi`."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ _CAUSES: dict[str, Cause] = {
 
 
 def unresolvable(*reasons: str) -> Status:
-    """The status with these reasons and their causes; other reasons are about claims."""
+    """Return the status with these reasons and their causes; other reasons are of claims."""
     causes = tuple(_CAUSES.get(reason, ClaimUnusable()) for reason in reasons)
     return Status.unresolvable(*reasons, causes=causes)
 
 
 def volume(text: str, **changes: Any) -> PersistentVolume:
-    """From `name@node:size`; without a node it can be reached from everywhere."""
+    """Create a volume from `name@node:size`; without a node, every node can reach it."""
     place, _, size = text.partition(":")
     name, _, node = place.partition("@")
     selector = make_node_selector(("k", "In", node)) if node else None
@@ -65,7 +65,7 @@ def claim(name: str, size: str = "1Gi", **changes: Any) -> PersistentVolumeClaim
 
 
 class VolumeHarness:
-    """Two nodes, a class that nobody makes volumes of (`np`) and one that somebody does (`dp`)."""
+    """Two nodes, a class without a provisioner (`np`) and one with a provisioner (`dp`)."""
 
     def __init__(self, *objects: ApiObject, gates: dict[str, bool] | None = None, **args: Any):
         nodes = [make_node(name, labels={"k": name}) for name in ("n1", "n2")]
@@ -84,7 +84,7 @@ class VolumeHarness:
         return answer
 
     def filter(self, *claims: str) -> list[Status]:
-        """The verdicts on both nodes; both forms must agree."""
+        """Return the verdicts on both nodes; both forms must agree."""
         return run_filter(self.plugin, self.pod(*claims), self.handle.snapshot.nodes)
 
     def reserve(self, pod: Pod, node: str = "n1") -> tuple[CycleState, Status]:

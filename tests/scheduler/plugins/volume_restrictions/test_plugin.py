@@ -73,12 +73,12 @@ def harness(*running: Pod, mode: str = "ReadWriteOncePod") -> tuple[FakeHandle, 
     return handle, VolumeRestrictions(None, handle)
 
 
-def test_a_claim_for_one_pod_is_taken_everywhere() -> None:
+def test_a_claim_for_one_pod_rejects_every_node_while_in_use() -> None:
     handle, plugin = harness(make_pod("r", pvcs=["c"], node_name="b"))
     pod = make_pod("p", pvcs=["c"])
     state = CycleState()
     assert run_filter(plugin, pod, handle.snapshot.nodes, state) == [CLAIM, CLAIM]
-    # Without the pod that has it, its node passes; the count is the clone's alone.
+    # Without the pod that uses it, the node passes; only the clone's count changes.
     other = state.clone()
     node = handle.snapshot.get("b")
     assert node is not None
@@ -89,7 +89,7 @@ def test_a_claim_for_one_pod_is_taken_everywhere() -> None:
     assert plugin.filter(other, pod, node) == CLAIM
 
 
-def test_the_namespace_of_a_pod_that_goes_is_not_looked_at() -> None:
+def test_the_namespace_of_a_removed_pod_is_not_compared() -> None:
     handle, plugin = harness(
         make_pod("r", pvcs=["c"], node_name="b"),
         make_pod("x", namespace="other", pvcs=["c"], node_name="b"),
@@ -104,7 +104,7 @@ def test_the_namespace_of_a_pod_that_goes_is_not_looked_at() -> None:
 
 
 @pytest.mark.parametrize(("mode", "user"), [("ReadWriteOncePod", []), ("ReadWriteMany", ["r"])])
-def test_nothing_to_do(mode: str, user: list[str]) -> None:
+def test_pods_without_conflicts_are_skipped(mode: str, user: list[str]) -> None:
     running = [make_pod(name, pvcs=["c"], node_name="b") for name in user]
     handle, plugin = harness(*running, mode=mode)
     pod = PodInfo(make_pod("p", pvcs=["c"]))

@@ -25,8 +25,8 @@ from kubesched.framework import (
     Rejections,
     Status,
 )
-from kubesched.scheduler.plugins.default_preemption.disruption_budgets import DisruptionBudgets
 from kubesched.scheduler.plugins.default_preemption.dry_run_cache import CachedDryRuns
+from kubesched.scheduler.plugins.default_preemption.eviction_budgets import DisruptionBudgets
 from kubesched.scheduler.plugins.default_preemption.pod_columns import NOT_STARTED, PodColumns
 from kubesched.scheduler.plugins.default_preemption.preemption_candidates import (
     NEGATED_START,

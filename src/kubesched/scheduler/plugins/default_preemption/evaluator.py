@@ -36,7 +36,6 @@ from kubesched.scheduler.plugins.default_preemption.candidate_search import (
     CandidateSearchResult,
     calculate_num_candidates,
 )
-from kubesched.scheduler.plugins.default_preemption.disruption_budgets import BudgetReader
 from kubesched.scheduler.plugins.default_preemption.dry_run_cache import DryRunCache
 from kubesched.scheduler.plugins.default_preemption.eviction import (
     DISRUPTION_TARGET,
@@ -44,6 +43,7 @@ from kubesched.scheduler.plugins.default_preemption.eviction import (
     Evictions,
     is_awaited,
 )
+from kubesched.scheduler.plugins.default_preemption.eviction_budgets import BudgetReader
 from kubesched.scheduler.plugins.default_preemption.pod_columns import PodColumns
 from kubesched.scheduler.plugins.default_preemption.preemption_candidates import (
     PreemptionCandidate,

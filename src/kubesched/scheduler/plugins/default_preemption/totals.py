@@ -22,7 +22,7 @@ from kubesched.framework import (
     Rejections,
     TotalsView,
 )
-from kubesched.scheduler.plugins.default_preemption.disruption_budgets import DisruptionBudgets
+from kubesched.scheduler.plugins.default_preemption.eviction_budgets import DisruptionBudgets
 from kubesched.scheduler.plugins.default_preemption.pod_columns import (
     NOT_STARTED,
     PodColumns,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubesched.api.pod_facts import pod_priority
 from kubesched.errors import PluginError
 from kubesched.framework import CycleState, Handle, NodeInfo, PodInfo, Status
-from kubesched.scheduler.plugins.default_preemption.disruption_budgets import DisruptionBudgets
+from kubesched.scheduler.plugins.default_preemption.eviction_budgets import DisruptionBudgets
 from kubesched.scheduler.plugins.default_preemption.importance import most_important_first
 from kubesched.scheduler.plugins.default_preemption.preemption_candidates import PreemptionCandidate
 

@@ -34,7 +34,7 @@ from kubesched.scheduler.plugins.dynamic_resources.device_search import (
 )
 from kubesched.scheduler.plugins.dynamic_resources.device_selectors import DeviceSelectors
 
-__all__ = ["DeviceSearchCache", "DeviceSearchResult", "DeviceVerdict", "NodeVerdicts"]
+__all__ = ["DeviceSearchCache", "DeviceSearchResult", "DeviceVerdict", "DeviceVerdicts"]
 
 _MAX_RESULTS = 65_536
 _MAX_CACHES = 64
@@ -65,7 +65,7 @@ _INVALID_POOLS = DeviceSearchResult(DeviceVerdict.INVALID_POOLS)
 StartTimer = Callable[[], Callable[[], bool] | None]
 
 
-class NodeVerdicts:
+class DeviceVerdicts:
     """Search results for claims of the given specs, and a column of verdicts."""
 
     def __init__(self, requests: Sequence[ClaimRequests], search: _SearchRunner) -> None:
@@ -179,17 +179,17 @@ class _SearchRunner:
 
 
 class DeviceSearchCache:
-    """Caches `NodeVerdicts` by the specs of claims; evicts the least recently used."""
+    """Caches `DeviceVerdicts` by the specs of claims; evicts the least recently used."""
 
     def __init__(
         self, inventory: DeviceInventory, features: DeviceFeatures, start_timer: StartTimer
     ) -> None:
         self._runner = _SearchRunner(inventory, features, start_timer)
-        self._entries: OrderedDict[Hashable, tuple[Sequence[ClaimRequests], NodeVerdicts]] = (
+        self._entries: OrderedDict[Hashable, tuple[Sequence[ClaimRequests], DeviceVerdicts]] = (
             OrderedDict()
         )
 
-    def find(self, requests: Sequence[tuple[bytes, ClaimRequests]]) -> NodeVerdicts:
+    def find(self, requests: Sequence[tuple[bytes, ClaimRequests]]) -> DeviceVerdicts:
         """Return the verdicts for claims with these requests, each with its spec in bytes."""
         key = tuple(spec for spec, _ in requests)
         current = [each for _, each in requests]
@@ -199,7 +199,7 @@ class DeviceSearchCache:
         ):
             self._entries.move_to_end(key)
             return found[1]
-        verdicts = NodeVerdicts(current, self._runner)
+        verdicts = DeviceVerdicts(current, self._runner)
         self._entries[key] = (current, verdicts)
         if len(self._entries) > _MAX_CACHES:
             self._entries.popitem(last=False)

@@ -23,7 +23,7 @@ from kubesched.scheduler.plugins.dynamic_resources.device_search_results import 
     DeviceSearchCache,
     DeviceSearchResult,
     DeviceVerdict,
-    NodeVerdicts,
+    DeviceVerdicts,
 )
 from kubesched.scheduler.plugins.dynamic_resources.device_state import DeviceState
 from kubesched.scheduler.plugins.dynamic_resources.extended_requests import (
@@ -65,7 +65,7 @@ class Variant(NamedTuple):
     extended: ExtendedRequests | None
     requests: Sequence[ClaimRequests]
     names: Sequence[str]
-    verdicts: NodeVerdicts
+    verdicts: DeviceVerdicts
 
 
 class DeviceFilter:

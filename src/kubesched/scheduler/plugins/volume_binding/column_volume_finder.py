@@ -13,6 +13,11 @@ from kubesched.framework import NodeView
 from kubesched.scheduler.plugins.helpers.node_matching import match_selector
 from kubesched.scheduler.plugins.helpers.volume_claims import SELECTED_NODE, VolumeClaimError
 from kubesched.scheduler.plugins.volume_binding.assume_cache import AssumeCache
+from kubesched.scheduler.plugins.volume_binding.claim_provisioning import (
+    Outlook,
+    Provisioners,
+    Provisioning,
+)
 from kubesched.scheduler.plugins.volume_binding.free_volume_columns import FreeVolumes, match_labels
 from kubesched.scheduler.plugins.volume_binding.migration import (
     Migration,
@@ -31,11 +36,6 @@ from kubesched.scheduler.plugins.volume_binding.volume_index import (
     claimed_size,
     kind_of_claim,
     required_nodes,
-)
-from kubesched.scheduler.plugins.volume_binding.volume_provisioning import (
-    Outlook,
-    Provisioners,
-    Provisioning,
 )
 
 __all__ = ["ColumnVolumeFinder", "VolumeProblems"]

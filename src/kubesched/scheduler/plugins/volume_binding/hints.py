@@ -22,7 +22,7 @@ from kubesched.framework import (
 from kubesched.scheduler.plugins.helpers.csi_migration import MIGRATED_PLUGINS
 from kubesched.scheduler.plugins.helpers.hints import expect, expect_or_none, queue_if
 from kubesched.scheduler.plugins.helpers.volume_claims import claim_names
-from kubesched.scheduler.plugins.volume_binding.volume_provisioning import capacity_limit
+from kubesched.scheduler.plugins.volume_binding.claim_provisioning import capacity_limit
 
 __all__ = ["EVENTS"]
 

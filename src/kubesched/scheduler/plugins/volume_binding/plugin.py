@@ -47,6 +47,7 @@ from kubesched.scheduler.plugins.helpers.feature_checks import feature_enabled
 from kubesched.scheduler.plugins.helpers.missing_state import reject_all
 from kubesched.scheduler.plugins.helpers.volume_claims import VolumeClaimError, needs_claim
 from kubesched.scheduler.plugins.volume_binding.assume_cache import AssumeCache
+from kubesched.scheduler.plugins.volume_binding.claim_provisioning import Provisioners
 from kubesched.scheduler.plugins.volume_binding.column_volume_finder import ColumnVolumeFinder
 from kubesched.scheduler.plugins.volume_binding.hints import EVENTS
 from kubesched.scheduler.plugins.volume_binding.migration import Migration
@@ -64,7 +65,6 @@ from kubesched.scheduler.plugins.volume_binding.volume_finder import (
     VolumeFinding,
 )
 from kubesched.scheduler.plugins.volume_binding.volume_index import VolumeIndex
-from kubesched.scheduler.plugins.volume_binding.volume_provisioning import Provisioners
 
 __all__ = ["VolumeBinding"]
 

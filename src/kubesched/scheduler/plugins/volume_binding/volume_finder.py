@@ -19,6 +19,7 @@ from kubesched.framework.causes import (
 )
 from kubesched.scheduler.plugins.helpers.volume_claims import SELECTED_NODE, VolumeClaimError
 from kubesched.scheduler.plugins.volume_binding.assume_cache import AssumeCache
+from kubesched.scheduler.plugins.volume_binding.claim_provisioning import Outlook, Provisioners
 from kubesched.scheduler.plugins.volume_binding.migration import (
     Migration,
     replaced_plugin,
@@ -31,7 +32,6 @@ from kubesched.scheduler.plugins.volume_binding.volume_index import (
     claimed_size,
     required_nodes,
 )
-from kubesched.scheduler.plugins.volume_binding.volume_provisioning import Outlook, Provisioners
 
 __all__ = ["STATUSES", "PodVolumes", "VolumeFinder", "VolumeFinding", "VolumeProblem"]
 

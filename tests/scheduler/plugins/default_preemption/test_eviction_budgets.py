@@ -1,4 +1,4 @@
-"""Disruption budgets: whose eviction breaks a promise."""
+"""Disruption budgets: which evictions violate them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from kubesched.api import LabelSelector, LabelSelectorRequirement, Pod, PodDisruptionBudget
 from kubesched.framework import PodInfo
-from kubesched.scheduler.plugins.default_preemption.disruption_budgets import BudgetReader
+from kubesched.scheduler.plugins.default_preemption.eviction_budgets import BudgetReader
 from kubesched.testing import FakeObjects, make_pdb, make_pod
 
 WEB = {"app": "web"}
