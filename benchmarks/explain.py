@@ -24,7 +24,7 @@ import msgspec
 
 from kubesched.api import Node, Pod
 from kubesched.explain import Snapshot
-from kubesched.explain.capture import Capture, read_capture, write_capture
+from kubesched.explain.clusters.capture import Capture, read_capture, write_capture
 from kubesched.foundation.util.collector import settle_collector
 from kubesched.foundation.util.forked import in_child
 from kubesched.testing import make_node, make_pod

@@ -72,12 +72,7 @@ KNOWN_MODULE_CYCLES: list[set[str]] = [
         for name in ("calls", "comparisons", "compiler", "loops")
     },
 ]
-KNOWN_FOLDER_CYCLES: list[set[str]] = [
-    {
-        "kubesched.explain",
-        "kubesched.explain.whatif",
-    },
-]
+KNOWN_FOLDER_CYCLES: list[set[str]] = []
 
 NETWORK = frozenset(["aiohttp"])
 MAY_USE_NETWORK = frozenset(["foundation.client", "foundation.http", "testing"])

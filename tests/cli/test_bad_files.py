@@ -9,7 +9,7 @@ import pytest
 
 from kubesched.cli import main as command_line
 from kubesched.cli.main import main
-from kubesched.explain import sources
+from kubesched.explain.clusters import sources
 
 CONTENT = {
     "binary": bytes(range(256)) * 4,

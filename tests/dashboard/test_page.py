@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from kubesched.explain.capture import Capture, write_capture
+from kubesched.explain.clusters.capture import Capture, write_capture
 from kubesched.testing import make_node, make_pod
 from tests.sim.scenarios import PACKED, document
 

@@ -13,7 +13,7 @@ from kubesched.cluster.apiserver import LocalApi
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.dashboard.page_sources import dashboard_of_api
 from kubesched.dashboard.sign_in import SignIn
-from kubesched.explain.sources import SCHEDULING_KINDS, Reading
+from kubesched.explain.clusters.sources import SCHEDULING_KINDS, Reading
 from kubesched.foundation.client.informer import SharedInformer
 from kubesched.foundation.http.http_messages import Headers, Request
 from kubesched.foundation.util.clock import RealClock

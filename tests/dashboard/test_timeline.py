@@ -18,7 +18,7 @@ from kubesched.dashboard.page_queries import PageQueries
 from kubesched.dashboard.simulation_timeline import timelines_of_report
 from kubesched.dashboard.timeline import Timelines
 from kubesched.errors import ConfigError
-from kubesched.explain.capture import Capture
+from kubesched.explain.clusters.capture import Capture
 from kubesched.framework.pod_info import assigned_to
 from kubesched.sim.export import write_results
 from kubesched.sim.history import write_history

@@ -8,7 +8,7 @@ import pytest
 
 from kubesched.api import Pod
 from kubesched.explain import Snapshot
-from kubesched.explain.event_notes import EventNotes
+from kubesched.explain.event_notes import EventNoteWriter
 from kubesched.foundation.util.clock import ManualClock
 from kubesched.framework import PodInfo
 from kubesched.testing import make_node, make_pod
@@ -22,7 +22,7 @@ class Notes:
         self.model = Snapshot(objects, clock=self.clock).model
         self.asked = 0
         self.took_ns = 0
-        self._notes = EventNotes(self._lister, self.model.cache.snapshot, self.clock)
+        self._notes = EventNoteWriter(self._lister, self.model.cache.snapshot, self.clock)
 
     def _lister(self, kind: type[Any]) -> Any:
         self.asked += 1

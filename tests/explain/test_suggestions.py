@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from kubesched.api import Node, Pod, Toleration
 from kubesched.api.kinds import by_api_version_kind
 from kubesched.explain import Snapshot
-from kubesched.explain.results import Edit, Suggestion
+from kubesched.explain.explanation import Edit, Suggestion
 from kubesched.foundation.util.clock import ManualClock
 from kubesched.testing import make_node, make_pod
 

@@ -14,8 +14,8 @@ from kubesched.cli.cluster_address import ClusterAddress, live_api
 from kubesched.cli.configuration_file import read_configuration
 from kubesched.cli.running_scheduler import RunningScheduler
 from kubesched.explain import ExplainError
-from kubesched.explain.capture import Capture, write_capture
-from kubesched.explain.sources import Loaded, load_files, read_cluster
+from kubesched.explain.clusters.capture import Capture, write_capture
+from kubesched.explain.clusters.sources import Loaded, load_files, read_cluster
 from kubesched.foundation.util.clock import RealClock
 from kubesched.scheduler.config.write import versioned
 from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins

@@ -10,7 +10,7 @@ from kubesched.api.base import ApiObject
 from kubesched.cli.cluster_address import ClusterAddress, live_api
 from kubesched.cli.configuration_file import read_configuration
 from kubesched.explain import Snapshot
-from kubesched.explain.sources import load_files
+from kubesched.explain.clusters.sources import load_files
 from kubesched.foundation.util.standard_input import read_standard_text
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS

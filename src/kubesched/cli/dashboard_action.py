@@ -20,8 +20,8 @@ from kubesched.dashboard.page_server import PageServer
 from kubesched.dashboard.page_sources import dashboard_of_api
 from kubesched.dashboard.sign_in import SignIn
 from kubesched.dashboard.simulation_timeline import timelines_of_report
-from kubesched.explain.capture import read_capture
-from kubesched.explain.sources import find_readable, load_files
+from kubesched.explain.clusters.capture import read_capture
+from kubesched.explain.clusters.sources import find_readable, load_files
 from kubesched.foundation.util.clock import RealClock
 from kubesched.foundation.util.components import Component, running
 

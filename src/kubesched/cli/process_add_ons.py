@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from kubesched.cli.scheduler_explanations import SchedulerExplanations
 from kubesched.dashboard.page_sources import dashboard_of_scheduler
-from kubesched.explain.event_notes import EventNotes
+from kubesched.explain.event_notes import EventNoteWriter
 from kubesched.foundation.http.http_messages import Handler
 from kubesched.foundation.util.clock import Clock
 from kubesched.scheduler.process.add_ons import ProcessInputs
@@ -26,8 +26,8 @@ class CommandAddOns:
             scheduler, config.configuration, clock, inputs.plugins, config.gates
         )
 
-    def event_notes(self, scheduler: Scheduler, clock: Clock) -> EventNotes:
-        return EventNotes(scheduler.informers.lister, scheduler.cache.snapshot, clock)
+    def event_notes(self, scheduler: Scheduler, clock: Clock) -> EventNoteWriter:
+        return EventNoteWriter(scheduler.informers.lister, scheduler.cache.snapshot, clock)
 
     def dashboard(
         self, scheduler: Scheduler, inputs: ProcessInputs, clock: Clock, hostname: str

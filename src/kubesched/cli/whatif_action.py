@@ -10,7 +10,7 @@ import msgspec
 
 from kubesched.api import Taint
 from kubesched.cli.cluster_sources import SourceOptions
-from kubesched.explain.sources import load_files
+from kubesched.explain.clusters.sources import load_files
 from kubesched.explain.whatif import Plan, WhatIf
 
 __all__ = ["run_whatif"]

@@ -15,7 +15,7 @@ from kubesched.api import Node, Pod, PodStatus
 from kubesched.api.base import ApiObject
 from kubesched.api.time import parse_time
 from kubesched.dashboard.timeline import Key, Timeline, TimelineChange, Timelines, key_of
-from kubesched.explain.capture import Capture
+from kubesched.explain.clusters.capture import Capture
 from kubesched.scheduler.config.load import configuration_from_builtins
 
 __all__ = ["timeline_of_captures", "timeline_of_objects"]

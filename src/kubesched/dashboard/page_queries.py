@@ -27,7 +27,7 @@ from kubesched.dashboard.queue_view import place_row, queue_view
 from kubesched.dashboard.rows import pod_row
 from kubesched.dashboard.timeline import Timelines
 from kubesched.explain import Snapshot
-from kubesched.explain.results import Explanation
+from kubesched.explain.explanation import Explanation
 from kubesched.explain.whatif import Plan
 from kubesched.foundation.util.forked import ChildError, in_child
 from kubesched.scheduler.backend.queue import SchedulingQueue

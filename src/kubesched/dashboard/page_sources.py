@@ -17,7 +17,7 @@ from kubesched.dashboard.page_state import LivePageState
 from kubesched.dashboard.scheduler_view import SchedulerView
 from kubesched.dashboard.sign_in import SignIn
 from kubesched.dashboard.stream_frames import FrameHub
-from kubesched.explain.sources import SCHEDULING_KINDS, Reading
+from kubesched.explain.clusters.sources import SCHEDULING_KINDS, Reading
 from kubesched.foundation.client.informer import SharedInformer
 from kubesched.foundation.util.clock import Clock
 from kubesched.foundation.util.components import Component

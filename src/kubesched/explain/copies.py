@@ -12,8 +12,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from kubesched.api import Pod
-from kubesched.explain.model import ClusterModel
-from kubesched.explain.own_claims import with_claims
+from kubesched.explain.clusters.cluster_model import ClusterModel
+from kubesched.explain.clusters.own_claims import with_claims
 from kubesched.framework import CycleState, PodInfo, Removal
 
 __all__ = ["Copies", "copy_of"]

@@ -21,13 +21,13 @@ from kubesched.foundation.util.clock import Clock
 from kubesched.framework import CycleState, Diagnosis, Lister, PodInfo, Snapshot, Status
 from kubesched.scheduler.runtime.framework import Framework
 
-__all__ = ["EventNotes"]
+__all__ = ["EventNoteWriter"]
 
 _KEPT: Final = 4096
 _SHARE: Final = 20
 
 
-class EventNotes:
+class EventNoteWriter:
     """Makes and remembers notes. `lister` gives the objects of a kind."""
 
     def __init__(

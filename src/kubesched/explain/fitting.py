@@ -7,13 +7,14 @@ from html import escape
 from typing import Any
 
 from kubesched.api import Node, Pod
+from kubesched.explain.clusters.cluster_model import ClusterModel
+from kubesched.explain.clusters.own_claims import with_claims
 from kubesched.explain.copies import Copies, copy_of
-from kubesched.explain.frames import frame
+from kubesched.explain.explanation import VerdictGroup, rejection_row
 from kubesched.explain.groups import verdict_groups
-from kubesched.explain.model import ClusterModel
-from kubesched.explain.own_claims import with_claims
 from kubesched.explain.plugin_explanations import PluginExplanations
-from kubesched.explain.results import NodeGroup, Result, rejection_row
+from kubesched.explain.rendering.frames import frame
+from kubesched.explain.rendering.result import Result
 from kubesched.explain.verdicts import find_all_verdicts
 from kubesched.framework import PodInfo
 from kubesched.scheduler.plugins.helpers.node_copies import node_like
@@ -38,7 +39,7 @@ class Fit(Result, frozen=True, kw_only=True):
     asked: int | None  # None: as many as possible
     fits: int
     nodes: dict[str, int]  # node -> copies it would get
-    stopped_by: tuple[NodeGroup, ...] = ()
+    stopped_by: tuple[VerdictGroup, ...] = ()
     message: str = ""
     nodes_needed: tuple[NodesNeeded, ...] = ()
 
@@ -62,7 +63,7 @@ def fit_pods(model: ClusterModel, pods: Sequence[Pod], replicas: int | None) -> 
     copies = Copies(model)
     wanted = _ENDLESS if replicas is None else replicas
     message = ""
-    stopped: tuple[NodeGroup, ...] = ()
+    stopped: tuple[VerdictGroup, ...] = ()
     needed: tuple[NodesNeeded, ...] = ()
     try:
         if replicas is None and len(pods) == 1:
@@ -100,7 +101,7 @@ def _place_set(pods: Sequence[Pod], number: int, copies: Copies) -> tuple[Pod, s
     return None
 
 
-def _stopped_by(model: ClusterModel, pod: Pod) -> tuple[NodeGroup, ...]:
+def _stopped_by(model: ClusterModel, pod: Pod) -> tuple[VerdictGroup, ...]:
     pod, claims = with_claims(model.objects, pod)
     with model.changed(claims):
         info, framework = PodInfo(pod), model.framework_of(pod)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from kubesched.explain.model import ClusterModel, SearchOutcome
+from kubesched.explain.clusters.cluster_model import ClusterModel, SearchOutcome
+from kubesched.explain.explanation import Rejection, VerdictGroup
 from kubesched.explain.plugin_explanations import PluginExplanations
-from kubesched.explain.results import NodeGroup, Rejection
 from kubesched.explain.verdicts import AllVerdicts
 from kubesched.framework import PodInfo, RejectedNodes, Status
 
@@ -21,7 +21,7 @@ def verdict_groups(
     verdicts: AllVerdicts,
     outcome: SearchOutcome,
     explanations: PluginExplanations,
-) -> tuple[NodeGroup, ...]:
+) -> tuple[VerdictGroup, ...]:
     """Nodes with the same verdicts together, those nearest to fit first."""
     names = np.array(verdicts.nodes.names, dtype=object)
     statuses = _statuses_of_nominated(model, outcome)
@@ -64,7 +64,7 @@ def _statuses_of_nominated(model: ClusterModel, outcome: SearchOutcome) -> dict[
 
 def _crowded_groups(
     crowded: Mapping[str, Status], rejections: Sequence[Rejection]
-) -> list[NodeGroup]:
+) -> list[VerdictGroup]:
     """Nodes that a rule rejects once the pods nominated to them have come."""
     known = {(each.plugin, each.reason) for each in rejections}
     by_status: dict[tuple[str, tuple[str, ...]], list[str]] = {}
@@ -90,7 +90,7 @@ def _crowded_groups(
     ]
 
 
-def _group(members: Sequence[str], rejections: Sequence[Rejection]) -> NodeGroup:
-    return NodeGroup(
+def _group(members: Sequence[str], rejections: Sequence[Rejection]) -> VerdictGroup:
+    return VerdictGroup(
         count=len(members), example=members[0], rejections=tuple(rejections), nodes=tuple(members)
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from kubesched.api import Node, Pod
-from kubesched.explain.results import Rejection
+from kubesched.explain.explanation import Rejection
 from kubesched.foundation.util.logging import get_logger
 from kubesched.framework import (
     Cause,

@@ -9,12 +9,12 @@ import numpy as np
 from msgspec.structs import replace
 
 from kubesched.api import Node, Pod
+from kubesched.explain.clusters.cluster_model import ClusterModel, ExplainError, SearchOutcome
+from kubesched.explain.explanation import Explanation, Preemption, Suggestion, VerdictGroup
 from kubesched.explain.groups import verdict_groups
-from kubesched.explain.model import ClusterModel, ExplainError, SearchOutcome
 from kubesched.explain.plugin_explanations import PluginExplanations
 from kubesched.explain.preempting import explain_preemption, preemption_suggestions
-from kubesched.explain.results import Explanation, NodeGroup, Preemption, Suggestion
-from kubesched.explain.scoring import ScoreTable
+from kubesched.explain.score_table import ScoreTable
 from kubesched.explain.suggestions import find_suggestions
 from kubesched.explain.summaries import (
     Summary,
@@ -44,7 +44,7 @@ class _Attempt(NamedTuple):
     current: str  # the node of a pod that is placed
     outcome: SearchOutcome
     verdicts: AllVerdicts
-    groups: tuple[NodeGroup, ...]
+    groups: tuple[VerdictGroup, ...]
     explanations: PluginExplanations
     held: Status | None  # why PreEnqueue keeps the pod out of the queue
 

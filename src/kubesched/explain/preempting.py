@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from kubesched.api import Pod, PriorityClass
 from kubesched.api.pod_facts import pod_priority
-from kubesched.explain.model import ClusterModel, SearchOutcome
+from kubesched.explain.clusters.cluster_model import ClusterModel, SearchOutcome
+from kubesched.explain.explanation import Preemption, Suggestion
 from kubesched.explain.remedy_trials import try_out
-from kubesched.explain.results import Preemption, Suggestion
 from kubesched.framework import CycleState, PodInfo, Remedy, Removal
 from kubesched.scheduler.plugins.helpers.budget_limits import blocking_budgets
 from kubesched.scheduler.plugins.helpers.wording import listed, pod_name

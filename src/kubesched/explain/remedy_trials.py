@@ -8,8 +8,8 @@ import msgspec
 
 from kubesched.api import Pod
 from kubesched.api.kinds import kind_of
-from kubesched.explain.model import ClusterModel
-from kubesched.explain.results import Edit, Suggestion
+from kubesched.explain.clusters.cluster_model import ClusterModel
+from kubesched.explain.explanation import Edit, Suggestion
 from kubesched.framework import Remedy, Removal
 
 __all__ = ["try_out"]

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api import Pod
-from kubesched.explain.model import ClusterModel
+from kubesched.explain.clusters.cluster_model import ClusterModel
+from kubesched.explain.explanation import Suggestion
 from kubesched.explain.new_node import add_node_like
 from kubesched.explain.plugin_explanations import PluginExplanations
 from kubesched.explain.remedy_trials import try_out
-from kubesched.explain.results import Suggestion
 from kubesched.explain.verdicts import AllVerdicts
 from kubesched.framework import PodInfo, RejectedNodes, Remedy
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kubesched.api import Pod
+from kubesched.explain.clusters.cluster_model import ClusterModel, SearchOutcome
+from kubesched.explain.explanation import NodeScore, Preemption, Suggestion
 from kubesched.explain.headline import Headline, find_headline
-from kubesched.explain.model import ClusterModel, SearchOutcome
 from kubesched.explain.plugin_explanations import PluginExplanations
-from kubesched.explain.results import NodeScore, Preemption, Suggestion
 from kubesched.explain.verdicts import AllVerdicts, one_cause_each
 from kubesched.framework import Detail, PodInfo, Status
 from kubesched.framework.causes import SchedulingGated

@@ -8,15 +8,15 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 
-from kubesched.explain.queue_places import queue_lines
-from kubesched.explain.results import (
+from kubesched.explain.explanation import (
     Explanation,
-    NodeGroup,
     NodeScore,
     Rejection,
     Suggestion,
+    VerdictGroup,
     Versus,
 )
+from kubesched.explain.queue_places import queue_lines
 
 __all__ = ["Paint", "plain", "render", "render_groups"]
 
@@ -71,7 +71,7 @@ def render(explanation: Explanation, *, width: int = 100, paint: Paint = plain) 
     return "\n".join(lines)
 
 
-def _heading(rejecting: Sequence[NodeGroup]) -> str:
+def _heading(rejecting: Sequence[VerdictGroup]) -> str:
     count = sum(group.count for group in rejecting)
     return f"Why not ({count} node{'' if count == 1 else 's'})"
 
@@ -100,7 +100,7 @@ def _stopped(text: str) -> str:
 
 
 def render_groups(
-    groups: Sequence[NodeGroup], *, width: int = 100, paint: Paint = plain
+    groups: Sequence[VerdictGroup], *, width: int = 100, paint: Paint = plain
 ) -> list[str]:
     """Groups of nodes and what rejects each, as lines."""
     return _groups([group for group in groups if group.rejections], width, paint)
@@ -144,7 +144,7 @@ def _versus(versus: Versus, width: int, paint: Paint) -> list[str]:
     return lines
 
 
-def _groups(groups: Sequence[NodeGroup], width: int, paint: Paint) -> list[str]:
+def _groups(groups: Sequence[VerdictGroup], width: int, paint: Paint) -> list[str]:
     lines = []
     for group in groups[:_GROUPS_SHOWN]:
         names = ", ".join(group.nodes[:_NAMES_SHOWN])

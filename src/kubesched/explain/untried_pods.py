@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from kubesched.api import Pod
-from kubesched.explain.model import ClusterModel
+from kubesched.explain.clusters.cluster_model import ClusterModel
+from kubesched.explain.explanation import Suggestion
 from kubesched.explain.remedy_trials import try_out
-from kubesched.explain.results import Suggestion
 from kubesched.framework import Remedy
 
 __all__ = ["with_other_scheduler", "without_gates"]

@@ -3,10 +3,7 @@
 from kubesched.framework.affinity_terms import AffinityTerm, WeightedAffinityTerm
 from kubesched.framework.causes import Cause
 from kubesched.framework.claim_cache import ClaimCache
-from kubesched.framework.cluster_version import ClusterVersion
-from kubesched.framework.cycle_state import Clonable, CycleState, StateNotFoundError
-from kubesched.framework.diagnosis import Diagnosis, FitError
-from kubesched.framework.events import (
+from kubesched.framework.cluster_events import (
     ActionType,
     ClusterEvent,
     ClusterEventWithHint,
@@ -14,6 +11,9 @@ from kubesched.framework.events import (
     HintFunction,
     QueueingHint,
 )
+from kubesched.framework.cluster_version import ClusterVersion
+from kubesched.framework.cycle_state import Clonable, CycleState, StateNotFoundError
+from kubesched.framework.diagnosis import Diagnosis, FitError
 from kubesched.framework.explaining import (
     ClusterChange,
     Detail,

@@ -12,7 +12,7 @@ from kubesched.api import Node, Pod, ResourceList
 from kubesched.api.pod import PodStatus
 from kubesched.api.pod_requests import NODE_REQUESTS, pod_requests
 from kubesched.api.quantity import quantity_from_json
-from kubesched.framework.events import ActionType, ClusterEvent, EventResource
+from kubesched.framework.cluster_events import ActionType, ClusterEvent, EventResource
 
 __all__ = ["node_update_events", "pod_update_events"]
 

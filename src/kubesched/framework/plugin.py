@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api import Pod
+from kubesched.framework.cluster_events import ClusterEventWithHint
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis
-from kubesched.framework.events import ClusterEventWithHint
 from kubesched.framework.explaining import Explaining
 from kubesched.framework.fast_paths import FastPaths
 from kubesched.framework.handle import Handle

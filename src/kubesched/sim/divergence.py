@@ -15,7 +15,7 @@ from kubesched.api import Pod
 from kubesched.cluster.apiserver import Fault, Faults
 from kubesched.errors import KubeschedError
 from kubesched.explain import Explanation, Snapshot
-from kubesched.explain.sources import SCHEDULING_KINDS
+from kubesched.explain.clusters.sources import SCHEDULING_KINDS
 from kubesched.sim.observer import Decision
 from kubesched.sim.results import RunResult
 from kubesched.sim.scenario import Configuration, Scenario

@@ -16,8 +16,8 @@ from kubesched.cluster.apiserver import Store
 from kubesched.cluster.apiserver.rules.validation.names import dns_subdomain
 from kubesched.cluster.nodes.behavior_rules import parse_behavior_rules
 from kubesched.errors import ConfigError, KubeschedError
-from kubesched.explain.capture import read_capture
-from kubesched.explain.sources import load_files
+from kubesched.explain.clusters.capture import read_capture
+from kubesched.explain.clusters.sources import load_files
 from kubesched.foundation.util.bounded_file import (
     MOST_SETTINGS_BYTES,
     read_bounded,

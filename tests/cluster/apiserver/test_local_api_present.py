@@ -10,7 +10,7 @@ from kubesched.api import Node
 from kubesched.api.core import ConfigMap
 from kubesched.cluster.apiserver import LocalApi
 from kubesched.cluster.apiserver.store.object_store import Store
-from kubesched.explain.sources import SCHEDULING_KINDS
+from kubesched.explain.clusters.sources import SCHEDULING_KINDS
 from kubesched.foundation.util.clock import RealClock
 from kubesched.testing import make_node
 

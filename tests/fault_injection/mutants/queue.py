@@ -320,7 +320,7 @@ MUTANTS = {
         ),
     ),
     "an event matches only a registration of the very same actions": Mutant(
-        0, (wrap("kubesched.framework.events.ClusterEvent.matches", _match_equal_actions),)
+        0, (wrap("kubesched.framework.cluster_events.ClusterEvent.matches", _match_equal_actions),)
     ),
     "an assigned pod is requeued after a failed attempt": Mutant(
         6, (wrap(f"{_FAILURES}._requeue", _requeue_assigned_pod),)

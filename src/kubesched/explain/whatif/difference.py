@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 from kubesched.api import Node, Pod
 from kubesched.api.pod_requests import pod_requested
 from kubesched.api.resource_amounts import Resources
-from kubesched.explain.frames import frame
-from kubesched.explain.results import Result
+from kubesched.explain.rendering.frames import frame
+from kubesched.explain.rendering.result import Result
 
 __all__ = ["ClusterState", "GroupUse", "Move", "Waiting", "WhatIf", "difference"]
 

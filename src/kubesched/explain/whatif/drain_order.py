@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from kubesched.api import Node, Pod
 from kubesched.api.pod_requests import pod_requested
-from kubesched.explain.model import ClusterModel, ExplainError
+from kubesched.explain.clusters.cluster_model import ClusterModel, ExplainError
 from kubesched.framework import ClusterChange
 
 __all__ = ["drain_order"]

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from kubesched.api import Deployment, Node, Pod, ReplicaSet, StatefulSet, Taint
 from kubesched.api.base import ApiObject
 from kubesched.api.resource_amounts import Resources
-from kubesched.explain.model import ExplainError
-from kubesched.explain.virtual_cluster import VirtualCluster
+from kubesched.explain.clusters.cluster_model import ExplainError
+from kubesched.explain.clusters.virtual_cluster import VirtualCluster
 from kubesched.foundation.util.clock import SECOND, current_clock
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.scheduler.plugins.helpers.node_copies import node_like

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from kubesched.api import Pod, ReplicaSet
 from kubesched.api.base import ApiObject
-from kubesched.explain.virtual_cluster import VirtualCluster
+from kubesched.explain.clusters.virtual_cluster import VirtualCluster
 from kubesched.explain.whatif.difference import ClusterState, WhatIf, difference
 from kubesched.explain.whatif.plan import Plan, carry_out
 from kubesched.foundation.util import virtual_loop

@@ -22,7 +22,7 @@ from kubesched.framework import (
     PodInfo,
     Status,
 )
-from kubesched.framework.events import ASSIGNED_POD_DELETE
+from kubesched.framework.cluster_events import ASSIGNED_POD_DELETE
 from kubesched.framework.pod_status_writer import PodStatusWriter
 from kubesched.scheduler.backend.cache import Cache
 from kubesched.scheduler.backend.queue import SchedulingQueue

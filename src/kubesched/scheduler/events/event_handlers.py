@@ -19,7 +19,7 @@ from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.foundation.util.clock import SteadyClock
 from kubesched.foundation.util.logging import get_logger
 from kubesched.framework import ActionType, ClusterEvent, EventResource
-from kubesched.framework.events import ASSIGNED_POD_DELETE
+from kubesched.framework.cluster_events import ASSIGNED_POD_DELETE
 from kubesched.framework.object_changes import node_update_events, pod_update_events
 from kubesched.scheduler.backend.cache import Cache, CacheCorruptedError
 from kubesched.scheduler.backend.queue import SchedulingQueue

@@ -9,7 +9,7 @@ import msgspec
 
 from kubesched.api import ApiError, ObjectList, PatchType, Pod, WatchEvent
 from kubesched.api.meta import Status
-from kubesched.explain.objects import ClusterObjects
+from kubesched.explain.clusters.objects import ClusterObjects
 
 __all__ = ["ReadOnlyApi", "SilentRecorder"]
 

@@ -16,7 +16,7 @@ from kubesched.cluster.apiserver.store.pod_eviction import admit_eviction
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
 from kubesched.cluster.live_cluster import LiveCluster
 from kubesched.cluster.takeover import Identity
-from kubesched.explain.sources import SCHEDULING_KINDS
+from kubesched.explain.clusters.sources import SCHEDULING_KINDS
 from kubesched.foundation.util.clock import current_clock
 from kubesched.foundation.util.randomness import derive
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration

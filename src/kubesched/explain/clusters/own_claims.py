@@ -13,7 +13,7 @@ from kubesched.api import (
     ResourceClaim,
     ResourceClaimTemplate,
 )
-from kubesched.explain.objects import Objects
+from kubesched.explain.clusters.objects import Objects
 
 __all__ = ["Claim", "with_claims"]
 

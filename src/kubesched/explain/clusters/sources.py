@@ -18,7 +18,7 @@ from kubesched.api.base import ApiObject
 from kubesched.api.codec import from_builtins
 from kubesched.api.kinds import KINDS, Kind, by_api_version_kind
 from kubesched.cluster.apiserver.rules.time_fields import time_problem
-from kubesched.explain.model import ExplainError
+from kubesched.explain.clusters.cluster_model import ExplainError
 from kubesched.foundation.util.bounded_file import read_bounded, unzipped
 from kubesched.foundation.util.yaml_documents import YamlProblem, read_documents
 

@@ -11,13 +11,13 @@ from msgspec.structs import replace
 from kubesched.api import Pod
 from kubesched.api.access import ApiAccess
 from kubesched.api.base import ApiObject
-from kubesched.explain.capture import read_capture
+from kubesched.explain.clusters.capture import read_capture
+from kubesched.explain.clusters.cluster_model import ClusterModel
+from kubesched.explain.clusters.sources import load_files, read_cluster
+from kubesched.explain.clusters.unknown_kinds import without_rules
+from kubesched.explain.explanation import Explanation
 from kubesched.explain.fitting import Fit, fit_pods
-from kubesched.explain.model import ClusterModel
 from kubesched.explain.pod_explanation import explain_pod
-from kubesched.explain.results import Explanation
-from kubesched.explain.sources import load_files, read_cluster
-from kubesched.explain.unknown_kinds import without_rules
 from kubesched.explain.whatif import Plan, WhatIf, play
 from kubesched.explain.whatif.drain_order import drain_order
 from kubesched.foundation.util.clock import Clock, RealClock

@@ -17,9 +17,9 @@ from msgspec.structs import replace
 
 from kubesched.api.base import ApiObject
 from kubesched.api.kinds import by_api_version_kind, kind_of
-from kubesched.explain.anonymizing import Anonymizer
-from kubesched.explain.model import ExplainError
-from kubesched.explain.sources import SCHEDULING_KINDS
+from kubesched.explain.clusters.anonymizing import Anonymizer
+from kubesched.explain.clusters.cluster_model import ExplainError
+from kubesched.explain.clusters.sources import SCHEDULING_KINDS
 from kubesched.foundation.util.bounded_file import read_bounded, unzipped
 from kubesched.foundation.util.whole_file import write_whole
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from kubesched.explain.model import ExplainError
-from kubesched.explain.results import NodeGroup, NodeScore, PluginScore, Versus, VersusPoint
+from kubesched.explain.clusters.cluster_model import ExplainError
+from kubesched.explain.explanation import NodeScore, PluginScore, VerdictGroup, Versus, VersusPoint
 from kubesched.scheduler.runtime.framework import Framework
 from kubesched.scheduler.search.schedule_result import ScheduleResult
 
@@ -68,7 +68,7 @@ class ScoreTable:
             )
         return NodeScore(node=name, total=int(self.total[place]), plugins=tuple(plugins))
 
-    def versus(self, other: str, groups: tuple[NodeGroup, ...]) -> Versus:
+    def versus(self, other: str, groups: tuple[VerdictGroup, ...]) -> Versus:
         """Why the chosen node and not the other.
 
         Raises:
@@ -100,7 +100,7 @@ class ScoreTable:
             )
         return Versus(node=self.chosen, other=other, summary=summary, points=points)
 
-    def _rejected(self, other: str, groups: tuple[NodeGroup, ...]) -> Versus:
+    def _rejected(self, other: str, groups: tuple[VerdictGroup, ...]) -> Versus:
         for group in groups:
             if other in group.nodes:
                 reasons = ", ".join(each.reason for each in group.rejections)

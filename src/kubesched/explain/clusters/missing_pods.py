@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kubesched.api import DaemonSet, Deployment, Job, Pod, ReplicaSet, StatefulSet
 from kubesched.api.core import ResourceQuota
-from kubesched.explain.objects import Objects
+from kubesched.explain.clusters.objects import Objects
 
 __all__ = ["missing_pod_note"]
 

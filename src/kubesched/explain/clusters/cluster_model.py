@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from kubesched.api import Node, Pod
 from kubesched.api.base import ApiObject
 from kubesched.errors import KubeschedError, PluginError
-from kubesched.explain.missing_pods import missing_pod_note
-from kubesched.explain.objects import ClusterObjects
-from kubesched.explain.read_only_api import ReadOnlyApi, SilentRecorder
+from kubesched.explain.clusters.missing_pods import missing_pod_note
+from kubesched.explain.clusters.objects import ClusterObjects
+from kubesched.explain.clusters.read_only_api import ReadOnlyApi, SilentRecorder
 from kubesched.foundation.util.clock import Clock
 from kubesched.framework import ClusterChange, CycleState, Diagnosis, FitError, PodInfo, Removal
 from kubesched.scheduler.backend.cache import Cache

@@ -8,32 +8,23 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-import msgspec
-
-from kubesched.explain.frames import frame
-from kubesched.explain.html import html_document
 from kubesched.explain.queue_places import queue_lines
+from kubesched.explain.rendering.frames import frame
+from kubesched.explain.rendering.html import html_document
+from kubesched.explain.rendering.result import Result
 
 __all__ = [
     "Edit",
     "Explanation",
-    "NodeGroup",
     "NodeScore",
     "Preemption",
     "Rejection",
     "Suggestion",
+    "VerdictGroup",
     "Versus",
     "VersusPoint",
     "rejection_row",
 ]
-
-
-class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """A value that can be printed, shown in a notebook, and turned into plain data."""
-
-    def to_dict(self) -> dict[str, Any]:
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain
 
 
 class Rejection(Result, frozen=True, kw_only=True):
@@ -48,7 +39,7 @@ class Rejection(Result, frozen=True, kw_only=True):
     cause: dict[str, Any] | None = None  # the reason as data: its `type`, and what it is about
 
 
-class NodeGroup(Result, frozen=True, kw_only=True):
+class VerdictGroup(Result, frozen=True, kw_only=True):
     """Nodes that the same rules reject; no rejections: they fit."""
 
     count: int
@@ -154,7 +145,7 @@ class Explanation(Result, frozen=True, kw_only=True):
     nodes: int = 0  # how many were looked at
     feasible: int = 0
     message: str = ""  # the reference's own text
-    groups: tuple[NodeGroup, ...] = ()
+    groups: tuple[VerdictGroup, ...] = ()
     suggestions: tuple[Suggestion, ...] = ()
     preemption: Preemption | None = None
     scores: tuple[NodeScore, ...] = ()  # the best nodes, best first
@@ -240,7 +231,7 @@ def _explanation_html(explanation: Explanation) -> str:
     return "".join(parts)
 
 
-def rejection_row(group: NodeGroup) -> str:
+def rejection_row(group: VerdictGroup) -> str:
     """Return a group of nodes as a row of an HTML table: how many, one of them, and why not."""
     reasons = []
     for each in group.rejections:

@@ -1,0 +1,1 @@
+"""Results as plain data, pandas frames and HTML."""
