@@ -78,7 +78,7 @@ def test_a_file_that_is_larger_than_memory(
 
 SCENARIO = """\
 cluster:
-  nodes: [{name: n, count: 1, cpu: 1, memory: 1Gi}]
+  nodes: [{name: 'n', count: 1, cpu: 1, memory: 1Gi}]
 duration: 1m
 traces: [{file: %s}]
 """

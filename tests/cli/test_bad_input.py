@@ -19,7 +19,7 @@ import pytest
 from kubesched.cli.main import main
 
 NODE = (
-    "apiVersion: v1\nkind: Node\nmetadata: {name: n}\n"
+    "apiVersion: v1\nkind: Node\nmetadata: {name: 'n'}\n"
     "status: {allocatable: {cpu: 4, memory: 1Gi, pods: 10}}\n"
 )
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n"
@@ -289,7 +289,7 @@ def test_standard_streams_that_are_closed_or_full(tmp_path: Path) -> None:
 def test_a_reader_that_has_seen_enough(tmp_path: Path) -> None:
     scenario = tmp_path / "scenario.yaml"
     scenario.write_text(
-        "cluster:\n  nodes: [{name: n, count: 1, cpu: 1, memory: 1Gi}]\nduration: 1m\n"
+        "cluster:\n  nodes: [{name: 'n', count: 1, cpu: 1, memory: 1Gi}]\nduration: 1m\n"
     )
     for line in ("run --help", "config default", f"simulate {scenario} -o json"):
         code, said = kubesched(f"{line} > >(exec true)")

@@ -26,7 +26,7 @@ step: 10m
 seeds: 1-2
 cluster:
   nodes:
-  - {name: n, count: 3, cpu: 4, memory: 8Gi, zones: [a, b, c]}
+  - {name: 'n', count: 3, cpu: 4, memory: 8Gi, zones: [a, b, c]}
 workloads:
 - name: w
   arrivals: {poisson: 30/h}
@@ -89,7 +89,7 @@ def test_two_scenarios_are_compared_to_the_first_difference(folder: Path) -> Non
 
 def test_check(folder: Path) -> None:
     (folder / "t.yaml").write_text(
-        "name: fits\ngiven: {nodes: [{name: n, cpu: 4, memory: 8Gi}]}\n"
+        "name: fits\ngiven: {nodes: [{name: 'n', cpu: 4, memory: 8Gi}]}\n"
         "when: [{pods: {name: w, cpu: 1, labels: {app: w}}}]\n"
         "then: [{placed: {pods: {app: w}}}]\n"
     )

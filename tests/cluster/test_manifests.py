@@ -134,7 +134,7 @@ def test_anchors_and_merges_are_understood(tmp_path: Path) -> None:
 apiVersion: v1
 kind: Node
 metadata:
-  name: n
+  name: 'n'
   labels: &base {a: "1", b: "2"}
   annotations:
     <<: *base
@@ -181,7 +181,7 @@ CASES = {
     ),
     "a label that is no text": Case(
         POD.replace("  name: web\n", "  name: web\n  labels:\n    a: b\n    on: true\n"),
-        ["FILE:7: metadata.labels[on]: expected str, got bool"],
+        ["FILE:7: metadata.labels[true]: expected str, got bool"],
     ),
     "a number that is text": Case(
         POD + "  terminationGracePeriodSeconds: soon\n",

@@ -33,7 +33,7 @@ class Process:
     def __init__(self, folder: Path) -> None:
         self._data, self._config = folder / "cluster.db", folder / "kubeconfig"
         self._nodes = folder / "nodes.yaml"
-        self._nodes.write_text("{apiVersion: v1, kind: Node, metadata: {name: n}}\n")
+        self._nodes.write_text("{apiVersion: v1, kind: Node, metadata: {name: 'n'}}\n")
 
     async def start(self) -> None:
         options = ["-f", str(self._nodes), "--data", str(self._data), "--listen", "127.0.0.1:0"]

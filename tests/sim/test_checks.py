@@ -129,7 +129,7 @@ kind: PlacementTest
 name: spread over three zones
 given:
   nodes:
-  - {name: n, count: 6, cpu: 4, memory: 8Gi, zones: [a, b, c]}
+  - {name: 'n', count: 6, cpu: 4, memory: 8Gi, zones: [a, b, c]}
 when:
 - pods: {name: web, replicas: 6, cpu: 1, memory: 1Gi, labels: {app: web}}
 then:
@@ -140,7 +140,7 @@ kind: PlacementTest
 name: a zone is lost
 given:
   nodes:
-  - {name: n, count: 3, cpu: 4, memory: 8Gi, zones: [a, b, c]}
+  - {name: 'n', count: 3, cpu: 4, memory: 8Gi, zones: [a, b, c]}
 when:
 - pods: {name: web, kind: Deployment, replicas: 3, cpu: 1, labels: {app: web}}
 - wait: 10m

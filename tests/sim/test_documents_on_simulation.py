@@ -32,7 +32,7 @@ def test_the_tuning_can_be_read(tmp_path: Path) -> None:
     (shown,) = blocks("simulate.md", "objectives:")
     (tmp_path / "t.yaml").write_text(shown)
     (tmp_path / "scenario.yaml").write_text(
-        "duration: 1m\ncluster: {nodes: [{name: n, cpu: 1, memory: 1Gi}]}\n"
+        "duration: 1m\ncluster: {nodes: [{name: 'n', cpu: 1, memory: 1Gi}]}\n"
     )
     tuning = load_tuning(tmp_path / "t.yaml")
     assert [each.minimize for each in tuning.objectives] == [True, True]

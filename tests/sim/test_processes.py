@@ -20,7 +20,7 @@ SCENARIO = """\
 name: many
 duration: 1h
 step: 10m
-cluster: {nodes: [{name: n, count: 3, cpu: 4, memory: 8Gi}]}
+cluster: {nodes: [{name: 'n', count: 3, cpu: 4, memory: 8Gi}]}
 workloads:
 - {name: w, arrivals: {poisson: 30/h}, cpu: 1, duration: 5m}
 """

@@ -374,7 +374,7 @@ apiVersion: v1
 items:
 - apiVersion: v1
   kind: Node
-  metadata: {name: n}
+  metadata: {name: 'n'}
   status: {allocatable: {cpu: 2, memory: 4Gi, pods: 10}, capacity: {cpu: 2, memory: 4Gi, pods: 10}}
 - apiVersion: v1
   kind: PersistentVolume
@@ -425,7 +425,7 @@ items:
   spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpus}}]}}
   status:
     allocation:
-      devices: {results: [{request: gpu, driver: example.com, pool: n, device: gpu-0}]}
+      devices: {results: [{request: gpu, driver: example.com, pool: 'n', device: gpu-0}]}
     reservedFor:
     - {resource: pods, name: train, uid: pod-uid}
     - {resource: pods, name: gone, uid: gone-uid}
@@ -433,13 +433,13 @@ items:
   kind: Pod
   metadata: {name: train, namespace: default, uid: pod-uid}
   spec:
-    nodeName: n
+    nodeName: 'n'
     containers: [{name: main, image: i, resources: {claims: [{name: gpu}]}}]
     resourceClaims: [{name: gpu, resourceClaimName: gpu}]
   status: {phase: Running}
 - apiVersion: v1
   kind: Node
-  metadata: {name: n}
+  metadata: {name: 'n'}
   status: {allocatable: {cpu: 2, memory: 4Gi, pods: 10}, capacity: {cpu: 2, memory: 4Gi, pods: 10}}
 """
 
@@ -482,11 +482,11 @@ items:
     labels: {app: web}
     ownerReferences:
     - {apiVersion: apps/v1, kind: ReplicaSet, name: web, uid: set-uid, controller: true}
-  spec: {nodeName: n, containers: [{name: main, image: i}]}
+  spec: {nodeName: 'n', containers: [{name: main, image: i}]}
   status: {phase: Running}
 - apiVersion: v1
   kind: Node
-  metadata: {name: n}
+  metadata: {name: 'n'}
   status: {allocatable: {cpu: 2, memory: 4Gi, pods: 10}, capacity: {cpu: 2, memory: 4Gi, pods: 10}}
 """
 

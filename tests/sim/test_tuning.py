@@ -14,7 +14,7 @@ duration: 30m
 step: 10m
 cluster:
   nodes:
-  - {name: n, count: 3, cpu: 4, memory: 8Gi, zones: [a, b, c]}
+  - {name: 'n', count: 3, cpu: 4, memory: 8Gi, zones: [a, b, c]}
 workloads:
 - {name: w, replicas: 3, cpu: 1, memory: 1Gi}
 """

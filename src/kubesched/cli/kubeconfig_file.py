@@ -14,6 +14,7 @@ import yaml
 
 from kubesched.cluster.apiserver.http.client_kubeconfig import write_private
 from kubesched.errors import KubeschedError
+from kubesched.foundation.util.yaml_reader import load_yaml
 
 __all__ = ["KubeconfigEntry", "kubeconfig_file", "remove_context"]
 
@@ -38,7 +39,7 @@ def kubeconfig_file(text: str, path: Path | None, name: str = "") -> Iterator[Ku
         os.close(descriptor)
         path = Path(made)
         path.unlink()
-    entry = KubeconfigEntry(path, yaml.safe_load(text), name)
+    entry = KubeconfigEntry(path, load_yaml(text), name)
     entry.add()
     try:
         yield entry
@@ -149,7 +150,7 @@ def _is_empty(there: dict[str, Any]) -> bool:
 def _read(path: Path, content: bytes | None) -> dict[str, Any]:
     """What a file holds, with an empty list for what it lacks."""
     try:
-        there = yaml.safe_load(content or b"")
+        there = load_yaml(content or b"")
     except yaml.YAMLError as exc:
         raise KubeschedError(f"{path} is not YAML, and was left alone") from exc
     empty: dict[str, Any] = {"apiVersion": "v1", "kind": "Config"}

@@ -32,7 +32,7 @@ from kubesched.errors import KubeschedError
 from kubesched.foundation.util.bounded_file import read_bounded_text
 from kubesched.foundation.util.clock import SECOND
 from kubesched.foundation.util.randomness import derive
-from kubesched.foundation.util.yaml_limits import check_yaml
+from kubesched.foundation.util.yaml_reader import load_yaml
 
 __all__ = ["load_behavior_rules", "parse_behavior_rules"]
 
@@ -73,8 +73,7 @@ def load_behavior_rules(path: Path, seed: int) -> Callable[[Pod], Behavior]:
 def parse_behavior_rules(text: str, seed: int, name: str = "rules") -> Callable[[Pod], Behavior]:
     """What pods do by these rules. Raises KubeschedError, which names the place."""
     try:
-        check_yaml(text)
-        read = msgspec.convert(yaml.safe_load(text) or {}, _Rules)
+        read = msgspec.convert(load_yaml(text) or {}, _Rules)
     except (yaml.YAMLError, ValueError) as exc:  # no value of its type, or no value at all
         raise KubeschedError(f"{name}: {exc}") from exc
     rules = [_Compiled(rule, f"{name}: rules[{number}]") for number, rule in enumerate(read.rules)]

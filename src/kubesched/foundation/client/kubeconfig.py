@@ -19,7 +19,7 @@ import yaml
 
 from kubesched.errors import ConfigError
 from kubesched.foundation.util.bounded_file import MOST_SETTINGS_BYTES, read_bounded
-from kubesched.foundation.util.yaml_limits import check_yaml
+from kubesched.foundation.util.yaml_reader import load_yaml
 
 __all__ = [
     "ExecConfig",
@@ -204,8 +204,7 @@ def load_kubeconfig(paths: Iterable[Path], *, must_exist: bool) -> Kubeconfig:
 
 def _parse(path: Path, text: bytes) -> _File:
     try:
-        check_yaml(text)
-        document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        document = load_yaml(text)
     except yaml.MarkedYAMLError as exc:
         line = exc.problem_mark.line + 1 if exc.problem_mark else 1
         raise ConfigError(f"{path}:{line}: not YAML: {exc.problem}") from exc

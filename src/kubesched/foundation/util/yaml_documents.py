@@ -1,7 +1,6 @@
-"""YAML with line numbers: documents whose every value can be traced to where it stands.
+"""YAML with line numbers: documents whose every value can be traced to its line.
 
-Reads what Kubernetes reads: duplicate keys are errors, times stay text, and numbers are those
-of JSON, not the base-60 ones of YAML 1.1.
+Values have the meanings of `yaml_reader`. A repeated key is an error.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ import yaml
 
 from kubesched.foundation.util.ints import whole_number
 from kubesched.foundation.util.yaml_limits import YamlLimitError, check_yaml
+from kubesched.foundation.util.yaml_reader import YamlLoader
 
 __all__ = ["YamlDocument", "YamlProblem", "read_documents"]
 
 _TAG = "tag:yaml.org,2002:"
-_MERGE = f"{_TAG}merge"
 _TOKEN = re.compile(r"\[([^\]]*)\]|([^.\[]+)")
 
 
@@ -92,7 +91,7 @@ def read_documents(text: str) -> Iterator[YamlDocument | YamlProblem]:
         return
     except yaml.YAMLError:
         pass  # told below, after the documents before it
-    loader = yaml.CSafeLoader(text)
+    loader = YamlLoader(text)
     try:
         while loader.check_node():
             node = loader.get_node()
@@ -114,9 +113,9 @@ def read_documents(text: str) -> Iterator[YamlDocument | YamlProblem]:
 
 
 class _Reader:
-    """Makes plain values of a node, and collects what is wrong on the way."""
+    """Builds plain values from nodes, and collects problems."""
 
-    def __init__(self, loader: Any) -> None:
+    def __init__(self, loader: YamlLoader) -> None:
         self._loader = loader
         self.problems: list[YamlProblem] = []
 
@@ -134,12 +133,19 @@ class _Reader:
     def _mapping(self, node: yaml.MappingNode, above: tuple[yaml.Node, ...]) -> dict[str, Any]:
         seen: dict[str, int] = {}
         for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
+            if self._loader.is_merge_key(key):
+                continue
+            try:
+                # The node has the JSON key from here on, so that lookups by path find it.
+                key.value = self._loader.member_name(key)
+            except yaml.YAMLError:
                 self.problems.append(YamlProblem(_line(key), "a key that is not text"))
-            elif key.value in seen:
+                continue
+            key.tag = f"{_TAG}str"
+            if key.value in seen:
                 text = f"key {key.value!r} is already set on line {seen[key.value]}"
                 self.problems.append(YamlProblem(_line(key), text))
-            elif key.tag != _MERGE:
+            else:
                 seen[key.value] = _line(key)
         if self.problems:
             return {}
@@ -147,16 +153,8 @@ class _Reader:
         return {key.value: self.read(value, (*above, node)) for key, value in node.value}
 
     def _scalar(self, node: yaml.ScalarNode) -> Any:
-        tag = node.tag
-        if tag == f"{_TAG}timestamp":
-            return node.value
-        if tag in (f"{_TAG}int", f"{_TAG}float") and ":" in node.value:
-            return node.value
         try:
-            value = self._loader.construct_object(node)
-        except (ValueError, yaml.YAMLError) as error:
-            self.problems.append(YamlProblem(_line(node), f"not a value: {error}"))
+            return self._loader.construct_object(node)
+        except yaml.MarkedYAMLError as error:
+            self.problems.append(YamlProblem(_line(node), f"not a value: {error.problem}"))
             return None
-        if isinstance(value, bytes):
-            self.problems.append(YamlProblem(_line(node), "binary values have no place in JSON"))
-        return value

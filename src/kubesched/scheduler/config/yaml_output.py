@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import yaml
 
-from kubesched.scheduler.config.yaml_text import resolve_plain
+from kubesched.foundation.util.yaml_reader import resolve_plain
 
 __all__ = ["dump_yaml"]
 

@@ -1,16 +1,13 @@
-"""YAML as the reference reads it: to the values that the same text has as JSON.
+"""The YAML of a configuration, with the reference's complaints.
 
-PyYAML's parser does the syntax. What a plain scalar means is decided here, because the rules
-differ: `y` and `on` are true, `010` is eight, `1:30` and dates are text, and a float without
-a fraction is as good as an integer. Keys come out sorted, since the reference sorts them
-before it looks at fields, and so words its complaints in that order.
+`foundation/util/yaml_reader.py` decides what scalars and keys mean. This module builds the values
+from parser events, because the reference reports repeated keys and bad aliases in its own words.
+Keys come out sorted: the reference sorts them before it checks fields, and so words its complaints
+in that order.
 """
 
 from __future__ import annotations
 
-import base64
-import math
-import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
@@ -18,25 +15,15 @@ import yaml
 
 from kubesched.errors import ConfigError
 from kubesched.foundation.util.go_format import quote
+from kubesched.foundation.util.yaml_reader import (
+    MERGE_KEY,
+    check_finite,
+    key_text,
+    resolve_plain,
+    resolve_tagged,
+)
 
-__all__ = ["parse_integer", "read_yaml", "resolve_plain"]
-
-_WORDS: Final[dict[str, Any]] = {
-    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
-    **dict.fromkeys(
-        ("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True
-    ),
-    **dict.fromkeys(
-        ("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False
-    ),
-    **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
-    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), math.inf),
-    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
-}
-_INTEGER: Final = re.compile(r"[-+]?(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|[1-9][0-9]*|0)")
-_FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_MERGE: Final = "<<"
-_TAG: Final = "tag:yaml.org,2002:"
+__all__ = ["read_yaml"]
 
 # Values that an alias may repeat, in proportion to all, before a text counts as an attack.
 _SAFE_COUNT: Final = 400_000
@@ -55,19 +42,6 @@ def read_yaml(text: str | bytes) -> tuple[Any, tuple[str, ...]]:
     if not builder.repeated:
         return root, ()
     return root, ("\n  ".join(("yaml: unmarshal errors:", *builder.repeated)),)
-
-
-def resolve_plain(text: str) -> Any:
-    """Say what an unquoted scalar means."""
-    if text in _WORDS:
-        return _WORDS[text]
-    integer = parse_integer(text)
-    if integer is not None and -(2**63) <= integer < 2**64:
-        return integer
-    digits = text.replace("_", "")
-    if text[0] in "+-.0123456789" and _FLOAT.fullmatch(digits if text[0] != "." else text):
-        return _number(float(digits))
-    return text
 
 
 class _Anchored(NamedTuple):
@@ -136,14 +110,14 @@ class _Builder:
         while not isinstance(key_event := next(self._events), yaml.MappingEndEvent):
             is_merge = (
                 isinstance(key_event, yaml.ScalarEvent)
-                and key_event.value == _MERGE
+                and key_event.value == MERGE_KEY
                 and key_event.implicit[0]
             )
             key = self._value(key_event)
             value_event = next(self._events)
             mark = value_event.start_mark
             value = self._value(value_event)
-            for name, item in _merged(value) if is_merge else [(_key(key), value)]:
+            for name, item in _merged(value) if is_merge else [(key_text(key), value)]:
                 if name in mapping:
                     shown = quote(name) if isinstance(key, str) else name
                     line = mark.line + 1 if mark is not None else 0
@@ -160,17 +134,6 @@ def _merged(value: Any) -> list[tuple[str, Any]]:
     return [member for source in sources for member in source.items()]
 
 
-def _key(key: Any) -> str:
-    match key:
-        case str():
-            return key
-        case bool():
-            return "true" if key else "false"
-        case int() | float():
-            return str(key)
-    raise ConfigError(f"unsupported map key: {key!r}")
-
-
 def _scalar(event: yaml.ScalarEvent) -> Any:
     text: str = event.value
     tag = event.tag
@@ -178,52 +141,8 @@ def _scalar(event: yaml.ScalarEvent) -> Any:
         # A quoted scalar, or one with the bare tag, is text whatever it looks like.
         value = resolve_plain(text) if tag is None and event.implicit[0] else text
     else:
-        value = _tagged(text, tag)
-    if isinstance(value, float) and not math.isfinite(value):
-        shown = "NaN" if math.isnan(value) else ("+Inf" if value > 0 else "-Inf")
-        raise ConfigError(f"json: unsupported value: {shown}")
-    return value
-
-
-def _tagged(text: str, tag: str) -> Any:
-    kind = tag.removeprefix(_TAG)
-    if kind == "binary":
-        try:
-            return base64.b64decode(text).decode(errors="replace")
-        except ValueError as exc:
-            raise ConfigError("yaml: !!binary value contains invalid base64 data") from exc
-    types: dict[str, tuple[type, ...]] = {
-        "null": (type(None),),
-        "bool": (bool,),
-        "int": (int,),
-        "float": (float, int),
-    }
-    if kind not in types:
-        return text
-    value = resolve_plain(text)
-    if not isinstance(value, types[kind]) or (isinstance(value, bool) and kind != "bool"):
-        raise ConfigError(f"yaml: cannot decode !!str `{text}` as a !!{kind}")
-    return value
-
-
-# Far beyond 64 bits; `int` refuses a few thousand digits.
-_LONGEST_INTEGER = 1000
-
-
-def parse_integer(text: str) -> int | None:
-    """Read an integer in any base that its prefix names; a leading zero means octal."""
-    digits = text.replace("_", "")
-    if len(digits) > _LONGEST_INTEGER or not _INTEGER.fullmatch(digits):
-        return None
-    sign = -1 if digits[0] == "-" else 1
-    magnitude = digits.lstrip("+-")
-    is_octal = len(magnitude) > 1 and magnitude[0] == "0" and magnitude[1].isdigit()
-    return sign * int(magnitude, 8 if is_octal else 0)
-
-
-def _number(value: float) -> int | float:
-    """A float without a fraction becomes an integer when it is written as JSON."""
-    return int(value) if value.is_integer() and abs(value) < 1e21 else value
+        value = resolve_tagged(text, tag)
+    return check_finite(value)
 
 
 def _allowed_ratio(count: int) -> float:

@@ -25,7 +25,8 @@ from kubesched.cluster.apiserver.rules.request_documents import cleaned
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.rules.schema.unknown_fields import duplicate_fields, unknown_fields
 from kubesched.foundation.http.http_messages import Request
-from kubesched.foundation.util.yaml_limits import TooManyValuesError, check_yaml
+from kubesched.foundation.util.yaml_limits import TooManyValuesError
+from kubesched.foundation.util.yaml_reader import YamlLoader, load_yaml
 
 __all__ = [
     "field_problems",
@@ -135,7 +136,7 @@ def _repeated_keys(request: Request) -> Sequence[str]:
     if _as_json(request.body) is not None and not duplicate_fields(request.body):
         return ()
     try:
-        root = yaml.compose(request.body, Loader=_Loader)
+        root = yaml.compose(request.body, Loader=YamlLoader)
     except (yaml.YAMLError, ValueError, RecursionError):
         return ()  # `_read_yaml` has already refused such a body
     found = [f'line {line}: key "{key}" already set in map' for line, key in _repeated(root)]
@@ -219,10 +220,7 @@ def _read_yaml(body: bytes, kind: str) -> Any:
     if (document := _as_json(body)) is not None:
         return document
     try:
-        check_yaml(body, most_values=MOST_VALUES)
-        document = yaml.load(body, Loader=_Loader)
-        # Values that only YAML has, such as dates, become strings.
-        text = json.dumps(document, default=str)
+        return load_yaml(body, most_values=MOST_VALUES)
     except TooManyValuesError:
         raise value_refusal() from None
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as exc:
@@ -231,17 +229,6 @@ def _read_yaml(body: bytes, kind: str) -> Any:
             f"the object provided is unrecognized (must be of type {kind}): couldn't get "
             f"version/kind; json parse error: yaml: {problem} ({_summary(body)})"
         ) from None
-    return msgspec.json.decode(text)
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """A YAML loader that parses timestamps as strings, as in JSON."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 def _parse_error(body: bytes) -> str:

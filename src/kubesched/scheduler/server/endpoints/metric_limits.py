@@ -12,7 +12,7 @@ import yaml
 
 from kubesched.errors import ConfigError
 from kubesched.foundation.metrics.instruments import FamilyGroup
-from kubesched.foundation.util.yaml_limits import check_yaml
+from kubesched.foundation.util.yaml_reader import load_yaml
 from kubesched.scheduler.server.options.command_line import MetricsOptions
 
 __all__ = ["limit_metrics"]
@@ -43,8 +43,7 @@ def limit_metrics(options: MetricsOptions, groups: Iterable[FamilyGroup]) -> int
 def _read(path: str) -> Mapping[str, str]:
     try:
         text = Path(path).read_text()
-        check_yaml(text)
-        content = yaml.safe_load(text)
+        content = load_yaml(text)
     except (OSError, UnicodeDecodeError, ValueError, yaml.YAMLError) as exc:
         raise ConfigError(f"allow-metric-labels-manifest {path!r} cannot be read: {exc}") from exc
     if not isinstance(content, dict):
