@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kubesched.errors import ConfigError
-from kubesched.sim.tuning import load_tuning, put, tune
+from kubesched.sim.tuning import load_tuning, set_value, tune
 
 SCENARIO = """\
 duration: 30m
@@ -34,9 +34,9 @@ objectives:
 
 def test_a_value_is_put_where_the_path_says() -> None:
     document: dict[str, object] = {"profiles": [{"schedulerName": "x"}]}
-    put(document, "profiles[0].plugins.score.enabled[A].weight", 3)
-    put(document, "profiles[0].plugins.score.enabled[A].weight", 4)
-    put(document, "percentageOfNodesToScore", 50)
+    set_value(document, "profiles[0].plugins.score.enabled[A].weight", 3)
+    set_value(document, "profiles[0].plugins.score.enabled[A].weight", 4)
+    set_value(document, "percentageOfNodesToScore", 50)
     assert document == {
         "profiles": [
             {

@@ -49,7 +49,7 @@ def run_simulate(
     if len(tasks_of(scenario)) > 1 or runs is not None:
         files = RunFiles(runs or Path(f"{scenario_file}.runs"), scenario)
         if fresh:
-            files.forget(tasks_of(scenario))
+            files.delete(tasks_of(scenario))
     if verify:
         first, again = verify_repeats(scenario)
         if first != again:

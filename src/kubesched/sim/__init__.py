@@ -1,4 +1,4 @@
-"""Virtual clusters: what a scheduler makes of tomorrow's load, twice the same, and compared."""
+"""Simulation of a cluster in virtual time, and comparison of scheduler configurations."""
 
 from kubesched.sim.compare import Comparison, Difference
 from kubesched.sim.divergence import Divergence, Side, first_divergence

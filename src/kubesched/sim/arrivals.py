@@ -1,10 +1,10 @@
-"""When things happen: an endless or finite row of times from the start of a run.
+"""Arrival processes: finite or endless sequences of times from the start of a run.
 
 {at: [0s, 6h]}                                       at these times
-{every: 10m, from: 1h, until: 9h}                    again and again
-{poisson: 30/h}                                      independently of each other, at a rate
+{every: 10m, from: 1h, until: 9h}                    at a fixed period
+{poisson: 30/h}                                      independent of each other, at a rate
 {diurnal: {mean: 100/h, peak: 14h, swing: 0.8}}      at a rate that follows the time of day
-{bursts: {every: 6h, size: 50, within: 1m}}          many at once, now and then
+{bursts: {every: 6h, size: 50, within: 1m}}          many at once, at a fixed period
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KINDS: Final = ("at", "every", "poisson", "diurnal", "bursts")
 
 
 class Arrivals(msgspec.Struct, frozen=True):
-    """A rule for times, in nanoseconds from the start."""
+    """An arrival process; times are nanoseconds from the start of the run."""
 
     kind: str
     times_ns: tuple[int, ...] = ()
@@ -39,7 +39,7 @@ class Arrivals(msgspec.Struct, frozen=True):
     until_ns: int | None = None
 
     def times(self, rng: random.Random, start_of_day_ns: int) -> Iterator[int]:
-        """The times, in order. `start_of_day_ns` is the time of day at which the run begins."""
+        """Yield the times in order. `start_of_day_ns` is the time of day when the run starts."""
         for time_ns in self._all_times(rng, start_of_day_ns):
             if self.until_ns is not None and time_ns >= self.until_ns:
                 return
@@ -59,7 +59,7 @@ class Arrivals(msgspec.Struct, frozen=True):
                 spread = sorted(rng.uniform(0, self.within_ns) for _ in range(self.size))
                 yield from (round(now + each) for each in spread)
                 now += self.gap_ns
-        # Drawn at the highest rate there ever is; at other times some are left out.
+        # Thinning: draw at the highest rate, and reject draws in proportion to the current rate.
         highest = (1 + self.swing) / self.gap_ns
         while True:
             now += rng.expovariate(highest)
@@ -72,10 +72,10 @@ class Arrivals(msgspec.Struct, frozen=True):
 
 
 def parse_arrivals(value: Any, path: str) -> Arrivals:
-    """Read a rule.
+    """Parse an arrival process.
 
     Raises:
-        ScenarioError: it is none.
+        ScenarioError: the value is not one.
     """
     if not isinstance(value, dict):
         raise ScenarioError(path, f"needs one of {', '.join(_KINDS)}")

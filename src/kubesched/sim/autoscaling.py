@@ -1,6 +1,6 @@
-"""A simple node-group autoscaler: more nodes while pods wait, fewer where nodes idle.
+"""A simple node-group autoscaler: it adds nodes while pods wait, and removes idle ones.
 
-Pods that a node of the group would not admit are none of its business.
+It ignores pods that a node of the group would not admit.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ __all__ = ["GroupAutoscaler", "admits", "nodes_needed"]
 
 
 class GroupAutoscaler:
-    """Looks at its group every few seconds. What it ordered comes after a delay."""
+    """Checks its group periodically. Ordered nodes are created after a delay."""
 
     def __init__(
         self,
         api: LocalApi,
         clock: Clock,
         settings: Autoscaler,
-        keeper: NodeEvents,
+        node_events: NodeEvents,
         observer: Observer,
     ) -> None:
         self._api, self._clock = api, clock
-        self._settings, self._keeper, self._observer = settings, keeper, observer
+        self._settings, self._node_events, self._observer = settings, node_events, observer
         self._pods = api.store.collection(api.store.catalog.by_type(Pod))
-        self._ordered: list[int] = []  # when each of the ordered nodes comes
+        self._ordered: list[int] = []  # creation times of the ordered nodes
         self._empty_since: dict[str, int] = {}
 
     async def run(self) -> None:
@@ -42,8 +42,8 @@ class GroupAutoscaler:
             due = [time_ns for time_ns in self._ordered if time_ns <= now_ns]
             self._ordered = [time_ns for time_ns in self._ordered if time_ns > now_ns]
             if due:
-                # What they change is seen with the next look.
-                await self._keeper.add(self._settings.group, len(due))
+                # The next check takes the new nodes into account.
+                await self._node_events.add(self._settings.group, len(due))
             else:
                 self._grow(now_ns)
                 await self._shrink(now_ns)
@@ -51,7 +51,7 @@ class GroupAutoscaler:
 
     def _grow(self, now_ns: int) -> None:
         observer, settings = self._observer, self._settings
-        nodes = self._keeper.next_nodes(settings.group)
+        nodes = self._node_events.next_nodes(settings.group)
         waiting = [
             {**pod.amounts, "pods": 1}
             for pod in observer.waiting.values()
@@ -63,7 +63,7 @@ class GroupAutoscaler:
         room = settings.maximum - len(members) - len(self._ordered)
         if room <= 0:
             return
-        size = self._keeper.allocatable(settings.group)
+        size = self._node_events.allocatable(settings.group)
         wanted = nodes_needed(waiting, size, room + len(self._ordered)) - len(self._ordered)
         self._ordered += [now_ns + settings.delay_ns] * max(0, min(wanted, room))
 
@@ -85,21 +85,21 @@ class GroupAutoscaler:
         spare = len(members) - settings.minimum
         for name, since_ns in self._empty_since.items():
             if spare > 0 and now_ns - since_ns >= settings.idle_ns:
-                await self._keeper.remove(name)
+                await self._node_events.remove(name)
                 spare -= 1
 
 
 def admits(node: Node, pod: Pod) -> bool:
-    """Whether a pod may go to a node by its selector, its node affinity and its tolerations."""
+    """Whether a pod's node selector, node affinity and tolerations admit a node."""
     if first_untolerated(node.spec.taints, pod.spec.tolerations) is not None:
         return False
     return RequiredNodeAffinity.of(pod).matches_node(node)
 
 
 def nodes_needed(pods: Iterable[dict[str, int]], node: dict[str, int], most: int) -> int:
-    """How many nodes the pods fill if each takes the first with room.
+    """Return how many nodes the pods need by first fit.
 
-    Pods that are larger than a node are left out.
+    Pods that are larger than a node are ignored.
     """
     free: list[dict[str, int]] = []
     for amounts in pods:

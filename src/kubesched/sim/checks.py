@@ -1,4 +1,4 @@
-"""Placement tests in YAML: `given` a cluster, `when` pods come or things happen, `then` claims.
+"""Placement tests in YAML: `given` a cluster, `when` pods arrive or nodes fail, `then` claims.
 
 One or more documents per file; docs/placement-tests.md documents the form. In pytest:
 
@@ -48,7 +48,7 @@ _WAIT_NS: Final = 300 * SECOND
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """What became of a test; `problems` is empty if every claim holds."""
+    """The result of a test; `problems` is empty if every claim holds."""
 
     name: str
     location: str
@@ -56,7 +56,7 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One test, ready to be run."""
+    """One placement test."""
 
     name: str
     location: str  # FILE:LINE
@@ -67,7 +67,7 @@ class Check(msgspec.Struct, frozen=True):
         return self.name
 
     def result(self) -> CheckResult:
-        """Run it and say what does not hold."""
+        """Run the test, and return the claims that do not hold."""
         scenario = self.scenario
         _, simulation = simulate(scenario, scenario.configurations[0], scenario.seeds[0])
         placement = _placement(simulation)
@@ -79,7 +79,7 @@ class Check(msgspec.Struct, frozen=True):
         return CheckResult(self.name, self.location, problems)
 
     def run(self) -> None:
-        """Run it.
+        """Run the test.
 
         Raises:
             AssertionError: a line for each claim that does not hold.
@@ -89,14 +89,14 @@ class Check(msgspec.Struct, frozen=True):
 
 
 def load_checks(paths: Sequence[str | Path]) -> list[Check]:
-    """The tests in files and folders.
+    """Load the tests of files and folders.
 
     Raises:
-        ConfigError: one line with file, line and what is wrong.
+        ConfigError: with file, line and the error, in one line.
     """
     checks = [check for path in paths for file in _files(Path(path)) for check in _checks(file)]
     if not checks:
-        raise ConfigError(f"{', '.join(map(str, paths))}: no placement tests in there")
+        raise ConfigError(f"{', '.join(map(str, paths))}: no placement tests found")
     return checks
 
 
@@ -125,7 +125,7 @@ def _checks(file: Path) -> Iterator[Check]:
 
 
 def _place(path: str) -> str:
-    """Where something of the scenario stands in the test."""
+    """Return the path in the test of a path in its scenario."""
     return path.replace("cluster", "given", 1) if path.startswith("cluster") else path
 
 
@@ -147,7 +147,7 @@ def _check(file: Path, part: YamlDocument) -> Check:
 
 
 def _scenario(top: Members, folder: Path, name: str) -> Scenario:
-    """The test as a scenario that ends when all steps are over, and a while after."""
+    """Build the scenario of a test. It ends some time after the last step."""
     now_ns = 0
     workloads: list[Any] = []
     events: list[Any] = []
@@ -186,7 +186,7 @@ def _settling_ns(top: Members) -> int:
 
 
 def _claim(members: Members) -> Claim:
-    """One claim: a mapping with the name of it as its only key."""
+    """Parse a claim: a mapping with the name of the claim as its only key."""
     kinds = [kind for kind in _CLAIMS if members.has(kind)]
     if len(kinds) != 1:
         raise ScenarioError(members.path, f"needs one of {', '.join(_CLAIMS)}")
@@ -237,14 +237,14 @@ _CLAIMS: Final[dict[str, Any]] = {
 
 
 def _placement(simulation: Simulation) -> Placement:
-    """Where pods are at the end, and how long each waited."""
+    """Return the node of every pod at the end, and how long it waited."""
     store, observer = simulation.store, simulation.observer
     end_ns = simulation.scenario.start_ns + simulation.scenario.duration_ns
     pods = []
     for record in store.list(store.catalog.by_type(Pod)).records:
         pod: Pod = record.typed
         if pod.metadata.deletion_timestamp is not None:
-            continue  # it is gone for all but a kubelet that does not answer
+            continue  # only a stopped kubelet has not confirmed the deletion
         known = observer.pods.get(pod.metadata.uid)
         waited_ns = 0
         if known is not None:

@@ -1,4 +1,4 @@
-"""Configurations against each other: differences over seeds, with an interval of confidence."""
+"""Comparison of two configurations: differences over seeds, with confidence intervals."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _T: Final = (
     2.052, 2.048, 2.045, 2.042,
 )  # fmt: skip
 _NORMAL: Final = 1.960
+# Measures that a run does not have if no pod was bound or started.
 TIMES: Final = ("mean time to bind", "p99 time to bind", "mean time to run")
-"""Measures that a run does not have in which no pod got so far."""
-# What is said about a measure that is smaller, and larger.
+# The phrases for a measure that is smaller, and for one that is larger.
 _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "mean time to bind": ("binds {} sooner", "binds {} later"),
     "mean time to run": ("starts pods {} sooner", "starts pods {} later"),
@@ -38,7 +38,7 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A measure of two configurations, over the seeds that both have."""
+    """The difference of one measure, over the seeds that both configurations have."""
 
     measure: str
     first: float
@@ -49,7 +49,7 @@ class Difference(msgspec.Struct, frozen=True):
 
     @property
     def is_clear(self) -> bool:
-        """Whether chance alone hardly explains it."""
+        """Whether the 95 % interval does not contain zero."""
         return self.difference != 0 and (self.low > 0 or self.high < 0)
 
     @property
@@ -57,7 +57,7 @@ class Difference(msgspec.Struct, frozen=True):
         return None if not self.first else 100 * self.difference / abs(self.first)
 
     def sentence(self) -> str:
-        """Such as `binds 12 % sooner`; empty if nothing clear can be said."""
+        """Return a phrase such as `binds 12 % sooner`; empty if the difference is not clear."""
         percent = self.percent
         if not self.is_clear:
             return ""
@@ -80,7 +80,7 @@ def _percentage(percent: float) -> str:
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """One configuration against another."""
+    """The differences of a second configuration from a first one."""
 
     first: str
     second: str
@@ -95,7 +95,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 def measures_of(result: RunResult) -> dict[str, float]:
-    """The numbers by which runs are compared. Times are missing where no pod got so far."""
+    """Return the measures of a run. Times are missing if no pod was bound or started."""
     bind, run = result.time_to_bind.get("all", {}), result.time_to_run.get("all", {})
     times = {
         "mean time to bind": bind.get("mean"),
@@ -127,7 +127,7 @@ def compare(
     second: str,
     measures: Callable[[RunResult], dict[str, float]] = measures_of,
 ) -> Comparison:
-    """The second configuration against the first, seed by seed."""
+    """Compare the second configuration with the first, seed by seed."""
     by_seed = {(each.configuration, each.seed): measures(each) for each in results}
     seeds = sorted(seed for name, seed in by_seed if name == first and (second, seed) in by_seed)
     pairs = [(by_seed[first, seed], by_seed[second, seed]) for seed in seeds]
@@ -144,7 +144,7 @@ def _order(name: str) -> tuple[int, str]:
 def _difference(
     name: str, pairs: Sequence[tuple[dict[str, float], dict[str, float]]]
 ) -> Difference | None:
-    """None if no seed has a time for both, as where no pod is bound."""
+    """Return the difference; None for a time that no seed has in both configurations."""
     if name in TIMES:
         pairs = [pair for pair in pairs if name in pair[0] and name in pair[1]]
     if not pairs:

@@ -1,8 +1,7 @@
-"""Where two runs part: the first decision that differs, and why.
+"""The first decision in which two runs differ, and the reason.
 
-Runs carry a digest of all that happened up to each sample. The first sample at which these differ
-bounds the first difference, so both runs are repeated with the decisions of that span alone kept:
-nothing is ever held of the rest.
+A run stores a digest of all events up to each sample. The first sample whose digests differ bounds
+the first difference. Both runs are then repeated, and store the decisions of that span only.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _SHOWN: Final = 3
 
 
 class Side(msgspec.Struct, frozen=True):
-    """One of two runs: a configuration of a scenario with a seed."""
+    """One of two runs: a scenario, a configuration and a seed."""
 
     scenario: Scenario
     configuration: Configuration
@@ -50,7 +49,7 @@ class Divergence(msgspec.Struct, frozen=True):
     because: list[str]
 
     def sentence(self) -> str:
-        """Such as `default/x at 3h12m: A: bound to a; B: bound to b`."""
+        """Return text such as `default/x at 3h12m: A: bound to a; B: bound to b`."""
         sides = ((self.first_label, self.first), (self.second_label, self.second))
         time = format_duration(self.time_ns)
         names = {each[2] for _, each in sides if each is not None}
@@ -68,7 +67,10 @@ def first_divergence(
     *,
     explain: bool = True,
 ) -> Divergence | None:
-    """Where two runs part; None if they never do. `results` saves the first two runs."""
+    """Find the first difference of two runs; None if there is none.
+
+    With `results` the two runs are not made again to find the span of the difference.
+    """
     if results is None:
         results = (
             simulate(first.scenario, first.configuration, first.seed)[0],
@@ -126,7 +128,7 @@ def _said(decision: Decision | None, name: str | None = None) -> str:
 
 
 def _because(first: Side, second: Side, one: Decision | None, other: Decision | None) -> list[str]:
-    """What the two schedulers say about the pod, just before the decision."""
+    """Explain the pod with both configurations, with the objects right before the decision."""
     pod = next((each[2] for each in (one, other) if each is not None and each[1] == "bound"), None)
     if pod is None:
         return []
@@ -157,7 +159,7 @@ def _in_short(explanation: Explanation) -> str:
 
 
 def _objects_before(side: Side, pod: str) -> list[Any]:
-    """All objects of the run at the moment in which the pod is being bound."""
+    """Return all objects of the run at the moment when the pod is bound."""
     kept: list[Any] = []
 
     def watching(simulation: Simulation) -> Faults:

@@ -1,4 +1,4 @@
-"""Results as files: JSON, Parquet, a page; and as pandas frames."""
+"""Results as JSON, Parquet and HTML files, and as pandas frames."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FORMS = "results are written as .html, .json or .parquet"
 
 
 def results_json(results: Sequence[RunResult]) -> bytes:
-    """All results as one JSON list."""
+    """Return all results as one JSON list."""
     return msgspec.json.format(msgspec.json.encode(list(results)), indent=0)
 
 
@@ -34,11 +34,11 @@ def write_results(
     path: Path,
     divergence: Divergence | None = None,
 ) -> None:
-    """Write a file in the form that its name asks for.
+    """Write results to a file; its suffix selects the format.
 
     Raises:
-        ConfigError: the name asks for none that is known.
-        KubeschedError: it cannot be written, or a package is missing.
+        ConfigError: the suffix is not supported.
+        KubeschedError: the file cannot be written, or a package is missing.
     """
     try:
         match path.suffix:
@@ -59,11 +59,11 @@ def write_results(
 
 
 def check_target(path: Path) -> None:
-    """Say before hours of work what would keep a file from being written after them.
+    """Check before a long run that its results can be written to a file.
 
     Raises:
-        ConfigError: its name asks for no form that is known.
-        KubeschedError: it cannot be written where it is to be.
+        ConfigError: the suffix is not supported.
+        KubeschedError: the file cannot be written there.
     """
     if path.suffix not in (".json", ".html", ".parquet", ".history"):
         raise ConfigError(f"{path}: {_FORMS}")
@@ -71,7 +71,7 @@ def check_target(path: Path) -> None:
         folder = followed(path).parent
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        os.stat(f"{folder}/.")  # that it is there, and a folder
+        os.stat(f"{folder}/.")  # raises if it is missing or not a folder
         if not os.access(path if path.exists() else folder, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
@@ -79,7 +79,7 @@ def check_target(path: Path) -> None:
 
 
 def runs_frame(results: Sequence[RunResult]) -> Any:
-    """A pandas frame with a row for each run."""
+    """Return a pandas frame with a row for each run."""
     pandas = _needed("pandas", "pandas")
     return pandas.DataFrame(
         [
@@ -96,7 +96,7 @@ def runs_frame(results: Sequence[RunResult]) -> Any:
 
 
 def series_frame(results: Sequence[RunResult]) -> Any:
-    """A pandas frame with a row for each sample of each run."""
+    """Return a pandas frame with a row for each sample of each run."""
     pandas = _needed("pandas", "pandas")
     frames = []
     for each in results:

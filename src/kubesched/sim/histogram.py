@@ -1,4 +1,4 @@
-"""Percentiles of many durations in little memory: buckets that grow by one percent."""
+"""Percentiles of many durations in constant memory: each bucket is 1 % wider than the last."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PERCENTILES: Final = (50, 90, 95, 99)
 
 
 class Histogram:
-    """Counts durations; a percentile is right to half a percent, however many there are."""
+    """Counts durations; a percentile is exact to 0.5 % for any number of them."""
 
     __slots__ = ("_buckets", "count", "highest_ns", "total_ns")
 
@@ -31,7 +31,7 @@ class Histogram:
         self.highest_ns = max(self.highest_ns, duration_ns)
 
     def merge(self, other: Histogram) -> None:
-        """Add what another one counted."""
+        """Add the counts of another histogram."""
         for bucket, count in other._buckets.items():
             self._buckets[bucket] = self._buckets.get(bucket, 0) + count
         self.count += other.count
@@ -39,19 +39,19 @@ class Histogram:
         self.highest_ns = max(self.highest_ns, other.highest_ns)
 
     def percentile_ns(self, percent: float) -> int:
-        """The duration that so many percent do not exceed; 0 if there are none."""
-        wanted = math.ceil(self.count * percent / 100)
-        seen = 0
+        """Return the duration that `percent` of all do not exceed; 0 without any."""
+        rank = math.ceil(self.count * percent / 100)
+        counted = 0
         for bucket in sorted(self._buckets):
-            seen += self._buckets[bucket]
-            if seen >= wanted:
+            counted += self._buckets[bucket]
+            if counted >= rank:
                 if bucket < 0:
                     return 0
                 return min(self.highest_ns, round(math.exp((bucket + 0.5) * _GROWTH)))
         return 0
 
     def summary(self) -> Mapping[str, Any]:
-        """Seconds, for results."""
+        """Return count, mean, percentiles and maximum, in seconds."""
         if not self.count:
             return {"count": 0}
         seconds = {f"p{p}": self.percentile_ns(p) / 1e9 for p in _PERCENTILES}

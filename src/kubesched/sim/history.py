@@ -1,7 +1,7 @@
-"""What a run went through, object by object: a file that the page shows with a time slider.
+"""A file with every change of every node and pod of a run, for the dashboard's time slider.
 
-gzip over JSON lines. The first says what the file is; a line with `run` begins a run, the lines
-after it are its changes in order of time. Of pods only what is new is written.
+The format is JSON lines in gzip. The first line names the format. A line with `run` begins a run;
+the lines after it are its changes in order of time. Later changes of a pod hold only what differs.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _DISRUPTED: Final = "DisruptionTarget"
 
 
 class _Line(msgspec.Struct, omit_defaults=True):
-    """One line of any kind; which members it has says what it is."""
+    """One line of the file; its kind is told by the members that are present."""
 
     format: str = ""
     scenario: str = ""
     run: RunResult | None = None
     start: int = 0
-    configuration: Any = None  # as its file has it
+    configuration: Any = None  # in the form of a configuration file
     t: int = 0  # milliseconds from the start
     node: Node | None = None
     pod: Pod | None = None
     gone: str = ""  # "node NAME" or "pod NAMESPACE/NAME"
-    update: str = ""  # NAMESPACE/NAME of a pod that is known
+    update: str = ""  # NAMESPACE/NAME of a pod that an earlier line has
     on: str = ""
     phase: str = ""
     reason: str = ""
@@ -54,7 +54,7 @@ class _Line(msgspec.Struct, omit_defaults=True):
 
 
 class RecordedRun(msgspec.Struct, frozen=True):
-    """A run that was read, with its changes: milliseconds, before, after."""
+    """A run read from a file. A change has milliseconds, the object before, the object after."""
 
     result: RunResult
     start_ms: int
@@ -63,13 +63,14 @@ class RecordedRun(msgspec.Struct, frozen=True):
 
 
 class HistoryRecorder:
-    """Told of every change that a watch brings; hands on lines."""
+    """Writes a line for every change of a node or pod."""
 
     def __init__(self, start_ns: int, write: Callable[[bytes], object]) -> None:
         self._start_ns, self._write = start_ns, write
         self._known: dict[str, tuple[str, ...]] = {}
 
-    def see(self, kind: str, changed: Node | Pod, now_ns: int) -> None:
+    def record(self, kind: str, changed: Node | Pod, now_ns: int) -> None:
+        """Write the change of a watch event of type `kind`, unless nothing relevant differs."""
         time = (now_ns - self._start_ns) // _MILLISECOND
         if isinstance(changed, Node):
             name = changed.metadata.name
@@ -107,7 +108,7 @@ class HistoryRecorder:
 
 
 def write_history(scenario: Scenario, results: Sequence[RunResult], path: Path) -> None:
-    """Make the first seed's run of every configuration again, and write what happens in it.
+    """Repeat the first seed's run of every configuration, and write its changes to a file.
 
     Raises:
         KubeschedError: the file cannot be written.
@@ -129,16 +130,16 @@ def write_history(scenario: Scenario, results: Sequence[RunResult], path: Path) 
                 line = _Line(run=result, start=start, configuration=document)
                 file.write(msgspec.json.encode(line) + b"\n")
                 recorder = HistoryRecorder(scenario.start_ns, file.write)
-                simulate(scenario, configuration, seed, history=recorder.see)
+                simulate(scenario, configuration, seed, history=recorder.record)
     except OSError as error:
         raise KubeschedError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def read_history(path: Path) -> list[RecordedRun]:
-    """The runs of a file.
+    """Read the runs of a file.
 
     Raises:
-        ConfigError: it is no such file.
+        ConfigError: the file is not a history.
     """
     decoder = msgspec.json.Decoder(_Line)
     runs: list[RecordedRun] = []
@@ -161,17 +162,17 @@ def read_history(path: Path) -> list[RecordedRun]:
     except msgspec.MsgspecError as error:
         raise ConfigError(f"{path}:{number}: {error}") from error
     if not runs:
-        raise ConfigError(f"{path}: there is no run in it")
+        raise ConfigError(f"{path}: contains no run")
     return runs
 
 
 def _check_format(path: Path, line: _Line) -> None:
     if line.format != FORMAT:
-        raise ConfigError(f"{path}: format {line.format!r} is not known here, only {FORMAT!r}")
+        raise ConfigError(f"{path}: format {line.format!r} is not supported, only {FORMAT!r}")
 
 
 def _changes(line: _Line, objects: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
-    """What a line changes, given the objects by then; they are brought up to date."""
+    """Yield the changes of a line, and apply them to `objects`."""
     if line.gone:
         before = objects.pop(line.gone, None)
         if before is not None:
@@ -208,7 +209,7 @@ def _updated(pod: Pod, line: _Line) -> Pod:
 
 
 def _facts(pod: Pod) -> tuple[str, ...]:
-    """What may become different about a pod: node, phase, why it waits, nomination, disruption."""
+    """Return what a history stores of a pod: node, phase, reason, nomination, disruption."""
     reason = disrupted = ""
     for condition in pod.status.conditions:
         if condition.type == _SCHEDULED and condition.status == "False":

@@ -1,4 +1,4 @@
-"""Nodes come, fail, are drained and go, as a scenario says."""
+"""Creation, failure, drain and removal of nodes, as a scenario describes them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _NOT_FOUND, _CONFLICT, _TOO_MANY, _SEVERAL_BUDGETS = 404, 409, 429, 500
 
 
 class NodeEvents:
-    """Makes nodes of the groups, and does to them what is to happen."""
+    """Creates the nodes of all groups, and carries out the events of the scenario."""
 
     def __init__(self, api: LocalApi, clock: Clock, scenario: Scenario, seed: int) -> None:
         self._api, self._clock = api, clock
         self._scenario, self._seed = scenario, seed
         self._groups = {group.name: group for group in scenario.groups}
-        self._made: dict[str, int] = dict.fromkeys(self._groups, 0)
+        self._created: dict[str, int] = dict.fromkeys(self._groups, 0)
         self._tasks: asyncio.TaskGroup | None = None
 
     async def create_groups(self) -> None:
@@ -39,15 +39,17 @@ class NodeEvents:
             await self.add(group.name, group.count)
 
     async def add(self, group: str, count: int = 1) -> None:
-        """Add nodes to a group; names are never used again."""
+        """Add nodes to a group; the names of removed nodes are not reused."""
         for _ in range(count):
-            await self._api.create(named_node(self._groups[group], self._made[group]))
-            self._made[group] += 1
+            await self._api.create(named_node(self._groups[group], self._created[group]))
+            self._created[group] += 1
 
     def next_nodes(self, name: str) -> list[Node]:
-        """What the next nodes of a group will be like: one for each of its zones."""
+        """Return the nodes that `add` would create next, one for each zone."""
         group = self._groups[name]
-        return [named_node(group, self._made[name] + each) for each in range(len(group.zones) or 1)]
+        return [
+            named_node(group, self._created[name] + each) for each in range(len(group.zones) or 1)
+        ]
 
     async def remove(self, name: str) -> None:
         try:
@@ -57,11 +59,11 @@ class NodeEvents:
                 raise
 
     def allocatable(self, group: str) -> dict[str, int]:
-        """What a node of the group has for pods."""
+        """Return the allocatable amounts of a node of the group."""
         return NodeState(self._groups[group].template, 0).allocatable
 
     async def run(self) -> None:
-        """Do it all; what is begun ends with this."""
+        """Carry out all events; the tasks of events end with this one."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             for number, event in enumerate(self._scenario.node_events):
@@ -82,15 +84,15 @@ class NodeEvents:
             for name in names:
                 await self._begin(event.kind, name)
             if lasts_ns is not None:
-                # Beside the next one: repairs may take longer than the time between failures.
+                # In a task of its own: a repair may take longer than the time to the next failure.
                 self._spawn(self._end_later(event.kind, names, lasts_ns))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        assert self._tasks is not None, "nothing happens before it runs"
+        assert self._tasks is not None, "events are carried out by `run`"
         self._tasks.create_task(work, name="sim.node_event")
 
     async def _chosen(self, target: Target, rng: random.Random, one: bool) -> list[str]:
-        """The nodes that it happens to; at a rate, to one of them."""
+        """Choose the nodes of an event; without a count one node if `one`, else all."""
         nodes = (await self._api.list(Node)).items
         names = sorted(
             node.metadata.name
@@ -131,11 +133,11 @@ class NodeEvents:
         """Evict the pods of a node as `kubectl drain` does: budgets are respected."""
         while True:
             pods = await self._api.list(Pod, field_selector=f"spec.nodeName={node}")
-            left = [pod for pod in pods.items if _goes(pod)]
-            if not left:
+            remaining = [pod for pod in pods.items if _is_evicted(pod)]
+            if not remaining:
                 return
             refused = False
-            for pod in left:
+            for pod in remaining:
                 refused |= not await self._evict(pod)
             if not refused:
                 return
@@ -154,7 +156,7 @@ class NodeEvents:
         return True
 
 
-def _goes(pod: Pod) -> bool:
+def _is_evicted(pod: Pod) -> bool:
     owners = pod.metadata.owner_references
     return (
         pod.metadata.deletion_timestamp is None

@@ -85,7 +85,7 @@ class NodeState:
         self.allocatable = _amounts(Resources.from_resource_list(node.status.allocatable))
         self.allocatable["pods"] = Resources.allowed_pods(node.status.allocatable)
         self.requested: defaultdict[str, int] = defaultdict(int)
-        self.used: defaultdict[str, int] = defaultdict(int)  # by pods that run
+        self.used: defaultdict[str, int] = defaultdict(int)  # requests of running pods
         self.pods = 0
         self.since_ns = now_ns
         self.is_stopped = STOPPED in node.metadata.annotations
@@ -101,7 +101,7 @@ class Observer:
         self.decisions: list[Decision] = []
         self.pods: dict[str, PodState] = {}  # by uid
         self.nodes: dict[str, NodeState] = {}
-        self.waiting: dict[str, PodState] = {}  # by uid: no node yet
+        self.waiting: dict[str, PodState] = {}  # pods without a node, by uid
         self.counts: Counter[str] = Counter()
         self.reasons_met: Counter[str] = Counter()  # failed attempts by reason
         self.kinds = PodKinds()  # requests of pods
@@ -128,7 +128,7 @@ class Observer:
 
     # -- nodes -------------------------------------------------------------------------
 
-    def see_node(self, node: Node, now_ns: int) -> None:
+    def node_changed(self, node: Node, now_ns: int) -> None:
         name = node.metadata.name
         known = self.nodes.get(name)
         if known is None:
@@ -154,7 +154,7 @@ class Observer:
             _add(self.total, allocatable)
             known.allocatable = allocatable
 
-    def lose_node(self, name: str, now_ns: int) -> None:
+    def node_deleted(self, name: str, now_ns: int) -> None:
         known = self.nodes.pop(name, None)
         if known is not None:
             self.node_seconds[known.group] += now_ns - known.since_ns
@@ -165,7 +165,7 @@ class Observer:
 
     # -- pods --------------------------------------------------------------------------
 
-    def see_pod(self, pod: Pod, now_ns: int) -> None:
+    def pod_changed(self, pod: Pod, now_ns: int) -> None:
         uid = pod.metadata.uid
         known = self.pods.get(uid)
         if known is None:
@@ -190,7 +190,7 @@ class Observer:
                     self.counts[what] += 1
                     self.note(now_ns, what, known.key, known.node)
 
-    def lose_pod(self, pod: Pod, now_ns: int) -> None:
+    def pod_deleted(self, pod: Pod, now_ns: int) -> None:
         uid = pod.metadata.uid
         known = self.pods.pop(uid, None)
         if known is None or known.is_over:

@@ -1,4 +1,4 @@
-"""Brings the workloads and traces of a scenario to the cluster, in time."""
+"""Creates the pods, Jobs and Deployments of a scenario's workloads and traces, in time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _AT_ONCE = 5_000
 
 
 class PodArrivals:
-    """A stream of arrivals for each workload, each with random numbers of its own."""
+    """The arrivals of all workloads, each with its own stream of random numbers."""
 
     def __init__(self, api: ApiAccess, clock: Clock, scenario: Scenario, seed: int) -> None:
         self._api, self._clock = api, clock
@@ -39,7 +39,8 @@ class PodArrivals:
         self._priorities: set[str] = set()
         self._sized: dict[tuple[str, int | None, int | None], Pod] = {}
 
-    def work(self) -> Iterator[Coroutine[Any, Any, None]]:
+    def streams(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """Yield a coroutine for each workload, and one for the traces."""
         for workload in self._scenario.workloads:
             yield self._feed(workload)
         if self._scenario.trace:
@@ -54,7 +55,7 @@ class PodArrivals:
         arrivals = workload.arrivals.times(times, start_ns % _DAY_NS)
         for number, time_ns in enumerate(arrivals):
             if time_ns >= self._scenario.duration_ns:
-                return  # at the very end nobody would have time to look at it
+                return  # the run ends before the scheduler could see the pod
             await self._wait_until(time_ns)
             await self._arrive(workload, number, sizes)
 
@@ -69,7 +70,7 @@ class PodArrivals:
         if workload.kind == "Pod":
             for place in range(replicas):
                 if place and place % _AT_ONCE == 0:
-                    # A watch forgets what is long past: all see to these before there are more.
+                    # The log of a watch is bounded: let all watchers read these changes first.
                     await self._clock.sleep(1)
                 of_many = name if replicas == 1 else f"{name}-{place}"
                 await self._create(self._pod(workload, of_many, rng))
@@ -94,7 +95,7 @@ class PodArrivals:
         await self._create(Deployment(metadata=owner, spec=deployment))
 
     def _pod(self, workload: Workload, name: str, rng: random.Random) -> Pod:
-        """One pod of a workload. A Deployment's pods run until they are deleted."""
+        """Build a pod of a workload. Pods of a Deployment run until they are deleted."""
         pod = self._of_size(workload, drawn(workload.cpu, rng), drawn(workload.memory, rng))
         annotations = dict(pod.metadata.annotations)
         duration_ns = drawn(workload.duration, rng)
@@ -109,7 +110,7 @@ class PodArrivals:
         return msgspec.structs.replace(pod, metadata=metadata)
 
     def _of_size(self, workload: Workload, cpu_milli: int | None, memory_bytes: int | None) -> Pod:
-        """A workload's pod with these amounts, of which there often are only a few."""
+        """Return the workload's pod with these requests; cached, as most repeat."""
         key = (workload.name, cpu_milli, memory_bytes)
         found = self._sized.get(key)
         if found is None:
@@ -141,7 +142,7 @@ class PodArrivals:
             await self._create(Pod(metadata=metadata, spec=spec))
 
     async def _ensure_priority(self, name: str, value: int) -> None:
-        """A server takes a priority only from a class."""
+        """Create a PriorityClass: a server accepts priorities only through classes."""
         if name not in self._priorities:
             self._priorities.add(name)
             await self._create(PriorityClass(metadata=ObjectMeta(name=name), value=value))

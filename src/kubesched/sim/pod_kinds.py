@@ -1,7 +1,7 @@
-"""What pods ask for, and how many ask for it, in memory that does not grow with their number.
+"""Counts of pods by their requests, in memory that does not grow with the number of pods.
 
-A workload that draws amounts from a distribution makes nearly every pod another kind. So beyond a
-few dozens of kinds amounts are rounded to fewer binary digits, until similar ones count as one.
+A workload that draws amounts from a distribution gives nearly every pod different requests. Above
+64 kinds, amounts are therefore rounded to fewer binary digits, which merges similar kinds.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import Final
 
 __all__ = ["PodKinds"]
 
+# Amounts by resource, sorted by name.
 Kind = tuple[tuple[str, int], ...]
-"""Amounts by resource, in the order of their names."""
 
 _MOST: Final = 64
 _FIRST_DIGITS: Final = 6
 
 
 class PodKinds:
-    """Counts pods by what they ask for; exact up to 64 kinds."""
+    """Counts pods by their requests; exact up to 64 kinds."""
 
     __slots__ = ("_counts", "_digits")
 
     def __init__(self) -> None:
         self._counts: Counter[Kind] = Counter()
-        self._digits = 0  # binary ones that are left of an amount; 0: all
+        self._digits = 0  # leading binary digits of an amount that count; 0: all
 
     def __len__(self) -> int:
         return len(self._counts)
@@ -40,12 +40,12 @@ class PodKinds:
             self._coarsen()
 
     def ranked(self) -> list[tuple[Kind, int]]:
-        """The kinds with their counts, most frequent first."""
+        """Return the kinds with their counts, most frequent first."""
         return sorted(self._counts.items(), key=lambda kind: (-kind[1], kind[0]))
 
     def _coarsen(self) -> None:
         if self._digits == 1:
-            # Powers of two, and still too many: the rarest say least.
+            # Amounts are powers of two already: drop the rarest half.
             self._counts = Counter(dict(self.ranked()[: _MOST // 2]))
             return
         self._digits = self._digits - 1 if self._digits else _FIRST_DIGITS

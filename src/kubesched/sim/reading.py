@@ -1,4 +1,4 @@
-"""Members of a mapping in a user's file, taken one by one, each with its path."""
+"""Typed access to a mapping of a user's file, with the path of each member for errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NAMES = {str: "text", int: "a whole number", list: "a list", dict: "a mapping",
 
 
 class Members:
-    """A mapping of which every member must be taken before `done`."""
+    """A mapping whose members are read by type; `done` reports those that were not read."""
 
     def __init__(self, value: Any, path: str) -> None:
         if not isinstance(value, dict):
@@ -36,7 +36,7 @@ class Members:
         return f"{self.path}.{name}" if self.path else name
 
     def raw(self, name: str, default: Any = None) -> Any:
-        """A member as it stands."""
+        """Return a member without checking its type."""
         self._taken.add(name)
         value = self._value.get(name)
         return default if value is None else value
@@ -45,7 +45,7 @@ class Members:
         return self._value.get(name) is not None
 
     def take(self, name: str, kind: type[T], default: T | None = None) -> T:
-        """A member of a type; without a default it must be there."""
+        """Return a member of this type; without a default it is required."""
         value = self.raw(name, default)
         if value is None:
             raise ScenarioError(self.at(name), "is missing")
@@ -70,7 +70,7 @@ class Members:
         return None if value is None else parse_distribution(value, self.at(name), parse)
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """A list of texts, or one text."""
+        """Return a list of strings; a single string is a list of one."""
         value = self.raw(name, [])
         listed = value if isinstance(value, list) else [value]
         for number, each in enumerate(listed):
@@ -79,16 +79,20 @@ class Members:
         return tuple(listed)
 
     def each(self, name: str) -> Iterator[Members]:
-        """The mappings in a list."""
+        """Yield the mappings of a list."""
         for number, value in enumerate(self.take(name, list, [])):
             yield Members(value, f"{self.at(name)}[{number}]")
 
     def members(self, name: str) -> Members:
-        """A mapping in this one, empty if it is not there."""
+        """Return a nested mapping, empty if it is absent."""
         return Members(self.raw(name, {}), self.at(name))
 
     def done(self) -> None:
-        """Complain about a member that nobody took."""
+        """Check that every member has been read.
+
+        Raises:
+            ScenarioError: the file has an unknown field.
+        """
         for name in self._value:
             if name not in self._taken:
                 near = difflib.get_close_matches(str(name), self._taken, n=1)
@@ -97,10 +101,10 @@ class Members:
 
 
 def parse_cpu_milli(value: Any) -> int:
-    """An amount of CPU in thousandths.
+    """Parse an amount of CPU, in milli.
 
     Raises:
-        ScenarioError: it is no quantity.
+        ScenarioError: the value is not a quantity.
     """
     return _quantity(value, parse_milli_value)
 

@@ -1,4 +1,4 @@
-"""Writes the pods of a live cluster, as they come and go, to a trace (see traces.py)."""
+"""Recording of the pods of a live cluster as a trace (`traces.py` has the format)."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _KEPT_SPEC = (
 
 
 class Recording:
-    """Turns what is seen of pods into lines. Plain state; it knows no file and no clock."""
+    """Turns changes of pods into lines of a trace. Plain state, without a file or a clock."""
 
     def __init__(self, start_ns: int) -> None:
         self._start_ns = start_ns
         self._known: set[str] = set()
-        self._over: set[str] = set()
+        self._ended: set[str] = set()
         self.added = 0
         self.ended = 0
 
     def head(self) -> bytes:
         return _line({"format": FORMAT, "start": format_time(self._start_ns)})
 
-    def see(self, kind: str, pod: Pod, now_ns: int) -> Iterator[bytes]:
-        """The lines for a change of a pod: that it came, that it is over."""
+    def record(self, kind: str, pod: Pod, now_ns: int) -> Iterator[bytes]:
+        """Yield the lines for a change of a pod: its creation, its end."""
         uid = pod.metadata.uid
         time = round((now_ns - self._start_ns) / SECOND, 6)
         if uid not in self._known and kind != "DELETED":
@@ -50,14 +50,14 @@ class Recording:
             self.added += 1
             yield _line({"time": time, "add": _pruned(pod)})
         is_over = kind == "DELETED" or pod.status.phase in ("Succeeded", "Failed")
-        if is_over and uid in self._known and uid not in self._over:
-            self._over.add(uid)
+        if is_over and uid in self._known and uid not in self._ended:
+            self._ended.add(uid)
             self.ended += 1
             key = f"{pod.metadata.namespace}/{pod.metadata.name}"
             yield _line({"time": time, "end": key, "ran": _ran(pod, now_ns)})
         if kind == "DELETED":
             self._known.discard(uid)
-            self._over.discard(uid)
+            self._ended.discard(uid)
 
 
 async def record(
@@ -67,13 +67,13 @@ async def record(
     duration_ns: int | None,
     recording: Recording | None = None,
 ) -> None:
-    """Follow the pods of a cluster for a time, or until cancelled.
+    """Record the pods of a cluster for a time, or until cancelled.
 
-    Pods that are there in the beginning come at time zero. Nothing is written before the server
-    has shown its pods for the first time; a server that goes away later is asked again.
+    Pods that exist at the start have time zero. Nothing is written before the first list of pods
+    succeeds. After that, a server that does not answer is retried.
 
     Raises:
-        ApiError: the server refuses to show pods, or was never there.
+        ApiError: the server forbids reading pods, or the first list fails.
     """
     start_ns = clock.now_ns()
     recording = Recording(start_ns) if recording is None else recording
@@ -87,14 +87,14 @@ async def record(
                     write(recording.head())
                     begun = True
                 for pod in listed.items:
-                    for line in recording.see("ADDED", pod, clock.now_ns()):
+                    for line in recording.record("ADDED", pod, clock.now_ns()):
                         write(line)
                 version = listed.resource_version
             async for event in api.watch(Pod, resource_version=version):
                 version = event.resource_version or version
                 if event.object is None:
                     continue
-                for line in recording.see(event.type, event.object, clock.now_ns()):
+                for line in recording.record(event.type, event.object, clock.now_ns()):
                     write(line)
         except ApiError as error:
             if error.code in (401, 403) or not begun:
@@ -106,7 +106,7 @@ async def record(
 
 
 def _pruned(pod: Pod) -> dict[str, Any]:
-    """What scheduling depends on: commands, env and the like are left out."""
+    """Return the parts of a pod that scheduling reads, without commands, env and the like."""
     whole = msgspec.json.decode(msgspec.json.encode(pod))
     spec = whole.get("spec", {})
     containers = [
@@ -128,7 +128,7 @@ def _pruned(pod: Pod) -> dict[str, Any]:
 
 
 def _ran(pod: Pod, now_ns: int) -> float:
-    """How long its containers ran, in seconds."""
+    """Return how long a pod's containers ran, in seconds."""
     began = pod.status.start_time
     if began is None:
         return 0.0

@@ -1,4 +1,4 @@
-"""A page with the results: one file, nothing loaded from elsewhere."""
+"""The HTML report of a simulation: one self-contained file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def report_html(
     comparisons: Sequence[Comparison],
     divergence: Divergence | None = None,
 ) -> str:
-    """The page. Plots can be hovered; configurations are drawn over each other."""
+    """Return the page. Each plot shows all configurations, with values on hover."""
     template = resources.files("kubesched.sim").joinpath("report_page.html").read_text("utf-8")
     data = {
         "runs": [
@@ -51,7 +51,7 @@ def report_html(
         "@DIVERGENCE@": _divergence(divergence),
         "@TABLES@": "".join(map(_table, comparisons)),
         "@SUMMARY@": html.escape(summary_text(results)),
-        # Nothing in the data may end the script that it stands in.
+        # The data must not contain `</script>`.
         "@DATA@": msgspec.json.encode(data).decode().replace("<", "\\u003c"),
     }
     for mark, text in parts.items():
@@ -103,7 +103,7 @@ def _table(comparison: Comparison) -> str:
 
 
 def _bar(each: Difference) -> str:
-    """The interval as a picture, with nothing in the middle; as wide as what it is about."""
+    """Return an SVG of the interval around zero, scaled to its larger end."""
     reach = max(abs(each.low), abs(each.high))
     if not reach:
         return ""

@@ -1,4 +1,4 @@
-"""What runs come to: values that are printed, kept as JSON, compared and plotted."""
+"""The result of a run: values that are printed, stored as JSON, compared and plotted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CUMULATED = ("time", "bound", "preempted", "evicted", "failed", "cost")
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a scenario. All but the last two fields repeat to the last digit."""
+    """The result of one run. All fields but the last two are deterministic."""
 
     scenario: str
     scenario_hash: str
@@ -29,10 +29,10 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[str, int]
     pending: dict[str, int]  # at the end, by reason
     reasons: dict[str, int]  # of failed attempts
-    time_to_bind: dict[str, Any]  # by workload, and in all
+    time_to_bind: dict[str, Any]  # by workload, and `all`
     time_to_run: dict[str, Any]
     by_priority: dict[str, Any]
-    averages: dict[str, float]  # of the columns, over time
+    averages: dict[str, float]  # of each column, weighted by time
     series: dict[str, list[float]]
     step_digests: list[str]
     changes: dict[str, list[float]]
@@ -76,12 +76,12 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def speedup(self) -> float:
-        """How much faster than real time it ran."""
+        """Virtual seconds for each second of processor time."""
         return self.virtual_s / max(self.seconds, 1e-9)
 
 
 def averages(columns: dict[str, list[float]]) -> dict[str, float]:
-    """The mean of every column over time; a column that only grows has its last value."""
+    """Return the time-weighted mean of every column; of a cumulative one the last value."""
     times = columns["time"]
     found: dict[str, float] = {}
     for name, values in columns.items():
@@ -98,7 +98,7 @@ def averages(columns: dict[str, list[float]]) -> dict[str, float]:
 
 
 def _by(table: dict[tuple[str, int], Histogram], place: int) -> dict[str, Any]:
-    """Summaries by workload (0) or priority (1), and of all together."""
+    """Return summaries by workload (place 0) or priority (place 1), and of all pods."""
     groups: dict[str, Histogram] = {"all": Histogram()}
     for key in sorted(table):
         for name in ("all", str(key[place])):

@@ -20,7 +20,7 @@ __all__ = ["Results", "run"]
 
 
 class Results:
-    """The runs of a scenario. In a notebook it shows itself as the report."""
+    """The results of a scenario's runs. A notebook displays them as the report."""
 
     def __init__(self, scenario: Scenario, runs: list[RunResult]) -> None:
         self.scenario = scenario
@@ -28,7 +28,7 @@ class Results:
 
     @property
     def runs(self) -> Any:
-        """A pandas frame with a row for each run: its measures and its digest."""
+        """A pandas frame with a row for each run, its measures and its digest."""
         return runs_frame(self.results)
 
     @property
@@ -37,11 +37,11 @@ class Results:
         return series_frame(self.results)
 
     def compare(self, first: str, second: str) -> Comparison:
-        """The second configuration against the first, over the seeds."""
+        """Compare the second configuration with the first, over the seeds."""
         return compare(self.results, first, second)
 
     def report(self) -> str:
-        """The page of `-o report.html`."""
+        """Return the page of `-o report.html`."""
         return report_html(self.results, comparisons_of(self.results))
 
     def __str__(self) -> str:
@@ -63,13 +63,13 @@ def run(
     keep: str | Path | None = None,
     dask: str = "",
 ) -> Results:
-    """Make all runs of a scenario: a value, a mapping as in the file, or the path of a file.
+    """Make all runs of a scenario: a `Scenario`, a mapping as in a file, or the path of a file.
 
-    With `keep` finished runs are kept in that folder, and not made again. On several processes
-    the caller's module must be importable, as for all of multiprocessing.
+    With `keep`, finished runs are stored in that folder and not repeated. With several processes
+    the caller's module must be importable, as always with multiprocessing.
 
     Raises:
-        ConfigError: the scenario cannot be used.
+        ConfigError: the scenario is invalid.
     """
     if isinstance(scenario, dict):
         scenario = parse_scenario(scenario, Path())

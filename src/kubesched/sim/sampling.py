@@ -1,7 +1,7 @@
-"""Numbers of one moment: how full the cluster is, what is wasted, and who waits.
+"""Samples of a run: utilization, waste and waiting pods at one moment.
 
-Idle amounts are *stranded* on nodes where no kind of pod of the workload fits any more, and
-*fragmented* as far as a pod drawn from the workload could not use them: the measure of
+Idle amounts are *stranded* on nodes where no kind of pod of the workload fits. They are
+*fragmented* in the share that a pod drawn from the workload cannot use: the measure of
 docs/reference/10 §6 for plain resources.
 """
 
@@ -21,7 +21,7 @@ Row = dict[str, float]
 
 
 class Series:
-    """Rows of a table by columns; a column that comes later is zero before."""
+    """A table stored by columns; a column that is added later starts with zeros."""
 
     def __init__(self) -> None:
         self.columns: dict[str, list[float]] = {"time": []}
@@ -42,7 +42,7 @@ class Series:
 
 
 def sample(observer: Observer, now_ns: int, start_ns: int, prices: Any) -> Row:
-    """The cluster as it is now."""
+    """Return all numbers of the cluster at this moment."""
     nodes = list(observer.nodes.values())
     row = _counts(observer, now_ns, start_ns)
     for reason, count in observer.pending_reasons().items():
@@ -64,7 +64,7 @@ def sample(observer: Observer, now_ns: int, start_ns: int, prices: Any) -> Row:
 
 
 def momentary(observer: Observer, now_ns: int, start_ns: int) -> Row:
-    """What can be said after every change without looking at all nodes."""
+    """Return the numbers that need no pass over the nodes, for a row after every change."""
     row = _counts(observer, now_ns, start_ns)
     for name in sorted(observer.total):
         if name != "pods" and (total := observer.total[name]):

@@ -1,7 +1,7 @@
-"""A scenario: a cluster, what is asked of it, what happens to it, and what is compared.
+"""A scenario: a cluster, its workloads, the events of its nodes, and the configurations to compare.
 
-Plain, immutable values with everything in them that a run needs, so that a run depends on nothing
-else. `scenario_file.py` reads them from YAML; docs/simulate.md documents every field.
+Scenarios are immutable values. A run depends on its scenario and its seed alone. `scenario_file.py`
+reads them from YAML; docs/simulate.md documents every field.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WORKLOAD_LABEL: Final = "kubesched.io/workload"
 
 
 class NodeGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes made from one template."""
+    """Nodes that are created from one template."""
 
     name: str
     count: int
@@ -48,22 +48,22 @@ class NodeGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """Pods that come again and again, made from one template."""
+    """Pods that arrive over time, created from one template."""
 
     name: str
     kind: str  # Pod, Job or Deployment
     template: Pod
     arrivals: Arrivals
     replicas: Distribution
-    duration: Distribution | None = None  # None: they run to the end
-    cpu: Distribution | None = None  # None: as the template says
+    duration: Distribution | None = None  # None: until the end of the run
+    cpu: Distribution | None = None  # None: as in the template
     memory: Distribution | None = None
     start_delay: Distribution | None = None
     priority: int | None = None
 
 
 class TracePod(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod of a trace: when it comes, what it is, and how long it runs."""
+    """A pod of a trace, with its arrival time and its duration."""
 
     time_ns: int
     pod: Pod
@@ -71,37 +71,37 @@ class TracePod(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """Which nodes something happens to."""
+    """A selection of nodes for an event."""
 
     group: str = ""
     zone: str = ""
     names: tuple[str, ...] = ()
-    count: int | None = None  # so many of these at random; None: all
+    count: int | None = None  # how many of these, chosen at random; None: all
 
 
 class ScenarioEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is done to nodes."""
+    """An event of nodes: a failure, a drain, an addition or a removal."""
 
     kind: str  # fail, drain, add, remove
     target: Target
     arrivals: Arrivals
-    lasts: Distribution | None = None  # until repaired or uncordoned; None: for good
+    lasts: Distribution | None = None  # until repair or uncordon; None: for ever
     count: int = 0  # of nodes to add
 
 
 class Autoscaler(msgspec.Struct, frozen=True, kw_only=True):
-    """A node group that grows while pods wait, and shrinks where nodes idle."""
+    """Settings of a node group that grows while pods wait and shrinks when nodes are idle."""
 
     group: str
     minimum: int
     maximum: int
-    delay_ns: int  # until a new node is there
-    idle_ns: int  # after which an empty node goes
+    delay_ns: int  # from the order of a node until it exists
+    idle_ns: int  # after which an empty node is removed
     period_ns: int = 10 * SECOND
 
 
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
-    """How the stand-ins of kubelets behave."""
+    """How the fake kubelets run pods."""
 
     start_delay_ns: int = SECOND // 10
     stop_delay_ns: int = SECOND
@@ -109,7 +109,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
-    """A scheduler to try."""
+    """A scheduler configuration to compare."""
 
     name: str
     configuration: KubeSchedulerConfiguration | None = None
@@ -117,7 +117,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it."""
+    """Everything that a run depends on, besides its seed."""
 
     name: str
     duration_ns: int
@@ -132,8 +132,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     autoscalers: tuple[Autoscaler, ...] = ()
     behaviour: Behaviour = Behaviour()
     configurations: tuple[Configuration, ...] = (Configuration(name="default"),)
-    changes: bool = False  # keep a row for every change too
-    hash: str = ""  # of the files that it was read from
+    changes: bool = False  # also store a row for every change
+    hash: str = ""  # of the content of the files that it was read from
 
     def configuration(self, name: str) -> Configuration:
         return next(each for each in self.configurations if each.name == name)

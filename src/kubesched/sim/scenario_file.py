@@ -1,4 +1,4 @@
-"""Scenarios from YAML files. What is wrong is one line: FILE:LINE, where, and what."""
+"""Reads scenarios from YAML files. An error is one line: FILE:LINE, the path, the problem."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ _EVENT_KINDS = ("fail", "drain", "add", "remove")
 
 
 def load_scenario(path: str | Path) -> Scenario:
-    """Read a scenario and all that it refers to.
+    """Read a scenario and all files that it refers to.
 
     Raises:
-        ConfigError: one line that names file, line and what is wrong.
+        ConfigError: with file, line and the error, in one line.
     """
     file = Path(path)
     try:
@@ -64,7 +64,7 @@ def load_scenario(path: str | Path) -> Scenario:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{file}:1: not UTF-8 text: {error.reason}") from error
-    documents = [part for part in read_documents(text) if _is_something(part)]
+    documents = [part for part in read_documents(text) if _has_content(part)]
     for part in documents:
         if isinstance(part, YamlProblem):
             raise ConfigError(f"{file}:{part.line}: {part.text}")
@@ -78,17 +78,17 @@ def load_scenario(path: str | Path) -> Scenario:
         raise ConfigError(f"{file}:{document.line_of(error.path)}: {error}") from error
 
 
-def _is_something(part: YamlDocument | YamlProblem) -> bool:
+def _has_content(part: YamlDocument | YamlProblem) -> bool:
     return isinstance(part, YamlProblem) or part.value is not None
 
 
 def parse_scenario(
     value: Any, folder: Path, *, default_name: str = "scenario", content: bytes = b""
 ) -> Scenario:
-    """A scenario from plain values; files are looked for beside `folder`.
+    """Build a scenario from plain values; file names in it are relative to `folder`.
 
     Raises:
-        ScenarioError: carries the path of what is wrong.
+        ScenarioError: with the path of the invalid value.
     """
     top = Members(value, "")
     top.raw("apiVersion")
@@ -124,7 +124,7 @@ def parse_scenario(
 
 
 class _Files:
-    """Files beside the scenario; what is in them is part of its hash."""
+    """The files that a scenario refers to; their content is part of its hash."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -168,7 +168,7 @@ def _start(top: Members) -> int:
 
 
 def _seeds(value: Any, path: str) -> tuple[int, ...]:
-    """A number, a list of numbers, or a range such as `1-10`."""
+    """Parse a number, a list of numbers, or a range such as `1-10`."""
     if isinstance(value, int) and not isinstance(value, bool):
         return (value,)
     if isinstance(value, list):
@@ -185,7 +185,7 @@ def _seeds(value: Any, path: str) -> tuple[int, ...]:
 class _Cluster(NamedTuple):
     groups: tuple[NodeGroup, ...]
     objects: tuple[ApiObject, ...]
-    configuration: Any  # of the scheduler in a capture, as its file has it
+    configuration: Any  # of the scheduler in a capture, in the form of a file
 
 
 def _cluster(members: Members, files: _Files) -> _Cluster:
@@ -228,7 +228,7 @@ def _group(members: Members) -> NodeGroup:
     return NodeGroup(name=name, count=count, template=template, zones=zones, price_per_hour=price)
 
 
-# -- what is asked of it -------------------------------------------------------------------
+# -- workloads -----------------------------------------------------------------------------
 
 
 def _workload(members: Members) -> Workload:
@@ -252,7 +252,7 @@ def _workload(members: Members) -> Workload:
         template=pod_template(members, name),
     )
     members.done()
-    _try_out(workload, members.path)
+    _validate_pod(workload, members.path)
     return workload
 
 
@@ -262,8 +262,8 @@ def _count(value: Any) -> int:
     return value
 
 
-def _try_out(workload: Workload, path: str) -> None:
-    """Have the rules of the store look at a pod of the workload."""
+def _validate_pod(workload: Workload, path: str) -> None:
+    """Check a pod of the workload with the validation of the store."""
     store = Store()
     pod = workload.template
     metadata = msgspec.structs.replace(pod.metadata, name=f"{workload.name}-0", namespace="default")
@@ -275,7 +275,7 @@ def _try_out(workload: Workload, path: str) -> None:
         cause = details.causes[0] if details is not None and details.causes else None
         where = f"{path}.template.{cause.field}" if cause else path
         if cause is None and "priorityclass" in str(error).lower():
-            return  # it may be among the objects of the cluster
+            return  # the class may be among the objects of the cluster
         raise ScenarioError(where, cause.message if cause else str(error)) from error
 
 
@@ -295,7 +295,7 @@ def _traces(top: Members, files: _Files) -> Iterator[TracePod]:
             yield msgspec.structs.replace(each, time_ns=round(each.time_ns / speed))
 
 
-# -- what happens to it --------------------------------------------------------------------
+# -- events and behaviour ------------------------------------------------------------------
 
 
 def _event(members: Members, groups: list[str]) -> ScenarioEvent:
@@ -369,7 +369,7 @@ def _behaviour(members: Members, files: _Files) -> Behaviour:
 
 
 def _behaviour_rules(members: Members, files: _Files) -> str:
-    """Rules in a file, or written out here."""
+    """Read the rules, from a file or from the scenario itself."""
     rules = members.raw("rules")
     if rules is None:
         return ""
@@ -391,17 +391,17 @@ def _behaviour_rules(members: Members, files: _Files) -> str:
         where, _, what = str(error).removeprefix(f"{at}: ").partition(": ")
         if not where.startswith("rules["):
             raise ScenarioError(at, name + " ".join(str(error).split())) from error
-        # Rules that are written out here have lines of their own.
+        # Rules in the scenario itself have their own lines.
         place = f"{at}{where.removeprefix('rules')}" if isinstance(rules, list) else at
         raise ScenarioError(place, what if not name else f"{name}{where}: {what}") from error
     return text
 
 
-# -- what is compared ----------------------------------------------------------------------
+# -- configurations ------------------------------------------------------------------------
 
 
 def _configurations(top: Members, files: _Files, captured: Any) -> tuple[Configuration, ...]:
-    """Those of the scenario, or the one that was captured, or the default one."""
+    """Return the scenario's configurations, or the captured one, or the default one."""
     found = tuple(_configuration(each, files) for each in top.each("configurations"))
     if found or captured is None:
         return found or (Configuration(name="default"),)

@@ -1,4 +1,4 @@
-"""One run: the unmodified scheduler, store, controllers and kubelets on virtual time."""
+"""One run: the unmodified scheduler, store, controllers and kubelets in virtual time."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def simulate(
     faults: Callable[[Simulation], Faults] | None = None,
     history: Callable[[str, Node | Pod, int], None] | None = None,
 ) -> tuple[RunResult, Simulation]:
-    """Run a scenario once, to its end or as far as asked.
+    """Run a scenario once, to its end or until `until_ns`.
 
-    The result depends on the scenario, the configuration and the seed, and on nothing else but
-    for the seconds that it took. Decisions are kept within the `window`, in nanoseconds from the
-    start. `history` is told of every change of a node or pod: which kind of event, to what, when.
+    The result depends on the scenario, the configuration and the seed alone, except for the seconds
+    that it took. Decisions within the `window`, in nanoseconds from the start, are stored.
+    `history` is called with every change of a node or pod: the type of event, the object, the time.
 
     Raises:
-        KubeschedError: the configuration cannot be used, or an object is refused.
+        KubeschedError: the configuration is invalid, or the server refuses an object.
     """
     began = time.process_time()
     until_ns = scenario.duration_ns if until_ns is None else min(until_ns, scenario.duration_ns)
@@ -74,7 +74,7 @@ def simulate(
 
 
 def _first_of(group: BaseExceptionGroup[Any]) -> BaseException:
-    """The one error that a user can do something about; a bug comes out as it is."""
+    """Return the first error that a user can act on; the group itself if it contains a bug."""
     expected, bugs = group.split(KubeschedError)
     if expected is None or bugs is not None:
         return group
@@ -85,7 +85,7 @@ def _first_of(group: BaseExceptionGroup[Any]) -> BaseException:
 
 
 class Simulation:
-    """A cluster with everything that happens to it."""
+    """A live cluster with the workloads, node events and measurements of a scenario."""
 
     def __init__(
         self,
@@ -100,9 +100,9 @@ class Simulation:
         self.clock: Clock = current_clock()
         self.parts: list[Component] = []
         self._is_following = False
-        self._over: list[Pod | Job] = []  # to be removed
+        self._over: list[Pod | Job] = []  # ended, to be deleted
         self._has_ended = asyncio.Event()
-        self._read: dict[Collection, int] = {}  # up to where all have read
+        self._read: dict[Collection, int] = {}  # positions that all watchers have read
         embedded = EmbeddedCluster(
             self.clock,
             derive(seed, "store"),
@@ -113,7 +113,7 @@ class Simulation:
             stop_delay_ns=scenario.behaviour.stop_delay_ns,
             features=ALL_FEATURES,
             parts=ClusterPart.NODES | ClusterPart.CONTROLLERS,
-            on_change=self._see_change,
+            on_change=self._on_change,
             faults=None if faults is None else faults(self),
         )
         self.store, self.api = embedded.store, embedded.api
@@ -133,15 +133,15 @@ class Simulation:
         self.history: Callable[[str, Node | Pod, int], None] | None = None
 
     async def run(self, until_ns: int) -> None:
-        """Set the cluster up and let time pass."""
+        """Create the objects of the scenario, and run the cluster until `until_ns`."""
         scenario = self.scenario
-        keeper = NodeEvents(self.api, self.clock, scenario, self.seed)
+        node_events = NodeEvents(self.api, self.clock, scenario, self.seed)
         await self.cluster.take_over(scenario.objects, Identity.NEW)
-        await keeper.create_groups()
+        await node_events.create_groups()
         self._begin_following()
         arrivals = PodArrivals(self.api, self.clock, scenario, self.seed)
         scalers = [
-            GroupAutoscaler(self.api, self.clock, each, keeper, self.observer)
+            GroupAutoscaler(self.api, self.clock, each, node_events, self.observer)
             for each in scenario.autoscalers
         ]
         collector: list[Component] = []
@@ -153,9 +153,9 @@ class Simulation:
             helpers = [tasks.create_task(self._collect_all(), name="sim.collect")]
             await self.cluster.scheduler.informers.wait_for_sync()
             helpers += [
-                tasks.create_task(each, name="sim.pod_arrivals") for each in arrivals.work()
+                tasks.create_task(each, name="sim.pod_arrivals") for each in arrivals.streams()
             ]
-            helpers.append(tasks.create_task(keeper.run(), name="sim.node_events"))
+            helpers.append(tasks.create_task(node_events.run(), name="sim.node_events"))
             helpers += [tasks.create_task(each.run(), name="sim.scale") for each in scalers]
             await self._sample_until(until_ns)
             for helper in helpers:
@@ -168,43 +168,43 @@ class Simulation:
     # -- watching ----------------------------------------------------------------------
 
     def _begin_following(self) -> None:
-        """Take in what is there, and from here on every change as it is made."""
+        """Note all existing objects, and from now on every change."""
         for kind in (Node, Pod, Job):
             collection = self.store.collection(self.store.catalog.by_type(kind))
             for key in sorted(collection.objects):
-                self._see("ADDED", collection.objects[key].typed)
+                self._note("ADDED", collection.objects[key].typed)
         self._is_following = True
 
-    def _see_change(self, change: StoredChange) -> None:
+    def _on_change(self, change: StoredChange) -> None:
         if not self._is_following:
             return
         kind = change.record.resource.type
         if kind is Pod:
-            self._see_pod(change.type, change.record.typed)
+            self._note_pod(change.type, change.record.typed)
         elif kind is Node or kind is Job:
-            self._see(change.type, change.record.typed)
+            self._note(change.type, change.record.typed)
 
-    def _see(self, kind: str, subject: Pod | Node | Job) -> None:
+    def _note(self, kind: str, subject: Pod | Node | Job) -> None:
         if isinstance(subject, Pod):
-            self._see_pod(kind, subject)
+            self._note_pod(kind, subject)
         elif isinstance(subject, Node):
             if self.history is not None:
                 self.history(kind, subject, self.clock.now_ns())
             if kind == "DELETED":
-                self.observer.lose_node(subject.metadata.name, self.clock.now_ns())
+                self.observer.node_deleted(subject.metadata.name, self.clock.now_ns())
             else:
-                self.observer.see_node(subject, self.clock.now_ns())
+                self.observer.node_changed(subject, self.clock.now_ns())
         elif kind != "DELETED" and _is_over(subject):
             self._collect_later(subject)
 
-    def _see_pod(self, kind: str, pod: Pod) -> None:
+    def _note_pod(self, kind: str, pod: Pod) -> None:
         now_ns = self.clock.now_ns()
         if self.history is not None:
             self.history(kind, pod, now_ns)
         if kind == "DELETED":
-            self.observer.lose_pod(pod, now_ns)
+            self.observer.pod_deleted(pod, now_ns)
         else:
-            self.observer.see_pod(pod, now_ns)
+            self.observer.pod_changed(pod, now_ns)
             if pod.status.phase in ("Succeeded", "Failed") and not pod.metadata.owner_references:
                 self._collect_later(pod)
         if self.scenario.changes:
@@ -216,7 +216,7 @@ class Simulation:
             self._has_ended.set()
 
     async def _collect_all(self) -> None:
-        """Remove what is over, as a cluster's garbage collection does in the end."""
+        """Delete ended pods and Jobs, as the garbage collection of a cluster does eventually."""
         while True:
             await self._has_ended.wait()
             self._has_ended.clear()
@@ -243,20 +243,23 @@ class Simulation:
             await self.clock.sleep(start_ns + due_ns - self.clock.now_ns())
             row = sample(self.observer, start_ns + due_ns, start_ns, self.scenario.prices)
             self.series.add(row, self.observer.digest)
-            self._forget_what_was_read()
+            self._drop_read_changes()
             if due_ns >= until_ns:
                 return
             next_ns += step_ns
 
-    def _forget_what_was_read(self) -> None:
-        """Let go of old changes: all who follow are in here, and time waits for them to read."""
+    def _drop_read_changes(self) -> None:
+        """Drop changes that every watcher has read.
+
+        All watchers are in this process, and virtual time does not pass until they have read.
+        """
         for collection, position in self._read.items():
             collection.forget_before(position)
         collections = map(self.store.collection, self.store.catalog.all())
         self._read = {collection: collection.end for collection in collections}
 
     def result(self, until_ns: int, seconds: float) -> RunResult:
-        """What the run came to."""
+        """Return the result of the run."""
         return RunResult.of(
             self.scenario,
             self.configuration.name,

@@ -1,4 +1,4 @@
-"""Results for a terminal: a table of configurations, and what differs."""
+"""The results as text for a terminal: a table of configurations, and their differences."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from kubesched.sim.values import format_duration
 
 __all__ = ["comparisons_of", "summary_text"]
 
-_NOTHING = "-"  # as the time to bind where no pod was bound
+_NO_VALUE = "-"  # such as the time to bind if no pod was bound
 
 
 def comparisons_of(results: Sequence[RunResult]) -> list[Comparison]:
-    """Every other configuration against the first."""
+    """Compare every other configuration with the first."""
     names = list(dict.fromkeys(each.configuration for each in results))
     found = [compare(results, names[0], other) for other in names[1:]]
     return [each for each in found if each.seeds]
 
 
 def summary_text(results: Sequence[RunResult]) -> str:
-    """A table with a column for each configuration; numbers are means over seeds."""
+    """Return a table with a column for each configuration; numbers are means over seeds."""
     if not results:
         return "no run is finished"
     names = list(dict.fromkeys(each.configuration for each in results))
@@ -44,7 +44,7 @@ def summary_text(results: Sequence[RunResult]) -> str:
         cells = []
         for name in names:
             values = [run[measure] for run in by_name[name] if measure in run]
-            cells.append(_cell(measure, sum(values) / len(values)) if values else _NOTHING)
+            cells.append(_cell(measure, sum(values) / len(values)) if values else _NO_VALUE)
         lines.append(f"{measure:<{width}}" + "".join(f"  {cell:>14}" for cell in cells))
     lines += ["", *_pending(results)]
     lines += [each.sentence() for each in comparisons_of(results)]
@@ -77,7 +77,7 @@ def _pending(results: Sequence[RunResult]) -> list[str]:
 
 
 def _most_waiting(result: RunResult) -> str:
-    """When most pods waited, as far as the steps show, and what for."""
+    """Return the sample with the most waiting pods, and their reasons."""
     waiting = result.series.get("pending", [])
     most = max(waiting, default=0.0)
     if not most:

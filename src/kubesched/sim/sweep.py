@@ -1,7 +1,7 @@
-"""Many runs: configurations × seeds, over processes or a Dask cluster, kept as they finish.
+"""Sweeps: the runs of all configurations and seeds, in processes or on a Dask cluster.
 
-Every finished run is written to a file of its own, so an interrupted or killed sweep goes on where
-it was. A file counts only if it was made from the same scenario by the same version.
+Every finished run is written to its own file, so that an interrupted or killed sweep can resume. A
+file is used only if the same version has written it for the same scenario.
 """
 
 from __future__ import annotations
@@ -39,51 +39,51 @@ __all__ = [
 
 
 class Task(NamedTuple):
-    """One run to make."""
+    """The configuration and the seed of one run."""
 
     configuration: str
     seed: int
 
 
 class InterruptedSweepError(KubeschedError):
-    """Somebody pressed Ctrl-C; `finished` is what there is."""
+    """The user interrupted a sweep; `finished` has the results so far."""
 
     def __init__(self, finished: list[RunResult], planned: int) -> None:
         super().__init__(f"interrupted: {len(finished)} of {planned} runs are finished")
         self.finished = finished
 
 
-class _Kept(msgspec.Struct):
+class _StoredRun(msgspec.Struct):
     version: str
     result: RunResult
 
 
 class RunFiles:
-    """Finished runs in a folder."""
+    """A folder with the results of finished runs."""
 
     def __init__(self, folder: Path, scenario: Scenario) -> None:
         self._folder, self._hash = folder, scenario.hash
 
     def load(self, task: Task) -> RunResult | None:
-        """A run that was finished before, if it was this one."""
+        """Return the stored result of a run, or None if there is none of the same version."""
         try:
-            kept = msgspec.json.decode(self._path(task).read_bytes(), type=_Kept)
+            stored = msgspec.json.decode(self._path(task).read_bytes(), type=_StoredRun)
         except (OSError, msgspec.MsgspecError):
             return None
-        result = kept.result
-        is_same = kept.version == kubesched.__version__ and result.scenario_hash == self._hash
+        result = stored.result
+        is_same = stored.version == kubesched.__version__ and result.scenario_hash == self._hash
         return result if is_same and Task(result.configuration, result.seed) == task else None
 
     def save(self, result: RunResult) -> None:
-        """Keep a run; the file is whole or not there."""
+        """Store a result. The file is replaced atomically."""
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._path(Task(result.configuration, result.seed))
         partial = path.with_name(f"{path.name}.{os.getpid()}.part")
-        partial.write_bytes(msgspec.json.encode(_Kept(kubesched.__version__, result)))
+        partial.write_bytes(msgspec.json.encode(_StoredRun(kubesched.__version__, result)))
         partial.replace(path)
 
-    def forget(self, tasks: Iterable[Task]) -> None:
-        """Drop what is kept of these runs."""
+    def delete(self, tasks: Iterable[Task]) -> None:
+        """Delete the stored results of these runs."""
         for task in tasks:
             self._path(task).unlink(missing_ok=True)
 
@@ -97,7 +97,7 @@ def tasks_of(scenario: Scenario) -> list[Task]:
 
 
 def run_task(scenario: Scenario, task: Task) -> RunResult:
-    """Make one run; it depends on nothing but its arguments."""
+    """Make one run. The result depends on the arguments alone."""
     result, _ = simulate(scenario, scenario.configuration(task.configuration), task.seed)
     return result
 
@@ -113,7 +113,7 @@ def sweep(
     """Make all runs of a scenario, in the order of configurations and seeds.
 
     Raises:
-        InterruptedSweepError: by Ctrl-C; carries the runs that were finished.
+        InterruptedSweepError: after Ctrl-C, with the finished runs.
         KubeschedError: a run failed.
     """
     tasks = tasks_of(scenario)
@@ -122,13 +122,13 @@ def sweep(
         assert files is not None
         if (kept := files.load(task)) is not None:
             finished[task] = kept
-    todo = [task for task in tasks if task not in finished]
+    remaining = [task for task in tasks if task not in finished]
     try:
         if progress is not None:
             progress(len(finished), len(tasks))
-        # Closed at once, wherever an interrupt comes: a pool that is left goes on to its end.
-        with contextlib.closing(_made(scenario, todo, processes, dask)) as made:
-            for result in made:
+        # Close the generator on an interrupt: a pool that is not shut down runs to its end.
+        with contextlib.closing(_results_of(scenario, remaining, processes, dask)) as results:
+            for result in results:
                 finished[Task(result.configuration, result.seed)] = result
                 if files is not None:
                     files.save(result)
@@ -141,9 +141,9 @@ def sweep(
 
 
 def verify_repeats(scenario: Scenario) -> tuple[str, str]:
-    """Digests of the first run, made twice in processes that differ in all that must not matter.
+    """Return the digests of the first run, made in two processes with different hash seeds.
 
-    The order in which sets are walked is another in each, and so is the time.
+    The processes differ in the iteration order of sets and in time; neither may affect a run.
     """
     task = tasks_of(scenario)[0]
     digests = []
@@ -160,7 +160,7 @@ def verify_repeats(scenario: Scenario) -> tuple[str, str]:
     return digests[0], digests[1]
 
 
-def _made(
+def _results_of(
     scenario: Scenario, tasks: list[Task], processes: int, dask: str
 ) -> Generator[RunResult, None, None]:
     if dask:
@@ -182,7 +182,7 @@ def _in_processes(
     finally:
         workers = list((getattr(pool, "_processes", None) or {}).values())
         pool.shutdown(wait=False, cancel_futures=True)
-        for process in workers:  # which shutdown would let finish what they do
+        for process in workers:  # shutdown would wait for their current runs
             with contextlib.suppress(OSError):
                 process.terminate()
 
@@ -199,7 +199,7 @@ def _begin_worker() -> None:
 
 
 def _end_with_parent() -> None:
-    """Wait for the parent to end. A pool's workers would outlive one that is killed."""
+    """End this worker when its parent ends. Workers would outlive a killed parent."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -1,4 +1,4 @@
-"""Nodes and pods as a scenario describes them: in the words of Kubernetes, or in short."""
+"""Node and pod templates of a scenario, from Kubernetes fields or from short ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _IMAGE = "registry.k8s.io/pause:3.10"
 
 
 def node_template(members: Members, group: str) -> Node:
-    """The node of a group: `cpu`, `memory`, `pods`, `resources`, `labels`, `taints`."""
+    """Build a group's node from `cpu`, `memory`, `pods`, `resources`, `labels` and `taints`."""
     amounts: dict[str, Any] = {"pods": members.raw("pods", 110)}
     for name, parse in (("cpu", parse_cpu_milli), ("memory", parse_memory_bytes)):
         amounts[name] = _quantity(members, name, parse)
@@ -39,7 +39,7 @@ def node_template(members: Members, group: str) -> Node:
 
 
 def named_node(group: NodeGroup, number: int) -> Node:
-    """The node with a number, in its zone."""
+    """Build the node of a group with this number; zones are assigned in turn."""
     template = group.template
     name = f"{group.name}-{number}"
     labels = {**template.metadata.labels, _HOSTNAME: name}
@@ -51,11 +51,11 @@ def named_node(group: NodeGroup, number: int) -> Node:
 
 
 def pod_template(members: Members, workload: str) -> Pod:
-    """The pod of a workload.
+    """Build the pod of a workload.
 
-    `template` is a pod template as Kubernetes has it. Beside it, or instead of it: `labels`,
-    `annotations`, `resources`, `priority`, `nodeSelector`, `tolerations`, `affinity`,
-    `topologySpreadConstraints`, `schedulerName`. Amounts of cpu and memory are the workload's.
+    `template` is a Kubernetes pod template. The short fields are `labels`, `annotations`,
+    `resources`, `priority`, `nodeSelector`, `tolerations`, `affinity`,
+    `topologySpreadConstraints` and `schedulerName`. CPU and memory come from the workload.
     """
     given = members.members("template")
     metadata = dict(given.take("metadata", dict, {}))
@@ -97,12 +97,12 @@ def pod_template(members: Members, workload: str) -> Pod:
 
 
 def priority_class(value: int) -> str:
-    """The name of the PriorityClass that a run makes for a priority."""
+    """Return the name of the PriorityClass that a run creates for a priority."""
     return f"priority-{value}" if value >= 0 else f"priority-minus-{-value}"
 
 
 def sized(pod: Pod, cpu_milli: int | None, memory_bytes: int | None) -> Pod:
-    """The pod with other requests in its first container."""
+    """Return the pod with these requests in its first container."""
     if cpu_milli is None and memory_bytes is None:
         return pod
     first, *rest = pod.spec.containers
@@ -123,7 +123,7 @@ def drawn(distribution: Distribution | None, rng: Any) -> int | None:
 
 
 def _toleration(value: Any) -> Any:
-    """A taint's key alone tolerates whatever the taint has."""
+    """Expand a toleration that is only a key: it tolerates any value and effect."""
     return {"key": value, "operator": "Exists"} if isinstance(value, str) else value
 
 

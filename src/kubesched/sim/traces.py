@@ -1,14 +1,14 @@
-"""Pods that came to a real cluster, from a file.
+"""Traces: the pods of a real cluster, read from a file.
 
-Our own form is JSON lines, which `kubesched record` writes: a head, then what happened, in
-order. Times are seconds since the start.
+The own format is JSON lines, which `kubesched record` writes: a header, then events in order.
+Times are seconds since the start.
 
     {"format": "kubesched-trace/1", "start": "2026-01-05T00:00:00Z"}
     {"time": 3.2, "add": {"metadata": {"namespace": "default", "name": "a"}, "spec": {...}}}
     {"time": 63.5, "end": "default/a", "ran": 58.0}
 
-A pod without an `end` runs to the end. `openb` is the CSV of the Alibaba GPU traces: pods ask for
-cpu, memory and their part of GPUs as the resource `alibabacloud.com/gpu-milli`.
+A pod without an `end` runs until the end of the simulation. `openb` is the CSV format of the
+Alibaba GPU traces. Its pods request CPU, memory, and `alibabacloud.com/gpu-milli` for GPU shares.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _IMAGE = "registry.k8s.io/pause:3.10"
 
 
 class _Line(msgspec.Struct):
-    """One line of our own form; which member it has says what happened."""
+    """One line of the own format; its kind is told by the members that are present."""
 
     time: float = 0.0
     format: str = ""
@@ -59,10 +59,10 @@ class _Line(msgspec.Struct):
 
 
 def read_trace(path: Path, form: str = "") -> list[TracePod]:
-    """The pods of a trace in order of time; without `form` the file's name tells it.
+    """Read the pods of a trace in order of time; without `form` the suffix selects the format.
 
     Raises:
-        ConfigError: names file, line and what is wrong.
+        ConfigError: with file, line and the error.
     """
     name = path.name.removesuffix(".gz")
     form = form or ("openb" if name.endswith(".csv") else "jsonl")
@@ -145,7 +145,7 @@ def _openb_pod(row: dict[str, str]) -> TracePod:
 
 
 def openb_nodes(path: Path) -> Iterator[dict[str, Any]]:
-    """The nodes of an openb list, as documents."""
+    """Read the nodes of an openb list, as JSON objects."""
     return _rows(path, _text(path), _NODE_COLUMNS, _openb_node)
 
 
@@ -167,7 +167,11 @@ def _openb_node(row: dict[str, str]) -> dict[str, Any]:
 def _rows(
     path: Path, text: str, columns: tuple[str, ...], made: Callable[[dict[str, str]], T]
 ) -> Iterator[T]:
-    """What is made of each row. Raises ConfigError with file and line."""
+    """Convert every row of a CSV file.
+
+    Raises:
+        ConfigError: with file, line and the error.
+    """
     rows = csv.DictReader(io.StringIO(text))
     missing = [name for name in columns if name not in (rows.fieldnames or ())]
     if missing:

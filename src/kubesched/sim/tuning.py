@@ -1,6 +1,6 @@
-"""Search over weights, strategies and thresholds of a configuration, for objectives on a scenario.
+"""Search for configurations that do well on a scenario.
 
-A tuning file names a scenario, what may change, and what is wanted:
+A tuning file names a scenario, the parameters that may change, and the objectives:
 
     scenario: week.yaml
     trials: 60
@@ -12,8 +12,8 @@ A tuning file names a scenario, what may change, and what is wanted:
     - {minimize: mean time to bind}
     - {minimize: cost}
 
-A part of a path in brackets is a place in a list, or the name of the entry, which is added if it
-is not there. Optuna searches; the seed of the search is fixed, so it repeats.
+A part of a path in brackets is an index into a list, or the name of an entry, which is added if it
+is missing. Optuna searches with a fixed seed, so that a search is repeatable.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _HEAD: Final = {
 
 
 class Parameter(msgspec.Struct, frozen=True):
-    """A place in the configuration, and what may stand there."""
+    """A path in the configuration, and its possible values."""
 
     path: str
     kind: str  # integer, number or choice
@@ -57,14 +57,14 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 class Objective(msgspec.Struct, frozen=True):
-    """A measure, and whether less of it is better."""
+    """A measure to minimize or maximize."""
 
     measure: str
     minimize: bool
 
 
 class Tuning(msgspec.Struct, frozen=True):
-    """What to search for."""
+    """The content of a tuning file."""
 
     scenario: Scenario
     base: dict[str, Any]
@@ -75,7 +75,7 @@ class Tuning(msgspec.Struct, frozen=True):
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """One setting, and what it came to over the seeds of the scenario."""
+    """One setting of the parameters, and its measures over the seeds of the scenario."""
 
     number: int
     parameters: dict[str, Any]
@@ -87,7 +87,7 @@ def load_tuning(path: str | Path) -> Tuning:
     """Read a tuning file.
 
     Raises:
-        ConfigError: names file, line and what is wrong.
+        ConfigError: with file, line and the error.
     """
     file = Path(path)
     try:
@@ -160,12 +160,12 @@ def tune(
     processes: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Trial]:
-    """Search, and return all trials; those on the front are marked.
+    """Search, and return all trials; those on the Pareto front are marked.
 
     A trial is on the front if no other is at least as good in every objective and better in one.
 
     Raises:
-        KubeschedError: the package optuna is missing, or an objective is no measure.
+        KubeschedError: the package optuna is missing, or an objective is not a known measure.
     """
     optuna = _optuna()
     study = optuna.create_study(
@@ -207,7 +207,7 @@ def _suggest(asked: Any, parameter: Parameter) -> Any:
 def _measured(tuning: Tuning, chosen: dict[str, Any], processes: int) -> dict[str, float]:
     document = copy.deepcopy(tuning.base)
     for path, value in chosen.items():
-        put(document, path, value)
+        set_value(document, path, value)
     try:
         configuration = configuration_from_builtins(document)
     except KubeschedError as error:
@@ -244,8 +244,8 @@ def _with_front(trials: list[Trial], objectives: tuple[Objective, ...]) -> list[
     return marked
 
 
-def put(document: Any, path: str, value: Any) -> None:
-    """Set a value in a configuration; entries on the way that are missing are made."""
+def set_value(document: Any, path: str, value: Any) -> None:
+    """Set the value at a path of a configuration; missing entries on the way are created."""
     steps = [plain or bracketed for plain, bracketed in _STEP.findall(path)]
     where = document
     for step, following in zip(steps, [*steps[1:], None], strict=True):
@@ -260,7 +260,7 @@ def put(document: Any, path: str, value: Any) -> None:
 
 
 def _entry(entries: list[Any], step: str) -> Any:
-    """The entry with a number or a name."""
+    """Return the entry with an index or a name; it is added if it is missing."""
     if step.isdecimal():
         while len(entries) <= int(step):
             entries.append({})

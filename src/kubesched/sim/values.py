@@ -1,15 +1,15 @@
-"""Values of a scenario that are written as text or as a distribution.
+"""Durations, rates and distributions of a scenario file.
 
-    10m                                   always the same
-    {uniform: [1m, 5m]}                   anything in between, equally likely
+    10m                                   a constant
+    {uniform: [1m, 5m]}                   uniform between two values
     {exponential: {mean: 10m}}            as times between independent arrivals
-    {normal: {mean: 10m, deviation: 2m}}  never below zero
+    {normal: {mean: 10m, deviation: 2m}}  cut off at zero
     {lognormal: {median: 10m, sigma: 1}}  many short, few very long
-    {pareto: {minimum: 1m, shape: 1.5}}   heavier still
+    {pareto: {minimum: 1m, shape: 1.5}}   with an even longer tail
     {choice: [1m, 1h], weights: [9, 1]}   one of a table; equally likely without weights
 
-Durations are `90s`, `1h30m`, `2d`, `1w`, or a number of seconds. Everything is an `int` inside:
-nanoseconds, or whatever unit the caller parses into.
+Durations are `90s`, `1h30m`, `2d`, `1w`, or a number of seconds. A parsed value is an `int` in
+nanoseconds, or in the unit of the parser that the caller passes in.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Parse = Callable[[Any], int]
 
 
 class ScenarioError(ConfigError):
-    """Something in a scenario cannot be used; `path` says where in it, as `a.b[0].c`."""
+    """A scenario is invalid; `path` is the place of the error, such as `a.b[0].c`."""
 
     def __init__(self, path: str, text: str) -> None:
         super().__init__(f"{path}: {text}" if path else text)
@@ -62,10 +62,10 @@ class ScenarioError(ConfigError):
 
 
 def parse_duration_ns(value: Any, path: str = "") -> int:
-    """A duration in nanoseconds.
+    """Parse a duration; return nanoseconds.
 
     Raises:
-        ScenarioError: it is none.
+        ScenarioError: the value is not a duration.
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
         value = f"{value}s"
@@ -81,7 +81,7 @@ def parse_duration_ns(value: Any, path: str = "") -> int:
 
 
 def parse_rate_ns(value: Any, path: str) -> float:
-    """The mean time between two things that happen at a rate such as `30/h`, in nanoseconds."""
+    """Parse a rate such as `30/h`; return the mean time between two arrivals in nanoseconds."""
     if isinstance(value, str) and value.count("/") == 1:
         number, _, unit = value.partition("/")
         try:
@@ -94,7 +94,7 @@ def parse_rate_ns(value: Any, path: str) -> float:
 
 
 def format_duration(duration_ns: int) -> str:
-    """A duration for people: at most two units."""
+    """Format a duration for display, with at most two units."""
     if duration_ns < SECOND:
         return f"{duration_ns / (SECOND // 1000):.3g}ms" if duration_ns else "0s"
     rest = duration_ns
@@ -109,7 +109,7 @@ def format_duration(duration_ns: int) -> str:
 
 
 class Distribution(msgspec.Struct, frozen=True):
-    """Where a value is drawn from."""
+    """A distribution of values, from which a run draws."""
 
     kind: str
     values: tuple[int, ...]
@@ -117,7 +117,7 @@ class Distribution(msgspec.Struct, frozen=True):
     weights: tuple[float, ...] = ()
 
     def draw(self, rng: random.Random) -> int:
-        """One value, never below zero. A constant draws no random number."""
+        """Draw a value, never below zero. A constant uses no random number."""
         values = self.values
         match self.kind:
             case "constant":
@@ -132,13 +132,13 @@ class Distribution(msgspec.Struct, frozen=True):
                 return round(values[0] * math.exp(self.shape * rng.normalvariate(0, 1)))
             case "pareto":
                 return round(values[0] * rng.paretovariate(self.shape))
-        # What rng.choices would draw, in half the time.
+        # The same draw as `rng.choices`, in half the time.
         sums = _sums(self.weights)
         return values[bisect(sums, rng.random() * sums[-1], 0, len(values) - 1)]
 
     @property
     def typical(self) -> int:
-        """A value in the middle, for what has to be known beforehand."""
+        """A central value, for estimates before the run."""
         match self.kind:
             case "uniform":
                 return sum(self.values) // 2
@@ -166,10 +166,10 @@ _PARAMETERS: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
 
 
 def parse_distribution(value: Any, path: str, parse: Parse) -> Distribution:
-    """A value or a distribution of values that `parse` reads.
+    """Parse a constant or a distribution; `parse` reads the single values.
 
     Raises:
-        ScenarioError: it is neither; names the path.
+        ScenarioError: the value is neither.
     """
     if not isinstance(value, dict):
         return constant(_parsed(parse, value, path))
