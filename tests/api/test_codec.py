@@ -1,4 +1,4 @@
-"""Every object that the reference recorded is unchanged after decoding and encoding."""
+"""Recorded objects of the reference survive decoding and encoding."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _items(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def without_empty(value: Any) -> Any:
-    """Drop the values that the API treats as absent: null, zero values, empty lists and maps."""
+    """Drop values that the API treats as absent: null, zero and empty ones."""
     if isinstance(value, dict):
         pairs = ((key, without_empty(each)) for key, each in value.items())
         return {key: each for key, each in pairs if each not in (None, "", 0, False, [], {})}

@@ -1,4 +1,7 @@
-"""Node selectors: alternatives, errors and their paths (docs/reference/05 §4.4, §11.5)."""
+"""Node selectors: alternatives, errors and their paths.
+
+docs/reference/05 §4.4, §11.5.
+"""
 
 from __future__ import annotations
 

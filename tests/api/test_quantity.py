@@ -1,4 +1,4 @@
-"""Quantities: every recorded one, the table of docs/reference/05 §11.1, laws of arithmetic."""
+"""Quantities: recordings, docs/reference/05 §11.1, laws of arithmetic."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Delivering(Protocol[T]):
 async def deliver(
     events: AsyncIterator[WatchEvent[T]], take: Callable[[WatchEvent[T]], None]
 ) -> None:
-    """Call `take` with each event of a watch until it ends, in the fastest way available."""
+    """Call `take` with each event of a watch until the watch ends."""
     if isinstance(events, Delivering):
         await events.deliver(take)
         return

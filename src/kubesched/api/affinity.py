@@ -1,4 +1,4 @@
-"""Placement rules of pods: affinity, tolerations, topology spread, node selectors."""
+"""Placement rules of pods: affinity, tolerations, spread, node selectors."""
 
 from __future__ import annotations
 

@@ -30,7 +30,10 @@ class TokenReviewStatus(ApiStruct):
 
 
 class TokenReview(ApiObject):
-    """A request to identify the owner of a token; the result is in `status`, never stored."""
+    """A request to identify the owner of a token.
+
+    The result is in `status`, never stored.
+    """
 
     api_version: ClassVar[str] = "authentication.k8s.io/v1"
     kind: ClassVar[str] = "TokenReview"

@@ -21,7 +21,10 @@ class NonResourceAttributes(ApiStruct):
 
 
 class SubjectAccessReviewSpec(ApiStruct):
-    """The access to review; only URL paths, which is all that the scheduler's endpoints need."""
+    """The access to review.
+
+    Only URL paths, which is all that the scheduler's endpoints need.
+    """
 
     non_resource_attributes: NonResourceAttributes | None = None
     user: str = ""

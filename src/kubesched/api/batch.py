@@ -1,4 +1,4 @@
-"""Types of `batch/v1`: jobs and cron jobs, with the fields that matter for their pods."""
+"""Types of `batch/v1`: jobs and cron jobs."""
 
 from __future__ import annotations
 

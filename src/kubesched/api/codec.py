@@ -120,7 +120,7 @@ def _decode(data: bytes | str, kind: type[T]) -> T:
 
 @contextmanager
 def _raised_recursion_limit() -> Iterator[None]:
-    """Accept what API servers accept: parameters of a claim may be nested thousands deep."""
+    """Accept JSON that is nested thousands of levels deep, as API servers do."""
     usual = sys.getrecursionlimit()
     sys.setrecursionlimit(_MAX_DEPTH)
     try:

@@ -29,7 +29,7 @@ class CustomObject(ApiObject):
 
 @cache
 def custom_kind(resource: str, kind_name: str = "") -> Kind | None:
-    """Return the kind of `plural.version.group`, such as `foos.v1.example.com`, or None.
+    """Return the kind of a name such as `foos.v1.example.com`, or None.
 
     The same name returns the same kind with the same type, which `ApiAccess` accepts. To create
     objects, pass the name of the kind (`Foo`); without it, the server is asked.

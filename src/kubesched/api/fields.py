@@ -236,7 +236,10 @@ def _reader(kind: type[msgspec.Struct], path: str, held_as: str) -> Callable[[An
 
 @cache
 def _field_path(kind: type[msgspec.Struct], path: str) -> tuple[FieldInfo, ...]:
-    """Return the fields along a path from an object of a type; empty if there is no such path."""
+    """Return the fields along a path from an object of a type.
+
+    The result is empty if there is no such path.
+    """
     field_path = []
     current: Any = kind
     for name in path.split("."):

@@ -32,7 +32,7 @@ def host_ports(pod: Pod) -> tuple[HostPort, ...]:
 
 
 def ports_conflict(wanted: Iterable[HostPort], used: Collection[HostPort]) -> bool:
-    """Whether a port in `wanted` is in use: same protocol and number, on a common address.
+    """Whether a port in `wanted` is in use, by protocol, number and address.
 
     Addresses are compared as text; only `0.0.0.0` means all of them.
     """

@@ -1,4 +1,4 @@
-"""The grammar of label selectors in query strings: `app=web,tier in (a,b),!canary,size>3`.
+"""The grammar of label selectors in query strings: `app=web,!canary,size>3`.
 
 This module only parses the text; `Requirement` validates keys and values.
 """

@@ -1,4 +1,7 @@
-"""One requirement on a label, the unit of selectors (docs/reference/05 §4.3, 06 §0.3)."""
+"""One requirement on a label, the unit of selectors.
+
+docs/reference/05 §4.3, 06 §0.3.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +111,10 @@ class Requirement:
         return have > limit if operator == "gt" else have < limit
 
     def limits(self) -> tuple[int, int]:
-        """Return the inclusive bounds of `gt` or `lt`; an empty range if the limit is invalid."""
+        """Return the inclusive bounds of `gt` or `lt`.
+
+        An empty range if the limit is invalid.
+        """
         limit = integer_of(self.values[0]) if len(self.values) == 1 else None
         if limit is None:
             return MAX_INT64, MIN_INT64

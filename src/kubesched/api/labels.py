@@ -1,4 +1,6 @@
-"""Label selectors, compiled: parsed once, matched often (docs/reference/05 §4.3, 06 §0.3).
+"""Label selectors, compiled: parsed once, matched often.
+
+docs/reference/05 §4.3, 06 §0.3.
 
 A selector is a conjunction of requirements. Two are special: `NOTHING` (no selector is set)
 matches no labels, even with requirements added; `EVERYTHING` (an empty selector) matches all.
@@ -93,7 +95,10 @@ class Selector:
 
     @classmethod
     def from_map(cls, labels: Mapping[str, str]) -> Selector:
-        """Require every label of a map, without validation; an empty map matches everything."""
+        """Require every label of a map, without validation.
+
+        An empty map matches everything.
+        """
         if not labels:
             return EVERYTHING
         return cls(Requirement(key, "=", (value,)) for key, value in labels.items())

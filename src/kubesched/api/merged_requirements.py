@@ -1,4 +1,4 @@
-"""Many label requirements, merged so that the time of a test depends on the labels only.
+"""Many label requirements, merged so that a match takes time per label only.
 
 A query string can have thousands of requirements, and is tested against every object of a kind.
 """
@@ -15,7 +15,7 @@ __all__ = ["MergedRequirements"]
 
 
 class MergedRequirements:
-    """A conjunction of valid requirements, with the same results as testing each of them."""
+    """A conjunction of valid requirements, merged by key."""
 
     __slots__ = ("_absent", "_allowed", "_between", "_forbidden", "_present")
 

@@ -1,4 +1,4 @@
-"""Types of `meta/v1`: object metadata, label selectors, and the response `Status`."""
+"""Types of `meta/v1`: object metadata, label selectors, and `Status`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Node selectors, compiled: the nodes that a pod requires, and those that it prefers.
+"""Node selectors, compiled: required and preferred nodes of a pod.
 
 docs/reference/05 §4.4. Terms are alternatives; all conditions of a term must hold. An invalid
 term matches no node, and the other terms still count. Its errors are stored: use `check`, which
@@ -109,7 +109,7 @@ class NodeMatcher(NamedTuple):
         return any(term.matches(labels, name) for term in self.terms)
 
     def check(self, labels: Mapping[str, str], name: str) -> bool:
-        """Match like `matches`, but raise SelectorError if none matches and one is invalid."""
+        """Match, but raise SelectorError if no term matches and one is invalid."""
         if self.matches(labels, name):
             return True
         if (error := self.error) is not None:

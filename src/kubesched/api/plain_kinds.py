@@ -1,4 +1,4 @@
-"""Built-in kinds of which kubesched reads only the metadata: a table of their names.
+"""Built-in kinds of which kubesched reads only the metadata.
 
 A server accepts, stores and lists them. A kind that scheduling or a controller reads has a
 complete type in `kinds`.

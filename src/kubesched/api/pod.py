@@ -1,4 +1,4 @@
-"""Pods: containers, the spec that a scheduler reads, and the status that it writes."""
+"""Pods: their containers, spec and status."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class SleepAction(ApiStruct):
 
 
 class Probe(ApiStruct):
-    """A kubelet's check of a container, reduced to what the simulated kubelet supports."""
+    """A kubelet's check of a container, as far as it is simulated."""
 
     exec: ExecAction | None = None
     initial_delay_seconds: int = 0

@@ -25,7 +25,10 @@ def is_terminating(pod: Pod) -> bool:
 
 
 def start_time_ns(pod: Pod, now_ns: int) -> int:
-    """Return when the pod started; not started counts as now (docs/reference/05 §4.6)."""
+    """Return when the pod started; not started counts as now.
+
+    docs/reference/05 §4.6.
+    """
     started = pod.status.start_time
     return now_ns if started is None else parse_time(started)
 

@@ -155,7 +155,7 @@ def pod_level_requests_set(pod: Pod) -> bool:
 
 
 def is_restartable_init_container(container: Container) -> bool:
-    """Whether an init container is a sidecar, which keeps running beside the containers."""
+    """Whether an init container is a sidecar, which keeps running."""
     return container.restart_policy == "Always"
 
 
@@ -193,7 +193,7 @@ def _is_one_container(pod: Pod, options: PodRequestOptions) -> bool:
 
 
 def _aggregate(pod: Pod, options: PodRequestOptions) -> dict[str, Quantity]:
-    """Return the sum over containers, or the peak during initialization if it is higher."""
+    """Return the higher of the containers' sum and the initialization's peak."""
     spec = pod.spec
     statuses = _statuses(pod) if options.use_status else {}
     total: dict[str, Quantity] = {}
@@ -245,7 +245,10 @@ def _effective(
     actual: ResourceRequirements,
     allocated: ResourceList,
 ) -> dict[str, Quantity]:
-    """Return the maximum of desired, actual and allocated; an infeasible resize is left out."""
+    """Return the maximum of desired, actual and allocated.
+
+    An infeasible resize is left out.
+    """
     most = {} if _is_resize_infeasible(pod) else desired
     _raise_to(most, _quantities(actual.requests))
     _raise_to(most, _quantities(allocated))

@@ -1,4 +1,6 @@
-"""Resource quantities: exact decimal numbers with their notation (docs/reference/05 §2).
+"""Resource quantities: exact decimal numbers with their notation.
+
+docs/reference/05 §2.
 
 A quantity is `mantissa × 10^exponent`; the module never uses floats. Quantities of different
 notation compare and add by value. Conversion to an integer rounds away from zero. A number that
@@ -122,7 +124,7 @@ class Quantity(msgspec.Struct, frozen=True, eq=False, gc=False):
         return self.mantissa * scale
 
     def compare(self, other: Quantity) -> int:
-        """Return -1, 0 or 1 if the number is less than, equal to or greater than the other."""
+        """Return -1, 0 or 1 if the number is less, equal or greater."""
         if self.exponent == other.exponent:
             left, right = self.mantissa, other.mantissa
         elif self.sign != other.sign or not self.mantissa:
@@ -284,7 +286,7 @@ def _exact_decimal(
 def _exact_binary(
     text: str, digits: str, number: int, power: int, notation: Format
 ) -> Quantity | None:
-    """Return a number with a binary suffix that fits the reference's 64-bit form, or None."""
+    """Return a binary number that fits the reference's 64-bit form, or None."""
     if 15 - len(digits) - power * 3 // 10 - 1 < 0:
         return None
     return Quantity(number << power, 0, notation, text=text if number % 8 else "")
@@ -336,7 +338,10 @@ def _rounded(mantissa: int, exponent: int, notation: Format) -> Quantity:
 
 
 def _binary(mantissa: int, exponent: int) -> Quantity:
-    """Convert a number with a binary suffix: capped at int64, decimal if it is a fraction."""
+    """Convert a number with a binary suffix.
+
+    Capped at int64, decimal if it is a fraction.
+    """
     rounded = _rounded(mantissa, exponent, Format.BINARY_SI)
     size = Quantity(abs(rounded.mantissa), rounded.exponent)
     if size > _CAP:
@@ -356,7 +361,10 @@ def _wrap(number: int) -> int:
 
 
 def _strip_factors(number: int, factor: int, most: int = 1 << 62) -> tuple[int, int]:
-    """Divide by a factor as often as there is no remainder; return the quotient and the count."""
+    """Divide by a factor as often as there is no remainder.
+
+    Return the quotient and the count.
+    """
     count = 0
     while count < most:
         quotient, rest = divmod(number, factor)

@@ -1,4 +1,4 @@
-"""Pods and nodes as a server wrote them, including fields that the types do not declare.
+"""Pods and nodes as a server wrote them, including undeclared fields.
 
 `ApiAccess` can list and watch these types instead of `Pod` and `Node`. The parts of an object
 stay JSON; only the metadata that identifies it is decoded.
@@ -43,7 +43,7 @@ class RawObject(ApiObject):
 
     @property
     def body(self) -> bytes:
-        """The object as JSON, without its kind and version, for embedding in other documents."""
+        """The object as JSON, without its kind and version."""
         metadata = bytes(self.metadata_part)
         if not self.keeps_managed_fields and _MANAGED_FIELDS in metadata:
             fields: dict[str, Any] = msgspec.json.decode(metadata)

@@ -73,7 +73,7 @@ class Resources(msgspec.Struct, gc=False):
         return 0 if raw is None else parse_value(raw)
 
     def add(self, other: Resources) -> None:
-        """Add amounts; sums wrap at 64 bits as in the reference, so that they fit columns."""
+        """Add amounts; sums wrap at 64 bits as in the reference."""
         cpu, memory = self.milli_cpu + other.milli_cpu, self.memory + other.memory
         # `add_int64`, inlined because this runs for every placed pod.
         self.milli_cpu = cpu if MIN_INT64 <= cpu <= MAX_INT64 else wrap_int64(cpu)
@@ -86,7 +86,10 @@ class Resources(msgspec.Struct, gc=False):
                 scalar[name] = add_int64(scalar.get(name, 0), amount)
 
     def subtract(self, other: Resources) -> None:
-        """Subtract amounts, including wrapped ones; a scalar that becomes 0 stays present."""
+        """Subtract amounts, including wrapped ones.
+
+        A scalar that becomes 0 stays present.
+        """
         self.milli_cpu = add_int64(self.milli_cpu, -other.milli_cpu)
         self.memory = add_int64(self.memory, -other.memory)
         self.ephemeral_storage = add_int64(self.ephemeral_storage, -other.ephemeral_storage)

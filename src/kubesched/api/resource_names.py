@@ -45,7 +45,7 @@ def is_attachable_volume_resource_name(name: str) -> bool:
 
 
 def is_native_resource_name(name: str) -> bool:
-    """Whether the name is Kubernetes' own: no domain, or `kubernetes.io/` anywhere in it."""
+    """Whether the name has no domain, or `kubernetes.io/` anywhere in it."""
     return "/" not in name or _NATIVE_DOMAIN in name
 
 

@@ -1,4 +1,4 @@
-"""Types of `node.k8s.io/v1`: container runtimes, with their overhead and node selection."""
+"""Types of `node.k8s.io/v1`: overhead and nodes of container runtimes."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ _INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 
 
 class RecentlyUsed(Generic[K, V]):
-    """A mapping that evicts entries without recent use, and has at most twice `most` entries.
+    """A mapping of at most twice `most` entries that evicts unused ones.
 
     Entries are in two generations. When the younger generation is full, it becomes the older
     one, and the entries of the previous older generation are dropped.
@@ -105,7 +105,10 @@ class SharedValues(RecentlyUsed[Any, Any]):
 
 
 class PodSharing:
-    """Shares parts of pods; caches a running and a waiting pod per workload as models."""
+    """Shares parts of pods.
+
+    Caches a running and a waiting pod per workload as models.
+    """
 
     def __init__(self) -> None:
         self._models: RecentlyUsed[tuple[str, bool], Pod] = RecentlyUsed(_MODELS)
@@ -114,7 +117,7 @@ class PodSharing:
         self._last = Pod()
 
     def share(self, pod: Pod, before: Pod | None) -> Pod:
-        """Return an equal pod that shares parts with its previous version and a similar pod."""
+        """Return an equal pod that shares parts with earlier ones."""
         owners = pod.metadata.owner_references
         key = owners[0].uid if owners else pod.metadata.namespace, bool(pod.spec.node_name)
         model = self._models.get(key)
@@ -205,7 +208,7 @@ class NodeSharing:
         self._same_moment = SharedValues(_MOMENTS)
 
     def share(self, node: Node, before: Node | None) -> Node:
-        """Return an equal node that shares parts with its previous version and a similar node."""
+        """Return an equal node that shares parts with earlier ones."""
         key = node.metadata.labels.get(_INSTANCE_TYPE, "")
         model = self._models.get(key)
         nearest = before or model or Node()
@@ -262,7 +265,10 @@ class NodeSharing:
 
 
 class VolumeSharing:
-    """Shares parts of persistent volumes; caches a volume per storage class as a model."""
+    """Shares parts of persistent volumes.
+
+    Caches a volume per storage class as a model.
+    """
 
     def __init__(self) -> None:
         self._models: RecentlyUsed[str, PersistentVolume] = RecentlyUsed(_MODELS)
@@ -271,7 +277,7 @@ class VolumeSharing:
         self._same_map = SharedMaps(_MODELS)
 
     def share(self, volume: PersistentVolume, before: PersistentVolume | None) -> PersistentVolume:
-        """Return an equal volume that shares parts with its previous version and a similar one."""
+        """Return an equal volume that shares parts with earlier ones."""
         key = volume.spec.storage_class_name
         model = self._models.get(key)
         nearest = before or model or PersistentVolume()
@@ -319,7 +325,7 @@ class ClaimSharing:
     def share(
         self, claim: PersistentVolumeClaim, before: PersistentVolumeClaim | None
     ) -> PersistentVolumeClaim:
-        """Return an equal claim that shares parts with its previous version and a similar one."""
+        """Return an equal claim that shares parts with earlier ones."""
         key = claim.metadata.namespace, claim.spec.storage_class_name
         model = self._models.get(key)
         nearest = before or model or PersistentVolumeClaim()
@@ -354,7 +360,7 @@ class SharedMaps(RecentlyUsed[tuple[tuple[str, str], ...], dict[str, str]]):
 def _own_metadata(
     metadata: ObjectMeta, model: ObjectMeta, same_moment: SharedValues, same_map: SharedMaps
 ) -> ObjectMeta:
-    """Return shared metadata of an object whose labels and annotations differ from the model's."""
+    """Share the metadata of an object that has its own labels and annotations."""
     return _alike(
         metadata,
         model,
@@ -398,7 +404,7 @@ def _alike(new: S, model: S, **own: Any) -> S:
 
 
 def _alike_inside(part: Any, model: Any) -> Any:
-    """Return a part that differs from the model's, with the equal parts inside it shared."""
+    """Return a part that differs from the model's, with equal inner parts shared."""
     if isinstance(part, Struct):
         return part if model is None else _alike(part, model)
     if isinstance(part, tuple) and part and isinstance(part[0], Struct):

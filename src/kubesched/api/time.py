@@ -56,7 +56,7 @@ def format_micro_time(ns: int) -> str:
 
 @lru_cache(maxsize=64)
 def _time_text(seconds: int) -> str:
-    """Format a time; cached, because consecutive times are often in the same second or minute."""
+    """Format a time in seconds; cached, because times often repeat."""
     return f"{_minute_text(seconds // 60)}{seconds % 60:02}Z"
 
 

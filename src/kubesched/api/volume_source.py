@@ -110,7 +110,10 @@ class DownwardAPIVolumeSource(ApiStruct):
 
 
 class ProjectedVolumeSource(ApiStruct):
-    """A projected volume, such as the one for a pod's token; its sources stay plain JSON."""
+    """A projected volume, such as the one for a pod's token.
+
+    Its sources stay plain JSON.
+    """
 
     sources: tuple[dict[str, Any], ...] = ()
     default_mode: Int32 | None = None

@@ -1,4 +1,4 @@
-"""The node table: columns for all nodes and arithmetic on them, without plugin rules."""
+"""The node table: columns for all nodes, without plugin rules."""
 
 from kubesched.framework.engine.interning import Interner
 from kubesched.framework.engine.node_table import (

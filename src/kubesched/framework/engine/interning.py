@@ -1,4 +1,4 @@
-"""Interning: small dense integers for repeated values, so that columns hold numbers."""
+"""Interning: small dense integers for the repeated values of columns."""
 
 from __future__ import annotations
 

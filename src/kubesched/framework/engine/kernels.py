@@ -90,7 +90,7 @@ def balance_change(allocatable: IntMatrix, allocated: IntMatrix, wanted: list[in
 
 
 def counted(allocatable: IntMatrix) -> tuple[IntMatrix, Sequence[Mask | None]]:
-    """Return divisors without zeros, and per resource where it counts (None: everywhere)."""
+    """Return divisors without zeros, and where each resource counts."""
     if not allocatable.size or allocatable.min() > 0:
         return allocatable, [None] * len(allocatable)
     has_some = allocatable != 0
@@ -156,7 +156,10 @@ def mean_toward_zero(total: IntColumn, weight_sum: IntColumn | int) -> IntColumn
 
 
 def mean_rounded(total: IntColumn, weight_sum: IntColumn | int) -> IntColumn:
-    """Divide sums by their weights, rounding halves away from zero; 0 where nothing counts."""
+    """Divide sums by their weights, rounding halves away from zero.
+
+    The mean is 0 where nothing counts.
+    """
     mean = total / _at_least_one(weight_sum)
     whole = np.trunc(mean)
     # The difference is exact; adding 0.5 first would round.
@@ -165,7 +168,7 @@ def mean_rounded(total: IntColumn, weight_sum: IntColumn | int) -> IntColumn:
 
 
 def balance(fractions: Fractions, counted: Sequence[Mask | None]) -> IntColumn:
-    """Return how balanced the fractions of a row are: 100 × (1 - standard deviation), truncated.
+    """Return 100 × (1 - standard deviation) of the fractions, truncated.
 
     There are at least two fractions, of equal shape; the last axis is the row. `counted[i]` is
     the mask of the rows where fraction i counts; None: all rows. The operations and their order

@@ -36,7 +36,9 @@ _FEW_CHANGES = 64
 
 
 class LabelColumn:
-    """The values of one label key: `ids[row]` is the value's number, -1 if it is absent.
+    """The values of one label key.
+
+    `ids[row]` is the value's number, -1 if it is absent.
 
     A number can be reused for another value; `version` changes then.
     """
@@ -111,9 +113,9 @@ class ChangeLog:
         return self._answer
 
     def recent(self, position: int) -> NDArray[np.intp] | None:
-        """Return the rows that changed since the position, in order, with repetitions; or None.
+        """Return the rows that changed since the position, in order; None if too old.
 
-        Takes constant time. Do not modify the array.
+        A row occurs as often as it changed. Takes constant time. Do not modify the array.
         """
         start = position - self._base
         return None if start < 0 else self._rows[start : self._length]
@@ -170,7 +172,10 @@ class NodeTable:
 
     @property
     def live_rows(self) -> slice | NDArray[np.intp]:
-        """The rows that have a node: a slice while no row is free, so that columns are views."""
+        """The rows that have a node.
+
+        A slice while no row is free, so that columns are views.
+        """
         if self._live_rows is None:
             if len(self.row_of) == self._high:
                 self._live_rows = slice(0, self._high)
@@ -231,7 +236,10 @@ class NodeTable:
         self._write_labels(row, node.metadata.labels)
 
     def write_ports(self, row: int, used: Collection[HostPort]) -> None:
-        """Write the used host ports of a node; the caller logs the row with `write_usage`."""
+        """Write the used host ports of a node.
+
+        The caller logs the row with `write_usage`.
+        """
         self.ports.write(row, used)
 
     def write_images(self, row: int, images: Mapping[str, ImageFacts]) -> None:
@@ -335,7 +343,7 @@ class NodeTable:
         return {name: amount for name, amount in requested.items() if name not in rest}
 
     def _give_column(self, name: str) -> None:
-        """Move stored requests of a resource to its new column, because a node now has it."""
+        """Move stored requests of a resource to its new column."""
         place = self.resources.find(name)
         for row, amounts in list(self._unoffered.items()):
             amount = amounts.pop(name, None)
@@ -393,7 +401,7 @@ class NodeTable:
 
 
 def _timeless(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
-    """Return taints without their time of addition, which would make every list distinct."""
+    """Return taints without their time, which would make every list distinct."""
     if not any(taint.time_added for taint in taints):
         return taints
     return tuple(replace(taint, time_added=None) for taint in taints)

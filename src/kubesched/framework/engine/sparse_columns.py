@@ -21,7 +21,7 @@ _NO_IMAGES: Mapping[str, ImageFacts] = {}
 
 
 class PackedRows:
-    """A set of rows in an array without gaps: removing a row moves the last one to its place."""
+    """A set of rows in an array without gaps."""
 
     __slots__ = ("_places", "_rows")
 
@@ -148,7 +148,7 @@ class _ImageColumn(PackedRows):
 
 
 class ImageRows:
-    """The rows that have an image: name -> rows, with the properties recorded for each row."""
+    """The rows that have an image, with the properties recorded for each row."""
 
     __slots__ = ("_by_image", "_by_row", "version")
 

@@ -83,7 +83,8 @@ class TotalIndex:
     ) -> int | None:
         """Return a random one of the accepted rows with the highest total.
 
-        None if this many tries found no row: evaluating all rows at once is then cheaper.
+        The result is None if this many tries found no row. Evaluating all rows at once is then
+        cheaper.
         """
         for total in self._totals_from_best():
             bucket = self._buckets[total]
@@ -98,11 +99,14 @@ class TotalIndex:
         return None
 
     def rows_from_best(self) -> Iterator[list[int]]:
-        """Yield the rows of each total, the highest first. Do not modify the set meanwhile."""
+        """Yield the rows of each total, the highest first.
+
+        Do not modify the set meanwhile.
+        """
         return (self._buckets[total] for total in self._totals_from_best())
 
     def top(self, count: int) -> list[tuple[int, int]]:
-        """Return up to `count` rows with the highest totals, and these totals, best first."""
+        """Return up to `count` (row, total) pairs, the highest totals first."""
         best = self._buckets.get(self._best, ())
         if len(best) >= count:
             return [(row, self._best) for row in best[:count]]

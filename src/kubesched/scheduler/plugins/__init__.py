@@ -1,1 +1,4 @@
-"""The in-tree plugins, one folder each; `registry.py` lists them (docs/reference/05 to 08)."""
+"""The in-tree plugins, one folder each; `registry.py` lists them.
+
+docs/reference/05 to 08.
+"""

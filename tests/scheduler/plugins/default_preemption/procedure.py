@@ -1,4 +1,4 @@
-"""An oracle for preemption: the procedure of docs/reference/06 §3.3 to §3.8, written plainly.
+"""An oracle for preemption, from docs/reference/06 §3.3 to §3.8.
 
 It works node by node and pod by pod, with lists and dictionaries, and shares only the filters of
 the profile with the plugin. Property tests compare the plugin with it.

@@ -116,7 +116,10 @@ class ChangingCluster:
         return pod
 
     async def attempt(self) -> bool:
-        """Schedule or preempt for a pod, compared with the oracle; return whether it preempts."""
+        """Schedule or preempt for a pod, compared with the oracle.
+
+        Return whether it preempts.
+        """
         harness, preemptor = self.harness, self.waiting(self.rng.choice((10, 10, 10, 60)))
         if self.rng.random() < 0.1:
             harness.nominate(preemptor, self.rng.choice(self.nodes).metadata.name)

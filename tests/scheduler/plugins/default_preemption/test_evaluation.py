@@ -1,4 +1,4 @@
-"""From an unschedulable pod to a nomination: eligibility, victims, the choice of a node."""
+"""The evaluator: eligibility, victims, the choice of a node."""
 
 from __future__ import annotations
 
@@ -458,7 +458,7 @@ def test_the_search_continues_until_a_candidate_violates_no_budget() -> None:
 
 
 def test_the_search_stops_at_the_configured_number_of_candidates() -> None:
-    """Of two nodes only one is evaluated, so the better one is missed half of the time."""
+    """One of two nodes is evaluated, so the better one is often missed."""
 
     async def scenario(seed: int) -> str | None:
         pod = preemptor()

@@ -407,7 +407,7 @@ def test_if_another_preemptor_takes_the_node_the_victim_stays() -> None:
 
 
 def test_the_end_of_an_unbound_victim_requeues_the_preemptor() -> None:
-    """Seed 546: its binding failed while it was deleted, so its end triggered no event."""
+    """Seed 546: its binding had failed, so its deletion triggered no event."""
 
     async def scenario() -> None:
         harness = EvictionHarness(make_pod("v"))

@@ -68,7 +68,7 @@ def test_a_deleted_pod_that_is_no_victim_is_skipped() -> None:
 def test_a_gated_pod_is_requeued_when_a_victim_is_deleted(
     nominated_to: str, is_told: bool, want: QueueingHint
 ) -> None:
-    """Seed 600000001872: the pod with the port was deleted first, while the preemptor was gated."""
+    """Seed 600000001872: the pod with the port ended while the gate was closed."""
     handle = FakeHandle([PREEMPTOR])
     nominating = Nominating(NominatingMode.OVERRIDE, nominated_to)
     handle.nominator.add_nominated_pod(PodInfo(PREEMPTOR), nominating)

@@ -69,7 +69,7 @@ class RandomCache:
 
 
 def check(columns: PodColumns, history: RandomCache, priority: int) -> None:
-    """Check that a row has the pods of its node below the priority, most important first."""
+    """Check that each row has the pods below the priority, in order."""
     snapshot = history.cache.update_snapshot()
     nodes = snapshot.nodes
     rows = nodes.rows[np.array([history.rng.random() < 0.7 for _ in range(len(nodes))], bool)]
@@ -112,7 +112,7 @@ def test_columns_follow_the_nodes(seed: int, steps: int) -> None:
 
 
 def test_abandoned_ranges_are_reclaimed() -> None:
-    """A node whose number of pods goes up and down must not make the columns grow forever."""
+    """Columns must not grow forever when the number of pods fluctuates."""
     cache = Cache()
     cache.add_node(make_node("n"))
     columns = PodColumns(cache.update_snapshot().table)
@@ -130,7 +130,7 @@ def test_abandoned_ranges_are_reclaimed() -> None:
 
 
 def test_indexes_are_valid_until_the_columns_are_tidied() -> None:
-    """Indexes that a search holds stay valid although other rows outgrow their ranges."""
+    """Indexes of a search stay valid although other rows outgrow their ranges."""
     cache = Cache()
     for name in ("steady", "growing"):
         cache.add_node(make_node(name))

@@ -79,7 +79,10 @@ def exactly(count: int | None = 1, *expressions: str, **fields: Any) -> dict[str
 
 
 def claim(name: str = "c", *requests: Json, **devices: Any) -> ResourceClaim:
-    """Return a claim with requests r0, r1 …; a list is a request with alternatives s0, s1 …"""
+    """Return a claim with requests r0, r1 ….
+
+    A list is a request with alternatives s0, s1 …
+    """
     listed = [
         {"name": f"r{number}", "firstAvailable": _named(each)}
         if isinstance(each, list)
@@ -165,7 +168,7 @@ class DeviceHarness:
         return each[names.index(node)]
 
     def allocate(self, *claims: ResourceClaim, node: str = "n") -> list[list[str]] | str:
-        """Return `request:pool/device` for each claim, in order; or the reason of a rejection."""
+        """Return `request:pool/device` for each claim in order, or a rejection's reason."""
         pod = pod_with(*claims)
         for each in claims:
             self.handle.objects.put(each)

@@ -1,4 +1,7 @@
-"""Extended resources that device classes serve (docs/reference/08 §7, §12 rows 33 to 40)."""
+"""Extended resources that device classes serve.
+
+docs/reference/08 §7, §12 rows 33 to 40.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices that consume a node's own resources (docs/reference/08 §10.2), behind their gate."""
+"""Devices that consume a node's own resources (docs/reference/08 §10.2)."""
 
 from __future__ import annotations
 

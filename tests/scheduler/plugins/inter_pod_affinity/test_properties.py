@@ -1,4 +1,4 @@
-"""InterPodAffinity on random clusters: both forms against an oracle that reads pod by pod."""
+"""InterPodAffinity on random clusters: both forms against an oracle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NodeResourcesBalancedAllocation: nodes whose resources stay in proportion score higher."""
+"""NodeResourcesBalancedAllocation: balanced nodes score higher."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Amounts near the limits of int64, whose sums wrap: both forms agree, scores stay in range."""
+"""Amounts near the limits of int64: both forms agree when sums wrap."""
 
 from __future__ import annotations
 

@@ -51,13 +51,13 @@ def verdicts(
 
 
 def lacks(*resources: str) -> Status:
-    """Return the status of a node that would have enough of these resources if it were empty."""
+    """Return the status of a node that has too little of these resources left."""
     reasons = [f"Insufficient {name}" for name in resources]
     return Status.unschedulable(*reasons, causes=tuple(map(InsufficientResource, resources)))
 
 
 def never_fits(*resources: str) -> Status:
-    """Return the status of a node that has too little of these resources even when empty."""
+    """Return the status of a node that never has enough of these resources."""
     return replace(lacks(*resources), code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
 
 

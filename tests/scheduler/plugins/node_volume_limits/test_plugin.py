@@ -1,4 +1,4 @@
-"""NodeVolumeLimits (docs/reference/07 §12, cases 61 to 72), and its columns on random changes."""
+"""NodeVolumeLimits (docs/reference/07 §12, cases 61 to 72), and its columns."""
 
 from __future__ import annotations
 

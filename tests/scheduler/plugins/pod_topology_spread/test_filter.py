@@ -1,4 +1,7 @@
-"""Hard constraints, in the one-node and the many-node form (docs/reference/06 §5.1)."""
+"""Hard constraints, in the one-node and the many-node form.
+
+docs/reference/06 §5.1.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PodTopologySpread on random clusters: both forms against an oracle that reads pod by pod."""
+"""PodTopologySpread on random clusters: both forms against an oracle."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def incoming(*constraints: TopologySpreadConstraint) -> Pod:
 def scores(
     plugin: PodTopologySpread, pod: Pod, view: NodeView, candidates: str = ""
 ) -> dict[str, int]:
-    """Return the normalized scores of the candidates (by default all nodes), in both forms."""
+    """Return the normalized scores of the candidates, from both forms."""
     if candidates:
         view = view.at_rows(view.table.rows_of(candidates))
     state = CycleState()
@@ -210,7 +210,7 @@ def test_a_service_and_a_controller_must_both_select() -> None:
 
 
 def test_nodes_without_a_zone_get_scores_with_system_defaults() -> None:
-    """Their score lacks the part of the zone, and they count as one more zone in its weight."""
+    """Their score lacks the zone's part; they count as one more zone."""
     zoned = [make_node(name, zone="z") for name in "ab"]
     bare = make_node("x")
     pod = make_pod("p", labels=FOO)

@@ -1,4 +1,4 @@
-"""SchedulingGates: a gated pod does not enter the queue until its gates are removed."""
+"""SchedulingGates: a gated pod does not enter the queue."""
 
 from __future__ import annotations
 

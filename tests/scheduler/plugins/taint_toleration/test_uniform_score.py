@@ -1,4 +1,4 @@
-"""The uniform score of TaintToleration: equal scores of all nodes without evaluating each."""
+"""The uniform score of TaintToleration: equal scores without evaluation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The assume cache and the volume index over it: equal to a recount after every step."""
+"""The assume cache and the volume index, compared with a recount."""
 
 from __future__ import annotations
 

@@ -122,7 +122,9 @@ def _pointer(claim: PersistentVolumeClaim, uid: str) -> ObjectReference:
 
 
 def expected(draw: RandomCluster, host: str) -> set[str] | None:
-    """Return the problems of a node by the rules; None if the choice of a volume is arbitrary.
+    """Return the problems of a node by the rules.
+
+    The result is None if the choice of a volume is arbitrary.
 
     That is the case if several volumes are reserved for one claim.
     """

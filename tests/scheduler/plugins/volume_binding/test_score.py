@@ -1,4 +1,7 @@
-"""StorageCapacityScoring: scores by storage usage (docs/reference/07 §12, cases 45 to 49)."""
+"""StorageCapacityScoring: scores by storage usage.
+
+docs/reference/07 §12, cases 45 to 49.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Reserve, PreBind and Unreserve of VolumeBinding (docs/reference/07 §12, cases 32 to 42)."""
+"""Reserve, PreBind and Unreserve of VolumeBinding.
+
+docs/reference/07 §12, cases 32 to 42.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +119,10 @@ React = Callable[[VolumeHarness], Awaitable[None]]
 
 
 def bind(harness: VolumeHarness, react: React | None = None, *names: str) -> tuple[Status, int]:
-    """Reserve on n1 and PreBind while `react` runs; return the status and the seconds taken."""
+    """Reserve on n1 and PreBind while `react` runs.
+
+    Return the status and the seconds taken.
+    """
 
     async def work() -> tuple[Status, int]:
         harness.handle.clock = clock = current_clock()

@@ -46,7 +46,10 @@ _CAUSES: dict[str, Cause] = {
 
 
 def unresolvable(*reasons: str) -> Status:
-    """Return the status with these reasons and their causes; other reasons are of claims."""
+    """Return the status with these reasons and their causes.
+
+    Other reasons are of claims.
+    """
     causes = tuple(_CAUSES.get(reason, ClaimUnusable()) for reason in reasons)
     return Status.unresolvable(*reasons, causes=causes)
 
@@ -65,7 +68,7 @@ def claim(name: str, size: str = "1Gi", **changes: Any) -> PersistentVolumeClaim
 
 
 class VolumeHarness:
-    """Two nodes, a class without a provisioner (`np`) and one with a provisioner (`dp`)."""
+    """Two nodes, and classes without (`np`) and with (`dp`) a provisioner."""
 
     def __init__(self, *objects: ApiObject, gates: dict[str, bool] | None = None, **args: Any):
         nodes = [make_node(name, labels={"k": name}) for name in ("n1", "n2")]

@@ -1,4 +1,4 @@
-"""DefaultBinder: bind a pod through the API."""
+"""DefaultBinder: bind a pod through the API server."""
 
 from kubesched.scheduler.plugins.default_binder.plugin import DefaultBinder
 

@@ -1,4 +1,4 @@
-"""The search for nodes where evictions make room, in order and until enough are found.
+"""The search for nodes on which evictions make room.
 
 docs/reference/06 §3.5. The search evaluates many nodes at a time by totals. It runs the filters
 node by node only where a filter reads single pods and one of the pods to evict matters to it.
@@ -100,7 +100,7 @@ class CandidateSearch:
         rows = self._with_victims(rows)
         if self._cached is not None:
             candidates = self._search_cached(self._cached, rows, wanted)
-            # If there are none, it has to be said why.
+            # Without candidates, the diagnosis needs the full search.
             if len(candidates):
                 return CandidateSearchResult(candidates, self._diagnosis, ())
         found = _Found(wanted)
@@ -116,7 +116,7 @@ class CandidateSearch:
         return CandidateSearchResult(found.candidates(), self._diagnosis, tuple(self._errors))
 
     def _with_victims(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return the rows that have pods of lower priority, and note the status of the others.
+        """Return the rows with pods of lower priority; note why the others fail.
 
         If all pods have the same priority, no row is left and the search ends here.
         """
@@ -151,7 +151,7 @@ class CandidateSearch:
         return PreemptionCandidates(costs, lambda number: cached.candidate(int(chosen[number])))
 
     def _fill_cache(self, cached: CachedDryRuns, rows: NDArray[np.intp]) -> bool:
-        """Look at rows and note what there is; False if they have to be looked at one by one."""
+        """Fill the cache for these rows; False if totals cannot decide one of them."""
         if not self._is_decided_by_totals(rows).all():
             return False
         try:
@@ -165,7 +165,7 @@ class CandidateSearch:
         return True
 
     def _select(self, rows: NDArray[np.intp]) -> tuple[PreemptionCandidates, NDArray[np.intp]]:
-        """Evaluate a few rows one by one, for which `TotalsDryRun` takes longer to set up."""
+        """Evaluate a few rows one by one, which is faster than by totals."""
         found: list[PreemptionCandidate] = []
         places: list[int] = []
         for place, node in enumerate(self._handle.snapshot.nodes.at_rows(rows)):

@@ -90,7 +90,10 @@ class DryRunCache:
     def entry_of(
         self, state: CycleState, preemptor: PodInfo, columns: PodColumns
     ) -> CachedDryRuns | None:
-        """Return the entry for pods of this kind, up to date; None if the pod is not cached."""
+        """Return the entry for pods of this kind, up to date.
+
+        The result is None if the pod is not cached.
+        """
         handle = self._handle
         key = handle.dry_run.cache_key(state)
         if key is None or not handle.dry_run.reads_totals_only(state):

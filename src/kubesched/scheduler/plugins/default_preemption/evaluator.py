@@ -83,7 +83,7 @@ class Evaluator:
     def preempt(
         self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
     ) -> PostFilterResult:
-        """Nominate the pod to a node where evictions make room, or return why there is none."""
+        """Nominate the pod to a node where evictions make room."""
         proposal = self._propose(state, pod_info, diagnosis)
         if isinstance(proposal, PostFilterResult):
             return proposal
@@ -152,7 +152,7 @@ class Evaluator:
     def _propose(
         self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
     ) -> _Proposal | PostFilterResult:
-        """Return the nodes where evictions would make room, or the result if there are none."""
+        """Return nodes where evictions would make room, or the final result."""
         metadata = pod_info.pod.metadata
         current = self._pods.get(metadata.name, metadata.namespace)
         if current is None:
@@ -229,7 +229,7 @@ def _is_being_preempted(pod: Pod) -> bool:
 
 
 def _joined(errors: tuple[BaseException, ...]) -> str:
-    """Format errors as the reference does: each distinct text once, several in brackets.
+    """Format errors as the reference does: distinct texts in brackets.
 
     They are sorted, so that the message does not depend on where the search began.
     """

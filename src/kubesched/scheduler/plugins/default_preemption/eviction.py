@@ -72,7 +72,7 @@ class _FailedTries(NamedTuple):
 
 
 class _Preemption:
-    """A preemptor and its chosen node, and checks whether the preemption is still needed."""
+    """A preemptor and its node; decides whether evictions are still needed."""
 
     def __init__(
         self,
@@ -223,7 +223,10 @@ class Evictions:
             self._requeue(preemption)
 
     def _note(self, preemption: _Preemption, outcome: _Outcome) -> int:
-        """Count a failed try, or reset the count; return how long to wait until the next try."""
+        """Count a failed try, or reset the count.
+
+        Return how long to wait until the next try.
+        """
         before = self._failed_tries.pop(preemption.uid, _FailedTries())
         if outcome in _SUCCESSFUL or not preemption.is_awaited():
             return 0
@@ -260,7 +263,10 @@ class Evictions:
         return outcome
 
     async def _evict_all(self, preemption: _Preemption, victims: list[Pod]) -> _Outcome:
-        """Evict all; return the worst outcome. A victim that ended by itself counts as evicted."""
+        """Evict all; return the worst outcome.
+
+        A victim that ended by itself counts as evicted.
+        """
         async with asyncio.TaskGroup() as tasks:
             evictions = [
                 tasks.create_task(
@@ -278,7 +284,7 @@ class Evictions:
     async def _evict(
         self, preemption: _Preemption, victim: Pod, *, is_late: bool = False
     ) -> _Outcome:
-        """Evict a victim; with `is_late`, check first whether the eviction is still needed."""
+        """Evict a victim; with `is_late`, only if that is still needed."""
         if not (preemption.is_needed(victim) if is_late else preemption.is_awaited()):
             return _Outcome.SPARED
         preemptor = preemption.preemptor
@@ -304,7 +310,7 @@ class Evictions:
         return binding is not None and binding.cancel(f"preempted by {self._plugin}")
 
     async def _delete(self, preemption: _Preemption, victim: Pod) -> _Outcome:
-        """Add the disruption condition to the victim, then delete it with its grace period."""
+        """Add the disruption condition to the victim, then delete it."""
         name, namespace, uid = (
             victim.metadata.name,
             victim.metadata.namespace,

@@ -1,4 +1,6 @@
-"""Disruption budgets, and which evictions would violate them (docs/reference/06 §3.6).
+"""Disruption budgets, and which evictions would violate them.
+
+docs/reference/06 §3.6.
 
 Budgets never forbid a preemption. They affect which pods are spared and which node is chosen.
 """
@@ -50,7 +52,7 @@ class DisruptionBudgets:
         )
 
     def split(self, pods: Sequence[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
-        """Return the pods whose eviction would violate a budget, and the others, in order.
+        """Return the pods whose eviction violates a budget, and the others.
 
         A pod counts in every budget that selects it, even if one of them is violated.
         """

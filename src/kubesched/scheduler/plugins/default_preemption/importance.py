@@ -11,7 +11,10 @@ __all__ = ["most_important_first"]
 
 
 def most_important_first(pods: Iterable[PodInfo], now_ns: int) -> list[PodInfo]:
-    """Sort by priority, then by start time; a pod that has not started counts as starting now."""
+    """Sort by priority, then by start time.
+
+    A pod that has not started counts as starting now.
+    """
     return sorted(
         pods,
         key=lambda pod_info: (-pod_priority(pod_info.pod), start_time_ns(pod_info.pod, now_ns)),

@@ -1,4 +1,7 @@
-"""DefaultPreemption: evict less important pods to make room (docs/reference/06 §3)."""
+"""DefaultPreemption: evict less important pods to make room.
+
+docs/reference/06 §3.
+"""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class PodMatrix(NamedTuple):
 
 
 class PodColumns:
-    """Priorities, start times and requested amounts of all pods on the nodes of a table."""
+    """Priorities, start times and requests of all pods on a table's nodes."""
 
     def __init__(self, table: NodeTable) -> None:
         self.table = table

@@ -60,7 +60,10 @@ def costs_of(candidate: PreemptionCandidate, now_ns: int) -> tuple[int, ...]:
 
 
 class PreemptionCandidates:
-    """Candidates with their costs; the victims of a candidate are determined on request."""
+    """Candidates with their costs.
+
+    The victims of a candidate are determined on request.
+    """
 
     __slots__ = ("_describe", "costs")
 
@@ -103,7 +106,10 @@ class PreemptionCandidates:
         return self._describe(number)
 
     def best(self) -> PreemptionCandidate:
-        """Return the candidate of the lowest cost, the first among equals; there must be one."""
+        """Return the candidate of the lowest cost, the first among equals.
+
+        There must be one.
+        """
         left = np.arange(len(self))
         for costs in self.costs:
             if len(left) == 1:

@@ -48,7 +48,10 @@ _LOWEST = np.iinfo(np.int64).min
 
 
 class _Nominated(NamedTuple):
-    """Pods that are nominated to some nodes; the preemptor must fit with and without them."""
+    """Pods that are nominated to some nodes.
+
+    The preemptor must fit with and without them.
+    """
 
     places: NDArray[np.intp]  # positions of these nodes
     requested: Amounts  # [resource, place]
@@ -131,7 +134,7 @@ class TotalsDryRun:
         return self._candidates(left, victims, violating, now_ns), passed, verdicts
 
     def _spare(self, nodes: _Emptied, violating: Flags | None) -> Flags:
-        """Return the victims [node, place]: the pods that cannot be returned to their node."""
+        """Return the pods that cannot be returned to their node [node, place]."""
         amounts, is_pod = nodes.amounts, nodes.matrix.is_pod.T  # [place, node]
         order = None
         if violating is not None:
@@ -164,7 +167,7 @@ class TotalsDryRun:
         in_full: bool = False,
         again: bool = False,
     ) -> Rejections:
-        """Run the filters with these totals, with and without the pods nominated to a node."""
+        """Run the filters with these totals, with and without nominated pods."""
         rows, nominated = nodes.rows, nodes.nominated
         places = nominated.places
         if len(places):
@@ -192,7 +195,7 @@ class TotalsDryRun:
         return _Nominated(places[here], everywhere.requested[:, here], everywhere.pod_count[here])
 
     def _violating(self, nodes: _Emptied) -> Flags | None:
-        """Return whose eviction would violate a budget [node, place]; None if nobody's."""
+        """Return whose eviction would violate a budget [node, place]; None: no pod's."""
         budgets, columns = self._budgets, self._columns
         if not budgets:
             return None
@@ -305,7 +308,7 @@ class _Emptied(NamedTuple):
 
 
 def _with_no_victims(verdicts: Rejections, without: Flags) -> Rejections:
-    """Give nodes without potential victims that status, whatever the filters returned."""
+    """Set the status of nodes without potential victims."""
     if not without.any():
         return verdicts
     codes = np.zeros(len(without), dtype=np.uint32) if verdicts.codes is None else verdicts.codes

@@ -1,4 +1,7 @@
-"""The victims on one node, found by running the filters per pod (docs/reference/06 §3.6)."""
+"""The victims on one node, found by running the filters per pod.
+
+docs/reference/06 §3.6.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ def select_victims(
     budgets: DisruptionBudgets,
     now_ns: int,
 ) -> PreemptionCandidate | Status:
-    """Select the victims on copies of the node and the state, or return why it cannot help."""
+    """Select the victims on a node, or return why evictions cannot help."""
     priority = pod_priority(preemptor.pod)
     potential = [other for other in node.pods if pod_priority(other.pod) < priority]
     if not potential:
@@ -52,7 +55,7 @@ def select_victims(
 
 
 class _Trial:
-    """Copies of a node and a state, from which pods are removed and to which they are returned."""
+    """Copies of a node and a state, on which pods are removed and returned."""
 
     def __init__(
         self, handle: Handle, state: CycleState, preemptor: PodInfo, node: NodeInfo

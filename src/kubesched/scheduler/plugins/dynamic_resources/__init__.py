@@ -1,4 +1,4 @@
-"""DynamicResources: pods that use resource claims."""
+"""DynamicResources: allocate devices for the claims of pods."""
 
 from kubesched.scheduler.plugins.dynamic_resources.plugin import DynamicResources
 

@@ -1,4 +1,4 @@
-"""The devices in use: those of allocated claims, and those of allocations in flight.
+"""The devices in use, by allocated claims and by allocations in flight.
 
 (docs/reference/08 §3.4, §3.5)
 

@@ -1,4 +1,7 @@
-"""Convert a solution of the search to allocations of claims (docs/reference/08 §8.11)."""
+"""Convert a solution of the search to allocations of claims.
+
+docs/reference/08 §8.11.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Whether the devices of an allocated claim are ready for use (docs/reference/08 §6.1).
+"""Whether the devices of an allocated claim are ready for use.
+
+docs/reference/08 §6.1.
 
 A device may have to be prepared or attached first. Its driver then reports conditions. Before
 the pod is bound, all binding conditions must be true, and no failure condition may be.

@@ -1,4 +1,6 @@
-"""Deallocation of a claim whose devices keep its own pod from fitting (docs/reference/08 §5.5).
+"""Deallocation of a claim whose devices keep its own pod from fitting.
+
+docs/reference/08 §5.5.
 
 PostFilter decides which write is needed and starts it in the background. The change of the claim
 is the event that requeues the pod. If the write fails, there is no event: the pods that wait for

@@ -40,7 +40,7 @@ _NOT_FOUND = "claim allocation not found for node"
 
 
 class ClaimReservation:
-    """Allocates devices in memory, reverts that, and writes allocations to the API server."""
+    """Allocates devices in memory, and writes allocations to the API server."""
 
     def __init__(
         self,
@@ -84,7 +84,10 @@ class ClaimReservation:
         return self._allocate(data, pod, node, cycle) if data.pending else SUCCESS
 
     def _share_in_flight(self, data: PodDevices, place: int, node: NodeInfo) -> bool:
-        """Share a claim that is in flight for another member; False: not in flight or elsewhere."""
+        """Share a claim that is in flight for another member.
+
+        The result is False if it is not in flight, or not usable on the node.
+        """
         in_flight = self._devices.in_flight.get(data.claims[place].metadata.uid)
         if in_flight is None or in_flight.status.allocation is None or node.node is None:
             return False
@@ -229,7 +232,10 @@ class ClaimReservation:
     async def _bind_exclusively(
         self, data: PodDevices, place: int, pod: Pod, node_name: str
     ) -> None:
-        """Write a claim, one member of the group at a time; raise ClaimError if that fails."""
+        """Write a claim, one member of the group at a time.
+
+        Raise ClaimError if that fails.
+        """
         claim = data.claims[place]
         async with self._devices.write_lock(claim):
             self._refresh(data, place)

@@ -89,7 +89,7 @@ class ClaimWriter:
         self._devices = devices
 
     async def bind(self, data: PodDevices, place: int, pod: Pod, node_name: str) -> None:
-        """Write the new allocation of a claim, if there is one, and reserve it for the pod.
+        """Write the new allocation of a claim, and reserve it for the pod.
 
         Raises:
             ClaimError: the write failed.
@@ -225,7 +225,10 @@ class ClaimWriter:
         self._devices.unsettled.discard(uid)
 
     async def _fetch_and_assume(self, claim: ResourceClaim, is_needed: Callable[[], bool]) -> None:
-        """Get a claim and assume its state; retry until the server answers or it is not needed."""
+        """Get a claim and assume its state.
+
+        Retry until the server answers or it is not needed.
+        """
         metadata, pause_ns = claim.metadata, SECOND
         while is_needed():
             try:
@@ -388,7 +391,10 @@ class ClaimWriter:
 
 
 def _has(claim: ResourceClaim, allocation: AllocationResult | None) -> bool:
-    """Whether the claim has the allocation: another member of a group may have written it."""
+    """Whether the claim has the allocation.
+
+    Another member of a group may have written it.
+    """
     there = claim.status.allocation
     if there is None or allocation is None:
         return False

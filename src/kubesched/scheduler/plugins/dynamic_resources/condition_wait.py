@@ -28,7 +28,7 @@ class ConditionWait:
         self._timeout_ns = timeout_ns
 
     async def wait_until_ready(self, data: PodDevices, pod: Pod, node_name: str) -> Status:
-        """Return SUCCESS when all binding conditions are met, or the error that ended the wait."""
+        """Wait for all binding conditions; return SUCCESS or the error."""
         if not any(binding_conditions.has_conditions(claim) for claim in data.claims):
             return SUCCESS
         self._handle.recorder.event(

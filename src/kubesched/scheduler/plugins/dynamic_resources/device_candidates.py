@@ -13,7 +13,7 @@ _MAX_CACHED = 100_000
 
 
 class ExhaustedPools:
-    """Pools that have nothing left for a request, valid while their usage is unchanged.
+    """Pools that have nothing left for a request while usage is unchanged.
 
     All searches for the same claims share it. A pool stays exhausted within a search, because
     usage only grows there.

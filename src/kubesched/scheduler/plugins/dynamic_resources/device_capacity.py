@@ -1,4 +1,7 @@
-"""Capacity of devices: consumption by requests, and what is left (docs/reference/08 §8.9)."""
+"""Capacity of devices: consumption by requests, and what is left.
+
+docs/reference/08 §8.9.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,10 @@ class CapacityRule(msgspec.Struct, frozen=True):
         )
 
     def consumed(self, requested: Quantity | None) -> Quantity:
-        """Return what a request of this amount consumes; None: the request does not name it."""
+        """Return what a request of this amount consumes.
+
+        `requested` is None if the request does not name the capacity.
+        """
         if requested is None:
             return self.value if self.default is None else self.default
         if not self.has_policy:

@@ -23,7 +23,10 @@ class AttributeConstraint(Protocol):
     """One constraint of one claim, within one search."""
 
     def refuses(self, request: str, subrequest: str, device: DeviceContent) -> bool:
-        """Whether `add` would refuse the device, without changes; False is always correct."""
+        """Whether `add` would refuse the device, without changes.
+
+        False is always correct.
+        """
         ...
 
     def refuses_all(self, request: str, subrequest: str, view: PoolView) -> bool:

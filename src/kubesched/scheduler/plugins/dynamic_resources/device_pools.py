@@ -140,7 +140,10 @@ def _counters_key(slices: Iterable[SliceRecord]) -> tuple[tuple[str, str, int], 
 
 
 class Pool:
-    """All slices of one driver's pool. It is immutable: a changed slice makes a new pool."""
+    """All slices of one driver's pool.
+
+    It is immutable: a changed slice makes a new pool.
+    """
 
     def __init__(self, pool_id: PoolId, slices: Iterable[SliceRecord]) -> None:
         self.pool_id = pool_id
@@ -157,7 +160,10 @@ class Pool:
         self._counters: dict[int, tuple[int, Mapping[CounterKey, Quantity]]] = {}
 
     def outsiders_view(self) -> PoolView | None:
-        """Return the view of a node that no slice names or selects; None: it sees nothing."""
+        """Return the view of a node that no slice names or selects.
+
+        The result is None if the node sees nothing.
+        """
         relevant = [each for each in self.slices if each.is_for_every_node]
         return self._view(relevant, {}) if relevant else None
 

@@ -1,4 +1,6 @@
-"""The requests of a claim, with their device classes resolved (docs/reference/08 §8.3).
+"""The requests of a claim, with their device classes resolved.
+
+docs/reference/08 §8.3.
 
 A problem of a request is stored, not raised. It takes effect only when the search evaluates the
 claim on a node, and after the problems of the requests before it.

@@ -1,4 +1,4 @@
-"""The devices of the node in each row of a node table, with a log of changed rows."""
+"""The devices of the node in each row, with a log of changed rows."""
 
 from __future__ import annotations
 

@@ -439,7 +439,9 @@ class DeviceSearch:
         request: ResolvedDeviceRequest,
         candidate: DeviceCandidate,
     ) -> tuple[Callable[[], None] | None, bool]:
-        """Take a device if possible; return how to undo that, and whether it is permanently out.
+        """Take a device if possible.
+
+        Return how to undo that, and whether it is permanently out.
 
         A device is permanently out if it is in use or unsuitable, not if only a constraint of
         this search refuses it.
@@ -510,7 +512,10 @@ class DeviceSearch:
     def _take(
         self, claim: int, request: ResolvedDeviceRequest, candidate: DeviceCandidate, *, must: bool
     ) -> Callable[[], None] | None:
-        """Take the device for the request; return how to undo that, or None if it is refused."""
+        """Take the device for the request.
+
+        Return how to undo that, or None if it is refused.
+        """
         is_share = self._is_shareable(candidate)
         if request.admin_access:
             if not is_share and claim in candidate.taken_by:
@@ -559,7 +564,10 @@ class DeviceSearch:
         must: bool,
         counts: bool,
     ) -> bool:
-        """Whether taints and constraints allow the device; if not, everything is reverted."""
+        """Whether taints and constraints allow the device.
+
+        If not, everything is reverted.
+        """
         content = candidate.content
         if (
             self._features.device_taints

@@ -1,4 +1,4 @@
-"""Results of device searches, cached by group of equivalent nodes, and verdicts by row.
+"""Results of device searches by group of nodes, and verdicts by row.
 
 Claims with the same spec have the same result on nodes of the same group. The search therefore
 runs once per group, and a row is updated only when its node moves to another group.
@@ -80,7 +80,10 @@ class DeviceVerdicts:
         self.has_errors = False
 
     def search(self, devices: NodeDevices, names: Sequence[str]) -> DeviceSearchResult:
-        """Return the result for one node; `names` are the names of the claims, for errors."""
+        """Return the result for one node.
+
+        `names` are the names of the claims, for errors.
+        """
         group = devices.group
         versions = self._runner.inventory.usage_versions(group) if group.shared else ()
         key = (group.number, versions)
@@ -129,7 +132,10 @@ class DeviceVerdicts:
         return True
 
     def _refresh_shared(self, rows: DeviceRows, names: Sequence[str]) -> bool:
-        """Update the groups that share a pool whose usage changed; False: a search timed out."""
+        """Update the groups that share a pool whose usage changed.
+
+        The result is False if a search timed out.
+        """
         for number, versions in rows.shared_versions().items():
             if self._shared_versions.get(number) == versions:
                 continue
@@ -190,7 +196,7 @@ class DeviceSearchCache:
         )
 
     def find(self, requests: Sequence[tuple[bytes, ClaimRequests]]) -> DeviceVerdicts:
-        """Return the verdicts for claims with these requests, each with its spec in bytes."""
+        """Return the verdicts for these requests, each with its spec in bytes."""
         key = tuple(spec for spec, _ in requests)
         current = [each for _, each in requests]
         found = self._entries.get(key)

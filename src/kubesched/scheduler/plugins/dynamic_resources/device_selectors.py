@@ -1,4 +1,7 @@
-"""CEL selectors of devices, evaluated once per device content (docs/reference/08 §8.5)."""
+"""CEL selectors of devices, evaluated once per device content.
+
+docs/reference/08 §8.5.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ _MAX_RESULTS = 256
 
 
 class DeviceSelectorError(Exception):
-    """A selector does not compile or fails on a device; the text names the kind of error."""
+    """A selector does not compile or fails on a device.
+
+    The text names the kind of error.
+    """
 
 
 class DeviceSelectors:

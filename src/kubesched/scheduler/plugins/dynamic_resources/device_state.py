@@ -1,4 +1,4 @@
-"""The state of devices, claims and classes, shared by all profiles of a scheduler."""
+"""The state of devices and claims, shared by a scheduler's profiles."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ _MAX_SPECS = 1024
 
 
 class DeviceState:
-    """Devices, claims and their usage, updated by watches; the plugins of all profiles share it."""
+    """Devices, claims and their usage, updated by watches.
+
+    The plugins of all profiles share it.
+    """
 
     def __init__(self, handle: Handle, features: DeviceFeatures) -> None:
         self.features = features
@@ -89,7 +92,9 @@ class DeviceState:
         return lock
 
     def remove_in_flight(self, uid: str, *, for_all: bool = False, notify: bool = True) -> bool:
-        """Remove a claim in flight for one pod or `for_all`; True if it is in flight no longer.
+        """Remove a claim in flight for one pod or `for_all`.
+
+        The result is True if it is in flight no longer.
 
         If its devices become free, pods that wait for devices are notified, since no change of a
         claim notifies them. Pass `notify=False` if the allocation was not visible to other pods.

@@ -1,4 +1,7 @@
-"""Taints of devices, and the requests that tolerate them (docs/reference/08 §8.7)."""
+"""Taints of devices, and the requests that tolerate them.
+
+docs/reference/08 §8.7.
+"""
 
 from __future__ import annotations
 

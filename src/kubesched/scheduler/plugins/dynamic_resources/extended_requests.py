@@ -92,7 +92,7 @@ def _requests_of(pod: Pod, resource: str) -> tuple[list[_ContainerRequest], list
 def _by_lifetime(
     pod: Pod, resource: str
 ) -> tuple[list[_ContainerRequest], list[_ContainerRequest]]:
-    """Return the requests of containers that keep running, and of those that end before."""
+    """Return the requests of long-lived and of short-lived containers."""
     spec = pod.spec
     long_lived: list[_ContainerRequest] = []
     short_lived: list[_ContainerRequest] = []
@@ -106,7 +106,7 @@ def _by_lifetime(
 
 
 def _reuse(own: _ContainerRequest, long_lived: list[_ContainerRequest]) -> tuple[list[str], int]:
-    """Return the requests of later containers that this one uses, and how many are missing."""
+    """Return later containers' requests that this one reuses, and the rest."""
     missing = own.amount
     used = []
     for other in long_lived:
@@ -120,7 +120,10 @@ def _reuse(own: _ContainerRequest, long_lived: list[_ContainerRequest]) -> tuple
 
 
 def _amount(container: Container, resource: str) -> int:
-    """Return the number of devices that the container requests; 0 for a fractional amount."""
+    """Return the number of devices that the container requests.
+
+    A fractional amount counts as 0.
+    """
     raw = container.resources.requests.get(resource)
     quantity = ZERO if raw is None else quantity_from_json(raw)
     return quantity.value if Quantity.from_value(quantity.value) == quantity else 0

@@ -1,4 +1,6 @@
-"""Whether nodes have the devices that a pod's claims need (docs/reference/08 §5.4).
+"""Whether nodes have the devices that a pod's claims need.
+
+docs/reference/08 §5.4.
 
 The one-node form defines the rule. The many-node form reads cached verdicts by row and has the
 same results.
@@ -111,7 +113,7 @@ class DeviceFilter:
     def search(
         self, data: PodDevices, pod: Pod, node: NodeInfo, lacking: int
     ) -> DeviceSearchResult:
-        """Search a node that lacks these of the served resources, or return the cached result."""
+        """Search a node that lacks these resources, or return the cached result."""
         assert node.node is not None
         variant = self.variant(data, pod, lacking)
         return variant.verdicts.search(self._devices.inventory.of_node(node.node), variant.names)
@@ -119,7 +121,10 @@ class DeviceFilter:
     def search_node(
         self, data: PodDevices, pod: Pod, node: NodeInfo
     ) -> tuple[Variant, DeviceSearchResult] | None:
-        """Return the claims for the node and the search result; None: no claim needs devices."""
+        """Return the claims for the node and the search result.
+
+        The result is None if no claim needs devices.
+        """
         lacking = 0
         if data.special is not None:
             lacking = _lacking(data, node)
@@ -205,7 +210,10 @@ class DeviceFilter:
         lacking: NDArray[np.int64] | None,
         codes: NDArray[np.uint8],
     ) -> tuple[int, Status] | None:
-        """Set the verdicts on the asked nodes; return the first error with the node's index."""
+        """Set the verdicts on the asked nodes.
+
+        Return the first error with the node's index.
+        """
         rows = self._devices.rows(nodes)
         kinds = [0] if lacking is None else np.unique(lacking[asked]).tolist()
         for kind in kinds:
@@ -227,7 +235,7 @@ class DeviceFilter:
         return None
 
     def _one_by_one(self, variant: Variant, nodes: NodeView, places: Sequence[int]) -> list[int]:
-        """Return the verdicts up to the first error; for nodes whose search takes too long."""
+        """Return the verdicts up to the first error, without the column."""
         verdicts: list[int] = []
         for place in places:
             node = _node_at(nodes, place).node
@@ -297,7 +305,10 @@ def _status_of(result: DeviceSearchResult, node_name: str) -> Status:
 
 
 def _node_at(nodes: NodeView, index: int) -> NodeInfo:
-    """Return the node of the snapshot; a dry run's changes of its pods do not matter here."""
+    """Return the node of the snapshot.
+
+    A dry run's changes of its pods do not matter here.
+    """
     return nodes.info_at(int(nodes.rows[index]))
 
 
@@ -323,7 +334,10 @@ def _has_unserved(data: PodDevices, node: NodeInfo) -> bool:
 
 
 def _lacks_unserved(data: PodDevices, nodes: NodeView) -> NDArray[np.bool_]:
-    """The opposite per node; a column cannot tell 0 from absent, so zeros are looked up."""
+    """The opposite per node.
+
+    A column cannot tell 0 from absent, so zeros are looked up.
+    """
     missing = np.zeros(len(nodes), dtype=bool)
     for resource in data.not_served:
         for index in np.flatnonzero(nodes.allocatable(resource) == 0).tolist():

@@ -1,4 +1,7 @@
-"""Claims that belong to a group of pods instead of to each pod (docs/reference/08 §10.3)."""
+"""Claims that belong to a group of pods instead of to each pod.
+
+docs/reference/08 §10.3.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ __all__ = ["NO_GROUP_CLAIMS", "GroupClaims"]
 
 
 class GroupClaims:
-    """Finds out which claims of a pod belong to its group: those that its PodGroup lists too."""
+    """Finds the claims of a pod that belong to its group."""
 
     def __init__(self, groups: Lister[PodGroup] | None, members: PodGroups | None) -> None:
         self._groups = groups

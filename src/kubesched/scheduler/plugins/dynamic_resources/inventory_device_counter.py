@@ -86,7 +86,7 @@ class InventoryDeviceCounter:
 def _devices_on(
     record: SliceRecord, node: Node, expressions: list[str], selectors: DeviceSelectors
 ) -> list[str]:
-    """Return the names of the devices of a slice that are on the node and in the class."""
+    """Return the names of a slice's devices on the node that match the class."""
     selection = record.selection
     if record.is_per_device:
         mask = record.devices_for(node)

@@ -1,4 +1,6 @@
-"""Devices that consume a node's own cpu, memory and the like (docs/reference/08 §10.2).
+"""Devices that consume a node's own cpu, memory and the like.
+
+docs/reference/08 §10.2.
 
 Behind the gate DRANodeAllocatableResources. A device declares how much of which resource it
 consumes. A node must have that free besides the containers' requests, and is charged for it.
@@ -45,7 +47,7 @@ class NodeAllocatableError(KubeschedError):
 
 
 class NodeAllocatable:
-    """Computes the node resources that a pod's claims consume, and checks nodes for them."""
+    """Computes and checks the node resources that a pod's claims consume."""
 
     def __init__(self, inventory: DeviceInventory) -> None:
         self._inventory = inventory

@@ -99,7 +99,10 @@ class DynamicResources(Plugin):
             self.reads = replace(self.reads, pods_on_node=PodsOnNode.DETAIL)
 
     def _start_timer(self) -> Callable[[], bool] | None:
-        """Return a function that tells whether the time for one node is over; None: no limit."""
+        """Return a function that tells whether the time for one node is over.
+
+        The result is None if there is no limit.
+        """
         if not self._filter_timeout_ns:
             return None
         clock = self.handle.clock
@@ -252,7 +255,10 @@ def _data(state: CycleState) -> PodDevices | Status:
 
 
 def _may_request_devices(spec: PodSpec) -> bool:
-    """Whether a request names a resource that devices could serve; does not add up requests."""
+    """Whether a request names a resource that devices could serve.
+
+    Does not add up requests.
+    """
     if spec.overhead or spec.resources is not None:
         return True
     containers = (*spec.containers, *spec.init_containers)

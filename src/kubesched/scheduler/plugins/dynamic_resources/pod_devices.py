@@ -27,7 +27,10 @@ def is_in_memory(claim: ResourceClaim) -> bool:
 
 
 class PodDevices(msgspec.Struct, eq=False):
-    """The claims of a pod in one attempt; all clones of a cycle state share it, as upstream."""
+    """The claims of a pod in one attempt.
+
+    All clones of a cycle state share it, as upstream.
+    """
 
     # In order; the claim for extended resources, if there is one, comes last.
     claims: list[ResourceClaim] = []

@@ -1,4 +1,7 @@
-"""The state of a pod's claims at the start of an attempt (docs/reference/08 §5.3, §7.1)."""
+"""The state of a pod's claims at the start of an attempt.
+
+docs/reference/08 §5.3, §7.1.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ class ClaimReader:
     def read(
         self, pod_info: PodInfo, cycle: GroupCycle | None = None
     ) -> PodDevices | Status | None:
-        """Return the state of the claims, why they are unusable, or None if the pod has none.
+        """Return the state of the claims, their problem, or None without claims.
 
         Within the cycle of a pod group, the pod may share claims that are in flight for members.
         """
@@ -79,7 +82,10 @@ class ClaimReader:
     def _with_extended(
         self, pod: Pod, claims: list[ResourceClaim], scalar: Mapping[str, int]
     ) -> PodDevices | None:
-        """Return the state with a claim for extended resources; None if no class serves one."""
+        """Return the state with a claim for extended resources.
+
+        The result is None if no class serves one.
+        """
         names = [name for name, amount in scalar.items() if amount and is_served_by_devices(name)]
         served, not_served = [], []
         for name in sorted(names):

@@ -1,4 +1,7 @@
-"""Score nodes by the rank of the alternatives that they can provide (docs/reference/08 §5.6)."""
+"""Score nodes by the rank of the alternatives that they can provide.
+
+docs/reference/08 §5.6.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The source of slices: the drivers' slices with the taints of rules (docs/reference/08 §3.6)."""
+"""The source of slices: the drivers' slices with the taints of rules.
+
+docs/reference/08 §3.6.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +82,10 @@ def _with_taints(
 
 
 def _matches(rule: DeviceTaintRule, published: ResourceSlice, device: Device) -> bool:
-    """Whether a rule selects the device; without a selector it selects all, as upstream."""
+    """Whether a rule selects the device.
+
+    Without a selector it selects all, as upstream.
+    """
     selector = rule.spec.device_selector
     if selector is None:
         return True

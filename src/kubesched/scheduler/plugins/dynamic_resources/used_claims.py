@@ -13,7 +13,10 @@ __all__ = ["UnresolvedClaimError", "UsedClaim", "claim_names_of", "resolve_claim
 
 
 class UnresolvedClaimError(KubeschedError):
-    """A claim of the pod is missing or not usable; an expected condition, not a failure."""
+    """A claim of the pod is missing or not usable.
+
+    An expected condition, not a failure.
+    """
 
 
 class UsedClaim(NamedTuple):
@@ -26,7 +29,7 @@ class UsedClaim(NamedTuple):
 def resolve_claims(
     pod: Pod, claims: Lister[ResourceClaim], groups: GroupClaims = NO_GROUP_CLAIMS
 ) -> list[UsedClaim]:
-    """Return the pod's claims in the order of its spec, without those that are not needed.
+    """Return the claims that the pod needs, in the order of its spec.
 
     Raises:
         UnresolvedClaimError: a claim cannot be used; the text says why.
@@ -41,7 +44,7 @@ def resolve_claims(
 
 
 def claim_names_of(pod: Pod) -> list[tuple[str, str]]:
-    """Return the name of each claim within the pod, and the name of its ResourceClaim."""
+    """Return each claim's name within the pod and its ResourceClaim's name."""
     found = []
     for entry in pod.spec.resource_claims:
         name, _ = _name_of(pod, entry)
@@ -51,7 +54,7 @@ def claim_names_of(pod: Pod) -> list[tuple[str, str]]:
 
 
 def _name_of(pod: Pod, entry: PodResourceClaim) -> tuple[str | None, bool]:
-    """Return the claim's name (None if not needed), and whether it was created for the pod."""
+    """Return the claim's name, and whether it was created for the pod."""
     key = f"{pod.metadata.namespace}/{pod.metadata.name}"
     if entry.resource_claim_name is not None:
         return entry.resource_claim_name, False

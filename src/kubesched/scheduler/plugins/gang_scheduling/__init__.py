@@ -1,4 +1,4 @@
-"""GangScheduling: pods of a gang are placed together or not at all."""
+"""GangScheduling: place the pods of a gang together or not at all."""
 
 from kubesched.scheduler.plugins.gang_scheduling.plugin import GangScheduling
 

@@ -1,4 +1,7 @@
-"""GangScheduling: place the pods of a gang together or not at all (docs/reference/09 §9.1)."""
+"""GangScheduling: place the pods of a gang together or not at all.
+
+docs/reference/09 §9.1.
+"""
 
 from __future__ import annotations
 

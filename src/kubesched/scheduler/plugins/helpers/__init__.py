@@ -1,1 +1,1 @@
-"""What more than one plugin needs: matching, scoring arithmetic, hint plumbing."""
+"""Helpers that several plugins share, such as node matching and score arithmetic."""

@@ -1,4 +1,7 @@
-"""In-tree volumes translated to the CSI drivers that replaced them (docs/reference/07 §4)."""
+"""In-tree volumes translated to the CSI drivers that replaced them.
+
+docs/reference/07 §4.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +96,7 @@ _BY_NAME: Final = {plugin.name: plugin for plugin in _PLUGINS}
 
 
 def in_tree_plugin(source: Volume | PersistentVolumeSpec) -> InTreePlugin | None:
-    """Return the in-tree plugin of a volume, or None if the volume has no CSI counterpart."""
+    """Return the in-tree plugin of a volume, or None without counterpart."""
     for plugin in _PLUGINS:
         if getattr(source, plugin.field) is not None:
             return plugin
@@ -106,7 +109,7 @@ def csi_driver_of_provisioner(provisioner: str) -> InTreePlugin | None:
 
 
 def is_migrated_on(plugin: InTreePlugin, node: CSINode | None) -> bool:
-    """Whether the node reports that the CSI driver handles the plugin's volumes there."""
+    """Whether the node uses the CSI driver for the plugin's volumes."""
     if node is None or not plugin.is_replaced:
         return False
     # Not trimmed, as in the reference.
@@ -116,7 +119,9 @@ def is_migrated_on(plugin: InTreePlugin, node: CSINode | None) -> bool:
 def volume_handle(
     plugin: InTreePlugin, source: Volume | PersistentVolumeSpec, labels: Mapping[str, str] | None
 ) -> str:
-    """Return the CSI driver's id of a volume; `labels` are those of a PersistentVolume.
+    """Return the CSI driver's id of a volume.
+
+    `labels` are those of a PersistentVolume.
 
     Raises:
         MigrationError: the driver does not support the volume.

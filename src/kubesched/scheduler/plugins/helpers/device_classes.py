@@ -1,4 +1,6 @@
-"""The DeviceClass that serves an extended resource (docs/reference/05 §7.8.4, 08 §3.7).
+"""The DeviceClass that serves an extended resource.
+
+docs/reference/05 §7.8.4, 08 §3.7.
 
 The mapping applies changes of classes one by one and has the reference's oddities. If two classes
 claim one resource name, the younger class wins. The other class is then not found by its own
@@ -82,6 +84,9 @@ class _ClassesByResource:
 
 
 def _takes_over(new: DeviceClass, owner: DeviceClass) -> bool:
-    """Whether the new class wins: the younger one does, then the name that sorts first."""
+    """Whether the new class wins.
+
+    The younger one does, then the name that sorts first.
+    """
     age, owner_age = (each.metadata.creation_timestamp or "" for each in (new, owner))
     return age > owner_age or (age == owner_age and new.metadata.name < owner.metadata.name)

@@ -1,4 +1,6 @@
-"""Devices per class and node, for plugins that score by resources (docs/reference/05 §6.4).
+"""Devices per class and node, for plugins that score by resources.
+
+docs/reference/05 §6.4.
 
 DynamicResources counts the devices. It shares its counter with the other plugins through
 `Handle.shared`.
@@ -46,7 +48,7 @@ class ServedAmounts:
         return self._handle is not None and bool(self._names)
 
     def of_node(self, name: str, node: NodeInfo) -> tuple[int, int]:
-        """Return the amount of a resource that devices provide, and how much of it is in use.
+        """Return the amount of a resource that devices provide, and its usage.
 
         Call it only for a node whose own allocatable amount is 0.
         """

@@ -1,4 +1,6 @@
-"""Node selectors over columns: which nodes of a view match (docs/reference/05 §4.3, §4.4).
+"""Node selectors over columns: which nodes of a view match.
+
+docs/reference/05 §4.3, §4.4.
 
 `api.node_selector` defines the semantics for one node; these functions compute the same for many
 nodes. They read only the label columns that a selector names. An operator that a column of ids
@@ -89,7 +91,7 @@ def _match_requirement(requirement: Requirement, nodes: NodeView) -> Mask:
 
 
 def _lookup(ids: NDArray[np.int32], count: int, chosen: Iterable[int], *, inside: bool) -> Mask:
-    """Return where the id is among the chosen ids, or (`inside=False`) is not among them.
+    """Return where the id is, or (`inside=False`) is not, among the chosen.
 
     An absent label (-1) is never among them.
     """

@@ -32,7 +32,10 @@ _FIELDS = {CPU: "milli_cpu", MEMORY: "memory", EPHEMERAL_STORAGE: "ephemeral_sto
 
 
 class ResourceUsage(NamedTuple):
-    """One resource of one node; all amounts are 0 if the resource does not count there."""
+    """One resource of one node.
+
+    All amounts are 0 if the resource does not count there.
+    """
 
     allocatable: int
     allocated: int  # to the pods on the node
@@ -59,7 +62,10 @@ class ResourceColumns(NamedTuple):
 
 
 class TrackedResources:
-    """The configured resources; `wanted` is the pod's request of each, in their order."""
+    """The configured resources.
+
+    `wanted` is the pod's request of each, in their order.
+    """
 
     def __init__(
         self, specs: Sequence[ResourceSpec], handle: Handle | None = None, *, with_defaults: bool
@@ -200,7 +206,7 @@ def _usage(allocatable: int, allocated: int, wanted: int, weight: int) -> Resour
 
 
 def _amount_of(total: str, name: str) -> Callable[[NodeInfo], int]:
-    """Return a function that reads a resource from a node's `allocatable` or `requested`."""
+    """Return a reader of a resource in a node's `allocatable` or `requested`."""
     if name in _FIELDS:
         return attrgetter(f"{total}.{_FIELDS[name]}")
     resources = attrgetter(total)

@@ -1,4 +1,4 @@
-"""A value per node, computed from the node's pods and updated for changed rows only."""
+"""A value per node, computed from its pods and cached by row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""PersistentVolumeClaims of pods: names, owners, classes, and when a claim is bound.
+"""PersistentVolumeClaims of pods.
+
+Names, owners, classes, and when a claim is bound.
 
 The rules are in docs/reference/07 §3.
 """
@@ -64,7 +66,7 @@ def needs_claim(volume: Volume) -> bool:
 
 
 def claim_name(pod: Pod, volume: Volume) -> str | None:
-    """The name of the claim behind a volume of the pod, or None if the volume has none."""
+    """The name of the claim behind a volume of the pod, or None."""
     if volume.persistent_volume_claim is not None:
         return volume.persistent_volume_claim.claim_name
     if volume.ephemeral is not None:

@@ -1,4 +1,6 @@
-"""ImageLocality: prefer nodes that have the pod's images (docs/reference/05 §7.10).
+"""ImageLocality: prefer nodes that have the pod's images.
+
+docs/reference/05 §7.10.
 
 An image weighs more, the larger it is and the more nodes have it. The share of nodes keeps an
 image that only one node has from attracting every pod to that node.
@@ -112,7 +114,10 @@ def _scores_of_all_rows(table: NodeTable, images: tuple[str, ...], most: int) ->
 
 
 def normalized_image_name(name: str) -> str:
-    """Return the name with the tag `latest` if it has no tag; the registry stays as it is."""
+    """Return the name with the tag `latest` if it has no tag.
+
+    The registry stays as it is.
+    """
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
 
 

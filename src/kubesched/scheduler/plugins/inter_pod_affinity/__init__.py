@@ -1,4 +1,4 @@
-"""InterPodAffinity: pods that want to be near other pods, or away from them."""
+"""InterPodAffinity: place pods near other pods, or away from them."""
 
 from kubesched.scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
 

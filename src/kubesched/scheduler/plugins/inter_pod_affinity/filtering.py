@@ -1,4 +1,7 @@
-"""Required affinity and anti-affinity, in both directions (docs/reference/06 §2.3 and §2.4)."""
+"""Required affinity and anti-affinity, in both directions.
+
+docs/reference/06 §2.3 and §2.4.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,7 @@ _STATUSES = (AFFINITY_UNMET, ANTI_AFFINITY_VIOLATED, EXISTING_ANTI_AFFINITY_VIOL
 
 
 class RequiredTerms:
-    """The PreFilter state: the pod's required terms, and counts of the pods they concern.
+    """The PreFilter state: required terms, and counts of matching pods.
 
     `affinity` counts pods that match all affinity terms of the pod. `anti_affinity` counts pods
     that match one of its anti-affinity terms. `existing` counts pods that have an anti-affinity
@@ -180,7 +183,10 @@ class RequiredTerms:
 
     @property
     def _is_first_of_its_kind(self) -> bool:
-        """Whether no pod matches yet but the pod itself would: the first pod must fit somewhere."""
+        """Whether no pod matches yet but the pod itself would.
+
+        The first pod must fit somewhere.
+        """
         return self.affinity.is_empty and self.satisfies_itself
 
     def verdicts(self, nodes: NodeView) -> Rejections:

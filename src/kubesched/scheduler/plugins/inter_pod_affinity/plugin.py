@@ -171,6 +171,6 @@ def _preferences(state: CycleState) -> Preferences:
 
 
 def _joined(errors: Sequence[str]) -> str:
-    """Format errors as the reference does: each distinct text once, several in brackets."""
+    """Format errors as the reference does: distinct texts in brackets."""
     distinct = tuple(dict.fromkeys(errors))
     return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"

@@ -1,4 +1,7 @@
-"""Preferred affinity and anti-affinity, in both directions (docs/reference/06 §2.5 and §2.6)."""
+"""Preferred affinity and anti-affinity, in both directions.
+
+docs/reference/06 §2.5 and §2.6.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _LARGEST_IN_TABLE = 512
 
 
 class Preferences:
-    """The PreScore state: per topology key, the counts that contribute to a node's score."""
+    """The PreScore state: per topology key, the counts that make up scores."""
 
     __slots__ = ("_parts",)
 
@@ -130,5 +133,8 @@ def _shares(above: NDArray[np.int64], spread: int) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=1024)
 def _shares_up_to(spread: int) -> NDArray[np.int64]:
-    """The shares of all scores up to `spread`: a table lookup is cheaper than a division."""
+    """The shares of all scores up to `spread`.
+
+    A table lookup is cheaper than a division.
+    """
     return _shares(np.arange(spread + 1, dtype=np.int64), spread)

@@ -1,4 +1,4 @@
-"""Pod counts per topology key and value, with the changes that a dry run makes to them."""
+"""Pod counts per topology key and value, with the changes of dry runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ Weighted = Sequence[tuple[DomainCounts, int]]
 
 
 def weighted_sum(parts: Weighted, nodes: NodeView) -> NDArray[np.int64]:
-    """Per node, the weighted counts of its domain; all parts have the same topology key."""
+    """Per node, the weighted counts of its domain.
+
+    All parts have the same topology key.
+    """
     first = parts[0][0]
     if first.is_per_row:
         return _add_up(parts, [nodes.at(counts.column) for counts, _ in parts])
@@ -92,7 +95,10 @@ class TopologyCounts:
         return copy
 
     def positive(self, key: str, nodes: NodeView) -> NDArray[np.bool_] | None:
-        """Per node, whether its domain has a counted pod; None if no domain of the key has."""
+        """Per node, whether its domain has a counted pod.
+
+        The result is None if no domain of the key has.
+        """
         parts = self._base.get(key)
         changes = [(value, step) for (k, value), step in self._changes.items() if k == key]
         if parts is None and not changes:

@@ -1,4 +1,4 @@
-"""NodeDeclaredFeatures: a node must have the features that a pod needs."""
+"""NodeDeclaredFeatures: a node must have the features that a pod requires."""
 
 from kubesched.scheduler.plugins.node_declared_features.plugin import NodeDeclaredFeatures
 

@@ -1,4 +1,4 @@
-"""NodeName: a pod that names a node fits no other."""
+"""NodeName: a pod that names a node fits only that node."""
 
 from kubesched.scheduler.plugins.node_name.plugin import NodeName
 

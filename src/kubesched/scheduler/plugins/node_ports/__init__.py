@@ -1,4 +1,4 @@
-"""NodePorts: a host port can be taken once per node."""
+"""NodePorts: only one pod of a node can use a host port."""
 
 from kubesched.scheduler.plugins.node_ports.plugin import NodePorts
 

@@ -114,7 +114,7 @@ class NodePorts(Plugin):
 
 
 def _rows_where_taken(requested: Sequence[HostPort], nodes: NodeView) -> list[NDArray[np.intp]]:
-    """Rows of the nodes on which one of the ports is in use, an array per port and address."""
+    """Return arrays of the rows on which one of the ports is in use."""
     taken = []
     for port in dict.fromkeys(requested):
         holders = nodes.table.ports.holders(port.protocol, port.port)

@@ -1,4 +1,4 @@
-"""NodeResourcesBalancedAllocation: prefer nodes whose resources stay in proportion."""
+"""NodeResourcesBalancedAllocation: prefer nodes with balanced resource usage."""
 
 from kubesched.scheduler.plugins.node_resources_balanced_allocation.plugin import (
     NodeResourcesBalancedAllocation,

@@ -1,4 +1,4 @@
-"""NodeResourcesBalancedAllocation: prefer nodes whose resources stay in proportion.
+"""NodeResourcesBalancedAllocation: prefer nodes with balanced resource usage.
 
 The score compares the shares in use of the tracked resources before and after the pod is added.
 It is above 75 (up to 100) if the pod makes the shares more alike, below 75 (down to 50) if it

@@ -1,4 +1,4 @@
-"""NodeResourcesFit: a node must have room; the strategy ranks those that do."""
+"""NodeResourcesFit: a node must have room for a pod; score the nodes that have."""
 
 from kubesched.scheduler.plugins.node_resources_fit.plugin import NodeResourcesFit
 

@@ -1,4 +1,6 @@
-"""Whether a node has room for a pod, and which resources are short (docs/reference/05 §7.8.3).
+"""Whether a node has room for a pod, and which resources are short.
+
+docs/reference/05 §7.8.3.
 
 Over columns, the shortages of a node are an integer with one bit per resource. However many nodes
 there are, few integers differ, and each becomes a Status once.
@@ -57,7 +59,7 @@ class Demand(msgspec.Struct, frozen=True):
         return cls((*plain.amounts, *scalars), served([name for name, _ in scalars]))
 
     def is_delegated(self, name: str, allocatable: int) -> bool:
-        """Whether a device driver provides the resource, because the node itself has 0 of it."""
+        """Whether devices provide the resource, because the node has 0 of it."""
         return allocatable <= 0 and name in self.served_by_devices
 
 
@@ -97,7 +99,10 @@ def node_status(demand: Demand, node: NodeInfo) -> Status:
 
 
 def _has_room(plain: tuple[int, int, int], node: NodeInfo) -> bool:
-    """Whether there is room for certain: no sum is negative, so none can have wrapped."""
+    """Whether there is room for certain.
+
+    No sum is negative, so none can have wrapped.
+    """
     cpu, memory, ephemeral_storage = plain
     there_is, taken = node.allocatable, node.requested
     return (
@@ -135,7 +140,10 @@ def _complain(
     lacking: NDArray[np.bool_],
     complaints: NDArray[np.unsignedinteger] | None,
 ) -> NDArray[np.unsignedinteger] | None:
-    """Set the bits of the resources that are short; both matrices are [resource, node]."""
+    """Set the bits of the resources that are short.
+
+    Both matrices are [resource, node].
+    """
 
     for place, (name, amount) in enumerate(demand.amounts):
         there_is, short = allocatable[place], lacking[place]

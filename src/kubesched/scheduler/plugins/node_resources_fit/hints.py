@@ -1,4 +1,7 @@
-"""Queueing hints of NodeResourcesFit: which events may make room (docs/reference/05 §7.8.6)."""
+"""Queueing hints of NodeResourcesFit: which events may make room.
+
+docs/reference/05 §7.8.6.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,7 @@ def after_node_change(demand: Demand, old: Any, new: Any) -> QueueingHint:
 
 
 def after_device_class_change(pod: Pod, old: Any, new: Any) -> QueueingHint:
-    """Return QUEUE if a class now serves a resource in the pod's requests, even of amount 0."""
+    """Return QUEUE if a class now serves a requested resource, even of amount 0."""
     before, after = expect_or_none(DeviceClass, old), expect(DeviceClass, new)
     name = after.spec.extended_resource_name or ""
     if before is not None and name == (before.spec.extended_resource_name or ""):

@@ -89,7 +89,10 @@ class MostAllocated:
 
 
 class RequestedToCapacityRatio:
-    """Score by a configured function of utilization; a resource that scores 0 does not count."""
+    """Score by a configured function of utilization.
+
+    A resource that scores 0 does not count.
+    """
 
     def __init__(self, config: ScoringStrategy) -> None:
         ratio = config.requested_to_capacity_ratio

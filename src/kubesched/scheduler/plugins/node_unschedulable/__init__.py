@@ -1,4 +1,4 @@
-"""NodeUnschedulable: cordoned nodes take only pods that tolerate it."""
+"""NodeUnschedulable: a cordoned node accepts tolerating pods only."""
 
 from kubesched.scheduler.plugins.node_unschedulable.plugin import NodeUnschedulable
 

@@ -1,4 +1,6 @@
-"""NodeUnschedulable: a cordoned node accepts tolerating pods only (docs/reference/05 §7.3).
+"""NodeUnschedulable: a cordoned node accepts tolerating pods only.
+
+docs/reference/05 §7.3.
 
 A cordon counts as a taint, whether or not the node has that taint.
 """

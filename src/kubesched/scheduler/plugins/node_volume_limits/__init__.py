@@ -1,4 +1,4 @@
-"""NodeVolumeLimits: CSI drivers attach so many volumes to a node."""
+"""NodeVolumeLimits: CSI drivers limit the volumes of a node."""
 
 from kubesched.scheduler.plugins.node_volume_limits.plugin import NodeVolumeLimits
 

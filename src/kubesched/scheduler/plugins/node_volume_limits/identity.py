@@ -61,7 +61,9 @@ class CsiVolumes:
         self._classes.follow(self._class_changed)
 
     def of_pod(self, pod: Pod, *, is_new: bool, has_drivers: bool) -> dict[str, str]:
-        """Return the pod's CSI volumes; `has_drivers` says whether the node has a CSINode.
+        """Return the pod's CSI volumes.
+
+        `has_drivers` says whether the node has a CSINode.
 
         Raises:
             MissingClaimError: a claim of a new pod does not exist.

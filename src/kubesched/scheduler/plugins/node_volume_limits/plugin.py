@@ -1,4 +1,7 @@
-"""NodeVolumeLimits: CSI drivers limit the volumes of a node (docs/reference/07 §8)."""
+"""NodeVolumeLimits: CSI drivers limit the volumes of a node.
+
+docs/reference/07 §8.
+"""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class NodeUsage(NamedTuple):
 
 
 class VolumeUsage:
-    """Caches the usage of nodes that have limits, and updates it when its inputs change."""
+    """Caches the volume usage of nodes that have limits."""
 
     def __init__(self, handle: Handle) -> None:
         self._nodes: Lister[CSINode] = handle.lister(CSINode)

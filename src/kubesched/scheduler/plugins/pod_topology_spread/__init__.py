@@ -1,4 +1,4 @@
-"""PodTopologySpread: pods of a kind spread over zones, nodes or other domains."""
+"""PodTopologySpread: spread pods evenly over zones, nodes or other domains."""
 
 from kubesched.scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
 

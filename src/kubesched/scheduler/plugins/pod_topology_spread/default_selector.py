@@ -1,4 +1,7 @@
-"""Selectors for the default constraints, from services and controllers (docs/reference/06 §1.3)."""
+"""Selectors for the default constraints, from services and controllers.
+
+docs/reference/06 §1.3.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ class DefaultSelectors:
         self._cache: dict[Hashable, Selector] = {}
 
     def selector_for(self, pod: Pod) -> Selector:
-        """Return a selector for the pods that are spread together; empty if there is none."""
+        """Return a selector for the pods that are spread together.
+
+        The result is empty if there is none.
+        """
         if not pod.metadata.labels and not pod.metadata.owner_references:
             return EVERYTHING  # no service can select the pod
         namespace = pod.metadata.namespace

@@ -33,7 +33,10 @@ _EMPTIEST_KEPT = 16
 
 
 class _Standing:
-    """The counts of one constraint in the cluster. Dry runs share it and do not change it."""
+    """The counts of one constraint in the cluster.
+
+    Dry runs share it and do not change it.
+    """
 
     __slots__ = ("_emptiest", "_minimum", "constraint", "counts", "inclusion", "labelled", "slack")
 

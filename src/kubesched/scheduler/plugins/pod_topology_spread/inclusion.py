@@ -1,4 +1,7 @@
-"""Which nodes count for a spread constraint (docs/reference/06 §1.4, inclusion policies)."""
+"""Which nodes count for a spread constraint.
+
+docs/reference/06 §1.4, inclusion policies.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,10 @@ class Inclusion:
         )
 
     def rule(self, constraint: SpreadConstraint) -> _Rule | None:
-        """Return the same rule for all rows; None: every node with the topology key counts."""
+        """Return the same rule for all rows.
+
+        The result is None if every node with the topology key counts.
+        """
         keys = self._keys - {constraint.topology_key}
         affinity = self._affinity if constraint.honors_affinity else None
         tolerations = self._tolerations if constraint.honors_taints else None

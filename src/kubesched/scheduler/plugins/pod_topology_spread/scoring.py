@@ -1,4 +1,7 @@
-"""Soft constraints: prefer nodes in emptier domains (docs/reference/06 §1.6 and §1.7)."""
+"""Soft constraints: prefer nodes in emptier domains.
+
+docs/reference/06 §1.6 and §1.7.
+"""
 
 from __future__ import annotations
 
@@ -161,7 +164,10 @@ class SoftSpread:
 
 
 def _domains_among(nodes: NodeView, domains: Domains, ignored: Mask | None) -> int:
-    """The number of domains of the nodes that are not ignored; no label counts as a domain."""
+    """The number of domains of the nodes that are not ignored.
+
+    No label counts as a domain.
+    """
     if ignored is None and len(nodes) == len(nodes.table) and domains.covers_table:
         return len(domains.present)
     domain_of = nodes.at(domains.domain_of)
@@ -186,7 +192,10 @@ def _reversed(scores: NDArray[np.int64], highest: int, lowest: int) -> NDArray[n
 
 @lru_cache(maxsize=1024)
 def _reversed_up_to(highest: int, lowest: int) -> NDArray[np.int64]:
-    """The results for all scores up to `highest`: a table lookup is cheaper than a division."""
+    """The results for all scores up to `highest`.
+
+    A table lookup is cheaper than a division.
+    """
     return _reversed(np.arange(highest + 1, dtype=np.int64), highest, lowest)
 
 

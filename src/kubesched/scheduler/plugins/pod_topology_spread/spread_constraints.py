@@ -1,4 +1,6 @@
-"""Spread constraints in the form that filtering and scoring use (docs/reference/06 §1.2).
+"""Spread constraints in the form that filtering and scoring use.
+
+docs/reference/06 §1.2.
 
 Pods of one workload have equal constraints, so parsed constraints are cached by content.
 """

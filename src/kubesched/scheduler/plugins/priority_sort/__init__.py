@@ -1,4 +1,4 @@
-"""PrioritySort: pods of higher priority are scheduled first."""
+"""PrioritySort: higher priority first, then longer waiting time."""
 
 from kubesched.scheduler.plugins.priority_sort.plugin import PrioritySort
 

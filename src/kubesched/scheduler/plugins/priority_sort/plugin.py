@@ -1,4 +1,4 @@
-"""PrioritySort: pods of higher priority first, then the pods that have waited longest.
+"""PrioritySort: higher priority first, then longer waiting time.
 
 docs/reference/05 §7.1.
 """

@@ -1,4 +1,4 @@
-"""SchedulingGates: a pod with gates is not scheduled."""
+"""SchedulingGates: a pod with gates does not enter the queue."""
 
 from kubesched.scheduler.plugins.scheduling_gates.plugin import SchedulingGates
 

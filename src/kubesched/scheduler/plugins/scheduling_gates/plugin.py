@@ -1,4 +1,7 @@
-"""SchedulingGates: a pod with gates does not enter the queue (docs/reference/05 §7.2)."""
+"""SchedulingGates: a pod with gates does not enter the queue.
+
+docs/reference/05 §7.2.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TaintToleration: tainted nodes are for pods that tolerate the taints."""
+"""TaintToleration: a tainted node accepts tolerating pods only."""
 
 from kubesched.scheduler.plugins.taint_toleration.plugin import TaintToleration
 

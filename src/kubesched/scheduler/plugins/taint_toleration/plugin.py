@@ -1,4 +1,6 @@
-"""TaintToleration: a tainted node accepts tolerating pods only (docs/reference/05 §7.5).
+"""TaintToleration: a tainted node accepts tolerating pods only.
+
+docs/reference/05 §7.5.
 
 Many nodes share few distinct lists of taints. The many-node form evaluates each list once and
 looks the verdict of each node up.

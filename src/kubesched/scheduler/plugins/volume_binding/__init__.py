@@ -1,4 +1,4 @@
-"""VolumeBinding: a pod goes where its volumes are, can be bound, or can be made."""
+"""VolumeBinding: a node must reach the pod's volumes, or be able to get new ones."""
 
 from kubesched.scheduler.plugins.volume_binding.plugin import VolumeBinding
 

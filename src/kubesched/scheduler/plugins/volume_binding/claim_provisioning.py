@@ -1,4 +1,7 @@
-"""Whether a volume can be provisioned for a claim on a node (docs/reference/07 §5.5)."""
+"""Whether a volume can be provisioned for a claim on a node.
+
+docs/reference/07 §5.5.
+"""
 
 from __future__ import annotations
 
@@ -193,7 +196,10 @@ def _key(capacity: CSIStorageCapacity) -> tuple[str, str]:
 
 
 def capacity_limit(capacity: CSIStorageCapacity) -> int | None:
-    """Return the largest volume that can be made; None if the driver does not report it."""
+    """Return the largest volume that can be made.
+
+    The result is None if the driver does not report it.
+    """
     raw = capacity.maximum_volume_size
     if raw is None:
         raw = capacity.capacity

@@ -1,4 +1,4 @@
-"""Whether nodes can serve a pod's claims: `volume_finder`'s rule for many nodes at once."""
+"""Whether nodes can serve a pod's claims: the many-node rule."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ class VolumeProblems(NamedTuple):
 
 
 class ColumnVolumeFinder:
-    """Evaluates all nodes of a view; uses the one-node finder where columns cannot decide."""
+    """Evaluates all nodes of a view.
+
+    Uses the one-node finder where columns cannot decide.
+    """
 
     def __init__(
         self,
@@ -139,7 +142,7 @@ class ColumnVolumeFinder:
     def _match(
         self, claims: list[PersistentVolumeClaim], nodes: NodeView, asked: Mask
     ) -> tuple[list[Mask], Mask]:
-        """Return per claim the nodes where it gets a volume, and the nodes left undecided.
+        """Return the nodes where each claim gets a volume, and undecided nodes.
 
         A node is undecided if several claims of the pod compete there for too few volumes.
         """
@@ -186,7 +189,7 @@ class ColumnVolumeFinder:
         nodes: NodeView,
         problems: VolumeProblems,
     ) -> None:
-        """Add the problem of the first claim of each node that cannot be provisioned there."""
+        """Add the problem of the first claim that a node cannot provision."""
         decided = np.zeros(len(nodes), dtype=bool)
         for claim, where in to_provision:
             asked = where & ~decided

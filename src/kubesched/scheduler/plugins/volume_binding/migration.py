@@ -65,7 +65,10 @@ def replaced_plugin(volume: PersistentVolume) -> InTreePlugin | None:
 
 
 def translate(plugin: InTreePlugin, volume: PersistentVolume) -> PersistentVolume:
-    """Translate the volume for the CSI driver; raise VolumeClaimError if that is impossible."""
+    """Translate the volume for the CSI driver.
+
+    Raise VolumeClaimError if that is impossible.
+    """
 
     try:
         return with_csi_topology(plugin, volume)

@@ -75,7 +75,10 @@ UNBOUND_IMMEDIATE = Status.unresolvable(
 
 
 class _State:
-    """The pod's claims and reservation; all clones of an attempt's state share the object."""
+    """The pod's claims and reservation.
+
+    All clones of an attempt's state share the object.
+    """
 
     __slots__ = ("are_all_bound", "claims", "reservation")
 
@@ -90,7 +93,7 @@ _NO_CLAIMS.are_all_bound = True
 
 
 class VolumeBinding(Plugin):
-    """Filter nodes by the pod's volumes, and bind or provision them for the chosen node."""
+    """Filter nodes by the pod's volumes, and bind or provision the volumes."""
 
     name = VOLUME_BINDING
     args_type = VolumeBindingArgs

@@ -21,7 +21,10 @@ __all__ = ["PodClaims", "are_all_bound", "claims_problem", "group_claims"]
 
 
 class PodClaims(NamedTuple):
-    """A pod's claims in the order of its volumes; one named by two volumes occurs twice."""
+    """A pod's claims in the order of its volumes.
+
+    One named by two volumes occurs twice.
+    """
 
     bound: tuple[PersistentVolumeClaim, ...]
     delayed: tuple[PersistentVolumeClaim, ...]  # bound after the pod has a node

@@ -1,4 +1,6 @@
-"""Score nodes by the share of their storage that a pod's claims use (docs/reference/07 §5.6).
+"""Score nodes by the share of their storage that a pod's claims use.
+
+docs/reference/07 §5.6.
 
 Active only with the feature gate StorageCapacityScoring.
 """
@@ -36,7 +38,10 @@ class StorageScore:
 
 
 def _static(volumes: PodVolumes) -> dict[str, tuple[int, int]]:
-    """Return class -> (requested, capacity) for existing volumes; new ones do not count."""
+    """Return class -> (requested, capacity) for existing volumes.
+
+    New ones do not count.
+    """
     classes: dict[str, tuple[int, int]] = {}
     for volume, claim in volumes.static:
         name = volume.spec.storage_class_name

@@ -1,4 +1,7 @@
-"""The free volume that a claim gets on a node: the smallest that fits (docs/reference/07 §5.4)."""
+"""The free volume that a claim gets on a node: the smallest that fits.
+
+docs/reference/07 §5.4.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +74,7 @@ def claim_selector(claim: PersistentVolumeClaim) -> Selector | None:
 def suits(
     volume: PersistentVolume, claim: PersistentVolumeClaim, selector: Selector | None
 ) -> bool:
-    """Whether a free volume of the right kind and size matches by labels and access modes."""
+    """Whether a volume of the right kind and size has the labels and modes."""
     if selector is not None and not selector.matches(volume.metadata.labels):
         return False
     return set(claim.spec.access_modes) <= set(volume.spec.access_modes)

@@ -1,4 +1,4 @@
-"""Whether one node can serve a pod's claims, and with which volumes: the one-node rule.
+"""Whether one node can serve a pod's claims: the one-node rule.
 
 The rules are in docs/reference/07 §5.3.
 """

@@ -133,7 +133,7 @@ class VolumeIndex:
         return sorted(self._by_claim.get(f"{metadata.namespace}/{metadata.name}", ()))
 
     def free(self, kind: VolumeKind, least: int, labels: Mapping[str, str]) -> Iterator[str]:
-        """Yield free volumes for a node with these labels, from the smallest large enough."""
+        """Yield free volumes that fit and are within reach, smallest first."""
         group = self._free.get(kind)
         if group is None:
             return
@@ -234,7 +234,10 @@ def required_nodes(volume: PersistentVolume) -> NodeMatcher | None:
 
 
 def _anchors(volume: PersistentVolume) -> tuple[Anchor, ...] | None:
-    """Return labels of which a node must have one to reach the volume; None if unknown."""
+    """Return labels of which a node must have one to reach the volume.
+
+    The result is None if unknown.
+    """
     matcher = required_nodes(volume)
     return None if matcher is None else _anchors_of(matcher)
 

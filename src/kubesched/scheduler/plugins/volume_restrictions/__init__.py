@@ -1,4 +1,4 @@
-"""VolumeRestrictions: disks and claims that only one pod may use."""
+"""VolumeRestrictions: disks and claims that only one pod can use."""
 
 from kubesched.scheduler.plugins.volume_restrictions.plugin import VolumeRestrictions
 

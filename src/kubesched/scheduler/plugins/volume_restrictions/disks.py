@@ -18,7 +18,7 @@ _NONE: DiskUse = {}
 
 
 def disk_use(volumes: Iterable[Volume]) -> DiskUse:
-    """Return the disks that these volumes use, by keys that other pods' volumes share."""
+    """Return the disks that these volumes use."""
     use: dict[tuple[str, ...], bool] = {}
     for volume in volumes:
         if (gce := volume.gce_persistent_disk) is not None:

@@ -1,4 +1,7 @@
-"""VolumeRestrictions: disks and claims that only one pod can use (docs/reference/07 §7)."""
+"""VolumeRestrictions: disks and claims that only one pod can use.
+
+docs/reference/07 §7.
+"""
 
 from __future__ import annotations
 

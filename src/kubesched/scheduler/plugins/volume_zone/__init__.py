@@ -1,4 +1,4 @@
-"""VolumeZone: volumes that are in one zone stay there."""
+"""VolumeZone: a node must match the zone and region labels of bound volumes."""
 
 from kubesched.scheduler.plugins.volume_zone.plugin import VolumeZone
 

@@ -218,7 +218,7 @@ def _topologies_of(volume: PersistentVolume) -> Iterable[_Topology]:
 
 
 def _has_value(nodes: NodeView, key: str, values: frozenset[str]) -> NDArray[np.bool_]:
-    """Return the nodes whose label, or the label that replaced it, has one of the values."""
+    """Return the nodes whose label, or its successor, has one of the values."""
     matched = _is_among(nodes, key, values)
     successor = _SUCCESSOR.get(key)
     if successor is not None:
