@@ -25,7 +25,7 @@ from kubesched.foundation.util import virtual_loop
 from kubesched.foundation.util.clock import current_clock
 from kubesched.foundation.util.components import running
 from kubesched.testing import make_node
-from tests.cluster.apiserver.largest_objects import swollen
+from tests.cluster.apiserver.largest_objects import fillable_fields
 from tests.counted_calls import Growth, counted
 from tests.fuzz.service import KINDS
 from tests.scheduler.hostile_object_harness import fresh
@@ -223,7 +223,7 @@ def test_every_list_of_every_kind_costs_no_more_than_its_items(resource: Resourc
         return
 
     async def test(cluster: EmbeddedCluster) -> None:
-        for place in swollen(resource):
+        for place in fillable_fields(resource):
 
             async def story(count: int, place: Any = place) -> None:
                 made = place.filled(count, "x")

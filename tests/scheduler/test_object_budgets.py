@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.apiserver.largest_objects import swollen
+from tests.cluster.apiserver.largest_objects import fillable_fields
 from tests.counted_calls import Growth, counted
 from tests.fuzz.service import KINDS
 from tests.scheduler.hostile_object_harness import GROUPS, HostileObjectHarness, tell
@@ -209,7 +209,7 @@ def test_every_list_of_every_kind_costs_no_more_than_its_items(kind: str) -> Non
 
     async def story(harness: HostileObjectHarness) -> None:
         await furnish(harness)
-        for place in swollen(resource):
+        for place in fillable_fields(resource):
 
             def lie(count: int, place: Any = place) -> Json:
                 made = place.filled(count, BASES[kind]["metadata"]["name"])

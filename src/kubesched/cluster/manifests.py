@@ -23,7 +23,7 @@ from kubesched.api.quantity import quantity_from_json
 from kubesched.api.scheduling import PodGroup, Workload
 from kubesched.cluster.apiserver.local_api import LocalApi
 from kubesched.cluster.apiserver.rules.errors.api_errors import not_found
-from kubesched.cluster.apiserver.rules.request_documents import cleaned
+from kubesched.cluster.apiserver.rules.request_documents import remove_nulls
 from kubesched.cluster.apiserver.rules.schema import unknown_fields
 from kubesched.cluster.apiserver.rules.strategies.server_features import POD_GROUPS
 from kubesched.cluster.apiserver.store.custom_resource_definitions import serve_definition
@@ -265,7 +265,9 @@ def _object(
     unknown = () if is_dumped else unknown_fields(kind.group, kind.version, kind.kind, value)
     for path in unknown:
         problems.add(file, source.line_of(path), f'unknown field "{path}"')
-    document = cleaned({k: v for k, v in value.items() if k not in ("apiVersion", "kind")}, None)
+    document = remove_nulls(
+        {k: v for k, v in value.items() if k not in ("apiVersion", "kind")}, None
+    )
     # In objects of which nothing is read, anything may be called `limits`.
     is_read = not issubclass(kind.type, CustomObject | PlainObject)
     wrong = _wrong_amounts(document, "") if is_read else []

@@ -17,7 +17,7 @@ from kubesched.api import ApiError, Namespace, ObjectMeta, PodDisruptionBudget, 
 from kubesched.api.base import ApiObject
 from kubesched.api.volume import PersistentVolume
 from kubesched.cluster.apiserver.local_api import LocalApi
-from kubesched.cluster.apiserver.rules.patching.merge_keys import with_identified_items
+from kubesched.cluster.apiserver.rules.patching.merge_keys import remove_unidentified_items
 from kubesched.errors import KubeschedError
 
 __all__ = ["Identity", "take_over"]
@@ -78,7 +78,7 @@ def _load_all(api: LocalApi, objects: Iterable[ApiObject]) -> None:
 
 def _document(each: ApiObject, uid: str) -> dict[str, Any]:
     """Return an object as JSON; objects without an identity get this uid and a fixed time."""
-    document: dict[str, Any] = with_identified_items(msgspec.to_builtins(each))
+    document: dict[str, Any] = remove_unidentified_items(msgspec.to_builtins(each))
     metadata = {"uid": uid, **document.get("metadata", {})}
     metadata.setdefault("creationTimestamp", _CREATED)
     if isinstance(each, PodDisruptionBudget):

@@ -1,4 +1,4 @@
-"""A store and short ways to put things into it."""
+"""A test harness around a store, with short methods for requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOW = "2027-01-15T08:00:00Z"
 
 
 def pod(name: str = "p", **spec: Any) -> Json:
-    """A pod as a user writes it; keyword arguments go into its spec."""
+    """Return a pod as a user writes it; keyword arguments go into its spec."""
     containers = spec.pop("containers", [{"name": "c", "image": "pause"}])
     metadata: Json = {"name": name}
     for field in ("labels", "annotations", "finalizers", "generateName"):
@@ -33,7 +33,7 @@ def node(name: str = "n", **metadata: Any) -> Json:
 
 
 class Cluster:
-    """A store at a fixed time, addressed by plural names."""
+    """A store at a fixed time; its methods take the plural names of resources."""
 
     def __init__(self, **options: Any) -> None:
         self.store = Store(random.Random(1), now_ns=NOW_NS, **options)

@@ -1,7 +1,8 @@
-"""Objects with very many items in one of their lists or maps, for every list and map there is.
+"""Objects with very many items in one of their lists or maps, for every list and map of a kind.
 
-Made from the published definitions of the kinds: `swollen(kind)` finds the places, and each can
-be filled with any number of items. What is in an item is plausible, not always valid.
+They are made from the published definitions: `fillable_fields(resource)` finds the lists and maps
+of a kind, and each can be filled with any number of items. The items are plausible, but not always
+valid.
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
-from kubesched.cluster.apiserver.rules.schema.definitions import definition_of, definitions, target
+from kubesched.cluster.apiserver.rules.schema.definitions import (
+    definition_of,
+    definitions,
+    reference_target,
+)
 from tests.fuzz.test_objects_in_a_cluster import SEEDS
 
-__all__ = ["BASES", "Place", "swollen"]
+__all__ = ["BASES", "Place", "fillable_fields"]
 
 Json = dict[str, Any]
 
@@ -69,7 +74,7 @@ BASES: dict[str, Json] = {
 
 
 class Place(NamedTuple):
-    """A list or map in the objects of a kind. A star stands for the first item of a list."""
+    """A list or map in the objects of a kind. In its path `*` is the first item of a list."""
 
     resource: Resource
     path: tuple[str, ...]
@@ -79,7 +84,7 @@ class Place(NamedTuple):
         return ".".join((self.resource.kind, *self.path))
 
     def filled(self, count: int, name: str) -> Json:
-        """An object with so many items here."""
+        """Return an object with `count` items in this field."""
         resource = self.resource
         made = copy.deepcopy(BASES.get(resource.kind, {}))
         made |= {"apiVersion": resource.api_version, "kind": resource.kind}
@@ -104,8 +109,11 @@ class Place(NamedTuple):
         return made
 
 
-def swollen(resource: Resource) -> list[Place]:
-    """All places in a kind, each field of a definition once; templates of pods are left to Pod."""
+def fillable_fields(resource: Resource) -> list[Place]:
+    """Return the lists and maps of a kind, each field of a definition once.
+
+    Fields of pod templates are omitted, because they are those of Pod.
+    """
     name = _definition(resource)
     found: dict[int, Place] = {}
     for path, schema in _places(name, (), frozenset({name})):
@@ -136,7 +144,7 @@ def _places(
 
 def _name(schema: Mapping[str, Any]) -> str | None:
     whole = schema.get("allOf")
-    return target(whole[0] if whole else schema)
+    return reference_target(whole[0] if whole else schema)
 
 
 def _resolved(schema: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,6 +1,6 @@
-"""What one request may cost, by counting: every list of every kind, and every way to send it.
+"""The cost of one request, as a number of calls, for every list of every kind and every format.
 
-The promise (docs/reliability.md): a bounded number of calls for each value, and of values.
+docs/reliability.md promises a bounded number of calls per value, and a bounded number of values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kubesched.cluster.apiserver.rules.patching.patches import (
 )
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.rules.schema.definitions import definition_of
-from tests.cluster.apiserver.largest_objects import BASES, Place, swollen
+from tests.cluster.apiserver.largest_objects import BASES, Place, fillable_fields
 from tests.counted_calls import count_calls, grow, peak_bytes
 from tests.fuzz.service import JSON, KINDS, TABLE, Service
 from tests.fuzz.test_api_requests import PATCHES
@@ -29,11 +29,11 @@ from tests.fuzz.test_objects_in_a_cluster import POD_SPEC
 
 # Items in the smallest object; the largest has four times as many.
 SIZE = 9
-# In all that can be done with an object, nine requests; the worst one is refused five times.
+# The limit for the nine requests of `admission` together. The worst object is refused five times.
 CALLS_PER_VALUE = 600
 BYTES_PER_VALUE = 3_000
 
-# Strings that do not matter to what is counted, and are otherwise made for every kind.
+# Query parameters of apply patches.
 FORCED = {"fieldManager": "f", "force": "true"}
 
 
@@ -46,7 +46,7 @@ def values_in(document: Any) -> int:
 
 
 def admission(service: Service, place: Place, count: int) -> int:
-    """All that can be done with an object of that size."""
+    """Count the calls of all requests with an object of that size."""
     made = place.filled(count, "x")
     path = service.path(place.resource)
     one = f"{path}/{made['metadata']['name']}"
@@ -75,9 +75,9 @@ RESOURCES = {
 
 @pytest.mark.parametrize("resource", RESOURCES.values(), ids=RESOURCES)
 def test_every_list_of_every_kind_costs_no_more_than_its_items(resource: Resource) -> None:
-    for place in swollen(resource):
+    for place in fillable_fields(resource):
         service = Service()
-        admission(service, place, 1)  # what is made once and kept
+        admission(service, place, 1)  # fill the caches
         growth = grow(lambda count, s=service, p=place: admission(s, p, count), SIZE)
         assert growth.is_linear, (str(place), growth)
         each = (values_in(place.filled(9, "x")) - values_in(place.filled(1, "x"))) / 8
@@ -90,12 +90,12 @@ YAML = "application/yaml"
 
 
 def pod_with(count: int, item: Any) -> dict[str, Any]:
-    """A pod that the server stores, whatever is in a field that it does not know."""
+    """Return a valid pod with many items in a field that the server does not know."""
     return {**POD, "spec": {"containers": [CONTAINER]}, "unknown": [item] * count}
 
 
 def as_yaml(document: Any) -> bytes:
-    """As nobody writes JSON, so that it has to be read as YAML."""
+    """Encode a document as YAML that is not JSON, so that the YAML parser reads it."""
     return b"# text\n" + msgspec.json.encode(document)
 
 
@@ -109,7 +109,7 @@ def field(number: int, content: bytes) -> bytes:
 
 
 def as_protobuf(count: int) -> bytes:
-    """A pod with so many empty finalizers."""
+    """Encode a pod with `count` empty finalizers."""
     head = field(1, b"v1") + field(2, b"Pod")
     metadata = field(1, b"x") + field(14, b"") * count
     return b"k8s\x00" + field(1, head) + field(2, field(1, metadata))
@@ -214,7 +214,7 @@ def test_a_json_patch_does_not_copy_a_long_list_ten_thousand_times() -> None:
 
 
 class CountedText(str):
-    """Counts how often it is compared."""
+    """A string that counts its comparisons."""
 
     compared = 0
     __hash__ = str.__hash__
@@ -238,7 +238,7 @@ def test_what_is_taken_out_of_a_list_is_looked_up() -> None:
 
 
 def custom(schema: dict[str, Any], spec: Any) -> tuple[int, Any]:
-    """The answer to an object of a custom resource with this schema, and to its update."""
+    """Create and update an object of a custom resource with this schema. Returns the response."""
     service = Service()
     definition = copy.deepcopy(BASES["CustomResourceDefinition"])
     version = definition["spec"]["versions"][0]

@@ -48,7 +48,7 @@ def failure(code: int) -> ApiError:
 
 
 def step(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine that must not wait for anything."""
+    """Run a coroutine that must complete without waiting."""
     with pytest.raises(StopIteration) as stopped:
         coroutine.send(None)
     return stopped.value.value

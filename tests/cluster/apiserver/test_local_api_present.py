@@ -1,4 +1,4 @@
-"""What somebody in the same process sees of the store without asking it."""
+"""`LocalApi.present`: the current objects for observers in the same process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_objects_are_shared_and_kinds_that_are_not_served_have_none() -> None:
     )
     assert list(api.present(Node)) == [made]
     assert list(api.present(ConfigMap)) == []
-    # Some kinds are there only with a feature gate.
+    # Some kinds exist only with a feature gate.
     found = {each.kind for each in SCHEDULING_KINDS for _ in api.present(each.type)}
     assert "Node" in found
     assert "PodGroup" not in found

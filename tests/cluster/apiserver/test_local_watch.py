@@ -1,4 +1,4 @@
-"""A watch in this process that calls: the same events, in the same turn, as one that is read."""
+"""A watch with a callback delivers the same events, at the same time, as an iterated watch."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_nobody_is_called_once_the_waiting_has_ended() -> None:
         events = api.watch(Node, resource_version="1")
         following = asyncio.create_task(deliver(events, lambda event: heard.append(event.type)))
         await asyncio.sleep(0)
-        await api.create(node("a"))  # is to be passed on in the next turn, which comes too late
+        await api.create(node("a"))  # its delivery is due after the watch has ended
         following.cancel()
         await asyncio.sleep(0)
         await api.create(node("b"))

@@ -1,8 +1,8 @@
-"""The requests that a real API server was recorded answering, answered by the store.
+"""Recorded requests to a real API server, replayed against the store.
 
-Codes and refusals must be the same to the letter. Objects must be the same but for what no
-two servers agree on: uids, times, generated names, and versions, which are compared by their
-order. Field ownership, discovery, tables, apply and reviews belong to the HTTP server.
+Status codes and error texts must be equal. Objects must be equal except for values that differ
+between any two servers: uids, times, generated names, and versions, whose order is compared.
+Field ownership, discovery, tables, apply and reviews are tested with the HTTP server.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
 class Translation:
-    """From the recording's uids, names and versions to those of the store under test."""
+    """Maps the recording's uids, names and versions to those of the store under test."""
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
@@ -75,12 +75,12 @@ VOLATILE = ("uid", "resourceVersion", "continue", "creationTimestamp")
 
 
 def comparable(body: Any) -> Any:
-    """A body without what legitimately differs."""
+    """Remove the parts of a body that may differ."""
     if isinstance(body, dict):
         return {
             key: "<any>" if key in VOLATILE else comparable(value)
             for key, value in body.items()
-            if key not in ("managedFields", "description")  # texts for people are our own
+            if key not in ("managedFields", "description")  # descriptions are our own texts
         }
     if isinstance(body, list):
         return [comparable(value) for value in body]
@@ -94,7 +94,7 @@ def recordings(goldens: Path) -> list[dict[str, Any]]:
 
 
 def recorded_time_ns(body: Any) -> int | None:
-    """The latest moment that an answer says it was written at."""
+    """Return the latest time in a response."""
     if isinstance(body, dict):
         entries = body.get("metadata", {}).get("managedFields", [])
         if body.get("metadata", {}).get("deletionTimestamp"):
@@ -104,7 +104,7 @@ def recorded_time_ns(body: Any) -> int | None:
 
 
 class Replay:
-    """The recorded requests, sent one after another to a fresh store."""
+    """Send the recorded requests in order to a new store."""
 
     def __init__(self, recordings: list[dict[str, Any]]) -> None:
         start_ns = parse_time("2026-11-15T07:43:48Z")
@@ -128,7 +128,7 @@ class Replay:
         self.outcomes[name] = (code, body), (wanted["status"], self.translation.apply(expected))
 
     def _watch(self, recordings: list[dict[str, Any]]) -> None:
-        # The watches overlap with requests around them; the log tells the same story later.
+        # Recorded watches overlap with other requests. Here the log is read afterwards.
         for recording in recordings:
             name, wanted = recording["name"], recording["response"]
             if name.startswith(NOT_OF_THE_STORE):
@@ -173,7 +173,7 @@ def test_all_of_the_recording_but_the_http_server_part_is_replayed(replay: Repla
 
 
 def test_versions_grow_as_recorded(replay: Replay) -> None:
-    # Up to 50, and at 63 and 64, the recorded server was still creating what it begins with.
+    # Up to 50, and at 63 and 64, the recorded server was still creating its initial objects.
     numbers = [
         (int(recorded), int(answered))
         for recorded, answered in replay.translation.texts.items()
@@ -200,7 +200,7 @@ def test_the_store_stays_whole(replay: Replay) -> None:
 
 
 def _as_answered(name: str, body: Any) -> Any:
-    # The recorder changed this body in place before it was written down.
+    # The recorder changed this body in place before it wrote it.
     if name == "create lease":
         return {**body, "spec": {**body["spec"], "holderIdentity": "me"}}
     return body

@@ -1,4 +1,4 @@
-"""Requests as the recordings hold them, turned into calls of the store."""
+"""Conversion of recorded HTTP requests to calls of the store."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _query(text: str) -> dict[str, str]:
 
 
 class WireAdapter:
-    """Answers requests with a status code and a JSON body."""
+    """Handles requests and returns a status code and a JSON body."""
 
     def __init__(self, store: Store, now_ns: int = 0) -> None:
         self.store = store
@@ -60,7 +60,7 @@ class WireAdapter:
             return error.code, status_body(error.status)
 
     def watch(self, path: str) -> tuple[int, Any]:
-        """The events that are there, without waiting for more."""
+        """Return the available events without waiting for more."""
         url = urlsplit(path)
         query = {
             key: values[0] for key, values in parse_qs(url.query, keep_blank_values=True).items()

@@ -1,11 +1,9 @@
-"""The embedded cluster without a network: `ApiAccess` straight onto the store.
+"""`ApiAccess` on a store in the same process, without a network.
 
-Requests complete without a turn of the event loop, and a watch hands over what is there
-before it waits. Objects are shared with the store and with each other, which is safe because
-they are immutable.
+Requests complete without yielding to the event loop. A watch returns all available events before
+it waits. Callers share objects with the store, which is safe because they are immutable.
 
-For simulations a hook may look at every request first, and delay it, refuse it, or lose its
-answer.
+For simulations and tests, a fault hook can delay or refuse a request, or lose its response.
 """
 
 from __future__ import annotations
@@ -23,9 +21,9 @@ from kubesched.api.events import Event
 from kubesched.api.meta import ObjectMeta
 from kubesched.api.pod import PodStatus
 from kubesched.api.raw_objects import RawObject
-from kubesched.cluster.apiserver.local_watch import LocalWatch, Rounds
+from kubesched.cluster.apiserver.local_watch import DeliveryGroups, LocalWatch
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
-from kubesched.cluster.apiserver.rules.strategies.shared_specs import shared
+from kubesched.cluster.apiserver.rules.strategies.shared_specs import share_spec
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.apiserver.store.store_watch import WatchedChange, Watcher
 from kubesched.cluster.apiserver.store.stored_records import Record
@@ -41,33 +39,34 @@ _NO_STATUS = PodStatus()
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """What goes wrong with one request."""
+    """A fault that the hook injects into one request."""
 
     delay_ns: int = 0
     error: ApiError | None = None
-    # The request takes effect, and the caller sees the error all the same.
+    # Whether the request takes effect although the caller gets the error.
     answer_lost: bool = False
 
 
-# Called with verb, kind, namespace and name (empty where there is none) of a request.
+# The fault hook. It is called with the verb, kind, namespace and name of a request; the last two
+# are empty if the request has none.
 #
-# Verbs are get, list, watch, create, update, patch, delete and bind. A watch asks when it opens and
-# whenever it wakes up. Raising ApiError refuses the request too.
+# Verbs are get, list, watch, create, update, patch, delete and bind. A watch calls the hook when it
+# opens and whenever it wakes up. The hook may also raise ApiError to refuse the request.
 Faults = Callable[[str, str, str | None, str], Fault | None]
 
 
 class LocalApi:
-    """`ApiAccess` onto a store in this process."""
+    """`ApiAccess` on a store in this process."""
 
     def __init__(self, store: Store, clock: Clock, *, faults: Faults | None = None) -> None:
         self.store = store
         self._clock = clock
         self._faults = faults
-        self._rounds = Rounds()
+        self._delivery_groups = DeliveryGroups()
 
     @property
     def answers_at_once(self) -> bool:
-        """Whether no request ever waits."""
+        """Whether every request completes without waiting."""
         return self._faults is None
 
     async def get(self, kind: type[T], name: str, namespace: str | None = None) -> T:
@@ -102,9 +101,9 @@ class LocalApi:
         return _answer(fault, ObjectList(items, str(page.revision), page.continue_token))
 
     def present(self, kind: type[T]) -> Iterator[T]:
-        """What there is of a kind now, for those who only look on in this process.
+        """Iterate over the current objects of a kind, without calling the fault hook.
 
-        Nothing of a kind that is not served.
+        For observers in this process. There are no objects of a kind that is not served.
         """
         try:
             records = self.store.list(self._resource(kind)).records
@@ -125,19 +124,19 @@ class LocalApi:
         field_selector: str = "",
         send_initial_events: bool = False,
     ) -> LocalWatch[T]:
-        """Changes after a version, as they come.
+        """Watch the changes after a version.
 
-        The watch opens with its first event: a refusal (410 for a version that is no longer
-        known, 400 for a selector) is raised there, as it is when a watcher falls too far
-        behind.
+        The watch opens when its first event is requested. Errors are raised there: 410 for a
+        version that the log no longer holds, 400 for an invalid selector. A watch that falls too
+        far behind raises 410 later.
         """
-        show = _event_of(kind) if issubclass(kind, RawObject) else _typed_event
+        to_event = _event_of(kind) if issubclass(kind, RawObject) else _typed_event
 
         def open_watch() -> tuple[Watcher, Iterable[WatchEvent[T]]]:
             watcher = self.store.watch(
                 self._resource(kind),
                 namespace,
-                # What is there now is never older than any version that was seen.
+                # The current state is not older than any version that a client has.
                 resource_version="" if send_initial_events else resource_version,
                 label_selector=label_selector,
                 field_selector=field_selector,
@@ -145,12 +144,14 @@ class LocalApi:
             if not send_initial_events:
                 return watcher, ()
             end = WatchEvent[T]("BOOKMARK", None, str(self.store.revision), is_initial_end=True)
-            return watcher, [*map(show, watcher.read()), end]
+            return watcher, [*map(to_event, watcher.read()), end]
 
         async def before() -> None:
             _answer(await self._before("watch", kind, namespace, ""), None)
 
-        return LocalWatch(open_watch, before if self._faults else None, show, self._rounds)
+        return LocalWatch(
+            open_watch, before if self._faults else None, to_event, self._delivery_groups
+        )
 
     async def create(self, new: T) -> T:
         metadata = _metadata(new)
@@ -185,7 +186,9 @@ class LocalApi:
         *,
         keep_deletion: bool = False,
     ) -> bool:
-        """Take over an object as another server had it; False if one of its name is there.
+        """Import an object from another server. Returns False if one of its name exists.
+
+        With `keep_deletion` an object that is being deleted stays in that state.
 
         Raises:
             ApiError: 400.
@@ -199,7 +202,7 @@ class LocalApi:
     def document(
         self, kind: type[msgspec.Struct], name: str, namespace: str | None = None
     ) -> Mapping[str, Any]:
-        """An object as JSON, with fields that its type does not declare. Do not change it.
+        """Return an object as JSON, with undeclared fields. Callers must not change it.
 
         Raises:
             ApiError: 404.
@@ -207,7 +210,7 @@ class LocalApi:
         return self.store.get(self._resource(kind), namespace, name).data
 
     async def update(self, changed: T, *, subresource: str = "") -> T:
-        """Replace an object; fields that its type does not declare stay as they are stored."""
+        """Replace an object. Fields that its type does not declare keep their stored values."""
         metadata = _metadata(changed)
         namespace, name = metadata.namespace or None, metadata.name
         fault = (
@@ -237,7 +240,7 @@ class LocalApi:
         subresource: str = "",
     ) -> T:
         if patch_type == "strategic" and issubclass(kind, CustomObject):
-            patch_type = "merge"  # servers know no strategies for custom resources
+            patch_type = "merge"  # custom resources do not support strategic merge patches
         fault = await self._before("patch", kind, namespace, name) if self._faults else None
         record = self.store.patch(
             self._resource(kind),
@@ -252,7 +255,7 @@ class LocalApi:
         return cast("T", _answer(fault, record.typed))
 
     async def report(self, namespace: str, name: str, uid: str, status: dict[str, Any]) -> Pod:
-        """What a kubelet says of a pod: a patch of its status, in fewer steps (`with_report`)."""
+        """Write a kubelet's report: equivalent to a patch of the status, but faster."""
         fault = await self._before("patch", Pod, namespace, name) if self._faults else None
         record = self.store.report(namespace, name, uid, status, self._clock.now_ns())
         return cast("Pod", _answer(fault, record.typed))
@@ -287,7 +290,7 @@ class LocalApi:
         grace_period_seconds: int | None,
         propagation: str,
     ) -> None:
-        """Delete, and say what is to become of what the object owns."""
+        """Delete an object with a propagation policy for its dependents."""
         fault = await self._before("delete", kind, namespace, name) if self._faults else None
         self.store.delete(
             self._resource(kind),
@@ -340,12 +343,12 @@ def _document(obj: msgspec.Struct) -> dict[str, Any]:
     if type(obj) is Event and _has_no_lists(obj.metadata):
         plain: dict[str, Any] = msgspec.to_builtins(obj)
         return plain
-    # Through JSON: msgspec's own conversion leaves tuples where a JSON object has lists.
+    # Convert through JSON, because `to_builtins` produces tuples instead of lists.
     if type(obj) is not Pod:
         document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(obj))
         return document
-    # Pods have a spec in common with others, of which everything is known already.
-    pod = {"metadata": _plain_metadata(obj.metadata), "spec": shared(obj.spec)}
+    # Many pods share their spec, so that its checks are cached.
+    pod = {"metadata": _plain_metadata(obj.metadata), "spec": share_spec(obj.spec)}
     if obj.status != _NO_STATUS:
         pod["status"] = msgspec.json.decode(msgspec.json.encode(obj.status))
     return pod
@@ -368,11 +371,11 @@ _typed_event: Callable[[WatchedChange], WatchEvent[Any]] = attrgetter("event")
 
 
 def _event_of(kind: type[RawObject]) -> Callable[[WatchedChange], WatchEvent[Any]]:
-    """How a watch shows what it has seen to someone who wants all of the JSON."""
+    """Return a function that converts changes to events with undecoded JSON."""
 
-    def event(seen: WatchedChange) -> WatchEvent[Any]:
-        shown = None if seen.record is None else _document_of(kind, seen.record)
-        return WatchEvent(seen.type, shown, str(seen.revision))
+    def event(change: WatchedChange) -> WatchEvent[Any]:
+        document = None if change.record is None else _document_of(kind, change.record)
+        return WatchEvent(change.type, document, str(change.revision))
 
     return event
 

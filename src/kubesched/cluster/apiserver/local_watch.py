@@ -1,9 +1,9 @@
-"""A watch on a store in this process.
+"""A watch on a store in the same process.
 
-It is iterated over, as a watch on any server is. Or it calls whoever wants its events
-(`deliver`): then no task is woken for each change, which is a good part of what a change costs
-in a cluster where everybody follows everything. Events come in the same turn of the loop either
-way.
+A caller can iterate over it, as over a watch on any server, or pass a callback to `deliver`. With
+a callback no task is woken for each change, which saves much of the cost of a change in a cluster
+where many components watch everything. Events arrive in the same iteration of the event loop
+either way.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from kubesched.api.access import WatchEvent
 from kubesched.cluster.apiserver.store.resource_collection import Collection
 from kubesched.cluster.apiserver.store.store_watch import WatchedChange, Watcher
 
-__all__ = ["LocalWatch", "Rounds"]
+__all__ = ["DeliveryGroups", "LocalWatch"]
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 
 class LocalWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
-    """A watch on the store. It holds no task: whoever iterates, or has it deliver, waits."""
+    """A watch on the store. It has no task of its own: the caller waits for its events."""
 
     def __init__(
         self,
         open_watch: Callable[[], tuple[Watcher, Iterable[WatchEvent[T]]]],
         before: Callable[[], Awaitable[None]] | None,
-        show: Callable[[WatchedChange], WatchEvent[Any]],
-        rounds: Rounds,
+        to_event: Callable[[WatchedChange], WatchEvent[Any]],
+        groups: DeliveryGroups,
     ) -> None:
-        """`before` is awaited when the watch opens, and whenever there is something to read."""
-        self._rounds = rounds
+        """`before` is awaited when the watch opens and before it reads changes."""
+        self._groups = groups
         self._open = open_watch
         self._before = before
-        self._show = show
+        self._to_event = to_event
         self._watcher: Watcher | None = None
         self._events: Iterator[WatchEvent[T]] = iter(())
         self._closed = False
@@ -52,7 +52,7 @@ class LocalWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
         while not self._closed:
             watcher = self._watcher
             if watcher is not None and watcher.idle:
-                # Whatever changes next in the collection, seen by this watcher or not.
+                # Wake up at the next change in the collection, even if the watch hides it.
                 self._changed = changed = asyncio.get_running_loop().create_future()
                 watcher.collection.call_on_change(self._wake)
                 try:
@@ -66,7 +66,7 @@ class LocalWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
                 self._watcher, first = self._open()
                 self._events = iter(first)
             else:
-                self._events = map(self._show, watcher.read())
+                self._events = map(self._to_event, watcher.read())
             for event in self._events:
                 return event
         raise StopAsyncIteration
@@ -80,19 +80,20 @@ class LocalWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
         if changed is not None and not changed.done():
             changed.set_result(None)
 
-    async def deliver(self, take: Callable[[WatchEvent[T]], None]) -> None:
-        """Call `take` with every event, and return when the watch is closed.
+    async def deliver(self, callback: Callable[[WatchEvent[T]], None]) -> None:
+        """Call `callback` with every event, and return when the watch is closed.
 
-        What `take` raises is raised here, and ends the watch; so does a refusal of the store.
+        An exception of `callback` or of the store ends the watch and is raised here.
         """
         if self._before is not None or self._watcher is not None:
             async for event in self:
-                take(event)
+                callback(event)
             return
         watcher, first = self._open()
         for event in first:
-            take(event)
-        delivery = _Delivery(watcher, self._show, take, self._rounds.of(watcher.collection))
+            callback(event)
+        group = self._groups.of(watcher.collection)
+        delivery = _Delivery(watcher, self._to_event, callback, group)
         try:
             delivery.read()
             await delivery.ended
@@ -101,53 +102,54 @@ class LocalWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
 
 
 class _Delivery(Generic[T]):
-    """Reads a watcher in the turn after each change."""
+    """Reads a watcher in the iteration of the event loop after each change."""
 
     def __init__(
         self,
         watcher: Watcher,
-        show: Callable[[WatchedChange], WatchEvent[Any]],
-        take: Callable[[WatchEvent[T]], None],
-        round_: _Round,
+        to_event: Callable[[WatchedChange], WatchEvent[Any]],
+        callback: Callable[[WatchEvent[T]], None],
+        group: _DeliveryGroup,
     ) -> None:
-        self._watcher, self._show, self._take, self._round = watcher, show, take, round_
+        self._watcher, self._group = watcher, group
+        self._to_event, self._callback = to_event, callback
         self.loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self.loop.create_future()
 
     def read(self) -> None:
-        """Pass on what is new, and come back when there is more."""
+        """Deliver the unread changes, and wait for the next one."""
         if self.ended.done():
             return
-        watcher, show, take = self._watcher, self._show, self._take
+        watcher, to_event, callback = self._watcher, self._to_event, self._callback
         try:
-            for seen in watcher.read():
-                take(show(seen))
+            for change in watcher.read():
+                callback(to_event(change))
         except Exception as error:
             self.ended.set_exception(error)
             return
         if watcher.idle:
-            self._round.join(self)
+            self._group.add(self)
         else:
             self.loop.call_soon(self.read)
 
     def stop(self) -> None:
         self.ended.cancel()
-        self._round.leave(self)
+        self._group.remove(self)
 
 
-class _Round:
-    """Those who read a collection in the turn after its next change, one after the other."""
+class _DeliveryGroup:
+    """The idle deliveries of one collection. After its next change they read in order."""
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
         self._waiting: list[_Delivery[Any]] = []
 
-    def join(self, delivery: _Delivery[Any]) -> None:
+    def add(self, delivery: _Delivery[Any]) -> None:
         if not self._waiting:
             self._collection.call_on_change(self._begin)
         self._waiting.append(delivery)
 
-    def leave(self, delivery: _Delivery[Any]) -> None:
+    def remove(self, delivery: _Delivery[Any]) -> None:
         if delivery in self._waiting:
             self._waiting.remove(delivery)
             if not self._waiting:
@@ -163,14 +165,14 @@ def _read_all(deliveries: list[_Delivery[Any]]) -> None:
         each.read()
 
 
-class Rounds:
-    """The rounds of all collections that somebody has followed."""
+class DeliveryGroups:
+    """The delivery groups of all watched collections."""
 
     def __init__(self) -> None:
-        self._rounds: dict[Collection, _Round] = {}
+        self._groups: dict[Collection, _DeliveryGroup] = {}
 
-    def of(self, collection: Collection) -> _Round:
-        found = self._rounds.get(collection)
+    def of(self, collection: Collection) -> _DeliveryGroup:
+        found = self._groups.get(collection)
         if found is None:
-            found = self._rounds[collection] = _Round(collection)
+            found = self._groups[collection] = _DeliveryGroup(collection)
         return found

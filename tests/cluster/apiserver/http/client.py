@@ -1,4 +1,4 @@
-"""A client of the service without a socket: requests as one writes them, answers decoded."""
+"""A client of `ApiService` without a socket. It encodes requests and decodes responses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ APPLICATION_JSON = "application/json"
 
 
 class Client:
-    """Requests to a service over a store at a time that tests set."""
+    """Sends requests to a service; tests set the time of its store."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class Client:
         now_ns: int = NOW_NS,
         features: frozenset[str] | None = None,
     ) -> None:
-        """A server with these features; None: with all of them."""
+        """Create a server with these features; None means all features."""
         self.clock = ManualClock(now_ns)
         features = ALL_FEATURES if features is None else features
         self.store = Store(random.Random(7), now_ns=now_ns, features=features)
@@ -69,7 +69,7 @@ class Client:
         return created
 
     def watch(self, path: str, **options: Any) -> list[Json]:
-        """The events that are there, without waiting for more."""
+        """Return the available events without waiting for more."""
         answer = self.ask("GET", path, **options)
         assert isinstance(answer, ServedWatch), answer
         lines = answer.encode([seen for seen in answer.watcher.read() if seen.record is not None])

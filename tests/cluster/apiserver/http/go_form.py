@@ -1,4 +1,4 @@
-"""Objects as typed clients in Go write them: in binary form, zeros and empty parts included."""
+"""Objects as typed Go clients encode them: as protobuf with zeros and empty structures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kubesched.cluster.apiserver.rules.schema import definition_of
 
 __all__ = ["as_in_go", "options_as_in_go"]
 
-# Fields that are no pointers in Go, and hence always written.
+# Fields that are not pointers in Go, so clients always encode them.
 STRUCTURES = frozenset(
     {
         "acceptedNames",
@@ -41,7 +41,7 @@ STRUCTURES = frozenset(
         "updateStrategy",
     }
 )
-# Fields of these names that are.
+# Fields with such a name that are pointers nevertheless.
 POINTERS = frozenset(
     {
         ("io.k8s.api.core.v1.ContainerStatus", "resources"),
@@ -61,7 +61,7 @@ def as_in_go(document: Mapping[str, Any], api_version: str, kind: str) -> bytes:
 
 
 def with_zeros(document: Mapping[str, Any], name: str) -> bytes:
-    """What the writer makes of a document, with the zeros that Go writes where there is nothing."""
+    """Encode a document, with zeros for absent fields as in Go."""
     pieces = []
     for number, (label, form, kind) in messages()[name].items():
         field, value = int(number), document.get(label)
@@ -94,7 +94,7 @@ def _is_structure(name: str, label: str) -> bool:
 
 
 def leaves(field: int, value: Any, form: str, kind: str) -> bytes:
-    """A field that holds no message of its own, as the writer writes it."""
+    """Encode a field that does not contain a message."""
     if form == "map":
         entries = [text(1, key) + written_field(2, each, kind) for key, each in value.items()]
         return b"".join(wrapped(field, each) for each in entries)
@@ -103,6 +103,6 @@ def leaves(field: int, value: Any, form: str, kind: str) -> bytes:
 
 
 def options_as_in_go(options: Mapping[str, Any]) -> bytes:
-    """The options of a deletion."""
+    """Encode DeleteOptions."""
     head = text(1, "meta.k8s.io/v1") + text(2, "DeleteOptions")
     return MAGIC + wrapped(1, head) + wrapped(2, with_zeros(options, DELETE_OPTIONS))

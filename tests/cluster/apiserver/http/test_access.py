@@ -1,4 +1,4 @@
-"""Roles, tokens of service accounts, and requests in somebody else's name."""
+"""RBAC, service account tokens and impersonation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 
 
 class Guarded(Client):
-    """A client of a server with roles, who is the administrator unless said otherwise."""
+    """A client of a server with RBAC. By default it is the administrator."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ def test_without_a_role_nobody_may_anything() -> None:
         'pods is forbidden: User "ann" cannot list resource "pods" in API group "" in the '
         'namespace "default"'
     )
-    assert client.send("GET", "/api/v1", token="ann")[0] == 200  # discovery is for everybody
+    assert client.send("GET", "/api/v1", token="ann")[0] == 200  # every user may read discovery
 
 
 def test_a_role_allows_what_it_says_where_it_is_bound() -> None:
@@ -93,7 +93,7 @@ def test_nobody_gives_away_more_than_they_have() -> None:
         {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["*"], "verbs": ["*"]},
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
     ]
-    # What `*` allows among verbs includes escalate and bind; spell out the ones that do not.
+    # The verb `*` includes escalate and bind, so the rule lists the other verbs.
     rules[0]["verbs"] = ["create", "update", "patch", "get"]
     client.create(f"{RBAC}/clusterroles", {"metadata": {"name": "grantor"}, "rules": rules})
     client.create(

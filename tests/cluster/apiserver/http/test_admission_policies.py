@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicy: what is refused, where, and in which words."""
+"""Admission policies: denied writes, mutations, and their error texts."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ MUTATION_BINDINGS = f"{GROUP}/mutatingadmissionpolicybindings"
 
 
 def mutated(body: Json, *mutations: Json, **spec: Any) -> tuple[int, Json]:
-    """What becomes of a new deployment under a mutating policy."""
+    """Create a deployment under a mutating policy and return it."""
     client = Client()
     constraints = {"resourceRules": [RULE]}
     made = {"matchConstraints": constraints, "mutations": list(mutations), **spec}

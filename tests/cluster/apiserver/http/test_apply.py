@@ -1,4 +1,4 @@
-"""Server-side apply: who owns what, who may change it, and what becomes of the rest."""
+"""Server-side apply: field ownership, conflicts, and removal of fields."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesched.cluster.apiserver.rules.apply.field_ownership import fields_v1, paths
+from kubesched.cluster.apiserver.rules.apply.field_ownership import fields_v1, tree_paths
 from tests.cluster.apiserver.http.client import Client
 
 APPLY = "application/apply-patch+yaml"
@@ -169,9 +169,9 @@ STEPS = st.sampled_from(["f:a", "f:b", 'k:{"name":"c"}', 'v:"x"'])
 
 @given(st.sets(st.lists(STEPS, min_size=1, max_size=4).map(tuple)))
 def test_sets_of_fields_survive_being_written(raw: set[tuple[str, ...]]) -> None:
-    # Only what has nothing below it can be a member without a mark.
+    # Only a leaf can be a member without the mark `.`.
     ends = {path for path in raw if not any(o != path and o[: len(path)] == path for o in raw)}
-    assert paths(fields_v1(ends)) == ends
+    assert tree_paths(fields_v1(ends)) == ends
 
 
 DATA = st.dictionaries(st.sampled_from("abc"), st.sampled_from("xy"))
@@ -186,7 +186,7 @@ def test_forced_applies_leave_exactly_what_somebody_last_applied(
     for manager, data in writes:
         code, body = apply(client, f"{CONFIG_MAPS}/c", config_map(**data), manager, "&force=true")
         assert code in (200, 201), body
-        for other in wanted.values():  # what is overwritten is taken away
+        for other in wanted.values():  # an overwritten field loses its owner
             for key in [key for key, value in data.items() if other.get(key, value) != value]:
                 del other[key]
         wanted[manager] = dict(data)

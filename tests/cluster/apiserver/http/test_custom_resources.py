@@ -1,4 +1,4 @@
-"""Custom resources as their definitions want them: schemas, defaults, rules, columns, scale."""
+"""Custom resources: schemas, defaults, validation rules, printer columns, scale."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def widget(spec: Any, **fields: Any) -> Json:
 
 
 def refused(client: Client, method: str, path: str, body: Json, **options: Any) -> list[str]:
-    """What is wrong, field by field."""
+    """Return the problems by field."""
     code, answer = client.send(method, path, body, **options)
     assert code == 422, answer
     return [f"{cause['field']}: {cause['message']}" for cause in answer["details"]["causes"]]

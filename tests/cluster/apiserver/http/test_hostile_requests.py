@@ -1,4 +1,4 @@
-"""Whatever is sent to the server: the worst answer is a refusal, and all else still works."""
+"""Hostile requests: the server refuses them, and other requests still work."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ DEFINITION: dict[str, Any] = {
 
 @st.composite
 def definitions(draw: Any) -> Any:
-    """A definition with some of its parts replaced by anything."""
+    """Return a definition with some of its parts replaced by arbitrary values."""
     spec = dict(DEFINITION["spec"])
     for part in draw(st.lists(st.sampled_from(sorted(spec)), max_size=2)):
         spec[part] = draw(anything)

@@ -1,4 +1,4 @@
-"""Built-in kinds that the server keeps for others: stored, checked as far as types go, listed."""
+"""Built-in kinds without a struct type: creation, type checks, defaults, tables."""
 
 from __future__ import annotations
 

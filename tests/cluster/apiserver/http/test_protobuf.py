@@ -1,4 +1,4 @@
-"""Bodies in Kubernetes' binary form, written out field by field, and what they say."""
+"""Decoding and encoding of protobuf bodies, built field by field."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ from kubesched.cluster.apiserver.http.protobuf.wire_encoding import (
     varint,
     wrapped,
 )
-from kubesched.cluster.apiserver.rules.schema import definition_of, referenced, unknown_fields
+from kubesched.cluster.apiserver.rules.schema import (
+    collect_definitions,
+    definition_of,
+    unknown_fields,
+)
 from tests.cluster.apiserver.http.client import Client
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -33,7 +37,7 @@ def envelope(api_version: str, kind: str, content: bytes) -> bytes:
 
 
 def metadata(name: str) -> bytes:
-    # A typed client writes empty fields too: generateName, namespace, a time of zero.
+    # A typed client encodes empty fields too: generateName, namespace, a zero time.
     empty_time = wrapped(8, number(1, 0) + number(2, 0))
     labels = wrapped(11, text(1, "app") + text(2, "x"))
     return wrapped(1, text(1, name) + text(2, "") + text(3, "") + empty_time + labels)
@@ -114,7 +118,7 @@ def decoded(message: bytes, number: int) -> list[Any]:
 
 
 def test_openapi_v2_holds_the_definitions_and_what_they_need() -> None:
-    document = openapi_v2(referenced(["io.k8s.api.core.v1.ConfigMap"]))
+    document = openapi_v2(collect_definitions(["io.k8s.api.core.v1.ConfigMap"]))
     assert decoded(document, 1) == [b"2.0"]
     (definitions,) = decoded(document, 9)
     named = {
@@ -149,7 +153,7 @@ SCALARS = {"s": "text", "i": 7, "b": True, "d": 1.5, "y": "AAEC"}
 
 
 def sample(name: str, depth: int = 0) -> Any:
-    """An object with a value in every field, down to where types begin to repeat."""
+    """Return an object with a value in every field, down to recursive types."""
     if name in SAMPLES:
         return SAMPLES[name]
     if name.endswith("ExtraValue"):

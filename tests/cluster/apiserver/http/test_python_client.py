@@ -1,4 +1,4 @@
-"""The official Python client reads what was just created: it refuses a status without counts."""
+"""The official Python client can decode new objects. It requires counts in their status."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Every recorded request about pod groups, answered as a real API server did.
+"""Recorded requests for pod groups to a real API server, replayed against this server.
 
-The recording server had all features of pod groups on (docs/reference/09 §2).
+All pod group features were enabled in the recorded server (docs/reference/09 §2).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def a_server(features: frozenset[str] | None = None) -> Client:
 
 @pytest.fixture(scope="module")
 def outcomes(goldens: Path) -> dict[str, tuple[Any, Any]]:
-    """(answered, recorded) by the name of the request."""
+    """Return (response, recorded response) by the name of the request."""
     client, translation = a_server(), Translation()
     found = {}
     for line in (goldens / "api/podgroups-wire.jsonl").read_text().splitlines():
@@ -63,7 +63,7 @@ def outcomes(goldens: Path) -> dict[str, tuple[Any, Any]]:
 
 
 def essential(body: Any) -> Any:
-    """Without what no two servers agree on, and what this one leaves out on purpose."""
+    """Remove values that differ between servers, and values that this server omits on purpose."""
     shown = comparable(body)
     if isinstance(shown, dict):
         shown.get("metadata", {}).pop("deletionTimestamp", None)

@@ -1,7 +1,7 @@
-"""Every recorded request of a real API server, answered over HTTP's request and answer.
+"""Recorded requests to a real API server, replayed against `ApiService`.
 
-What the recording has and this server leaves out on purpose is taken out before comparing:
-field ownership of plain writes, resources that are not served, hashes of storage versions.
+Values that this server omits on purpose are removed before the comparison: field ownership of
+writes other than apply, resources that are not served, hashes of storage versions.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ USERS = Users({TOKEN: Requester(ADMIN.name, ADMIN.uid, ADMIN.groups)})
 BEARER = f"Bearer {TOKEN}"
 
 ELSEWHERE = {
-    # Its answers depend on the moment at which the recording server was asked.
+    # The response depends on the time of the recording.
     "discovery /healthz",
     "discovery /livez?verbose",
     "discovery /readyz",
     # Builds differ.
     "discovery /version",
-    # Compared by what they have in common, below.
+    # A separate test below compares the common parts.
     "discovery /api",
     "discovery /apis",
     "discovery /api/v1",
@@ -46,7 +46,7 @@ ELSEWHERE = {
     "discovery /openapi/v3",
     "aggregated discovery",
     "aggregated discovery core",
-    # The recording server's storage lacked what this needs; ours has it.
+    # The recorded server's storage did not support this.
     "watch with initial events",
 }
 
@@ -58,7 +58,7 @@ def recordings(goldens: Path) -> dict[str, dict[str, Any]]:
 
 
 class Replay:
-    """The recorded requests, sent one after another to a fresh server."""
+    """Send the recorded requests in order to a new server."""
 
     def __init__(self, recordings: dict[str, dict[str, Any]]) -> None:
         self.client = Client(USERS, parse_time("2026-11-15T07:43:48Z"))
@@ -95,7 +95,7 @@ class Replay:
         self.outcomes[name] = answer, (wanted["status"], self.translation.apply(expected))
 
     def _watch(self, recordings: list[dict[str, Any]]) -> None:
-        # The watches overlap with requests around them; the log tells the same story later.
+        # Recorded watches overlap with other requests. Here the log is read afterwards.
         for recording in recordings:
             name, wanted = recording["name"], recording["response"]
             if name in ELSEWHERE:
@@ -112,14 +112,14 @@ class Replay:
 
 
 def _as_answered(name: str, body: Any) -> Any:
-    # The recorder changed this body in place before it was written down.
+    # The recorder changed this body in place before it wrote it.
     if name == "create lease":
         return {**body, "spec": {**body["spec"], "holderIdentity": "me"}}
     return body
 
 
 def _without_column_texts(table: dict[str, Any]) -> dict[str, Any]:
-    """Columns are described for people in words that are not ours; kubectl does not show them."""
+    """Remove the descriptions of columns, which kubectl does not show."""
     columns = [{**column, "description": ""} for column in table["columnDefinitions"]]
     return {**table, "columnDefinitions": columns}
 
@@ -203,7 +203,7 @@ def test_aggregated_discovery_is_as_recorded(
     for group in found["items"]:
         recorded = known.get(group["metadata"].get("name", ""))
         if recorded is None:
-            continue  # beta versions, which the recording server had turned off
+            continue  # beta versions, which the recorded server had disabled
         versions = {each["version"]: each for each in recorded["versions"]}
         for version in group["versions"]:
             if version["version"] not in versions:

@@ -1,4 +1,4 @@
-"""Requests of every kind, and what comes back."""
+"""Requests to `ApiService` and their responses."""
 
 from __future__ import annotations
 

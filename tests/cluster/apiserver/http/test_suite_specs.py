@@ -1,4 +1,4 @@
-"""What specs of the official end-to-end suite ask of an API server, step by step."""
+"""The requests of specs in the official end-to-end test suite, step by step."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PORTS = {
 
 
 def served(client: Client, spec: Json, *versions: str) -> str:
-    """The path of a cluster-wide resource with this spec."""
+    """Define a cluster-scoped resource with this spec and return its path."""
     schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
     body = {
         "metadata": {"name": "noxus.mygroup.example.com"},
@@ -194,8 +194,8 @@ def test_unknown_fields_come_before_repeated_ones() -> None:
 
 
 def empties(value: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    """Where a document has lists or maps that a client in Go would not write again."""
-    # A schema may be empty: that is how one says that anything will do.
+    """Return the paths of empty lists and maps, which a Go client would omit."""
+    # An empty schema is valid: it accepts any value.
     is_schema = path[-1:] in (("items",), ("additionalProperties",)) or path[-2:-1] in (
         ("schemas",),
         ("properties",),

@@ -1,6 +1,6 @@
-"""Objects as typed clients in Go write them: in binary form, zeros and empty structures included.
+"""Objects as typed Go clients encode them: as protobuf with zeros and empty structures.
 
-Each is created twice, from JSON and from its binary form, and must come out the same.
+Each object is created twice, from JSON and from protobuf. Both results must be equal.
 """
 
 from __future__ import annotations
@@ -468,7 +468,7 @@ def created(document: Json | bytes, api_version: str, kind: str, plural: str) ->
 
 
 def without_empty_metadata(value: Any) -> Any:
-    """Of templates, which a user need not give any and Go always writes."""
+    """Remove empty metadata of templates, which users may omit and Go clients always encode."""
     if isinstance(value, dict):
         return {
             key: without_empty_metadata(part)

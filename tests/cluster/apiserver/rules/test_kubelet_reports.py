@@ -1,4 +1,4 @@
-"""A kubelet's report does what a patch of the status does: the same document, the same refusals."""
+"""A kubelet's report has the same result and the same errors as a patch of the status."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kubesched.api import ApiError, Pod
 from kubesched.cluster.apiserver import Store
-from kubesched.cluster.apiserver.rules.kubelet_reports import with_report
+from kubesched.cluster.apiserver.rules.kubelet_reports import merge_report
 from kubesched.cluster.apiserver.rules.patching.patches import strategic_merge_patch
 
 Json = dict[str, Any]
@@ -21,7 +21,7 @@ KINDS = ("PodScheduled", "Initialized", "Ready", "ContainersReady", "example.com
 
 
 def conditions(values: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Json]]:
-    """Conditions of different types, some with a reason, in any order."""
+    """Generate conditions of different types in any order, some with a reason."""
     condition = st.fixed_dictionaries(
         {"type": st.sampled_from(KINDS), "status": st.sampled_from(["True", "False"])},
         optional={"reason": values, "observedGeneration": st.integers(1, 2)},
@@ -49,7 +49,7 @@ REPORTS = st.fixed_dictionaries(
 def test_a_report_is_merged_as_a_patch_is(status: Json, report: Json, has_address: bool) -> None:
     if has_address:
         report = {**report, "hostIPs": [{"ip": "10.0.0.3"}], "podIPs": [{"ip": "10.0.0.4"}]}
-    merged = with_report(status, report)
+    merged = merge_report(status, report)
     expected = strategic_merge_patch({"status": status}, {"status": report})["status"]
     assert merged == expected
     assert [*map(list, merged["conditions"])] == [*map(list, expected["conditions"])]
@@ -110,7 +110,7 @@ def test_a_store_takes_and_refuses_reports_as_it_does_patches(policy: str, exit_
     assert outcomes[0] == outcomes[1]
     versions = [each[0]["metadata"]["resourceVersion"] for each in outcomes[0][:2]]
     assert versions[0] == versions[1], "nothing new is no new version"
-    # A container that has ended for good stays ended.
+    # A terminated container that cannot restart stays terminated.
     stays = policy == "Never" or (policy == "OnFailure" and exit_code == 0)
     assert (outcomes[0][3][0] == 422) == stays
 

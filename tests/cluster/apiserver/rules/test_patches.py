@@ -15,7 +15,7 @@ from kubesched.cluster.apiserver.rules.patching.patches import (
     merge_patch,
     strategic_merge_patch,
 )
-from kubesched.cluster.apiserver.rules.strategies.shared_specs import shared
+from kubesched.cluster.apiserver.rules.strategies.shared_specs import share_spec
 
 
 class Case(NamedTuple):
@@ -242,14 +242,14 @@ def test_a_patch_of_values_is_a_patch_with_a_directive_that_changes_nothing(
 ) -> None:
     before = copy.deepcopy((original, patch))
     patched = strategic_merge_patch(original, patch)
-    # A directive somewhere takes the long way.
+    # A directive prevents the fast path.
     slowly = strategic_merge_patch(original, {**patch, "$patch": "merge"})
     assert json.dumps(patched) == json.dumps(slowly)
     assert (original, patch) == before
 
 
 def test_a_spec_that_pods_share_is_merged_into_as_well() -> None:
-    spec = shared({"containers": [{"name": "c", "image": "a"}], "nodeName": "n"})
+    spec = share_spec({"containers": [{"name": "c", "image": "a"}], "nodeName": "n"})
     patched = strategic_merge_patch(
         {"spec": spec}, {"spec": {"containers": [{"name": "c", "image": "b"}]}}
     )

@@ -1,4 +1,4 @@
-"""What the server makes of pods: defaults, admission, binding, deletion."""
+"""The strategy of pods: defaults, admission, binding, deletion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quotas, limit ranges and runtime classes: what they add to new objects, and what they refuse."""
+"""Quotas, limit ranges and runtime classes: defaults for new objects, and refusals."""
 
 from __future__ import annotations
 

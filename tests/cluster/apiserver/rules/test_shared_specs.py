@@ -1,4 +1,4 @@
-"""Pods with equal specs share one; nobody can tell, but for the memory."""
+"""Pods with equal specs share one dictionary, without any other visible effect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ import pytest
 from kubesched.api import Pod
 from kubesched.api.access import ApiError
 from kubesched.cluster.apiserver.rules.strategies import shared_specs
-from kubesched.cluster.apiserver.rules.strategies.shared_specs import SharedSpec, once, shared
+from kubesched.cluster.apiserver.rules.strategies.shared_specs import (
+    SharedSpec,
+    compute_once,
+    share_spec,
+)
 from kubesched.cluster.apiserver.store.object_store import Store
 
 Json = dict[str, Any]
@@ -195,12 +199,12 @@ COPIES: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
 def test_a_copy_may_be_changed_and_knows_nothing(copied: Callable[[Any], Any]) -> None:
-    spec = shared({"a": [1]})
-    assert once(len, spec) == 1
+    spec = share_spec({"a": [1]})
+    assert compute_once(len, spec) == 1
     copy_of_it = copied(spec)
     assert type(copy_of_it) is dict
     copy_of_it["b"] = 2
-    assert once(len, copy_of_it) == 2
+    assert compute_once(len, copy_of_it) == 2
     assert spec == {"a": [1]}
 
 
@@ -211,17 +215,17 @@ def test_what_is_worked_out_about_a_shared_spec_is_worked_out_once() -> None:
         asked.append(spec)
         return spec
 
-    spec = shared({"once": True})
-    assert once(work, spec) is spec
-    assert once(work, spec) is spec
+    spec = share_spec({"once": True})
+    assert compute_once(work, spec) is spec
+    assert compute_once(work, spec) is spec
     assert len(asked) == 1
-    assert once(work, {"once": True}) == spec
+    assert compute_once(work, {"once": True}) == spec
     assert len(asked) == 2
 
 
 def test_a_large_spec_is_shared_by_nobody_and_not_kept() -> None:
     large = {"containers": [{"name": "c", "image": "i" * shared_specs._LARGEST_CACHED}]}
     before = shared_specs._cached.cache_info().currsize
-    assert shared(large) == large
-    assert shared(large) is not shared(large)
+    assert share_spec(large) == large
+    assert share_spec(large) is not share_spec(large)
     assert shared_specs._cached.cache_info().currsize == before

@@ -1,4 +1,4 @@
-"""Texts that are no times are refused wherever a time is declared."""
+"""The server refuses invalid times in all fields that are declared as times."""
 
 from __future__ import annotations
 

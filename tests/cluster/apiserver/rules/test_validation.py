@@ -1,4 +1,4 @@
-"""What the server refuses to store, and the words it uses."""
+"""Validation errors of objects and their texts."""
 
 from __future__ import annotations
 

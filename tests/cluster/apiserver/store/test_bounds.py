@@ -1,4 +1,4 @@
-"""What a store keeps has an end, and what it writes is for its owner only."""
+"""The memory limit of the change logs, and the permissions of the data file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_log_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> Non
         else:
             store.update(maps, "default", f"c{number % 4}", body, 0)
     kept = sum(len(change.record.encoded) for change in store.collection(maps).history())
-    # Each is there twice, and one of sixteen is measured.
+    # Each record counts twice, and one of sixteen is measured.
     assert 10_000 < kept < 700_000
     store.collection(maps).check_invariants(store.revision)
     with pytest.raises(ApiError, match="too old resource version"):
@@ -41,7 +41,7 @@ def test_who_writes_much_between_samples_is_measured_all_the_same(
     maps = store.catalog.by_url("", "v1", "configmaps")
     store.create(maps, "default", {"metadata": {"name": "c"}}, 0)
     for number in range(600):
-        # Every sixteenth write of all is a small one, whatever kind is counted.
+        # Every sixteenth write is small, so a predictable sample would miss the large ones.
         text = "small" if store.revision % 16 == 15 or number % 16 == 15 else "x" * 20_000
         body = {"metadata": {"name": "c"}, "data": {"a": f"{number}{text}"}}
         store.update(maps, "default", "c", body, 0)

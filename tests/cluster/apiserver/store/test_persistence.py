@@ -1,4 +1,4 @@
-"""A cluster that is kept in a file: nothing acknowledged is lost, nothing is counted twice."""
+"""Persistence: acknowledged writes survive a restart, and revisions and uids stay unique."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_custom_resources_are_there_again(tmp_path: Path) -> None:
     data, store = reopened(data, path)
     widgets = store.catalog.by_url("x.io", "v1", "widgets")
     assert store.get(widgets, "default", "w").data["size"] == 1
-    # The definition goes, and the process dies before its objects do.
+    # The process dies after it deleted the definition and before it deleted the objects.
     store.delete(CUSTOM_RESOURCE_DEFINITION, None, "widgets.x.io", NOW_NS)
     for _ in range(2):
         data, store = reopened(data, path)
@@ -153,7 +153,7 @@ def test_a_write_that_cannot_be_kept_does_not_happen(tmp_path: Path) -> None:
     with pytest.raises(ApiError, match="cannot write"):
         put(store, "b")
     assert content(store) == before
-    # It would be given once more after a restart.
+    # The store would use the number again after a restart.
     assert store.revision == revision
 
 

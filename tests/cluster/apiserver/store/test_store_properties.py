@@ -1,4 +1,4 @@
-"""What holds for any sequence of requests."""
+"""Properties of the store that hold for any sequence of requests."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_every_version_that_is_kept_can_be_listed(
 def test_the_struct_of_an_object_is_that_of_its_json(
     operations: list[tuple[str, str, str]], read: list[bool]
 ) -> None:
-    """However often structs were read on the way, and so could be shared."""
+    """The result does not depend on which structs were read, and so shared, in between."""
     cluster = Cluster()
     resource = cluster.resource("pods")
     reads = iter(read)

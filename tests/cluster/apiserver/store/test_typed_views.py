@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from kubesched.api import Pod
-from kubesched.cluster.apiserver.store.typed_views import derive, overlay
+from kubesched.cluster.apiserver.store.typed_views import derive_struct, overlay
 
 PODS: list[dict[str, Any]] = [
     {},
@@ -56,13 +56,13 @@ def test_an_overlay_reads_as_the_new_struct(first: int, second: int) -> None:
 @pytest.mark.parametrize(("first", "second"), PAIRS)
 def test_a_derived_struct_is_the_converted_one(first: int, second: int) -> None:
     old = msgspec.convert(PODS[first], Pod)
-    assert derive(old, PODS[first], PODS[second]) == msgspec.convert(PODS[second], Pod)
+    assert derive_struct(old, PODS[first], PODS[second]) == msgspec.convert(PODS[second], Pod)
 
 
 def test_a_derived_struct_shares_what_the_json_shares() -> None:
     data = PODS[2]
     pod = msgspec.convert(data, Pod)
-    derived = derive(pod, data, {**data, "status": {"phase": "Running"}})
+    derived = derive_struct(pod, data, {**data, "status": {"phase": "Running"}})
     assert derived.spec is pod.spec
     assert derived.status.phase == "Running"
 
@@ -75,7 +75,7 @@ def test_a_pod_that_gets_its_node_shares_all_else_of_its_spec() -> None:
         "spec": {**data["spec"], "nodeName": "n"},
         "status": {"phase": "Running"},
     }
-    derived = derive(pod, data, bound)
+    derived = derive_struct(pod, data, bound)
     assert derived == msgspec.convert(bound, Pod)
     assert derived.spec.containers is pod.spec.containers
 
@@ -84,14 +84,14 @@ def test_a_pod_that_gets_its_node_shares_all_else_of_its_spec() -> None:
 def test_a_pod_that_gets_more_than_its_node_has_a_struct_of_its_own(spec: dict[str, Any]) -> None:
     data = {"metadata": {"name": "a"}, "spec": {"hostNetwork": False, "hostname": "h"}}
     changed = {**data, "spec": {**data["spec"], **spec, "hostname": "other"}}
-    derived = derive(msgspec.convert(data, Pod), data, changed)
+    derived = derive_struct(msgspec.convert(data, Pod), data, changed)
     assert derived == msgspec.convert(changed, Pod)
 
 
 def test_a_wrong_type_is_reported_with_its_whole_path() -> None:
     pod = msgspec.convert(PODS[1], Pod)
     with pytest.raises(msgspec.ValidationError, match=r"at `\$\.spec\.nodeName`"):
-        derive(pod, PODS[1], {**PODS[1], "spec": {"nodeName": 5}})
+        derive_struct(pod, PODS[1], {**PODS[1], "spec": {"nodeName": 5}})
 
 
 def test_an_overlay_keeps_what_structs_do_not_show() -> None:

@@ -8,7 +8,7 @@ from kubesched.cluster.apiserver.http.users import Attributes, Requester, Users
 from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.foundation.http.http_messages import Request
 
-__all__ = ["impersonated"]
+__all__ = ["impersonated_user"]
 
 _USER, _GROUP, _UID = "impersonate-user", "impersonate-group", "impersonate-uid"
 _EXTRA = "impersonate-extra-"
@@ -16,7 +16,7 @@ _SERVICE_ACCOUNT = "system:serviceaccount:"
 _ANONYMOUS = "system:anonymous"
 
 
-def impersonated(request: Request, user: Requester, users: Users) -> Requester:
+def impersonated_user(request: Request, user: Requester, users: Users) -> Requester:
     """Return the user that a request impersonates, or the user who sent it.
 
     Raises:

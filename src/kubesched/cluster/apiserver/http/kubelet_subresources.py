@@ -6,9 +6,9 @@ from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.store.object_store import Store
 
-__all__ = ["KUBELET_PARTS", "refuse_part"]
+__all__ = ["KUBELET_SUBRESOURCES", "refuse_subresource"]
 
-KUBELET_PARTS = {
+KUBELET_SUBRESOURCES = {
     "attach": "there is no process to attach to",
     "exec": "there is no process to run a command in",
     "log": "there is no process that writes a log",
@@ -18,7 +18,7 @@ KUBELET_PARTS = {
 _OWNERS = frozenset({"nodes", "pods", "services"})
 
 
-def refuse_part(
+def refuse_subresource(
     store: Store, resource: Resource, namespace: str | None, name: str, part: str
 ) -> None:
     """Refuse a request to a subresource that needs a real process.
@@ -32,5 +32,5 @@ def refuse_part(
     store.get(resource, namespace, name)
     raise api_errors.not_possible(
         f'{plural} "{name}": no {part} in an embedded cluster, which runs no containers: '
-        f"{KUBELET_PARTS[part]}"
+        f"{KUBELET_SUBRESOURCES[part]}"
     )

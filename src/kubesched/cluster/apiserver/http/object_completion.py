@@ -6,17 +6,17 @@ from typing import Any
 
 from kubesched.cluster.apiserver.http.users import Requester
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
-from kubesched.cluster.apiserver.rules.service_account_mounts import with_service_account
+from kubesched.cluster.apiserver.rules.service_account_mounts import apply_service_account
 from kubesched.cluster.apiserver.store.object_store import Store
 
-__all__ = ["completed"]
+__all__ = ["complete_document"]
 
 Json = dict[str, Any]
 
 _REQUESTER = frozenset({"username", "uid", "groups", "extra"})
 
 
-def completed(
+def complete_document(
     store: Store, resource: Resource, namespace: str, document: Json, requester: Requester
 ) -> Json:
     """Return the document with the fields that the server itself sets."""
@@ -36,7 +36,7 @@ def _with_account(store: Store, namespace: str, pod: Json, spec: Json) -> Json:
     if not isinstance(name, str) or not name:
         name = "default"
     account = store.find("serviceaccounts", f"{namespace}/{name}")
-    return pod if account is None else with_service_account(pod, account)
+    return pod if account is None else apply_service_account(pod, account)
 
 
 def _signed(spec: Json, user: Requester) -> Json:

@@ -21,7 +21,7 @@ from kubesched.cluster.apiserver.rules.custom import (
 from kubesched.cluster.apiserver.rules.custom.schema_publication import METADATA
 from kubesched.cluster.apiserver.rules.resources.resource_catalog import Catalog
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
-from kubesched.cluster.apiserver.rules.schema import definition_of, referenced
+from kubesched.cluster.apiserver.rules.schema import collect_definitions, definition_of
 
 __all__ = ["OpenApi"]
 
@@ -106,7 +106,7 @@ class OpenApi:
             definition_of(resource.group, resource.version, resource.kind)
             for resource in self._catalog.all()
         )
-        definitions = referenced([name for name in known if name is not None])
+        definitions = collect_definitions([name for name in known if name is not None])
         for resource in self._catalog.all():
             definitions |= _custom_schemas(resource, version_2=True)
         return definitions
@@ -130,9 +130,9 @@ class OpenApi:
                 path = f"{base}/{_namespaced(plural, namespaced)}"
                 paths[path] = {"post": _operation("post", kind, group, version, _WRITING)}
         known = [definition_of(group, version, kind) for kind, _, _ in names]
-        schemas = referenced([name for name in known if name is not None])
+        schemas = collect_definitions([name for name in known if name is not None])
         if custom:
-            schemas = {**referenced([METADATA]), **schemas, **custom}
+            schemas = {**collect_definitions([METADATA]), **schemas, **custom}
             schemas[METADATA] = _described(schemas[METADATA])
         shown: Json = {
             "openapi": "3.0.0",

@@ -14,10 +14,10 @@ from kubesched.foundation.util.go_format import parse_duration
 __all__ = [
     "ListOptions",
     "check_timeout",
-    "deletion_grace",
     "is_dry_run",
-    "list_options",
-    "propagation",
+    "parse_grace_period",
+    "parse_list_options",
+    "parse_propagation_policy",
 ]
 
 _LIST_OPTIONS = "ListOptions.meta.k8s.io"
@@ -56,7 +56,7 @@ def check_timeout(request: Request) -> None:
         ) from None
 
 
-def list_options(request: Request) -> ListOptions:
+def parse_list_options(request: Request) -> ListOptions:
     """Parse the options of a list or watch. Raises ApiError 400 or 422."""
     query = request.query
     options = ListOptions(
@@ -137,7 +137,7 @@ def is_dry_run(request: Request, options: dict[str, Any] | None = None) -> bool:
     return value == "All"
 
 
-def deletion_grace(request: Request, options: dict[str, Any]) -> int | None:
+def parse_grace_period(request: Request, options: dict[str, Any]) -> int | None:
     """Return the grace period of a deletion in seconds, if there is one. Raises ApiError 400."""
     seconds = options.get("gracePeriodSeconds")
     if seconds is None and "gracePeriodSeconds" in request.query:
@@ -147,7 +147,7 @@ def deletion_grace(request: Request, options: dict[str, Any]) -> int | None:
     return seconds
 
 
-def propagation(request: Request, options: dict[str, Any]) -> str:
+def parse_propagation_policy(request: Request, options: dict[str, Any]) -> str:
     """Return the propagation policy of a deletion; empty if none is set. Raises ApiError 422."""
     value = options.get("propagationPolicy") or request.query.get("propagationPolicy", "")
     if not value and options.get("orphanDependents") is not None:

@@ -21,7 +21,7 @@ from kubesched.cluster.apiserver.rules.errors.value_limit import (
     check_values,
     value_refusal,
 )
-from kubesched.cluster.apiserver.rules.request_documents import cleaned
+from kubesched.cluster.apiserver.rules.request_documents import remove_nulls
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.rules.schema.unknown_fields import duplicate_fields, unknown_fields
 from kubesched.foundation.http.http_messages import Request
@@ -81,7 +81,7 @@ def read_applied(request: Request, resource: Resource) -> tuple[dict[str, Any], 
     if unknown := _unknown(resource, document):
         raise _undeclared(resource, document, unknown)
     problems = repeated
-    applied: dict[str, Any] = cleaned(document, None)
+    applied: dict[str, Any] = remove_nulls(document, None)
     if applied.get("metadata", {}).get("managedFields"):
         raise api_errors.bad_request("metadata.managedFields must be nil")
     return applied, problems

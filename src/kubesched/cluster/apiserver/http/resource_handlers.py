@@ -9,15 +9,18 @@ from typing import Any
 import msgspec
 
 from kubesched.api.access import ApiError
-from kubesched.cluster.apiserver.http.kubelet_subresources import KUBELET_PARTS, refuse_part
+from kubesched.cluster.apiserver.http.kubelet_subresources import (
+    KUBELET_SUBRESOURCES,
+    refuse_subresource,
+)
 from kubesched.cluster.apiserver.http.media_types import accepted_form, patch_type
-from kubesched.cluster.apiserver.http.object_completion import completed
+from kubesched.cluster.apiserver.http.object_completion import complete_document
 from kubesched.cluster.apiserver.http.query_parameters import (
     ListOptions,
-    deletion_grace,
     is_dry_run,
-    list_options,
-    propagation,
+    parse_grace_period,
+    parse_list_options,
+    parse_propagation_policy,
 )
 from kubesched.cluster.apiserver.http.request_bodies import (
     field_problems,
@@ -29,7 +32,7 @@ from kubesched.cluster.apiserver.http.request_bodies import (
 )
 from kubesched.cluster.apiserver.http.request_paths import RequestTarget
 from kubesched.cluster.apiserver.http.response_rendering import Rendering, encode
-from kubesched.cluster.apiserver.http.scale_subresource import replicas_patch, scale_of, scale_paths
+from kubesched.cluster.apiserver.http.scale_subresource import make_replicas_patch, make_scale, scale_paths
 from kubesched.cluster.apiserver.http.served_watch import ServedWatch
 from kubesched.cluster.apiserver.http.service_account_tokens import ServiceAccountTokens
 from kubesched.cluster.apiserver.http.users import ADMIN
@@ -41,7 +44,7 @@ from kubesched.cluster.apiserver.rules.apply import (
 )
 from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.apiserver.rules.errors.value_limit import check_object
-from kubesched.cluster.apiserver.rules.generated_metadata import stamp
+from kubesched.cluster.apiserver.rules.generated_metadata import format_timestamp
 from kubesched.cluster.apiserver.rules.patching.patches import PatchError, apply_patch
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.store import custom_resource_definitions
@@ -104,8 +107,10 @@ class ResourceHandlers:
         resource = self._store.catalog.by_url(target.group, target.version, target.plural)
         if target.namespace is not None and not resource.namespaced:
             raise api_errors.unknown_resource()
-        if target.subresource in KUBELET_PARTS:
-            refuse_part(self._store, resource, target.namespace, target.name, target.subresource)
+        if target.subresource in KUBELET_SUBRESOURCES:
+            refuse_subresource(
+                self._store, resource, target.namespace, target.name, target.subresource
+            )
         if (part := self._subresources.get(target.subresource)) is not None:
             return part(request, target, resource)
         if target.subresource and target.subresource not in _OBJECT_PARTS:
@@ -144,7 +149,7 @@ class ResourceHandlers:
         self, request: Request, target: RequestTarget, resource: Resource
     ) -> Response | ServedWatch:
         rendering = self._rendering(request, resource)
-        options = list_options(request)
+        options = parse_list_options(request)
         if target.name:
             by_name = f"metadata.name={target.name}"
             options = msgspec.structs.replace(options, field_selector=by_name)
@@ -207,7 +212,7 @@ class ResourceHandlers:
         document, problems = read_document(request, resource)
         self._check_grant(resource, target, document)
         namespace = target.namespace or ""
-        document = completed(self._store, resource, namespace, document, self.requester)
+        document = complete_document(self._store, resource, namespace, document, self.requester)
         record = self._make(resource, target.namespace, document, dry_run=is_dry_run(request))
         return rendering.object(record, 201, problems)
 
@@ -313,7 +318,7 @@ class ResourceHandlers:
             request.query.get("fieldManager") or request.headers.get("user-agent").partition("/")[0]
         )
         manager = Manager(name or "unknown", "Update", resource.api_version, target.subresource)
-        document = tracked_document(resource, live, tried, manager, stamp(now_ns))
+        document = tracked_document(resource, live, tried, manager, format_timestamp(now_ns))
         return self._store.update(
             resource,
             target.namespace,
@@ -342,7 +347,7 @@ class ResourceHandlers:
             None if live is None else live.data,
             applied,
             manager,
-            stamp(now_ns),
+            format_timestamp(now_ns),
             force=request.query.flag("force"),
         )
         check_object(document)
@@ -380,7 +385,7 @@ class ResourceHandlers:
     ) -> Deletion:
         preconditions = options.get("preconditions") or {}
         dry_run = is_dry_run(request, options)
-        policy = propagation(request, options) or resource.strategy.default_propagation
+        policy = parse_propagation_policy(request, options) or resource.strategy.default_propagation
         if policy == "Orphan" and not dry_run:
             owner = self._store.get(resource, target.namespace, target.name)
             orphan_dependents(self._store, owner.data["metadata"]["uid"], self._now_ns())
@@ -391,7 +396,7 @@ class ResourceHandlers:
             self._now_ns(),
             uid=preconditions.get("uid") or "",
             resource_version=preconditions.get("resourceVersion") or "",
-            grace_period_seconds=deletion_grace(request, options),
+            grace_period_seconds=parse_grace_period(request, options),
             propagation=policy,
             dry_run=dry_run,
         )
@@ -400,8 +405,8 @@ class ResourceHandlers:
         self, request: Request, target: RequestTarget, resource: Resource
     ) -> Response:
         rendering = self._rendering(request, resource)
-        selected, options = list_options(request), read_options(request)
-        policy = propagation(request, options) or resource.strategy.default_propagation
+        selected, options = parse_list_options(request), read_options(request)
+        policy = parse_propagation_policy(request, options) or resource.strategy.default_propagation
         now_ns = self._now_ns()
         listed = functools.partial(
             self._store.list,
@@ -421,7 +426,7 @@ class ResourceHandlers:
             now_ns,
             label_selector=selected.label_selector,
             field_selector=selected.field_selector,
-            grace_period_seconds=deletion_grace(request, options),
+            grace_period_seconds=parse_grace_period(request, options),
             propagation=policy,
         )
         if resource is CUSTOM_RESOURCE_DEFINITION:
@@ -473,19 +478,19 @@ class ResourceHandlers:
             else:
                 changed = read_json(request.body, "Scale")
                 kind = patch_type(request.headers.get("content-type"), strategic=True)
-                changed = _patched_scale(scale_of(record, paths), changed, kind)
+                changed = _patched_scale(make_scale(record, paths), changed, kind)
             record = self._store.patch(
                 resource,
                 target.namespace,
                 target.name,
-                replicas_patch(changed, record, paths),
+                make_replicas_patch(changed, record, paths),
                 self._now_ns(),
                 patch_type="merge",
                 dry_run=is_dry_run(request),
             )
         elif request.method not in ("GET", "HEAD"):
             raise api_errors.method_not_allowed()
-        return Response(200, encode(scale_of(record, paths)), JSON)
+        return Response(200, encode(make_scale(record, paths)), JSON)
 
     def _token(self, request: Request, target: RequestTarget, resource: Resource) -> Response:
         if resource.group_resource != "serviceaccounts" or target.namespace is None:

@@ -30,7 +30,7 @@ from kubesched.cluster.apiserver.store.stored_records import Record
 from kubesched.cluster.apiserver.store.wire_form import status_body
 from kubesched.foundation.http.http_messages import JSON, Response
 
-__all__ = ["Rendering", "encode", "warnings"]
+__all__ = ["Rendering", "encode", "warning_headers"]
 
 Json = dict[str, Any]
 
@@ -38,7 +38,7 @@ encode = msgspec.json.Encoder().encode
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
-def warnings(texts: Sequence[str]) -> dict[str, str]:
+def warning_headers(texts: Sequence[str]) -> dict[str, str]:
     """Return the headers that carry warnings for a client."""
     if not texts:
         return {}
@@ -72,7 +72,7 @@ class Rendering:
             body = encode(self._metadata(record))
         else:
             body = record.encoded
-        return self._answer(body, status, warnings(texts))
+        return self._answer(body, status, warning_headers(texts))
 
     def page(self, page: Page) -> Response:
         metadata: Json = {"resourceVersion": str(page.revision)}

@@ -18,7 +18,7 @@ from kubesched.api.access import ApiError
 from kubesched.cluster.apiserver.http.access_reviews import REVIEWS, answer_review
 from kubesched.cluster.apiserver.http.discovery_documents import AGGREGATED, VERSION, Discovery
 from kubesched.cluster.apiserver.http.health_checks import HEALTH_PATHS, health, is_health
-from kubesched.cluster.apiserver.http.impersonation import impersonated
+from kubesched.cluster.apiserver.http.impersonation import impersonated_user
 from kubesched.cluster.apiserver.http.media_types import NO_METADATA, accepted_form
 from kubesched.cluster.apiserver.http.openapi_documents import OpenApi
 from kubesched.cluster.apiserver.http.protobuf import PROTOBUF, write_protobuf
@@ -26,7 +26,7 @@ from kubesched.cluster.apiserver.http.query_parameters import check_timeout
 from kubesched.cluster.apiserver.http.request_bodies import read_body
 from kubesched.cluster.apiserver.http.request_paths import RequestTarget, parse_path
 from kubesched.cluster.apiserver.http.resource_handlers import ResourceHandlers
-from kubesched.cluster.apiserver.http.response_rendering import encode, warnings
+from kubesched.cluster.apiserver.http.response_rendering import encode, warning_headers
 from kubesched.cluster.apiserver.http.served_watch import ServedWatch
 from kubesched.cluster.apiserver.http.service_account_tokens import ServiceAccountTokens
 from kubesched.cluster.apiserver.http.system_objects import SystemObjects
@@ -120,7 +120,7 @@ class ApiService:
             return health(request) if is_health(path) else self._pages[path](request)
         user = self._users.authenticate(request.headers.get("authorization"))
         target = parse_path(path)
-        user = impersonated(request, user, self._users)
+        user = impersonated_user(request, user, self._users)
         self._users.authorize(user, _attributes(request, target))
         if target is None:
             return self._page(request)
@@ -138,7 +138,7 @@ class ApiService:
         with self._policies.request_by(user.document()) as policy_warnings:
             answer = self._resources.answer(request, target)
         if policy_warnings and isinstance(answer, Response):
-            headers = {**answer.headers, **warnings(policy_warnings)}
+            headers = {**answer.headers, **warning_headers(policy_warnings)}
             return msgspec.structs.replace(answer, headers=headers)
         return answer
 

@@ -10,7 +10,7 @@ from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.store.stored_records import Record
 
-__all__ = ["SCALABLE", "ScalePaths", "replicas_patch", "scale_of", "scale_paths"]
+__all__ = ["SCALABLE", "ScalePaths", "make_replicas_patch", "make_scale", "scale_paths"]
 
 Json = dict[str, Any]
 
@@ -65,7 +65,7 @@ def _selector(record: Record, paths: ScalePaths) -> str:
     return labels_text(selector) if is_plain else selector_text(selector)
 
 
-def scale_of(record: Record, paths: ScalePaths) -> Json:
+def make_scale(record: Record, paths: ScalePaths) -> Json:
     """Return the Scale of an object."""
     metadata = record.data["metadata"]
     status: Json = {"replicas": _at(record.data, paths.status) or 0}
@@ -81,7 +81,7 @@ def scale_of(record: Record, paths: ScalePaths) -> Json:
     }
 
 
-def replicas_patch(scale: Any, record: Record, paths: ScalePaths) -> Json:
+def make_replicas_patch(scale: Any, record: Record, paths: ScalePaths) -> Json:
     """Return the merge patch of a workload for a changed Scale. Raises ApiError."""
     if not isinstance(scale, dict) or not isinstance(scale.get("spec", {}), dict):
         text = 'Scale in version "v1" cannot be handled as a Scale: expected an object'

@@ -17,7 +17,7 @@ import msgspec
 from kubesched.cluster.apiserver.http.users import Requester
 from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.apiserver.rules.errors.field_problems import invalid
-from kubesched.cluster.apiserver.rules.generated_metadata import stamp
+from kubesched.cluster.apiserver.rules.generated_metadata import format_timestamp
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.foundation.util.clock import SECOND
 
@@ -82,9 +82,13 @@ class ServiceAccountTokens:
         return {
             "kind": "TokenRequest",
             "apiVersion": "authentication.k8s.io/v1",
-            "metadata": {"name": name, "namespace": namespace, "creationTimestamp": stamp(now_ns)},
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "creationTimestamp": format_timestamp(now_ns),
+            },
             "spec": shown,
-            "status": {"token": token, "expirationTimestamp": stamp(expiry_ns)},
+            "status": {"token": token, "expirationTimestamp": format_timestamp(expiry_ns)},
         }
 
     def user_of(self, token: str) -> Requester | None:

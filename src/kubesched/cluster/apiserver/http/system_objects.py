@@ -11,7 +11,7 @@ from typing import Any
 
 from kubesched.api.access import ApiError
 from kubesched.cluster.apiserver.rules.bootstrap_roles import bootstrap_bindings, bootstrap_roles
-from kubesched.cluster.apiserver.rules.generated_metadata import stamp
+from kubesched.cluster.apiserver.rules.generated_metadata import format_timestamp
 from kubesched.cluster.apiserver.store.object_store import Store
 
 __all__ = ["SystemObjects"]
@@ -105,7 +105,7 @@ class SystemObjects:
             available = {
                 "type": "Available",
                 "status": "True",
-                "lastTransitionTime": stamp(self._now_ns()),
+                "lastTransitionTime": format_timestamp(self._now_ns()),
                 "reason": "Local",
                 "message": "Local APIServices are always available",
             }

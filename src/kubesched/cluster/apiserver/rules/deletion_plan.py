@@ -8,10 +8,16 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from kubesched.api.time import parse_time
-from kubesched.cluster.apiserver.rules.generated_metadata import stamp
+from kubesched.cluster.apiserver.rules.generated_metadata import format_timestamp
 from kubesched.cluster.apiserver.rules.strategies.resource_strategy import ResourceStrategy
 
-__all__ = ["FOREGROUND", "DeletionPlan", "ends_deletion", "in_foreground", "plan_deletion"]
+__all__ = [
+    "FOREGROUND",
+    "DeletionPlan",
+    "add_foreground_finalizer",
+    "ends_deletion",
+    "plan_deletion",
+]
 
 Json = dict[str, Any]
 
@@ -38,7 +44,7 @@ def plan_deletion(
             return DeletionPlan(None, remove=True)
         if "deletionTimestamp" in metadata:
             return DeletionPlan(None, remove=False)
-        return DeletionPlan(_marked(old, stamp(now_ns), 0, first=True), remove=False)
+        return DeletionPlan(_marked(old, format_timestamp(now_ns), 0, first=True), remove=False)
     if "deletionTimestamp" in metadata:
         current = metadata.get("deletionGracePeriodSeconds", 0)
         # A second deletion can only shorten the grace period of the first.
@@ -46,14 +52,14 @@ def plan_deletion(
             return DeletionPlan(None, remove=False)
         period = grace_period_seconds
         began_ns = parse_time(metadata["deletionTimestamp"]) - current * _SECOND_NS
-        marked = _marked(old, stamp(began_ns + period * _SECOND_NS), period, first=False)
+        marked = _marked(old, format_timestamp(began_ns + period * _SECOND_NS), period, first=False)
     else:
         period = strategy.grace_period(old, grace_period_seconds)
-        marked = _marked(old, stamp(now_ns + period * _SECOND_NS), period, first=True)
+        marked = _marked(old, format_timestamp(now_ns + period * _SECOND_NS), period, first=True)
     return DeletionPlan(marked, remove=period == 0 and not has_finalizers)
 
 
-def in_foreground(data: Json) -> Json:
+def add_foreground_finalizer(data: Json) -> Json:
     """Add the finalizer for foreground deletion, unless the object is already being deleted."""
     metadata = data["metadata"]
     finalizers = metadata.get("finalizers", ())

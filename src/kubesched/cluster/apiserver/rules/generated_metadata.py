@@ -7,7 +7,13 @@ from typing import Any
 
 from kubesched.api.time import format_time
 
-__all__ = ["generated_name", "generated_uid", "inherited_metadata", "new_metadata", "stamp"]
+__all__ = [
+    "format_timestamp",
+    "generated_name",
+    "generated_uid",
+    "inherited_metadata",
+    "new_metadata",
+]
 
 Json = dict[str, Any]
 
@@ -45,7 +51,7 @@ def generated_uid(rng: random.Random) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
-def stamp(now_ns: int) -> str:
+def format_timestamp(now_ns: int) -> str:
     return format_time(now_ns)
 
 

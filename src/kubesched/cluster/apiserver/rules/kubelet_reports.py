@@ -10,7 +10,7 @@ from typing import Any
 
 from kubesched.cluster.apiserver.rules.patching.patches import strategic_merge_patch
 
-__all__ = ["with_report"]
+__all__ = ["merge_report"]
 
 Json = dict[str, Any]
 
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 _ADDRESSES = ("hostIPs", "podIPs")
 
 
-def with_report(status: Json, report: Json) -> Json:
+def merge_report(status: Json, report: Json) -> Json:
     """Merge a kubelet's report into the status of a pod. The result shares parts of the report.
 
     `report` is a patch of the status without directives. It has `conditions`. A null in a

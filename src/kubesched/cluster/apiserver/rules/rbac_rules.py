@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Attributes", "Subject", "covered", "resource_rules", "rule_allows", "subject_matches"]
+__all__ = ["Attributes", "Subject", "expand_rules", "rule_allows", "rules_cover", "subject_matches"]
 
 Json = Mapping[str, Any]
 
@@ -87,13 +87,13 @@ def _path_matches(pattern: str, path: str) -> bool:
     return path.startswith(pattern[:-1]) if pattern.endswith(_ANY) else pattern == path
 
 
-def covered(rules: Iterable[Json], granted: Iterable[Json]) -> bool:
+def rules_cover(rules: Iterable[Json], granted: Iterable[Json]) -> bool:
     """Whether `rules` allow everything that the `granted` rules allow."""
     owned = list(rules)
-    return all(any(rule_allows(rule, each) for rule in owned) for each in resource_rules(granted))
+    return all(any(rule_allows(rule, each) for rule in owned) for each in expand_rules(granted))
 
 
-def resource_rules(rules: Iterable[Json]) -> Iterator[Attributes]:
+def expand_rules(rules: Iterable[Json]) -> Iterator[Attributes]:
     """Expand rules into single permissions. Wildcards stay wildcards."""
     for rule in rules:
         for verb, path in product(rule.get("verbs") or (), rule.get("nonResourceURLs") or ()):

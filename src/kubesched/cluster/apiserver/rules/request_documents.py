@@ -17,24 +17,28 @@ from kubesched.api.plain_kinds import PlainObject
 from kubesched.cluster.apiserver.rules.errors.api_errors import bad_request
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.rules.schema import type_problem
-from kubesched.cluster.apiserver.rules.strategies.shared_specs import SharedSpec, once, shared
+from kubesched.cluster.apiserver.rules.strategies.shared_specs import (
+    SharedSpec,
+    compute_once,
+    share_spec,
+)
 from kubesched.cluster.apiserver.rules.time_fields import time_problem
 
-__all__ = ["check_details", "checked_document", "cleaned", "unreadable"]
+__all__ = ["check_details", "check_document", "invalid_body", "remove_nulls"]
 
 Json = dict[str, Any]
 
 _encode = msgspec.json.Encoder().encode
 
 
-def checked_document(resource: Resource, body: Any) -> Json:
+def check_document(resource: Resource, body: Any) -> Json:
     """Check a body and return it without its kind and version.
 
     Raises:
         ApiError: 400, it is not an object of this kind.
     """
     if not isinstance(body, dict):
-        raise unreadable(resource, "expected an object")
+        raise invalid_body(resource, "expected an object")
     _check_kind(resource, body)
     document: Json = {k: v for k, v in body.items() if k not in ("kind", "apiVersion")}
     if resource.type is not Pod or (spec := _valid_shared_spec(document.get("spec"))) is None:
@@ -58,15 +62,15 @@ def _check_kind(resource: Resource, body: Json) -> None:
 def _checked(resource: Resource, document: Json) -> Json:
     if resource.type is not None:
         if _may_have_nulls(document):
-            document = cleaned(document, None)
+            document = remove_nulls(document, None)
         try:
             msgspec.convert(document, resource.type)
         except msgspec.ValidationError as exc:
-            raise unreadable(resource, str(exc)) from exc
+            raise invalid_body(resource, str(exc)) from exc
         if issubclass(resource.type, PlainObject):
             wrong = type_problem(resource.group, resource.version, resource.kind, document)
             if wrong is not None:
-                raise unreadable(resource, wrong)
+                raise invalid_body(resource, wrong)
     check_details(resource, document)
     return document
 
@@ -80,10 +84,10 @@ def _valid_shared_spec(spec: Any) -> SharedSpec | None:
     if not isinstance(spec, dict):
         return None
     try:
-        shared_spec = shared(spec)
+        shared_spec = share_spec(spec)
     except (TypeError, ValueError, RecursionError):
         return None
-    return shared_spec if once(_is_valid, shared_spec) else None
+    return shared_spec if compute_once(_is_valid, shared_spec) else None
 
 
 def _is_valid(spec: Json) -> bool:
@@ -107,7 +111,7 @@ def check_details(resource: Resource, document: Json, known: Json | None = None)
     """
     group, version, kind = resource.group, resource.version, resource.kind
     if problem := time_problem(group, version, kind, document, known):
-        raise unreadable(resource, problem)
+        raise invalid_body(resource, problem)
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not metadata.get("managedFields"):
         return
@@ -115,7 +119,7 @@ def check_details(resource: Resource, document: Json, known: Json | None = None)
         msgspec.convert(metadata["managedFields"], list[_ManagedFields])
     except msgspec.ValidationError as exc:
         place = str(exc).replace("$", "$.metadata.managedFields", 1)
-        raise unreadable(resource, place) from exc
+        raise invalid_body(resource, place) from exc
 
 
 _SCALARS = (str, int, float)
@@ -133,7 +137,7 @@ class _ManagedFields(ApiStruct):
     subresource: str = ""
 
 
-def unreadable(resource: Resource, text: str) -> ApiError:
+def invalid_body(resource: Resource, text: str) -> ApiError:
     """Return a 400 error for a body whose fields do not have the declared types."""
     return bad_request(
         f'{resource.kind} in version "{resource.version}" cannot be handled as a '
@@ -149,21 +153,21 @@ def _may_have_nulls(document: Json) -> bool:
         return True
 
 
-def cleaned(value: Any, known: Any) -> Any:
+def remove_nulls(value: Any, known: Any) -> Any:
     """Remove nulls from a value. Parts that are the same objects as in `known` have none."""
     if value is known:
         return value
     if isinstance(value, dict):
         before = known if isinstance(known, dict) else {}
         return {
-            key: item if isinstance(item, _SCALARS) else cleaned(item, before.get(key))
+            key: item if isinstance(item, _SCALARS) else remove_nulls(item, before.get(key))
             for key, item in value.items()
             if item is not None
         }
     if isinstance(value, list):
         items = known if isinstance(known, list) else ()
         return [
-            cleaned(item, items[index] if index < len(items) else None)
+            remove_nulls(item, items[index] if index < len(items) else None)
             for index, item in enumerate(value)
         ]
     return value

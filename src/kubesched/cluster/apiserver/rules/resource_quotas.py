@@ -12,7 +12,7 @@ from kubesched.api.pod_requests import pod_requests
 from kubesched.api.quantity import ZERO, Quantity, parse_quantity
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 
-__all__ = ["Usage", "exceeded", "falls_under", "unspecified", "usage_of"]
+__all__ = ["Usage", "compute_usage", "describe_excess", "is_in_scope", "missing_requirements"]
 
 Json = dict[str, Any]
 Usage = dict[str, Quantity]
@@ -33,7 +33,7 @@ _COMPUTE = ("cpu", "memory", "ephemeral-storage")
 _NATIVE = frozenset({*_COMPUTE, "storage"})
 
 
-def usage_of(resource: Resource, document: Json) -> Usage:
+def compute_usage(resource: Resource, document: Json) -> Usage:
     """Return the usage of an object, under every name that a quota can limit."""
     counted = resource.group_resource
     used: Usage = {f"count/{counted}": _ONE}
@@ -103,7 +103,7 @@ def _devices(document: Json) -> Usage:
     return used
 
 
-def falls_under(quota: Json, resource: Resource, document: Json) -> bool:
+def is_in_scope(quota: Json, resource: Resource, document: Json) -> bool:
     """Whether a quota's scopes select an object."""
     spec = quota["spec"]
     required = [{"scopeName": scope, "operator": "Exists"} for scope in spec.get("scopes", ())]
@@ -178,7 +178,7 @@ def _crosses_namespaces(spec: Json) -> bool:
     return False
 
 
-def unspecified(quota: Json, pod: Json) -> str:
+def missing_requirements(quota: Json, pod: Json) -> str:
     """List the requests and limits that a quota requires and a pod's containers lack."""
     hard = quota["spec"].get("hard", {})
     missing: dict[str, list[str]] = {}
@@ -196,7 +196,7 @@ def unspecified(quota: Json, pod: Json) -> str:
     return "; ".join(f"{key} for: {','.join(names)}" for key, names in missing.items())
 
 
-def exceeded(quota: Json, added: Usage) -> str:
+def describe_excess(quota: Json, added: Usage) -> str:
     """Describe how additional usage would exceed a quota; empty if it would not."""
     hard = quota["spec"].get("hard", {})
     used = quota.get("status", {}).get("used", {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["with_service_account"]
+__all__ = ["apply_service_account"]
 
 Json = dict[str, Any]
 
@@ -35,7 +35,7 @@ _SOURCES: list[Json] = [
 ]
 
 
-def with_service_account(pod: Json, account: Mapping[str, Any]) -> Json:
+def apply_service_account(pod: Json, account: Mapping[str, Any]) -> Json:
     """Return the pod with the fields that its service account provides."""
     spec = pod.get("spec")
     if not isinstance(spec, dict) or _MIRROR in (_annotations(pod)):

@@ -15,7 +15,7 @@ from kubesched.cluster.apiserver.rules.schema.definitions import (
     Json,
     definition_of,
     definitions,
-    target,
+    reference_target,
 )
 from kubesched.foundation.util.go_format import quote
 
@@ -72,9 +72,9 @@ def _check_of_definition(name: str, above: tuple[str, ...] = ()) -> _Check | Non
 
 
 def _check_of_schema(schema: Json, above: tuple[str, ...]) -> _Check | None:
-    name = target(schema)
+    name = reference_target(schema)
     if name is None and len(parts := schema.get("allOf", ())) == 1:
-        name = target(parts[0])
+        name = reference_target(parts[0])
     if name is not None:
         return _check_of_definition(name, above)
     for keyword, make_check in (("items", _list_check), ("additionalProperties", _map_check)):

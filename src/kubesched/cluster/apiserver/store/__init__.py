@@ -1,1 +1,1 @@
-"""Stored objects: their revisions, the log of changes, who follows it, and the file behind it."""
+"""The store: objects with revisions, the log of changes, watches, and the data file."""

@@ -17,8 +17,8 @@ from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.apiserver.rules.rbac_rules import (
     Attributes,
     Subject,
-    covered,
     rule_allows,
+    rules_cover,
     subject_matches,
 )
 from kubesched.cluster.apiserver.store.object_store import Store
@@ -79,7 +79,7 @@ class AccessRules:
             bound = reference.get("name", "")
             allowed = Attributes("bind", _GROUP, target, namespace=namespace, name=bound)
             granted = [*self._bound_rules(document, namespace)]
-        if self.allows(subject, allowed) or covered(self.rules_of(subject, namespace), granted):
+        if self.allows(subject, allowed) or rules_cover(self.rules_of(subject, namespace), granted):
             return
         groups = ", ".join(f'"{group}"' for group in subject.groups)
         raise api_errors.forbidden(

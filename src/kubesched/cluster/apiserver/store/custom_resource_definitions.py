@@ -17,7 +17,7 @@ from kubesched.cluster.apiserver.rules.errors.field_problems import FieldProblem
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource, custom_resource
 from kubesched.cluster.apiserver.rules.strategies.resource_strategy import (
     ResourceStrategy,
-    with_part,
+    set_part,
 )
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.foundation.util.logging import get_logger
@@ -71,7 +71,7 @@ class _DefinitionStrategy(ResourceStrategy):
         return _with_names({**new, "status": {"conditions": conditions, "storedVersions": []}})
 
     def prepare_update(self, new: Json, old: Json, /) -> Json:
-        return _with_names(with_part(new, "status", old.get("status")))
+        return _with_names(set_part(new, "status", old.get("status")))
 
     def check_new(self, new: Json, /) -> list[FieldProblem]:
         spec = new.get("spec")

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from kubesched.cluster.apiserver.rules.generated_metadata import stamp
+from kubesched.cluster.apiserver.rules.generated_metadata import format_timestamp
 from kubesched.cluster.apiserver.store.resource_collection import Collection
 from kubesched.cluster.apiserver.store.stored_records import Record
 
@@ -44,7 +44,7 @@ class NamespaceDeletion:
         """Mark a namespace as terminating and take the first step of its deletion."""
         data = namespace.data
         if "deletionTimestamp" not in data["metadata"]:
-            metadata = {**data["metadata"], "deletionTimestamp": stamp(now_ns)}
+            metadata = {**data["metadata"], "deletionTimestamp": format_timestamp(now_ns)}
             status = {**data.get("status", {}), "phase": "Terminating"}
             self._commit(namespace, {**data, "metadata": metadata, "status": status})
         self.advance(namespace.key, now_ns)
@@ -187,7 +187,7 @@ def _conditions(remaining: Mapping[str, list[Record]], before: Any, now_ns: int)
     conditions = []
     for kind, holds, reason, message in current:
         status = "True" if holds else "False"
-        since = times.get((kind, status), stamp(now_ns))
+        since = times.get((kind, status), format_timestamp(now_ns))
         conditions.append(
             {
                 "type": kind,

@@ -17,27 +17,27 @@ import msgspec
 from kubesched.api.access import PatchType
 from kubesched.cluster.apiserver.rules.admission.admission_review import Review
 from kubesched.cluster.apiserver.rules.deletion_plan import (
+    add_foreground_finalizer,
     ends_deletion,
-    in_foreground,
     plan_deletion,
 )
 from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.apiserver.rules.errors.field_problems import FieldProblem
 from kubesched.cluster.apiserver.rules.errors.value_limit import check_object
 from kubesched.cluster.apiserver.rules.generated_metadata import (
+    format_timestamp,
     generated_name,
     generated_uid,
     inherited_metadata,
     new_metadata,
-    stamp,
 )
-from kubesched.cluster.apiserver.rules.kubelet_reports import with_report
+from kubesched.cluster.apiserver.rules.kubelet_reports import merge_report
 from kubesched.cluster.apiserver.rules.patching.patches import PatchError, apply_patch
 from kubesched.cluster.apiserver.rules.request_documents import (
     check_details,
-    checked_document,
-    cleaned,
-    unreadable,
+    check_document,
+    invalid_body,
+    remove_nulls,
 )
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.rules.strategies.pod_strategy import bind
@@ -51,7 +51,7 @@ from kubesched.cluster.apiserver.store.quota_accounting import QuotaAccounting
 from kubesched.cluster.apiserver.store.resource_collection import Collection
 from kubesched.cluster.apiserver.store.stored_objects import StoredObjects, key_of
 from kubesched.cluster.apiserver.store.stored_records import ChangeType, Record, StoredChange
-from kubesched.cluster.apiserver.store.typed_views import derive, on_node, with_status
+from kubesched.cluster.apiserver.store.typed_views import derive_struct, set_node, set_status
 from kubesched.errors import QuantityError
 from kubesched.foundation.util.randomness import beside
 
@@ -156,7 +156,7 @@ class Store(StoredObjects):
         Raises:
             ApiError: 400, 403, 404 (no such namespace), 409 or 422.
         """
-        document = body if trusted else checked_document(resource, body)
+        document = body if trusted else check_document(resource, body)
         if resource.to_stored is not None:
             document = resource.to_stored(document)
         strategy = resource.strategy
@@ -165,7 +165,7 @@ class Store(StoredObjects):
         if requested.get("resourceVersion", "") not in ("", "0", None):
             text = "resourceVersion should not be set on objects to be created"
             raise api_errors.unknown_failure(text)
-        created = stamp(now_ns)
+        created = format_timestamp(now_ns)
         counted = strategy.counts_generations
         metadata = new_metadata(
             requested, namespace, generated_uid(self._rng), created, counted=counted
@@ -209,14 +209,14 @@ class Store(StoredObjects):
         Raises:
             ApiError: 400, it is not an object of this kind.
         """
-        document = checked_document(resource, body)
+        document = check_document(resource, body)
         if resource.to_stored is not None:
             document = resource.to_stored(document)
         imported: Json = document.get("metadata", {})
         dropped = _SERVER_METADATA - _DELETION if keep_deletion else _SERVER_METADATA
         metadata = {key: value for key, value in imported.items() if key not in dropped}
         metadata.setdefault("uid", generated_uid(self._rng))
-        metadata.setdefault("creationTimestamp", stamp(now_ns))
+        metadata.setdefault("creationTimestamp", format_timestamp(now_ns))
         namespace = metadata.get("namespace", "")
         if resource.namespaced and self.find("namespaces", namespace) is None:
             self.create(
@@ -248,7 +248,7 @@ class Store(StoredObjects):
         Raises:
             ApiError: 400, 404, 409 (based on an older version, or another uid) or 422.
         """
-        document = body if trusted else checked_document(resource, body)
+        document = body if trusted else check_document(resource, body)
         if resource.to_stored is not None:
             document = resource.to_stored(document)
         old = self._stored(resource, namespace, name)
@@ -280,16 +280,16 @@ class Store(StoredObjects):
         old = stored if resource.from_stored is None else self._shown(resource, stored)
         document = _patched(resource, old.data, patch, patch_type)
         if patch_type != "strategic":  # a strategic patch leaves no null values
-            document = cleaned(document, old.data)
+            document = remove_nulls(document, old.data)
         if not trusted:
             check_details(resource, document, old.data)
             check_object(document)
         base: tuple[Any, Json] | None = None
         if resource.type is not None:
             try:
-                base = (derive(old.typed, old.data, document), document)
+                base = (derive_struct(old.typed, old.data, document), document)
             except msgspec.ValidationError as exc:
-                raise unreadable(resource, str(exc)) from exc
+                raise invalid_body(resource, str(exc)) from exc
         if resource.to_stored is not None:
             document, base = resource.to_stored(document), None
         changed = self._replace(
@@ -382,14 +382,14 @@ class Store(StoredObjects):
         check_write(pods, old, {"uid": uid})
         if not node:
             raise api_errors.unknown_failure("target.name: Required value")
-        bound = bind(old.data, node, stamp(now_ns), self)
-        base = None if old.base is None else on_node(*old.base, bound)
+        bound = bind(old.data, node, format_timestamp(now_ns), self)
+        base = None if old.base is None else set_node(*old.base, bound)
         return self._commit("MODIFIED", pods, old.key, bound, old, base=base)
 
     def report(self, namespace: str, name: str, uid: str, report: Json, now_ns: int) -> Record:
         """Write a kubelet's report into the status of a pod.
 
-        The result is that of a strategic merge patch, but faster (see `with_report`).
+        The result is that of a strategic merge patch, but faster (see `merge_report`).
 
         Raises:
             ApiError: 404, 409 for another uid, or 422.
@@ -406,14 +406,14 @@ class Store(StoredObjects):
             )
         self._now_ns = now_ns
         before = data.get("status", {})  # a pod that was restored from a file may have none
-        status = with_report(before, report)
+        status = merge_report(before, report)
         policy = data["spec"].get("restartPolicy", "")
         if problems := check_restarts(status, before, policy):
             raise api_errors.invalid(pods.group_kind, name, problems)
         if status == before:
             return old
         new = {**data, "status": status}
-        base = None if old.base is None else (with_status(old.base[0], status), new)
+        base = None if old.base is None else (set_status(old.base[0], status), new)
         return self._commit("MODIFIED", pods, old.key, new, old, base=base)
 
     def delete(
@@ -461,7 +461,7 @@ class Store(StoredObjects):
         *,
         foreground: bool = False,
     ) -> Deletion:
-        data = in_foreground(old.data) if foreground else old.data
+        data = add_foreground_finalizer(old.data) if foreground else old.data
         self._now_ns = now_ns
         plan = plan_deletion(resource.strategy, data, grace_period_seconds, now_ns)
         if plan.marked is not None:
@@ -529,7 +529,7 @@ class Store(StoredObjects):
         try:
             return resource.strategy.default(new, old)
         except QuantityError as exc:
-            raise unreadable(resource, str(exc)) from exc
+            raise invalid_body(resource, str(exc)) from exc
 
     def _named(self, new: Json, namespace: str, objects: Mapping[str, Record]) -> Json:
         prefix = new["metadata"]["generateName"]

@@ -8,7 +8,7 @@ from kubesched.api.labels import Selector
 from kubesched.api.meta import StatusCause
 from kubesched.api.policy import PodDisruptionBudget
 from kubesched.cluster.apiserver.rules.errors import api_errors
-from kubesched.cluster.apiserver.rules.generated_metadata import stamp
+from kubesched.cluster.apiserver.rules.generated_metadata import format_timestamp
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.apiserver.store.stored_records import Record
 
@@ -54,7 +54,7 @@ def admit_eviction(
             "status": "True",
             "reason": "EvictionByEvictionAPI",
             "message": "Eviction API: evicting",
-            "lastTransitionTime": stamp(now_ns),
+            "lastTransitionTime": format_timestamp(now_ns),
         }
         patch = {"status": {"conditions": [condition]}}
         store.patch(pods, namespace, name, patch, now_ns, subresource="status")
@@ -121,7 +121,7 @@ def _count_disruption(store: Store, budget: Record, pod: str, now_ns: int) -> No
     patch = {
         "status": {
             "disruptionsAllowed": status["disruptionsAllowed"] - 1,
-            "disruptedPods": {pod: stamp(now_ns)},
+            "disruptedPods": {pod: format_timestamp(now_ns)},
         }
     }
     metadata = budget.data["metadata"]

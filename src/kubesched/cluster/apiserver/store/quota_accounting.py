@@ -13,10 +13,10 @@ from kubesched.api.quantity import ZERO, parse_quantity
 from kubesched.cluster.apiserver.rules.errors.api_errors import forbidden
 from kubesched.cluster.apiserver.rules.resource_quotas import (
     Usage,
-    exceeded,
-    falls_under,
-    unspecified,
-    usage_of,
+    compute_usage,
+    describe_excess,
+    is_in_scope,
+    missing_requirements,
 )
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.store.resource_collection import Collection
@@ -48,14 +48,16 @@ class QuotaAccounting:
         """Raises ApiError 403 for a new object that a quota does not allow."""
         name = document["metadata"].get("name", "")
         for record in self._quotas(namespace):
-            if not falls_under(record.data, resource, document):
+            if not is_in_scope(record.data, resource, document):
                 continue
-            if resource.group_resource == "pods" and (text := unspecified(record.data, document)):
+            if resource.group_resource == "pods" and (
+                text := missing_requirements(record.data, document)
+            ):
                 quota = record.data["metadata"]["name"]
                 raise forbidden(
                     resource.group_resource, name, f"failed quota: {quota}: must specify {text}"
                 )
-            if text := exceeded(record.data, usage_of(resource, document)):
+            if text := describe_excess(record.data, compute_usage(resource, document)):
                 raise forbidden(resource.group_resource, name, text)
 
     def account(self, resource: Resource, change: StoredChange) -> None:
@@ -83,9 +85,9 @@ class QuotaAccounting:
         used = quota.get("status", {}).get("used", {})
         delta: Usage = {}
         for document, adds in ((new, True), (old, False)):
-            if document is None or not falls_under(quota, resource, document):
+            if document is None or not is_in_scope(quota, resource, document):
                 continue
-            for name, amount in usage_of(resource, document).items():
+            for name, amount in compute_usage(resource, document).items():
                 if name in hard:
                     change = amount if adds else -amount
                     delta[name] = delta.get(name, ZERO) + change
@@ -101,8 +103,8 @@ class QuotaAccounting:
         hard = quota["spec"].get("hard", {})
         total: Usage = dict.fromkeys(hard, ZERO)
         for resource, document in self._objects_in(namespace):
-            if falls_under(quota, resource, document):
-                for name, amount in usage_of(resource, document).items():
+            if is_in_scope(quota, resource, document):
+                for name, amount in compute_usage(resource, document).items():
                     if name in total:
                         total[name] += amount
         used = {name: str(amount) for name, amount in sorted(total.items())}

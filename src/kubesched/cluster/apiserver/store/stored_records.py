@@ -14,7 +14,7 @@ import msgspec
 from kubesched.api.access import WatchEvent
 from kubesched.api.custom_kinds import CustomObject
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
-from kubesched.cluster.apiserver.store.typed_views import derive, typed_view
+from kubesched.cluster.apiserver.store.typed_views import derive_struct, make_struct
 from kubesched.cluster.apiserver.store.wire_form import wire_form
 
 __all__ = ["ChangeType", "Record", "StoredChange"]
@@ -69,10 +69,10 @@ class Record(msgspec.Struct, eq=False, gc=False):
         typed = self._typed
         if typed is None:
             if self._made_from is not None:
-                typed = derive(*self._made_from, self.data["metadata"]["resourceVersion"])
+                typed = derive_struct(*self._made_from, self.data["metadata"]["resourceVersion"])
                 self._made_from = None
             else:
-                typed = typed_view(self.resource.type or CustomObject, self.data)
+                typed = make_struct(self.resource.type or CustomObject, self.data)
             self._typed = typed
         return typed
 

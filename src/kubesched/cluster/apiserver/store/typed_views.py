@@ -1,9 +1,9 @@
 """Conversion between JSON objects and typed structs that reuses unchanged parts.
 
 The store holds JSON; readers in this process use structs. A change replaces few parts of an
-object and shares the others. So `derive` makes the struct of the new object from the struct of
-the old one. `overlay` writes a changed struct back into the JSON that it came from, which
-preserves the fields that no struct declares.
+object and shares the others. So `derive_struct` makes the struct of the new object from the
+struct of the old one. `overlay` writes a changed struct back into the JSON that it came from,
+which preserves the fields that no struct declares.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from msgspec.structs import replace
 from kubesched.api import Pod
 from kubesched.api.overlay import overlay, wire_fields
 from kubesched.api.pod import PodSpec, PodStatus
-from kubesched.cluster.apiserver.rules.strategies.shared_specs import SharedSpec, once
+from kubesched.cluster.apiserver.rules.strategies.shared_specs import SharedSpec, compute_once
 
-__all__ = ["derive", "on_node", "overlay", "typed_view", "with_status"]
+__all__ = ["derive_struct", "make_struct", "overlay", "set_node", "set_status"]
 
 S = TypeVar("S", bound=msgspec.Struct)
 Json = dict[str, Any]
@@ -27,16 +27,16 @@ Json = dict[str, Any]
 _ABSENT: Any = object()
 
 
-def typed_view(kind: type[S], data: Mapping[str, Any]) -> S:
+def make_struct(kind: type[S], data: Mapping[str, Any]) -> S:
     """Convert an object to its struct. Pods that share a spec share its struct."""
     spec = data.get("spec")
     if type(spec) is not SharedSpec or kind is not Pod:
         return msgspec.convert(data, kind)
     rest = msgspec.convert({key: data[key] for key in data if key != "spec"}, kind)
-    return replace(rest, spec=once(_pod_spec, spec))
+    return replace(rest, spec=compute_once(_pod_spec, spec))
 
 
-def derive(view: S, old: Mapping[str, Any], new: Mapping[str, Any], version: str = "") -> S:
+def derive_struct(view: S, old: Mapping[str, Any], new: Mapping[str, Any], version: str = "") -> S:
     """Make the struct of `new` from `view`, the struct of `old`.
 
     If `version` is not empty, the struct gets it as its resource version.
@@ -54,11 +54,11 @@ def derive(view: S, old: Mapping[str, Any], new: Mapping[str, Any], version: str
     spec = new.get("spec")
     if old.get("spec") is not spec and type(view) is Pod and _is_assigned(old.get("spec"), spec):
         # Only the node is new, so the rest of the spec's struct is reused.
-        view, old = on_node(view, old, new)
+        view, old = set_node(view, old, new)
     changed = [key for key, value in new.items() if old.get(key, _ABSENT) is not value]
     changes: dict[str, Any] = {}
     if len(changed) == len(new):
-        view = typed_view(type(view), new)
+        view = make_struct(type(view), new)
     else:
         changes = _changed_attributes(type(view), changed, old, new)
     if version:
@@ -86,18 +86,18 @@ def _changed_attributes(
     return changes
 
 
-def on_node(view: S, old: Mapping[str, Any], bound: Mapping[str, Any]) -> tuple[S, Json]:
+def set_node(view: S, old: Mapping[str, Any], bound: Mapping[str, Any]) -> tuple[S, Json]:
     """Set the node of a pod in its struct and in its JSON.
 
-    The caller guarantees that nothing else in the spec of `bound` is new. `derive` would have to
-    compare the specs to find that out.
+    The caller guarantees that nothing else in the spec of `bound` is new. `derive_struct` would
+    have to compare the specs to find that out.
     """
     assert isinstance(view, Pod)
     spec = replace(view.spec, node_name=bound["spec"]["nodeName"])
     return replace(view, spec=spec), {**old, "spec": bound["spec"]}
 
 
-def with_status(view: S, status: Json) -> S:
+def set_status(view: S, status: Json) -> S:
     """Replace the status of a pod's struct by a status in JSON."""
     assert isinstance(view, Pod)
     return replace(view, status=_converted(status, PodStatus, "status"))

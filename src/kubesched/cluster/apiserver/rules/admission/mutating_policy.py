@@ -14,10 +14,10 @@ import msgspec
 from kubesched.cluster.apiserver.rules.admission.admission_review import Review
 from kubesched.cluster.apiserver.rules.admission.policy_expressions import (
     ExpressionCompiler,
-    bindings_of,
+    make_bindings,
 )
 from kubesched.cluster.apiserver.rules.apply.merge_structure import schema_of
-from kubesched.cluster.apiserver.rules.apply.object_merge import merged
+from kubesched.cluster.apiserver.rules.apply.object_merge import merge_applied
 from kubesched.cluster.apiserver.rules.errors.field_problems import FieldProblem, not_supported
 from kubesched.cluster.apiserver.rules.patching.patches import PatchError, json_patch
 from kubesched.foundation.cel import CelRuntimeError, Program
@@ -53,12 +53,12 @@ class Mutation(msgspec.Struct, frozen=True):
         assert review.new is not None
         data = review.new
         try:
-            bindings = bindings_of(review, params, namespace, self.variables)
+            bindings = make_bindings(review, params, namespace, self.variables)
             if not all(each.evaluate(bindings) is True for each in self.conditions):
                 return review.new
             for kind, program in self.steps:
                 step = msgspec.structs.replace(review, new=data)
-                bindings = bindings_of(step, params, namespace, self.variables)
+                bindings = make_bindings(step, params, namespace, self.variables)
                 data = _changed(step, kind, program.evaluate(bindings))
         except (CelRuntimeError, PatchError, MutationError) as error:
             if self.fails_closed:
@@ -75,7 +75,7 @@ def _changed(review: Review, kind: str, result: Any) -> Json:
             raise MutationError("expression must evaluate to a list of JSONPatch")
         patched = json_patch(review.new, result)
     elif isinstance(result, dict):
-        patched = merged(review.new, result, schema_of(review.resource))
+        patched = merge_applied(review.new, result, schema_of(review.resource))
     else:
         raise MutationError("expression must evaluate to Object")
     if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):

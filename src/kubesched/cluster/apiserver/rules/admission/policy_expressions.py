@@ -16,7 +16,7 @@ from kubesched.foundation.cel import (
 )
 from kubesched.foundation.cel.language.cel_types import DYN, ObjectType, Type, named
 
-__all__ = ["BOOL_RESULT", "STRING_RESULT", "ExpressionCompiler", "bindings_of"]
+__all__ = ["BOOL_RESULT", "STRING_RESULT", "ExpressionCompiler", "make_bindings"]
 
 Json = dict[str, Any]
 
@@ -25,7 +25,7 @@ STRING_RESULT: Final = ("string",)
 BOOL_RESULT: Final = ("bool",)
 
 
-def bindings_of(
+def make_bindings(
     review: Review, params: Any, namespace: Json | None, variables: Mapping[str, Program]
 ) -> dict[str, Any]:
     """Return the variables of a policy's expressions for one write."""

@@ -15,7 +15,11 @@ from kubesched.cluster.apiserver.rules.admission.validating_policy import compil
 from kubesched.cluster.apiserver.rules.custom import CustomStrategy
 from kubesched.cluster.apiserver.rules.custom.cel_types import declared_type
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
-from kubesched.cluster.apiserver.rules.schema.definitions import definition_of, definitions, target
+from kubesched.cluster.apiserver.rules.schema.definitions import (
+    definition_of,
+    definitions,
+    reference_target,
+)
 from kubesched.foundation.cel.language.cel_types import (
     BOOL,
     BYTES,
@@ -101,7 +105,7 @@ def _objects_of(name: str) -> dict[str, ObjectType]:
 
 
 def _field_type(schema: Json, waiting: list[str]) -> Type:
-    name = target(schema)
+    name = reference_target(schema)
     if name is not None:
         definition = definitions()[name]
         if definition.get("properties"):

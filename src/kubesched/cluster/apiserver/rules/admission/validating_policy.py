@@ -12,7 +12,7 @@ from kubesched.cluster.apiserver.rules.admission.policy_expressions import (
     BOOL_RESULT,
     STRING_RESULT,
     ExpressionCompiler,
-    bindings_of,
+    make_bindings,
 )
 from kubesched.cluster.apiserver.rules.errors.field_problems import FieldProblem
 from kubesched.foundation.cel import CelRuntimeError, Program
@@ -48,7 +48,7 @@ class Policy(msgspec.Struct, frozen=True):
 
     def evaluate(self, review: Review, params: Any, namespace: Json | None) -> list[Denial]:
         """Evaluate the policy for a write. Returns no denials if it passes."""
-        bindings = bindings_of(review, params, namespace, self.variables)
+        bindings = make_bindings(review, params, namespace, self.variables)
         try:
             if not all(each.evaluate(bindings) is True for each in self.conditions):
                 return []

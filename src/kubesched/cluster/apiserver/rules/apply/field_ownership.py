@@ -12,7 +12,7 @@ import msgspec
 
 from kubesched.cluster.apiserver.rules.apply.merge_structure import ITEM, Path
 
-__all__ = ["Manager", "Owners", "fields_v1", "paths"]
+__all__ = ["Manager", "Owners", "fields_v1", "tree_paths"]
 
 Json = dict[str, Any]
 
@@ -39,7 +39,7 @@ class Owners:
                 entry.get("apiVersion", ""),
                 entry.get("subresource", ""),
             )
-            self._owned[manager] = paths(entry.get("fieldsV1", {}))
+            self._owned[manager] = tree_paths(entry.get("fieldsV1", {}))
             self._times[manager] = entry.get("time", "")
 
     def __iter__(self) -> Any:
@@ -88,7 +88,7 @@ def fields_v1(owned: Iterable[Path]) -> Json:
     return tree
 
 
-def paths(tree: Mapping[str, Any], so_far: Path = ()) -> set[Path]:
+def tree_paths(tree: Mapping[str, Any], so_far: Path = ()) -> set[Path]:
     """Return the paths to the leaves of a tree, and to inner nodes that `.` marks."""
     found: set[Path] = set()
     for step, inner in tree.items():
@@ -97,5 +97,5 @@ def paths(tree: Mapping[str, Any], so_far: Path = ()) -> set[Path]:
             # A map that is owned in addition to its entries is marked with `.` like an item.
             found.add(here if step != ITEM or so_far[-1][:2] in ("k:", "v:") else so_far)
         else:
-            found |= paths(inner, here)
+            found |= tree_paths(inner, here)
     return found

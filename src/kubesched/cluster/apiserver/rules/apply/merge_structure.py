@@ -12,9 +12,22 @@ from typing import Any
 
 from kubesched.cluster.apiserver.rules.custom import CustomStrategy
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
-from kubesched.cluster.apiserver.rules.schema.definitions import definition_of, definitions, target
+from kubesched.cluster.apiserver.rules.schema.definitions import (
+    definition_of,
+    definitions,
+    reference_target,
+)
 
-__all__ = ["ITEM", "Path", "Schema", "item_step", "leaves", "resolved", "schema_of", "shown"]
+__all__ = [
+    "ITEM",
+    "Path",
+    "Schema",
+    "format_path",
+    "item_step",
+    "leaves",
+    "resolve_references",
+    "schema_of",
+]
 
 Path = tuple[str, ...]
 Schema = Mapping[str, Any]
@@ -40,9 +53,9 @@ def schema_of(resource: Resource) -> Schema:
     return _FREE if name is None else definitions()[name]
 
 
-def resolved(schema: Schema) -> Schema:
+def resolve_references(schema: Schema) -> Schema:
     """Replace the reference of a schema by its definition. Other keywords stay."""
-    while (name := target(schema)) is not None:
+    while (name := reference_target(schema)) is not None:
         beside = {key: value for key, value in schema.items() if key != "$ref"}
         schema = {**definitions()[name], **beside}
     return schema
@@ -61,13 +74,13 @@ def child_schema(schema: Schema, field: str) -> Schema:
     """Return the schema of a field of an object, or of an entry of a map."""
     properties = schema.get("properties")
     if properties is not None and field in properties:
-        return resolved(properties[field])
+        return resolve_references(properties[field])
     others = schema.get("additionalProperties")
-    return resolved(others) if isinstance(others, Mapping) else _FREE
+    return resolve_references(others) if isinstance(others, Mapping) else _FREE
 
 
 def item_schema(schema: Schema) -> Schema:
-    return resolved(schema.get("items", _FREE))
+    return resolve_references(schema.get("items", _FREE))
 
 
 def item_step(item: Any, schema: Schema) -> str:
@@ -86,7 +99,7 @@ def leaves(value: Any, schema: Schema, path: Path = ()) -> Iterator[tuple[Path, 
     An item of a list is owned in addition to its fields. A map or list itself is owned only if
     it is empty.
     """
-    schema = resolved(schema)
+    schema = resolve_references(schema)
     if is_atomic(value, schema) or not value:
         yield path, value
     elif isinstance(value, dict):
@@ -103,7 +116,7 @@ def leaves(value: Any, schema: Schema, path: Path = ()) -> Iterator[tuple[Path, 
                 yield here, item
 
 
-def shown(path: Path) -> str:
+def format_path(path: Path) -> str:
     """Format a path for messages: `.spec.containers[name="c"].image`."""
     text = ""
     for step in path:

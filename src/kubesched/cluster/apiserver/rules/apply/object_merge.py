@@ -13,34 +13,34 @@ from kubesched.cluster.apiserver.rules.apply.merge_structure import (
     is_atomic,
     item_schema,
     item_step,
-    resolved,
+    resolve_references,
 )
 
-__all__ = ["merged", "without"]
+__all__ = ["merge_applied", "remove_paths"]
 
 
-def merged(live: Any, applied: Any, schema: Schema) -> Any:
+def merge_applied(live: Any, applied: Any, schema: Schema) -> Any:
     """Merge an applied value into the live value. Neither is changed."""
-    schema = resolved(schema)
+    schema = resolve_references(schema)
     if type(live) is not type(applied) or is_atomic(applied, schema):
         return applied
     if isinstance(applied, dict):
         combined = dict(live)
         for key, value in applied.items():
             inner = child_schema(schema, key)
-            combined[key] = merged(live[key], value, inner) if key in live else value
+            combined[key] = merge_applied(live[key], value, inner) if key in live else value
         return combined
     inner = item_schema(schema)
     items = {item_step(item, schema): item for item in live}
     for item in applied:
         step = item_step(item, schema)
-        items[step] = merged(items[step], item, inner) if step in items else item
+        items[step] = merge_applied(items[step], item, inner) if step in items else item
     return list(items.values())
 
 
-def without(value: Any, removed: Set[Path], schema: Schema, path: Path = ()) -> Any:
+def remove_paths(value: Any, removed: Set[Path], schema: Schema, path: Path = ()) -> Any:
     """Remove the values at these paths, and the structures that become empty."""
-    schema = resolved(schema)
+    schema = resolve_references(schema)
     if is_atomic(value, schema):
         return value
     if isinstance(value, dict):
@@ -50,7 +50,7 @@ def without(value: Any, removed: Set[Path], schema: Schema, path: Path = ()) -> 
             # The owner of an empty map does not own entries that other managers add to it.
             if here in removed and (not inner or is_atomic(inner, part)):
                 continue
-            rest = without(inner, removed, part, here)
+            rest = remove_paths(inner, removed, part, here)
             if rest or not inner or not isinstance(inner, dict | list):
                 kept[key] = rest
         return kept
@@ -58,5 +58,5 @@ def without(value: Any, removed: Set[Path], schema: Schema, path: Path = ()) -> 
     for item in value:
         here = (*path, item_step(item, schema))
         if here not in removed and (*here, ITEM) not in removed:
-            items.append(without(item, removed, item_schema(schema), here))
+            items.append(remove_paths(item, removed, item_schema(schema), here))
     return items

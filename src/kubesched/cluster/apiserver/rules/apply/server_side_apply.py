@@ -7,8 +7,13 @@ from typing import Any
 
 from kubesched.api.meta import StatusCause
 from kubesched.cluster.apiserver.rules.apply.field_ownership import Manager, Owners
-from kubesched.cluster.apiserver.rules.apply.merge_structure import Path, leaves, schema_of, shown
-from kubesched.cluster.apiserver.rules.apply.object_merge import merged, without
+from kubesched.cluster.apiserver.rules.apply.merge_structure import (
+    Path,
+    format_path,
+    leaves,
+    schema_of,
+)
+from kubesched.cluster.apiserver.rules.apply.object_merge import merge_applied, remove_paths
 from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 
@@ -75,7 +80,7 @@ def apply_document(
     dropped = owners.of(manager) - applied_leaves.keys() - owned_by_others
     owners.set(manager, set(applied_leaves), now)
     schema = schema_of(resource)
-    result: Json = merged(without(live, dropped, schema), document, schema)
+    result: Json = merge_applied(remove_paths(live, dropped, schema), document, schema)
     return _with_owners(result, owners)
 
 
@@ -103,7 +108,7 @@ def _resolve_conflicts(
                 StatusCause(
                     reason="FieldManagerConflict",
                     message=f"conflict with {_description(owners, each)}",
-                    field=shown(path),
+                    field=format_path(path),
                 )
                 for each, path in conflicts
             ]

@@ -12,8 +12,8 @@ from kubesched.cluster.apiserver.rules.custom.schema_validation import (
 )
 from kubesched.cluster.apiserver.rules.custom.structural_schema import (
     DefaultedSize,
-    defaulted,
-    pruned,
+    add_defaults,
+    prune,
 )
 from kubesched.cluster.apiserver.rules.custom.validation_rules import rule_problems
 from kubesched.cluster.apiserver.rules.errors.field_problems import FieldProblem
@@ -53,8 +53,8 @@ class CustomStrategy(ResourceStrategy):
     def default(self, new: Json, _old: Json | None = None, /) -> Json:
         if self.custom is None:
             return new
-        kept = pruned(new, self.custom.schema, is_resource=True)
-        result: Json = defaulted(kept, self.custom.schema, DefaultedSize())
+        kept = prune(new, self.custom.schema, is_resource=True)
+        result: Json = add_defaults(kept, self.custom.schema, DefaultedSize())
         return result
 
     def check_new(self, new: Json, /) -> list[FieldProblem]:

@@ -29,7 +29,7 @@ from kubesched.foundation.cel.language.syntax import (
     children,
 )
 
-__all__ = ["LARGEST_COST", "most_items", "over_budget", "rule_cost"]
+__all__ = ["LARGEST_COST", "cost_problem", "estimate_rule_cost", "max_items"]
 
 LARGEST_COST: Final = 10_000_000
 _LARGEST_REQUEST: Final = 3 * 1024 * 1024
@@ -44,13 +44,13 @@ _SMALLEST: Final = {"string": 2, "array": 2, "object": 2, "boolean": 4, "integer
 Shapes = dict[str, Any]
 
 
-def rule_cost(text: str, schema: Json) -> float:
+def estimate_rule_cost(text: str, schema: Json) -> float:
     """Estimate the maximum cost of one evaluation of a rule on a value of a schema."""
     shapes: Shapes = {"self": schema, "oldSelf": schema}
     return _cost(parse(Source(text)), shapes)
 
 
-def over_budget(cost: float) -> str:
+def cost_problem(cost: float) -> str:
     """Return the problem of a rule with this cost; empty if the cost is within the budget."""
     if cost <= LARGEST_COST:
         return ""
@@ -63,7 +63,7 @@ def over_budget(cost: float) -> str:
     )
 
 
-def most_items(schema: Any) -> int:
+def max_items(schema: Any) -> int:
     """Return the maximum number of items or entries in a value of a schema."""
     if not isinstance(schema, dict):
         return 1
@@ -159,7 +159,7 @@ def _binary(node: Binary, shapes: Shapes) -> float:
     inside = _cost(node.left, shapes) + _cost(node.right, shapes)
     left, right = _shape(node.left, shapes), _shape(node.right, shapes)
     if node.operator == "in":
-        return inside + (most_items(right) if isinstance(right, dict) else 1)
+        return inside + (max_items(right) if isinstance(right, dict) else 1)
     lengths = [_length(each) for each in (left, right) if isinstance(each, dict)]
     # A comparison ends with the shorter of two strings.
     return inside + max(1, min(lengths, default=1) * _PER_CHARACTER)
@@ -167,7 +167,7 @@ def _binary(node: Binary, shapes: Shapes) -> float:
 
 def _loop(node: Comprehension, shapes: Shapes) -> float:
     walked = _shape(node.operand, shapes)
-    times = most_items(walked) if isinstance(walked, dict) else 1
+    times = max_items(walked) if isinstance(walked, dict) else 1
     element: Any = None
     if isinstance(walked, dict):
         element = walked.get("items") if walked.get("type") == "array" else {"type": "string"}

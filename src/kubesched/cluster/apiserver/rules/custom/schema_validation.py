@@ -25,7 +25,7 @@ from kubesched.cluster.apiserver.rules.schema.definitions import Json
 from kubesched.foundation.cel.language.cel_errors import EvaluationError
 from kubesched.foundation.cel.language.regex import compile_pattern
 
-__all__ = ["ABSENT", "ValidationSteps", "correlation", "schema_problems"]
+__all__ = ["ABSENT", "ValidationSteps", "match_old_items", "schema_problems"]
 
 # Stands for a missing old value.
 ABSENT: Final = object()
@@ -79,7 +79,7 @@ def schema_problems(
     yield from _combination_problems(value, schema, path, work)
 
 
-def correlation(old: Any, schema: Json) -> Callable[[Any], Any]:
+def match_old_items(old: Any, schema: Json) -> Callable[[Any], Any]:
     """Return a function from an item of the new list to the item of the old list it replaces.
 
     Only lists of type `map` identify items, by their keys. Of several old items with the same
@@ -112,7 +112,7 @@ def _hashable(value: Any) -> Any:
     return value
 
 
-def kind_of(value: Any) -> str:
+def json_type_of(value: Any) -> str:
     """Return the name of a value's type in JSON schemas."""
     if isinstance(value, bool):
         return "boolean"
@@ -127,7 +127,7 @@ def _in_body(path: str, text: str) -> str:
 
 
 def _type_problems(value: Any, schema: Json, path: str) -> Iterator[FieldProblem]:
-    found = kind_of(value)
+    found = json_type_of(value)
     if schema.get(INT_OR_STRING):
         fits, wanted = found in ("integer", "string"), "integer,string"
     else:
@@ -222,7 +222,7 @@ def _list_problems(
         yield invalid(path, len(value), _in_body(path, f"should have at least {least} items"))
     items = schema.get("items")
     if isinstance(items, dict):
-        replaced_by = correlation(old, schema)
+        replaced_by = match_old_items(old, schema)
         for index, each in enumerate(value):
             yield from schema_problems(each, items, f"{path}[{index}]", work, replaced_by(each))
     yield from _repeated(value, schema, path)

@@ -22,8 +22,8 @@ __all__ = [
     "INT_OR_STRING",
     "PRESERVE",
     "DefaultedSize",
-    "defaulted",
-    "pruned",
+    "add_defaults",
+    "prune",
     "unknown_paths",
 ]
 
@@ -41,13 +41,13 @@ def part_of(schema: Json, key: str) -> Json | None:
     return found if isinstance(found, dict) else None
 
 
-def pruned(value: Any, schema: Json, *, is_resource: bool = False) -> Any:
+def prune(value: Any, schema: Json, *, is_resource: bool = False) -> Any:
     """Remove the fields that the schema does not declare."""
     if isinstance(value, list):
         items = schema.get("items")
         if not isinstance(items, dict):
             return value
-        kept = [pruned(each, items, is_resource=bool(items.get(EMBEDDED))) for each in value]
+        kept = [prune(each, items, is_resource=bool(items.get(EMBEDDED))) for each in value]
         return value if all(map(_is_same, kept, value)) else kept
     if not isinstance(value, dict):
         return value
@@ -58,7 +58,7 @@ def pruned(value: Any, schema: Json, *, is_resource: bool = False) -> Any:
         if is_resource and key in _OF_EVERY_RESOURCE:
             result[key] = item
         elif part is not None:
-            result[key] = pruned(item, part, is_resource=bool(part.get(EMBEDDED)))
+            result[key] = prune(item, part, is_resource=bool(part.get(EMBEDDED)))
         elif keeps_others:
             result[key] = item
     same = len(result) == len(value) and all(result[key] is value[key] for key in result)
@@ -111,7 +111,7 @@ class DefaultedSize:
             raise too_large(LARGEST_OBJECT)
 
 
-def defaulted(value: Any, schema: Json, added: DefaultedSize) -> Any:
+def add_defaults(value: Any, schema: Json, added: DefaultedSize) -> Any:
     """Add the defaults of the schema and remove nulls from fields that are not nullable.
 
     Raises:
@@ -121,7 +121,7 @@ def defaulted(value: Any, schema: Json, added: DefaultedSize) -> Any:
         items = schema.get("items")
         if not isinstance(items, dict):
             return value
-        filled = [defaulted(each, items, added) for each in value]
+        filled = [add_defaults(each, items, added) for each in value]
         return value if all(map(_is_same, filled, value)) else filled
     if not isinstance(value, dict):
         return value
@@ -131,7 +131,7 @@ def defaulted(value: Any, schema: Json, added: DefaultedSize) -> Any:
         if part is None:
             result[key] = item
         elif item is not None or part.get("nullable"):
-            result[key] = defaulted(item, part, added)
+            result[key] = add_defaults(item, part, added)
     _add_missing(result, schema, added)
     same = len(result) == len(value) and all(
         key in value and result[key] is value[key] for key in result
@@ -144,4 +144,4 @@ def _add_missing(result: Json, schema: Json, added: DefaultedSize) -> None:
     for key, part in (schema.get("properties") or {}).items():
         if key not in result and isinstance(part, dict) and "default" in part:
             added.count(key, part["default"])
-            result[key] = defaulted(copy.deepcopy(part["default"]), part, added)
+            result[key] = add_defaults(copy.deepcopy(part["default"]), part, added)

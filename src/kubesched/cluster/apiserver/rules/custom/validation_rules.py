@@ -13,8 +13,12 @@ from typing import Any, Final
 import msgspec
 
 from kubesched.cluster.apiserver.rules.custom.cel_types import cel_value, declared_type
-from kubesched.cluster.apiserver.rules.custom.rule_costs import most_items, over_budget, rule_cost
-from kubesched.cluster.apiserver.rules.custom.schema_validation import ABSENT, correlation
+from kubesched.cluster.apiserver.rules.custom.rule_costs import (
+    cost_problem,
+    estimate_rule_cost,
+    max_items,
+)
+from kubesched.cluster.apiserver.rules.custom.schema_validation import ABSENT, match_old_items
 from kubesched.cluster.apiserver.rules.custom.structural_schema import EMBEDDED
 from kubesched.cluster.apiserver.rules.errors.field_problems import (
     FieldProblem,
@@ -87,7 +91,7 @@ def compile_rules(
     for key in repeated_parts:
         part = schema.get(key)
         if isinstance(part, dict):
-            total = times * most_items(schema)
+            total = times * max_items(schema)
             repeated_parts[key] = compile_rules(part, f"{path}.{key}", report, times=total)
     additional, items = repeated_parts.values()
     if not rules and not properties and additional is None and items is None:
@@ -111,7 +115,7 @@ def _compiled_rules(
         program = compile_text(rule, "rule", "bool", f"{where}.rule", report)
         if program is None:
             continue
-        if problem := over_budget(times * rule_cost(rule["rule"], schema)):
+        if problem := cost_problem(times * estimate_rule_cost(rule["rule"], schema)):
             report(f"{where}.rule", {}, problem)
         message_program: Program | None = None
         if rule.get("messageExpression"):
@@ -182,7 +186,7 @@ def _walk(value: Any, tree: RuleTree, path: str, old: Any, problems: list[FieldP
                 inner = f"{path}[{key}]" if key not in tree.properties else f"{path}.{key}"
                 _walk(item, part, inner.removeprefix("."), before, problems)
     elif isinstance(value, list) and tree.items is not None:
-        replaced_by = correlation(old, tree.schema)
+        replaced_by = match_old_items(old, tree.schema)
         for index, each in enumerate(value):
             _walk(each, tree.items, f"{path}[{index}]", replaced_by(each), problems)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["merge_key", "with_identified_items"]
+__all__ = ["merge_key", "remove_unidentified_items"]
 
 Json = dict[str, Any]
 
@@ -43,7 +43,7 @@ def merge_key(field: str, parent: str) -> str | None:
     return _MERGE_KEYS.get(field)
 
 
-def with_identified_items(document: Json) -> Json:
+def remove_unidentified_items(document: Json) -> Json:
     """Remove items without a merge key from the lists in metadata and status.
 
     No server has such items, but a file may, and lookups by key would not find them. The spec is

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from kubesched.cluster.apiserver.rules.schema.definitions import (
+    collect_definitions,
     definition_of,
     definitions,
-    referenced,
 )
 from kubesched.cluster.apiserver.rules.schema.field_types import type_problem
 from kubesched.cluster.apiserver.rules.schema.unknown_fields import unknown_fields
 
-__all__ = ["definition_of", "definitions", "referenced", "type_problem", "unknown_fields"]
+__all__ = ["collect_definitions", "definition_of", "definitions", "type_problem", "unknown_fields"]

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Json", "definition_of", "definitions", "referenced"]
+__all__ = ["Json", "collect_definitions", "definition_of", "definitions"]
 
 Json = dict[str, Any]
 
@@ -44,13 +44,13 @@ def definition_of(group: str, version: str, kind: str) -> str | None:
     return _names().get((group, version, kind))
 
 
-def target(schema: Mapping[str, Any]) -> str | None:
+def reference_target(schema: Mapping[str, Any]) -> str | None:
     """Return the name of the definition that a schema refers to; None if it is no reference."""
     reference: str | None = schema.get("$ref")
     return None if reference is None else reference.removeprefix(_REFERENCE)
 
 
-def referenced(names: Iterable[str]) -> dict[str, Json]:
+def collect_definitions(names: Iterable[str]) -> dict[str, Json]:
     """Return these definitions and all that they refer to, ordered by name."""
     found: dict[str, Json] = {}
     waiting = list(names)
@@ -63,7 +63,7 @@ def referenced(names: Iterable[str]) -> dict[str, Json]:
 
 
 def _references(schema: Json) -> Iterator[str]:
-    if (name := target(schema)) is not None:
+    if (name := reference_target(schema)) is not None:
         yield name
     for field in ("items", "additionalProperties"):
         if isinstance(inner := schema.get(field), dict):

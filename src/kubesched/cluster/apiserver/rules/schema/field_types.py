@@ -8,7 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kubesched.cluster.apiserver.rules.schema.definitions import definition_of, definitions, target
+from kubesched.cluster.apiserver.rules.schema.definitions import (
+    definition_of,
+    definitions,
+    reference_target,
+)
 
 __all__ = ["type_problem"]
 
@@ -24,7 +28,7 @@ def type_problem(group: str, version: str, kind: str, document: Any) -> str | No
 
 
 def _problem(value: Any, schema: Mapping[str, Any], path: str) -> str | None:
-    while (name := target(schema)) is not None:
+    while (name := reference_target(schema)) is not None:
         if name == _QUANTITY and not isinstance(value, dict | list | bool):
             return None
         schema = definitions()[name]

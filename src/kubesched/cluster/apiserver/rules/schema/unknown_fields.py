@@ -10,7 +10,11 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kubesched.cluster.apiserver.rules.schema.definitions import definition_of, definitions, target
+from kubesched.cluster.apiserver.rules.schema.definitions import (
+    definition_of,
+    definitions,
+    reference_target,
+)
 
 __all__ = ["duplicate_fields", "unknown_fields", "unknown_in_metadata"]
 
@@ -33,7 +37,7 @@ def unknown_in_metadata(metadata: Any, path: str) -> Iterator[str]:
 
 
 def _unknown(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[str]:
-    while (name := target(schema)) is not None:
+    while (name := reference_target(schema)) is not None:
         schema = definitions()[name]
     if isinstance(value, list):
         if (items := schema.get("items")) is not None:

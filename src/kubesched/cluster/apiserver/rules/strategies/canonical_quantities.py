@@ -7,7 +7,7 @@ from typing import Any
 
 from kubesched.api.quantity import quantity_from_json
 
-__all__ = ["canonical"]
+__all__ = ["canonical_amounts"]
 
 
 @lru_cache(maxsize=65536)
@@ -15,7 +15,7 @@ def _text(raw: str | int | float) -> str:
     return str(quantity_from_json(raw))
 
 
-def canonical(amounts: dict[str, Any]) -> dict[str, Any]:
+def canonical_amounts(amounts: dict[str, Any]) -> dict[str, Any]:
     """Convert amounts to canonical text.
 
     Raises:

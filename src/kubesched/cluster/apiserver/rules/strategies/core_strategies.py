@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from kubesched.cluster.apiserver.rules.errors.field_problems import FieldProblem
-from kubesched.cluster.apiserver.rules.strategies.canonical_quantities import canonical
+from kubesched.cluster.apiserver.rules.strategies.canonical_quantities import canonical_amounts
 from kubesched.cluster.apiserver.rules.strategies.limit_ranges import default_limit_range
 from kubesched.cluster.apiserver.rules.strategies.resource_strategy import (
     Json,
     ObjectLookup,
     ResourceStrategy,
 )
-from kubesched.cluster.apiserver.rules.strategies.service_addresses import with_addresses
+from kubesched.cluster.apiserver.rules.strategies.service_addresses import allocate_addresses
 from kubesched.cluster.apiserver.rules.validation.names import dns_1035_label, dns_label
 from kubesched.cluster.apiserver.rules.validation.object_validation import (
     check_budget,
@@ -112,7 +112,7 @@ class ServiceStrategy(StatusStrategy):
         return {**new, "spec": filled}
 
     def admit(self, new: Json, cluster: ObjectLookup, /) -> Json:
-        return with_addresses(new, cluster)
+        return allocate_addresses(new, cluster)
 
     def prepare_create(self, new: Json, stamp: str, /) -> Json:
         return {**super().prepare_create(new, stamp), "status": {"loadBalancer": {}}}
@@ -136,7 +136,7 @@ class ResourceQuotaStrategy(StatusStrategy):
         spec = new.get("spec", {})
         if (old is not None and spec is old.get("spec")) or not spec.get("hard"):
             return {**new, "spec": spec}
-        return {**new, "spec": {**spec, "hard": canonical(spec["hard"])}}
+        return {**new, "spec": {**spec, "hard": canonical_amounts(spec["hard"])}}
 
 
 class LimitRangeStrategy(ResourceStrategy):

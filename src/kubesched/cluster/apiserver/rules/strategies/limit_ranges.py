@@ -8,10 +8,10 @@ from typing import Any
 from kubesched.api.quantity import ZERO, Quantity, parse_quantity
 from kubesched.cluster.apiserver.rules.errors.api_errors import forbidden
 from kubesched.cluster.apiserver.rules.errors.value_limit import MOST_VALUES, value_refusal
-from kubesched.cluster.apiserver.rules.strategies.canonical_quantities import canonical
+from kubesched.cluster.apiserver.rules.strategies.canonical_quantities import canonical_amounts
 from kubesched.cluster.apiserver.rules.strategies.resource_strategy import Json
 
-__all__ = ["check_claim_limits", "default_limit_range", "with_limits"]
+__all__ = ["apply_limit_ranges", "check_claim_limits", "default_limit_range"]
 
 _ANNOTATION = "kubernetes.io/limit-ranger"
 
@@ -22,11 +22,14 @@ def default_limit_range(spec: Json) -> Json:
     for item in spec.get("limits", ()):
         filled = dict(item)
         if item.get("type") == "Container":
-            default = {**canonical(item.get("max", {})), **canonical(item.get("default", {}))}
+            default = {
+                **canonical_amounts(item.get("max", {})),
+                **canonical_amounts(item.get("default", {})),
+            }
             request = {
                 **default,
-                **canonical(item.get("min", {})),
-                **canonical(item.get("defaultRequest", {})),
+                **canonical_amounts(item.get("min", {})),
+                **canonical_amounts(item.get("defaultRequest", {})),
             }
             # The default limit is also the default request, unless the user sets one.
             declared = item.get("defaultRequest", {})
@@ -39,12 +42,12 @@ def default_limit_range(spec: Json) -> Json:
                 filled["defaultRequest"] = request
         for field in ("max", "min", "maxLimitRequestRatio"):
             if item.get(field):
-                filled[field] = canonical(item[field])
+                filled[field] = canonical_amounts(item[field])
         limits.append(filled)
     return {**spec, "limits": limits}
 
 
-def with_limits(pod: Json, spec: Json, ranges: Iterable[Json]) -> tuple[Json, Json]:
+def apply_limit_ranges(pod: Json, spec: Json, ranges: Iterable[Json]) -> tuple[Json, Json]:
     """Add the defaults of the ranges to a pod and check the bounds. Returns metadata and spec.
 
     Raises:

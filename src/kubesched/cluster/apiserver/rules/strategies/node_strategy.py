@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubesched.cluster.apiserver.rules.errors.field_problems import FieldProblem
-from kubesched.cluster.apiserver.rules.strategies.canonical_quantities import canonical
+from kubesched.cluster.apiserver.rules.strategies.canonical_quantities import canonical_amounts
 from kubesched.cluster.apiserver.rules.strategies.resource_strategy import Json, ResourceStrategy
 from kubesched.cluster.apiserver.rules.validation.metadata_validation import check_metadata_update
 from kubesched.cluster.apiserver.rules.validation.object_validation import (
@@ -24,10 +24,10 @@ class NodeStrategy(ResourceStrategy):
             return new
         filled = dict(status)
         if "capacity" in status:
-            filled["capacity"] = canonical(status["capacity"])
+            filled["capacity"] = canonical_amounts(status["capacity"])
             filled.setdefault("allocatable", filled["capacity"])
         if "allocatable" in filled:
-            filled["allocatable"] = canonical(filled["allocatable"])
+            filled["allocatable"] = canonical_amounts(filled["allocatable"])
         return {**new, "status": filled}
 
     def prepare_status(self, new: Json, old: Json, /) -> Json:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubesched.api.quantity import ZERO, Quantity, parse_quantity
-from kubesched.cluster.apiserver.rules.strategies.canonical_quantities import canonical
+from kubesched.cluster.apiserver.rules.strategies.canonical_quantities import canonical_amounts
 
 __all__ = ["default_pod_spec", "qos_class"]
 
@@ -55,7 +55,7 @@ def default_pod_spec(spec: Json, *, template: bool = False) -> Json:
     if volumes := spec.get("volumes"):
         filled["volumes"] = [_default_volume(volume) for volume in volumes]
     if overhead := spec.get("overhead"):
-        filled["overhead"] = canonical(overhead)
+        filled["overhead"] = canonical_amounts(overhead)
     if resources := spec.get("resources"):
         filled["resources"] = _default_pod_resources(resources, filled)
     return filled
@@ -97,9 +97,9 @@ def _default_resources(resources: Json, *, template: bool) -> Json:
     limits = resources.get("limits")
     requests = resources.get("requests")
     if limits:
-        limits = filled["limits"] = canonical(limits)
+        limits = filled["limits"] = canonical_amounts(limits)
     if requests:
-        requests = filled["requests"] = canonical(requests)
+        requests = filled["requests"] = canonical_amounts(requests)
     if limits and not template:
         filled["requests"] = {**limits, **(requests or {})}
     return filled

@@ -9,16 +9,20 @@ from kubesched.api.access import ApiError
 from kubesched.cluster.apiserver.rules.errors.api_errors import conflict, forbidden
 from kubesched.cluster.apiserver.rules.errors.field_problems import FieldProblem
 from kubesched.cluster.apiserver.rules.errors.field_problems import forbidden as forbidden_field
-from kubesched.cluster.apiserver.rules.strategies.limit_ranges import with_limits
+from kubesched.cluster.apiserver.rules.strategies.limit_ranges import apply_limit_ranges
 from kubesched.cluster.apiserver.rules.strategies.pod_defaults import default_pod_spec, qos_class
 from kubesched.cluster.apiserver.rules.strategies.resource_strategy import (
     Json,
     ObjectLookup,
     ResourceStrategy,
-    with_part,
+    set_part,
 )
-from kubesched.cluster.apiserver.rules.strategies.runtime_classes import with_runtime_class
-from kubesched.cluster.apiserver.rules.strategies.shared_specs import SharedSpec, once, shared
+from kubesched.cluster.apiserver.rules.strategies.runtime_classes import apply_runtime_class
+from kubesched.cluster.apiserver.rules.strategies.shared_specs import (
+    SharedSpec,
+    compute_once,
+    share_spec,
+)
 from kubesched.cluster.apiserver.rules.validation.pod_group_validation import check_scheduling_group
 from kubesched.cluster.apiserver.rules.validation.pod_validation import (
     check_pod,
@@ -65,25 +69,25 @@ class PodStrategy(ResourceStrategy):
         spec = new.get("spec", {})
         if old is not None and spec is old.get("spec"):
             return new
-        return {**new, "spec": once(_defaulted, shared(spec))}
+        return {**new, "spec": compute_once(_defaulted, share_spec(spec))}
 
     def admit(self, new: Json, cluster: ObjectLookup, /) -> Json:
         namespace = new["metadata"].get("namespace", "")
         if not self._has_groups and _GROUP in new["spec"]:
-            new = {**new, "spec": with_part(new["spec"], _GROUP, None)}
+            new = {**new, "spec": set_part(new["spec"], _GROUP, None)}
         if ranges := cluster.within("limitranges", namespace):
-            metadata, spec = with_limits(new, new["spec"], ranges)
+            metadata, spec = apply_limit_ranges(new, new["spec"], ranges)
             new = {**new, "metadata": metadata, "spec": spec}
         spec = _with_priority(new, cluster)
-        spec = once(_with_default_tolerations, spec)
-        spec = with_runtime_class(new, spec, cluster)
+        spec = compute_once(_with_default_tolerations, spec)
+        spec = apply_runtime_class(new, spec, cluster)
         if (node := spec.get("nodeName")) and (labels := topology_labels(cluster, node)):
             new = {**new, "metadata": _with_labels(new["metadata"], labels)}
         return {**new, "spec": spec}
 
     def prepare_create(self, new: Json, stamp: str, /) -> Json:
-        spec = shared(_with_merged_label_keys(new["spec"], new["metadata"].get("labels", {})))
-        status: Json = {"phase": "Pending", "qosClass": once(_spec_facts, spec).qos_class}
+        spec = share_spec(_with_merged_label_keys(new["spec"], new["metadata"].get("labels", {})))
+        status: Json = {"phase": "Pending", "qosClass": compute_once(_spec_facts, spec).qos_class}
         if spec.get("schedulingGates"):
             status["conditions"] = [
                 {
@@ -108,7 +112,7 @@ class PodStrategy(ResourceStrategy):
         if not status.get("qosClass") and "qosClass" in before:
             status = {**status, "qosClass": before["qosClass"]}
         owners = old["metadata"].get("ownerReferences")
-        metadata = with_part(new["metadata"], "ownerReferences", owners)
+        metadata = set_part(new["metadata"], "ownerReferences", owners)
         return {**new, "metadata": metadata, "spec": old["spec"], "status": status}
 
     def prepare_part(self, part: str, new: Json, old: Json, /) -> Json:
@@ -128,10 +132,10 @@ class PodStrategy(ResourceStrategy):
                 if kept.get(each["name"]) != each:
                     text = f'existing ephemeral containers "{each["name"]}" may not be changed'
                     return [forbidden_field(f"spec.ephemeralContainers[{index}]", text)]
-        return check_pod(new, once(_spec_facts, shared(new["spec"])).problems)
+        return check_pod(new, compute_once(_spec_facts, share_spec(new["spec"])).problems)
 
     def check(self, new: Json, *, namespaced: bool) -> list[FieldProblem]:  # noqa: ARG002
-        problems = check_pod(new, once(_spec_facts, shared(new["spec"])).problems)
+        problems = check_pod(new, compute_once(_spec_facts, share_spec(new["spec"])).problems)
         if _GROUP in new["spec"]:
             problems += check_scheduling_group(new["spec"][_GROUP], f"spec.{_GROUP}")
         return problems
@@ -167,7 +171,7 @@ class _SpecFacts(NamedTuple):
 
 
 def _defaulted(spec: Json) -> SharedSpec:
-    return shared(default_pod_spec(spec))
+    return share_spec(default_pod_spec(spec))
 
 
 def _spec_facts(spec: Json) -> _SpecFacts:
@@ -245,7 +249,7 @@ def _with_default_tolerations(spec: Json) -> Json:
     if not missing:
         return spec
     added = [_DEFAULT_TOLERATIONS[key] for key in missing]
-    return shared({**spec, "tolerations": [*tolerations, *added]})
+    return share_spec({**spec, "tolerations": [*tolerations, *added]})
 
 
 _DEFAULT_TOLERATIONS = {

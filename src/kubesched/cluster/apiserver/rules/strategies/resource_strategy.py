@@ -17,7 +17,7 @@ from kubesched.cluster.apiserver.rules.validation.metadata_validation import (
 )
 from kubesched.cluster.apiserver.rules.validation.names import dns_subdomain
 
-__all__ = ["Json", "ObjectLookup", "ResourceStrategy", "with_part"]
+__all__ = ["Json", "ObjectLookup", "ResourceStrategy", "set_part"]
 
 Json = dict[str, Any]
 
@@ -74,7 +74,7 @@ class ResourceStrategy:
     def prepare_update(self, new: Json, old: Json, /) -> Json:
         """Restore the fields that an update of the object cannot change."""
         if self.has_status:
-            new = with_part(new, "status", old.get("status"))
+            new = set_part(new, "status", old.get("status"))
         return new
 
     def prepare_status(self, new: Json, old: Json, /) -> Json:
@@ -113,7 +113,7 @@ class ResourceStrategy:
         return any(new.get(key) != old.get(key) for key in {*new, *old} - {"metadata", "status"})
 
 
-def with_part(data: Json, key: str, value: Any) -> Json:
+def set_part(data: Json, key: str, value: Any) -> Json:
     """Set one part of an object, or remove it if the value is None."""
     if data.get(key) is value:
         return data

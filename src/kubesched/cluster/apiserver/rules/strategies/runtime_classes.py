@@ -7,10 +7,10 @@ from typing import Any
 from kubesched.cluster.apiserver.rules.errors.api_errors import forbidden
 from kubesched.cluster.apiserver.rules.strategies.resource_strategy import Json, ObjectLookup
 
-__all__ = ["with_runtime_class"]
+__all__ = ["apply_runtime_class"]
 
 
-def with_runtime_class(pod: Json, spec: Json, cluster: ObjectLookup) -> Json:
+def apply_runtime_class(pod: Json, spec: Json, cluster: ObjectLookup) -> Json:
     """Add the overhead, node selector and tolerations of the pod's class to its spec.
 
     Raises:

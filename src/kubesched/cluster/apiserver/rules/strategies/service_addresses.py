@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from kubesched.cluster.apiserver.rules.strategies.resource_strategy import Json, ObjectLookup
 
-__all__ = ["KUBERNETES_ADDRESS", "with_addresses"]
+__all__ = ["KUBERNETES_ADDRESS", "allocate_addresses"]
 
 _NETWORK = ipaddress.IPv4Network("10.96.0.0/16")
 # Reserved for the service `kubernetes`, which is the API server.
@@ -17,7 +17,7 @@ _RESERVED = 256
 _NODE_PORTS = range(30000, 32768)
 
 
-def with_addresses(service: Json, cluster: ObjectLookup) -> Json:
+def allocate_addresses(service: Json, cluster: ObjectLookup) -> Json:
     """Add a cluster IP and, depending on the type of the service, node ports."""
     spec: Json = service["spec"]
     kind = spec.get("type", "ClusterIP")

@@ -1,8 +1,8 @@
 """Pod specs that many pods share, with cached results of functions on them.
 
-Many pods have equal specs. Pods whose specs have the same JSON share one dictionary, and `once`
-evaluates a function only once per shared spec. A shared spec is immutable. A changed spec is a
-new dictionary (`{**spec, …}`) without cached results.
+Many pods have equal specs. Pods whose specs have the same JSON share one dictionary, and
+`compute_once` evaluates a function only once per shared spec. A shared spec is immutable. A
+changed spec is a new dictionary (`{**spec, …}`) without cached results.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeVar
 from msgspec import Struct
 from msgspec.json import Encoder, decode
 
-__all__ = ["SharedSpec", "once", "shared"]
+__all__ = ["SharedSpec", "compute_once", "share_spec"]
 
 V = TypeVar("V")
 
@@ -32,7 +32,7 @@ class SharedSpec(dict[str, Any]):
 
     def __init__(self, spec: dict[str, Any]) -> None:
         super().__init__(spec)
-        # The results of functions on this spec; see `once`.
+        # The results of functions on this spec; see `compute_once`.
         self.results: dict[Callable[[Any], Any], Any] = {}
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
@@ -45,7 +45,7 @@ class SharedSpec(dict[str, Any]):
         return dict, (dict(self),)
 
 
-def shared(spec: dict[str, Any] | Struct) -> SharedSpec:
+def share_spec(spec: dict[str, Any] | Struct) -> SharedSpec:
     """Return the shared form of a spec, given as JSON or as a struct.
 
     Raises:
@@ -57,7 +57,7 @@ def shared(spec: dict[str, Any] | Struct) -> SharedSpec:
     return _cached(encoded) if len(encoded) <= _LARGEST_CACHED else SharedSpec(decode(encoded))
 
 
-def once(work: Callable[[dict[str, Any]], V], spec: dict[str, Any]) -> V:
+def compute_once(work: Callable[[dict[str, Any]], V], spec: dict[str, Any]) -> V:
     """Return `work(spec)`. The result is cached if the spec is shared."""
     if type(spec) is not SharedSpec:
         return work(spec)

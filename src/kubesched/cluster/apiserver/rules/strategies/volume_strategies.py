@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubesched.cluster.apiserver.rules.errors.field_problems import FieldProblem
-from kubesched.cluster.apiserver.rules.strategies.canonical_quantities import canonical
+from kubesched.cluster.apiserver.rules.strategies.canonical_quantities import canonical_amounts
 from kubesched.cluster.apiserver.rules.strategies.core_strategies import StatusStrategy
 from kubesched.cluster.apiserver.rules.strategies.limit_ranges import check_claim_limits
 from kubesched.cluster.apiserver.rules.strategies.resource_strategy import (
@@ -40,7 +40,7 @@ class PersistentVolumeStrategy(StatusStrategy):
             **spec,
         }
         if capacity := spec.get("capacity"):
-            filled["capacity"] = canonical(capacity)
+            filled["capacity"] = canonical_amounts(capacity)
         return {**new, "spec": filled}
 
     def prepare_create(self, new: Json, _stamp: str, /) -> Json:
@@ -57,7 +57,7 @@ class PersistentVolumeClaimStrategy(StatusStrategy):
             return new
         filled = {"volumeMode": "Filesystem", **spec}
         if requests := spec.get("resources", {}).get("requests"):
-            filled["resources"] = {**spec["resources"], "requests": canonical(requests)}
+            filled["resources"] = {**spec["resources"], "requests": canonical_amounts(requests)}
         return {**new, "spec": filled}
 
     def admit(self, new: Json, cluster: ObjectLookup, /) -> Json:

@@ -1,6 +1,6 @@
-"""Checks of what a pod says about where it wants to be.
+"""Validation of the fields that select a pod's node.
 
-Node selectors, affinity, tolerations, topology spread and scheduling gates.
+These are node selectors, affinity, tolerations, topology spread and scheduling gates.
 """
 
 from __future__ import annotations
