@@ -74,7 +74,7 @@ RESOURCES = {
 
 
 @pytest.mark.parametrize("resource", RESOURCES.values(), ids=RESOURCES)
-def test_every_list_of_every_kind_costs_no_more_than_its_items(resource: Resource) -> None:
+def test_the_cost_of_every_list_of_every_kind_is_linear(resource: Resource) -> None:
     for place in fillable_fields(resource):
         service = Service()
         admission(service, place, 1)  # fill the caches
@@ -127,7 +127,7 @@ DENSE = {
 
 
 @pytest.mark.parametrize("item", DENSE.values(), ids=DENSE)
-def test_more_values_than_anybody_needs_are_refused_before_they_are_read(item: Any) -> None:
+def test_too_many_values_are_refused_before_decoding(item: Any) -> None:
     service = Service()
     path = service.path(KINDS["Pod"])
     service.ask("POST", path, {**POD, "spec": {"containers": [CONTAINER]}})
@@ -224,7 +224,7 @@ class CountedText(str):
         return str.__eq__(self, other)
 
 
-def test_what_is_taken_out_of_a_list_is_looked_up() -> None:
+def test_deletion_from_a_primitive_list_takes_linear_time() -> None:
     count = 300
     there = [CountedText(f"x/{number}") for number in range(count)]
     gone = [CountedText(f"x/{number}") for number in range(1, count)]
@@ -322,7 +322,7 @@ TOO_MUCH = {
 
 
 @pytest.mark.parametrize(("schema", "spec"), TOO_MUCH.values(), ids=TOO_MUCH)
-def test_what_a_schema_makes_of_an_object_is_bounded(schema: Any, spec: Any) -> None:
+def test_the_size_of_schema_defaults_is_bounded(schema: Any, spec: Any) -> None:
     status, answer = custom(schema, spec)
     assert status == 413
     assert answer["message"].startswith("Request entity too large: ")
@@ -376,7 +376,7 @@ def served(pods: int = 3) -> Service:
 
 
 @pytest.mark.parametrize("query", ASKED.values(), ids=ASKED)
-def test_parameters_cost_no_more_than_what_is_in_them(query: Any) -> None:
+def test_the_cost_of_parameters_is_linear(query: Any) -> None:
     service = served()
     path = service.path(KINDS["Pod"])
 
@@ -393,7 +393,7 @@ def test_parameters_cost_no_more_than_what_is_in_them(query: Any) -> None:
 
 
 @pytest.mark.parametrize("header", HEADS.values(), ids=HEADS)
-def test_headers_cost_no_more_than_what_is_in_them(header: Any) -> None:
+def test_the_cost_of_headers_is_linear(header: Any) -> None:
     service = served(1)
     path = service.path(KINDS["Pod"])
 

@@ -95,7 +95,7 @@ def test_readers_share_one_object_per_version() -> None:
     run(main())
 
 
-def test_an_update_changes_what_differs_and_keeps_what_no_type_declares() -> None:
+def test_an_update_preserves_undeclared_fields() -> None:
     async def main() -> None:
         api = make_api()
         pods = api.store.catalog.by_type(Pod)
@@ -247,7 +247,7 @@ def test_a_refused_watch_raises_when_it_is_read() -> None:
     run(main())
 
 
-def test_a_watch_that_falls_behind_is_told_so() -> None:
+def test_a_watch_that_falls_behind_gets_an_error() -> None:
     async def main() -> None:
         api = make_api(history=5)
         watch = api.watch(Pod, resource_version=str(api.store.revision))

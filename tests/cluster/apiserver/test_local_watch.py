@@ -30,7 +30,7 @@ def told(event: WatchEvent[Node]) -> tuple[str, str]:
     return event.type, "" if event.object is None else event.object.metadata.name
 
 
-def test_whoever_is_called_hears_the_same_in_the_same_turn_as_whoever_reads() -> None:
+def test_callbacks_and_iteration_get_the_same_events_at_the_same_time() -> None:
     async def main() -> list[tuple[str, tuple[str, str]]]:
         api = make_api()
         heard: list[tuple[str, tuple[str, str]]] = []
@@ -68,7 +68,7 @@ def test_whoever_is_called_hears_the_same_in_the_same_turn_as_whoever_reads() ->
     ]
 
 
-def test_what_was_there_at_first_comes_first() -> None:
+def test_initial_objects_come_first() -> None:
     async def main() -> list[tuple[str, str]]:
         api = make_api()
         await api.create(node("a"))
@@ -84,7 +84,7 @@ def test_what_was_there_at_first_comes_first() -> None:
     assert run(main()) == [("ADDED", "a"), ("BOOKMARK", ""), ("ADDED", "b")]
 
 
-def test_a_refusal_is_raised_by_whoever_waits() -> None:
+def test_an_error_of_the_store_is_raised_by_deliver() -> None:
     async def main() -> None:
         api = make_api(history=1)
         for number in range(4):
@@ -96,7 +96,7 @@ def test_a_refusal_is_raised_by_whoever_waits() -> None:
     run(main())
 
 
-def test_a_failure_of_whoever_is_called_ends_the_watch() -> None:
+def test_an_exception_of_the_callback_ends_the_watch() -> None:
     async def main() -> int:
         api = make_api()
         calls = 0
@@ -118,7 +118,7 @@ def test_a_failure_of_whoever_is_called_ends_the_watch() -> None:
     assert run(main()) == 1
 
 
-def test_nobody_is_called_once_the_waiting_has_ended() -> None:
+def test_no_callback_after_deliver_has_ended() -> None:
     async def main() -> list[str]:
         api = make_api()
         heard: list[str] = []

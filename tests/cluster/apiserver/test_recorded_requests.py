@@ -195,7 +195,7 @@ def test_continue_tokens_hold_the_version_and_the_next_key(replay: Replay) -> No
     }
 
 
-def test_the_store_stays_whole(replay: Replay) -> None:
+def test_the_invariants_of_the_store_hold(replay: Replay) -> None:
     replay.adapter.store.check_invariants()
 
 

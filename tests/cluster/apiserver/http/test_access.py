@@ -43,7 +43,7 @@ def allow(client: Client, verbs: list[str], subject: Json, *, role: str = "reade
     )
 
 
-def test_without_a_role_nobody_may_anything() -> None:
+def test_without_a_role_a_user_may_do_nothing() -> None:
     client = Guarded()
     code, answer = client.send("GET", PODS, token="ann")
     assert code == 403
@@ -54,7 +54,7 @@ def test_without_a_role_nobody_may_anything() -> None:
     assert client.send("GET", "/api/v1", token="ann")[0] == 200  # every user may read discovery
 
 
-def test_a_role_allows_what_it_says_where_it_is_bound() -> None:
+def test_a_role_applies_where_it_is_bound() -> None:
     client = Guarded()
     allow(client, ["list"], {"kind": "User", "name": "ann"})
     assert client.send("GET", PODS, token="ann")[0] == 200
@@ -87,7 +87,7 @@ def test_roles_are_put_together_from_labelled_ones() -> None:
     assert client.send("GET", PODS, token="dev")[0] == 200
 
 
-def test_nobody_gives_away_more_than_they_have() -> None:
+def test_users_cannot_grant_permissions_that_they_lack() -> None:
     client = Guarded()
     rules = [
         {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["*"], "verbs": ["*"]},
@@ -130,7 +130,7 @@ def test_nobody_gives_away_more_than_they_have() -> None:
     assert patched[0] == 403
 
 
-def test_a_service_account_is_known_by_its_token() -> None:
+def test_a_token_authenticates_its_service_account() -> None:
     client = Guarded()
     account = client.create(ACCOUNTS, {"metadata": {"name": "bot"}})
     made = client.create(f"{ACCOUNTS}/bot/token", {"spec": {"expirationSeconds": 600}})
@@ -177,7 +177,7 @@ def whoami(client: Client, **headers: str) -> Json:
     return shown
 
 
-def test_requests_are_made_in_somebody_elses_name() -> None:
+def test_a_request_can_impersonate_another_user() -> None:
     shown = whoami(
         Client(),
         impersonate_user="jane-doe",
@@ -193,7 +193,7 @@ def test_requests_are_made_in_somebody_elses_name() -> None:
     }
 
 
-def test_only_who_may_speaks_for_others() -> None:
+def test_impersonation_requires_permission() -> None:
     client = Guarded()
     assert client.send("GET", PODS, token="ann", impersonate_user="admin")[0] == 403
     assert client.send("GET", PODS, token="root", impersonate_user="ann")[0] == 403
@@ -202,7 +202,7 @@ def test_only_who_may_speaks_for_others() -> None:
     assert client.send("GET", PODS, impersonate_group="devs")[0] == 400
 
 
-def test_one_can_ask_for_all_that_one_may_do() -> None:
+def test_a_rules_review_lists_the_permissions_of_a_user() -> None:
     client = Guarded()
     allow(client, ["list"], {"kind": "User", "name": "ann"})
     path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
@@ -212,7 +212,7 @@ def test_one_can_ask_for_all_that_one_may_do() -> None:
 
 
 @pytest.mark.parametrize("token", ["", "x", "a.b.c", "é.ü.ö"])
-def test_a_token_that_is_none_is_refused(token: str) -> None:
+def test_an_invalid_token_is_refused(token: str) -> None:
     answer = Guarded().ask("GET", PODS, authorization=f"Bearer {token}")
     assert isinstance(answer, Response)
     assert answer.status == 401
@@ -232,7 +232,7 @@ TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
         ("mount", True, False, False),
     ],
 )
-def test_tokens_are_mounted_unless_somebody_does_not_want_them(
+def test_tokens_are_mounted_unless_automount_is_disabled(
     account: str, of_account: bool | None, of_pod: bool | None, mounted: bool
 ) -> None:
     client = Client()

@@ -127,7 +127,7 @@ def test_words_and_reasons(validation: Json, words: str, code: int) -> None:
     assert answer["code"] == code
 
 
-def test_errors_are_ignored_if_asked() -> None:
+def test_errors_are_ignored_by_failure_policy() -> None:
     client = enforced(policy({"expression": "object.spec.nope > 1"}, failurePolicy="Ignore"))
     client.create(DEPLOYMENTS, deployment(1))
 
@@ -143,7 +143,7 @@ def test_variables_are_computed_once_and_refer_to_each_other() -> None:
     assert "failed expression: variables.odd" in denial(client, deployment(2, "other"))["message"]
 
 
-def test_conditions_choose_what_is_judged() -> None:
+def test_match_conditions_select_writes() -> None:
     only_new = {
         "name": "only-new",
         "expression": "request.operation == 'CREATE' && oldObject == null",
@@ -169,12 +169,12 @@ def test_namespaces_and_objects_are_selected() -> None:
     denial(client, deployment(1, "other", guarded="true"))
 
 
-def test_the_namespace_is_there_to_be_asked() -> None:
+def test_expressions_can_use_the_namespace() -> None:
     client = enforced(policy({"expression": "namespaceObject.metadata.name == 'default'"}))
     client.create(DEPLOYMENTS, deployment(1))
 
 
-def test_a_policy_sees_who_asks() -> None:
+def test_expressions_can_use_the_requester() -> None:
     client = enforced(policy({"expression": "request.userInfo.username == 'admin'"}))
     client.create(DEPLOYMENTS, deployment(1))
     deployments = client.store.catalog.by_url("apps", "v1", "deployments")
@@ -331,7 +331,7 @@ def test_a_policy_cannot_rename() -> None:
     assert made["metadata"]["name"] == "web"
 
 
-def test_a_mutation_that_fails_refuses_the_write_unless_told_otherwise() -> None:
+def test_a_failed_mutation_refuses_the_write_unless_ignored() -> None:
     broken = applied("Object{spec: Object.spec{replicas: object.spec.nope}}")
     code, answer = mutated(deployment(1), broken)
     assert code == 422
@@ -385,7 +385,7 @@ EVERYTHING: Json = {
 
 @settings(max_examples=40)
 @given(more=st.dictionaries(KEYS, ANYTHING, max_size=5), bound=st.dictionaries(KEYS, ANYTHING))
-def test_whatever_a_policy_says_writes_get_an_answer(more: Json, bound: Json) -> None:
+def test_any_policy_leaves_the_server_responsive(more: Json, bound: Json) -> None:
     client = Client()
     spec = {"matchConstraints": EVERYTHING, "validations": [{"expression": "true"}], **more}
     binds = {"policyName": "p", "validationActions": ["Deny"], **bound}
@@ -405,7 +405,7 @@ def test_columns() -> None:
     assert client.get(BINDINGS, accept=accept)["rows"][0]["cells"] == ["b", "p", "<unset>", "0s"]
 
 
-def test_policies_are_there_again_after_a_restart(tmp_path: Path) -> None:
+def test_policies_survive_a_restart(tmp_path: Path) -> None:
     for attempt in range(2):
         data = DataFile(tmp_path / "c.db")
         store = open_store(data, random.Random(1), 0)

@@ -74,7 +74,7 @@ def test_the_same_apply_changes_nothing() -> None:
     assert (code, client.store.revision) == (200, revision)
 
 
-def test_what_is_no_longer_applied_goes() -> None:
+def test_fields_that_are_no_longer_applied_are_removed() -> None:
     client = Client()
     apply(client, f"{DEPLOYMENTS}/web", deployment(2, c="nginx", side="x"), "me")
     _, made = apply(client, f"{DEPLOYMENTS}/web", deployment(None, c="nginx:2"), "me")
@@ -83,7 +83,7 @@ def test_what_is_no_longer_applied_goes() -> None:
     assert made["spec"]["replicas"] == 1  # its default
 
 
-def test_what_another_owns_stays() -> None:
+def test_fields_of_other_managers_stay() -> None:
     client = Client()
     apply(client, f"{CONFIG_MAPS}/c", config_map(a="1", shared="x"), "me")
     apply(client, f"{CONFIG_MAPS}/c", config_map(b="2", shared="x"), "you")
@@ -114,7 +114,7 @@ def test_several_conflicts_are_listed() -> None:
     )
 
 
-def test_who_changes_a_field_by_other_means_owns_it() -> None:
+def test_an_update_takes_ownership_of_changed_fields() -> None:
     client = Client()
     apply(client, f"{DEPLOYMENTS}/web", deployment(2, c="nginx"), "me")
     code, patched = client.send(
@@ -132,7 +132,7 @@ def test_who_changes_a_field_by_other_means_owns_it() -> None:
     assert 'conflict with "kubectl" using apps/v1 at 2027-' in refusal["message"]
 
 
-def test_an_object_from_before_belongs_to_whoever_made_it() -> None:
+def test_the_creator_owns_the_fields_of_an_object_before_its_first_apply() -> None:
     client = Client()
     client.create(CONFIG_MAPS, config_map(a="1"))
     code, refusal = apply(client, f"{CONFIG_MAPS}/c", config_map(a="2"), "me")
@@ -178,7 +178,7 @@ DATA = st.dictionaries(st.sampled_from("abc"), st.sampled_from("xy"))
 
 
 @given(st.lists(st.tuples(st.sampled_from(["me", "you"]), DATA), max_size=8))
-def test_forced_applies_leave_exactly_what_somebody_last_applied(
+def test_forced_applies_leave_exactly_the_fields_that_were_last_applied(
     writes: list[tuple[str, dict[str, str]]],
 ) -> None:
     client = Client()

@@ -89,7 +89,7 @@ SPEC: Json = {
 }
 
 
-def test_unknown_fields_go_and_defaults_come() -> None:
+def test_objects_are_pruned_and_defaulted() -> None:
     client = client_for(with_spec(SPEC))
     spec = {"size": 2, "nope": 1, "free": {"x": {"y": 1}}, "labels": {"a": "b"}, "maybe": None}
     stored = client.create(WIDGETS, {**widget(spec), "other": 1})
@@ -383,7 +383,7 @@ def _changed(client: Client, made: Json) -> None:
     assert code == 200, answer
 
 
-def test_what_is_unchanged_may_stay_invalid() -> None:
+def test_unchanged_values_may_stay_invalid() -> None:
     free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     client = client_for(with_spec(free))
     spec = {
@@ -449,7 +449,7 @@ def test_what_is_unchanged_may_stay_invalid() -> None:
     ]
 
 
-def test_new_defaults_show_on_what_is_stored() -> None:
+def test_new_defaults_apply_to_stored_objects() -> None:
     client = client_for(with_spec({"type": "object", "properties": {"a": {"type": "integer"}}}))
     version = client.create(WIDGETS, widget({"a": 1}))["metadata"]["resourceVersion"]
     more = {"a": {"type": "integer"}, "b": {"type": "string", "default": "x"}}
@@ -502,7 +502,7 @@ SCALE = {
 }
 
 
-def test_the_scale_is_where_the_definition_says() -> None:
+def test_the_scale_uses_the_paths_of_the_definition() -> None:
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     client = client_for(definition(schema, subresources={"status": {}, "scale": SCALE}))
     client.create(WIDGETS, widget({"count": 3}))
@@ -633,7 +633,7 @@ def test_any_schema_and_any_object_get_an_answer(schema: Any, spec: Any) -> None
         assert code in (201, 422), answer
 
 
-def test_strict_clients_hear_of_unknown_fields() -> None:
+def test_strict_requests_with_unknown_fields_are_refused() -> None:
     client = client_for(with_spec({**SPEC, "required": []}))
     body = {**widget({"sizes": 1}), "extra": 1}
     body["metadata"]["unknown"] = "x"

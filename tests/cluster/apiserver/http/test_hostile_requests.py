@@ -340,7 +340,7 @@ def test_a_patch_has_an_end() -> None:
     assert send(service(), "PATCH", MAP, many[:-1], JSON_PATCH) == 200
 
 
-def test_an_object_does_not_grow_beyond_what_may_be_sent_at_once() -> None:
+def test_an_apply_cannot_exceed_the_size_limit_of_requests() -> None:
     server = service()
     statuses = {
         send(
@@ -353,7 +353,7 @@ def test_an_object_does_not_grow_beyond_what_may_be_sent_at_once() -> None:
 
 @pytest.mark.parametrize("fields", [[5], "x", {"a": 1}, [{"manager": 5}], [{"fieldsV1": []}]])
 @pytest.mark.parametrize("path", [MAP, "/apis/example.com/v1/namespaces/default/widgets/w"])
-def test_managed_fields_that_are_none_are_refused(path: str, fields: Any) -> None:
+def test_invalid_managed_fields_are_refused(path: str, fields: Any) -> None:
     server = service()
     patch = {"metadata": {"managedFields": fields}}
     assert send(server, "PATCH", path, patch, MERGE_PATCH) == 400

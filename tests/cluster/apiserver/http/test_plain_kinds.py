@@ -146,7 +146,7 @@ def test_a_signing_request_is_approved_in_a_part_of_its_own() -> None:
     assert rows[0]["cells"][-1] == "Approved"
 
 
-def test_what_the_server_publishes_about_itself_is_there_when_asked_for() -> None:
+def test_system_objects_are_created_on_first_request() -> None:
     client = Client()
     flows = client.get("/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas")
     assert {"exempt", "catch-all", "global-default"} <= {
@@ -165,7 +165,7 @@ def test_what_the_server_publishes_about_itself_is_there_when_asked_for() -> Non
 
 
 @pytest.mark.parametrize("part", ["log", "exec", "attach", "portforward", "proxy"])
-def test_what_needs_a_process_says_why_there_is_none(part: str) -> None:
+def test_subresources_that_need_a_process_are_refused(part: str) -> None:
     client = Client()
     pods = "/api/v1/namespaces/default/pods"
     assert client.send("GET", f"{pods}/p/{part}")[0] == 404

@@ -43,7 +43,7 @@ def metadata(name: str) -> bytes:
     return wrapped(1, text(1, name) + text(2, "") + text(3, "") + empty_time + labels)
 
 
-def test_a_pod_is_read_with_what_its_types_inline() -> None:
+def test_inline_messages_are_decoded() -> None:
     port = wrapped(6, text(1, "http") + number(2, 0) + number(3, 80) + text(4, "TCP"))
     request = wrapped(2, text(1, "cpu") + wrapped(2, text(1, "100m")))
     get = wrapped(2, text(1, "/") + wrapped(2, number(1, 1) + number(2, 0) + text(3, "http")))
@@ -96,7 +96,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("body", REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_read_is_refused(body: bytes) -> None:
+def test_malformed_bodies_are_refused(body: bytes) -> None:
     with pytest.raises(MalformedError):
         read_protobuf(body)
     path = "/api/v1/namespaces/default/pods"
@@ -117,7 +117,7 @@ def decoded(message: bytes, number: int) -> list[Any]:
     return [value for field, value in fields(message) if field == number]
 
 
-def test_openapi_v2_holds_the_definitions_and_what_they_need() -> None:
+def test_openapi_v2_contains_the_definitions_and_their_references() -> None:
     document = openapi_v2(collect_definitions(["io.k8s.api.core.v1.ConfigMap"]))
     assert decoded(document, 1) == [b"2.0"]
     (definitions,) = decoded(document, 9)
@@ -181,7 +181,7 @@ def sample(name: str, depth: int = 0) -> Any:
     ],
     ids=lambda each: f"{each.api_version} {each.kind}",
 )
-def test_what_is_written_is_read_again(resource: Any) -> None:
+def test_encoded_objects_can_be_decoded(resource: Any) -> None:
     name = definition_of(resource.group, resource.version, resource.kind)
     assert name is not None
     head = {"kind": resource.kind, "apiVersion": resource.api_version}

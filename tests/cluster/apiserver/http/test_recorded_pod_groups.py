@@ -92,7 +92,7 @@ def test_every_request_is_answered_as_recorded(outcomes: dict[str, tuple[Any, An
     assert not differing
 
 
-def test_without_the_feature_there_are_no_groups_and_pods_do_not_name_any() -> None:
+def test_without_the_feature_there_are_no_pod_groups() -> None:
     client = a_server(frozenset())
     assert ask(client, "GET", GROUPS)[0] == 404
     code, groups = ask(client, "GET", "/apis/scheduling.k8s.io")
@@ -148,7 +148,7 @@ def test_claims_of_a_group_are_checked(claims: list[dict[str, str]], want: str) 
     assert body["message"] == f'PodGroup.scheduling.k8s.io "g" is invalid: {want}'
 
 
-def test_only_claims_of_the_group_are_told_to_be_made() -> None:
+def test_only_claims_of_the_group_have_statuses() -> None:
     client = a_server()
     spec = {**GANG, "resourceClaims": [{"name": "c", "resourceClaimTemplateName": "t"}]}
     assert ask(client, "POST", GROUPS, {"metadata": {"name": "g"}, "spec": spec})[0] == 201

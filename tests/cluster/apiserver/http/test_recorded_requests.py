@@ -144,7 +144,7 @@ def test_refusals_are_the_same_to_the_letter(replay: Replay) -> None:
             assert answered == wanted, name
 
 
-def test_nothing_of_the_recording_is_left_out_but_what_is_listed(
+def test_only_listed_requests_of_the_recording_are_skipped(
     replay: Replay, recordings: dict[str, dict[str, Any]]
 ) -> None:
     assert replay.outcomes.keys() | ELSEWHERE == recordings.keys()

@@ -147,7 +147,7 @@ def test_unknown_fields_are_warned_about_and_can_be_ignored() -> None:
     assert quiet.headers == {}
 
 
-def test_every_field_of_a_real_pod_is_known() -> None:
+def test_a_real_pod_has_no_unknown_fields() -> None:
     probe = {"httpGet": {"path": "/", "port": "http"}, "periodSeconds": 5}
     container = {
         "name": "c",
@@ -163,7 +163,7 @@ def test_every_field_of_a_real_pod_is_known() -> None:
     assert created["spec"]["containers"][0]["livenessProbe"]["httpGet"]["port"] == "http"
 
 
-def test_yaml_goes_in_and_comes_out() -> None:
+def test_bodies_can_be_yaml() -> None:
     client = Client()
     text = b"metadata: {name: p}\nspec:\n  containers: [{name: c, image: i}]\n"
     answer = client.ask(
@@ -295,7 +295,7 @@ def test_the_first_table_of_a_watch_defines_its_columns() -> None:
     assert second["object"]["rows"][0]["cells"][:3] == ["b", "0/1", "Pending"]
 
 
-def test_a_table_carries_what_was_asked_for() -> None:
+def test_rows_contain_the_requested_object() -> None:
     client = Client()
     client.create(PODS, pod())
     whole = client.get(f"{PODS}?includeObject=Object", accept=TABLE)
@@ -311,7 +311,7 @@ def test_health(path: str) -> None:
     assert client.send("GET", f"{path}?verbose")[1].endswith(f"{path[1:]} check passed\n")
 
 
-def test_openapi_says_which_parameters_a_patch_takes() -> None:
+def test_openapi_lists_the_parameters_of_patches() -> None:
     client = Client()
     index = client.get("/openapi/v3")["paths"]
     assert "api/v1" in index

@@ -156,7 +156,7 @@ def test_owned_fields_are_written_as_the_suite_compares_them() -> None:
         assert json.dumps(entry["fieldsV1"], separators=(",", ":")) == wanted
 
 
-def test_a_patch_finds_a_status_that_nobody_has_written() -> None:
+def test_a_json_patch_can_write_into_an_absent_status() -> None:
     client = Client()
     claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
     client.create(claims, {"metadata": {"name": "c"}, "spec": {"devices": {}}})

@@ -257,7 +257,7 @@ def test_a_spec_that_pods_share_is_merged_into_as_well() -> None:
     assert spec["containers"][0]["image"] == "a"
 
 
-def test_what_is_patched_in_is_not_the_callers_own() -> None:
+def test_a_patch_is_not_shared_with_the_caller() -> None:
     patch = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
     patched = strategic_merge_patch({}, patch)
     patch["status"]["conditions"][0]["status"] = "False"
@@ -296,7 +296,7 @@ NO_PATCHES = {
 
 
 @pytest.mark.parametrize(("form", "patch"), NO_PATCHES.values(), ids=NO_PATCHES)
-def test_what_is_no_patch_is_refused_as_one(form: str, patch: Any) -> None:
+def test_malformed_patches_are_refused(form: str, patch: Any) -> None:
     original = {"metadata": {"finalizers": ["x"]}, "spec": {"containers": [{"name": "c"}]}}
     with pytest.raises(PatchError):
         apply_patch(original, patch, form)

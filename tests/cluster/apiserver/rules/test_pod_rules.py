@@ -160,7 +160,7 @@ def test_defaults(case: Default) -> None:
     assert value == case.want
 
 
-def test_labels_asked_for_by_key_are_written_into_selectors() -> None:
+def test_match_label_keys_are_merged_into_selectors() -> None:
     term = {
         "labelSelector": {"matchLabels": {"app": "x"}},
         "matchLabelKeys": ["version", "absent"],
@@ -341,7 +341,7 @@ def test_a_second_deletion_can_only_shorten_the_time() -> None:
     assert cluster.delete("pods", "p", grace_period_seconds=0).gone
 
 
-def test_a_finalizer_keeps_the_object_until_it_is_taken_away() -> None:
+def test_an_object_stays_until_its_finalizer_is_removed() -> None:
     cluster = Cluster()
     cluster.create("nodes", node("n", finalizers=["example.com/f", "example.com/g"]))
     assert not cluster.delete("nodes", "n").gone
@@ -380,7 +380,7 @@ def test_the_first_default_storage_class_is_the_newest() -> None:
     assert claim["status"] == {"phase": "Pending"}
 
 
-def test_device_requests_ask_for_one_device() -> None:
+def test_device_requests_default_to_one_device() -> None:
     request = {"name": "r", "exactly": {"deviceClassName": "gpu"}}
     body = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}}
     claim = Cluster().create("resourceclaims", body)

@@ -45,7 +45,7 @@ class ResourceLimitHarness:
         return str(caught.value)
 
 
-def test_a_quota_counts_what_is_there_and_what_comes_and_goes() -> None:
+def test_a_quota_counts_existing_new_and_deleted_objects() -> None:
     harness = ResourceLimitHarness()
     requests = {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": "1"}}
     harness.pod("early", requests)
@@ -76,7 +76,7 @@ def test_a_quota_counts_what_is_there_and_what_comes_and_goes() -> None:
     )
 
 
-def test_what_is_beyond_a_quota_is_refused_in_its_words() -> None:
+def test_an_object_beyond_a_quota_is_refused() -> None:
     harness = ResourceLimitHarness()
     harness.quota({"pods": "1", "requests.cpu": "1"})
     text = harness.refusal("greedy", {"requests": {"cpu": "1500m"}})
@@ -124,7 +124,7 @@ def test_what_is_beyond_a_quota_is_refused_in_its_words() -> None:
         ),
     ],
 )
-def test_a_scoped_quota_counts_only_what_is_in_its_scope(
+def test_a_scoped_quota_counts_only_objects_in_its_scope(
     scope: Json, inside: Json, outside: Json
 ) -> None:
     harness = ResourceLimitHarness()
@@ -170,7 +170,7 @@ def limit_range(harness: ResourceLimitHarness, **item: Any) -> Json:
     return harness.create("v1", "LimitRange", {"metadata": {"name": "l"}, "spec": spec})
 
 
-def test_a_limit_range_fills_in_what_containers_leave_out() -> None:
+def test_a_limit_range_sets_default_requests_and_limits() -> None:
     harness = ResourceLimitHarness()
     made = limit_range(
         harness,
@@ -216,7 +216,7 @@ def test_a_limit_range_fills_in_what_containers_leave_out() -> None:
         ),
     ],
 )
-def test_a_limit_range_refuses_what_is_out_of_bounds(
+def test_a_limit_range_refuses_amounts_out_of_bounds(
     item: Json, resources: Json, text: str
 ) -> None:
     harness = ResourceLimitHarness()

@@ -97,7 +97,7 @@ def test_pods_with_equal_specs_share_the_spec_and_its_struct(store: Store) -> No
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_change_of_one_pod_is_no_change_of_its_like(
+def test_a_changed_pod_does_not_change_pods_with_the_same_spec(
     store: Store, change: Callable[[Store], Any]
 ) -> None:
     create(store, body("a"))
@@ -198,7 +198,7 @@ COPIES: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
-def test_a_copy_may_be_changed_and_knows_nothing(copied: Callable[[Any], Any]) -> None:
+def test_a_copy_is_mutable_and_has_no_cached_results(copied: Callable[[Any], Any]) -> None:
     spec = share_spec({"a": [1]})
     assert compute_once(len, spec) == 1
     copy_of_it = copied(spec)
@@ -208,7 +208,7 @@ def test_a_copy_may_be_changed_and_knows_nothing(copied: Callable[[Any], Any]) -
     assert spec == {"a": [1]}
 
 
-def test_what_is_worked_out_about_a_shared_spec_is_worked_out_once() -> None:
+def test_functions_of_a_shared_spec_are_evaluated_once() -> None:
     asked: list[Json] = []
 
     def work(spec: Json) -> Json:
@@ -223,7 +223,7 @@ def test_what_is_worked_out_about_a_shared_spec_is_worked_out_once() -> None:
     assert len(asked) == 2
 
 
-def test_a_large_spec_is_shared_by_nobody_and_not_kept() -> None:
+def test_a_large_spec_is_neither_shared_nor_cached() -> None:
     large = {"containers": [{"name": "c", "image": "i" * shared_specs._LARGEST_CACHED}]}
     before = shared_specs._cached.cache_info().currsize
     assert share_spec(large) == large

@@ -576,7 +576,7 @@ def test_containers_are_not_added_to_a_pod() -> None:
     ]
 
 
-def test_a_priority_class_keeps_its_value() -> None:
+def test_the_value_of_a_priority_class_is_immutable() -> None:
     cluster = Cluster()
     cluster.create("priorityclasses", {"metadata": {"name": "c"}, "value": 5})
     found = causes(cluster.patch, "priorityclasses", "c", {"value": 6})

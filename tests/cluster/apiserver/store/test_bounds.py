@@ -33,7 +33,7 @@ def test_the_log_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> Non
         store.watch(maps, "default", resource_version="10")
 
 
-def test_who_writes_much_between_samples_is_measured_all_the_same(
+def test_large_writes_between_regular_samples_are_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(log_budget, "MOST_BYTES", 1_000_000)
@@ -49,7 +49,7 @@ def test_who_writes_much_between_samples_is_measured_all_the_same(
     assert kept < 3_000_000  # of 11 million
 
 
-def test_many_kinds_have_no_more_than_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_logs_of_many_resources_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_budget, "MOST_BYTES_IN_ALL", 2_000_000)
     store = Store(random.Random(0), now_ns=0)
     plurals = ("configmaps", "secrets", "services", "pods", "serviceaccounts", "endpoints")
@@ -73,7 +73,7 @@ def test_many_kinds_have_no_more_than_a_few(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o602])
-def test_a_data_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> None:
+def test_a_data_file_that_other_users_can_read_is_refused(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "cluster.db"
     DataFile(path).close()
     path.chmod(mode)
@@ -83,7 +83,7 @@ def test_a_data_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -
     DataFile(path).close()
 
 
-def test_a_kubeconfig_replaces_a_link_and_leaves_alone_what_it_leads_to(tmp_path: Path) -> None:
+def test_a_kubeconfig_replaces_a_link_and_not_its_target(tmp_path: Path) -> None:
     precious, path = tmp_path / "precious", tmp_path / "config"
     precious.write_text("mine")
     path.symlink_to(precious)

@@ -59,7 +59,7 @@ def test_pages_show_the_state_of_the_first_page() -> None:
     assert rest.revision == first.revision
 
 
-def test_a_token_that_is_too_old_comes_back_with_one_that_goes_on() -> None:
+def test_an_expired_token_is_refused_with_a_new_token() -> None:
     cluster = filled(history=5)
     resource = cluster.resource("pods")
     token = cluster.store.list(resource, limit=3).continue_token

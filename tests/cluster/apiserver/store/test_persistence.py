@@ -80,7 +80,7 @@ def test_a_store_is_the_same_after_it_was_opened_again(
     data.close()
 
 
-def test_watches_from_before_are_told_to_list_again(tmp_path: Path) -> None:
+def test_watches_from_before_a_restart_must_list_again(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
     data, store = opened(path)
     put(store, "a")
@@ -107,7 +107,7 @@ def test_uids_are_not_given_twice(tmp_path: Path) -> None:
     data.close()
 
 
-def test_custom_resources_are_there_again(tmp_path: Path) -> None:
+def test_custom_resources_survive_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
     data, store = opened(path)
     store.register(CUSTOM_RESOURCE_DEFINITION)
@@ -130,7 +130,7 @@ def test_custom_resources_are_there_again(tmp_path: Path) -> None:
     data.close()
 
 
-def test_a_namespace_that_was_going_goes(tmp_path: Path) -> None:
+def test_the_deletion_of_a_namespace_resumes_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
     data, store = opened(path)
     namespaces = store.catalog.by_url("", "v1", "namespaces")
@@ -145,7 +145,7 @@ def test_a_namespace_that_was_going_goes(tmp_path: Path) -> None:
     data.close()
 
 
-def test_a_write_that_cannot_be_kept_does_not_happen(tmp_path: Path) -> None:
+def test_a_write_that_fails_on_disk_has_no_effect(tmp_path: Path) -> None:
     data, store = opened(tmp_path / "c.db")
     put(store, "a")
     before, revision = content(store), store.revision
@@ -157,7 +157,7 @@ def test_a_write_that_cannot_be_kept_does_not_happen(tmp_path: Path) -> None:
     assert store.revision == revision
 
 
-def test_a_file_has_one_user_at_a_time(tmp_path: Path) -> None:
+def test_only_one_process_can_open_a_file(tmp_path: Path) -> None:
     data, _ = opened(tmp_path / "c.db")
     with pytest.raises(KubeschedError, match="another process uses it"):
         opened(tmp_path / "c.db")
@@ -165,7 +165,7 @@ def test_a_file_has_one_user_at_a_time(tmp_path: Path) -> None:
     assert (tmp_path / "c.db").stat().st_mode & 0o777 == 0o600
 
 
-def test_something_else_is_no_cluster(tmp_path: Path) -> None:
+def test_other_files_are_refused(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_text("this is not a database" * 100)
     other.chmod(0o600)
@@ -188,7 +188,7 @@ def test_a_secret_is_made_once(tmp_path: Path) -> None:
     data.close()
 
 
-def test_objects_of_a_feature_that_is_off_are_there_when_it_is_on_again(tmp_path: Path) -> None:
+def test_objects_of_a_disabled_feature_return_when_it_is_enabled(tmp_path: Path) -> None:
     data, store = opened(tmp_path / "data")
     groups = store.catalog.by_type(PodGroup)
     body = {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"basic": {}}}}

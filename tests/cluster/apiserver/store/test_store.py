@@ -38,7 +38,7 @@ def test_a_new_object_has_uid_time_and_namespace() -> None:
     assert re.fullmatch(pattern, metadata["uid"])
 
 
-def test_what_only_the_server_may_say_is_not_taken_from_the_user() -> None:
+def test_server_fields_in_a_request_are_ignored() -> None:
     cluster = Cluster()
     body = pod("p")
     body["metadata"].update(
@@ -101,7 +101,7 @@ def test_an_update_of_an_older_version_is_refused_and_changes_nothing() -> None:
     assert "unschedulable" not in cluster.get("nodes", "a").get("spec", {})
 
 
-def test_of_two_writers_with_one_version_the_second_loses() -> None:
+def test_the_second_write_with_the_same_version_conflicts() -> None:
     cluster = Cluster()
     read = cluster.create("configmaps", {"metadata": {"name": "c"}, "data": {"n": "0"}})
     cluster.update("configmaps", {**read, "data": {"n": "1"}})
@@ -116,7 +116,7 @@ def test_an_update_without_a_version_wins_where_the_kind_allows_it() -> None:
     assert changed["data"] == {"a": "b"}
 
 
-def test_a_lease_is_only_updated_from_a_known_version() -> None:
+def test_an_update_of_a_lease_requires_a_version() -> None:
     cluster = Cluster()
     cluster.create("leases", {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}})
     body = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "you"}}
@@ -188,7 +188,7 @@ def test_generation_counts_changes_of_the_spec_only() -> None:
     assert changed["metadata"]["generation"] == 2
 
 
-def test_fields_that_no_type_knows_survive() -> None:
+def test_undeclared_fields_are_preserved() -> None:
     cluster = Cluster()
     body = pod("p", containers=[{"name": "c", "image": "x", "env": [{"name": "A", "value": "1"}]}])
     body["spec"]["hostAliases"] = [{"ip": "1.2.3.4", "hostnames": ["h"]}]
@@ -207,7 +207,7 @@ def test_nulls_count_as_absent() -> None:
     assert created["metadata"]["creationTimestamp"] == NOW
 
 
-def test_a_custom_resource_is_kept_as_it_comes() -> None:
+def test_a_custom_resource_without_schema_is_stored_unchanged() -> None:
     cluster = Cluster()
     widgets = custom_resource("example.com", "v1", "Widget", "widgets")
     cluster.store.register(widgets)
@@ -251,7 +251,7 @@ def test_namespaces_must_exist() -> None:
     )
 
 
-def test_deleting_a_namespace_deletes_what_is_in_it() -> None:
+def test_deleting_a_namespace_deletes_its_objects() -> None:
     cluster = Cluster()
     cluster.create("namespaces", {"metadata": {"name": "team"}})
     cluster.create("pods", pod("p"), "team")

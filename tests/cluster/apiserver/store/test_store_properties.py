@@ -115,7 +115,7 @@ def test_a_list_and_the_events_after_it_make_the_list_of_later(
 
 @settings(max_examples=100, deadline=None)
 @given(operations=st.lists(OPERATIONS, max_size=30))
-def test_every_version_that_is_kept_can_be_listed(
+def test_every_revision_in_the_log_can_be_listed(
     operations: list[tuple[str, str, str]],
 ) -> None:
     cluster = Cluster()

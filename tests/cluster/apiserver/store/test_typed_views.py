@@ -94,7 +94,7 @@ def test_a_wrong_type_is_reported_with_its_whole_path() -> None:
         derive_struct(pod, PODS[1], {**PODS[1], "spec": {"nodeName": 5}})
 
 
-def test_an_overlay_keeps_what_structs_do_not_show() -> None:
+def test_an_overlay_preserves_undeclared_fields() -> None:
     data = {
         "metadata": {"name": "a", "managedFields": [{"manager": "m"}]},
         "spec": {

@@ -47,7 +47,7 @@ def test_a_watch_begins_after_its_version() -> None:
     assert seen(watch(cluster, resource_version=version)) == [("ADDED", "b")]
 
 
-def test_a_watch_from_nothing_begins_with_what_is_there() -> None:
+def test_a_watch_without_a_version_begins_with_current_objects() -> None:
     cluster = Cluster()
     cluster.create("pods", pod("b"))
     cluster.create("pods", pod("a"))
@@ -86,7 +86,7 @@ def test_entering_a_selection_adds_and_leaving_it_deletes() -> None:
     assert seen(watcher) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
 
 
-def test_what_leaves_a_selection_is_shown_as_it_was_under_the_new_version() -> None:
+def test_an_object_that_no_longer_matches_is_shown_with_its_old_state() -> None:
     cluster = Cluster()
     watcher = watch(cluster, field_selector="spec.nodeName=")
     cluster.create("pods", pod("a"))
@@ -124,7 +124,7 @@ def test_a_version_that_the_log_has_forgotten_is_too_old() -> None:
     assert (refused.value.code, refused.value.reason) == (410, "Expired")
 
 
-def test_what_all_have_read_can_be_let_go() -> None:
+def test_changes_that_all_watchers_have_read_can_be_dropped() -> None:
     cluster = Cluster()
     version, watcher = cluster.store.revision, watch(cluster)
     cluster.create("pods", pod("a"))
@@ -140,7 +140,7 @@ def test_what_all_have_read_can_be_let_go() -> None:
         watch(cluster, resource_version=str(version))
 
 
-def test_a_quiet_kind_is_not_forgotten_because_others_are_busy() -> None:
+def test_writes_to_one_resource_do_not_shorten_the_log_of_another() -> None:
     cluster = Cluster(history=10)
     version = str(cluster.store.revision)
     for number in range(100):
@@ -159,7 +159,7 @@ def test_a_watcher_that_does_not_read_is_dropped() -> None:
     assert refused.value.code == 410
 
 
-def test_the_log_is_bounded_and_holds_at_least_what_it_promises() -> None:
+def test_the_log_is_bounded_and_holds_its_minimum() -> None:
     cluster = Cluster(history=10)
     collection = cluster.store.collection(cluster.resource("pods"))
     for number in range(100):
@@ -215,7 +215,7 @@ def test_a_sleeper_is_woken_once_and_can_go_away() -> None:
     assert calls == ["first"]
 
 
-def test_every_change_is_reported_to_whoever_keeps_a_record() -> None:
+def test_on_change_is_called_for_every_change() -> None:
     log: list[tuple[str, str]] = []
     cluster = Cluster(on_change=lambda change: log.append((change.type, change.record.key)))
     log.clear()

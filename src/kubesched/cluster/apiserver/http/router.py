@@ -1,12 +1,11 @@
-"""The API server as a function: a request goes in, an answer or a stream comes out.
+"""The API server as a function from a request to a response or a watch.
 
-No sockets, no tasks, no waiting: a write has happened when its answer is returned. Whatever a
-client sends, the worst that comes out is a refusal.
+It has no sockets and no tasks, and it does not wait: a write is complete when its response is
+returned. Every request gets a response, invalid ones an error.
 """
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import secrets
 from collections.abc import Callable
@@ -32,7 +31,6 @@ from kubesched.cluster.apiserver.http.service_account_tokens import ServiceAccou
 from kubesched.cluster.apiserver.http.system_objects import SystemObjects
 from kubesched.cluster.apiserver.http.users import Attributes, Requester, Users
 from kubesched.cluster.apiserver.rules.errors import api_errors
-from kubesched.cluster.apiserver.rules.rbac_rules import Subject
 from kubesched.cluster.apiserver.store.access_rules import AccessRules
 from kubesched.cluster.apiserver.store.admission_policies import enforce_policies
 from kubesched.cluster.apiserver.store.custom_resource_definitions import serve_stored_definitions
@@ -52,7 +50,7 @@ _AGGREGATED_PARTS = {"g=apidiscovery.k8s.io", "v=v2", "as=APIGroupDiscoveryList"
 
 
 def refused(error: ApiError) -> Response:
-    """The answer that says no."""
+    """Return the response for an API error."""
     headers = {}
     if error.status.details is not None and error.status.details.retry_after_seconds:
         headers["Retry-After"] = str(error.status.details.retry_after_seconds)
@@ -71,27 +69,27 @@ class ApiService:
         rbac: bool = False,
         token_key: bytes = b"",
     ) -> None:
-        """Without `users` everybody may do everything; with `rbac`, what roles allow.
+        """Without `users` every request is one of the administrator. `rbac` enables roles.
 
-        `token_key` signs tokens of service accounts; without one they end with the process.
+        `token_key` signs tokens of service accounts. Without one, a random key is used, so the
+        tokens become invalid when the process ends.
         """
         self.store = store
-        # Where clients find this server, for discovery to say.
+        # The address of this server, which discovery shows to clients.
         self.address = ""
         self._users = users or Users()
         self._discovery = Discovery(store.catalog)
         self._openapi = OpenApi(store.catalog, self._discovery)
         serve_stored_definitions(store)
         self._policies = enforce_policies(store)
-        self._resources = ResourceHandlers(store, clock)
         self._system = SystemObjects(store, clock.now_ns, self._discovery.group_versions)
         tokens = ServiceAccountTokens(store, token_key or secrets.token_bytes(32), clock.now_ns)
-        self._resources.tokens = tokens
         self._users.issued = tokens.user_of
-        self._rules: AccessRules | None = None
+        rules: AccessRules | None = None
         if rbac:
             self._system.provide(_RBAC, "")
-            self._users.authorizer = self._rules = AccessRules(store)
+            self._users.authorizer = rules = AccessRules(store)
+        self._resources = ResourceHandlers(store, clock, tokens=tokens, rules=rules)
         self._pages: dict[str, Callable[[Request], Response]] = {
             "/version": lambda _: _json(VERSION),
             "/api": self._core_versions,
@@ -102,7 +100,7 @@ class ApiService:
         }
 
     def admit(self, request: Request) -> None:
-        """Raises ApiError 401 for a request whose body is not worth reading."""
+        """Raises ApiError 401 for an unauthenticated request, before the server reads its body."""
         if not _is_open(request.raw_path):
             self._users.authenticate(request.headers.get("authorization"))
 
@@ -129,14 +127,10 @@ class ApiService:
         if not self._discovery.has_version(target.group, target.version):
             return _not_found()
         self._system.provide(target.group, target.plural)
-        self._resources.requester = user
-        if self._rules is not None:
-            who = Subject(user.name, user.all_groups)
-            self._resources.check_grant = functools.partial(self._rules.check_grant, who)
         if not self._policies.has_rules:
-            return self._resources.answer(request, target)
+            return self._resources.answer(request, target, user)
         with self._policies.request_by(user.document()) as policy_warnings:
-            answer = self._resources.answer(request, target)
+            answer = self._resources.answer(request, target, user)
         if policy_warnings and isinstance(answer, Response):
             headers = {**answer.headers, **warning_headers(policy_warnings)}
             return msgspec.structs.replace(answer, headers=headers)
@@ -216,7 +210,7 @@ class ApiService:
 
 
 def _is_open(path: str) -> bool:
-    """Whether anybody may ask."""
+    """Whether a path needs no authentication."""
     return path == "/version" or is_health(path)
 
 
@@ -229,7 +223,7 @@ def _not_found() -> Response:
 
 
 def _wants_aggregated(request: Request) -> bool:
-    """Whether the first form a client names that the server has is the aggregated one."""
+    """Whether aggregated discovery is the first supported form in the Accept header."""
     for clause in request.headers.get("accept").split(","):
         parts = {part.strip() for part in clause.split(";")}
         if "application/json" in parts and parts >= _AGGREGATED_PARTS:
