@@ -21,7 +21,9 @@ _LOOPBACK = "127.0.0.1"
 
 def publish_own_address(store: Store, url: str, now_ns: int) -> None:
     """Have the endpoints of the Service say where the server is. Without the Service, nothing."""
-    if _NAME not in {each["metadata"]["name"] for each in store.within("services", _NAMESPACE)}:
+    if _NAME not in {
+        each["metadata"]["name"] for each in store.in_namespace("services", _NAMESPACE)
+    }:
         return
     port = urlsplit(url).port
     address = _address(urlsplit(url).hostname or "")

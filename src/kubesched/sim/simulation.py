@@ -254,7 +254,7 @@ class Simulation:
         All watchers are in this process, and virtual time does not pass until they have read.
         """
         for collection, position in self._read.items():
-            collection.forget_before(position)
+            collection.drop_before(position)
         collections = map(self.store.collection, self.store.catalog.all())
         self._read = {collection: collection.end for collection in collections}
 

@@ -368,7 +368,7 @@ class _Stream:
         try:
             await self._changed.wait()
         finally:
-            collection.forget(self._changed.set)
+            collection.cancel_call(self._changed.set)
 
     async def read(self) -> bytes:
         return self._body

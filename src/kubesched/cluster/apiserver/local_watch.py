@@ -58,7 +58,7 @@ class LocalWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
                 try:
                     await changed
                 except BaseException:
-                    watcher.collection.forget(self._wake)
+                    watcher.collection.cancel_call(self._wake)
                     raise
             if self._before is not None:
                 await self._before()
@@ -153,7 +153,7 @@ class _DeliveryGroup:
         if delivery in self._waiting:
             self._waiting.remove(delivery)
             if not self._waiting:
-                self._collection.forget(self._begin)
+                self._collection.cancel_call(self._begin)
 
     def _begin(self) -> None:
         waiting, self._waiting = self._waiting, []

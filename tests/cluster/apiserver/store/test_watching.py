@@ -132,8 +132,8 @@ def test_changes_that_all_watchers_have_read_can_be_dropped() -> None:
     collection = watcher.collection
     read = collection.end
     cluster.create("pods", pod("b"))
-    collection.forget_before(read)
-    collection.forget_before(read)
+    collection.drop_before(read)
+    collection.drop_before(read)
     collection.check_invariants(cluster.store.revision)
     assert seen(watcher) == [("ADDED", "b")]
     with pytest.raises(ApiError, match="too old resource version"):
@@ -209,7 +209,7 @@ def test_a_sleeper_is_woken_once_and_can_go_away() -> None:
 
     collection.call_on_change(first)
     collection.call_on_change(second)
-    collection.forget(second)
+    collection.cancel_call(second)
     cluster.create("pods", pod("a"))
     cluster.create("pods", pod("b"))
     assert calls == ["first"]

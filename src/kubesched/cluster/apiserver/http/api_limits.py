@@ -1,4 +1,4 @@
-"""What the embedded API server lets its clients use."""
+"""Limits of the embedded API server for requests, connections and watches."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ __all__ = ["ApiLimits"]
 
 
 class ApiLimits(HttpLimits, frozen=True):
+    """The HTTP limits of the server, and its limits for watches."""
+
     # A larger request is refused with 413. The reference's limit.
     body_bytes: int = 3 * 1024 * 1024
     body_seconds: float = 30.0

@@ -42,7 +42,7 @@ class ServedWatch(msgspec.Struct, frozen=True):
 
 
 class WatchStream:
-    """Sends what a watcher sees until the watch ends."""
+    """Produces the chunks of a watch until it ends."""
 
     def __init__(self, watch: ServedWatch, limits: ApiLimits) -> None:
         self._watch = watch
@@ -91,7 +91,7 @@ class WatchStream:
         try:
             await self._changed.wait()
         finally:
-            collection.forget(self._changed.set)
+            collection.cancel_call(self._changed.set)
 
     def _schedule_bookmark(self) -> None:
         loop = asyncio.get_running_loop()

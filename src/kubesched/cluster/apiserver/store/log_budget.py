@@ -79,7 +79,7 @@ class LogSamples:
         while self.bytes > MOST_BYTES and self.halve():
             pass
 
-    def forget(self, first: int) -> None:
+    def drop_before(self, first: int) -> None:
         """Remove the samples of changes before this number, which the log has dropped."""
         dropped = sum(number < first for number, _ in self._sizes)
         freed = sum(size for _, size in self._sizes[:dropped])

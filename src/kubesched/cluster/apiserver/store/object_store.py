@@ -192,8 +192,10 @@ class Store(StoredObjects):
         if self._quota_records and namespace:
             self._quotas.check(resource, namespace, new)
         if dry_run:
-            return self._shown(resource, Record(self._stored_as(resource), key, new, self.revision))
-        return self._shown(resource, self._commit("ADDED", resource, key, new, None))
+            return self._as_served(
+                resource, Record(self._stored_resource(resource), key, new, self.revision)
+            )
+        return self._as_served(resource, self._commit("ADDED", resource, key, new, None))
 
     def load(
         self, resource: Resource, body: Json, now_ns: int, *, keep_deletion: bool = False
@@ -229,7 +231,7 @@ class Store(StoredObjects):
         if key in self.collection(resource).objects:
             return None
         new = self._defaulted(resource, {**document, "metadata": metadata}, None)
-        return self._shown(resource, self._commit("ADDED", resource, key, new, None))
+        return self._as_served(resource, self._commit("ADDED", resource, key, new, None))
 
     def update(
         self,
@@ -251,9 +253,9 @@ class Store(StoredObjects):
         document = body if trusted else check_document(resource, body)
         if resource.to_stored is not None:
             document = resource.to_stored(document)
-        old = self._stored(resource, namespace, name)
+        old = self._get_stored(resource, namespace, name)
         changed = self._replace(resource, old, document, subresource, now_ns, dry_run=dry_run)
-        return self._shown(resource, changed)
+        return self._as_served(resource, changed)
 
     def patch(
         self,
@@ -276,8 +278,8 @@ class Store(StoredObjects):
         Raises:
             ApiError: as `update`; 422 for a patch that cannot be applied.
         """
-        stored = self._stored(resource, namespace, name)
-        old = stored if resource.from_stored is None else self._shown(resource, stored)
+        stored = self._get_stored(resource, namespace, name)
+        old = stored if resource.from_stored is None else self._as_served(resource, stored)
         document = _patched(resource, old.data, patch, patch_type)
         if patch_type != "strategic":  # a strategic patch leaves no null values
             document = remove_nulls(document, old.data)
@@ -295,7 +297,7 @@ class Store(StoredObjects):
         changed = self._replace(
             resource, stored, document, subresource, now_ns, base=base, dry_run=dry_run
         )
-        return self._shown(resource, changed)
+        return self._as_served(resource, changed)
 
     def _replace(
         self,
@@ -309,7 +311,7 @@ class Store(StoredObjects):
         dry_run: bool = False,
     ) -> Record:
         self._now_ns = now_ns
-        part = _written_part(resource, subresource)
+        part = _written_part(resource, subresource) if subresource else "object"
         metadata = old.data["metadata"]
         requested = document.get("metadata", {})
         if requested is not metadata:
@@ -328,17 +330,17 @@ class Store(StoredObjects):
             self._review_update(resource, metadata, new, old, subresource, dry_run=dry_run)
         if new == old.data:
             return old
-        if part in ("object", "spec"):
+        if "generation" in metadata and part in ("object", "spec"):
             new = _with_next_generation(resource, metadata, new, old.data)
         if dry_run:
-            return Record(self._stored_as(resource), old.key, new, old.revision)
+            return Record(self._stored_resource(resource), old.key, new, old.revision)
         if resource.group_resource == "namespaces":
             changed = self._commit("MODIFIED", resource, old.key, new, old, base=base)
             self._namespace_deletion.advance(old.key, now_ns)
             return changed
         if ends_deletion(new, old.data):
             self._remove(resource, old)
-            return Record(self._stored_as(resource), old.key, new, old.revision)
+            return Record(self._stored_resource(resource), old.key, new, old.revision)
         return self._commit("MODIFIED", resource, old.key, new, old, base=base)
 
     def _mutated(self, resource: Resource, new: Json, old: Record, subresource: str) -> Json:
@@ -378,7 +380,7 @@ class Store(StoredObjects):
     def bind(self, namespace: str, name: str, uid: str, node: str, now_ns: int) -> Record:
         """Assign a pod to a node, once. Raises ApiError 404 or 409."""
         pods = self._pods
-        old = self._stored(pods, namespace, name)
+        old = self._get_stored(pods, namespace, name)
         check_write(pods, old, {"uid": uid})
         if not node:
             raise api_errors.unknown_failure("target.name: Required value")
@@ -395,7 +397,7 @@ class Store(StoredObjects):
             ApiError: 404, 409 for another uid, or 422.
         """
         pods = self._pods
-        old = self._stored(pods, namespace, name)
+        old = self._get_stored(pods, namespace, name)
         data = old.data
         metadata = data["metadata"]
         is_reviewed = self.admission is not None and self.admission.has_rules
@@ -437,7 +439,7 @@ class Store(StoredObjects):
         Raises:
             ApiError: 404; 409 if `uid` or `resource_version` is not that of the object.
         """
-        old = self._stored(resource, namespace, name)
+        old = self._get_stored(resource, namespace, name)
         check_deletion(resource, old, uid, resource_version)
         if self.admission is not None and self.admission.has_rules:
             namespace_name = old.data["metadata"].get("namespace", "")
@@ -445,12 +447,12 @@ class Store(StoredObjects):
                 Review(resource, "DELETE", name, namespace_name, None, old.data, dry_run=dry_run)
             )
         if dry_run:
-            return Deletion(self._shown(resource, old), gone=False)
+            return Deletion(self._as_served(resource, old), gone=False)
         if resource.group_resource == "namespaces":
             return self._delete_namespace(old, now_ns)
         foreground = propagation == "Foreground"
         deletion = self._delete(resource, old, grace_period_seconds, now_ns, foreground=foreground)
-        return Deletion(self._shown(resource, deletion.record), deletion.gone)
+        return Deletion(self._as_served(resource, deletion.record), deletion.gone)
 
     def _delete(
         self,
@@ -607,10 +609,8 @@ _WrittenPart = Literal["object", "spec", "status", "finalizers"]
 
 
 def _written_part(resource: Resource, subresource: str) -> _WrittenPart:
-    """Find out which part of an object a write may change. Raises ApiError 404."""
+    """Return the part of an object that a subresource writes. Raises ApiError 404."""
     strategy = resource.strategy
-    if not subresource:
-        return "object"
     if subresource == "finalize" and resource.group_resource == "namespaces":
         return "finalizers"
     if subresource in strategy.spec_parts:
@@ -625,22 +625,22 @@ def _prepared(
 ) -> tuple[Json, list[FieldProblem]]:
     """Return the object with only the part changed that the write may change, and its problems."""
     strategy = resource.strategy
-    if part == "finalizers":
-        spec = {**old.get("spec", {}), "finalizers": new["spec"].get("finalizers", [])}
-        return {**old, "metadata": new["metadata"], "spec": spec}, []
-    if part == "spec":
-        new = strategy.prepare_part(subresource, new, old)
-        return new, strategy.check_part(subresource, new, old)
+    if part == "object":
+        new = strategy.prepare_update(new, old)
+        return new, strategy.check_update(new, old)
     if part == "status":
         new = strategy.prepare_status(new, old)
         return new, strategy.check_status(new, old)
-    new = strategy.prepare_update(new, old)
-    return new, strategy.check_update(new, old)
+    if part == "spec":
+        new = strategy.prepare_part(subresource, new, old)
+        return new, strategy.check_part(subresource, new, old)
+    spec = {**old.get("spec", {}), "finalizers": new["spec"].get("finalizers", [])}
+    return {**old, "metadata": new["metadata"], "spec": spec}, []
 
 
 def _with_next_generation(resource: Resource, metadata: Json, new: Json, old: Json) -> Json:
-    """Increment the generation in `metadata` if there is one and the write changes the spec."""
-    if "generation" not in metadata or not resource.strategy.changed(new, old):
+    """Increment the generation in `metadata` if the write changes the spec."""
+    if not resource.strategy.changed(new, old):
         return new
     return {**new, "metadata": {**new["metadata"], "generation": metadata["generation"] + 1}}
 

@@ -88,9 +88,9 @@ class Collection:
         self._dropped_revision = self._log[surplus - 1].revision
         self._first += surplus
         del self._log[:surplus]
-        self._samples.forget(self._first)
+        self._samples.drop_before(self._first)
 
-    def forget_before(self, position: int) -> None:
+    def drop_before(self, position: int) -> None:
         """Drop the changes before a position that all readers have passed."""
         if position > self._first:
             self._cut(position - self._first)
@@ -115,14 +115,14 @@ class Collection:
         """Drop the whole log. `revision` is that of the current state."""
         self._first += len(self._log)
         self._log.clear()
-        self._samples.forget(self._first)
+        self._samples.drop_before(self._first)
         self._dropped_revision = revision
 
     def call_on_change(self, callback: Callable[[], None]) -> None:
         """Register a callback for the next change only."""
         self._callbacks.append(callback)
 
-    def forget(self, callback: Callable[[], None]) -> None:
+    def cancel_call(self, callback: Callable[[], None]) -> None:
         """Unregister a callback, if it is registered."""
         if callback in self._callbacks:
             self._callbacks.remove(callback)

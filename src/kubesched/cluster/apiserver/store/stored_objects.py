@@ -84,7 +84,7 @@ class StoredObjects:
         record = self._collections[plural].objects.get(name)
         return None if record is None else record.data
 
-    def within(self, resource: str, namespace: str) -> Iterable[Json]:
+    def in_namespace(self, resource: str, namespace: str) -> Iterable[Json]:
         objects = self._collections[resource].objects
         if not objects:
             return ()
@@ -99,7 +99,7 @@ class StoredObjects:
 
     def get(self, resource: Resource, namespace: str | None, name: str) -> Record:
         """Raises ApiError 404."""
-        return self._shown(resource, self._stored(resource, namespace, name))
+        return self._as_served(resource, self._get_stored(resource, namespace, name))
 
     def find_record(self, resource: Resource, namespace: str | None, name: str) -> Record | None:
         """Return an object in its stored form, or None."""
@@ -146,7 +146,7 @@ class StoredObjects:
         page = select_page(collection, selection, revision, start, limit)
         if resource.from_stored is None:
             return page
-        return page._replace(records=[self._shown(resource, record) for record in page.records])
+        return page._replace(records=[self._as_served(resource, record) for record in page.records])
 
     def watch(
         self,
@@ -174,16 +174,16 @@ class StoredObjects:
 
     # Helpers
 
-    def _stored(self, resource: Resource, namespace: str | None, name: str) -> Record:
+    def _get_stored(self, resource: Resource, namespace: str | None, name: str) -> Record:
         record = self.find_record(resource, namespace, name)
         if record is None:
             raise api_errors.not_found(resource.group_resource, name)
         return record
 
-    def _stored_as(self, resource: Resource) -> Resource:
+    def _stored_resource(self, resource: Resource) -> Resource:
         return self.collection(resource).resource
 
-    def _shown(self, resource: Resource, record: Record) -> Record:
+    def _as_served(self, resource: Resource, record: Record) -> Record:
         if resource.from_stored is None:
             return record
         return Record(resource, record.key, resource.from_stored(record.data), record.revision)

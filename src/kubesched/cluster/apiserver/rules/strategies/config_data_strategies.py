@@ -58,6 +58,8 @@ def _check_fixed(new: Json, old: Json, fields: tuple[str, ...]) -> list[FieldPro
 
 
 class ConfigMapStrategy(ResourceStrategy):
+    """The rules for config maps."""
+
     def check_new(self, new: Json, /) -> list[FieldProblem]:
         problems = []
         for field in ("data", "binaryData"):
@@ -69,6 +71,8 @@ class ConfigMapStrategy(ResourceStrategy):
 
 
 class SecretStrategy(ResourceStrategy):
+    """The rules for secrets."""
+
     def default(self, new: Json, _old: Json | None = None, /) -> Json:
         filled = new if new.get("type") else {**new, "type": "Opaque"}
         if "stringData" not in new:
@@ -91,6 +95,8 @@ class SecretStrategy(ResourceStrategy):
 
 
 class ControllerRevisionStrategy(ResourceStrategy):
+    """The rules for controller revisions, whose data is immutable."""
+
     def check_new(self, new: Json, /) -> list[FieldProblem]:
         revision = new.get("revision", 0)
         if revision >= 0:

@@ -40,6 +40,8 @@ class StatusStrategy(ResourceStrategy):
 
 
 class NamespaceStrategy(StatusStrategy):
+    """The rules for namespaces, which have a name label, a finalizer and a phase."""
+
     name_rule = staticmethod(dns_label)
 
     def default(self, new: Json, _old: Json | None = None, /) -> Json:
@@ -63,6 +65,8 @@ class NamespaceStrategy(StatusStrategy):
 
 
 class PriorityClassStrategy(ResourceStrategy):
+    """The rules for priority classes, whose value is immutable."""
+
     counts_generations = True
 
     def default(self, new: Json, _old: Json | None = None, /) -> Json:
@@ -78,6 +82,8 @@ class PriorityClassStrategy(ResourceStrategy):
 
 
 class LeaseStrategy(ResourceStrategy):
+    """The rules for leases, whose updates need a resource version."""
+
     unconditional_update = False
 
     def check_new(self, new: Json, /) -> list[FieldProblem]:
@@ -85,6 +91,8 @@ class LeaseStrategy(ResourceStrategy):
 
 
 class BudgetStrategy(StatusStrategy):
+    """The rules for pod disruption budgets."""
+
     counts_generations = True
     unconditional_update = False
 
@@ -93,6 +101,8 @@ class BudgetStrategy(StatusStrategy):
 
 
 class ServiceStrategy(StatusStrategy):
+    """The rules for services, which get addresses and node ports."""
+
     name_rule = staticmethod(dns_1035_label)
 
     def default(self, new: Json, old: Json | None = None, /) -> Json:
@@ -132,6 +142,8 @@ class ServiceStrategy(StatusStrategy):
 
 
 class ResourceQuotaStrategy(StatusStrategy):
+    """The rules for resource quotas. The store updates their usage."""
+
     def default(self, new: Json, old: Json | None = None, /) -> Json:
         spec = new.get("spec", {})
         if (old is not None and spec is old.get("spec")) or not spec.get("hard"):
@@ -140,6 +152,8 @@ class ResourceQuotaStrategy(StatusStrategy):
 
 
 class LimitRangeStrategy(ResourceStrategy):
+    """The rules for limit ranges."""
+
     def default(self, new: Json, old: Json | None = None, /) -> Json:
         spec = new.get("spec", {})
         if old is not None and spec is old.get("spec"):

@@ -11,6 +11,8 @@ __all__ = ["ResourceClaimStrategy", "ResourceClaimTemplateStrategy", "ResourceSl
 
 
 class ResourceClaimStrategy(StatusStrategy):
+    """The rules for resource claims, whose spec is immutable."""
+
     def default(self, new: Json, old: Json | None = None, /) -> Json:
         spec = new.get("spec", {})
         if old is not None and spec is old.get("spec"):
@@ -27,6 +29,8 @@ class ResourceClaimStrategy(StatusStrategy):
 
 
 class ResourceClaimTemplateStrategy(ResourceStrategy):
+    """The rules for resource claim templates, whose spec is immutable."""
+
     def default(self, new: Json, old: Json | None = None, /) -> Json:
         spec = new.get("spec", {})
         if old is not None and spec is old.get("spec"):
@@ -41,6 +45,8 @@ class ResourceClaimTemplateStrategy(ResourceStrategy):
 
 
 class ResourceSliceStrategy(ResourceStrategy):
+    """The rules for resource slices."""
+
     counts_generations = True
 
 

@@ -24,13 +24,17 @@ _NEW_NAMES = {core: new for new, core in _CORE_NAMES.items()}
 
 
 class EventStrategy(ResourceStrategy):
+    """The rules for events."""
+
     def check_new(self, new: Json, /) -> list[FieldProblem]:
         return check_event(new)
 
 
 def to_core(event: Json) -> Json:
+    """Convert a stored event to core/v1."""
     return {_CORE_NAMES.get(key, key): value for key, value in event.items()}
 
 
 def from_core(event: Json) -> Json:
+    """Convert an event of core/v1 to the stored form."""
     return {_NEW_NAMES.get(key, key): value for key, value in event.items()}

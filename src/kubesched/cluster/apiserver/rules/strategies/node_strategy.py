@@ -15,6 +15,8 @@ __all__ = ["NodeStrategy"]
 
 
 class NodeStrategy(ResourceStrategy):
+    """The rules for nodes."""
+
     has_status = True
     keeps_status = True
 

@@ -69,6 +69,8 @@ def _ordered(spec: Json, fields: Sequence[str], **unset: None) -> Json:
 
 
 class PodGroupStrategy(StatusStrategy):
+    """The rules for pod groups."""
+
     def __init__(self, features: frozenset[str]) -> None:
         self._dropped = _dropped(features)
         self._has_priorities = DISRUPTION in features
@@ -110,6 +112,8 @@ class PodGroupStrategy(StatusStrategy):
 
 
 class WorkloadStrategy(ResourceStrategy):
+    """The rules for workloads."""
+
     def __init__(self, features: frozenset[str]) -> None:
         self._dropped = _dropped(features)
 

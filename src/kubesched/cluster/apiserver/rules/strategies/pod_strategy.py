@@ -56,6 +56,8 @@ def _resized(containers: list[Json], requested: Iterable[Json]) -> list[Json]:
 
 
 class PodStrategy(ResourceStrategy):
+    """The rules for pods."""
+
     has_status = True
     counts_generations = True
     graceful = True
@@ -75,7 +77,7 @@ class PodStrategy(ResourceStrategy):
         namespace = new["metadata"].get("namespace", "")
         if not self._has_groups and _GROUP in new["spec"]:
             new = {**new, "spec": set_part(new["spec"], _GROUP, None)}
-        if ranges := cluster.within("limitranges", namespace):
+        if ranges := cluster.in_namespace("limitranges", namespace):
             metadata, spec = apply_limit_ranges(new, new["spec"], ranges)
             new = {**new, "metadata": metadata, "spec": spec}
         spec = _with_priority(new, cluster)

@@ -29,7 +29,7 @@ class ObjectLookup(Protocol):
 
     def all(self, resource: str) -> Iterable[Json]: ...
 
-    def within(self, resource: str, namespace: str) -> Iterable[Json]:
+    def in_namespace(self, resource: str, namespace: str) -> Iterable[Json]:
         """Return the objects of a namespaced core resource in one namespace."""
         ...
 

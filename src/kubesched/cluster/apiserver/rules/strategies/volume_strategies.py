@@ -30,6 +30,8 @@ _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
 class PersistentVolumeStrategy(StatusStrategy):
+    """The rules for persistent volumes."""
+
     def default(self, new: Json, old: Json | None = None, /) -> Json:
         spec = new.get("spec", {})
         if old is not None and spec is old.get("spec"):
@@ -51,6 +53,8 @@ class PersistentVolumeStrategy(StatusStrategy):
 
 
 class PersistentVolumeClaimStrategy(StatusStrategy):
+    """The rules for persistent volume claims."""
+
     def default(self, new: Json, old: Json | None = None, /) -> Json:
         spec = new.get("spec", {})
         if old is not None and spec is old.get("spec"):
@@ -63,7 +67,9 @@ class PersistentVolumeClaimStrategy(StatusStrategy):
     def admit(self, new: Json, cluster: ObjectLookup, /) -> Json:
         """Set the default class of a claim without one; the newest if there are several."""
         spec = new["spec"]
-        check_claim_limits(new, cluster.within("limitranges", new["metadata"].get("namespace", "")))
+        check_claim_limits(
+            new, cluster.in_namespace("limitranges", new["metadata"].get("namespace", ""))
+        )
         if spec.get("storageClassName") is not None:
             return new
         defaults = [
@@ -88,6 +94,8 @@ class PersistentVolumeClaimStrategy(StatusStrategy):
 
 
 class StorageClassStrategy(ResourceStrategy):
+    """The rules for storage classes."""
+
     def default(self, new: Json, _old: Json | None = None, /) -> Json:
         if new.get("reclaimPolicy") and new.get("volumeBindingMode"):
             return new
@@ -101,6 +109,8 @@ class StorageClassStrategy(ResourceStrategy):
 
 
 class CSIDriverStrategy(ResourceStrategy):
+    """The rules for CSI drivers."""
+
     unconditional_update = False
 
     def default(self, new: Json, _old: Json | None = None, /) -> Json:

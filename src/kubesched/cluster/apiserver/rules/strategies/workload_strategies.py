@@ -39,6 +39,8 @@ _ROLLING = {"maxUnavailable": "25%", "maxSurge": "25%"}
 
 
 class _WorkloadStrategy(StatusStrategy):
+    """The common rules for workload controllers, which have a pod template."""
+
     counts_generations = True
     spec_defaults: dict[str, Any] = {}
 
@@ -64,6 +66,8 @@ class _WorkloadStrategy(StatusStrategy):
 
 
 class DeploymentStrategy(_WorkloadStrategy):
+    """The rules for deployments."""
+
     spec_defaults = {
         "replicas": 1,
         "strategy": {"type": "RollingUpdate", "rollingUpdate": _ROLLING},
@@ -73,10 +77,14 @@ class DeploymentStrategy(_WorkloadStrategy):
 
 
 class ReplicaSetStrategy(_WorkloadStrategy):
+    """The rules for replica sets."""
+
     spec_defaults = {"replicas": 1}
 
 
 class StatefulSetStrategy(_WorkloadStrategy):
+    """The rules for stateful sets."""
+
     spec_defaults = {
         "replicas": 1,
         "podManagementPolicy": "OrderedReady",
@@ -90,6 +98,8 @@ class StatefulSetStrategy(_WorkloadStrategy):
 
 
 class DaemonSetStrategy(_WorkloadStrategy):
+    """The rules for daemon sets."""
+
     spec_defaults = {
         "updateStrategy": {
             "type": "RollingUpdate",
@@ -100,6 +110,8 @@ class DaemonSetStrategy(_WorkloadStrategy):
 
 
 class ReplicationControllerStrategy(_WorkloadStrategy):
+    """The rules for replication controllers, whose selector is a plain map."""
+
     default_propagation = "Orphan"  # the behavior from before garbage collection existed
     spec_defaults = {"replicas": 1}
 
@@ -119,6 +131,8 @@ class ReplicationControllerStrategy(_WorkloadStrategy):
 
 
 class JobStrategy(_WorkloadStrategy):
+    """The rules for jobs. The server creates the selector of a job."""
+
     default_propagation = "Orphan"
     spec_defaults = {
         "parallelism": 1,
@@ -154,6 +168,8 @@ class JobStrategy(_WorkloadStrategy):
 
 
 class CronJobStrategy(StatusStrategy):
+    """The rules for cron jobs."""
+
     counts_generations = True
 
     def default(self, new: Json, old: Json | None = None, /) -> Json:
