@@ -69,11 +69,11 @@ class Policy(msgspec.Struct, frozen=True):
 def _message(validation: _Validation, bindings: Mapping[str, Any]) -> str:
     if validation.message_program is not None:
         try:
-            message = validation.message_program.evaluate(bindings)
+            computed = validation.message_program.evaluate(bindings)
         except CelRuntimeError:
-            message = ""
-        if isinstance(message, str) and message.strip() and "\n" not in message:
-            return message
+            computed = ""
+        if isinstance(computed, str) and computed.strip() and "\n" not in computed:
+            return computed
     return validation.message or f"failed expression: {validation.expression}"
 
 

@@ -242,11 +242,11 @@ def _violation(rule: _Rule, bindings: dict[str, Any], where: str, shown: Any) ->
     is_computed = False
     if rule.message_program is not None:
         try:
-            message = rule.message_program.evaluate(bindings)
+            computed = rule.message_program.evaluate(bindings)
         except CelRuntimeError:
-            message = ""
-        if isinstance(message, str) and message.strip() and "\n" not in message:
-            detail, is_computed = message, True
+            computed = ""
+        if isinstance(computed, str) and computed.strip() and "\n" not in computed:
+            detail, is_computed = computed, True
     match rule.reason:
         case "FieldValueForbidden":
             return forbidden(where, detail)
