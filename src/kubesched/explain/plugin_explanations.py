@@ -47,7 +47,7 @@ class PluginExplanations:
         )
         parts = {}
         for plugin in plugins:
-            if plugin.name not in parts and (part := plugin.explaining()) is not None:
+            if plugin.name not in parts and (part := _part_of(plugin)) is not None:
                 parts[plugin.name] = part
         return cls(parts)
 
@@ -65,7 +65,11 @@ class PluginExplanations:
 
     def repeats(self, plugin: str, pod: Pod, node: Node, other: Cause) -> bool:
         """Whether the plugin's rejection of a node says the same as another one's cause."""
-        return self._part(plugin).repeats(pod, node, other)
+        try:
+            return self._part(plugin).repeats(pod, node, other)
+        except Exception as error:  # an own plugin's mistake must not end the explanation
+            log.error("Explaining part failed", exc=error, plugin=plugin)
+            return False
 
     def detail(
         self, plugin: str, rejected: RejectedNodes, reason: str, cause: Cause | None
@@ -120,3 +124,11 @@ class PluginExplanations:
 
     def _part(self, plugin: str) -> Explaining:
         return self._parts.get(plugin, _PLAIN)
+
+
+def _part_of(plugin: Plugin) -> Explaining | None:
+    try:
+        return plugin.explaining()
+    except Exception as error:  # an own plugin's mistake must not end the explanation
+        log.error("Explaining part could not be built", exc=error, plugin=plugin.name)
+        return None

@@ -1,4 +1,4 @@
-"""The plugin contract: what plugins are given, what they answer, what they may reach."""
+"""The plugin contract: the base class, its arguments and results, and the services of a plugin."""
 
 from kubesched.framework.affinity_terms import AffinityTerm, WeightedAffinityTerm
 from kubesched.framework.causes import Cause

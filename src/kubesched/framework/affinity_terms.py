@@ -16,7 +16,7 @@ __all__ = ["AffinityTerm", "WeightedAffinityTerm", "parse_terms", "parse_weighte
 
 
 class AffinityTerm(msgspec.Struct, frozen=True):
-    """Which pods a term means, and the label that says what "the same place" is."""
+    """The pods that a term selects, and the node label whose values are its domains."""
 
     namespaces: frozenset[str]
     selector: Selector
@@ -37,7 +37,11 @@ class WeightedAffinityTerm(msgspec.Struct, frozen=True):
 
 
 def parse_term(term: PodAffinityTerm, owner_namespace: str) -> AffinityTerm:
-    """Raises SelectorError when a selector in the term cannot be built."""
+    """Build the term of a pod.
+
+    Raises:
+        SelectorError: a selector in the term is invalid.
+    """
     if not term.namespaces and term.namespace_selector is None:
         namespaces = frozenset({owner_namespace})
     else:

@@ -1,10 +1,10 @@
-"""Resource claims as this scheduler knows them: the watched ones, and its own writes at once.
+"""Cache of resource claims: watched claims, and this scheduler's own writes at once.
 
-A write of the scheduler comes back by watch a while later. Until then the object that the server
-answered with is taken for the truth ("assumed"), so that no device is given twice and no pod
-waits for an echo (docs/reference/08 §3.3). Listeners hear of both kinds of change, in the order
-in which they were added; indices are added before the queue, so that a pod that is tried again
-finds them up to date.
+The watch delivers a write of the scheduler with a delay. Until then the cache returns the object
+from the server's response (the "assumed" object), so that no device is allocated twice and no pod
+waits for the watch event (docs/reference/08 §3.3). The cache notifies listeners of both kinds of
+change, in the order in which they were added. Indices are added before the queue: a pod that is
+retried finds them up to date.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class _Entry(msgspec.Struct, gc=False):
 
 
 class ClaimCache:
-    """A lister of claims that can be told of writes before the watch is."""
+    """A lister of claims that also accepts the results of own writes, before the watch has them."""
 
     def __init__(self) -> None:
         self._namespaces: dict[str, dict[str, _Entry]] = {}
         self._listeners: tuple[OnClaim, ...] = ()
+        # Called when devices become free and no change of a claim shows that.
         self.on_return: OnClaim | None = None
-        """Hears of devices that are free again though no change of a claim shows that."""
 
     def get(self, name: str, namespace: str | None = None) -> ResourceClaim | None:
         entry = self._entry(name, namespace)
@@ -45,18 +45,18 @@ class ClaimCache:
         return [entry.latest for each in self._namespaces.values() for entry in each.values()]
 
     def follow(self, listener: OnClaim) -> None:
-        """Tell the listener of every change as (old or None, new or None), and of what is here."""
+        """Call the listener with present claims and with changes (old or None, new or None)."""
         self._listeners = (*self._listeners, listener)
         for claim in self.list():
             listener(None, claim)
 
     def gave_back(self, old: ResourceClaim, new: ResourceClaim) -> None:
-        """A claim has devices no more, or never got them: who waits for some hears of it."""
+        """Report that a claim released its devices or never got them, so that pods are retried."""
         if self.on_return is not None:
             self.on_return(old, new)
 
     def watched(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
-        """Take in a change that was watched; one that is older than what is assumed is not news."""
+        """Apply a watched change, unless it is older than the assumed object."""
         if new is None:
             if old is not None:
                 self._delete(old)
@@ -84,7 +84,7 @@ class ClaimCache:
         self._tell(entry.latest, None)
 
     def assume(self, written: ResourceClaim) -> None:
-        """Take what the server answered to a write for the truth.
+        """Assume the object that the server returned for a write.
 
         Raises:
             CacheError: the claim is not known (yet), or a newer state of it is.
@@ -103,7 +103,7 @@ class ClaimCache:
         self._tell(before, written)
 
     def restore(self, name: str, namespace: str) -> None:
-        """Go back to what was watched."""
+        """Return to the watched object."""
         entry = self._entry(name, namespace)
         if entry is not None and entry.latest is not entry.watched:
             before, entry.latest = entry.latest, entry.watched
@@ -120,7 +120,7 @@ class ClaimCache:
 
 
 def _gave_back_unseen(old: ResourceClaim, new: ResourceClaim | None) -> bool:
-    """Whether a claim is gone with its devices, or has others: a watch passed over a state."""
+    """Whether devices became free in a change: the claim was deleted, or has other devices."""
     had = old.status.allocation
     if had is None:
         return False
@@ -130,7 +130,7 @@ def _gave_back_unseen(old: ResourceClaim, new: ResourceClaim | None) -> bool:
 
 
 def _is_news(watched: ResourceClaim, known: ResourceClaim) -> bool:
-    """Whether a watched claim says more than what is known; not so the echo of an own write."""
+    """Whether a watched claim is new; it is not if it is the result of an own write."""
     if watched.metadata.uid != known.metadata.uid:
         return True
     order = _compare_versions(watched, known)
@@ -138,7 +138,7 @@ def _is_news(watched: ResourceClaim, known: ResourceClaim) -> bool:
 
 
 def _compare_versions(one: ResourceClaim, other: ResourceClaim) -> int:
-    """Positive: the first is newer. Versions of objects that no server stored say nothing: 0."""
+    """Compare versions; positive if the first is newer, 0 if one of them is no server's version."""
     version, known = one.metadata.resource_version, other.metadata.resource_version
     if version == known or not version.isdecimal() or not known.isdecimal():
         return 0

@@ -1,8 +1,7 @@
-"""Cluster events, and which of them a plugin wants to hear about (docs/reference/03 §6, §7).
+"""Cluster events, and how plugins register for them (docs/reference/03 §6, §7).
 
-A plugin that rejects pods registers the events that could change its mind, each with an
-optional hint: a function that looks at the change and says whether the pod is worth
-another try.
+A plugin that rejects pods registers the events that could change its verdict, each with an
+optional hint: a function that gets the change and decides whether the pod is retried.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _ACTION_LABELS: dict[int, str] = {
 
 
 class EventResource:
-    """Names of the kinds of objects that events are about."""
+    """The kinds of objects in events."""
 
     POD = "Pod"
     ASSIGNED_POD = "AssignedPod"  # only in incoming events
@@ -80,7 +79,7 @@ _POD_KINDS = frozenset({EventResource.ASSIGNED_POD, EventResource.UNSCHEDULABLE_
 
 
 class ClusterEvent(msgspec.Struct, frozen=True):
-    """A kind of object, what happened to it, and optionally a name of its own."""
+    """A kind of object, a change to it, and optionally a custom label."""
 
     resource: str
     action: ActionType
@@ -97,7 +96,7 @@ class ClusterEvent(msgspec.Struct, frozen=True):
         return self.resource == EventResource.WILDCARD and self.action == ActionType.ALL
 
     def matches(self, incoming: ClusterEvent) -> bool:
-        """Whether a plugin that registered this event hears about the incoming one.
+        """Whether a plugin that registered this event is notified of the incoming one.
 
         A general update does not reach a plugin that registered single sub-actions only:
         hence the comparison of the two actions as integers.
@@ -118,7 +117,7 @@ ASSIGNED_POD_DELETE = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE
 
 
 class QueueingHint(enum.Enum):
-    """A plugin's answer to an event: is the pod worth another try?"""
+    """The result of a hint: whether the event may make the pod schedulable."""
 
     QUEUE = "Queue"
     SKIP = "QueueSkip"
@@ -129,7 +128,7 @@ HintFunction = Callable[[Pod, Any, Any], QueueingHint]
 
 
 class ClusterEventWithHint(msgspec.Struct, frozen=True):
-    """A registered event; without a hint, every such event means another try."""
+    """A registered event; without a hint, every such event requeues the pod."""
 
     event: ClusterEvent
     hint: HintFunction | None = None

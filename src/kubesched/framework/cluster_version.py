@@ -1,4 +1,4 @@
-"""How far changes to the cluster have come."""
+"""Version numbers of the scheduler's state of the cluster."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ __all__ = ["ClusterVersion"]
 
 
 class ClusterVersion(msgspec.Struct, frozen=True):
-    """Equal versions: nothing has changed in between that a plugin could see.
+    """A version of the state. Between equal versions nothing changed that a plugin can read.
 
-    Each part only grows, and says how much has happened to one kind of state.
+    Each part counts the changes to one kind of state, and only grows.
     """
 
     # Rows of the node table: nodes, and the pods on them.
     rows: int
-    # Nodes themselves, whatever pods come and go.
+    # Node objects, without their pods.
     nodes: int
-    # Which nodes there are, and in which rows.
+    # The set of nodes, and their rows.
     membership: int
     # Labels and start times of pods on nodes.
     pods: int
-    # Pods that are expected on a node.
+    # Nominations of pods to nodes.
     nominations: int
-    # Watched objects besides nodes and pods.
+    # Watched objects other than nodes and pods.
     objects: int

@@ -1,4 +1,4 @@
-"""What plugins remember about one pod during one scheduling attempt (docs/reference/04 §9)."""
+"""The state that plugins store for one pod during one scheduling attempt (docs/reference/04 §9)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Clonable(Protocol):
 
 
 class CycleState:
-    """A key/value store for one attempt, and what the runtime notes about the plugins.
+    """A key/value store for one attempt, with the runtime's own records about the plugins.
 
     Values without a `clone` method are shared between clones, so they must not change
     after they were written. The sets and `pods_to_activate` are shared on purpose.
@@ -47,16 +47,16 @@ class CycleState:
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
-        self.plugin_timer: Any = None  # the runtime's, of attempts whose plugins are timed
+        self.plugin_timer: Any = None  # set by the runtime if the attempt's plugins are timed
         self.cached_answers: object = None  # the runtime's entry for pods like this one
-        # A plugin's Filter fails on some node, or may: then the attempt must not leave one out.
+        # Whether a plugin's Filter may raise on some node: the attempt then filters every node.
         self.asks_every_node = False
-        # A plugin's: the pod as it will be on a node, where that differs from what it is.
+        # Set by a plugin: returns the pod as it will be on a node, if that differs.
         self.adjust_assumed: Callable[[Pod, str], Pod] | None = None
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
         self.skip_pre_bind: set[str] = set()
-        # Plugins put pods here ("ns/name" -> pod) that deserve a try once this one is placed.
+        # Pods ("ns/name" -> pod) that plugins want to be activated once this one is placed.
         self.pods_to_activate: dict[str, Pod] = {}
 
     def read(self, key: str) -> Any:
@@ -79,7 +79,7 @@ class CycleState:
     def clone(self) -> CycleState:
         """Copy the state so that a dry run can change it."""
         copy = CycleState.__new__(CycleState)
-        # Not isinstance(value, Clonable): asking a protocol takes longer than most copies.
+        # Not isinstance(value, Clonable): a protocol check takes longer than most copies.
         copy._values = {
             key: value.clone() if hasattr(value, "clone") else value
             for key, value in self._values.items()

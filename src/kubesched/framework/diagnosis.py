@@ -1,4 +1,4 @@
-"""Why a pod fits nowhere: per-node verdicts kept compactly, words made when asked for.
+"""Why a pod fits no node: verdicts per node in compact form; texts are built when read.
 
 docs/reference/04 §11 and §12.
 """
@@ -23,7 +23,7 @@ _SILENT = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
 
 
 class NodeVerdicts(NamedTuple):
-    """Nodes that were rejected: for each of `rows`, `statuses[codes - 1]`."""
+    """Rejected nodes: the status of `rows[i]` is `statuses[codes[i] - 1]`."""
 
     rows: NDArray[np.intp]
     codes: NDArray[np.integer]
@@ -31,7 +31,7 @@ class NodeVerdicts(NamedTuple):
 
 
 class Diagnosis:
-    """What filtering found out, for messages, preemption and the queue.
+    """The result of filtering, for messages, preemption and the queue.
 
     Nodes without a verdict of their own share `absent_nodes_status`: those that PreFilter
     left out, or all of them when PreFilter rejected the pod.
@@ -52,21 +52,21 @@ class Diagnosis:
     def __init__(self, names: Sequence[str] = ()) -> None:
         self.names = names  # str[row]: the table's, read only while the cycle lasts
         self._verdicts: list[NodeVerdicts] = []
-        self._by_name: dict[str, Status] = {}  # verdicts given one node at a time
+        self._by_name: dict[str, Status] = {}  # verdicts of single nodes
         self.absent_nodes_status = _SILENT
         self.unschedulable_plugins: set[str] = set()
         self.pending_plugins: set[str] = set()
         self.pre_filter_message = ""
         self.post_filter_message = ""
-        self.post_filter_failed = False  # whether room could be made was not found out
+        self.post_filter_failed = False  # PostFilter ended in an error
 
     def note_post_filter(self, status: Status) -> None:
-        """Note what PostFilter came to."""
+        """Record the status of PostFilter."""
         self.post_filter_message = status.message
         self.post_filter_failed = status.code is Code.ERROR
 
     def add_rejections(self, plugin: str, rows: NDArray[np.intp], rejections: Rejections) -> None:
-        """Note the nodes of a view (`rows`) that a plugin rejected."""
+        """Record the nodes of a view (`rows`) that a plugin rejected."""
         assert rejections.codes is not None
         hit = np.flatnonzero(rejections.codes)
         statuses = tuple(status.blame(plugin) for status in rejections.statuses)
@@ -75,14 +75,14 @@ class Diagnosis:
     def add_verdicts(
         self, rows: NDArray[np.intp], codes: NDArray[np.integer], statuses: tuple[Status, ...]
     ) -> None:
-        """Note rejected nodes; some statuses may not have been given to any of them."""
+        """Record rejected nodes; some of the statuses may belong to none of them."""
         self._verdicts.append(NodeVerdicts(rows, codes, statuses))
         for status, number in zip(statuses, _counts(codes, len(statuses)), strict=True):
             if number:
                 self._note_plugin(status)
 
     def add_node_status(self, node_name: str, status: Status) -> None:
-        """Note the verdict on one node; it replaces an earlier one."""
+        """Record the verdict on one node; it replaces an earlier one."""
         self._by_name[node_name] = status
         if status.plugin:
             self._note_plugin(status)
@@ -93,19 +93,19 @@ class Diagnosis:
             self.pending_plugins.add(status.plugin)
 
     def settle(self) -> None:
-        """Note all verdicts by the names of nodes: rows are good for the present cycle only."""
+        """Convert all verdicts to node names: rows are valid during the current cycle only."""
         self._by_name = self.node_statuses()
         self._verdicts = []
 
     def merge(self, other: Diagnosis) -> None:
-        """Take over the verdicts that a part of the search came to."""
+        """Add the verdicts of another diagnosis."""
         self._verdicts.extend(other._verdicts)
         self._by_name.update(other._by_name)
         self.unschedulable_plugins |= other.unschedulable_plugins
         self.pending_plugins |= other.pending_plugins
 
     def merge_except(self, other: Diagnosis, left_out: NDArray[np.bool_]) -> None:
-        """Take over verdicts by row, but for the rows left out (bool[row])."""
+        """Add another diagnosis's verdicts by row, except for rows in `left_out` (bool[row])."""
         for verdicts in other._verdicts:
             keep = ~left_out[verdicts.rows]
             if keep.any():
@@ -113,13 +113,13 @@ class Diagnosis:
 
     @property
     def explicit_count(self) -> int:
-        """How many nodes have a verdict of their own."""
+        """The number of nodes with a verdict of their own."""
         if not self._by_name:
             return sum(len(verdicts.rows) for verdicts in self._verdicts)
         return len(self.node_statuses())
 
     def node_statuses(self) -> dict[str, Status]:
-        """Every explicit verdict by node name. Costs a Python step per node."""
+        """Return every explicit verdict by node name. Takes a Python step per node."""
         found: dict[str, Status] = {}
         for verdicts in self._verdicts:
             for row, code in zip(verdicts.rows.tolist(), verdicts.codes.tolist(), strict=True):
@@ -128,7 +128,7 @@ class Diagnosis:
         return found
 
     def status_of(self, node_name: str, row: int | None) -> Status:
-        """What a node was told, or what it shares with all that were told nothing.
+        """Return the node's own verdict, or the shared one if it has none.
 
         `row` is where the node stands in the table, None if it is not there any more.
         """
@@ -145,7 +145,7 @@ class Diagnosis:
     def has_code(
         self, code: Code, rows: NDArray[np.intp], row_of: Mapping[str, int], capacity: int
     ) -> NDArray[np.bool_]:
-        """Which of the rows have a status with exactly this code, their own or the shared one."""
+        """Return which rows have a status (own or shared) with exactly this code."""
         found = np.full(capacity, self.absent_nodes_status.code is code)
         for verdicts in self._verdicts:
             wanted = np.array([False, *(status.code is code for status in verdicts.statuses)])
@@ -160,11 +160,11 @@ class Diagnosis:
         yield from self._verdicts
 
     def statuses_by_name(self) -> Mapping[str, Status]:
-        """Verdicts that were given one node at a time; they come after those by row."""
+        """Return verdicts of single nodes; they override those by row."""
         return self._by_name
 
     def reason_counts(self, all_nodes: int) -> Counter[str]:
-        """On how many nodes each reason was given."""
+        """Count the nodes of each reason."""
         counts: Counter[str] = Counter()
         if self._by_name:
             for status in self.node_statuses().values():
@@ -184,13 +184,13 @@ class Diagnosis:
 
 
 def _counts(codes: NDArray[np.integer], kinds: int) -> list[int]:
-    """How often each of the codes 1..kinds occurs."""
+    """Count how often each of the codes 1..kinds occurs."""
     counts: list[int] = np.bincount(codes, minlength=kinds + 1)[1:].tolist()
     return counts
 
 
 class FitError(KubeschedError):
-    """No node fits the pod. The text is made when it is read."""
+    """No node fits the pod. The message is built when it is read."""
 
     def __init__(self, node_count: int, diagnosis: Diagnosis) -> None:
         super().__init__()
@@ -213,7 +213,7 @@ class FitError(KubeschedError):
 
     @classmethod
     def for_one_node(cls, node_name: str, status: Status) -> FitError:
-        """A node that was chosen and then refused, by Reserve or Permit."""
+        """Return the error for a chosen node that Reserve or Permit rejected."""
         diagnosis = Diagnosis()
         diagnosis.add_node_status(node_name, status)
         diagnosis.unschedulable_plugins.add(status.plugin)

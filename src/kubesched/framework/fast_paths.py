@@ -1,6 +1,6 @@
-"""Methods and declarations that make a plugin faster, and change none of its answers.
+"""Optional methods and declarations that make a plugin faster without changing its results.
 
-A plugin without any of these is right. `Plugin` inherits them.
+A plugin without them is correct. `Plugin` inherits them.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ __all__ = ["FastPaths"]
 
 
 class FastPaths:
-    """Filter and Score for many nodes at once, and what their answers may be cached on."""
+    """Filter and Score for many nodes at once, and what the results of both depend on."""
 
-    # What Filter and Score look at; the cache trusts it.
+    # What Filter and Score read; the answer cache relies on it.
     reads: Reads = Reads()
 
     if TYPE_CHECKING:
@@ -35,17 +35,17 @@ class FastPaths:
         def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int: ...
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
-        """Filter, many nodes: the same rule over columns."""
+        """Filter many nodes: the same rule over columns."""
         return Rejections.from_statuses([self.filter(state, pod, node) for node in nodes])
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
-        """Score, many nodes: the same rule over columns."""
+        """Score many nodes: the same rule over columns."""
         return np.fromiter(
             (self.score(state, pod, node) for node in nodes), dtype=np.int64, count=len(nodes)
         )
 
     def concerns(self, spec: PodSpec) -> bool:
-        """Whether PreFilter has anything to look at for pods with this spec.
+        """Whether PreFilter applies to pods with this spec.
 
         False is a promise for every pod with the spec, whatever the cluster looks like: PreFilter
         would skip it, and need not be called. It may be called all the same.
@@ -53,14 +53,14 @@ class FastPaths:
         return True
 
     def uniform_score(self, state: CycleState, pod: Pod, nodes: NodeView) -> int | None:
-        """The normalised score of every node if it is the same for all, else None.
+        """Return the normalised score if it is the same for every node, else None.
 
         `nodes` is the whole cluster, and PreScore has run. With an answer no node is scored.
         """
         return None
 
     def cache_version(self, nodes: NodeView) -> Hashable:
-        """What else cached answers depend on: they are dropped when this value changes.
+        """Return a further value that results depend on; when it changes, they are invalidated.
 
         For a plugin that reads a fact of the whole cluster which seldom changes, and therefore
         says that other nodes do not matter.

@@ -1,7 +1,7 @@
-"""What a plugin may call: the snapshot, listers, the API server, the clock, waiting pods.
+"""The services of a plugin: the snapshot, listers, the API server, the clock, waiting pods.
 
-`Handle` and all it hands out are protocols; the runtime provides them, and
-`kubesched.testing.FakeHandle` does in tests. Plugins never import `client/`.
+`Handle` and the objects that it returns are protocols. The runtime implements them, and
+`kubesched.testing.FakeHandle` does so in tests. Plugins never import `foundation/client/`.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ T_co = TypeVar("T_co", bound=msgspec.Struct, covariant=True)
 
 
 class Lister(Protocol[T_co]):
-    """Objects of one kind as the informer last saw them."""
+    """Read access to the informer's cached objects of one kind."""
 
     def get(self, name: str, namespace: str | None = None) -> T_co | None: ...
 
     def list(self, namespace: str | None = None) -> Collection[T_co]: ...
 
     def follow(self, listener: Callable[[Any, Any], None]) -> None:
-        """Call back with (old or None, new or None) on every change, once it can be read here.
+        """Call the listener with (old or None, new or None) after every change of the cache.
 
-        What is there already comes at once, as additions. For plugins that keep an index.
+        It is called at once with each present object as an addition. For plugins with an index.
         """
         ...
 
 
 class Informer(Protocol[T_co]):
-    """Follows the objects of one kind."""
+    """Watches the objects of one kind and calls handlers."""
 
     def add_handler(
         self,
@@ -67,7 +67,7 @@ class Informer(Protocol[T_co]):
         on_update: Callable[[T_co, T_co], None] | None = None,
         on_delete: Callable[[T_co, bool], None] | None = None,
     ) -> None:
-        """Call back on changes; objects that are already here are announced at once.
+        """Call the handlers on changes; `on_add` is called at once for each present object.
 
         `on_delete` also gets whether the final state is unknown because the deletion was missed.
         Handlers run on the scheduler's loop and must not wait.
@@ -76,7 +76,7 @@ class Informer(Protocol[T_co]):
 
     @property
     def has_synced(self) -> bool:
-        """Whether the first list has been taken in."""
+        """Whether the first list is in the cache."""
         ...
 
 
@@ -90,16 +90,16 @@ class Extender(Protocol):
 
     @property
     def is_ignorable(self) -> bool:
-        """Whether pods are placed without it if it does not answer."""
+        """Whether pods are placed without the extender if it fails."""
         ...
 
     def is_interested(self, pod: Pod) -> bool:
-        """Whether attempts at the pod ask it."""
+        """Whether attempts at the pod call the extender."""
         ...
 
 
 class Snapshot(Protocol):
-    """The nodes as they were when the attempt began."""
+    """The nodes at the beginning of the attempt."""
 
     @property
     def nodes(self) -> NodeView: ...
@@ -117,7 +117,7 @@ class Snapshot(Protocol):
 
 
 class Nominator(Protocol):
-    """Pods that are expected on a node soon."""
+    """The pods that are nominated to nodes."""
 
     def nominated_pods(self, node_name: str) -> Collection[PodInfo]: ...
 
@@ -131,11 +131,11 @@ class Nominator(Protocol):
 
     @property
     def position(self) -> int:
-        """How much has happened to nominations so far."""
+        """The number of changes to nominations so far."""
         ...
 
     def changes_since(self, position: int) -> Collection[str] | None:
-        """Names of nodes whose nominations changed; None: that is no longer known."""
+        """Names of nodes whose nominations changed since; None if the record is gone."""
         ...
 
     def add_nominated_pod(self, pod_info: PodInfo, nominating: Nominating | None) -> None: ...
@@ -144,7 +144,7 @@ class Nominator(Protocol):
 
 
 class WaitingPod(Protocol):
-    """A pod that Permit plugins asked to wait."""
+    """A pod that waits because a Permit plugin returned `Wait`."""
 
     @property
     def pod(self) -> Pod: ...
@@ -155,22 +155,22 @@ class WaitingPod(Protocol):
     def allow(self, plugin: str) -> None: ...
 
     def reject(self, plugin: str, message: str) -> bool:
-        """False if the outcome was decided before."""
+        """Reject the pod; False if the outcome was decided before."""
         ...
 
     def preempt(self, plugin: str, message: str) -> bool:
-        """End the wait because the pod has to give way; False if it was decided before."""
+        """End the wait because the pod is preempted; False if the outcome was decided before."""
         ...
 
 
 class PodInPreBind(Protocol):
-    """A pod that PreBind plugins are working on."""
+    """A pod whose PreBind plugins are running."""
 
     @property
     def pod(self) -> Pod: ...
 
     def cancel(self, reason: str) -> bool:
-        """Stop the work; False if it is over."""
+        """Cancel PreBind; False if it has ended."""
         ...
 
 
@@ -179,7 +179,7 @@ class EventRecorder(Protocol):
 
 
 class PluginMetrics(Protocol):
-    """Metrics that only a plugin can know the values of."""
+    """Metrics whose values only plugins can compute."""
 
     def count_preemption_attempt(self) -> None: ...
 
@@ -194,38 +194,39 @@ class PluginMetrics(Protocol):
     def observe_binding_conditions(
         self, profile: str, driver: str, status: str, duration_ns: int
     ) -> None: ...
+
     def count_volume_error(self, operation: str) -> None: ...
 
 
 class Handle(Protocol):
-    """What a plugin may call. Built by the runtime, one for each profile."""
+    """The services of a plugin. The runtime builds one handle for each profile."""
 
     @property
     def profile_name(self) -> str: ...
 
     @property
     def snapshot(self) -> Snapshot:
-        """The nodes and their pods as this attempt sees them."""
+        """The nodes and their pods at the beginning of the attempt."""
         ...
 
     def lister(self, kind: type[T]) -> Lister[T]:
-        """The objects of a kind; asking for them makes the scheduler watch that kind."""
+        """Return a lister of a kind; the scheduler then watches that kind."""
         ...
 
     def informer(self, kind: type[T]) -> Informer[T]:
-        """Tells of changes of a kind; ask for it when the plugin is built."""
+        """Return the informer of a kind; call this when the plugin is built."""
         ...
 
     @property
     def extenders(self) -> Sequence[Extender]:
-        """The HTTP extenders, in the order in which they are asked."""
+        """The HTTP extenders, in the order in which they are called."""
         ...
 
     @property
     def kubeconfig(self) -> Any:
-        """How the scheduler's process is connected, for plugins that connect by themselves.
+        """The connection settings of the scheduler's process, for plugins with own connections.
 
-        What the program that built the scheduler gave; None if it gave nothing.
+        The value that the program passed to the scheduler; None if it passed nothing.
         """
         ...
 
@@ -257,29 +258,30 @@ class Handle(Protocol):
 
     @property
     def claims(self) -> ClaimCache:
-        """Resource claims with this scheduler's own writes; asking makes it watch them."""
+        """The cache of resource claims; the scheduler watches them once a plugin reads this."""
         ...
 
     @property
     def shared(self) -> SharedState:
-        """What plugins of all profiles keep together."""
+        """State that plugins of all profiles share."""
         ...
 
     def feature_enabled(self, gate: str) -> bool: ...
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Run work beside the scheduling loop; the scheduler owns the task and ends with it.
+        """Run a coroutine beside the scheduling loop, as a task that the scheduler owns.
 
-        An exception costs the work alone: it is logged.
+        The scheduler waits for the task when it ends. An exception ends only the task, and is
+        logged.
         """
         ...
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
-        """Try these waiting pods ("ns/name" -> pod) again at once."""
+        """Move these pending pods ("ns/name" -> pod) to the active queue."""
         ...
 
     def waiting_pod(self, uid: str) -> WaitingPod | None:
-        """A pod that Permit holds back."""
+        """Return a pod that waits in Permit."""
         ...
 
     def waiting_pods(self) -> Iterable[WaitingPod]: ...
@@ -288,15 +290,15 @@ class Handle(Protocol):
 
     @property
     def nominator(self) -> Nominator:
-        """Which pods are expected on which nodes."""
+        """The nominations of pods to nodes."""
         ...
 
     @property
     def pod_groups(self) -> PodGroups | None:
-        """Which pods belong together; None: pod groups are not scheduled here."""
+        """The pod groups; None if the scheduler does not schedule them."""
         ...
 
     @property
     def dry_run(self) -> DryRun:
-        """The profile's filters on nodes as they might be; for preemption."""
+        """Runs the profile's filters on hypothetical states of nodes; for preemption."""
         ...

@@ -1,7 +1,7 @@
-"""One node and the pods on it, with running totals (docs/reference/04 §3.3).
+"""A node and its pods, with totals of their requests (docs/reference/04 §3.3).
 
-The cache owns the real ones; a dry run works on clones. A NodeInfo whose `node` is None is
-a ghost: pods that name a node nobody has announced, or whose node is gone.
+The cache owns the NodeInfos; a dry run works on clones. A NodeInfo whose `node` is None has only
+pods: their node has not been watched yet, or has been deleted.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _NO_PORTS: frozenset[HostPort] = frozenset()
 
 
 class ImageState(msgspec.Struct, frozen=True, gc=False):
-    """An image on a node: its size, and on how many nodes it was when this was noted."""
+    """An image on a node: its size, and the number of nodes that had it at the last update."""
 
     size_bytes: int
     node_count: int
 
 
 class NodeInfo(msgspec.Struct, eq=False, gc=False):
-    """A node, its pods, and what they ask for in total.
+    """A node, its pods, and the totals of their requests.
 
-    Nothing here leads back to a NodeInfo, so the garbage collector is not made to look at them.
+    No field refers back to a NodeInfo, so the garbage collector does not track them.
     """
 
     name: str = ""
@@ -60,7 +60,7 @@ class NodeInfo(msgspec.Struct, eq=False, gc=False):
         return self.node.metadata.labels if self.node is not None else {}
 
     def set_node(self, node: Node) -> None:
-        """Take a new version of the node; the pods stay."""
+        """Replace the node object; the pods stay."""
         self.name = node.metadata.name
         self.node = node
         self.allocatable = Resources.from_resource_list(node.status.allocatable)
@@ -90,9 +90,9 @@ class NodeInfo(msgspec.Struct, eq=False, gc=False):
             self._count_claims(claims, 1)
 
     def remove_pod(self, uid: str) -> PodInfo:
-        """Take a pod off the node; the last pod of the list takes its place.
+        """Remove a pod from the node; the last pod of the list moves to its position.
 
-        The amounts subtracted are those that were added, whatever the pod looks like now.
+        The amounts subtracted are those that were added, even if the pod has changed since.
 
         Raises:
             CacheError: the pod is not here.
@@ -116,7 +116,7 @@ class NodeInfo(msgspec.Struct, eq=False, gc=False):
                 self.pods_with_required_anti_affinity, removed
             )
         if removed.host_ports:
-            # Two pods may hold the same one, where a user put them: it is taken until both go.
+            # Two pods may use the same port, if a user bound them: it is in use until both end.
             self.used_ports = frozenset(port for each in self.pods for port in each.host_ports)
         if claims := removed.claim_keys:
             self._count_claims(claims, -1)
@@ -126,7 +126,7 @@ class NodeInfo(msgspec.Struct, eq=False, gc=False):
         return uid in self._position
 
     def conflicts_with(self, wanted: tuple[HostPort, ...]) -> bool:
-        """Whether a wanted host port is taken on this node."""
+        """Whether one of these host ports is in use on the node."""
         return bool(self.used_ports) and ports_conflict(wanted, self.used_ports)
 
     def clone(self) -> NodeInfo:
@@ -148,7 +148,7 @@ class NodeInfo(msgspec.Struct, eq=False, gc=False):
 
 
 def _without(pods: tuple[PodInfo, ...], removed: PodInfo) -> tuple[PodInfo, ...]:
-    """The pods in the order that the reference leaves them in: the last takes the place."""
+    """Return the pods without one, in the reference's order: the last moves to its position."""
     for place, pod_info in enumerate(pods):
         if pod_info is removed:
             *kept, last = pods

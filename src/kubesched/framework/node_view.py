@@ -1,6 +1,6 @@
-"""Some rows of the node table, as a plugin sees them.
+"""A selection of rows of the node table, for plugins.
 
-Every array that a view hands out has one entry per node of the view, in the view's order.
+Every array that a view returns has one entry per node of the view, in the view's order.
 While a view covers the whole table these arrays are views of the columns themselves, so a
 plugin must not write to them.
 """
@@ -24,7 +24,7 @@ S = TypeVar("S", bound=np.generic)
 
 
 class NodeView:
-    """A selection of nodes: columns for vector code, NodeInfos for code that looks at one."""
+    """A selection of nodes: columns for vector code, NodeInfos for code about one node."""
 
     __slots__ = ("_gathered", "_infos", "_rows", "_selection", "pods", "table")
 
@@ -35,11 +35,11 @@ class NodeView:
         selection: slice | NDArray[np.intp],
     ) -> None:
         self.table: NodeTable = pods.table
-        self.pods = pods  # the pods of the whole table, whatever the selection
+        self.pods = pods  # the pods of the whole table
         self._infos = infos  # NodeInfo[row]
         self._selection = selection
         self._rows: NDArray[np.intp] | None = None
-        # Amounts that several plugins look at; None: not kept, because the view is used for long.
+        # Cache of amounts that several plugins read; None for views with a long life.
         self._gathered: dict[tuple[bool, int, int], NDArray[np.int64]] | None = None
 
     def __len__(self) -> int:
@@ -87,27 +87,27 @@ class NodeView:
         return self.info_at(int(self.rows[index]))
 
     def info_at(self, row: int) -> NodeInfo:
-        """The node in a row of the table, whether or not it is in this view."""
+        """Return the node in a row of the table, inside this view or not."""
         info = self._infos[row]
         assert info is not None
         return info
 
     def subset(self, keep: NDArray[np.bool_]) -> NodeView:
-        """Those nodes for which `keep` holds."""
+        """Return the nodes for which `keep` is true."""
         return NodeView(self.pods, self._infos, self.rows[keep])
 
     def deferred(self, find: Callable[[], slice | NDArray[np.intp]]) -> NodeView:
-        """Rows of the same table that are not known yet, and perhaps never need be."""
+        """Return a view whose rows `find` computes when they are first read."""
         return DeferredNodeView(self.pods, self._infos, find)
 
     def at_rows(self, rows: NDArray[np.intp]) -> NodeView:
-        """Other rows of the same table, whether or not they are in this view."""
+        """Return a view of other rows of the same table, inside this view or not."""
         view = NodeView(self.pods, self._infos, rows)
         view._gathered = {}
         return view
 
     def at(self, column: NDArray[S]) -> NDArray[S]:
-        """A column of the table (one entry per row), for the nodes of this view."""
+        """Return the entries of a table column for the nodes of this view."""
         selection = self._selection
         # `take` gathers several times faster than indexing with an array.
         return column[selection] if isinstance(selection, slice) else column.take(selection)
@@ -207,7 +207,7 @@ class NodeView:
 
 
 class DeferredNodeView(NodeView):
-    """A view whose rows are worked out when someone looks."""
+    """A view whose rows are computed when they are first read."""
 
     __slots__ = ("_find", "_found")
 

@@ -1,7 +1,7 @@
-"""What an update of a pod or a node amounts to, as cluster events (docs/reference/03 §8.2, §8.3).
+"""Cluster events of an update of a pod or a node (docs/reference/03 §8.2, §8.3).
 
-One update may be several events: each tells of one kind of change, so that only the plugins
-that care about that kind are asked. They come in a fixed order.
+One update may be several events, one for each kind of change, so that the queue calls the hints
+of only those plugins that registered for that kind. Their order is fixed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def pod_update_events(old: Pod, new: Pod) -> list[ClusterEvent]:
         actions.append(ActionType.UPDATE_POD_SCALE_DOWN)
     if old.spec.scheduling_gates and not new.spec.scheduling_gates:
         actions.append(ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
-    # As in the reference, tolerations that are replaced one for one go unnoticed.
+    # As in the reference, tolerations that are replaced one for one make no event.
     if len(old.spec.tolerations) != len(new.spec.tolerations):
         actions.append(ActionType.UPDATE_POD_TOLERATION)
     if _claim_statuses(old) != _claim_statuses(new):
@@ -49,7 +49,7 @@ def node_update_events(
         actions.append(ActionType.UPDATE_NODE_ALLOCATABLE)
     if old.metadata.labels != new.metadata.labels:
         actions.append(ActionType.UPDATE_NODE_LABEL)
-    # A node that is made schedulable and loses a taint says so twice, as in the reference.
+    # A node that becomes schedulable and loses a taint makes two events, as in the reference.
     if old.spec.taints != new.spec.taints:
         actions.append(ActionType.UPDATE_NODE_TAINT)
     if _condition_statuses(old) != _condition_statuses(new):
@@ -65,7 +65,7 @@ _event = lru_cache(maxsize=64)(ClusterEvent)  # of which there are few
 
 
 def _is_scaled_down(old: Pod, new: Pod) -> bool:
-    """Whether the pod asks for less of anything, counting what it was already given."""
+    """Whether the pod requests less of any resource, allocated resources included."""
     if old.spec is new.spec and not _gives_amounts(old.status) and not _gives_amounts(new.status):
         return False  # as when a pod starts, or ends
     if _request_inputs(old) == _request_inputs(new):
@@ -78,7 +78,7 @@ def _is_scaled_down(old: Pod, new: Pod) -> bool:
 
 
 def _gives_amounts(status: PodStatus) -> bool:
-    """Whether there is anything in a status that requests are computed from."""
+    """Whether the status contains amounts that requests are computed from."""
     if status.resources is not None or status.node_allocatable_resource_claim_statuses:
         return True
     for each in (*status.container_statuses, *status.init_container_statuses):
@@ -88,7 +88,7 @@ def _gives_amounts(status: PodStatus) -> bool:
 
 
 def _request_inputs(pod: Pod) -> tuple[object, ...]:
-    """All that a pod's requests are computed from; cheaper to compare than to compute."""
+    """Return everything that requests are computed from: comparing it is cheaper."""
     spec, status = pod.spec, pod.status
     return (
         spec.containers,

@@ -1,8 +1,8 @@
 """The plugin contract: one base class, one method per extension point.
 
-A plugin extends a point by overriding its method; `extension_points` tells which ones it
-does. Filter and Score have a form for one node, which is the definition, and a form for
-many nodes over columns, which is an optional faster spelling of the same rule.
+A plugin extends a point by overriding its method; `extension_points` returns these points. Filter
+and Score have a form for one node, which is the definition, and a form for many nodes over
+columns, which is an optional faster form of the same rule.
 """
 
 from __future__ import annotations
@@ -67,45 +67,45 @@ class ExtensionPoint(enum.StrEnum):
 
 
 class OnlyNodes(msgspec.Struct, frozen=True):
-    """A PreFilter answer: go on, but only these nodes can fit (none, if empty)."""
+    """A PreFilter result: continue, but only these nodes can fit (none if it is empty)."""
 
     names: frozenset[str]
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """A Permit answer: hold the pod until it is allowed, at most this long."""
+    """A Permit result: the pod waits until it is allowed, at most this long."""
 
     timeout_ns: int
     reasons: tuple[str, ...] = ()
 
 
 class Plugin(FastPaths, PreemptionHooks):
-    """Base of all plugins. Holds configuration only: facts of an attempt go in CycleState.
+    """Base class of all plugins. Stores configuration only: state of an attempt is in CycleState.
 
-    Here is what every author meets. `FastPaths` has what only makes a plugin faster, and
-    `PreemptionHooks` what only matters when pods are preempted.
+    The methods here are those of the extension points. `FastPaths` has methods that only make a
+    plugin faster, and `PreemptionHooks` those that are called only when pods are preempted.
     """
 
     name: ClassVar[str] = ""
     # The type that `pluginConfig[].args` is decoded into; None: the plugin takes no arguments.
     args_type: ClassVar[type[msgspec.Struct] | None] = None
-    # PreBind of neighbouring plugins that say so run at the same time.
+    # PreBind methods of adjacent plugins for which this is true run concurrently.
     pre_bind_in_parallel: ClassVar[bool] = False
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
-        """Keep both; without arguments they are the defaults of `args_type`."""
+        """Store both; without arguments they are the defaults of `args_type`."""
         self.args = _default_args(type(self)) if args is None else args
         self._handle = handle
 
     @property
     def handle(self) -> Handle:
-        """What the plugin may call; missing only in tests that do without."""
+        """The services of the plugin; only tests may build a plugin without them."""
         if self._handle is None:
             raise RuntimeError(f"plugin {self.name} was built without a handle")
         return self._handle
 
     def close(self) -> Awaitable[None] | None:
-        """Give back what the plugin holds; called once when the scheduler ends. May be async."""
+        """Release the plugin's resources; called once when the scheduler ends. May be async."""
         return None
 
     def explaining(self) -> Explaining | None:
@@ -131,7 +131,7 @@ class Plugin(FastPaths, PreemptionHooks):
     def pre_filter(
         self, state: CycleState, pod_info: PodInfo, nodes: NodeView
     ) -> Status | OnlyNodes:
-        """PreFilter: note facts for Filter; SKIP if Filter has nothing to do for this pod."""
+        """PreFilter: compute state for Filter; SKIP if Filter does not apply to this pod."""
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
@@ -141,11 +141,11 @@ class Plugin(FastPaths, PreemptionHooks):
     def post_filter(
         self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
     ) -> PostFilterResult:
-        """PostFilter: no node fits; try to make room."""
+        """PostFilter: called if no node fits, to make room by preemption."""
         raise NotImplementedError
 
     def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
-        """PreScore: note facts for Score; SKIP if Score has nothing to say for this pod."""
+        """PreScore: compute state for Score; SKIP if Score does not apply to this pod."""
         return SUCCESS
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
@@ -155,18 +155,18 @@ class Plugin(FastPaths, PreemptionHooks):
     def normalize_score(
         self, state: CycleState, pod: Pod, nodes: NodeView, scores: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """NormalizeScore: bring the scores of all nodes into 0..100."""
+        """NormalizeScore: scale the scores of all nodes to 0..100."""
         return scores
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Reserve: claim what the pod will need on the node."""
+        """Reserve: reserve resources for the pod on the node."""
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Give back what Reserve claimed. Also called if Reserve was never reached."""
+        """Undo Reserve. Also called if Reserve did not run."""
 
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | Wait:
-        """Permit: let the pod go on, refuse it, or make it wait."""
+        """Permit: admit the pod, reject it, or make it wait."""
         return SUCCESS
 
     def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
@@ -174,7 +174,7 @@ class Plugin(FastPaths, PreemptionHooks):
         return SUCCESS if overrides(self, "pre_bind") else SKIP
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """PreBind: what must be done before the pod can be bound."""
+        """PreBind: do the work that must precede binding."""
         return SUCCESS
 
     async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
@@ -182,11 +182,11 @@ class Plugin(FastPaths, PreemptionHooks):
         raise NotImplementedError
 
     async def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """PostBind: the pod is bound; for information."""
+        """PostBind: called after the pod is bound, for information."""
 
 
 def _default_args(plugin: type[Plugin]) -> Any:
-    """The arguments of a plugin that was given none; None if it takes none, or demands some."""
+    """Return default arguments; None if the plugin takes none or has required ones."""
     if plugin.args_type is None:
         return None
     if any(field.required for field in msgspec.structs.fields(plugin.args_type)):
@@ -211,13 +211,13 @@ _METHODS: dict[ExtensionPoint, str] = {
 
 
 def overrides(plugin: Plugin | type[Plugin], method: str) -> bool:
-    """Whether a plugin brings its own version of a method of the base class."""
+    """Whether a plugin overrides a method of the base class."""
     cls = plugin if isinstance(plugin, type) else type(plugin)
     return getattr(cls, method) is not getattr(Plugin, method)
 
 
 def extension_points(plugin: Plugin | type[Plugin]) -> frozenset[ExtensionPoint]:
-    """The points that a plugin extends: those whose method it overrides."""
+    """Return the points that a plugin extends: those whose method it overrides."""
     cls: Any = plugin if isinstance(plugin, type) else type(plugin)
     return _extension_points(cls)
 

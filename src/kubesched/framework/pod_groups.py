@@ -1,7 +1,7 @@
-"""Pods that are scheduled together: what plugins see of a group (docs/reference/09 §3, §6.3).
+"""Pod groups in the plugin contract (docs/reference/09 §3, §6.3).
 
-A pod names its group in `spec.schedulingGroup`. The group is known by the pods that name it,
-whether or not its PodGroup object exists.
+A pod names its group in `spec.schedulingGroup`. A group consists of the pods that name it, even
+if no PodGroup object exists.
 """
 
 from __future__ import annotations
@@ -36,41 +36,45 @@ class UnknownPodGroupError(KubeschedError):
 
 
 class PodGroupMembers(Protocol):
-    """The pods of one group: those that wait for this scheduler, and those on nodes."""
+    """The pods of one group: pending pods of this scheduler, and pods on nodes."""
 
     @property
     def all_count(self) -> int: ...
 
     @property
     def scheduled_count(self) -> int:
-        """How many have a node, or were given one that is not confirmed yet."""
+        """The number of members that are bound or assumed."""
         ...
 
     @property
     def assumed(self) -> Collection[str]:
-        """Uids of those whose node is not confirmed yet."""
+        """The uids of assumed members."""
         ...
 
     def unscheduled_pods(self) -> Mapping[str, Pod]:
-        """Those without a node, by "namespace/name"."""
+        """The members without a node, by "namespace/name"."""
         ...
 
 
 class PodGroups(Protocol):
     """All groups that some pod names.
 
-    During a group cycle members count as placed where the cycle has put them so far.
+    During a group cycle, members count as placed on the nodes chosen so far.
     """
 
     def members(self, namespace: str, name: str) -> PodGroupMembers:
-        """Raises UnknownPodGroupError."""
+        """Return the members of a group.
+
+        Raises:
+            UnknownPodGroupError: no pod names the group.
+        """
         ...
 
 
 class GroupCycle:
-    """What the attempts at all members share while it is found out whether the group fits.
+    """State that the trial attempts at all members of a group share.
 
-    Claims that members were given devices for in this cycle, by uid: other members may use them.
+    `claims` has the uids of claims that got devices in this cycle; other members may use them.
     """
 
     __slots__ = ("claims",)
@@ -84,12 +88,12 @@ def enter_group_cycle(state: CycleState, cycle: GroupCycle) -> None:
 
 
 def leave_group_cycle(state: CycleState) -> None:
-    """From here on the attempt is for real."""
+    """Mark the attempt as a real one, after the trial attempts of the group."""
     state.write(_KEY, None)
 
 
 def group_cycle_of(state: CycleState) -> GroupCycle | None:
-    """The group cycle that the attempt is part of; None: it is for real."""
+    """Return the group cycle of a trial attempt; None for a real attempt."""
     try:
         cycle: GroupCycle | None = state.read(_KEY)
     except StateNotFoundError:
@@ -98,7 +102,7 @@ def group_cycle_of(state: CycleState) -> GroupCycle | None:
 
 
 def is_tried_with_group(state: CycleState) -> bool:
-    """Whether the pod was tried with all of its group that could be had, for real or not."""
+    """Whether the attempt belongs to a group cycle, as a trial or as a real attempt."""
     try:
         state.read(_KEY)
     except StateNotFoundError:
@@ -107,6 +111,6 @@ def is_tried_with_group(state: CycleState) -> bool:
 
 
 def group_name_of(pod: Pod) -> str:
-    """The name of the pod's group in its namespace; empty if it has none."""
+    """Return the name of the pod's group in its namespace; empty if it has none."""
     group = pod.spec.scheduling_group
     return "" if group is None else group.pod_group_name or ""

@@ -1,9 +1,9 @@
-"""The pods on the nodes, grouped by what selectors and affinity terms can see of them.
+"""Index of the pods on nodes, grouped by everything that selectors and affinity terms read.
 
-Pods with the same namespace, labels and affinity terms, terminating or not, form one *group*.
-A question about pods is matched against groups, once each, never pod by pod, and its answer
-is kept per row of the node table and per topology domain by adding one when a pod comes and
-taking one off when it goes. What nobody has asked about for long is forgotten.
+Pods with the same namespace, labels and affinity terms, and the same terminating state, form one
+*group*. A query is matched against each group once, never against each pod. Its result is stored
+per row of the node table and per topology domain, and updated by one when a pod is added or
+removed. Results that have not been read for long are evicted.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _ANSWERS_KEPT = 2048
-# Memory for columns of all rows; how many are kept follows from the size of the table.
+# Memory for columns of all rows; their largest number follows from the size of the table.
 _COLUMN_BYTES = 128 * 2**20
 _FEWEST_COLUMNS = 64
 _DOMAINS_KEPT = 256
 _SUBJECTS_KEPT = 1024
-# Groups without pods are dropped once there are more of them than this and than others.
+# Groups without pods are evicted once there are more of them than this and than other groups.
 _EMPTY_SHAPES_KEPT = 256
 
 
 class EligibilityRule(Hashable, Protocol):
-    """A rule about rows, equal to another if both leave out the same rows of every table."""
+    """A rule that selects rows. Equal rules select the same rows of every table."""
 
     def on(self, index: PodIndex) -> Eligibility: ...
 
 
 class TermKind(enum.Enum):
-    """The lists of terms that a pod may carry."""
+    """The kinds of affinity terms of a pod."""
 
     REQUIRED_AFFINITY = enum.auto()
     REQUIRED_ANTI_AFFINITY = enum.auto()
@@ -58,7 +58,7 @@ _TermKey = tuple[TermKind, AffinityTerm, int]
 
 
 class CarriedTerm:
-    """An affinity term that pods on the nodes carry. `PodIndex.count` tells how many do."""
+    """An affinity term of pods on nodes. `PodIndex.count` returns how many have it."""
 
     __slots__ = ("_groups", "kind", "term", "weight")
 
@@ -66,7 +66,7 @@ class CarriedTerm:
         self.kind = kind
         self.term = term
         self.weight = weight  # 0 for a required term
-        # How many times each group has the term: a pod may repeat itself.
+        # How many times each group has the term: a pod may repeat a term.
         self._groups: dict[_Group, int] = {}
 
 
@@ -76,7 +76,7 @@ _NO_TERMS: TermsByKind = dict.fromkeys(TermKind, ())
 
 
 class _Group:
-    """Pods that no selector and no term can tell apart, by row."""
+    """Pods that all selectors and terms treat alike, by row."""
 
     __slots__ = (
         "answers",
@@ -97,10 +97,10 @@ class _Group:
         self.terms = terms
         self.rows: dict[int, int] = {}  # row -> pods of this group, without zeros
         self.pod_count = 0
-        self.answers: list[_Answer] = []  # all that a pod of this group counts in
+        self.answers: list[_Answer] = []  # the results that count this group's pods
 
     def places(self) -> Iterator[_Place]:
-        """Where to look for questions that may be about this group."""
+        """Yield the places at which queries that may match this group are registered."""
         for namespace in (self.namespace, None):
             yield namespace, None
             for anchor in self.labels.items():
@@ -128,13 +128,13 @@ _Place = tuple[str | None, Anchor | None]
 
 
 class _Answer(RowCounts):
-    """The pods of those groups that a question is about."""
+    """The result of a query: the number of matching pods per row and per domain."""
 
     __slots__ = ("_on_column", "groups")
 
     def __init__(self, capacity: int, on_column: Callable[[_Answer], None]) -> None:
         super().__init__(capacity)
-        self._on_column = on_column  # told when a column of all rows is made
+        self._on_column = on_column  # called when a column of all rows is made
         self.groups: list[_Group] = []
 
     @property
@@ -151,7 +151,7 @@ class _Answer(RowCounts):
             self.add_all(group.rows)
 
     def detach(self) -> None:
-        """Count no more, and be part of no cycle: who was forgotten goes at once."""
+        """Stop counting, and break reference cycles so that the object is freed at once."""
         for group in self.groups:
             group.answers.remove(self)
         self.groups = []
@@ -159,19 +159,19 @@ class _Answer(RowCounts):
 
 
 class _Subject:
-    """The terms that are about pods of some namespace and labels, as far as looked at."""
+    """The terms that select pods with some namespace and labels, among those compared so far."""
 
     __slots__ = ("by_kind", "generation", "seen", "seen_at")
 
     def __init__(self) -> None:
         self.by_kind: dict[TermKind, list[CarriedTerm]] = {}
         self.generation = -1
-        self.seen = 0  # terms there were when last looked
+        self.seen = 0  # the number of terms at the last lookup
         self.seen_at: dict[Anchor | None, int] = {}  # the same for each anchor
 
 
 class PodIndex:
-    """Kept in step with the node table by the cache: one call per pod that comes or goes."""
+    """The index. The cache updates it with the node table, by one call per added or removed pod."""
 
     def __init__(self, table: NodeTable) -> None:
         self.table = table
@@ -190,7 +190,7 @@ class PodIndex:
         self._domains: OrderedDict[Hashable, Domains] = OrderedDict()
 
     def add(self, row: int, pod_info: PodInfo) -> None:
-        """A pod is on the node in this row."""
+        """Add a pod on the node in this row."""
         self._fit()
         group = self._group_of[pod_info] = self._intern(pod_info)
         if not group.pod_count:
@@ -198,7 +198,7 @@ class PodIndex:
         group.add(row)
 
     def remove(self, row: int, pod_info: PodInfo) -> None:
-        """A pod (the very PodInfo that was added) left the node in this row."""
+        """Remove a pod (the same PodInfo that was added) from the node in this row."""
         self._fit()
         group = self._group_of.pop(pod_info)
         group.remove(row)
@@ -208,15 +208,15 @@ class PodIndex:
                 self._drop_empty_shapes()
 
     def relabel(self, row: int, pod_info: PodInfo) -> None:
-        """A pod on the node in this row may look different to selectors than it did."""
+        """Move a pod to another group if its labels or terms have changed."""
         if self._intern(pod_info) is not self._group_of[pod_info]:
             self.remove(row, pod_info)
             self.add(row, pod_info)
 
     def count(self, question: PodQuery | CarriedTerm) -> RowCounts:
-        """How many pods match the query, or carry the term, per row.
+        """Return the number of pods per row that match the query or have the term.
 
-        From the first time on the answer is kept up to date, unless long not asked for.
+        The result is updated from then on, until it is evicted.
         """
         self._fit()
         answer = self._answers.get(question)
@@ -239,7 +239,7 @@ class PodIndex:
     def domains(
         self, key: str, rule: EligibilityRule | None = None, missing_as_empty: bool = False
     ) -> Domains:
-        """The domains of a topology key among the rows that the rule lets count."""
+        """Return the domains of a topology key among the rows that the rule selects."""
         name = (key, rule, missing_as_empty)
         domains = self._domains.get(name)
         if domains is not None:
@@ -253,11 +253,11 @@ class PodIndex:
 
     @property
     def has_terms(self) -> bool:
-        """Whether any pod may carry an affinity term. Few clusters are without."""
+        """Whether any pod may have an affinity term."""
         return bool(self._terms)
 
     def terms_about(self, pod: Pod, namespace_labels: Mapping[str, str]) -> TermsByKind:
-        """The terms carried by pods on the nodes that match this pod."""
+        """Return the terms of pods on nodes that select this pod."""
         if not self._terms:
             return _NO_TERMS
         metadata = pod.metadata
@@ -275,7 +275,7 @@ class PodIndex:
         return subject.by_kind
 
     def _fit(self) -> None:
-        """Follow the table in size."""
+        """Resize to the size of the table."""
         capacity = self.table.capacity
         if capacity != self._capacity:
             self._capacity = capacity
@@ -299,7 +299,7 @@ class PodIndex:
     def _look_at_terms(
         self, subject: _Subject, pod: Pod, namespace_labels: Mapping[str, str]
     ) -> None:
-        """Try the terms that came since the subject was last looked up."""
+        """Match the terms that were added since the last lookup."""
         if subject.generation != self._term_generation:
             subject.generation = self._term_generation
             subject.seen_at = {}
@@ -389,7 +389,7 @@ class PodIndex:
 
 
 def _places(query: PodQuery) -> list[_Place]:
-    """Where groups find the query; the groups there are the only ones it can match."""
+    """Yield the places at which a query is registered; only groups at these can match."""
     if query.namespaces is None:
         return [(None, query.anchor)]
     return [(namespace, query.anchor) for namespace in sorted(query.namespaces)]

@@ -1,4 +1,4 @@
-"""A pod, and what scheduling needs to know about it again and again (docs/reference/04 §3.1)."""
+"""A pod with cached values that scheduling reads often (docs/reference/04 §3.1)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NONE: Set[str] = frozenset()
 
 
 def assigned_to(pod: Pod, node_name: str) -> Pod:
-    """The pod as it will be once it is bound to the node."""
+    """Return the pod with its node set."""
     return replace(pod, spec=replace(pod.spec, node_name=node_name))
 
 
@@ -38,11 +38,11 @@ class PodInfo(msgspec.Struct, eq=False, gc=False):
     """A pod with its parsed affinity terms and its computed amounts.
 
     A term list that cannot be parsed is empty here, all are if there are too many, and the
-    error is in `affinity_errors`: existing pods are then treated as having no such terms, while
-    an incoming pod is refused by InterPodAffinity. Amounts are computed once, when first asked.
+    error is in `affinity_errors`. Existing pods are then treated as having no such terms, and
+    InterPodAffinity rejects an incoming pod. Amounts are computed when they are first read.
 
-    There is one for every pod of the cluster, and nothing that it holds leads back to it, so the
-    garbage collector is not made to look at them.
+    There is one for every pod of the cluster. No field refers back to it, so the garbage collector
+    does not track them.
     """
 
     pod: Pod
@@ -52,7 +52,7 @@ class PodInfo(msgspec.Struct, eq=False, gc=False):
     preferred_anti_affinity_terms: tuple[WeightedAffinityTerm, ...] = ()
     affinity_errors: tuple[str, ...] = ()
     _amounts: tuple[Resources, tuple[int, int]] | None = None
-    _is_plain: bool | None = None  # None: nobody has asked
+    _is_plain: bool | None = None  # None: not computed yet
     _host_ports: tuple[HostPort, ...] | None = None
     _claim_keys: tuple[str, ...] | None = None
 
@@ -106,7 +106,7 @@ class PodInfo(msgspec.Struct, eq=False, gc=False):
 
     @property
     def requested(self) -> Resources:
-        """What a node is charged for the pod. Shared with other pods, and not to be edited."""
+        """The amounts that a node is charged for the pod. Shared with other pods: do not modify."""
         amounts = self._amounts
         if amounts is None:
             amounts = self._amounts = node_amounts(self.pod)
@@ -114,7 +114,7 @@ class PodInfo(msgspec.Struct, eq=False, gc=False):
 
     @property
     def nonzero_requested(self) -> tuple[int, int]:
-        """(milli-CPU, bytes of memory) as scoring counts them."""
+        """(milli-CPU, bytes of memory) for scoring, with defaults for missing requests."""
         amounts = self._amounts
         if amounts is None:
             amounts = self._amounts = node_amounts(self.pod)
@@ -122,7 +122,7 @@ class PodInfo(msgspec.Struct, eq=False, gc=False):
 
     @property
     def plain_requested(self) -> Resources | None:
-        """`requested`, if that is what the pod asks for however one counts; else None."""
+        """`requested` if all ways to compute requests agree for this pod, else None."""
         if self._is_plain is None:
             plain = plain_amounts(self.pod)
             self._is_plain = plain is not None
@@ -134,14 +134,14 @@ class PodInfo(msgspec.Struct, eq=False, gc=False):
         ports = self._host_ports
         if ports is None:
             spec = self.pod.spec
-            # Most have none at all, which is seen without looking at each.
+            # Most pods have no ports; this check is faster than collecting them.
             has_ports = any(map(_PORTS, spec.containers)) or spec.init_containers
             ports = self._host_ports = host_ports(self.pod) if has_ports else ()
         return ports
 
     @property
     def claim_keys(self) -> tuple[str, ...]:
-        """The claims that the pod names, as `namespace/name`."""
+        """The volume claims that the pod names, as `namespace/name`."""
         keys = self._claim_keys
         if keys is None:
             pod = self.pod
@@ -156,27 +156,27 @@ class PodInfo(msgspec.Struct, eq=False, gc=False):
 
     @property
     def has_affinity(self) -> bool:
-        """The pod has a podAffinity or podAntiAffinity section, even an empty one."""
+        """Whether the pod has a podAffinity or podAntiAffinity section, even an empty one."""
         affinity = self.pod.spec.affinity
         return affinity is not None and (
             affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None
         )
 
     def placed_on(self, node_name: str) -> PodInfo:
-        """A copy of this pod as it will be on the node, sharing all that was computed."""
+        """Return a copy with the node set, which shares all cached values."""
         placed = _copy(self)
         placed.pod = assigned_to(self.pod, node_name)
         return placed
 
 
-# What `copy` calls, after a search; msgspec does not declare it.
+# The method that `copy` finds; msgspec does not declare it.
 _copy: Callable[[PodInfo], PodInfo] = PodInfo.__copy__  # type: ignore[attr-defined]
 
 
 class PodInfos:
-    """Makes PodInfos of pods that often come one after another with one and the same spec.
+    """Builds PodInfos for consecutive pods that often share one spec object.
 
-    What is computed about the first of them holds for the others, and is not computed again.
+    Values computed for the first pod are reused for the others.
     """
 
     def __init__(self) -> None:
@@ -189,13 +189,13 @@ class PodInfos:
         if (
             pod.spec is not before.spec
             or pod.metadata.namespace != before.metadata.namespace
-            or pod.status != before.status  # which may say more of its requests than its spec does
+            or pod.status != before.status  # it may contain further amounts
         ):
             self._last, self._is_computed = PodInfo(pod), False
             return self._last
         if not self._is_computed:
             self._is_computed = True
-            # Amounts that cannot be read are for those to complain about who need them.
+            # Invalid amounts raise again where they are used.
             with suppress(KubeschedError):
                 _ = last.host_ports, last.claim_keys, last.plain_requested
         info = _copy(last)
@@ -228,7 +228,7 @@ class QueuedPodInfo:
 
     def __init__(self, pod: Pod, now_ns: int, pod_info: PodInfo | None = None) -> None:
         self.pod_info = PodInfo(pod) if pod_info is None else pod_info
-        # How the queue names the pod: by namespace and name, whatever its uid.
+        # The pod's key in the queue: namespace and name, without uid.
         self.key = f"{pod.metadata.namespace}/{pod.metadata.name}"
         self.timestamp_ns = now_ns
         self.attempts = 0
@@ -236,7 +236,7 @@ class QueuedPodInfo:
         self.consecutive_errors_count = 0
         self.backoff_expiration_ns: int | None = None
         self.initial_attempt_timestamp_ns: int | None = None
-        # Not edited, but replaced: most pods have none, and all of these share one.
+        # Replaced, never modified: all pods without plugins share one empty set.
         self.unschedulable_plugins: Set[str] = _NONE
         self.pending_plugins: Set[str] = _NONE
         self.gating_plugin = ""
@@ -254,5 +254,5 @@ class QueuedPodInfo:
 
     @property
     def rejectors(self) -> Set[str]:
-        """Plugins whose mind an event must change before the pod is tried again."""
+        """Plugins whose verdict an event must change before the pod is retried."""
         return self.unschedulable_plugins | self.pending_plugins

@@ -1,8 +1,8 @@
-"""How much one pod may ask, where each part of it is compared with every node or pod.
+"""Limits for lists of a pod whose entries are compared with every node or pod.
 
-Nothing in the API bounds these lists, so one pod could hold up all others (decisions 0018 and
-0028). A pod that goes beyond is refused by the plugin concerned, with a condition that says so.
-Real pods stay below a tenth of them.
+The API does not bound these lists, so one pod could delay all others (decisions 0018 and 0028).
+The plugin that reads a list rejects a pod beyond its limit, with a reason that names the limit.
+Real pods have less than a tenth of them.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ __all__ = [
     "spread_excess",
 ]
 
+# Pod affinity terms of all four kinds: each may have to be compared with every pod.
 MOST_AFFINITY_TERMS: Final = 64
-"""Pod affinity terms of all four kinds: each may have to be compared with every pod."""
 MOST_SPREAD_CONSTRAINTS: Final = 32
+# In the selectors of all terms, or of all constraints. Labels to be equal are looked up.
 MOST_SELECTOR_EXPRESSIONS: Final = 512
-"""In the selectors of all terms, or of all constraints. Labels to be equal are looked up."""
+# In node selector and node affinity: each is compared with every node. Values are looked up.
 MOST_NODE_REQUIREMENTS: Final = 1_000
-"""In node selector and node affinity: each is compared with every node. Values are looked up."""
+# Each may have to be compared with the taints of every node.
 MOST_TOLERATIONS: Final = 512
-"""Each may have to be compared with the taints of every node."""
 MOST_RESOURCES: Final = 128
 
 
 def affinity_excess(affinity: Affinity) -> str:
-    """What there is too much of in a pod's affinity to pods; empty if nothing."""
+    """Describe what exceeds its limit in a pod's affinity to pods; empty if nothing does."""
     terms = expressions = 0
     for part in (affinity.pod_affinity, affinity.pod_anti_affinity):
         if part is None:
@@ -46,7 +46,7 @@ def affinity_excess(affinity: Affinity) -> str:
         preferred = part.preferred_during_scheduling_ignored_during_execution
         terms += len(required) + len(preferred)
         if terms > MOST_AFFINITY_TERMS:
-            continue  # whatever is in them
+            continue  # an invalid selector is reported elsewhere
         for term in (*required, *(each.pod_affinity_term for each in preferred)):
             expressions += _expressions((term.label_selector, term.namespace_selector))
     if terms > MOST_AFFINITY_TERMS:
@@ -60,7 +60,7 @@ def affinity_excess(affinity: Affinity) -> str:
 
 
 def spread_excess(pod: Pod) -> str:
-    """What there is too much of in a pod's spread constraints; empty if nothing."""
+    """Describe what exceeds its limit in a pod's spread constraints; empty if nothing does."""
     if (count := len(pod.spec.tolerations)) > MOST_TOLERATIONS:
         return f"{count} tolerations, of which {MOST_TOLERATIONS} are allowed"
     constraints = pod.spec.topology_spread_constraints
@@ -78,7 +78,7 @@ def spread_excess(pod: Pod) -> str:
 
 
 def node_selection_excess(pod: Pod, own: NodeAffinity | None) -> str:
-    """What there is too much of in a pod's node selector and affinity; empty if nothing."""
+    """Describe what exceeds its limit in a pod's node selection; empty if nothing does."""
     count = len(pod.spec.node_selector or ())
     if own is not None:
         required = own.required_during_scheduling_ignored_during_execution

@@ -1,4 +1,4 @@
-"""Questions about the pods on the nodes, in a form that can be looked up."""
+"""Queries for pods on nodes, as hashable keys of the pod index."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Anchor = tuple[str, str]
 
 
 def anchor_of(selector: Selector) -> Anchor | None:
-    """A label by which to find matches without trying all; None if the selector names none."""
+    """Return a label that every match has; None if the selector requires none."""
     for requirement in selector.requirements:
         if requirement.operator in ("in", "=", "==") and len(requirement.values) == 1:
             return requirement.key, requirement.values[0]
@@ -26,7 +26,7 @@ def anchor_of(selector: Selector) -> Anchor | None:
 
 
 class PodQuery:
-    """Which pods to count: those that meet every condition."""
+    """Selects the pods that meet every condition."""
 
     __slots__ = ("_hash", "anchor", "conditions", "namespaces", "with_terminating")
 
@@ -43,7 +43,7 @@ class PodQuery:
                     namespaces if self.namespaces is None else self.namespaces & namespaces
                 )
             self.anchor = self.anchor or anchor_of(selector)
-        # Asked for with every pod, while the conditions are costly to hash.
+        # Read for every pod, and the conditions are slow to hash.
         self._hash = hash((self.conditions, with_terminating))
 
     def __hash__(self) -> int:

@@ -1,4 +1,4 @@
-"""What the scheduler and its plugins write into a pod's status (docs/reference/04 §16)."""
+"""Patches of a pod's status by the scheduler and its plugins (docs/reference/04 §16)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _JITTER = 0.1
 def status_patch(
     pod: Pod, condition: PodCondition | None, nominated_node: str | None, now_ns: int
 ) -> dict[str, Any] | None:
-    """A strategic merge patch with what changes, or None if nothing does."""
+    """Return a strategic merge patch of the changes, or None if there are none."""
     changes: dict[str, Any] = {}
     if condition is not None:
         changes.update(_condition_change(pod, condition, now_ns))
@@ -70,13 +70,13 @@ def _condition_change(pod: Pod, wanted: PodCondition, now_ns: int) -> dict[str, 
 
 
 def for_this_object(target: Pod | PodGroup, patch: dict[str, Any]) -> dict[str, Any]:
-    """The patch, refused by the server if it reaches another object under the same name."""
+    """Return the patch with the uid: the server refuses it for another object of that name."""
     uid = target.metadata.uid
     return {"metadata": {"uid": uid}, **patch} if uid else patch
 
 
 class PodStatusWriter:
-    """Sends status patches, trying again when the server is only busy."""
+    """Sends status patches, and retries while the server is overloaded."""
 
     def __init__(self, api: ApiAccess, clock: Clock, rng: random.Random) -> None:
         self._api = api
@@ -102,7 +102,7 @@ class PodStatusWriter:
 async def send_status_patch(
     api: ApiAccess, clock: Clock, rng: random.Random, target: Pod | PodGroup, patch: dict[str, Any]
 ) -> None:
-    """Patch the status of an object, trying again when the server is only busy.
+    """Patch the status of an object, and retry while the server is overloaded.
 
     Raises:
         ApiError: all tries failed, or another object has taken the name.
@@ -116,7 +116,7 @@ async def send_status_patch(
             )
             return
         except ApiError as exc:
-            # Code 0 is a connection that was refused or broke.
+            # Code 0: the connection was refused or broke.
             if attempt == _TRIES or (exc.reason not in _RETRIED_REASONS and exc.code != 0):
                 raise
         jitter = 1 + _JITTER * rng.random()

@@ -1,4 +1,4 @@
-"""What PostFilter answers, and what becomes of a pod's nomination."""
+"""The result of PostFilter, and changes of a pod's nomination."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ class NominatingMode(enum.Enum):
 
 
 class Nominating(msgspec.Struct, frozen=True):
-    """What to do with a pod's nominated node: leave it, or set it (an empty name clears)."""
+    """Whether a pod's nominated node stays or is set (an empty name clears it)."""
 
     mode: NominatingMode
     node_name: str = ""
 
 
 def nominated_node(nominating: Nominating | None) -> str | None:
-    """The node to nominate the pod to, empty to clear; None: what there is stays."""
+    """Return the node to nominate the pod to, empty to clear; None: the nomination stays."""
     if nominating is None or nominating.mode is not NominatingMode.OVERRIDE:
         return None
     return nominating.node_name
 
 
 class PostFilterResult(msgspec.Struct, frozen=True):
-    """A PostFilter answer; without `nominating` the pod's nomination stays as it is."""
+    """A PostFilter result; without `nominating` the pod's nomination stays."""
 
     status: Status
     nominating: Nominating | None = None

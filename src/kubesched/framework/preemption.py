@@ -1,9 +1,9 @@
-"""What only preemption needs of the plugin contract.
+"""The parts of the plugin contract that only preemption needs.
 
-A PostFilter plugin that makes room asks, for one node after another or for many at once, whether
-the pod would fit if some pods were gone. `handle.dry_run` answers. Plugins that keep facts about
-pods on nodes follow such a dry run with `add_pod` and `remove_pod`. Nothing here changes the
-cluster.
+A PostFilter plugin that preempts pods uses `handle.dry_run` to find out, for single nodes or for
+many at once, whether the pod would fit without some pods. Plugins that store facts about pods on
+nodes in the cycle state update them during a dry run with `add_pod` and `remove_pod`. Nothing
+here changes the cluster.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class PreemptionHooks:
     """How a plugin takes part in dry runs. `Plugin` inherits these."""
 
     def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo) -> Status:
-        """Update what PreFilter noted as if `added` ran on the node."""
+        """Update PreFilter's state as if `added` ran on the node."""
         return SUCCESS
 
     def remove_pod(self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeInfo) -> Status:
-        """Update what PreFilter noted as if `removed` were gone from the node."""
+        """Update PreFilter's state as if `removed` did not run on the node."""
         return SUCCESS
 
     def ignores(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
@@ -55,16 +55,16 @@ class PreemptionHooks:
     async def post_filter_with_review(
         self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis, review: VictimReview
     ) -> PostFilterResult:
-        """PostFilter of a pod whose extenders want a say in whom to preempt.
+        """PostFilter of a pod whose extenders review the victims.
 
-        The cluster may change while they are asked. A plugin that preempts nobody needs none
-        of this.
+        The cluster may change during the calls. A plugin that does not preempt pods need not
+        override this.
         """
         return self.post_filter(state, pod_info, diagnosis)
 
 
 class NominatedTotals(NamedTuple):
-    """What pods request that are nominated to nodes, in sum for each of those nodes."""
+    """The total requests of the pods that are nominated to each node."""
 
     rows: NDArray[np.intp]  # ascending
     requested: NDArray[np.int64]  # int64[resource, node], resources numbered as in the table
@@ -76,20 +76,20 @@ class DryRun(Protocol):
 
     @property
     def version(self) -> ClusterVersion:
-        """Of the cluster as this attempt sees it."""
+        """The version of the state that this attempt reads."""
         ...
 
     def fits_now(self, pod_info: PodInfo, since: ClusterVersion) -> bool:
-        """Whether the pod, which fitted no node in that version, fits one by now.
+        """Whether the pod, which fitted no node in that version, fits one now.
 
-        For work beside the scheduling loop; an attempt itself looks at its snapshot.
+        For tasks beside the scheduling loop; an attempt itself reads its snapshot.
         """
         ...
 
     def fits_without(self, pod_info: PodInfo, node_name: str, gone: Collection[PodInfo]) -> bool:
-        """Whether the pod would fit the node, as it is by now, without these pods.
+        """Whether the pod would fit the node in its current state without these pods.
 
-        For work beside the scheduling loop, which brings the snapshot up to date.
+        For tasks beside the scheduling loop; the call updates the snapshot.
         """
         ...
 
@@ -108,18 +108,18 @@ class DryRun(Protocol):
     ) -> Rejections:
         """Run the filters on many nodes, up to the first that reads more than totals of pods.
 
-        `nodes` may have totals of their own (`TotalsView`). With `in_full` all filters run: no
-        plugin cares about the pods that make the difference. With `again` the nodes passed
-        before with other totals, and only filters that read totals run.
+        `nodes` may have hypothetical totals (`TotalsView`). With `in_full` all filters run: none
+        of them depends on the pods that make the difference. With `again` the nodes have passed
+        with other totals, and only filters that read totals run.
         """
         ...
 
     def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo) -> Status:
-        """Tell the plugins that `added` runs on the node."""
+        """Call `add_pod` of the plugins."""
         ...
 
     def remove_pod(self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeInfo) -> Status:
-        """Tell the plugins that `removed` is gone from the node."""
+        """Call `remove_pod` of the plugins."""
         ...
 
     def reads_totals_only(self, state: CycleState) -> bool:
@@ -127,48 +127,48 @@ class DryRun(Protocol):
         ...
 
     def ignored_pods(self, state: CycleState, pod: Pod) -> Callable[[PodInfo], bool] | None:
-        """A test whether all filters ignore a pod but for its totals; None: there is none."""
+        """Return a test whether all filters ignore a pod except for its totals, or None."""
         ...
 
     def nominated_totals(self, pod: Pod) -> NominatedTotals:
-        """What pods request that are nominated to nodes and that this pod gives way to."""
+        """Return the totals of the nominated pods that take precedence over this pod."""
         ...
 
     def cache_key(self, state: CycleState) -> Hashable | None:
-        """Equal for pods that all filters answer alike on a row that has not changed.
+        """Return a key that is equal for pods with the same filter results on unchanged rows.
 
-        None: some filter's answers are not cached.
+        None if the results of some filter are not cached.
         """
         ...
 
 
 class Victims(NamedTuple):
-    """Whom to preempt on a node."""
+    """The pods to preempt on a node."""
 
     pods: tuple[PodInfo, ...]
     violations: int  # of those, how many break a disruption budget
-    present: Mapping[str, PodInfo]  # everybody who was there when that was worked out, by uid
+    present: Mapping[str, PodInfo]  # all pods of the node at that time, by uid
 
 
 class VictimReview(Protocol):
-    """Extenders that have a say in whom to preempt for the pod of an attempt.
+    """The review of victims by the extenders of an attempt.
 
-    Asking them takes time, in which the cluster changes, so what they answer has to be looked at
-    again before anybody is evicted.
+    The cluster may change during the calls, so the result must be checked again before a pod is
+    evicted.
     """
 
     async def review(self, preemptor: Pod, victims: Mapping[str, Victims]) -> Mapping[str, Victims]:
-        """What is left of the proposal, by node name, or other victims instead.
+        """Return the victims that the extenders accept, by node name.
 
         Raises:
-            KubeschedError: someone who must be heard could not be asked.
+            KubeschedError: the call of an extender that is not ignorable failed.
         """
         ...
 
     def fits_now(self) -> bool:
-        """Whether the pod fits somewhere by now, without anybody having to go."""
+        """Whether the pod fits some node now without preemption."""
         ...
 
     def fits_without(self, node_name: str, victims: Collection[PodInfo]) -> bool:
-        """Whether the pod would fit the node, as it is by now, without these pods."""
+        """Whether the pod would fit the node in its current state without these pods."""
         ...

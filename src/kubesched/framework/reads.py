@@ -1,9 +1,8 @@
-"""What a plugin's Filter and Score read, declared as data.
+"""Declares what a plugin's Filter and Score read.
 
-The answer cache is built on these declarations: it reuses an answer for as long as nothing that
-the plugin reads has changed. The defaults say "everything", which is always right. `check_plugin`
-changes whatever is not declared and compares answers, so a declaration that promises too much
-is found.
+The answer cache relies on these declarations: it reuses a result until something that the plugin
+reads has changed. The defaults declare everything, which is always correct. `check_plugin` changes
+what is not declared and compares results, so it finds declarations that miss something.
 """
 
 from __future__ import annotations
@@ -37,16 +36,16 @@ class PodPart(enum.Flag):
     # Topology spread constraints.
     SPREADING = enum.auto()
     PRIORITY = enum.auto()
-    # Whatever else the spec has.
+    # All other fields of the spec.
     OTHER_SPEC = enum.auto()
     NAMESPACE = enum.auto()
     LABELS = enum.auto()
     ANNOTATIONS = enum.auto()
     OWNERS = enum.auto()
-    # What no two pods share: name, uid, times, status.
+    # Fields that differ between any two pods: name, uid, times, status.
     IDENTITY = enum.auto()
 
-    # All that the pods of one template have in common.
+    # All fields that pods of one template have in common.
     TEMPLATE = (
         CONTAINERS
         | HOST
@@ -96,23 +95,23 @@ POD_FIELDS: Mapping[PodPart, tuple[str, ...]] = {
 
 
 class PodsOnNode(enum.IntEnum):
-    """How much of the pods that run on a node is read; each includes those before."""
+    """How much is read of the pods on a node; each value includes those before."""
 
-    # The node alone decides.
+    # Nothing: only the node.
     NOTHING = 0
-    # What they request in sum and how many they are; a filter reads these through columns.
+    # Their total requests and their number; a filter reads these through columns.
     TOTALS = 1
-    # Their specs, which stay as they are while they run.
+    # Their specs, which do not change while they run.
     SPECS = 2
     # Anything: labels, annotations, status.
     DETAIL = 3
 
 
 class Reads(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plugin's answers about a node depend on, besides the node and its arguments.
+    """What a plugin's results for a node depend on, besides the node and the plugin's arguments.
 
-    What PreFilter and PreScore note counts as read by the plugin. One that also looks at the
-    clock, at chance or at anything outside the cluster leaves `reads` as it is.
+    Everything that PreFilter and PreScore read counts as well. A plugin that reads the clock,
+    random numbers or anything outside the cluster keeps the default.
     """
 
     pod: PodPart = PodPart.ALL
@@ -124,5 +123,5 @@ class Reads(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_cacheable(self) -> bool:
-        """Whether an answer about a node may serve another pod."""
+        """Whether a result for a node may be reused for another pod."""
         return not self.other_nodes and PodPart.IDENTITY not in self.pod

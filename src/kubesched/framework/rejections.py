@@ -1,4 +1,4 @@
-"""The verdict of one filter plugin on many nodes, kept as numbers."""
+"""The verdicts of one filter plugin on many nodes, as numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Rejections"]
 class Rejections:
     """`codes[i]` is 0 when node i passes, else k for `statuses[k - 1]`.
 
-    A plugin that rejects nobody returns `Rejections.none()`, which costs nothing.
+    A plugin that rejects no node returns `Rejections.none()`, which costs nothing.
     """
 
     __slots__ = ("codes", "statuses")
@@ -33,15 +33,15 @@ class Rejections:
 
     @classmethod
     def where(cls, rejected: NDArray[np.bool_], status: Status) -> Rejections:
-        """The same status for every node where `rejected` holds."""
+        """Return the same status for every node where `rejected` is true."""
         return cls(rejected.view(np.uint8), (status,))
 
     @classmethod
     def from_statuses(cls, answers: Iterable[Status]) -> Rejections:
-        """One status per node, as the one-node form gives them.
+        """Build the verdicts from one status per node.
 
         Raises:
-            TypeError: one of them is no status, and says what it is.
+            TypeError: one of them is not a status.
         """
         numbers: dict[Status, int] = {}
         codes: list[int] = []
@@ -50,7 +50,7 @@ class Rejections:
                 error = wrong_answer(status, "a Status")
                 for other in answers if isinstance(answers, list) else ():
                     if not isinstance(other, Status):
-                        wrong_answer(other, "")  # closes those that nobody will await
+                        wrong_answer(other, "")  # closes coroutines, which would warn
                 raise TypeError(str(error))
             if status.is_success:
                 codes.append(0)
@@ -61,7 +61,7 @@ class Rejections:
         return cls(np.asarray(codes, dtype=np.uint32), tuple(numbers))
 
     def status(self, index: int) -> Status | None:
-        """What node `index` was told, or None if it passed."""
+        """Return the status of node `index`, or None if it passed."""
         if self.codes is None or not (code := int(self.codes[index])):
             return None
         return self.statuses[code - 1]

@@ -1,4 +1,4 @@
-"""What plugins of all profiles of one scheduler keep together."""
+"""State that plugins of all profiles of one scheduler share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class SharedState:
-    """Objects by name, each built by the first plugin that asks for it.
+    """Objects by name, each built by the first plugin that reads it.
 
     A device must not be given twice, whichever profile places the pods: so what is known of
     devices exists once. Names are those of plugins or packages, to keep out of each other's way.
@@ -24,11 +24,11 @@ class SharedState:
         return name in self._objects
 
     def find(self, name: str) -> Any | None:
-        """The object of this name, if somebody asked for it before."""
+        """Return the object of this name, or None if it has not been built."""
         return self._objects.get(name)
 
     def get(self, name: str, build: Callable[[], T]) -> T:
-        """The object of this name; `build` makes it if nobody asked before."""
+        """Return the object of this name; `build` makes it on the first call."""
         if name not in self._objects:
             self._objects[name] = build()
         found: T = self._objects[name]

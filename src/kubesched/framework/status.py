@@ -1,4 +1,7 @@
-"""A plugin's answer: a code, and the reasons a person will read (docs/reference/04 §2)."""
+"""The result of a plugin: a code, reasons for people and causes for programs.
+
+docs/reference/04 §2.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ __all__ = ["REJECTED", "SKIP", "SUCCESS", "Code", "Status"]
 
 
 class Code(enum.IntEnum):
-    """What an answer means; the numbers are the reference's."""
+    """The meaning of a status; the numbers are the reference's."""
 
     SUCCESS = 0
     ERROR = 1
@@ -39,7 +42,7 @@ _LABELS = {
     Code.PENDING: "Pending",
 }
 
-# Asked dozens of times for every pod: a member of an enum takes longer to find than to compare.
+# Compared dozens of times for every pod: looking up an enum member takes longer than comparing.
 _SUCCESS, _SKIP = Code.SUCCESS, Code.SKIP
 
 REJECTED = frozenset(
@@ -48,7 +51,7 @@ REJECTED = frozenset(
 
 
 class Status(msgspec.Struct, frozen=True):
-    """A plugin's answer. An expected "no" is a Status; a broken world is its `error`."""
+    """The result of a plugin. An expected rejection has reasons; a failure has an `error`."""
 
     code: Code
     reasons: tuple[str, ...] = ()
@@ -73,7 +76,7 @@ class Status(msgspec.Struct, frozen=True):
 
     @classmethod
     def failure(cls, error: BaseException | str) -> Status:
-        """The attempt cannot go on: a bug, or a world that does not answer."""
+        """End the attempt with an error: a bug, or a failed call."""
         if isinstance(error, str):
             error = RuntimeError(error)
         return cls(Code.ERROR, (), error)
@@ -92,7 +95,7 @@ class Status(msgspec.Struct, frozen=True):
 
     @property
     def all_reasons(self) -> tuple[str, ...]:
-        """The error's text, if there is one, and then the reasons."""
+        """The error's text, if there is an error, and the reasons."""
         return self.reasons if self.error is None else (text_of(self.error), *self.reasons)
 
     @property
@@ -109,13 +112,13 @@ class Status(msgspec.Struct, frozen=True):
         return ", ".join(self.all_reasons)
 
     def as_error(self) -> BaseException | None:
-        """None for an answer that lets the pod go on, else what to raise or log."""
+        """Return the exception to raise or log; None for SUCCESS, WAIT and SKIP."""
         if self.code in (Code.SUCCESS, Code.WAIT, Code.SKIP):
             return None
         return self.error if self.error is not None else RuntimeError(self.message)
 
     def blame(self, plugin: str) -> Status:
-        """The same answer, with the plugin that gave it."""
+        """Return the status with the plugin that gave it."""
         return Status(self.code, self.reasons, self.error, plugin, self.causes)
 
 

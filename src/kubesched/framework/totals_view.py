@@ -1,8 +1,8 @@
-"""Nodes as they would be if other pods ran on them, as far as totals go.
+"""Nodes with hypothetical totals of their pods.
 
-A dry run runs filters on many nodes at once, each with some of its pods taken away or others
-added. Only what the pods of a node request in sum, and how many they are, differs from the
-table: a plugin that reads `PodsOnNode.TOTALS` looks at nothing else of them.
+A dry run runs filters on many nodes at once, each without some of its pods or with others added.
+Only the total requests and the number of the pods differ from the table: a plugin that reads
+`PodsOnNode.TOTALS` reads nothing else of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["TotalsView"]
 
 
 class TotalsView(NodeView):
-    """Some rows with totals of their own; a row may appear more than once."""
+    """A selection of rows with hypothetical totals; a row may appear more than once."""
 
     __slots__ = ("_pod_count", "_requested")
 

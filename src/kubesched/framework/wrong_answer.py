@@ -1,4 +1,4 @@
-"""What to say of a plugin that answered something else than its method must answer."""
+"""Errors for plugins whose methods return values of a wrong type."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["is_sound", "wrong_answer"]
 
 
 def is_sound(answer: Any) -> TypeGuard[Status]:
-    """Whether an answer is a status of which every part is what it should be."""
+    """Whether a value is a status with fields of the right types."""
     return (
         isinstance(answer, Status)
         and type(answer.code) is Code
@@ -34,19 +34,19 @@ def _has_sound_causes(status: Status) -> bool:
 
 
 def _is_text(reason: Any) -> bool:
-    """Whether a reason is a text that can be sent to a server: half a character cannot."""
+    """Whether a reason can be encoded as UTF-8; a lone surrogate cannot."""
     if not isinstance(reason, str):
         return False
     return reason.isascii() or reason.encode(errors="ignore").decode() == reason
 
 
 def wrong_answer(answer: Any, wanted: str) -> PluginError:
-    """Say what came instead of what was wanted."""
+    """Return the error that names the returned value and the expected one."""
     hint = ""
     if answer is None:
         hint = " (is a `return` missing?)"
     elif inspect.iscoroutine(answer):
-        answer.close()  # nobody will await it
+        answer.close()  # it would warn that it was never awaited
         hint = " (this method must not be `async`)"
     return PluginError(f"the plugin returned {_shown(answer)}, which is not {wanted}{hint}")
 
