@@ -39,14 +39,14 @@ _STATE = (
 """Of those that are derived, the ones that hold what is nowhere else."""
 _MEMORIES = {
     "Journal._transitions": "the last 8,192 transitions",
-    "Nominator._changes": "the last few thousand changes",
-    "Nominator._node_of": "pods that were tried and wait; those that do not are looked for apart",
-    "Nominator._nowhere": "the same",
+    "PodNominator._changes": "the last few thousand changes",
+    "PodNominator._node_of": "pods that were tried and wait; other checks cover the rest",
+    "PodNominator._nowhere": "the same",
     "HintTable._interests": "one for each kind of event",
     "HintTable._profiles": "what plugins registered, for good",
     "EventSeriesCache._single": "events of the last minutes, for series",
     "EventSeriesCache._series": "events of the last minutes, for series",
-    "Evictions._in_vain": "at most 1,024 preemptors",
+    "Evictions._failed_tries": "at most 1,024 preemptors",
     "DeviceState._requests": "one for each spec of a claim in use",
     "ActiveLines._lines": "one for each set of extenders",
     "ActiveQueue._heap": "up to 64 entries of pods that have left",

@@ -19,7 +19,7 @@ from kubesched.errors import ConfigError
 from kubesched.foundation.client.extender_client import ExtenderClient, ExtenderError
 from kubesched.foundation.util.clock import MILLISECOND, SECOND
 from kubesched.scheduler.config.types import ExtenderConfig, ExtenderTLSConfig
-from kubesched.scheduler.extenders.building import build_extenders, connect
+from kubesched.scheduler.extenders.extender_building import build_extenders, connect
 from kubesched.testing import make_pod
 from kubesched.testing.fakes.fake_extender import FakeExtender, Reply, keep_nodes, score_nodes
 from tests.integration.certificates import Authority

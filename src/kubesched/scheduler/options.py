@@ -32,7 +32,7 @@ from kubesched.scheduler.config.types import (
     KubeSchedulerProfile,
 )
 from kubesched.scheduler.cycles.failure import FailureNote, HandleFailure
-from kubesched.scheduler.extenders.building import TransportOf
+from kubesched.scheduler.extenders.extender_building import TransportOf
 from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
 from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
 from kubesched.scheduler.runtime.plugin_set import Registry

@@ -36,7 +36,7 @@ from kubesched.scheduler.backend.queue_flusher import QueueFlusher
 from kubesched.scheduler.config.configuration_completion import as_written
 from kubesched.scheduler.config.feature_gates import check_combination
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
-from kubesched.scheduler.cycles.binding_cycle import BindingCycle, Placement
+from kubesched.scheduler.cycles.binding_cycle import BindingCycle, PodPlacement
 from kubesched.scheduler.cycles.broken_attempts import BrokenAttempts
 from kubesched.scheduler.cycles.decision_watch import DecisionWatcher, FailureWatcher
 from kubesched.scheduler.cycles.extender_attempt import ExtenderContext
@@ -46,9 +46,9 @@ from kubesched.scheduler.cycles.failure import FailureHandler
 from kubesched.scheduler.cycles.scheduling_cycle import SchedulingCycle, skip_reason
 from kubesched.scheduler.events.event_handlers import EventHandlers
 from kubesched.scheduler.events.watched_kinds import watched_kind
-from kubesched.scheduler.extenders.building import build_extenders, document_keeper
 from kubesched.scheduler.extenders.chain import Extenders
 from kubesched.scheduler.extenders.extender import HTTPExtender
+from kubesched.scheduler.extenders.extender_building import build_extenders, document_keeper
 from kubesched.scheduler.options import (
     DEFAULT_OPTIONS,
     SchedulerOptions,
@@ -56,7 +56,7 @@ from kubesched.scheduler.options import (
     check_options,
     scheduler_configuration,
 )
-from kubesched.scheduler.pod_groups.building import build_group_cycle
+from kubesched.scheduler.pod_groups.group_building import build_group_cycle
 from kubesched.scheduler.pod_groups.group_cycle import PodGroupCycle
 from kubesched.scheduler.pod_groups.group_event_handlers import GroupEventHandlers
 from kubesched.scheduler.profiles import build_profiles
@@ -425,7 +425,7 @@ class Scheduler:
         self._bind(placement)
         return True
 
-    def _bind(self, placement: Placement) -> None:
+    def _bind(self, placement: PodPlacement) -> None:
         self._start_binding(self._binding.run(placement), "binding")
 
     def _fits_now(self, profile: str, pod_info: PodInfo, since: ClusterVersion) -> bool:

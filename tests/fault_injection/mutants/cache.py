@@ -18,7 +18,7 @@ __all__ = ["MUTANTS"]
 
 _CACHE = "kubesched.scheduler.backend.cache.Cache"
 _HANDLERS = "kubesched.scheduler.events.event_handlers.EventHandlers"
-_SNAPSHOT = "kubesched.scheduler.backend.snapshot.ClusterSnapshot"
+_SNAPSHOT = "kubesched.scheduler.backend.cluster_snapshot.ClusterSnapshot"
 _NODE_INFO = "kubesched.framework.node_info.NodeInfo"
 _TABLE = "kubesched.framework.engine.node_table"
 _COUNTS = "kubesched.framework.engine.domain_counts"

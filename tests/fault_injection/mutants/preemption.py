@@ -90,7 +90,7 @@ MUTANTS = {
         58, (wrap(f"{_EVALUATOR}._ineligible", _ignore_terminating_victims),)
     ),
     "PreBind of an evicted pod goes on": Mutant(
-        12, (without_call(f"{_WAITING}.PodInPreBind.cancel", "self._task.cancel"),)
+        12, (without_call(f"{_WAITING}.PodInPreBindEntry.cancel", "self._task.cancel"),)
     ),
     "Permit of an evicted pod goes on": Mutant(
         174, (replace(f"{_WAITING}.WaitingPodEntry.preempt", yes),)

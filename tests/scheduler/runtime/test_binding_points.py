@@ -14,7 +14,7 @@ from kubesched.foundation.util.clock import MINUTE, SECOND
 from kubesched.framework import SKIP, SUCCESS, Code, CycleState, Plugin, Status, Wait
 from kubesched.scheduler.config.types import KubeSchedulerProfile, PluginRef, Plugins, PluginSet
 from kubesched.scheduler.runtime.framework import Framework
-from kubesched.scheduler.runtime.waiting_pods import PodInPreBind
+from kubesched.scheduler.runtime.waiting_pods import PodInPreBindEntry
 from kubesched.testing import make_node, make_pod
 from tests.support import Order, PluginHarness, plugin_class
 
@@ -249,10 +249,10 @@ def test_a_pod_cancelled_in_pre_bind_fails_with_the_reason() -> None:
         async def binding() -> Status:
             task = asyncio.current_task()
             assert task is not None
-            entries.append(PodInPreBind(POD, task))
+            entries.append(PodInPreBindEntry(POD, task))
             return await made.framework.binding.run_pre_bind(CycleState(), POD, "n", entries[0])
 
-        entries: list[PodInPreBind] = []
+        entries: list[PodInPreBindEntry] = []
         task = asyncio.create_task(binding())
         await asyncio.sleep(1)
         assert entries[0].cancel("preempted by Important")

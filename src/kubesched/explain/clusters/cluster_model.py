@@ -21,7 +21,7 @@ from kubesched.explain.clusters.read_only_api import ReadOnlyApi, SilentRecorder
 from kubesched.foundation.util.clock import Clock
 from kubesched.framework import ClusterChange, CycleState, Diagnosis, FitError, PodInfo, Removal
 from kubesched.scheduler.backend.cache import Cache
-from kubesched.scheduler.backend.queue import Nominator
+from kubesched.scheduler.backend.queue import PodNominator
 from kubesched.scheduler.config.defaults import default_configuration
 from kubesched.scheduler.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
@@ -73,7 +73,7 @@ class ClusterModel:
         for pod in self.objects.list(Pod):
             if _occupies_node(pod):
                 self.cache.add_pod(pod)
-        self.nominator = Nominator(self.objects.lister(Pod), self._waiting_pod)
+        self.nominator = PodNominator(self.objects.lister(Pod), self._waiting_pod)
         self.clock = clock
         self._undone: list[str] = []
         self._services = Services(

@@ -18,9 +18,9 @@ from kubesched.api.resource_amounts import Resources
 from kubesched.errors import CacheError, KubeschedError
 from kubesched.framework import NodeInfo, PodInfo
 from kubesched.framework.engine import NodeTable
+from kubesched.scheduler.backend.cluster_snapshot import ClusterSnapshot
 from kubesched.scheduler.backend.image_table import ImageTable
 from kubesched.scheduler.backend.node_tree import NodeTree
-from kubesched.scheduler.backend.snapshot import ClusterSnapshot
 
 __all__ = ["Cache", "CacheCorruptedError"]
 

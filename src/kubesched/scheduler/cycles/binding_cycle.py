@@ -31,14 +31,14 @@ from kubesched.scheduler.cycles.failure import CLEAR_NOMINATION, FailureHandler
 from kubesched.scheduler.extenders.chain import Extenders
 from kubesched.scheduler.runtime.framework import Framework
 from kubesched.scheduler.runtime.services import Services
-from kubesched.scheduler.runtime.waiting_pods import PodInPreBind
+from kubesched.scheduler.runtime.waiting_pods import PodInPreBindEntry
 
-__all__ = ["BindingCycle", "Placement"]
+__all__ = ["BindingCycle", "PodPlacement"]
 
 log = get_logger(__name__)
 
 
-class Placement(msgspec.Struct, frozen=True, eq=False):
+class PodPlacement(msgspec.Struct, frozen=True, eq=False):
     """A pod that the scheduling cycle placed on a node, where it is assumed."""
 
     attempt: Attempt
@@ -80,7 +80,7 @@ class BindingCycle:
         self._extenders = extenders
         self._running = services.metrics.goroutines.labels("binding")
 
-    async def run(self, placement: Placement) -> None:
+    async def run(self, placement: PodPlacement) -> None:
         self._running.value += 1
         try:
             try:
@@ -98,7 +98,7 @@ class BindingCycle:
         finally:
             self._running.value -= 1
 
-    async def _bind(self, placement: Placement) -> Status:
+    async def _bind(self, placement: PodPlacement) -> Status:
         framework, state = placement.attempt.framework, placement.attempt.state
         pod, node_name = placement.assumed.pod, placement.node_name
         binding = framework.binding
@@ -130,10 +130,10 @@ class BindingCycle:
                 return bound
         return await binding.run_bind(state, pod, node_name)
 
-    async def _pre_bind(self, placement: Placement) -> Status:
+    async def _pre_bind(self, placement: PodPlacement) -> Status:
         task = asyncio.current_task()
         assert task is not None
-        entry = PodInPreBind(placement.pod, task)
+        entry = PodInPreBindEntry(placement.pod, task)
         self._services.pods_in_pre_bind.add(entry)
         try:
             status = await placement.framework.binding.run_pre_bind(
@@ -152,7 +152,7 @@ class BindingCycle:
         except ApiError as exc:
             log.error("Failed to write the nominated node", exc=exc, pod=pod)
 
-    def _succeed(self, placement: Placement) -> None:
+    def _succeed(self, placement: PodPlacement) -> None:
         attempt, pod, node_name = placement.attempt, placement.assumed.pod, placement.node_name
         framework = attempt.framework
         if log.enabled(2):
@@ -169,7 +169,7 @@ class BindingCycle:
             framework.point_metrics.observe_nothing("PostBind")
             self._activate_waiting(attempt.state)
 
-    async def _post_bind(self, placement: Placement) -> None:
+    async def _post_bind(self, placement: PodPlacement) -> None:
         state, binding = placement.state, placement.framework.binding
         await binding.run_post_bind(state, placement.pod, placement.node_name)
         self._activate_waiting(state)
@@ -187,7 +187,7 @@ class BindingCycle:
         since_ns = None if admitted_ns is None else self._clock.wall_ns(now_ns) - admitted_ns
         metrics.observe_bound(queued.attempts, since_ns)
 
-    def _fail(self, placement: Placement, status: Status) -> None:
+    def _fail(self, placement: PodPlacement, status: Status) -> None:
         pod, uid = placement.pod, placement.pod.metadata.uid
         placement.framework.binding.run_unreserve(placement.state, pod, placement.node_name)
         is_forgotten = True

@@ -24,7 +24,7 @@ from kubesched.framework import (
 )
 from kubesched.scheduler.backend.queue import SchedulingQueue
 from kubesched.scheduler.cycles.attempt import Attempt
-from kubesched.scheduler.cycles.binding_cycle import Placement
+from kubesched.scheduler.cycles.binding_cycle import PodPlacement
 from kubesched.scheduler.cycles.broken_attempts import BrokenAttempts
 from kubesched.scheduler.cycles.extender_attempt import (
     ExtenderAttempt,
@@ -61,7 +61,7 @@ class ExtenderCycle:
 
     async def run(
         self, framework: Framework, queued: QueuedPodInfo, extenders: Sequence[HTTPExtender]
-    ) -> Placement | None:
+    ) -> PodPlacement | None:
         """Place the pod. Return None if that failed, or if the pod needs no node any more."""
         started_ns = self._clock.monotonic_ns()
         extender_attempt = ExtenderAttempt(self._context, framework, queued, extenders)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from kubesched.api import Node, Pod
 from kubesched.foundation.util.components import BackgroundTasks
 from kubesched.framework import PodInfo, QueuedPodInfo
-from kubesched.scheduler.cycles.binding_cycle import Placement
+from kubesched.scheduler.cycles.binding_cycle import PodPlacement
 from kubesched.scheduler.cycles.extender_attempt import ExtenderContext
 from kubesched.scheduler.cycles.extender_cycle import ExtenderCycle
 from kubesched.scheduler.extenders.extender import HTTPExtender
@@ -32,7 +32,7 @@ class ExtenderTasks:
         self,
         context: ExtenderContext,
         cycle: ExtenderCycle,
-        bind: Callable[[Placement], None],
+        bind: Callable[[PodPlacement], None],
         on_free: Callable[[], None],
     ) -> None:
         self._context = context

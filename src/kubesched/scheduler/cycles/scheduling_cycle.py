@@ -23,7 +23,7 @@ from kubesched.framework import (
 from kubesched.scheduler.backend.cache import Cache
 from kubesched.scheduler.backend.queue import SchedulingQueue
 from kubesched.scheduler.cycles.attempt import Attempt
-from kubesched.scheduler.cycles.binding_cycle import Placement
+from kubesched.scheduler.cycles.binding_cycle import PodPlacement
 from kubesched.scheduler.cycles.decision_watch import DecisionWatcher
 from kubesched.scheduler.cycles.failure import CLEAR_NOMINATION, FailureHandler
 from kubesched.scheduler.runtime.framework import Framework
@@ -59,7 +59,7 @@ class SchedulingCycle:
         self._clock = clock
         self.watcher: DecisionWatcher | None = None
 
-    def run(self, framework: Framework, queued: QueuedPodInfo) -> Placement | None:
+    def run(self, framework: Framework, queued: QueuedPodInfo) -> PodPlacement | None:
         """Place the pod; if that fails, call the failure handler and return None."""
         state = CycleState()
         state.plugin_timer = framework.point_metrics.sample()
@@ -99,7 +99,7 @@ class SchedulingCycle:
         node_name: str,
         nominating: Nominating | None,
         result: ScheduleResult | None = None,
-    ) -> Placement | None:
+    ) -> PodPlacement | None:
         """Notify the watcher; then place the pod on the node, or call the failure handler."""
         self.observe_algorithm(attempt)
         if self.watcher is not None:
@@ -129,7 +129,7 @@ class SchedulingCycle:
         error.diagnosis.note_post_filter(result.status)
         return result.nominating
 
-    def place(self, attempt: Attempt, node_name: str) -> Placement | None:
+    def place(self, attempt: Attempt, node_name: str) -> PodPlacement | None:
         """Assume the pod on the node, then run Reserve and Permit."""
         framework, state, queued = attempt.framework, attempt.state, attempt.queued
         assumed = pod_on_node(attempt, node_name)
@@ -151,7 +151,7 @@ class SchedulingCycle:
         if state.pods_to_activate:
             self._queue.activate(state.pods_to_activate, self._clock.now_ns())
             state.pods_to_activate.clear()
-        return Placement(attempt, assumed, node_name)
+        return PodPlacement(attempt, assumed, node_name)
 
     def undo(
         self, framework: Framework, state: CycleState, assumed: PodInfo, node_name: str

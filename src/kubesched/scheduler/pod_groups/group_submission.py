@@ -14,7 +14,7 @@ from kubesched.foundation.util.clock import Clock
 from kubesched.framework import CycleState, Nominating, NominatingMode, QueuedPodInfo, Status
 from kubesched.framework.pod_groups import leave_group_cycle
 from kubesched.scheduler.cycles.attempt import Attempt
-from kubesched.scheduler.cycles.binding_cycle import Placement
+from kubesched.scheduler.cycles.binding_cycle import PodPlacement
 from kubesched.scheduler.cycles.failure import CLEAR_NOMINATION, FailureHandler
 from kubesched.scheduler.cycles.scheduling_cycle import SchedulingCycle
 from kubesched.scheduler.pod_groups.group_results import GroupResult, MemberResult, unschedulable
@@ -59,7 +59,7 @@ class GroupSubmission:
         self,
         scheduling: SchedulingCycle,
         failures: FailureHandler,
-        bind: Callable[[Placement], None],
+        bind: Callable[[PodPlacement], None],
         clock: Clock,
     ) -> None:
         self._scheduling = scheduling

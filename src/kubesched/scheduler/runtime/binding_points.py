@@ -30,7 +30,7 @@ from kubesched.scheduler.runtime.plugin_calls import (
 from kubesched.scheduler.runtime.plugin_set import ProfilePlugins
 from kubesched.scheduler.runtime.point_metrics import PointMetrics, timing_of
 from kubesched.scheduler.runtime.services import Services
-from kubesched.scheduler.runtime.waiting_pods import PodInPreBind, WaitingPodEntry
+from kubesched.scheduler.runtime.waiting_pods import PodInPreBindEntry, WaitingPodEntry
 
 __all__ = ["BindingPoints"]
 
@@ -179,7 +179,7 @@ class BindingPoints:
         return overall
 
     async def run_pre_bind(
-        self, state: CycleState, pod: Pod, node_name: str, entry: PodInPreBind | None = None
+        self, state: CycleState, pod: Pod, node_name: str, entry: PodInPreBindEntry | None = None
     ) -> Status:
         """Run PreBind; adjacent plugins that allow it run at the same time.
 
@@ -192,7 +192,7 @@ class BindingPoints:
         return status
 
     async def _run_pre_bind(
-        self, state: CycleState, pod: Pod, node_name: str, entry: PodInPreBind | None
+        self, state: CycleState, pod: Pod, node_name: str, entry: PodInPreBindEntry | None
     ) -> Status:
         for parallel, neighbours in groupby(self._pre_bind, lambda p: p.pre_bind_in_parallel):
             work = [plugin for plugin in neighbours if plugin.name not in state.skip_pre_bind]

@@ -74,7 +74,7 @@ from kubesched.scheduler.runtime.queue_order import sort_key_of
 from kubesched.scheduler.runtime.search_outcomes import PreFilterOutcome, RejectionSink, Scores
 from kubesched.scheduler.runtime.services import Services
 from kubesched.scheduler.runtime.ties import FirstByName, Ties
-from kubesched.scheduler.runtime.waiting_pods import PodInPreBind, WaitingPodEntry
+from kubesched.scheduler.runtime.waiting_pods import PodInPreBindEntry, WaitingPodEntry
 
 __all__ = ["Framework"]
 
@@ -202,7 +202,7 @@ class Framework:
     def waiting_pods(self) -> Iterable[WaitingPodEntry]:
         return self._services.waiting_pods
 
-    def pod_in_pre_bind(self, uid: str) -> PodInPreBind | None:
+    def pod_in_pre_bind(self, uid: str) -> PodInPreBindEntry | None:
         return self._services.pods_in_pre_bind.get(uid)
 
     @property

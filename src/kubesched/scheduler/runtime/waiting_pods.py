@@ -13,7 +13,7 @@ from kubesched.foundation.util.clock import SECOND
 from kubesched.foundation.util.go_format import format_duration
 from kubesched.framework import SUCCESS, Status
 
-__all__ = ["PodInPreBind", "PodsInPreBind", "WaitingPodEntry", "WaitingPods"]
+__all__ = ["PodInPreBindEntry", "PodsInPreBind", "WaitingPodEntry", "WaitingPods"]
 
 
 class WaitingPodEntry:
@@ -93,7 +93,7 @@ class WaitingPods:
         self._pods.pop(uid, None)
 
 
-class PodInPreBind:
+class PodInPreBindEntry:
     """A pod between Permit and Bind, which preemption may cancel."""
 
     def __init__(self, pod: Pod, task: asyncio.Task[object]) -> None:
@@ -127,15 +127,15 @@ class PodsInPreBind:
     """The pods in PreBind of all profiles, by uid."""
 
     def __init__(self) -> None:
-        self._pods: dict[str, PodInPreBind] = {}
+        self._pods: dict[str, PodInPreBindEntry] = {}
 
-    def __iter__(self) -> Iterator[PodInPreBind]:
+    def __iter__(self) -> Iterator[PodInPreBindEntry]:
         return iter(list(self._pods.values()))
 
-    def add(self, entry: PodInPreBind) -> None:
+    def add(self, entry: PodInPreBindEntry) -> None:
         self._pods[entry.pod.metadata.uid] = entry
 
-    def get(self, uid: str) -> PodInPreBind | None:
+    def get(self, uid: str) -> PodInPreBindEntry | None:
         return self._pods.get(uid)
 
     def remove(self, uid: str) -> None:

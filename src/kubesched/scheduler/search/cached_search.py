@@ -29,7 +29,7 @@ from kubesched.framework import (
     PodInfo,
 )
 from kubesched.framework.engine.total_index import TotalIndex
-from kubesched.scheduler.backend.snapshot import ClusterSnapshot
+from kubesched.scheduler.backend.cluster_snapshot import ClusterSnapshot
 from kubesched.scheduler.runtime.cached_answers import CachedAnswers
 from kubesched.scheduler.runtime.framework import Framework
 from kubesched.scheduler.runtime.plugin_calls import first_rejection

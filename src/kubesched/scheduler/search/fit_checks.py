@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kubesched.errors import PluginError
 from kubesched.framework import ClusterVersion, CycleState, Diagnosis, NodeView, PodInfo
-from kubesched.scheduler.backend.snapshot import ClusterSnapshot
+from kubesched.scheduler.backend.cluster_snapshot import ClusterSnapshot
 from kubesched.scheduler.runtime.framework import Framework
 from kubesched.scheduler.search.node_filtering import NodeFiltering
 from kubesched.scheduler.search.search_attempt import SearchAttempt

@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 
 from kubesched.framework import CycleState, Diagnosis, FitError, PodInfo
-from kubesched.scheduler.backend.snapshot import ClusterSnapshot
+from kubesched.scheduler.backend.cluster_snapshot import ClusterSnapshot
 from kubesched.scheduler.runtime.framework import Framework
 from kubesched.scheduler.runtime.search_outcomes import PreFilterOutcome
 from kubesched.scheduler.search.node_evaluation import NodeEvaluation, PluginEvaluation

@@ -13,7 +13,7 @@ from kubesched.errors import PluginError
 from kubesched.foundation.util.go_format import format_slice
 from kubesched.foundation.util.logging import get_logger
 from kubesched.framework import Code, Diagnosis, NodeView, Status
-from kubesched.scheduler.backend.snapshot import ClusterSnapshot
+from kubesched.scheduler.backend.cluster_snapshot import ClusterSnapshot
 from kubesched.scheduler.runtime.search_outcomes import PreFilterOutcome
 from kubesched.scheduler.search.node_evaluation import NodeEvaluation
 from kubesched.scheduler.search.node_sampling import NodeSampling

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.framework import NodeView
-from kubesched.scheduler.backend.snapshot import ClusterSnapshot
+from kubesched.scheduler.backend.cluster_snapshot import ClusterSnapshot
 from kubesched.scheduler.runtime.framework import Framework
 
 __all__ = ["NodeSampling", "nodes_to_find"]

@@ -12,7 +12,7 @@ from typing import Any
 from kubesched.errors import KubeschedError
 from kubesched.framework import CycleState, Diagnosis, FitError, PodInfo
 from kubesched.framework.pod_groups import enter_group_cycle, group_cycle_of
-from kubesched.scheduler.backend.snapshot import ClusterSnapshot
+from kubesched.scheduler.backend.cluster_snapshot import ClusterSnapshot
 from kubesched.scheduler.runtime.framework import Framework
 from kubesched.scheduler.search.cached_search import CachedSearch
 from kubesched.scheduler.search.full_search import FullSearch

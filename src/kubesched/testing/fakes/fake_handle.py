@@ -36,7 +36,7 @@ from kubesched.framework import (
     WaitingPod,
 )
 from kubesched.framework.pod_groups import PodGroups
-from kubesched.scheduler.backend.queue import Nominator
+from kubesched.scheduler.backend.queue import PodNominator
 from kubesched.scheduler.config.feature_gates import FeatureGates
 from kubesched.scheduler.config.types import API_VERSION
 from kubesched.scheduler.runtime.services import Services
@@ -74,7 +74,7 @@ class FakeRecorder:
         self.events.append(RecordedEvent(name, kind, reason, action, note))
 
 
-def make_nominator(objects: FakeObjects) -> Nominator:
+def make_nominator(objects: FakeObjects) -> PodNominator:
     """The queue's own nominator, with every pod that is on no node counted as waiting.
 
     As in a scheduler, a pod can be nominated only while the objects have it unplaced.
@@ -85,7 +85,7 @@ def make_nominator(objects: FakeObjects) -> Nominator:
         pod = objects.get(Pod, name, namespace)
         return None if pod is None or pod.spec.node_name else PodInfo(pod)
 
-    nominator = Nominator(objects.lister(Pod), find)
+    nominator = PodNominator(objects.lister(Pod), find)
 
     def follow(old: Any, new: Any) -> None:
         for pod in (old, new):

@@ -20,7 +20,7 @@ from kubesched.framework import (
     overrides,
 )
 from kubesched.scheduler.backend.cache import Cache
-from kubesched.scheduler.backend.snapshot import ClusterSnapshot
+from kubesched.scheduler.backend.cluster_snapshot import ClusterSnapshot
 
 __all__ = [
     "filter_each",

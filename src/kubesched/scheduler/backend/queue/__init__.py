@@ -1,7 +1,7 @@
 """The scheduling queue: the waiting pods, and which one is tried next (docs/reference/03)."""
 
 from kubesched.scheduler.backend.queue.journal import Transition
-from kubesched.scheduler.backend.queue.nominator import Nominator, PodLister
+from kubesched.scheduler.backend.queue.nominator import PodLister, PodNominator
 from kubesched.scheduler.backend.queue.queue_profile import QueueProfile, QueueSortKey
 from kubesched.scheduler.backend.queue.queueing_hints import (
     EXTENDER,
@@ -24,9 +24,9 @@ __all__ = [
     "EXTENDER",
     "AlreadyQueuedError",
     "HintAnswer",
-    "Nominator",
     "Place",
     "PodLister",
+    "PodNominator",
     "PodPlace",
     "QueueName",
     "QueueProfile",

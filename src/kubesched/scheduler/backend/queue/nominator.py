@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from kubesched.api import ObjectMeta, Pod
 from kubesched.framework import Nominating, NominatingMode, PodInfo
 
-__all__ = ["Nominator", "PodLister"]
+__all__ = ["PodLister", "PodNominator"]
 
 _CHANGES_KEPT = 4096
 
@@ -30,7 +30,7 @@ class _Reference(NamedTuple):
     uid: str
 
 
-class Nominator:
+class PodNominator:
     """The nominations of pods to nodes. `find` returns the waiting pod with a key, if any."""
 
     def __init__(self, lister: PodLister, find: Callable[[str], PodInfo | None]) -> None:

@@ -39,7 +39,7 @@ from kubesched.scheduler.backend.queue.active_queue import Needs
 from kubesched.scheduler.backend.queue.backoff import Backoff
 from kubesched.scheduler.backend.queue.containers import Containers
 from kubesched.scheduler.backend.queue.journal import Transition
-from kubesched.scheduler.backend.queue.nominator import Nominator, PodLister
+from kubesched.scheduler.backend.queue.nominator import PodLister, PodNominator
 from kubesched.scheduler.backend.queue.pre_enqueue import Gatekeeper
 from kubesched.scheduler.backend.queue.queue_profile import QueueProfile
 from kubesched.scheduler.backend.queue.queueing_hints import HintTable, Strategy
@@ -124,7 +124,7 @@ class SchedulingQueue:
         self._in_flight = containers.in_flight
         self._journal = containers.journal
         self._infos = PodInfos()
-        self.nominator = Nominator(lister, containers.find_pod_info)
+        self.nominator = PodNominator(lister, containers.find_pod_info)
 
     def add(self, pod: Pod, now_ns: int) -> None:
         """Add a pod that waits for a node. It replaces a pod with the same key."""

@@ -9,7 +9,7 @@ from kubesched.api import PodGroup
 from kubesched.foundation.util.clock import Clock
 from kubesched.scheduler.backend.grouping_cache import GroupingCache
 from kubesched.scheduler.backend.queue.grouping_queue import GroupingQueue
-from kubesched.scheduler.cycles.binding_cycle import Placement
+from kubesched.scheduler.cycles.binding_cycle import PodPlacement
 from kubesched.scheduler.cycles.broken_attempts import BrokenAttempts
 from kubesched.scheduler.cycles.failure import FailureHandler
 from kubesched.scheduler.cycles.scheduling_cycle import SchedulingCycle
@@ -31,7 +31,7 @@ def build_group_cycle(
     scheduling: SchedulingCycle,
     failures: FailureHandler,
     broken: BrokenAttempts,
-    bind: Callable[[Placement], None],
+    bind: Callable[[PodPlacement], None],
     clock: Clock,
     rng: random.Random,
 ) -> PodGroupCycle:
