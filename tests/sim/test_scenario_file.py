@@ -147,7 +147,7 @@ MISTAKES = {
         "events:\n",
         "behaviour:\n  rules:\n  - match: {}\n    behavior: {startDelai: 1s}\nevents:\n",
         32,
-        "behaviour.rules[0].behavior.startDelai: no such behaviour; there are startDelay",
+        "behaviour.rules[0].behavior.startDelai: no such behavior; there are startDelay",
     ),
     "no rules of behaviour": (
         "events:\n",

@@ -8,7 +8,11 @@ import pytest
 
 from kubesched.api import Container, ContainerPort, ObjectMeta, Pod, PodSpec
 from kubesched.cluster.nodes.behavior_rules import parse_behavior_rules
-from kubesched.cluster.nodes.container_commands import CommandOutcome, literal_end, literal_outcome
+from kubesched.cluster.nodes.container_commands import (
+    CommandOutcome,
+    literal_outcome,
+    literal_termination,
+)
 from kubesched.cluster.nodes.pod_behavior import PREFIX, behavior_of
 from kubesched.errors import KubeschedError
 from kubesched.foundation.util.clock import MINUTE, SECOND
@@ -62,7 +66,7 @@ def test_literal_commands_are_read(command: list[str], outcome: CommandOutcome |
 def test_what_a_script_does_when_it_is_told_to_end(
     command: list[str], outcome: CommandOutcome | None
 ) -> None:
-    assert literal_end(command) == outcome
+    assert literal_termination(command) == outcome
 
 
 async def make(harness: KubeletHarness, policy: str = "Always", **annotations: str) -> None:
@@ -240,11 +244,11 @@ def test_rules_say_what_pods_leave_open_and_draw_the_same_for_the_same_seed() ->
     [
         (
             "rules: [{behavior: {startDelay: soon}}]",
-            "rules[0].behavior.startDelay: 'soon' is no time",
+            "rules[0].behavior.startDelay: 'soon' is neither a time",
         ),
-        ("rules: [{behavior: {fly: 1s}}]", "rules[0].behavior.fly: no such behaviour"),
+        ("rules: [{behavior: {fly: 1s}}]", "rules[0].behavior.fly: no such behavior"),
         ("rules: [{behavior: {}, probability: 2}]", "rules[0].probability: 2.0 is not between"),
-        ("rules: [{behavior: {startDelay: {uniform: [1s]}}}]", "nor a way to draw one"),
+        ("rules: [{behavior: {startDelay: {uniform: [1s]}}}]", "neither a time nor a random time"),
         ("rules: [{match: {selector: 'a in'}, behavior: {}}]", "rules[0].match.selector"),
         ("rule: []", "unknown field"),
     ],

@@ -72,12 +72,12 @@ def plan_daemon_set(
     actions += deletions
     strategy = document["spec"].get("updateStrategy", {})
     update = _RollingUpdate(owner, strategy, mark, len(eligible), now_ns)
-    kept_by_node: dict[str, list[Pod]] = {}
+    kept_by_node = {
+        name: update.pods_to_keep(pods) for name, pods in pods_by_node.items() if name in eligible
+    }
     for name, pods in pods_by_node.items():
-        kept = update.pods_to_keep(pods) if name in eligible else []
+        kept = kept_by_node.get(name, ())
         actions += [Delete(pod, reports=True) for pod in pods if pod not in kept]
-        if name in eligible:
-            kept_by_node[name] = kept
     replaced, second_pod_nodes = update.next_step(kept_by_node)
     actions += [Delete(pod, reports=True) for pod in replaced]
     actions += [
@@ -89,7 +89,7 @@ def plan_daemon_set(
     actions += status_patch(owner, document, status)
     in_use = {mark, *(pod.metadata.labels.get(HASH_LABEL, "") for pod in claimed)}
     actions += delete_surplus_revisions(owner, revisions.existing, in_use)
-    ready = [pod for pod in running if is_ready(pod)]
+    ready = list(filter(is_ready, running))
     return ActionPlan(actions, next_available_ns(ready, owner.spec.min_ready_seconds, now_ns))
 
 

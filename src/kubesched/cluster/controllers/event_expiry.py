@@ -1,6 +1,6 @@
-"""Events are deleted an hour after they last happened, as API servers do it.
+"""Event expiry: events are deleted an hour after they last happened, as in Kubernetes.
 
-Without an end they would be all that a cluster consists of after a few days of churn.
+Otherwise the events of a few days of churn would outnumber all other objects.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ log = get_logger(__name__)
 
 LASTS_NS: Final = 60 * MINUTE
 _PERIOD_NS: Final = 5 * MINUTE
+# Deletions per turn of the loop: after an hour of churn there are many thousands.
 _PER_TURN: Final = 100
-"""Deleted in one turn of the loop: after an hour of churn there are many thousands."""
 
 Json = dict[str, Any]
 
 
 def last_seen_ns(event: Json, now_ns: int) -> int:
-    """When an event happened last, as far as it says.
+    """Return when an event last happened, from its timestamps.
 
-    What is no time, or lies ahead, does not count: nobody's event lasts for ever.
+    Invalid and future times do not count, so that every event expires.
     """
     series = event.get("series") or {}
     texts = (
@@ -53,34 +53,34 @@ def _time_ns(text: str | None) -> int:
 
 
 class EventExpiry:
-    """Looks through the events of a store every few minutes."""
+    """Deletes expired events from a store every few minutes."""
 
     def __init__(self, store: Store, clock: Clock, *, lasts_ns: int = LASTS_NS) -> None:
         self._store, self._clock, self._lasts_ns = store, clock, lasts_ns
         self._stop = StopSwitch()
 
     async def run(self) -> None:
-        await self._stop.guard(self._expire_for_ever())
+        await self._stop.guard(self._expire_periodically())
 
     def stop(self) -> None:
         self._stop.set()
 
-    async def _expire_for_ever(self) -> None:
+    async def _expire_periodically(self) -> None:
         while True:
             await self._clock.sleep(min(_PERIOD_NS, self._lasts_ns))
             try:
-                for number, _ in enumerate(self._expired(self._clock.now_ns()), start=1):
+                for number, _ in enumerate(self._delete_expired(self._clock.now_ns()), start=1):
                     if number % _PER_TURN == 0:
                         await asyncio.sleep(0)
             except ApiError as error:
-                log.warning("Old events could not be deleted, trying again later", error=error)
+                log.warning("Could not delete expired events; retrying later", error=error)
 
     def expire(self, now_ns: int) -> int:
-        """Delete what is old; returns how many there were."""
-        return sum(1 for _ in self._expired(now_ns))
+        """Delete the expired events, and return how many there were."""
+        return sum(1 for _ in self._delete_expired(now_ns))
 
-    def _expired(self, now_ns: int) -> Iterator[None]:
-        """Delete what is old, one event at a time."""
+    def _delete_expired(self, now_ns: int) -> Iterator[None]:
+        """Delete the expired events; yield after each one."""
         resource = self._store.catalog.by_type(Event)
         old = [
             record

@@ -153,11 +153,15 @@ def plan_claim(
         actions.append(Patch(owner, {"status": status}, "status"))
     # A claim that is not free keeps its finalizer: the scheduler adds it before it allocates.
     if is_free and _PROTECTION in owner.metadata.finalizers:
-        finalizers = [each for each in owner.metadata.finalizers if each != _PROTECTION]
-        actions.append(Patch(owner, {"metadata": {"finalizers": finalizers or None}}))
+        actions.append(_remove_protection(owner))
     if not is_terminating and _is_of_finished_pod(objects, owner):
         actions.append(Delete(owner))
     return ActionPlan(actions)
+
+
+def _remove_protection(claim: ResourceClaim) -> Patch:
+    finalizers = [each for each in claim.metadata.finalizers if each != _PROTECTION]
+    return Patch(claim, {"metadata": {"finalizers": finalizers or None}})
 
 
 def _is_of_finished_pod(objects: ObjectIndex, claim: ResourceClaim) -> bool:

@@ -1,7 +1,7 @@
-"""Pods that have ended go when there are too many of them, the oldest first.
+"""Deletion of terminated pods beyond a threshold, the oldest first.
 
-As the controller manager does it (`--terminated-pod-gc-threshold`). Without it a Job that never has
-enough completions would fill the memory of the process.
+The controller manager does the same (`--terminated-pod-gc-threshold`). Otherwise a Job that never
+completes would fill the memory of the process with its pods.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _NOT_FOUND, _CONFLICT = 404, 409
 
 
 class TerminatedPodCollector:
-    """Looks through the pods of a store every twenty seconds."""
+    """Deletes surplus terminated pods from a store every twenty seconds."""
 
     def __init__(self, store: Store, clock: Clock, *, most: int = TERMINATED_POD_THRESHOLD) -> None:
         self._store, self._clock, self._most = store, clock, most
         self._stop = StopSwitch()
 
     async def run(self) -> None:
-        await self._stop.guard(self._collect_for_ever())
+        await self._stop.guard(self._collect_periodically())
 
     def stop(self) -> None:
         self._stop.set()
 
-    async def _collect_for_ever(self) -> None:
+    async def _collect_periodically(self) -> None:
         while True:
             await self._clock.sleep(_PERIOD_NS)
             try:
@@ -48,21 +48,21 @@ class TerminatedPodCollector:
                     if number % _PER_TURN == 0:
                         await asyncio.sleep(0)
             except ApiError as error:
-                log.warning("Ended pods could not be deleted, trying again later", error=error)
+                log.warning("Could not delete terminated pods; retrying later", error=error)
 
     def _surplus(self) -> list[dict[str, Any]]:
-        """Metadata of those that are to go."""
+        """Return the metadata of the pods to delete."""
         pods = self._store.collection(self._store.catalog.by_type(Pod)).objects
         if len(pods) <= self._most:
             return []
-        ended = [
+        terminated = [
             record.data["metadata"]
             for record in pods.values()
             if record.data.get("status", {}).get("phase") in _FINISHED
             and "deletionTimestamp" not in record.data["metadata"]
         ]
-        ended.sort(key=lambda each: (each.get("creationTimestamp", ""), each["name"]))
-        return ended[: max(0, len(ended) - self._most)]
+        terminated.sort(key=lambda each: (each.get("creationTimestamp", ""), each["name"]))
+        return terminated[: max(0, len(terminated) - self._most)]
 
     def _delete(self, metadata: dict[str, Any]) -> None:
         resource = self._store.catalog.by_type(Pod)

@@ -1,4 +1,4 @@
-"""How pods behave, by rules in a file: who, and what.
+"""Behavior rules: a file that says how which pods behave.
 
     rules:
     - match: {namespace: shop, labels: {app: web}}
@@ -7,11 +7,11 @@
       probability: 0.1
       behavior: {failAfter: {exponential: 5m}, exitCode: 3}
 
-The first rule that matches a pod, and whose chance comes up, says what the pod itself leaves
-open. What a behaviour may say is what the annotations of `pod_behavior.py` may, in camel case. A
-time may be drawn: `{uniform: [LEAST, MOST]}`, `{normal: [MEAN, DEVIATION]}`,
-`{exponential: MEAN}`, or `{oneOf: [A, B, C]}`. What is drawn for a pod depends on the seed and on
-the pod's namespace and name alone.
+The first rule that matches a pod, with its probability, applies. The pod's own annotations take
+precedence. A behavior has the keys of the annotations in `pod_behavior.py`, in camel case. A time
+may be random: `{uniform: [LEAST, MOST]}`, `{normal: [MEAN, DEVIATION]}`, `{exponential: MEAN}`, or
+`{oneOf: [A, B, C]}`. The random values of a pod depend only on the seed and on the pod's namespace
+and name.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Json = dict[str, Any]
 
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _TIMES = ("startDelay", "runDuration", "failAfter", "readyDelay", "stopDelay")
-_DRAWN = {"uniform": 2, "normal": 2, "exponential": 1}
+_DISTRIBUTIONS = {"uniform": 2, "normal": 2, "exponential": 1}
 
 
 class _Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,7 +60,11 @@ class _Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load_behavior_rules(path: Path, seed: int) -> Callable[[Pod], Behavior]:
-    """Read a file of rules. Raises KubeschedError."""
+    """Read a file of rules.
+
+    Raises:
+        KubeschedError: the file cannot be read, or a rule is invalid.
+    """
     try:
         text = read_bounded_text(path)
     except OSError as exc:
@@ -71,24 +75,32 @@ def load_behavior_rules(path: Path, seed: int) -> Callable[[Pod], Behavior]:
 
 
 def parse_behavior_rules(text: str, seed: int, name: str = "rules") -> Callable[[Pod], Behavior]:
-    """What pods do by these rules. Raises KubeschedError, which names the place."""
+    """Parse rules, and return a function from a pod to its behavior.
+
+    Raises:
+        KubeschedError: a rule is invalid. The message says which one.
+    """
     try:
         read = msgspec.convert(load_yaml(text) or {}, _Rules)
     except (yaml.YAMLError, ValueError) as exc:  # no value of its type, or no value at all
         raise KubeschedError(f"{name}: {exc}") from exc
-    rules = [_Compiled(rule, f"{name}: rules[{number}]") for number, rule in enumerate(read.rules)]
+    rules = [
+        _CompiledRule(rule, f"{name}: rules[{number}]") for number, rule in enumerate(read.rules)
+    ]
 
-    def said(pod: Pod) -> Mapping[str, str]:
-        dice = derive(seed, "behavior", pod.metadata.namespace, pod.metadata.name)
+    def behavior_keys(pod: Pod) -> Mapping[str, str]:
+        rng = derive(seed, "behavior", pod.metadata.namespace, pod.metadata.name)
         for rule in rules:
-            if rule.applies(pod, dice):
-                return rule.draw(dice)
+            if rule.applies(pod, rng):
+                return rule.draw(rng)
         return {}
 
-    return lambda pod: behavior_of(pod, said)
+    return lambda pod: behavior_of(pod, behavior_keys)
 
 
-class _Compiled:
+class _CompiledRule:
+    """A validated rule."""
+
     def __init__(self, rule: _Rule, where: str) -> None:
         self._namespace, self._probability = rule.match.namespace, rule.probability
         self._labels = rule.match.labels
@@ -102,17 +114,17 @@ class _Compiled:
         for key, value in rule.behavior.items():
             _check(key, value, f"{where}.behavior.{key}")
 
-    def applies(self, pod: Pod, dice: random.Random) -> bool:
+    def applies(self, pod: Pod, rng: random.Random) -> bool:
         if self._namespace and self._namespace != pod.metadata.namespace:
             return False
         labels = pod.metadata.labels
         if not self._labels.items() <= labels.items() or not self._selector.matches(labels):
             return False
-        return dice.random() < self._probability
+        return rng.random() < self._probability
 
-    def draw(self, dice: random.Random) -> Mapping[str, str]:
+    def draw(self, rng: random.Random) -> Mapping[str, str]:
         return {
-            _WORDS.sub("-", key).lower(): _drawn(value, dice)
+            _WORDS.sub("-", key).lower(): _draw_value(value, rng)
             for key, value in self._behavior.items()
         }
 
@@ -120,42 +132,43 @@ class _Compiled:
 def _check(key: str, value: Any, where: str) -> None:
     if key == "exitCode":
         if not isinstance(value, int) or not 0 <= value <= 255:
-            raise KubeschedError(f"{where}: {value!r} is no exit code")
-        return
-    if key == "imagePull":
+            raise KubeschedError(f"{where}: {value!r} is not an exit code")
+    elif key == "imagePull":
         if value != "fail":
             raise KubeschedError(f"{where}: {value!r} is not 'fail'")
-        return
-    if key not in _TIMES:
+    elif key not in _TIMES:
         known = ", ".join((*_TIMES, "exitCode", "imagePull"))
-        raise KubeschedError(f"{where}: no such behaviour; there are {known}")
-    if isinstance(value, dict) and len(value) == 1:
-        ((form, given),) = value.items()
-        times = given if isinstance(given, list) else [given]
-        fits = form == "oneOf" or _DRAWN.get(form) == len(times)
-        if fits and times and all(_time_ns(each) is not None for each in times):
-            return
-    elif _time_ns(value) is not None or (key == "readyDelay" and value == NEVER):
-        return
-    raise KubeschedError(f"{where}: {value!r} is no time, nor a way to draw one")
+        raise KubeschedError(f"{where}: no such behavior; there are {known}")
+    elif not (_is_time(value) or (key == "readyDelay" and value == NEVER)):
+        raise KubeschedError(f"{where}: {value!r} is neither a time nor a random time")
+
+
+def _is_time(value: Any) -> bool:
+    """Whether a value is a duration or a distribution of durations."""
+    if not isinstance(value, dict) or len(value) != 1:
+        return _time_ns(value) is not None
+    ((form, parameters),) = value.items()
+    times = parameters if isinstance(parameters, list) else [parameters]
+    has_right_count = form == "oneOf" or _DISTRIBUTIONS.get(form) == len(times)
+    return bool(has_right_count and times and all(_time_ns(each) is not None for each in times))
 
 
 def _time_ns(value: Any) -> int | None:
     return duration_ns(str(value))
 
 
-def _drawn(value: Any, dice: random.Random) -> str:
+def _draw_value(value: Any, rng: random.Random) -> str:
     if not isinstance(value, dict):
         return str(value)
-    ((form, given),) = value.items()
+    ((form, parameters),) = value.items()
     if form == "oneOf":
-        return str(dice.choice(given))
-    listed = given if isinstance(given, list) else [given]
+        return str(rng.choice(parameters))
+    listed = parameters if isinstance(parameters, list) else [parameters]
     times = [(_time_ns(each) or 0) / SECOND for each in listed]
     if form == "uniform":
-        seconds = dice.uniform(*times)
+        seconds = rng.uniform(*times)
     elif form == "normal":
-        seconds = dice.gauss(*times)
+        seconds = rng.gauss(*times)
     else:
-        seconds = dice.expovariate(1 / times[0]) if times[0] else 0.0
+        seconds = rng.expovariate(1 / times[0]) if times[0] else 0.0
     return f"{max(0.0, seconds):.6f}"

@@ -1,8 +1,8 @@
-"""What a literal command does, as far as it can be told without running it.
+"""The outcome of literal commands, predicted without running them.
 
-`exit N`, `sleep N`, `true` and `false`, alone or one after the other in a shell, are understood; so
-are a loop that never ends and what a script does when it is told to end (`trap`). Anything else is
-not: who asks decides what then happens.
+The module understands `exit N`, `sleep N`, `true` and `false`, alone or in sequence in a shell, an
+endless loop, and what a script does on SIGTERM (`trap`). For any other command the outcome is
+None, and the caller chooses a default.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kubesched.foundation.util.clock import MINUTE, SECOND
 
-__all__ = ["CommandOutcome", "literal_end", "literal_outcome"]
+__all__ = ["CommandOutcome", "literal_outcome", "literal_termination"]
 
 _SHELLS = frozenset({"sh", "bash", "ash", "dash"})
 _STEP = re.compile(r"\s*(?:&&|;|\n)\s*")
@@ -27,14 +27,14 @@ _AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)", re.ASCII)
 
 
 class CommandOutcome(NamedTuple):
-    """How long a container runs, for ever if None, and with which code it then ends."""
+    """How long a container runs (None: without end), and its exit code."""
 
     duration_ns: int | None
     exit_code: int = 0
 
 
 def literal_outcome(command: Sequence[str]) -> CommandOutcome | None:
-    """What becomes of a container with this command; None if that cannot be told."""
+    """Return the outcome of a container with this command; None if it is unknown."""
     words = list(command)
     if not words:
         return None
@@ -45,8 +45,8 @@ def literal_outcome(command: Sequence[str]) -> CommandOutcome | None:
     return CommandOutcome(None) if _ENDLESS.fullmatch(text) else _script(text)
 
 
-def literal_end(command: Sequence[str]) -> CommandOutcome | None:
-    """What a container with this command does when it is told to end; None if it does not say."""
+def literal_termination(command: Sequence[str]) -> CommandOutcome | None:
+    """Return the outcome of this command on SIGTERM; None if it has no trap for it."""
     text = _script_of(command)
     found = None if text is None else _TRAP.search(text)
     if found is None or text is None:
@@ -58,7 +58,7 @@ def literal_end(command: Sequence[str]) -> CommandOutcome | None:
 
 
 def _script_of(words: Sequence[str]) -> str | None:
-    """The script that a shell is given."""
+    """Return the script in a shell command, or None."""
     if len(words) == 3 and _program(words[0]) in _SHELLS and words[1] in ("-c", "-ec"):
         return words[2]
     return None

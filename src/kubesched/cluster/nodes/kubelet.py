@@ -1,8 +1,8 @@
-"""A stand-in for the kubelets of all nodes: bound pods run, finish and go.
+"""A stand-in for the kubelets of all nodes: bound pods start, finish and terminate.
 
-It knows the cluster only through `ApiAccess`, so it works on the embedded store and on any
-API server that has nodes without kubelets. A node that is marked as stopped
-(`kubesched.io/stopped`) or deleted has no kubelet: nothing happens to its pods until it is back.
+It accesses the cluster only through `ApiAccess`, so it works with the embedded store and with any
+API server whose nodes have no kubelets. A node that is deleted or marked as stopped
+(`kubesched.io/stopped`) has no kubelet: its pods do not change until the node is back.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kubesched.api.access import WatchEvent, deliver
 from kubesched.cluster.apiserver import LocalApi
 from kubesched.cluster.nodes.node_agent import is_stopped
 from kubesched.cluster.nodes.pod_behavior import Behavior, behavior_of
-from kubesched.cluster.nodes.pod_events import PodEventSink, ending_events, events_of
+from kubesched.cluster.nodes.pod_events import PodEventSink, events_of, termination_events
 from kubesched.cluster.nodes.pod_lifecycle import PodLifecycles, Step
 from kubesched.cluster.nodes.pod_status import status_of
 from kubesched.foundation.util.clock import MILLISECOND, SECOND, Clock
@@ -28,7 +28,7 @@ _BOUND = "spec.nodeName!="
 _POD_NETWORK = 128
 _RETRY_NS = SECOND
 _GONE = 410
-# What a retry will not mend: the pod is gone, is another one, or may not change that way.
+# A retry cannot help: the pod is gone or replaced, or the change is invalid.
 _FINAL = frozenset({404, 409, 422})
 
 log = get_logger(__name__)
@@ -58,12 +58,9 @@ class FakeKubelet:
         )
         self._local = api if isinstance(api, LocalApi) else None
         self._answers_at_once = self._local is not None and self._local.answers_at_once
-        self._timers: dict[int, asyncio.TimerHandle] = {}
-        """By when they ring."""
-        self._is_woken = False
-        """Whether the steps are looked at in the next turn."""
-        self._is_taking_steps = False
-        """Whether they are looked at when those that are due have been taken."""
+        self._timers: dict[int, asyncio.TimerHandle] = {}  # by the time when they expire
+        self._is_scheduled = False  # whether `_take_steps` runs in the next turn of the loop
+        self._is_taking_steps = False  # whether `_take_steps` is running
         self._stopping = StopSwitch()
         self._host_ips: dict[str, str] = {}
         self._nodes: set[str] = set()
@@ -90,8 +87,8 @@ class FakeKubelet:
                 timer.cancel()
 
     def _take_steps(self) -> None:
-        """Take the steps that are due. Called by the loop: no task is woken for each pod."""
-        self._is_woken = False
+        """Take the steps that are due. The event loop calls this; there is no task per pod."""
+        self._is_scheduled = False
         if self._failed.done():
             return
         self._is_taking_steps = True
@@ -100,13 +97,13 @@ class FakeKubelet:
                 work = self._take(step)
                 rest = begun(work) if self._answers_at_once else work
                 if rest is not None:
-                    # A task each, so that a slow answer does not hold up others.
+                    # One task per step, so that a slow response does not delay others.
                     self._tasks.create_task(rest, name=f"FakeKubelet.{step.kind}")
         except Exception as error:
             self._failed.set_exception(error)
         finally:
             self._is_taking_steps = False
-        self._look_again()
+        self._schedule_next()
 
     async def _follow(self, watch: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -114,21 +111,21 @@ class FakeKubelet:
                 await watch()
             except ApiError as error:
                 if error.code != _GONE:
-                    log.warning("Lost sight of the cluster, starting over", error=error)
+                    log.warning("A watch failed; listing again", error=error)
                     await self._clock.sleep(_RETRY_NS)
 
     async def _watch_nodes(self) -> None:
         nodes = await self._api.list(Node)
-        there = {node.metadata.name for node in nodes.items}
-        for name in sorted(self._nodes - there):
+        present = {node.metadata.name for node in nodes.items}
+        for name in sorted(self._nodes - present):
             self._lifecycles.stop_node(name)
-        self._nodes = there
+        self._nodes = present
         for node in nodes.items:
             self._observe_node(node)
         events = self._api.watch(Node, resource_version=nodes.resource_version)
-        await deliver(events, self._take_in_node)
+        await deliver(events, self._handle_node)
 
-    def _take_in_node(self, event: WatchEvent[Node]) -> None:
+    def _handle_node(self, event: WatchEvent[Node]) -> None:
         if event.object is None:
             return
         if event.type == "DELETED":
@@ -147,36 +144,36 @@ class FakeKubelet:
             self._lifecycles.stop_node(name)
         else:
             self._lifecycles.start_node(name, self._clock.now_ns())
-            self._look_again()
+            self._schedule_next()
 
     async def _watch_pods(self) -> None:
         pods = await self._api.list(Pod, field_selector=_BOUND)
         self._lifecycles.keep_only({pod.metadata.uid for pod in pods.items})
         for pod in pods.items:
-            # An address that an earlier life of the cluster gave away is not given again.
+            # Addresses of pods from before a restart are not assigned again.
             self._pods_started = max(self._pods_started, _number(pod.status.pod_ip))
             self._observe(pod)
         version = pods.resource_version
         events = self._api.watch(Pod, resource_version=version, field_selector=_BOUND)
-        await deliver(events, self._take_in_pod)
+        await deliver(events, self._handle_pod)
 
-    def _take_in_pod(self, event: WatchEvent[Pod]) -> None:
+    def _handle_pod(self, event: WatchEvent[Pod]) -> None:
         if event.object is None:
             return
         if event.type == "DELETED":
-            self._lifecycles.forget(event.object.metadata.uid)
+            self._lifecycles.remove(event.object.metadata.uid)
         else:
             self._observe(event.object)
 
     def _observe(self, pod: Pod) -> None:
         if self._lifecycles.observe(pod, self._clock.now_ns()):
-            self._look_again()
+            self._schedule_next()
 
-    def _look_again(self) -> None:
-        """Have the steps looked at when the next one is due.
+    def _schedule_next(self) -> None:
+        """Schedule `_take_steps` for the time when the next step is due.
 
-        A pod that is bound is due before all others, so timers are not taken back for an earlier
-        one: one that rings for nothing costs less.
+        A newly bound pod is due before all others. Existing timers are not cancelled for it: a
+        timer that expires without a due step costs less than cancelling.
         """
         if self._is_taking_steps:
             return
@@ -185,44 +182,44 @@ class FakeKubelet:
             return
         now_ns = self._clock.now_ns()
         if due_ns <= now_ns:
-            self._wake()
+            self._schedule_now()
         else:
             delay_s = (due_ns - now_ns) / SECOND
-            self._timers[due_ns] = self._loop.call_later(delay_s, self._ring, due_ns)
+            self._timers[due_ns] = self._loop.call_later(delay_s, self._expire, due_ns)
 
-    def _ring(self, due_ns: int) -> None:
+    def _expire(self, due_ns: int) -> None:
         del self._timers[due_ns]
-        self._wake()
+        self._schedule_now()
 
-    def _wake(self) -> None:
-        if not self._is_woken:
-            self._is_woken = True
+    def _schedule_now(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
             self._loop.call_soon(self._take_steps)
 
     async def _take(self, step: Step) -> None:
-        """Tell the API server what happened, until it listens or it no longer matters."""
-        failed = in_vain = False
+        """Report a step to the API server; retry until it succeeds or cannot succeed any more."""
+        failed = is_unchanged = False
         while True:
             try:
-                in_vain = not await self._report(step)
+                is_unchanged = not await self._report(step)
                 break
             except ApiError as error:
                 if error.code in _FINAL:
-                    log.detail(4, "Pod moved on without its kubelet", pod=step.run.pod, error=error)
+                    log.detail(4, "A report is outdated", pod=step.run.pod, error=error)
                     failed = True
                     break
-                log.warning("Could not report on a pod, trying again", error=error)
+                log.warning("Could not report a pod's status; retrying", error=error)
                 await self._clock.sleep(_RETRY_NS)
-        self._lifecycles.done(step, self._clock.now_ns(), failed=failed, in_vain=in_vain)
-        self._look_again()
+        self._lifecycles.done(step, self._clock.now_ns(), failed=failed, is_unchanged=is_unchanged)
+        self._schedule_next()
 
     async def _report(self, step: Step) -> bool:
-        """Say what happened. Whether the API server had not known that."""
+        """Write a step to the API server. Return whether that changed the pod."""
         pod = step.run.pod
         metadata = pod.metadata
         if self._events is not None:
-            is_ending = step.kind == "remove"
-            for event in ending_events(step.run) if is_ending else events_of(step.run):
+            is_removal = step.kind == "remove"
+            for event in termination_events(step.run) if is_removal else events_of(step.run):
                 self._events(pod, event)
         if step.kind == "remove":
             await self._api.delete(
@@ -233,7 +230,7 @@ class FakeKubelet:
         if not pod.status.pod_ip:
             addresses = (addresses[0], self._next_pod_ip())
         status = status_of(step.run, self._clock.now_ns(), addresses)
-        # With the uid, so that a new pod of the same name is left alone.
+        # The uid keeps the patch from a new pod of the same name.
         if self._local is not None:
             changed = await self._local.report(
                 metadata.namespace, metadata.name, metadata.uid, status
@@ -257,7 +254,7 @@ class FakeKubelet:
 
 
 def _number(address: str | None) -> int:
-    """The number of a pod's address; 0 for one from elsewhere."""
+    """Return the number of an address that `_address` has made; 0 for other addresses."""
     parts = [int(part) for part in (address or "").split(".") if part.isdecimal()]
     if len(parts) != 4 or parts[0] != 10 or parts[1] < _POD_NETWORK:
         return 0
@@ -265,6 +262,6 @@ def _number(address: str | None) -> int:
 
 
 def _address(first: int, second: int, number: int) -> str:
-    """The address with this number in a network, going round when it is used up."""
+    """Return an address by number; after the last address the first one follows."""
     number %= 1 << 23
     return f"{first}.{second + (number >> 16)}.{number >> 8 & 255}.{number & 255}"

@@ -1,8 +1,8 @@
-"""What kubelets say about their nodes: that they are there, and that they are well.
+"""A stand-in for what kubelets write about their nodes: status, leases and heartbeats.
 
-A node that somebody creates by hand comes without a condition. Here it gets those of a healthy
-node once; a condition that somebody sets stays as it is. From then on its lease is renewed and its
-conditions are confirmed now and then, as long as the node is not marked as stopped.
+A node that a user creates has no conditions. The agent adds the conditions of a healthy node once.
+It does not overwrite conditions that a user sets. From then on it renews the lease and confirms
+the conditions periodically, unless the node is marked as stopped.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ __all__ = [
 ]
 
 LEASE_NAMESPACE = "kube-node-lease"
+# The reason of conditions that became unknown because the kubelet stopped confirming them.
 SILENT_REASON = "NodeStatusUnknown"
-"""Why a condition is unknown that a kubelet no longer confirms."""
 _LEASE_SECONDS = 40
+# Leases are renewed every so many seconds. Each second has its share of the nodes.
 _RENEWAL_TURNS = 10
-"""A lease is renewed every so many seconds; each second has its share of the nodes."""
+# Conditions are confirmed every so many seconds.
 _CONFIRMATION_TURNS = 300
-"""Conditions are confirmed every so many seconds."""
 _NOT_FOUND, _EXISTS, _GONE = 404, 409, 410
 _RETRY_NS = SECOND
 _FINAL = frozenset({404, 409, 422})
@@ -49,7 +49,7 @@ log = get_logger(__name__)
 
 
 def is_stopped(node: Node) -> bool:
-    """Whether a node is marked as one whose kubelet does not run."""
+    """Whether a node has the annotation that its kubelet is not running."""
     return node.metadata.annotations.get(STOPPED, "false").lower() not in ("", "false")
 
 
@@ -63,18 +63,18 @@ _SYSTEM = {
 }
 
 
-def lost_system(node: Node) -> dict[str, Any] | None:
-    """The status that says again what a node is, if somebody has wiped it out; else None.
+def missing_system_info(node: Node) -> dict[str, Any] | None:
+    """Return a status patch with the system info if a client has cleared it; else None.
 
-    A client in Go that patches a part of the status sends what it leaves empty as empty.
+    A Go client that patches a part of the status also sends the empty fields.
     """
     info = node.status.node_info
-    is_lost = not info.kubelet_version and not info.operating_system
-    return {"nodeInfo": _SYSTEM} if is_lost else None
+    is_cleared = not info.kubelet_version and not info.operating_system
+    return {"nodeInfo": _SYSTEM} if is_cleared else None
 
 
 def first_status(node: Node, now_ns: int, number: int = 0) -> dict[str, Any] | None:
-    """The status that a node's kubelet writes when it starts; None if it has done so."""
+    """Return the status that a kubelet writes at its first start; None if there is one."""
     if any(condition.type == "Ready" for condition in node.status.conditions):
         return None
     addresses = [{"type": "Hostname", "address": node.metadata.name}]
@@ -104,9 +104,9 @@ def _healthy(now_ns: int) -> list[dict[str, Any]]:
 
 
 def confirmed_status(node: Node, now_ns: int) -> dict[str, Any]:
-    """The status of a node whose kubelet is there: what it said before, said again.
+    """Return a status patch that confirms the conditions of a node.
 
-    What was called unknown because of its silence is known again.
+    Conditions that became unknown while the kubelet was silent become those of a healthy node.
     """
     unknown = {
         each.type
@@ -122,26 +122,28 @@ def confirmed_status(node: Node, now_ns: int) -> dict[str, Any]:
     return {"conditions": conditions}
 
 
-def followed_capacity(node: Node, before: Node) -> dict[str, Any] | None:
-    """What becomes allocatable, or no longer, by a change of extended resources; None if nothing.
+def allocatable_after_change(node: Node, before: Node) -> dict[str, Any] | None:
+    """Return a status patch for allocatable extended resources after a change of capacity.
 
-    Somebody who writes such a resource into the capacity of a node leaves the rest to its kubelet.
+    A user who adds an extended resource writes the capacity only. The kubelet adds it to the
+    allocatable resources. None if nothing changes.
     """
-    held, capacity, earlier = node.status.allocatable, node.status.capacity, before.status.capacity
+    allocatable, capacity = node.status.allocatable, node.status.capacity
+    earlier = before.status.capacity
     if capacity is earlier or capacity == earlier:
         return None
     changed: dict[str, Any] = {
         key: amount
         for key, amount in capacity.items()
-        if "/" in key and key not in earlier and key not in held
+        if "/" in key and key not in earlier and key not in allocatable
     }
-    gone = (key for key in earlier if "/" in key and key not in capacity and key in held)
-    changed |= dict.fromkeys(gone)
+    removed = (key for key in earlier if "/" in key and key not in capacity and key in allocatable)
+    changed |= dict.fromkeys(removed)
     return {"allocatable": changed} if changed else None
 
 
 def _number(address: str) -> int:
-    """The number from which an address was made; 0 for one from elsewhere."""
+    """Return the number of an address from `first_status`; 0 for other addresses."""
     parts = [int(part) for part in address.split(".") if part.isdecimal()]
     if len(parts) != 4 or parts[0] != 10 or parts[1] > 127:
         return 0
@@ -151,8 +153,8 @@ def _number(address: str) -> int:
 class NodeAgent:
     """Writes the status of every node, and renews its lease.
 
-    Without `heartbeats`, for simulations of long times, nothing is written while all is well: a
-    node has a lease only while it is stopped, last renewed at that time.
+    Without `heartbeats`, for simulations of long periods, it writes nothing while nodes are
+    healthy. A node then has a lease only while it is stopped, last renewed when it stopped.
     """
 
     def __init__(self, api: ApiAccess, clock: Clock, *, heartbeats: bool = True) -> None:
@@ -173,13 +175,13 @@ class NodeAgent:
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             if self._heartbeats:
-                tasks.create_task(self._beat(), name="NodeAgent.beat")
+                tasks.create_task(self._send_heartbeats(), name="NodeAgent.beat")
             while True:
                 try:
                     await self._list_and_watch()
                 except ApiError as error:
                     if error.code != _GONE:
-                        log.warning("Lost sight of nodes, starting over", error=error)
+                        log.warning("A watch failed; listing again", error=error)
                         await self._clock.sleep(_RETRY_NS)
 
     async def _list_and_watch(self) -> None:
@@ -215,18 +217,18 @@ class NodeAgent:
             await self._patch(node, status)
             if self._heartbeats:
                 await self._renew(node)
-        elif (system := lost_system(node)) is not None and self._heartbeats:
+        elif (system := missing_system_info(node)) is not None and self._heartbeats:
             await self._patch(node, system)
-        if (followed := followed_capacity(node, before)) is not None:
-            await self._patch(node, followed)
+        if (allocatable := allocatable_after_change(node, before)) is not None:
+            await self._patch(node, allocatable)
 
     def _number_of(self, node: Node) -> int:
-        """A number that no other node has, from which its address follows."""
+        """Return a node's number, which determines its address and is unique."""
         name = node.metadata.name
         if name not in self._numbers:
-            held = next((each.address for each in node.status.addresses), "")
-            self._highest = max(self._highest, _number(held)) if held else self._highest + 1
-            self._numbers[name] = _number(held) if held else self._highest
+            address = next((each.address for each in node.status.addresses), "")
+            self._highest = max(self._highest, _number(address)) if address else self._highest + 1
+            self._numbers[name] = _number(address) if address else self._highest
         return self._numbers[name]
 
     async def _resume(self, node: Node) -> None:
@@ -240,7 +242,7 @@ class NodeAgent:
                     raise
         await self._patch(node, confirmed_status(node, self._clock.now_ns()))
 
-    async def _beat(self) -> None:
+    async def _send_heartbeats(self) -> None:
         turn = 0
         while True:
             await self._clock.sleep(SECOND)
@@ -254,7 +256,7 @@ class NodeAgent:
                     if position % _CONFIRMATION_TURNS == turn % _CONFIRMATION_TURNS:
                         await self._patch(node, confirmed_status(node, self._clock.now_ns()))
                 except ApiError as error:
-                    log.warning("A heartbeat was lost", node=name, error=error)
+                    log.warning("Could not send a heartbeat", node=name, error=error)
 
     async def _renew(self, node: Node) -> None:
         name, now = node.metadata.name, format_micro_time(self._clock.now_ns())

@@ -1,20 +1,20 @@
-"""What a pod's containers are going to do, since no container really runs.
+"""The behavior of a pod's containers: no container really runs, so it is predicted.
 
-A pod says it itself, by annotations:
+Annotations of the pod set it:
 
 | annotation `kubesched.io/...` | value | meaning |
 |---|---|---|
 | `start-delay` | duration | from binding to running, as for a large image |
-| `run-duration` | duration | the pod ends after it, well unless `exit-code` says otherwise |
+| `run-duration` | duration | the pod ends after it, with `exit-code` or 0 |
 | `fail-after` | duration | the containers end with code 1, or `exit-code`; restart policies apply |
 | `exit-code` | number | the code with which containers end |
 | `ready-delay` | duration or `never` | from running to ready |
 | `image-pull` | `fail` | the image cannot be pulled, and the pod stays Pending |
 | `stop-delay` | duration | how long the containers take to end when the pod is deleted |
 
-What it leaves open, rules from a file may say (`behavior_rules.py`), then its commands if they
-are literal, its readiness probes and preStop hooks. Durations are written `90s`, `1h30m`, or in
-seconds.
+For what the annotations leave out, rules from a file apply (`behavior_rules.py`), then literal
+commands, readiness probes and preStop hooks of the containers. A duration is `90s`, `1h30m`, or a
+number of seconds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ import msgspec
 
 from kubesched.api import Pod
 from kubesched.api.pod import Container
-from kubesched.cluster.nodes.container_commands import CommandOutcome, literal_end, literal_outcome
+from kubesched.cluster.nodes.container_commands import (
+    CommandOutcome,
+    literal_outcome,
+    literal_termination,
+)
 from kubesched.foundation.util.clock import SECOND
 from kubesched.foundation.util.go_format import parse_duration
 
@@ -45,12 +49,12 @@ __all__ = [
 
 PREFIX = "kubesched.io/"
 RUN_DURATION = PREFIX + "run-duration"
+# An annotation of a node whose kubelet is not running.
 STOPPED = PREFIX + "stopped"
-"""On a node: its kubelet is not running."""
 NEVER = "never"
 
+# How long a pod of a Job runs without a given duration: containers here do not end by themselves.
 DEFAULT_RUN_NS = 5 * SECOND
-"""How long a pod of a Job runs that does not say: containers here have no end of their own."""
 
 _SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?", re.ASCII)
 _NO_SUCH_IMAGE = re.compile(
@@ -60,23 +64,21 @@ _PAUSE = re.compile(r"(^|/)pause(:|@|$)")
 
 
 class Behavior(msgspec.Struct, frozen=True):
-    """One pod's future. A time of None is one that nobody gave."""
+    """What the containers of a pod are going to do. None: the kubelet's default applies."""
 
     start_delay_ns: int | None = None
     stop_delay_ns: int | None = None
-    ready_delay_ns: int | None = 0
-    """None: never ready."""
+    ready_delay_ns: int | None = 0  # None: never ready
     pulls_image: bool = True
+    # Whether the pod finishes when its containers end, whatever its restart policy.
     ends_pod: bool = False
-    """Whether the pod is over when its containers end, whatever its restart policy."""
-    outcomes: tuple[CommandOutcome, ...] = ()
-    """One per container."""
+    outcomes: tuple[CommandOutcome, ...] = ()  # one per container
+    # One per init container, in order. Those without a literal command end at once.
     init_outcomes: tuple[CommandOutcome, ...] = ()
-    """One per init container, in order; those without a literal command end at once."""
 
 
 def duration_ns(text: str) -> int | None:
-    """A duration as annotations have them; None for one that cannot be read."""
+    """Parse a duration from an annotation; None if it is empty or invalid."""
     if not text:
         return None
     try:
@@ -88,33 +90,33 @@ def duration_ns(text: str) -> int | None:
 
 
 def run_duration_ns(pod: Pod) -> int | None:
-    """How long the pod says it runs; None for ever. An unreadable duration counts as none."""
+    """Return the pod's `run-duration`; None if it has none or an invalid one."""
     return duration_ns(pod.metadata.annotations.get(RUN_DURATION, ""))
 
 
 def behavior_of(pod: Pod, from_rules: Callable[[Pod], Mapping[str, str]] | None = None) -> Behavior:
-    """What a pod is going to do: its annotations first, then the rules, then its spec."""
+    """Return the behavior of a pod, from its annotations, then the rules, then its spec."""
     if from_rules is None and (plain := _plain_behavior(pod)) is not None:
         return plain
-    said = {
+    settings = {
         key.removeprefix(PREFIX): value
         for key, value in pod.metadata.annotations.items()
         if key.startswith(PREFIX)
     }
     if from_rules is not None:
-        said = {**from_rules(pod), **said}
+        settings = {**from_rules(pod), **settings}
     containers = pod.spec.containers
-    outcome, ends_pod = _said_outcome(said)
+    outcome, ends_pod = _annotated_outcome(settings)
     if outcome is not None:
         outcomes = tuple(outcome for _ in containers)
     else:
         outcomes = tuple(_outcome(container, pod) for container in containers)
     return Behavior(
-        start_delay_ns=duration_ns(said.get("start-delay", "")),
-        stop_delay_ns=_stop_delay_ns(said, containers),
-        ready_delay_ns=_ready_delay_ns(said, containers),
-        pulls_image=said.get("image-pull") != "fail"
-        and all(_is_there(container.image) for container in containers),
+        start_delay_ns=duration_ns(settings.get("start-delay", "")),
+        stop_delay_ns=_stop_delay_ns(settings, containers),
+        ready_delay_ns=_ready_delay_ns(settings, containers),
+        pulls_image=settings.get("image-pull") != "fail"
+        and all(_can_pull(container.image) for container in containers),
         ends_pod=ends_pod,
         outcomes=outcomes,
         init_outcomes=tuple(
@@ -126,7 +128,10 @@ def behavior_of(pod: Pod, from_rules: Callable[[Pod], Mapping[str, str]] | None 
 
 
 def _plain_behavior(pod: Pod) -> Behavior | None:
-    """What `behavior_of` comes to for a pod that says how long it runs, and nothing else."""
+    """Return the behavior of a pod whose only annotation of ours is `run-duration`.
+
+    This is a shortcut of `behavior_of` for the pods of large simulations; None for other pods.
+    """
     annotations, spec = pod.metadata.annotations, pod.spec
     if RUN_DURATION not in annotations or spec.init_containers:
         return None
@@ -136,7 +141,7 @@ def _plain_behavior(pod: Pod) -> Behavior | None:
     for each in spec.containers:
         if each.command or each.args or each.lifecycle or each.readiness_probe:
             return None
-        if not _is_there(each.image):
+        if not _can_pull(each.image):
             return None
     run_ns = run_duration_ns(pod)
     if run_ns is None:
@@ -145,18 +150,18 @@ def _plain_behavior(pod: Pod) -> Behavior | None:
 
 
 @lru_cache(maxsize=1024)
-def _is_there(image: str) -> bool:
-    """Whether an image can be pulled; many pods have the same one."""
+def _can_pull(image: str) -> bool:
+    """Whether an image can be pulled. Cached, since many pods have the same image."""
     return _NO_SUCH_IMAGE.search(image) is None
 
 
-def _said_outcome(said: Mapping[str, str]) -> tuple[CommandOutcome | None, bool]:
-    """How the containers end if somebody says so, and whether that ends the pod."""
-    text = said.get("exit-code", "")
+def _annotated_outcome(settings: Mapping[str, str]) -> tuple[CommandOutcome | None, bool]:
+    """Return the outcome that the settings give, if any, and whether it ends the pod."""
+    text = settings.get("exit-code", "")
     code = int(text) if text.isdecimal() else None
-    if (after_ns := duration_ns(said.get("fail-after", ""))) is not None:
+    if (after_ns := duration_ns(settings.get("fail-after", ""))) is not None:
         return CommandOutcome(after_ns, 1 if code is None else code), False
-    if (run_ns := duration_ns(said.get("run-duration", ""))) is not None:
+    if (run_ns := duration_ns(settings.get("run-duration", ""))) is not None:
         return CommandOutcome(run_ns, code or 0), True
     return None, False
 
@@ -165,7 +170,7 @@ def _outcome(container: Container, pod: Pod) -> CommandOutcome:
     literal = literal_outcome((*container.command, *container.args))
     if literal is not None:
         return literal
-    if _is_of_job(pod) and not _pauses(container):
+    if _is_of_job(pod) and not _is_pause(container):
         return CommandOutcome(DEFAULT_RUN_NS)
     return CommandOutcome(None)
 
@@ -174,16 +179,16 @@ def _is_of_job(pod: Pod) -> bool:
     return any(owner.controller and owner.kind == "Job" for owner in pod.metadata.owner_references)
 
 
-def _pauses(container: Container) -> bool:
+def _is_pause(container: Container) -> bool:
     return bool(_PAUSE.search(container.image)) or "pause" in container.args
 
 
-def _ready_delay_ns(said: Mapping[str, str], containers: tuple[Container, ...]) -> int | None:
-    text = said.get("ready-delay", "")
+def _ready_delay_ns(settings: Mapping[str, str], containers: tuple[Container, ...]) -> int | None:
+    text = settings.get("ready-delay", "")
     if text == NEVER:
         return None
-    if (given_ns := duration_ns(text)) is not None:
-        return given_ns
+    if (set_ns := duration_ns(text)) is not None:
+        return set_ns
     delay = 0
     for container in containers:
         probe = container.readiness_probe
@@ -197,12 +202,12 @@ def _ready_delay_ns(said: Mapping[str, str], containers: tuple[Container, ...]) 
     return delay * SECOND
 
 
-def _stop_delay_ns(said: Mapping[str, str], containers: tuple[Container, ...]) -> int | None:
-    if (given_ns := duration_ns(said.get("stop-delay", ""))) is not None:
-        return given_ns
+def _stop_delay_ns(settings: Mapping[str, str], containers: tuple[Container, ...]) -> int | None:
+    if (set_ns := duration_ns(settings.get("stop-delay", ""))) is not None:
+        return set_ns
     slowest = None
     for container in containers:
-        end = literal_end((*container.command, *container.args))
+        end = literal_termination((*container.command, *container.args))
         if end is not None and end.duration_ns is not None:
             slowest = max(slowest or 0, end.duration_ns)
         hook = None if container.lifecycle is None else container.lifecycle.pre_stop

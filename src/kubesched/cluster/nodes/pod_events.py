@@ -1,4 +1,4 @@
-"""What a kubelet tells people about a pod: events, from how the pod was and how it is now."""
+"""The events that a kubelet records about a pod, from its old and its new state."""
 
 from __future__ import annotations
 
@@ -8,29 +8,31 @@ from typing import NamedTuple, Protocol
 from kubesched.api import Pod
 from kubesched.cluster.nodes.pod_run import PodRun
 
-__all__ = ["PodEvent", "PodEventSink", "ending_events", "events_of"]
+__all__ = ["PodEvent", "PodEventSink", "events_of", "termination_events"]
 
 
 class PodEvent(NamedTuple):
+    """An event about a pod."""
+
     reason: str
     message: str
     warning: bool = False
 
 
 class PodEventSink(Protocol):
-    """Takes events about pods, in the name of the kubelet of their node."""
+    """Records an event about a pod, with the kubelet of its node as the reporter."""
 
     def __call__(self, pod: Pod, event: PodEvent) -> None: ...
 
 
 def events_of(run: PodRun) -> Iterator[PodEvent]:
-    """What happened since the API was last told of the pod."""
+    """Yield the events since the last report of the pod."""
     pod = run.pod
-    known = {each.name: each for each in pod.status.container_statuses}
+    reported = {each.name: each for each in pod.status.container_statuses}
     if run.reason and not pod.status.reason:
         yield PodEvent(run.reason, run.message, warning=True)
     for container in run.containers:
-        before = known.get(container.name)
+        before = reported.get(container.name)
         if run.pull_failed:
             if before is None or before.image != container.image:
                 text = f'Failed to pull image "{container.image}": not found'
@@ -38,8 +40,10 @@ def events_of(run: PodRun) -> Iterator[PodEvent]:
             continue
         if container.started_ns is None:
             continue
-        fresh = before is None or (before.state.running is None and before.state.terminated is None)
-        if fresh or (before is not None and before.restart_count < container.restarts):
+        is_first_start = before is None or (
+            before.state.running is None and before.state.terminated is None
+        )
+        if is_first_start or (before is not None and before.restart_count < container.restarts):
             text = f'Container image "{container.image}" already present on machine'
             yield PodEvent("Pulled", text)
             yield PodEvent("Created", f"Created container: {container.name}")
@@ -49,8 +53,8 @@ def events_of(run: PodRun) -> Iterator[PodEvent]:
             yield PodEvent("BackOff", text, warning=True)
 
 
-def ending_events(run: PodRun) -> Iterator[PodEvent]:
-    """What is said of containers that end because their pod is deleted."""
+def termination_events(run: PodRun) -> Iterator[PodEvent]:
+    """Yield the events about containers that end because their pod is deleted."""
     for container in run.containers:
         if container.is_running:
             yield PodEvent("Killing", f"Stopping container {container.name}")

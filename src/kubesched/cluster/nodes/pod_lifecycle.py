@@ -1,8 +1,8 @@
-"""All pods that have a node: which of them something is due for.
+"""The bound pods of all nodes, and the next step of each.
 
-Plain state: it is told of pods, of nodes that stop and start, and of the time, and says which step
-is due for which pod. A pod's own story is a `PodRun`; what a pod is going to do is in
-`pod_behavior.py`.
+Plain state without I/O: it takes pods, stopped and started nodes, and the time, and returns the
+steps that are due. `PodRun` has the progress of one pod. `pod_behavior.py` has what a pod is going
+to do.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from kubesched.foundation.util.heap import KeyedHeap
 
 __all__ = ["PodLifecycles", "Step"]
 
-_TAKEN = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
+_PORTS_IN_USE = (
+    "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
+)
 
 
 class Step(NamedTuple):
-    """Something to tell the API server about a pod."""
+    """A write to the API server: a report of a pod's status, or its removal."""
 
     kind: Literal["report", "remove"]
     run: PodRun
@@ -36,7 +38,7 @@ class _Due(NamedTuple):
 
 
 class PodLifecycles:
-    """The runs of all pods, and when something is due for each."""
+    """The runs of all pods, and when the next step of each is due."""
 
     def __init__(
         self,
@@ -49,15 +51,14 @@ class PodLifecycles:
         self._behavior = behavior
         self._runs: dict[str, PodRun] = {}
         self._on_node: dict[str, dict[str, None]] = {}
+        # Host ports in use, by node and by the uid of the pod.
         self._ports: dict[str, dict[str, tuple[HostPort, ...]]] = {}
-        """Host ports in use, by node and by uid of the pod."""
-        self._stopped: set[str] = set()
-        self._taken: set[str] = set()
-        """Pods with a step that was handed out and is not done."""
+        self._stopped: set[str] = set()  # names of stopped nodes
+        self._in_flight: set[str] = set()  # uids of pods whose step is being carried out
         self._due: KeyedHeap[str, _Due] = KeyedHeap(key=itemgetter(0), sort_key=itemgetter(1))
 
     def observe(self, pod: Pod, now_ns: int) -> bool:
-        """Take note of a pod as it is now. Whether something may be due for it by that."""
+        """Add or update a pod. Return whether a step may have become due."""
         node = pod.spec.node_name
         if not node:
             return False
@@ -68,7 +69,7 @@ class PodLifecycles:
                 pod.metadata.deletion_timestamp is None
                 or pod.metadata.deletion_grace_period_seconds == 0
             ):
-                return False  # nothing is left to do, or to wait for
+                return False  # it has finished, and no removal is pending
             run = PodRun(
                 pod, self._behavior(pod), self._start_delay_ns, self._stop_delay_ns, now_ns
             )
@@ -77,7 +78,7 @@ class PodLifecycles:
             if run.phase == "Running" and (ports := host_ports(pod)):
                 self._ports.setdefault(node, {})[uid] = ports
         elif run.pod is pod:
-            return False  # a watch shows what an answer has shown
+            return False  # the response of a write had this version already
         if run.has_other_images(pod):
             run.change_images(pod, self._behavior(pod), self._start_delay_ns, now_ns)
         run.observe(pod, now_ns)
@@ -89,20 +90,20 @@ class PodLifecycles:
         self._plan(run, now_ns)
         return True
 
-    def _plan(self, run: PodRun, now_ns: int, *, is_told: bool = False) -> None:
+    def _plan(self, run: PodRun, now_ns: int, *, is_reported: bool = False) -> None:
         uid = run.uid
         self._due.delete(uid)
-        if run.pod.spec.node_name in self._stopped or uid in self._taken:
+        if run.pod.spec.node_name in self._stopped or uid in self._in_flight:
             return
         due_ns = run.next_ns(now_ns)
-        is_due = not is_told and run.pod.metadata.deletion_timestamp is None
+        is_due = not is_reported and run.pod.metadata.deletion_timestamp is None
         if is_due and needs_report(run, now_ns):
             due_ns = now_ns
         if due_ns is not None:
             self._due.add(_Due(uid, due_ns))
 
-    def forget(self, uid: str) -> None:
-        """Drop a pod that is gone."""
+    def remove(self, uid: str) -> None:
+        """Remove a deleted pod."""
         run = self._runs.get(uid)
         if run is not None:
             self._drop(run)
@@ -110,28 +111,28 @@ class PodLifecycles:
     def _drop(self, run: PodRun) -> None:
         uid, node = run.uid, run.pod.spec.node_name
         self._due.delete(uid)
-        self._taken.discard(uid)
+        self._in_flight.discard(uid)
         del self._runs[uid]
-        for known in (self._on_node, self._ports):
-            of_node = known.get(node)
-            if of_node is not None:
-                of_node.pop(uid, None)
-                if not of_node:
-                    del known[node]
+        for by_node in (self._on_node, self._ports):
+            entries = by_node.get(node)
+            if entries is not None:
+                entries.pop(uid, None)
+                if not entries:
+                    del by_node[node]
 
     def keep_only(self, uids: set[str]) -> None:
-        """Drop all pods but these."""
+        """Remove all pods except these."""
         for uid in [uid for uid in self._runs if uid not in uids]:
-            self.forget(uid)
+            self.remove(uid)
 
     def stop_node(self, node: str) -> None:
-        """Let nothing more happen on a node."""
+        """Suspend the pods of a node."""
         self._stopped.add(node)
         for uid in self._on_node.get(node, ()):
             self._due.delete(uid)
 
     def start_node(self, node: str, now_ns: int) -> None:
-        """Go on with what is on a node; what is overdue happens now."""
+        """Resume the pods of a stopped node; overdue steps become due now."""
         if node not in self._stopped:
             return
         self._stopped.remove(node)
@@ -139,7 +140,7 @@ class PodLifecycles:
             self._plan(self._runs[uid], now_ns)
 
     def due(self, now_ns: int) -> list[Step]:
-        """Hand out the steps whose time has come, earliest first."""
+        """Return the steps that are due, the earliest first. Each is in flight until `done`."""
         steps = []
         while (due := self._due.peek()) is not None and due.due_ns <= now_ns:
             self._due.pop()
@@ -148,7 +149,7 @@ class PodLifecycles:
             if step is None:
                 self._plan(run, now_ns)
             else:
-                self._taken.add(run.uid)
+                self._in_flight.add(run.uid)
                 steps.append(step)
         return steps
 
@@ -157,7 +158,7 @@ class PodLifecycles:
             if run.removal_ns is None or run.removal_ns > now_ns:
                 return None
             if run.pod.metadata.finalizers and run.pod.status.phase not in FINISHED:
-                # Whoever keeps the object wants to know how the pod ended.
+                # The pod stays for its finalizers, so its final status is reported.
                 run.terminate(now_ns)
                 return Step("report", run)
             return Step("remove", run)
@@ -165,22 +166,22 @@ class PodLifecycles:
         if was_pending and run.start_due_ns <= now_ns and (ports := host_ports(run.pod)):
             used = self._ports.setdefault(run.pod.spec.node_name, {})
             if ports_conflict(ports, {port for each in used.values() for port in each}):
-                run.fail("NodePorts", _TAKEN, now_ns)
+                run.fail("NodePorts", _PORTS_IN_USE, now_ns)
                 return Step("report", run)
             used[run.uid] = ports
         run.advance(now_ns)
         return Step("report", run) if needs_report(run, now_ns) else None
 
-    def done(self, step: Step, now_ns: int, *, failed: bool, in_vain: bool = False) -> None:
-        """A step has been carried out, or can never be: then only a newer pod changes that.
+    def done(self, step: Step, now_ns: int, *, failed: bool, is_unchanged: bool = False) -> None:
+        """Finish a step. After a failed one only a newer version of the pod leads to another.
 
-        A report that was `in_vain` has changed nothing, and is not made again until more happens:
-        the pod may be one that no server would have, out of a file.
+        A report that left the pod unchanged is not repeated before the pod's next step: the pod
+        may come from a file, with a status that reports cannot correct.
         """
         uid = step.run.uid
-        self._taken.discard(uid)
+        self._in_flight.discard(uid)
         if step.kind == "report" and not failed and uid in self._runs:
-            self._plan(step.run, now_ns, is_told=in_vain)
+            self._plan(step.run, now_ns, is_reported=is_unchanged)
 
     def next_due_ns(self) -> int | None:
         due = self._due.peek()

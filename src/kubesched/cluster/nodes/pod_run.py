@@ -1,7 +1,7 @@
-"""One pod on its node, as a stand-in for a kubelet runs it: what has happened and what will.
+"""The progress of one pod on its node, as the stand-in for a kubelet runs it.
 
-Plain state. It is told of the pod and of the time, moves on to where it should be by then, and says
-when it will move next. What it amounts to for the API is in `pod_status.py`.
+Plain state without I/O: `advance` moves the pod on to its state at a given time, and `next_ns`
+returns when its state changes next. `pod_status.py` builds the status from it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from kubesched.foundation.util.clock import MINUTE, SECOND
 __all__ = ["FINISHED", "ContainerRun", "PodRun"]
 
 FINISHED = frozenset({"Succeeded", "Failed"})
+# The exit code of a container that ends because its pod is deleted.
 TERMINATED = 143
-"""The code of a container that ends because its pod is deleted."""
 KILLED = 137
 
 _FIRST_BACK_OFF_NS, _LAST_BACK_OFF_NS = 10 * SECOND, 5 * MINUTE
@@ -27,7 +27,7 @@ _RECOVERED_NS = 10 * MINUTE
 
 
 class ContainerRun:
-    """One container: running, ended, or waiting to be started again."""
+    """The state of one container: running, ended, or waiting for a restart."""
 
     def __init__(self, name: str, image: str, outcome: CommandOutcome) -> None:
         self.name, self.image, self.outcome = name, image, outcome
@@ -36,10 +36,9 @@ class ContainerRun:
         self.exit_code = 0
         self.restarts = 0
         self.restart_at_ns: int | None = None
-        self.last_start_ns = 0
-        """When the run before this one began, if there was one."""
+        self.last_start_ns = 0  # the start of the previous run, if there was one
         self.last_end_ns: int | None = None
-        self._backed_off = 0
+        self._back_offs = 0
 
     @property
     def is_running(self) -> bool:
@@ -55,15 +54,15 @@ class ContainerRun:
         self.ended_ns, self.exit_code = now_ns, exit_code
 
     def restart_later(self) -> None:
-        """At once for the first time, then after longer and longer pauses."""
+        """Schedule a restart: at once the first time, then with a growing backoff."""
         assert self.ended_ns is not None
         if self.ended_ns - (self.started_ns or 0) >= _RECOVERED_NS:
-            self._backed_off = 0
+            self._back_offs = 0
         pause_ns = 0
-        if self._backed_off:
-            doublings = min(self._backed_off - 1, 10)
+        if self._back_offs:
+            doublings = min(self._back_offs - 1, 10)
             pause_ns = min(_FIRST_BACK_OFF_NS << doublings, _LAST_BACK_OFF_NS)
-        self._backed_off += 1
+        self._back_offs += 1
         self.restart_at_ns = self.ended_ns + pause_ns
 
     def next_ns(self) -> int | None:
@@ -72,8 +71,8 @@ class ContainerRun:
             return None if duration_ns is None else (self.started_ns or 0) + duration_ns
         return self.restart_at_ns
 
-    def take_over(self, status: ContainerStatus, now_ns: int) -> None:
-        """Go on from what an earlier life of the kubelet reported."""
+    def resume_from(self, status: ContainerStatus, now_ns: int) -> None:
+        """Continue from a status that was reported before a restart of this process."""
         self.restarts = status.restart_count
         state = status.state
         if state.running is not None:
@@ -87,7 +86,7 @@ class ContainerRun:
 
 
 class PodRun:
-    """A pod that has a node."""
+    """The progress of a bound pod: its phase and its containers."""
 
     def __init__(
         self, pod: Pod, behavior: Behavior, start_delay_ns: int, stop_delay_ns: int, now_ns: int
@@ -100,8 +99,8 @@ class PodRun:
         self.pull_failed = False
         self.init_failed = False
         self.started_ns: int | None = None
+        # When the containers of a terminating pod have ended, so that it can be removed.
         self.removal_ns: int | None = None
-        """When the containers have ended and the pod may go, once it is deleted."""
         self._stop_delay_ns = (
             stop_delay_ns if behavior.stop_delay_ns is None else behavior.stop_delay_ns
         )
@@ -110,14 +109,14 @@ class PodRun:
             for container, outcome in zip(pod.spec.containers, behavior.outcomes, strict=True)
         ]
         if self.phase == "Running":
-            self._take_over(now_ns)
+            self._resume(now_ns)
 
-    def _take_over(self, now_ns: int) -> None:
+    def _resume(self, now_ns: int) -> None:
         self.started_ns = _time(self.pod.status.start_time, now_ns)
         reported = {each.name: each for each in self.pod.status.container_statuses}
         for container in self.containers:
             if container.name in reported:
-                container.take_over(reported[container.name], now_ns)
+                container.resume_from(reported[container.name], now_ns)
             else:
                 container.started_ns = self.started_ns
 
@@ -127,7 +126,7 @@ class PodRun:
 
     @property
     def is_held(self) -> bool:
-        """Whether all that is left of the pod is an object that somebody else keeps."""
+        """Whether only finalizers keep the pod, after its grace period is over."""
         metadata = self.pod.metadata
         return bool(
             metadata.deletion_timestamp is not None
@@ -136,28 +135,28 @@ class PodRun:
         )
 
     def observe(self, pod: Pod, now_ns: int) -> None:
-        """Take in a newer version of the pod."""
+        """Update the pod to a newer version."""
         self.pod = pod
         if pod.status.phase in FINISHED:
             self.phase = pod.status.phase
         deleted = pod.metadata.deletion_timestamp
         if deleted is not None:
             deadline_ns = parse_time(deleted)
-            wanted_ns = now_ns + self._stop_delay_ns
+            stopped_ns = now_ns + self._stop_delay_ns
             if self.removal_ns is not None:
-                # A second deletion may shorten the time, and never puts it off.
-                wanted_ns = self.removal_ns
-            self.removal_ns = min(deadline_ns, wanted_ns)
+                # A second deletion can make the removal earlier, never later.
+                stopped_ns = self.removal_ns
+            self.removal_ns = min(deadline_ns, stopped_ns)
 
     def has_other_images(self, pod: Pod) -> bool:
-        """Whether a newer version of the pod is to run something else."""
+        """Whether a newer version of the pod has other images."""
         if pod.spec is self.pod.spec:
             return False
         images = [each.image for each in self.containers]
         return images != [each.image for each in pod.spec.containers]
 
     def change_images(self, pod: Pod, behavior: Behavior, start_delay_ns: int, now_ns: int) -> None:
-        """Begin again with containers whose image is another one; pull what could not be."""
+        """Restart containers whose image has changed, and retry a failed pull."""
         self.behavior = behavior
         if self.pull_failed and behavior.pulls_image:
             delay_ns = behavior.start_delay_ns
@@ -174,15 +173,20 @@ class PodRun:
                 run.start(now_ns)
 
     def advance(self, now_ns: int) -> None:
-        """Move on to this moment."""
-        if self.phase in FINISHED or self.pod.metadata.deletion_timestamp is not None:
+        """Move the pod on to its state at this time."""
+        if self.pod.metadata.deletion_timestamp is not None:
             return
-        if self.phase == "Pending":
-            if now_ns < self.start_due_ns or self.pull_failed or self.init_failed:
-                return
+        if self.phase == "Pending" and not self.cannot_start and now_ns >= self.start_due_ns:
             self._start(now_ns)
-        if self.phase != "Running":
-            return
+        if self.phase == "Running":
+            self._advance_containers(now_ns)
+
+    @property
+    def cannot_start(self) -> bool:
+        """Whether an image pull or an init container has failed."""
+        return self.pull_failed or self.init_failed
+
+    def _advance_containers(self, now_ns: int) -> None:
         deadline_ns = self._deadline_ns()
         for container in self.containers:
             self._advance_container(container, now_ns)
@@ -230,14 +234,14 @@ class PodRun:
         return policy == "Always" or (policy == "OnFailure" and container.exit_code != 0)
 
     def fail(self, reason: str, message: str, now_ns: int) -> None:
-        """End the pod from outside: its containers are killed."""
+        """Fail the pod: its containers are killed."""
         self.phase, self.reason, self.message = "Failed", reason, message
         for container in self.containers:
             if container.is_running:
                 container.end(now_ns, KILLED)
 
     def terminate(self, now_ns: int) -> None:
-        """End the containers because the pod is deleted."""
+        """End the containers of a deleted pod."""
         running = [each for each in self.containers if each.is_running]
         for container in running:
             container.end(now_ns, TERMINATED)
@@ -245,7 +249,7 @@ class PodRun:
             self.phase = "Failed" if running or self.phase == "Pending" else "Succeeded"
 
     def is_ready(self, now_ns: int) -> bool:
-        """Whether the containers are ready; gates are another matter."""
+        """Whether all containers are ready, without regard to readiness gates."""
         delay_ns = self.behavior.ready_delay_ns
         if delay_ns is None or self.phase != "Running":
             return False
@@ -271,13 +275,13 @@ class PodRun:
         return self.started_ns + limit * SECOND
 
     def next_ns(self, now_ns: int) -> int | None:
-        """When something will have happened next; None if nothing will."""
+        """Return when the state changes next; None if it does not change by itself."""
         if self.pod.metadata.deletion_timestamp is not None:
             return None if self.is_held else self.removal_ns
         if self.phase in FINISHED:
             return None
         if self.phase == "Pending":
-            return None if self.pull_failed or self.init_failed else self.start_due_ns
+            return None if self.cannot_start else self.start_due_ns
         soonest_ns = self._deadline_ns()
         ready_ns = self._ready_ns()
         if ready_ns is not None and ready_ns > now_ns:

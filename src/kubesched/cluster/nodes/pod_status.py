@@ -1,4 +1,4 @@
-"""A pod's status as a kubelet writes it, from how the pod is doing."""
+"""A pod's status as a kubelet writes it, built from the pod's `PodRun`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from kubesched.cluster.nodes.pod_run import FINISHED, ContainerRun, PodRun
 __all__ = ["needs_report", "status_of"]
 
 Json = dict[str, Any]
+# Status, reason and message of conditions, by type.
 Conditions = Mapping[str, tuple[str, str, str]]
-"""Status, reason and message of conditions, by type."""
 
 _PULL_FAILED = "ErrImagePull"
 _CRASHED = "CrashLoopBackOff"
-_TRUE = ("True", "", "")
-"""A condition that holds, of which there is nothing to say."""
+_TRUE = ("True", "", "")  # without reason and message
 _READY: Conditions = {
     "PodScheduled": _TRUE,
     "PodReadyToStartContainers": _TRUE,
@@ -44,39 +43,44 @@ _FAILED: Conditions = {
 
 
 def needs_report(run: PodRun, now_ns: int) -> bool:
-    """Whether what the API says of a pod is not how it is."""
+    """Whether the stored status of a pod differs from its state."""
     pod = run.pod
     if pod.status.phase in FINISHED:
         return False
     if pod.status.phase != run.phase:
         return True
-    if run.phase == "Pending" and not run.pull_failed and not run.init_failed:
+    if run.phase == "Pending" and not run.cannot_start:
         return False
     if pod.status.observed_generation != pod.metadata.generation:
         return True
-    held = {each.type: each.status for each in pod.status.conditions}
+    stored = {each.type: each.status for each in pod.status.conditions}
     for kind, (status, _, _) in _conditions(run, now_ns).items():
-        if held.get(kind) != status:
+        if stored.get(kind) != status:
             return True
-    reported = {each.name: each for each in pod.status.container_statuses}
+    return _has_other_containers(run)
+
+
+def _has_other_containers(run: PodRun) -> bool:
+    """Whether the stored status of a container differs from its state."""
+    stored = {each.name: each for each in run.pod.status.container_statuses}
     for container in run.containers:
-        known = reported.get(container.name)
-        if known is None or known.restart_count != container.restarts:
+        status = stored.get(container.name)
+        if status is None or status.restart_count != container.restarts:
             return True
-        if (known.state.running is not None) != container.is_running and not _waits(run):
+        if (status.state.running is not None) != container.is_running and not run.cannot_start:
             return True
     return False
 
 
 def status_of(run: PodRun, now_ns: int, addresses: tuple[str, str]) -> Json:
-    """What is to change in the status, as a patch. `addresses` are the node's and the pod's."""
+    """Return a patch of the status. `addresses` are those of the node and the pod."""
     pod = run.pod
     status, generation = pod.status, pod.metadata.generation
     now = format_time(now_ns)
-    held = {each.type: each for each in status.conditions}
+    stored = {each.type: each for each in status.conditions}
     conditions = []
-    for kind, said in _conditions(run, now_ns).items():
-        condition = _condition(kind, said, held.get(kind), generation, now)
+    for kind, wanted in _conditions(run, now_ns).items():
+        condition = _condition(kind, wanted, stored.get(kind), generation, now)
         if condition is not None:
             conditions.append(condition)
     is_ready = run.is_ready(now_ns)
@@ -106,34 +110,27 @@ def status_of(run: PodRun, now_ns: int, addresses: tuple[str, str]) -> Json:
 
 def _condition(
     kind: str,
-    said: tuple[str, str, str],
-    held: PodCondition | None,
+    wanted: tuple[str, str, str],
+    stored: PodCondition | None,
     generation: int | None,
     now: str,
 ) -> Json | None:
-    """What is new about a condition, None if nothing is."""
-    status, reason, message = said
+    """Return the patch of one condition; None if it has not changed."""
+    status, reason, message = wanted
     condition: Json = {"type": kind, "status": status, "lastTransitionTime": now}
-    if held is None:
-        if reason:
-            condition["reason"] = reason
-        if message:
-            condition["message"] = message
-    else:
-        before, text = held.reason or "", held.message or ""
-        if held.status == status:
-            if (
-                before == reason
-                and text == message
-                and (not generation or held.observed_generation == generation)
-            ):
+    stored_reason = stored_message = ""
+    if stored is not None:
+        stored_reason, stored_message = stored.reason or "", stored.message or ""
+        if stored.status == status:
+            has_generation = not generation or stored.observed_generation == generation
+            if has_generation and (stored_reason, stored_message) == (reason, message):
                 return None
-            condition["lastTransitionTime"] = held.last_transition_time or now
-        # Null takes away what an earlier report said.
-        if reason or before:
-            condition["reason"] = reason or None
-        if message or text:
-            condition["message"] = message or None
+            condition["lastTransitionTime"] = stored.last_transition_time or now
+    # Null removes the value of an earlier report.
+    if reason or stored_reason:
+        condition["reason"] = reason or None
+    if message or stored_message:
+        condition["message"] = message or None
     if generation:
         condition["observedGeneration"] = generation
     return condition
@@ -152,17 +149,13 @@ def _addresses(pod: Pod, addresses: tuple[str, str]) -> Json:
     }
 
 
-def _waits(run: PodRun) -> bool:
-    return run.pull_failed or run.init_failed
-
-
 def _conditions(run: PodRun, now_ns: int) -> Conditions:
-    """The conditions that a kubelet keeps."""
+    """Return the conditions that a kubelet manages."""
     if run.phase in FINISHED:
         return _FAILED if run.phase == "Failed" else _SUCCEEDED
     if run.init_failed:
-        begun = " ".join(each.name for each in run.pod.spec.init_containers)
-        text = f"containers with incomplete status: [{begun}]"
+        names = " ".join(each.name for each in run.pod.spec.init_containers)
+        text = f"containers with incomplete status: [{names}]"
         initialized = ("False", "ContainersNotInitialized", text)
     else:
         initialized = _TRUE
@@ -171,8 +164,8 @@ def _conditions(run: PodRun, now_ns: int) -> Conditions:
         names = " ".join([each.name for each in run.containers])
         text = f"containers with unready status: [{names}]"
         containers = ready = ("False", "ContainersNotReady", text)
-    elif run.pod.spec.readiness_gates and (waiting := _closed_gates(run.pod)):
-        ready = ("False", "ReadinessGatesNotReady", waiting)
+    elif run.pod.spec.readiness_gates and (message := _unmet_gates(run.pod)):
+        ready = ("False", "ReadinessGatesNotReady", message)
     elif initialized is _TRUE:
         return _READY
     return {
@@ -184,16 +177,17 @@ def _conditions(run: PodRun, now_ns: int) -> Conditions:
     }
 
 
-def _closed_gates(pod: Pod) -> str:
-    held = {each.type: each.status for each in pod.status.conditions}
+def _unmet_gates(pod: Pod) -> str:
+    """Return the message about readiness gates that are not met; empty if all are."""
+    statuses = {each.type: each.status for each in pod.status.conditions}
     texts = []
     for gate in pod.spec.readiness_gates:
         kind = gate.condition_type
-        if kind not in held:
+        if kind not in statuses:
             texts.append(f'corresponding condition of pod readiness gate "{kind}" does not exist.')
-        elif held[kind] != "True":
+        elif statuses[kind] != "True":
             texts.append(
-                f'the status of pod readiness gate "{kind}" is not "True", but {held[kind]}'
+                f'the status of pod readiness gate "{kind}" is not "True", but {statuses[kind]}'
             )
     return ", ".join(texts)
 
@@ -211,9 +205,11 @@ def _container_status(run: PodRun, each: ContainerRun, spec: Container, *, is_re
         "lastState": {},
     }
     if each.last_end_ns is not None:
-        status["lastState"] = _ended(each.last_start_ns, each.last_end_ns, each.outcome.exit_code)
+        status["lastState"] = _terminated(
+            each.last_start_ns, each.last_end_ns, each.outcome.exit_code
+        )
     elif each.restart_at_ns is not None:
-        status["lastState"] = _ended(each.started_ns or 0, each.ended_ns or 0, each.exit_code)
+        status["lastState"] = _terminated(each.started_ns or 0, each.ended_ns or 0, each.exit_code)
     return status
 
 
@@ -229,10 +225,10 @@ def _state(run: PodRun, each: ContainerRun, spec: Container) -> Json:
         return {"running": {"startedAt": format_time(each.started_ns)}}
     if each.restart_at_ns is not None and run.phase not in FINISHED:
         return {"waiting": {"reason": _CRASHED, "message": f"back-off restarting {each.name}"}}
-    return _ended(each.started_ns, each.ended_ns or 0, each.exit_code)
+    return _terminated(each.started_ns, each.ended_ns or 0, each.exit_code)
 
 
-def _ended(began_ns: int, ended_ns: int, exit_code: int) -> Json:
+def _terminated(began_ns: int, ended_ns: int, exit_code: int) -> Json:
     return {
         "terminated": {
             "exitCode": exit_code,
@@ -244,7 +240,7 @@ def _ended(began_ns: int, ended_ns: int, exit_code: int) -> Json:
 
 
 def _init_status(run: PodRun, container: Container, began: str) -> Json:
-    """A sidecar runs beside the containers; any other init container has ended before them."""
+    """Build the status of an init container: a sidecar runs, any other one has ended."""
     is_sidecar = container.restart_policy == "Always"
     state: Json
     if run.init_failed:
