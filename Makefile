@@ -4,11 +4,12 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PAGE_READY := ui/node_modules/.ready
 GOLDENS ?=
 WORKLOADS ?= $(KUBESCHED_WORKLOADS)
 QUICK  := performance,short
 
-.PHONY: help faults torture fuzz soak run ui screenshots test lint types format bench million conformance clean
+.PHONY: help faults torture fuzz soak run ui screenshots test lint types page format bench million conformance clean
 
 help:  ## Show this help
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,8 +25,19 @@ $(READY): requirements-dev.txt pyproject.toml setup.py src/kubesched/framework/e
 run: $(READY)  ## An embedded cluster, the scheduler and a sample workload
 	@$(BIN)/kubesched up
 
-test: lint types $(READY)  ## Lint, types and all tests
+test: lint types page $(READY)  ## Lint, types and all tests
 	@$(BIN)/python -m pytest -n auto --dist worksteal
+
+page:  ## Lint, types and tests of the page (needs Node.js)
+	@if command -v npm >/dev/null; then \
+		$(MAKE) -s $(PAGE_READY) && cd ui && npm run -s lint && npm test --silent; \
+	else \
+		echo "Node.js is not installed; the tests of ui/ are skipped" >&2; \
+	fi
+
+$(PAGE_READY): ui/package-lock.json
+	@cd ui && npm ci --no-audit --no-fund --silent
+	@touch $@
 
 lint: $(READY)  ## Style of the code
 	@$(BIN)/ruff check .
@@ -58,7 +70,7 @@ conformance: $(READY)  ## Compare with the reference, write docs/conformance.md 
 	@$(BIN)/python -m tests.conformance $(if $(GOLDENS),--goldens $(GOLDENS),--write)
 
 ui:  ## Build the page from ui/ into the package (needs Node.js)
-	@cd ui && npm ci --no-audit --no-fund && npm test && npm run build
+	@$(MAKE) -s page && cd ui && npm run build
 
 screenshots: $(READY)  ## Pictures of the page for the documents (needs Chromium)
 	@$(BIN)/python -m benchmarks.screenshots docs/images

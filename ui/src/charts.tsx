@@ -40,8 +40,21 @@ export function Chart(props: {
         legend: { show: false },
         scales: { x: { time: !props.isElapsed }, y: { range: (_, __, max) => [0, niceTop(max)] } },
         axes: [
-          { stroke: ink, grid: { show: false }, ticks: { show: false }, size: 22, font: "11px system-ui", ...(props.isElapsed && { values: elapsedTicks }) },
-          { stroke: ink, grid: { stroke: dark ? "#262c36" : "#e8ebee", width: 1 }, ticks: { show: false }, size: 42, font: "11px system-ui" },
+          {
+            stroke: ink,
+            grid: { show: false },
+            ticks: { show: false },
+            size: 22,
+            font: "11px system-ui",
+            ...(props.isElapsed && { values: elapsedTicks }),
+          },
+          {
+            stroke: ink,
+            grid: { stroke: dark ? "#262c36" : "#e8ebee", width: 1 },
+            ticks: { show: false },
+            size: 42,
+            font: "11px system-ui",
+          },
         ],
         series: [
           {},
@@ -79,7 +92,10 @@ export function Chart(props: {
         <p class="keys">
           {lines.map((line, number) => (
             <span key={line.name}>
-              <svg width="12" height="4" aria-hidden="true"><rect width="12" height="4" fill={colours[number % colours.length]} /></svg> {line.name}
+              <svg width="12" height="4" aria-hidden="true">
+                <rect width="12" height="4" fill={colours[number % colours.length]} />
+              </svg>{" "}
+              {line.name}
             </span>
           ))}
         </p>
@@ -94,7 +110,13 @@ function niceTop(max: number): number {
 
 function elapsedTicks(_: uPlot, splits: number[]): string[] {
   const isLong = (splits[splits.length - 1] ?? 0) >= 7200;
-  return splits.map((seconds) => (isLong ? `${Math.round((seconds / 3600) * 10) / 10} h` : seconds >= 120 ? `${Math.round(seconds / 60)} min` : `${seconds} s`));
+  return splits.map((seconds) =>
+    isLong
+      ? `${Math.round((seconds / 3600) * 10) / 10} h`
+      : seconds >= 120
+        ? `${Math.round(seconds / 60)} min`
+        : `${seconds} s`,
+  );
 }
 
 function drawMark(self: uPlot, mark: number | null, dark: boolean): void {

@@ -55,6 +55,9 @@ export function eventWords(label: string): string {
 export function limitsInWords({ unknown, partial, namespace }: Limits): string {
   const parts: string[] = [];
   if (unknown.length) parts.push(`You may not read ${unknown.join(", ")}: rules about them are left out.`);
-  if (partial.length) parts.push(`Of ${partial.join(", ")} you may read those of namespace ${namespace} only: nodes may be fuller than they look.`);
+  if (partial.length)
+    parts.push(
+      `Of ${partial.join(", ")} you may read those of namespace ${namespace} only: nodes may be fuller than they look.`,
+    );
   return parts.join(" ");
 }

@@ -2,8 +2,8 @@ import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { AnswerError, follow, momentFrame, outline } from "./api";
 import { limitsInWords } from "./format";
-import { Loading } from "./parts";
 import { ClusterState, type Run } from "./model";
+import { Loading } from "./parts";
 import { href, moment, parseRoute, type Route } from "./route";
 import { Search } from "./search";
 import "./style.css";
@@ -64,7 +64,10 @@ function App() {
   const asked = isBare() ? (shown[0]?.[0] ?? "cluster") : route.view;
   return (
     <>
-      <a class="skip" href="#main" onClick={skip}>Skip to content</a>
+      {/* biome-ignore lint/a11y/useValidAnchor: a skip link moves the focus */}
+      <a class="skip" href="#main" onClick={skip}>
+        Skip to content
+      </a>
       <header>
         <a class="brand" href={href(shown[0]?.[0] ?? "cluster")}>
           <Logo /> kubesched
@@ -74,7 +77,9 @@ function App() {
           {shown.map(([view, title]) => (
             <a key={view} href={href(view)} aria-current={asked === view ? "page" : undefined}>
               {title}
-              {view === "queue" && state.counts.waiting > 0 && <span class="count">{state.counts.waiting.toLocaleString("en")}</span>}
+              {view === "queue" && state.counts.waiting > 0 && (
+                <span class="count">{state.counts.waiting.toLocaleString("en")}</span>
+              )}
             </a>
           ))}
         </nav>
@@ -83,9 +88,21 @@ function App() {
       </header>
       {state.outline && state.version > 0 && <Slider redraw={redraw} setProblem={setProblem} />}
       <main id="main" tabIndex={-1}>
-        {problem && <p class="message bad" role="alert">{problem}</p>}
-        {state.limits && <p class="message" data-testid="limits">{limitsInWords(state.limits)}</p>}
-        {state.version > 0 ? <View route={{ ...route, view: asked }} /> : !problem && <Loading text="Reading the cluster…" />}
+        {problem && (
+          <p class="message bad" role="alert">
+            {problem}
+          </p>
+        )}
+        {state.limits && (
+          <p class="message" data-testid="limits">
+            {limitsInWords(state.limits)}
+          </p>
+        )}
+        {state.version > 0 ? (
+          <View route={{ ...route, view: asked }} />
+        ) : (
+          !problem && <Loading text="Reading the cluster…" />
+        )}
       </main>
     </>
   );
@@ -103,9 +120,18 @@ function skip(event: Event): void {
 }
 
 function ConnectionState() {
-  if (state.outline) return <span class="state past" role="status">recorded</span>;
+  if (state.outline)
+    return (
+      <span class="state past" role="status">
+        recorded
+      </span>
+    );
   const words = state.isConnected ? "live" : state.version > 0 ? "not connected, trying again" : "connecting";
-  return <span class={state.isConnected ? "state on" : "state off"} role="status">{words}</span>;
+  return (
+    <span class={state.isConnected ? "state on" : "state off"} role="status">
+      {words}
+    </span>
+  );
 }
 
 function Logo() {
@@ -138,7 +164,10 @@ function followLive(redraw: () => void, setProblem: (text: string) => void): () 
       redraw();
       // Perhaps the session is over: then the server says so to any question.
       if (connected) setProblem("");
-      else outline().catch((error: Error) => error instanceof AnswerError && error.status === 401 && setProblem(error.message));
+      else
+        outline().catch(
+          (error: Error) => error instanceof AnswerError && error.status === 401 && setProblem(error.message),
+        );
     },
   );
 }

@@ -147,7 +147,8 @@ export function draw(
       const squares = byColour.get(colour);
       if (squares) squares.push([x, y]);
       else byColour.set(colour, [[x, y]]);
-      if (row.notReady || row.stopped || row.cordoned || name === paint.marked || name === paint.pointed) special.push([row, x, y]);
+      if (row.notReady || row.stopped || row.cordoned || name === paint.marked || name === paint.pointed)
+        special.push([row, x, y]);
     });
   }
   for (const [colour, squares] of byColour) {
@@ -193,7 +194,14 @@ export function inkOn(colour: string): string {
 
 const channel = (value: number) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
 
-function drawSpecial(pen: CanvasRenderingContext2D, row: NodeRow, x: number, y: number, size: number, paint: Paint): void {
+function drawSpecial(
+  pen: CanvasRenderingContext2D,
+  row: NodeRow,
+  x: number,
+  y: number,
+  size: number,
+  paint: Paint,
+): void {
   const isDown = row.notReady || row.stopped;
   if (isDown || row.cordoned) {
     pen.strokeStyle = isDown ? (paint.dark ? "#ff7b72" : "#cf222e") : paint.dark ? "#b392f0" : "#6639ba";

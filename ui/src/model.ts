@@ -1,144 +1,39 @@
-/** What the server sends, and the state that the page keeps of it. */
+/** The state that the page keeps: frames of the server, merged. */
 
-export type Amount = [used: number, total: number];
+import type {
+  Counts,
+  Decision,
+  Frame,
+  NodeShape,
+  Outline,
+  PageNode,
+  PodRow,
+  QueueLengths,
+  QueuePlace,
+  ReadLimits,
+  Run,
+  RunSummary,
+} from "./wire";
 
-export interface NodeRow {
-  name: string;
-  labels: Record<string, string>;
-  cpu: Amount;
-  memory: Amount;
-  pods: Amount;
-  extended?: Record<string, Amount>;
-  cordoned?: boolean;
-  notReady?: boolean;
-  /** Of an embedded cluster: told to stop; it is not ready before long. */
-  stopped?: boolean;
-  taints?: string[];
-}
+export type {
+  Counts,
+  Decision,
+  Frame,
+  NodeShape as Shape,
+  Outline,
+  PageNode as NodeRow,
+  PodRow,
+  QueueLengths,
+  QueuePlace,
+  ReadLimits as Limits,
+  Run,
+  RunSummary,
+};
 
-/** All that nodes of a pool have in common: what they have, but not what is asked of them. */
-export interface Shape {
-  labels: Record<string, string>;
-  cpu: number;
-  memory: number;
-  pods: number;
-  extended?: Record<string, number>;
-  cordoned?: boolean;
-  notReady?: boolean;
-  stopped?: boolean;
-  taints?: string[];
-}
-
-export interface QueuePlace {
-  place: string;
-  since: number;
-  attempts: number;
-  rejectedBy: string[];
-  waitsFor: string[];
-  gatedBy?: string;
-  nominatedTo?: string;
-  until?: number;
-  flushed?: number;
-}
-
-export interface PodRow {
-  key: string;
-  node: string;
-  phase: string;
-  cpu: number;
-  memory: number;
-  priority: number;
-  created: string;
-  extended?: Record<string, number>;
-  leaving?: boolean;
-  owner?: string;
-  reason?: string;
-  queue?: QueuePlace;
-}
-
-export interface Decision {
-  number: number;
-  at: number;
-  pod: string;
-  what: string;
-  node?: string;
-  reason?: string;
-  attempt?: number;
-  took?: number;
-  best?: [node: string, total: number][];
-}
-
-export interface Counts {
-  nodes: number;
-  pods: number;
-  placed: number;
-  waiting: number;
-}
-
-export interface QueueLengths {
-  active: number;
-  backoff: number;
-  unschedulable: number;
-  gated: number;
-}
-
-export type Usage = [name: string, cpu: number, memory: number, pods: number, extended?: Record<string, number>];
-
-/** A node: the place of its shape in the frame, then what is asked of it. */
-export type ShapedNode = [shape: number, ...usage: Usage];
-
-/** What of the cluster this page may not read. */
-export interface Limits {
-  unknown: string[];
-  partial: string[];
-  namespace: string;
-}
-
-export interface Frame {
-  all?: boolean;
-  at: number;
-  title?: string;
-  writable?: boolean;
-  counts: Counts;
-  limits?: Limits;
-  shapes?: Shape[];
-  nodes?: ShapedNode[];
-  gone?: string[];
-  /** Nodes on which only pods came or went. */
-  used?: Usage[];
-  decisions: Decision[];
-  totals: { placed: number; failed: number; preempted: number };
-  latency?: [median: number, high: number];
-  queue?: QueueLengths;
-}
-
-/** A run of time that can be gone through. */
-export interface Run {
-  name: string;
-  start: number;
-  end: number;
-  moments: number[];
-  marks: number[];
-  series: Record<string, number[]>;
-}
-
-export interface Outline {
-  title: string;
-  runs: Run[];
-  isReport?: boolean;
-  hasObjects?: boolean;
-  comparisons?: string[];
-  summaries?: RunSummary[];
-}
-
-export interface RunSummary {
-  configuration: string;
-  seed: number;
-  counts: Record<string, number>;
-  pending: Record<string, number>;
-  timeToBind: Record<string, number>;
-  averages: Record<string, number>;
-}
+export type Amount = PageNode["cpu"];
+export type Usage = NonNullable<Frame["used"]>[number];
+/** A node: the index of its shape in the frame, then its usage. */
+export type ShapedNode = NonNullable<Frame["nodes"]>[number];
 
 const KEPT_DECISIONS = 10_000;
 const KEPT_SAMPLES = 600;
@@ -159,9 +54,9 @@ const NOBODY: QueueLengths = { active: 0, backoff: 0, unschedulable: 0, gated: 0
 export class ClusterState {
   title = "";
   writable = false;
-  limits: Limits | undefined;
+  limits: ReadLimits | undefined;
   counts: Counts = { nodes: 0, pods: 0, placed: 0, waiting: 0 };
-  nodes = new Map<string, NodeRow>();
+  nodes = new Map<string, PageNode>();
   decisions: Decision[] = [];
   totals = { placed: 0, failed: 0, preempted: 0 };
   queue: QueueLengths | undefined;
@@ -202,7 +97,7 @@ export class ClusterState {
     this.version += 1;
   }
 
-  private takeNode(row: NodeRow): void {
+  private takeNode(row: PageNode): void {
     const known = this.nodes.get(row.name);
     if (!known || !sameLabels(known.labels, row.labels)) this.structure += 1;
     this.nodes.set(row.name, row);
@@ -211,9 +106,16 @@ export class ClusterState {
   private takeUsage([name, cpu, memory, pods, extended]: Usage): void {
     const known = this.nodes.get(name);
     if (!known) return;
-    const row: NodeRow = { ...known, cpu: [cpu, known.cpu[1]], memory: [memory, known.memory[1]], pods: [pods, known.pods[1]] };
+    const row: PageNode = {
+      ...known,
+      cpu: [cpu, known.cpu[1]],
+      memory: [memory, known.memory[1]],
+      pods: [pods, known.pods[1]],
+    };
     if (known.extended) {
-      row.extended = Object.fromEntries(Object.entries(known.extended).map(([key, [, total]]) => [key, [extended?.[key] ?? 0, total]]));
+      row.extended = Object.fromEntries(
+        Object.entries(known.extended).map(([key, [, total]]) => [key, [extended?.[key] ?? 0, total]]),
+      );
     }
     this.nodes.set(name, row);
   }
@@ -247,8 +149,8 @@ export class ClusterState {
 }
 
 /** A node with its amounts; what it shares with others is shared here, too. */
-export function rowOf(shape: Shape, [name, cpu, memory, pods, extended]: Usage): NodeRow {
-  const row: NodeRow = {
+export function rowOf(shape: NodeShape, [name, cpu, memory, pods, extended]: Usage): PageNode {
+  const row: PageNode = {
     name,
     labels: shape.labels,
     cpu: [cpu, shape.cpu],
@@ -256,7 +158,9 @@ export function rowOf(shape: Shape, [name, cpu, memory, pods, extended]: Usage):
     pods: [pods, shape.pods],
   };
   if (shape.extended) {
-    row.extended = Object.fromEntries(Object.entries(shape.extended).map(([key, total]) => [key, [extended?.[key] ?? 0, total]]));
+    row.extended = Object.fromEntries(
+      Object.entries(shape.extended).map(([key, total]) => [key, [extended?.[key] ?? 0, total]]),
+    );
   }
   if (shape.cordoned) row.cordoned = true;
   if (shape.notReady) row.notReady = true;
@@ -273,20 +177,20 @@ function sameLabels(first: Record<string, string>, second: Record<string, string
 }
 
 /** How much of a resource a node has, and how much of it is asked for. */
-export function amountOf(row: NodeRow, resource: string): Amount | undefined {
+export function amountOf(row: PageNode, resource: string): Amount | undefined {
   if (resource === "cpu" || resource === "memory" || resource === "pods") return row[resource];
   return row.extended?.[resource];
 }
 
 /** How full a node is in a resource, 0 to 1; null if it has none of it. */
-export function fullness(row: NodeRow, resource: string): number | null {
+export function fullness(row: PageNode, resource: string): number | null {
   const amount = amountOf(row, resource);
   if (!amount || amount[1] <= 0) return null;
   return Math.min(amount[0] / amount[1], 1);
 }
 
 /** How full many nodes are together; null if none has any of the resource. */
-export function totalFullness(rows: Iterable<NodeRow>, resource: string): number | null {
+export function totalFullness(rows: Iterable<PageNode>, resource: string): number | null {
   let used = 0;
   let total = 0;
   for (const row of rows) {
@@ -301,7 +205,7 @@ export function totalFullness(rows: Iterable<NodeRow>, resource: string): number
 const collator = new Intl.Collator("en", { numeric: true });
 
 /** Names of nodes by the value of a label, groups and names in order. */
-export function grouped(nodes: Iterable<NodeRow>, label: string): [string, string[]][] {
+export function grouped(nodes: Iterable<PageNode>, label: string): [string, string[]][] {
   const groups = new Map<string, string[]>();
   for (const row of nodes) {
     const key = label ? (row.labels[label] ?? "(none)") : "all nodes";
@@ -314,7 +218,7 @@ export function grouped(nodes: Iterable<NodeRow>, label: string): [string, strin
 }
 
 /** Label keys that divide nodes into a manageable number of groups, the usual ones first. */
-export function groupingLabels(nodes: Iterable<NodeRow>): string[] {
+export function groupingLabels(nodes: Iterable<PageNode>): string[] {
   const values = new Map<string, Set<string>>();
   let count = 0;
   // Nodes of a pool share their labels: looking at them once is enough.
@@ -325,7 +229,10 @@ export function groupingLabels(nodes: Iterable<NodeRow>): string[] {
     looked.add(row.labels);
     for (const key in row.labels) {
       let seen = values.get(key);
-      if (!seen) values.set(key, (seen = new Set()));
+      if (!seen) {
+        seen = new Set();
+        values.set(key, seen);
+      }
       if (seen.size <= 64) seen.add(row.labels[key] ?? "");
     }
   }
@@ -337,7 +244,7 @@ export function groupingLabels(nodes: Iterable<NodeRow>): string[] {
 }
 
 /** Extended resources that some node has. */
-export function extendedResources(nodes: Iterable<NodeRow>): string[] {
+export function extendedResources(nodes: Iterable<PageNode>): string[] {
   const found = new Set<string>();
   for (const row of nodes) for (const name in row.extended ?? {}) found.add(name);
   return [...found].sort();

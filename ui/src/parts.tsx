@@ -28,14 +28,31 @@ export function PlaceMark({ place }: { place: string }) {
 
 /** The message of a failed attempt: its main reason, and the whole of it to be opened. */
 export function Reason({ text }: { text: string }) {
-  return <span class="clamped" title={text}>{text}</span>;
+  return (
+    <span class="clamped" title={text}>
+      {text}
+    </span>
+  );
 }
 
 export function Loading({ text }: { text: string }) {
-  return <p class="loading" role="status"><span class="spinner" aria-hidden="true" />{text}</p>;
+  return (
+    <p class="loading" role="status">
+      <span class="spinner" aria-hidden="true" />
+      {text}
+    </p>
+  );
 }
 
-export function Empty({ title, isHeading, children }: { title: string; isHeading?: boolean; children?: ComponentChildren }) {
+export function Empty({
+  title,
+  isHeading,
+  children,
+}: {
+  title: string;
+  isHeading?: boolean;
+  children?: ComponentChildren;
+}) {
   return (
     <div class="empty">
       {isHeading ? <h1 class="empty-title">{title}</h1> : <p class="empty-title">{title}</p>}
@@ -67,7 +84,13 @@ export function Tile(props: { value: string; label: string; tone?: string; href?
     </>
   );
   const look = `tile ${props.tone ?? ""}`;
-  return props.href ? <a class={look} href={props.href}>{inner}</a> : <div class={look}>{inner}</div>;
+  return props.href ? (
+    <a class={look} href={props.href}>
+      {inner}
+    </a>
+  ) : (
+    <div class={look}>{inner}</div>
+  );
 }
 
 /** A table that scrolls in itself, by keyboard too. */
@@ -76,7 +99,13 @@ export function Table(props: { label: string; head: string[]; children: Componen
     <div class="scroll" tabIndex={0} role="region" aria-label={props.label}>
       <table>
         <thead>
-          <tr>{props.head.map((each) => <th key={each} scope="col">{each}</th>)}</tr>
+          <tr>
+            {props.head.map((each) => (
+              <th key={each} scope="col">
+                {each}
+              </th>
+            ))}
+          </tr>
         </thead>
         <tbody>{props.children}</tbody>
       </table>
@@ -86,5 +115,9 @@ export function Table(props: { label: string; head: string[]; children: Componen
 
 export function Message({ text, bad }: { text: string; bad?: boolean }) {
   if (!text) return null;
-  return <p class={bad ? "message bad" : "message"} role={bad ? "alert" : "status"}>{text}</p>;
+  return (
+    <p class={bad ? "message bad" : "message"} role={bad ? "alert" : "status"}>
+      {text}
+    </p>
+  );
 }

@@ -1,18 +1,14 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ask } from "./api";
 import { nodeHref, podHref } from "./route";
+import type { SearchHit } from "./wire";
 
-interface Found {
-  kind: string;
-  name: string;
-}
-
-const address = (each: Found) => (each.kind === "pod" ? podHref(each.name) : nodeHref(each.name));
+const address = (each: SearchHit) => (each.kind === "pod" ? podHref(each.name) : nodeHref(each.name));
 
 /** Finds nodes and pods by part of their name; "/" moves the cursor here, arrows choose. */
 export function Search() {
   const [text, setText] = useState("");
-  const [found, setFound] = useState<Found[] | null>(null);
+  const [found, setFound] = useState<SearchHit[] | null>(null);
   const [chosen, setChosen] = useState(0);
   const input = useRef<HTMLInputElement>(null);
   useEffect(() => {
@@ -33,7 +29,7 @@ export function Search() {
     }
     let isCurrent = true;
     const timer = setTimeout(() => {
-      ask<Found[]>(`search?text=${encodeURIComponent(text)}`).then(
+      ask<SearchHit[]>(`search?text=${encodeURIComponent(text)}`).then(
         (answer) => {
           if (!isCurrent) return;
           setFound(answer);

@@ -19,11 +19,14 @@ export function TimeBar(props: {
   now.current = at;
   useEffect(() => {
     if (!playing) return;
-    const timer = setInterval(() => {
-      const next = after(run, now.current);
-      go(next);
-      if (next >= run.end) setPlaying(false);
-    }, run.moments.length ? 900 : TICK_MS);
+    const timer = setInterval(
+      () => {
+        const next = after(run, now.current);
+        go(next);
+        if (next >= run.end) setPlaying(false);
+      },
+      run.moments.length ? 900 : TICK_MS,
+    );
     return () => clearInterval(timer);
   }, [playing, run]);
   const play = () => {
@@ -34,8 +37,12 @@ export function TimeBar(props: {
   const isSimulated = Boolean(outline.isReport);
   return (
     <div class="timebar" role="group" aria-label="Time">
-      <button class="main" onClick={play}>{playing ? "Stop" : "Play"}</button>
-      <button onClick={() => go(before(run, at))} disabled={at <= run.start} aria-label="Back">‹</button>
+      <button class="main" onClick={play}>
+        {playing ? "Stop" : "Play"}
+      </button>
+      <button onClick={() => go(before(run, at))} disabled={at <= run.start} aria-label="Back">
+        ‹
+      </button>
       <div class="track">
         <svg class="marks" viewBox="0 0 1000 6" preserveAspectRatio="none" aria-hidden="true">
           {run.marks.map((mark) => (
@@ -56,13 +63,19 @@ export function TimeBar(props: {
           }}
         />
       </div>
-      <button onClick={() => go(after(run, at))} disabled={at >= run.end} aria-label="Forward">›</button>
-      <output data-testid="moment">{isSimulated ? `${duration(at - run.start)} of ${duration(span)}` : dateTime(at)}</output>
+      <button onClick={() => go(after(run, at))} disabled={at >= run.end} aria-label="Forward">
+        ›
+      </button>
+      <output data-testid="moment">
+        {isSimulated ? `${duration(at - run.start)} of ${duration(span)}` : dateTime(at)}
+      </output>
       {outline.runs.length > 1 && (
         <label>
           Run{" "}
           <select value={run.name} onChange={(event) => choose(event.currentTarget.value)}>
-            {outline.runs.map((each) => <option key={each.name}>{each.name}</option>)}
+            {outline.runs.map((each) => (
+              <option key={each.name}>{each.name}</option>
+            ))}
           </select>
         </label>
       )}

@@ -5,7 +5,13 @@ const names = (count: number) => Array.from({ length: count }, (_, number) => `n
 
 describe("the map", () => {
   it("finds the node under the pointer, in any group and row", () => {
-    const layout = layOut([["x", names(100)], ["y", ["z1", "z2"]]], 400);
+    const layout = layOut(
+      [
+        ["x", names(100)],
+        ["y", ["z1", "z2"]],
+      ],
+      400,
+    );
     for (const block of layout.blocks) {
       block.names.forEach((name, place) => {
         const { x, y } = cornerOf(layout, block, place);
@@ -31,10 +37,26 @@ describe("the map", () => {
   });
 
   it("shows few nodes as large as leaves a group in one line", () => {
-    const few = layOut([["x", names(10)], ["y", names(10)], ["z", names(10)]], 1200);
+    const few = layOut(
+      [
+        ["x", names(10)],
+        ["y", names(10)],
+        ["z", names(10)],
+      ],
+      1200,
+    );
     expect(few.columns).toBeGreaterThanOrEqual(10);
     expect(few.size).toBeGreaterThan(100);
-    expect(layOut([["x", names(10)], ["y", names(10)], ["z", names(10)]], 360).size).toBeLessThanOrEqual(75);
+    expect(
+      layOut(
+        [
+          ["x", names(10)],
+          ["y", names(10)],
+          ["z", names(10)],
+        ],
+        360,
+      ).size,
+    ).toBeLessThanOrEqual(75);
   });
 
   it("is walked by arrow keys, and no further than its ends", () => {
@@ -70,7 +92,9 @@ describe("ink", () => {
 function contrast(first: string, second: string): number {
   const lights = [first, second].map((colour) => {
     const parts = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16) / 255);
-    const [red = 0, green = 0, blue = 0] = parts.map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+    const [red = 0, green = 0, blue = 0] = parts.map((part) =>
+      part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4,
+    );
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
   });
   return (Math.max(...lights) + 0.05) / (Math.min(...lights) + 0.05);

@@ -25,7 +25,14 @@ describe("the state of the cluster", () => {
     const state = new ClusterState();
     const gpu = { ...row("a", "x"), extended: { "example.com/gpu": [0, 8] as [number, number] } };
     state.take(frame({ all: true, ...shaped(gpu) }));
-    state.take(frame({ used: [["a", 750, 512, 3, { "example.com/gpu": 2 }], ["b", 1, 1, 1]] }));
+    state.take(
+      frame({
+        used: [
+          ["a", 750, 512, 3, { "example.com/gpu": 2 }],
+          ["b", 1, 1, 1],
+        ],
+      }),
+    );
     expect([...state.nodes.values()]).toEqual([
       { ...gpu, cpu: [750, 1000], memory: [512, 1024], pods: [3, 10], extended: { "example.com/gpu": [2, 8] } },
     ]);
@@ -34,7 +41,12 @@ describe("the state of the cluster", () => {
   it("keeps the last ten thousand decisions, each once", () => {
     const state = new ClusterState();
     for (let start = 0; start < 12_000; start += 200) {
-      const decisions = Array.from({ length: 201 }, (_, place) => ({ number: start + place, at: 0, pod: "p", what: "placed" }));
+      const decisions = Array.from({ length: 201 }, (_, place) => ({
+        number: start + place,
+        at: 0,
+        pod: "p",
+        what: "placed",
+      }));
       state.take(frame({ decisions }));
     }
     expect(state.decisions.length).toBe(10_000);

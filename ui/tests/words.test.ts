@@ -11,8 +11,12 @@ afterEach(() => {
 
 describe("limits", () => {
   it("are said with what follows from them", () => {
-    expect(limitsInWords({ unknown: ["Node", "StorageClass"], partial: [], namespace: "shop" })).toBe("You may not read Node, StorageClass: rules about them are left out.");
-    expect(limitsInWords({ unknown: [], partial: ["Pod"], namespace: "shop" })).toContain("those of namespace shop only");
+    expect(limitsInWords({ unknown: ["Node", "StorageClass"], partial: [], namespace: "shop" })).toBe(
+      "You may not read Node, StorageClass: rules about them are left out.",
+    );
+    expect(limitsInWords({ unknown: [], partial: ["Pod"], namespace: "shop" })).toContain(
+      "those of namespace shop only",
+    );
   });
 });
 
@@ -51,7 +55,15 @@ describe("numbers and times", () => {
   });
 });
 
-const run = (change: Partial<Run>): Run => ({ name: "r", start: 0, end: 1000, moments: [], marks: [], series: {}, ...change });
+const run = (change: Partial<Run>): Run => ({
+  name: "r",
+  start: 0,
+  end: 1000,
+  moments: [],
+  marks: [],
+  series: {},
+  ...change,
+});
 
 describe("a timeline", () => {
   it("is stepped through by its moments, if it has some", () => {

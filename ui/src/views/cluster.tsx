@@ -1,16 +1,21 @@
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { cores, gib, percent, plural } from "../format";
 import { useAnswer, useDark, usePaced } from "../hooks";
-import { draw, fitColour, layOut, neighbour, nodeAt, rampColour, STEPS, type Block } from "../map";
-import { amountOf, extendedResources, fullness, grouped, groupingLabels, totalFullness, type ClusterState, type NodeRow } from "../model";
+import { type Block, draw, fitColour, layOut, neighbour, nodeAt, rampColour, STEPS } from "../map";
+import {
+  amountOf,
+  type ClusterState,
+  extendedResources,
+  fullness,
+  grouped,
+  groupingLabels,
+  type NodeRow,
+  totalFullness,
+} from "../model";
 import { Empty, Loading, PodLink, Tile } from "../parts";
 import { encodePath, href, type Route } from "../route";
+import type { PodVerdicts } from "../wire";
 import { NodePanel } from "./node";
-
-interface Verdicts {
-  fits: string[];
-  rejected: Record<string, string>;
-}
 
 /** How nodes are coloured: by fullness, by pods of a selector, or by what a pod's filters say. */
 interface Colouring {
@@ -29,9 +34,11 @@ export function ClusterPage({ state, route }: { state: ClusterState; route: Rout
   const pod = route.query.get("pod") ?? "";
   const selector = route.query.get("selector") ?? "";
   const node = route.query.get("node") ?? "";
-  const verdicts = useAnswer<Verdicts>(pod && `verdicts/${encodePath(pod)}`);
+  const verdicts = useAnswer<PodVerdicts>(pod && `verdicts/${encodePath(pod)}`);
   const placed = usePaced(state.version, 1000);
-  const selected = useAnswer<Record<string, number>>(selector && `selected?text=${encodeURIComponent(selector)}`, [placed]);
+  const selected = useAnswer<Record<string, number>>(selector && `selected?text=${encodeURIComponent(selector)}`, [
+    placed,
+  ]);
   const colouring: Colouring = useMemo(
     () => ({
       resource,
@@ -56,25 +63,50 @@ export function ClusterPage({ state, route }: { state: ClusterState; route: Rout
           <span>Group by</span>
           <select value={group} onChange={(event) => go({ group: event.currentTarget.value })}>
             <option value="">nothing</option>
-            {labels.map((label) => <option key={label} value={label}>{label}</option>)}
+            {labels.map((label) => (
+              <option key={label} value={label}>
+                {label}
+              </option>
+            ))}
           </select>
         </label>
         <label>
           <span>Colour by</span>
-          <select value={resource} onChange={(event) => go({ colour: event.currentTarget.value, pod: "", selector: "" })}>
-            {["cpu", "memory", "pods", ...extended].map((each) => <option key={each} value={each}>{each}</option>)}
+          <select
+            value={resource}
+            onChange={(event) => go({ colour: event.currentTarget.value, pod: "", selector: "" })}
+          >
+            {["cpu", "memory", "pods", ...extended].map((each) => (
+              <option key={each} value={each}>
+                {each}
+              </option>
+            ))}
           </select>
         </label>
         <label>
           <span>or by pods of</span>
-          <input placeholder="app=web, or a name" value={selector} onChange={(event) => go({ selector: event.currentTarget.value, pod: "" })} />
+          <input
+            placeholder="app=web, or a name"
+            value={selector}
+            onChange={(event) => go({ selector: event.currentTarget.value, pod: "" })}
+          />
         </label>
         <Legend colouring={colouring} />
       </div>
       {pod && (
         <p class="message">
-          {verdicts.error || (verdicts.value ? <>{plural(verdicts.value.fits.length, "node")} would take <PodLink name={pod} />; hover over the others to read why not.</> : "Asking its filters about every node…")}{" "}
-          <button class="small" onClick={() => go({ pod: "" })}>Show fullness again</button>
+          {verdicts.error ||
+            (verdicts.value ? (
+              <>
+                {plural(verdicts.value.fits.length, "node")} would take <PodLink name={pod} />; hover over the others to
+                read why not.
+              </>
+            ) : (
+              "Asking its filters about every node…"
+            ))}{" "}
+          <button class="small" onClick={() => go({ pod: "" })}>
+            Show fullness again
+          </button>
         </p>
       )}
       <div class={node ? "map-and-panel open" : "map-and-panel"}>
@@ -86,11 +118,24 @@ export function ClusterPage({ state, route }: { state: ClusterState; route: Rout
 }
 
 function NoNodes({ state }: { state: ClusterState }) {
-  if (state.limits?.unknown.includes("Node")) return <Empty title="You may not read nodes.">What waits is under <a href={href("queue")}>Queue</a>, with what the scheduler said of it.</Empty>;
+  if (state.limits?.unknown.includes("Node"))
+    return (
+      <Empty title="You may not read nodes.">
+        What waits is under <a href={href("queue")}>Queue</a>, with what the scheduler said of it.
+      </Empty>
+    );
   if (!state.isConnected) return <Loading text="Reading the cluster…" />;
   return (
     <Empty title="There are no nodes.">
-      {state.writable ? <>Create some under <a href={href("try")}>Try it</a>, or with kubectl.</> : state.outline ? "At this moment there were none; move the slider." : "As soon as one joins, it is shown here."}
+      {state.writable ? (
+        <>
+          Create some under <a href={href("try")}>Try it</a>, or with kubectl.
+        </>
+      ) : state.outline ? (
+        "At this moment there were none; move the slider."
+      ) : (
+        "As soon as one joins, it is shown here."
+      )}
     </Empty>
   );
 }
@@ -108,7 +153,12 @@ function Tiles({ state }: { state: ClusterState }) {
       {notReady > 0 && <Tile value={notReady.toLocaleString("en")} label="not ready" tone="bad" />}
       {stopped > 0 && <Tile value={stopped.toLocaleString("en")} label="stopped" tone="bad" />}
       <Tile value={counts.placed.toLocaleString("en")} label="pods placed" />
-      <Tile value={counts.waiting.toLocaleString("en")} label={counts.waiting === 1 ? "pod waits" : "pods wait"} tone={counts.waiting ? "warm" : ""} href={href("queue")} />
+      <Tile
+        value={counts.waiting.toLocaleString("en")}
+        label={counts.waiting === 1 ? "pod waits" : "pods wait"}
+        tone={counts.waiting ? "warm" : ""}
+        href={href("queue")}
+      />
       {cpu !== null && <Tile value={percent(cpu)} label="of cpu asked for" />}
       {memory !== null && <Tile value={percent(memory)} label="of memory asked for" />}
     </div>
@@ -118,19 +168,44 @@ function Tiles({ state }: { state: ClusterState }) {
 function Legend({ colouring }: { colouring: Colouring }) {
   const dark = useDark();
   const swatch = (colour: string, text: string) => (
-    <span key={text} class="key"><svg width="14" height="14" aria-hidden="true"><rect width="14" height="14" rx="3" fill={colour} /></svg>{text}</span>
+    <span key={text} class="key">
+      <svg width="14" height="14" aria-hidden="true">
+        <rect width="14" height="14" rx="3" fill={colour} />
+      </svg>
+      {text}
+    </span>
   );
-  if (colouring.fits) return <span class="legend">{swatch(fitColour(true, dark), "fits")}{swatch(fitColour(false, dark), "does not")}</span>;
+  if (colouring.fits)
+    return (
+      <span class="legend">
+        {swatch(fitColour(true, dark), "fits")}
+        {swatch(fitColour(false, dark), "does not")}
+      </span>
+    );
   const names = colouring.selected ? ["0", `${colouring.most} pods`] : ["empty", "full"];
   return (
     <span class="legend">
       {names[0]}
       <svg class="ramp" width="126" height="14" aria-hidden="true">
-        {STEPS.map((share, place) => <rect key={share} x={place * 18} width="17" height="14" rx="2" fill={rampColour(share, dark)} />)}
+        {STEPS.map((share, place) => (
+          <rect key={share} x={place * 18} width="17" height="14" rx="2" fill={rampColour(share, dark)} />
+        ))}
       </svg>
       {names[1]}
-      <span class="key"><svg width="14" height="14" class="sign cordoned" aria-hidden="true"><rect x="1" y="1" width="12" height="12" /><path d="M1 13 13 1" /></svg>cordoned</span>
-      <span class="key"><svg width="14" height="14" class="sign not-ready" aria-hidden="true"><rect x="1" y="1" width="12" height="12" /><path d="M1 13 13 1M1 1 13 13" /></svg>not ready</span>
+      <span class="key">
+        <svg width="14" height="14" class="sign cordoned" aria-hidden="true">
+          <rect x="1" y="1" width="12" height="12" />
+          <path d="M1 13 13 1" />
+        </svg>
+        cordoned
+      </span>
+      <span class="key">
+        <svg width="14" height="14" class="sign not-ready" aria-hidden="true">
+          <rect x="1" y="1" width="12" height="12" />
+          <path d="M1 13 13 1M1 1 13 13" />
+        </svg>
+        not ready
+      </span>
     </span>
   );
 }
@@ -138,7 +213,8 @@ function Legend({ colouring }: { colouring: Colouring }) {
 function colourOf(row: NodeRow, by: Colouring, dark: boolean): string {
   if (by.fits) return fitColour(by.fits.has(row.name), dark);
   // Not up to the last steps: those say that a node is full.
-  if (by.selected) return rampColour(by.selected[row.name] ? 0.2 + ((by.selected[row.name] ?? 0) / by.most) * 0.69 : null, dark);
+  if (by.selected)
+    return rampColour(by.selected[row.name] ? 0.2 + ((by.selected[row.name] ?? 0) / by.most) * 0.69 : null, dark);
   return rampColour(fullness(row, by.resource), dark);
 }
 
@@ -154,7 +230,11 @@ function headingOf(block: Block, nodes: Map<string, NodeRow>, by: Colouring): st
   const rows = block.names.map((name) => nodes.get(name)).filter((row) => row !== undefined);
   const count = plural(rows.length, "node");
   if (by.fits) return `${count}, ${rows.filter((row) => by.fits?.has(row.name)).length} fit`;
-  if (by.selected) return `${count}, ${plural(rows.reduce((sum, row) => sum + (by.selected?.[row.name] ?? 0), 0), "pod")}`;
+  if (by.selected)
+    return `${count}, ${plural(
+      rows.reduce((sum, row) => sum + (by.selected?.[row.name] ?? 0), 0),
+      "pod",
+    )}`;
   const share = totalFullness(rows, by.resource);
   return share === null ? count : `${count}, ${percent(share)} of ${by.resource}`;
 }
@@ -165,7 +245,13 @@ interface Pointed {
   y: number;
 }
 
-function NodeMap(props: { state: ClusterState; group: string; marked: string; colouring: Colouring; open: (name: string) => void }) {
+function NodeMap(props: {
+  state: ClusterState;
+  group: string;
+  marked: string;
+  colouring: Colouring;
+  open: (name: string) => void;
+}) {
   const { state, group, marked, colouring } = props;
   const canvas = useRef<HTMLCanvasElement>(null);
   const frame = useRef<HTMLDivElement>(null);
@@ -229,15 +315,25 @@ function NodeMap(props: { state: ClusterState; group: string; marked: string; co
         onKeyDown={pressed}
         onBlur={() => setCursor("")}
       />
-      <p class="unseen" role="status">{told ? `${told.name}, ${words(told)}` : ""}</p>
+      <p class="unseen" role="status">
+        {told ? `${told.name}, ${words(told)}` : ""}
+      </p>
       {pointed && hover && (
         <div class="tip" ref={(tip) => place(tip, hover, width)}>
           <b>{pointed.name}</b>
-          <div>cpu {cores(pointed.cpu[0])} of {cores(pointed.cpu[1])}</div>
-          <div>memory {gib(pointed.memory[0])} of {gib(pointed.memory[1])}</div>
-          <div>pods {pointed.pods[0]} of {pointed.pods[1]}</div>
+          <div>
+            cpu {cores(pointed.cpu[0])} of {cores(pointed.cpu[1])}
+          </div>
+          <div>
+            memory {gib(pointed.memory[0])} of {gib(pointed.memory[1])}
+          </div>
+          <div>
+            pods {pointed.pods[0]} of {pointed.pods[1]}
+          </div>
           {!["cpu", "memory", "pods"].includes(colouring.resource) && amountOf(pointed, colouring.resource) && (
-            <div>{colouring.resource} {amountOf(pointed, colouring.resource)?.join(" of ")}</div>
+            <div>
+              {colouring.resource} {amountOf(pointed, colouring.resource)?.join(" of ")}
+            </div>
           )}
           {colouring.selected && <div>{plural(colouring.selected[pointed.name] ?? 0, "such pod")}</div>}
           {pointed.cordoned && <div class="warn">cordoned</div>}
@@ -251,7 +347,12 @@ function NodeMap(props: { state: ClusterState; group: string; marked: string; co
 
 function words(row: NodeRow): string {
   const share = fullness(row, "cpu");
-  return [share === null ? "" : `cpu ${percent(share)}`, plural(row.pods[0], "pod"), row.notReady ? "not ready" : "", row.cordoned ? "cordoned" : ""]
+  return [
+    share === null ? "" : `cpu ${percent(share)}`,
+    plural(row.pods[0], "pod"),
+    row.notReady ? "not ready" : "",
+    row.cordoned ? "cordoned" : "",
+  ]
     .filter(Boolean)
     .join(", ");
 }

@@ -5,14 +5,9 @@ import { clockTime, dateTime, duration, micro } from "../format";
 import type { ClusterState, Decision } from "../model";
 import { Empty, Mark, NodeLink, PodLink, Reason, Table } from "../parts";
 import { href, type Route } from "../route";
+import type { DecisionPage } from "../wire";
 
 const SHOWN = 100;
-
-interface Recorded {
-  first: number;
-  last: number;
-  decisions: Decision[];
-}
 
 /** What happens, as it happens; or one recorded decision after the other. */
 export function LivePage({ state, route }: { state: ClusterState; route: Route }) {
@@ -37,11 +32,16 @@ function Charts({ state }: { state: ClusterState }) {
   const shown = { times, version: state.version };
   return (
     <div class="charts">
-      <Chart {...shown} title="Pods placed per second" now={String(Math.round(last?.rate ?? 0))} lines={[{ name: "rate", values: samples.map((each) => each.rate) }]} />
+      <Chart
+        {...shown}
+        title="Pods placed per second"
+        now={String(Math.round(last?.rate ?? 0))}
+        lines={[{ name: "rate", values: samples.map((each) => each.rate) }]}
+      />
       <Chart
         {...shown}
         title="From seen to placed, ms"
-        now={last && last.high ? `${duration(last.median)} · ${duration(last.high)}` : "–"}
+        now={last?.high ? `${duration(last.median)} · ${duration(last.high)}` : "–"}
         lines={[
           { name: "half of the pods", values: samples.map((each) => each.median) },
           { name: "99 of 100", values: samples.map((each) => each.high) },
@@ -59,7 +59,12 @@ function Charts({ state }: { state: ClusterState }) {
           ]}
         />
       ) : (
-        <Chart {...shown} title="Pods that wait" now={String(state.counts.waiting)} lines={[{ name: "waiting", values: samples.map((each) => each.waiting) }]} />
+        <Chart
+          {...shown}
+          title="Pods that wait"
+          now={String(state.counts.waiting)}
+          lines={[{ name: "waiting", values: samples.map((each) => each.waiting) }]}
+        />
       )}
     </div>
   );
@@ -68,7 +73,7 @@ function Charts({ state }: { state: ClusterState }) {
 /** The flight recorder: the last ten thousand decisions, to be paused and stepped through. */
 function Recorder(props: { state: ClusterState; chosen: number; newest: number; go: (number: number) => void }) {
   const { state, chosen, newest, go } = props;
-  const [kept, setKept] = useState<Recorded | null>(null);
+  const [kept, setKept] = useState<DecisionPage | null>(null);
   const isPaused = chosen > 0;
   useEffect(() => {
     if (!isPaused) {
@@ -76,13 +81,18 @@ function Recorder(props: { state: ClusterState; chosen: number; newest: number; 
       return;
     }
     let isCurrent = true;
-    ask<Recorded>(`decisions?before=${chosen}`).then((answer) => isCurrent && setKept(answer), () => {});
+    ask<DecisionPage>(`decisions?before=${chosen}`).then(
+      (answer) => isCurrent && setKept(answer),
+      () => {},
+    );
     return () => {
       isCurrent = false;
     };
   }, [chosen]);
   const live = state.decisions.slice(-SHOWN);
-  const shown = [...(isPaused ? (kept?.decisions ?? state.decisions.filter((each) => each.number <= chosen)) : live)].slice(-SHOWN).reverse();
+  const shown = [...(isPaused ? (kept?.decisions ?? state.decisions.filter((each) => each.number <= chosen)) : live)]
+    .slice(-SHOWN)
+    .reverse();
   const first = kept?.first ?? 1;
   const last = Math.max(kept?.last ?? 0, newest, chosen);
   const step = (by: number) => go(Math.max(first, Math.min(last, chosen + by)));
@@ -91,17 +101,41 @@ function Recorder(props: { state: ClusterState; chosen: number; newest: number; 
   return (
     <>
       <div class="controls">
-        {isPaused ? <button class="main" onClick={() => go(0)}>Go on</button> : <button class="main" onClick={() => go(newest)} disabled={!newest}>Pause</button>}
-        <button onClick={() => (isPaused ? step(-1) : go(Math.max(1, newest - 1)))} disabled={isPaused ? chosen <= first : newest < 2}>Step back</button>
-        <button onClick={() => step(1)} disabled={!isPaused || chosen >= last}>Step forward</button>
+        {isPaused ? (
+          <button class="main" onClick={() => go(0)}>
+            Go on
+          </button>
+        ) : (
+          <button class="main" onClick={() => go(newest)} disabled={!newest}>
+            Pause
+          </button>
+        )}
+        <button
+          onClick={() => (isPaused ? step(-1) : go(Math.max(1, newest - 1)))}
+          disabled={isPaused ? chosen <= first : newest < 2}
+        >
+          Step back
+        </button>
+        <button onClick={() => step(1)} disabled={!isPaused || chosen >= last}>
+          Step forward
+        </button>
         {isPaused && last > first && (
           <label class="grow">
-            <span>Decision {chosen} of {last}</span>
-            <input type="range" min={first} max={last} value={chosen} onChange={(event) => go(Number(event.currentTarget.value))} />
+            <span>
+              Decision {chosen} of {last}
+            </span>
+            <input
+              type="range"
+              min={first}
+              max={last}
+              value={chosen}
+              onChange={(event) => go(Number(event.currentTarget.value))}
+            />
           </label>
         )}
         <span class="dim">
-          {totals.placed.toLocaleString("en")} placed, {totals.failed.toLocaleString("en")} times no node, {totals.preempted.toLocaleString("en")} preempted
+          {totals.placed.toLocaleString("en")} placed, {totals.failed.toLocaleString("en")} times no node,{" "}
+          {totals.preempted.toLocaleString("en")} preempted
         </span>
       </div>
       {current && <Closer decision={current} />}
@@ -117,7 +151,12 @@ function Closer({ decision }: { decision: Decision }) {
   return (
     <div class="card closer" data-testid="decision">
       <p>
-        <Mark what={decision.what} /> <PodLink name={decision.pod} /> {decision.node && <>on <NodeLink name={decision.node} /></>}{" "}
+        <Mark what={decision.what} /> <PodLink name={decision.pod} />{" "}
+        {decision.node && (
+          <>
+            on <NodeLink name={decision.node} />
+          </>
+        )}{" "}
         <span class="dim">
           {clockTime(decision.at)}
           {decision.attempt !== undefined && `, attempt ${decision.attempt}`}
@@ -142,25 +181,52 @@ function Closer({ decision }: { decision: Decision }) {
           </ul>
         </>
       )}
-      {decision.what === "placed" && best.length === 0 && decision.took !== undefined && <p class="dim">Only one node fitted, or pods came too fast to keep their scores.</p>}
+      {decision.what === "placed" && best.length === 0 && decision.took !== undefined && (
+        <p class="dim">Only one node fitted, or pods came too fast to keep their scores.</p>
+      )}
     </div>
   );
 }
 
-function Decisions(props: { decisions: Decision[]; state: ClusterState; chosen: number; go: (number: number) => void }) {
+function Decisions(props: {
+  decisions: Decision[];
+  state: ClusterState;
+  chosen: number;
+  go: (number: number) => void;
+}) {
   const { decisions, state, chosen, go } = props;
   if (decisions.length === 0) {
-    return <Empty title="Nothing was decided yet.">{state.outline ? "Move the slider on." : "As soon as a pod is tried, it is shown here."}</Empty>;
+    return (
+      <Empty title="Nothing was decided yet.">
+        {state.outline ? "Move the slider on." : "As soon as a pod is tried, it is shown here."}
+      </Empty>
+    );
   }
   return (
     <Table label="Decisions" head={["Time", "Decision", "Pod", "Where, or why not", ""]}>
       {decisions.map((each) => (
         <tr key={each.number} class={each.number === chosen ? "chosen" : ""}>
           <td class="number">{state.outline ? dateTime(each.at) : clockTime(each.at)}</td>
-          <td><Mark what={each.what} /></td>
-          <td><PodLink name={each.pod} /></td>
-          <td class="wide">{each.node && <NodeLink name={each.node} />} {each.reason && <Reason text={each.reason} />}</td>
-          <td>{each.took !== undefined && <button class="small" onClick={() => go(each.number)} aria-label={`Look closer at decision ${each.number}`}>Closer</button>}</td>
+          <td>
+            <Mark what={each.what} />
+          </td>
+          <td>
+            <PodLink name={each.pod} />
+          </td>
+          <td class="wide">
+            {each.node && <NodeLink name={each.node} />} {each.reason && <Reason text={each.reason} />}
+          </td>
+          <td>
+            {each.took !== undefined && (
+              <button
+                class="small"
+                onClick={() => go(each.number)}
+                aria-label={`Look closer at decision ${each.number}`}
+              >
+                Closer
+              </button>
+            )}
+          </td>
         </tr>
       ))}
     </Table>

@@ -2,24 +2,19 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { tell } from "../api";
 import { cores, gib, plural } from "../format";
 import { useAnswer } from "../hooks";
-import type { ClusterState, NodeRow, PodRow } from "../model";
+import type { ClusterState, PodRow } from "../model";
 import { Loading, Message, Meter, PodLink } from "../parts";
 import { href, podHref } from "../route";
-
-interface NodeDetail extends NodeRow {
-  created: string;
-  list: PodRow[];
-  devices: { driver: string; pool: string; name: string; facts: string[]; taints: string[]; usedBy: string[] }[];
-  volumes: { name: string; usedBy: string[]; phase: string; class?: string; size?: string; volume?: string }[];
-  volumeLimits: { driver: string; limit: number }[];
-}
+import type { NodeDetail } from "../wire";
 
 const share = ([used, total]: [number, number]) => (total > 0 ? used / total : 0);
 
 /** A node opened: amounts, pods as packed boxes, taints, devices, volumes. */
 export function NodePanel({ name, state, close }: { name: string; state: ClusterState; close: () => void }) {
   const row = state.nodes.get(name);
-  const version = row ? `${row.pods[0]}/${row.cpu[0]}/${row.memory[0]}/${row.cordoned}/${row.notReady}/${row.stopped}` : "gone";
+  const version = row
+    ? `${row.pods[0]}/${row.cpu[0]}/${row.memory[0]}/${row.cordoned}/${row.notReady}/${row.stopped}`
+    : "gone";
   const { value: detail, error } = useAnswer<NodeDetail>(`nodes/${encodeURIComponent(name)}`, [version]);
   const panel = useRef<HTMLElement>(null);
   useEffect(() => {
@@ -35,7 +30,9 @@ export function NodePanel({ name, state, close }: { name: string; state: Cluster
   }, []);
   return (
     <aside class="panel card" aria-label={`Node ${name}`} ref={panel}>
-      <button class="close" onClick={close} aria-label="Close">×</button>
+      <button class="close" onClick={close} aria-label="Close">
+        ×
+      </button>
       <h2>{name}</h2>
       {error && <Message text={error} bad />}
       {!detail && !error && <Loading text="Opening the node…" />}
@@ -54,12 +51,23 @@ function Detail({ detail, state }: { detail: NodeDetail; state: ClusterState }) 
       {detail.cordoned && <p class="warn">Cordoned: takes no new pods.</p>}
       <div class="meters">
         <Meter name="cpu" share={share(detail.cpu)} text={`${cores(detail.cpu[0])} of ${cores(detail.cpu[1])}`} />
-        <Meter name="memory" share={share(detail.memory)} text={`${gib(detail.memory[0])} of ${gib(detail.memory[1])}`} />
+        <Meter
+          name="memory"
+          share={share(detail.memory)}
+          text={`${gib(detail.memory[0])} of ${gib(detail.memory[1])}`}
+        />
         <Meter name="pods" share={share(detail.pods)} text={`${detail.pods[0]} of ${detail.pods[1]}`} />
-        {extended.map(([key, amount]) => <Meter key={key} name={key} share={share(amount)} text={`${amount[0]} of ${amount[1]}`} />)}
+        {extended.map(([key, amount]) => (
+          <Meter key={key} name={key} share={share(amount)} text={`${amount[0]} of ${amount[1]}`} />
+        ))}
       </div>
       {(detail.taints ?? []).length > 0 && (
-        <p>Taints {(detail.taints ?? []).map((taint) => <code key={taint}>{taint}</code>)}</p>
+        <p>
+          Taints{" "}
+          {(detail.taints ?? []).map((taint) => (
+            <code key={taint}>{taint}</code>
+          ))}
+        </p>
       )}
       <h3>{plural(detail.list.length, "pod")}</h3>
       <PackedPods detail={detail} />
@@ -68,7 +76,13 @@ function Detail({ detail, state }: { detail: NodeDetail; state: ClusterState }) 
       <details>
         <summary>Labels ({Object.keys(detail.labels).length})</summary>
         <ul class="labels">
-          {Object.entries(detail.labels).map(([key, value]) => <li key={key}><code>{key}={value}</code></li>)}
+          {Object.entries(detail.labels).map(([key, value]) => (
+            <li key={key}>
+              <code>
+                {key}={value}
+              </code>
+            </li>
+          ))}
         </ul>
       </details>
       <Actions detail={detail} state={state} />
@@ -94,9 +108,13 @@ function Actions({ detail, state }: { detail: NodeDetail; state: ClusterState })
   return (
     <>
       <p class="actions">
-        <a class="button" href={href("whatif", "", { drain: detail.name })}>What if it is drained?</a>
+        <a class="button" href={href("whatif", "", { drain: detail.name })}>
+          What if it is drained?
+        </a>
         {state.writable && (
-          <button onClick={() => switchNode(isDown ? "start" : "stop")}>{isDown ? "Start it" : "Stop this node"}</button>
+          <button onClick={() => switchNode(isDown ? "start" : "stop")}>
+            {isDown ? "Start it" : "Stop this node"}
+          </button>
         )}
       </p>
       <Message text={message} bad={isBad} />
@@ -132,13 +150,31 @@ function Devices({ detail }: { detail: NodeDetail }) {
   const used = detail.devices.filter((each) => each.usedBy.length > 0).length;
   return (
     <>
-      <h3>Devices ({used} of {detail.devices.length} in use)</h3>
+      <h3>
+        Devices ({used} of {detail.devices.length} in use)
+      </h3>
       <ul class="things">
         {detail.devices.map((each) => (
           <li key={`${each.driver}/${each.pool}/${each.name}`} class={each.usedBy.length ? "used" : ""}>
-            <b>{each.name}</b> <span class="dim">{each.driver}{each.facts.length > 0 && ` · ${each.facts.join(" · ")}`}</span>
-            {each.taints.map((taint) => <code key={taint}>{taint}</code>)}
-            {each.usedBy.length > 0 ? <> used by {each.usedBy.map((pod) => <PodLink key={pod} name={pod} />)}</> : <span class="dim"> free</span>}
+            <b>{each.name}</b>{" "}
+            <span class="dim">
+              {each.driver}
+              {each.facts.length > 0 && ` · ${each.facts.join(" · ")}`}
+            </span>
+            {each.taints.map((taint) => (
+              <code key={taint}>{taint}</code>
+            ))}
+            {each.usedBy.length > 0 ? (
+              <>
+                {" "}
+                used by{" "}
+                {each.usedBy.map((pod) => (
+                  <PodLink key={pod} name={pod} />
+                ))}
+              </>
+            ) : (
+              <span class="dim"> free</span>
+            )}
           </li>
         ))}
       </ul>
@@ -154,11 +190,18 @@ function Volumes({ detail }: { detail: NodeDetail }) {
       <ul class="things">
         {detail.volumes.map((each) => (
           <li key={each.name} class="used">
-            <b>{each.name}</b> <span class="dim">{[each.size, each.class, each.phase].filter(Boolean).join(" · ")}</span> used by{" "}
-            {each.usedBy.map((pod) => <PodLink key={pod} name={pod} />)}
+            <b>{each.name}</b>{" "}
+            <span class="dim">{[each.size, each.class, each.phase].filter(Boolean).join(" · ")}</span> used by{" "}
+            {each.usedBy.map((pod) => (
+              <PodLink key={pod} name={pod} />
+            ))}
           </li>
         ))}
-        {detail.volumeLimits.map((each) => <li key={each.driver}>{each.driver} attaches at most {each.limit}</li>)}
+        {detail.volumeLimits.map((each) => (
+          <li key={each.driver}>
+            {each.driver} attaches at most {each.limit}
+          </li>
+        ))}
       </ul>
     </>
   );

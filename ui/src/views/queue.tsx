@@ -3,15 +3,7 @@ import { useAnswer, usePaced } from "../hooks";
 import type { ClusterState, PodRow, QueueLengths } from "../model";
 import { Empty, Loading, Message, PlaceMark, PodLink, Table } from "../parts";
 import { href, type Route } from "../route";
-
-interface QueueView {
-  total: number;
-  shown: number;
-  lengths?: QueueLengths;
-  reasons: { reason: string; message: string; count: number; example: string }[];
-  blamed: { plugin: string; count: number }[];
-  pods: PodRow[];
-}
+import type { QueueView } from "../wire";
 
 const PLACES: [place: string, title: string, hint: string][] = [
   ["active", "ready", "tried next, in this order"],
@@ -20,7 +12,8 @@ const PLACES: [place: string, title: string, hint: string][] = [
   ["gated", "held back", "not let in yet by a gate or a plugin"],
 ];
 
-const placeOf = (pod: PodRow) => (pod.queue?.place === "error backoff" ? "backoff" : (pod.queue?.place ?? "unschedulable"));
+const placeOf = (pod: PodRow) =>
+  pod.queue?.place === "error backoff" ? "backoff" : (pod.queue?.place ?? "unschedulable");
 
 export function QueuePage({ state, route }: { state: ClusterState; route: Route }) {
   const paced = usePaced(state.version, 500);
@@ -28,7 +21,16 @@ export function QueuePage({ state, route }: { state: ClusterState; route: Route 
   const only = route.query.get("place") ?? "";
   if (!view) return error ? <Message text={error} bad /> : <Loading text="Asking who waits…" />;
   if (view.total === 0) {
-    return <Empty title="No pod waits." isHeading>Every pod has a node. {state.writable && <>Make one that fits nowhere under <a href={href("try")}>Try it</a> to see what happens.</>}</Empty>;
+    return (
+      <Empty title="No pod waits." isHeading>
+        Every pod has a node.{" "}
+        {state.writable && (
+          <>
+            Make one that fits nowhere under <a href={href("try")}>Try it</a> to see what happens.
+          </>
+        )}
+      </Empty>
+    );
   }
   const pods = only ? view.pods.filter((pod) => placeOf(pod) === only) : view.pods;
   return (
@@ -37,8 +39,16 @@ export function QueuePage({ state, route }: { state: ClusterState; route: Route 
       {view.lengths && <Places lengths={view.lengths} only={only} />}
       {!only && <Reasons view={view} />}
       <h2>{only ? PLACES.find(([place]) => place === only)?.[1] : "Who waits for what"}</h2>
-      {view.shown < view.total && <p class="dim">The first {view.shown} of {view.total.toLocaleString("en")}, in the order of priority and age.</p>}
-      {pods.length === 0 ? <p class="dim">Nobody at the moment.</p> : <Waiting pods={pods} state={state} isKnown={Boolean(view.lengths)} />}
+      {view.shown < view.total && (
+        <p class="dim">
+          The first {view.shown} of {view.total.toLocaleString("en")}, in the order of priority and age.
+        </p>
+      )}
+      {pods.length === 0 ? (
+        <p class="dim">Nobody at the moment.</p>
+      ) : (
+        <Waiting pods={pods} state={state} isKnown={Boolean(view.lengths)} />
+      )}
     </section>
   );
 }
@@ -48,7 +58,12 @@ function Places({ lengths, only }: { lengths: QueueLengths; only: string }) {
     <ul class="tiles places">
       {PLACES.map(([place, title, hint]) => (
         <li key={place}>
-          <a class="tile" href={href("queue", "", { place: only === place ? "" : place })} aria-current={only === place ? "true" : undefined} title={hint}>
+          <a
+            class="tile"
+            href={href("queue", "", { place: only === place ? "" : place })}
+            aria-current={only === place ? "true" : undefined}
+            title={hint}
+          >
             <b>{(lengths[place as keyof QueueLengths] ?? 0).toLocaleString("en")}</b> <span>{title}</span>
           </a>
         </li>
@@ -71,8 +86,19 @@ function Reasons({ view }: { view: QueueView }) {
               <rect class="bar-front" width={(each.count / most) * 100} height="8" />
             </svg>
             <span>
-              <b>{each.reason}</b> {each.count === 1 ? <PodLink name={each.example} /> : <>for example <PodLink name={each.example} /></>}
-              {each.message !== each.reason && <span class="dim clamped" title={each.message}>{each.message}</span>}
+              <b>{each.reason}</b>{" "}
+              {each.count === 1 ? (
+                <PodLink name={each.example} />
+              ) : (
+                <>
+                  for example <PodLink name={each.example} />
+                </>
+              )}
+              {each.message !== each.reason && (
+                <span class="dim clamped" title={each.message}>
+                  {each.message}
+                </span>
+              )}
             </span>
           </li>
         ))}
@@ -87,7 +113,13 @@ function Waiting({ pods, state, isKnown }: { pods: PodRow[]; state: ClusterState
     return (
       <Table label="Waiting pods" head={["Pod", "Priority", "Why it waits"]}>
         {pods.map((pod) => (
-          <tr key={pod.key}><td><PodLink name={pod.key} /></td><td class="number">{pod.priority}</td><td class="wide">{pod.reason ?? "not tried yet"}</td></tr>
+          <tr key={pod.key}>
+            <td>
+              <PodLink name={pod.key} />
+            </td>
+            <td class="number">{pod.priority}</td>
+            <td class="wide">{pod.reason ?? "not tried yet"}</td>
+          </tr>
         ))}
       </Table>
     );
@@ -96,13 +128,19 @@ function Waiting({ pods, state, isKnown }: { pods: PodRow[]; state: ClusterState
     <Table label="Waiting pods" head={["Pod", "Priority", "Where", "Tries", "For", "Rejected by", "Waits for"]}>
       {pods.map((pod) => (
         <tr key={pod.key}>
-          <td><PodLink name={pod.key} /></td>
+          <td>
+            <PodLink name={pod.key} />
+          </td>
           <td class="number">{pod.priority}</td>
-          <td><PlaceMark place={pod.queue?.place ?? "pending"} /> {pod.key === next && <b class="next">next</b>}</td>
+          <td>
+            <PlaceMark place={pod.queue?.place ?? "pending"} /> {pod.key === next && <b class="next">next</b>}
+          </td>
           <td class="number">{pod.queue?.attempts ?? ""}</td>
           <td class="number">{pod.queue ? duration(state.at - pod.queue.since) : ""}</td>
           <td>{pod.queue?.gatedBy || pod.queue?.rejectedBy.join(", ")}</td>
-          <td class="wide"><WaitsFor pod={pod} now={state.at} /></td>
+          <td class="wide">
+            <WaitsFor pod={pod} now={state.at} />
+          </td>
         </tr>
       ))}
     </Table>
@@ -116,5 +154,10 @@ function WaitsFor({ pod, now }: { pod: PodRow; now: number }) {
   if (place.until && place.until > now) return <>its penalty to pass, {duration(place.until - now)}</>;
   const shown = place.waitsFor.slice(0, 4).map(eventWords).join(", ");
   const more = place.waitsFor.length - 4;
-  return <span title={place.waitsFor.join(", ")}>{shown}{more > 0 && ` and ${more} more`}</span>;
+  return (
+    <span title={place.waitsFor.join(", ")}>
+      {shown}
+      {more > 0 && ` and ${more} more`}
+    </span>
+  );
 }

@@ -26,24 +26,41 @@ export function ReportPage({ state, at }: { state: ClusterState; at: number | nu
   return (
     <section class="report">
       <h1>{outline.title}</h1>
-      {(outline.comparisons ?? []).map((each) => <p key={each} class="verdict">{each}.</p>)}
+      {(outline.comparisons ?? []).map((each) => (
+        <p key={each} class="verdict">
+          {each}.
+        </p>
+      ))}
       {!outline.hasObjects && (
         <p class="message">
-          These results are numbers alone. <code>kubesched simulate … -o run.history</code> keeps nodes and pods as well, and then this page shows the cluster at every moment.
+          These results are numbers alone. <code>kubesched simulate … -o run.history</code> keeps nodes and pods as
+          well, and then this page shows the cluster at every moment.
         </p>
       )}
       <Summaries summaries={outline.summaries ?? []} />
-      <div class="charts">{seriesOf(outline).map(({ name, title }) => <Series key={name} name={name} title={title} runs={outline.runs} mark={mark} />)}</div>
-      {outline.hasObjects && <p><a href={href("cluster")}>The cluster at this moment</a></p>}
+      <div class="charts">
+        {seriesOf(outline).map(({ name, title }) => (
+          <Series key={name} name={name} title={title} runs={outline.runs} mark={mark} />
+        ))}
+      </div>
+      {outline.hasObjects && (
+        <p>
+          <a href={href("cluster")}>The cluster at this moment</a>
+        </p>
+      )}
     </section>
   );
 }
 
 export function seriesOf(outline: Outline): { name: string; title: string }[] {
   const names = new Set(outline.runs.flatMap((run) => Object.keys(run.series)));
-  const isInteresting = (name: string) => outline.runs.some((run) => (run.series[name] ?? []).some((value) => value > 0));
+  const isInteresting = (name: string) =>
+    outline.runs.some((run) => (run.series[name] ?? []).some((value) => value > 0));
   return SHOWN.flatMap(([pattern, title]) =>
-    [...names].filter((name) => pattern.test(name) && isInteresting(name)).sort().map((name) => ({ name, title: title(name) })),
+    [...names]
+      .filter((name) => pattern.test(name) && isInteresting(name))
+      .sort()
+      .map((name) => ({ name, title: title(name) })),
   );
 }
 
@@ -60,7 +77,10 @@ function Summaries({ summaries }: { summaries: RunSummary[] }) {
   if (summaries.length === 0) return null;
   const seconds = (value: number | undefined) => (value === undefined ? "–" : duration(value * 1000));
   return (
-    <Table label="Runs" head={["Configuration", "Seed", "Placed", "Waiting at the end", "Preempted", "Time to bind, half", "99 of 100"]}>
+    <Table
+      label="Runs"
+      head={["Configuration", "Seed", "Placed", "Waiting at the end", "Preempted", "Time to bind, half", "99 of 100"]}
+    >
       {summaries.map((each) => (
         <tr key={`${each.configuration}/${each.seed}`}>
           <td>{each.configuration}</td>

@@ -1,19 +1,13 @@
 import { useEffect, useState } from "preact/hooks";
 import { ask, tell } from "../api";
 import { plural } from "../format";
-import { grouped, type ClusterState } from "../model";
+import { type ClusterState, grouped } from "../model";
 import { Message } from "../parts";
 import { href } from "../route";
 import { CONFIGURATIONS, OBJECTS } from "../samples";
+import type { ScalableWorkload } from "../wire";
 
 const ZONE = "topology.kubernetes.io/zone";
-
-interface Workload {
-  kind: string;
-  namespace: string;
-  name: string;
-  replicas: number;
-}
 
 /** What came of a request: words, and whether they are bad news. */
 interface Outcome {
@@ -38,7 +32,9 @@ export function TryPage({ state }: { state: ClusterState }) {
   return (
     <section class="try">
       <h1>Try it</h1>
-      <p class="dim">This cluster is yours: whatever you do here happens in one process on this machine, and is over with it.</p>
+      <p class="dim">
+        This cluster is yours: whatever you do here happens in one process on this machine, and is over with it.
+      </p>
       <div class="columns even">
         <Create />
         <Configure />
@@ -52,16 +48,34 @@ export function TryPage({ state }: { state: ClusterState }) {
 function Create() {
   const [text, setText] = useState(OBJECTS["A pod"] ?? "");
   const [outcome, report] = useOutcome();
-  const create = () => report(tell<{ made: string[] }>("manifests", { text }), (value) => `Made ${value.made.join(", ")}.`);
+  const create = () =>
+    report(tell<{ made: string[] }>("manifests", { text }), (value) => `Made ${value.made.join(", ")}.`);
   return (
     <div class="card">
       <h2>Create objects</h2>
       <p class="picks">
-        {Object.entries(OBJECTS).map(([name, sample]) => <button key={name} class="small" onClick={() => setText(sample)}>{name}</button>)}
+        {Object.entries(OBJECTS).map(([name, sample]) => (
+          <button key={name} class="small" onClick={() => setText(sample)}>
+            {name}
+          </button>
+        ))}
       </p>
-      <label for="yaml" class="unseen">YAML</label>
-      <textarea id="yaml" rows={14} spellcheck={false} value={text} onInput={(event) => setText(event.currentTarget.value)} />
-      <p class="actions"><button class="main" onClick={create}>Create</button> <a href={href("live")}>Watch it being placed</a></p>
+      <label for="yaml" class="unseen">
+        YAML
+      </label>
+      <textarea
+        id="yaml"
+        rows={14}
+        spellcheck={false}
+        value={text}
+        onInput={(event) => setText(event.currentTarget.value)}
+      />
+      <p class="actions">
+        <button class="main" onClick={create}>
+          Create
+        </button>{" "}
+        <a href={href("live")}>Watch it being placed</a>
+      </p>
       <Message text={outcome.text} bad={outcome.isBad} />
     </div>
   );
@@ -71,36 +85,64 @@ function Configure() {
   const [text, setText] = useState("");
   const [outcome, report] = useOutcome();
   const [isBusy, setBusy] = useState(false);
-  const present = () => ask<{ text: string }>("configuration").then((found) => setText(found.text), () => {});
+  const present = () =>
+    ask<{ text: string }>("configuration").then(
+      (found) => setText(found.text),
+      () => {},
+    );
   useEffect(() => {
     // Whoever is quicker than the answer keeps what they typed.
-    ask<{ text: string }>("configuration").then((found) => setText((typed) => typed || found.text), () => {});
+    ask<{ text: string }>("configuration").then(
+      (found) => setText((typed) => typed || found.text),
+      () => {},
+    );
   }, []);
   const configure = () => {
     setBusy(true);
-    void report(tell("configuration", { text }), () => "The scheduler goes on with this configuration. The next pods follow it.").then(() => setBusy(false));
+    void report(
+      tell("configuration", { text }),
+      () => "The scheduler goes on with this configuration. The next pods follow it.",
+    ).then(() => setBusy(false));
   };
   return (
     <div class="card">
       <h2>Configure the scheduler</h2>
       <p class="picks">
-        {Object.entries(CONFIGURATIONS).map(([name, sample]) => <button key={name} class="small" onClick={() => setText(sample)}>{name}</button>)}
-        <button class="small" onClick={present}>As it is now</button>
+        {Object.entries(CONFIGURATIONS).map(([name, sample]) => (
+          <button key={name} class="small" onClick={() => setText(sample)}>
+            {name}
+          </button>
+        ))}
+        <button class="small" onClick={present}>
+          As it is now
+        </button>
       </p>
-      <label for="configuration" class="unseen">Configuration</label>
-      <textarea id="configuration" rows={14} spellcheck={false} value={text} onInput={(event) => setText(event.currentTarget.value)} />
-      <p class="actions"><button class="main" onClick={configure} disabled={isBusy}>Configure</button></p>
+      <label for="configuration" class="unseen">
+        Configuration
+      </label>
+      <textarea
+        id="configuration"
+        rows={14}
+        spellcheck={false}
+        value={text}
+        onInput={(event) => setText(event.currentTarget.value)}
+      />
+      <p class="actions">
+        <button class="main" onClick={configure} disabled={isBusy}>
+          Configure
+        </button>
+      </p>
       <Message text={outcome.text} bad={outcome.isBad} />
     </div>
   );
 }
 
 function Scale() {
-  const [workloads, setWorkloads] = useState<Workload[]>([]);
+  const [workloads, setWorkloads] = useState<ScalableWorkload[]>([]);
   const [chosen, setChosen] = useState(0);
   const [replicas, setReplicas] = useState("");
   const [outcome, report] = useOutcome();
-  const refresh = () => ask<Workload[]>("workloads").then(setWorkloads, () => {});
+  const refresh = () => ask<ScalableWorkload[]>("workloads").then(setWorkloads, () => {});
   useEffect(() => {
     void refresh();
   }, []);
@@ -108,23 +150,51 @@ function Scale() {
   const scale = () => {
     if (!target) return;
     const count = Number(replicas || target.replicas);
-    void report(tell("scale", { ...target, replicas: count }), () => `${target.name} has ${plural(count, "replica")} now.`).then(refresh);
+    void report(
+      tell("scale", { ...target, replicas: count }),
+      () => `${target.name} has ${plural(count, "replica")} now.`,
+    ).then(refresh);
   };
   return (
     <div class="card">
       <h2>Scale a workload</h2>
       {workloads.length === 0 ? (
-        <p class="dim">There is no deployment or stateful set yet. Create one first. <button class="small" onClick={refresh}>Look again</button></p>
+        <p class="dim">
+          There is no deployment or stateful set yet. Create one first.{" "}
+          <button class="small" onClick={refresh}>
+            Look again
+          </button>
+        </p>
       ) : (
         <p class="actions">
           <label>
-            Workload{" "}
-            <select value={String(chosen)} onChange={(event) => setChosen(Number(event.currentTarget.value))} onFocus={refresh}>
-              {workloads.map((each, place) => <option key={place} value={String(place)}>{each.namespace}/{each.name} ({each.kind}, {each.replicas})</option>)}
+            ScalableWorkload{" "}
+            <select
+              value={String(chosen)}
+              onChange={(event) => setChosen(Number(event.currentTarget.value))}
+              onFocus={refresh}
+            >
+              {workloads.map((each, place) => (
+                <option key={place} value={String(place)}>
+                  {each.namespace}/{each.name} ({each.kind}, {each.replicas})
+                </option>
+              ))}
             </select>
           </label>
-          <label>Replicas <input type="number" min="0" max="10000" value={replicas} placeholder={String(target?.replicas ?? "")} onInput={(event) => setReplicas(event.currentTarget.value)} /></label>
-          <button class="main" onClick={scale}>Scale</button>
+          <label>
+            Replicas{" "}
+            <input
+              type="number"
+              min="0"
+              max="10000"
+              value={replicas}
+              placeholder={String(target?.replicas ?? "")}
+              onInput={(event) => setReplicas(event.currentTarget.value)}
+            />
+          </label>
+          <button class="main" onClick={scale}>
+            Scale
+          </button>
         </p>
       )}
       <Message text={outcome.text} bad={outcome.isBad} />
@@ -137,7 +207,9 @@ function Zones({ state }: { state: ClusterState }) {
   const zones = grouped(state.nodes.values(), ZONE).filter(([name]) => name !== "(none)");
   const act = (zone: string, members: string[], what: string) =>
     report(tell("nodes", { names: members, what }), () =>
-      what === "stop" ? `Zone ${zone} stopped: ${plural(members.length, "node")}. In a moment they are not ready, and their pods move.` : `Zone ${zone} started: ${plural(members.length, "node")}.`,
+      what === "stop"
+        ? `Zone ${zone} stopped: ${plural(members.length, "node")}. In a moment they are not ready, and their pods move.`
+        : `Zone ${zone} started: ${plural(members.length, "node")}.`,
     );
   return (
     <div class="card">
@@ -145,12 +217,21 @@ function Zones({ state }: { state: ClusterState }) {
       {zones.length === 0 && <p class="dim">The nodes have no zones.</p>}
       <ul class="zones">
         {zones.map(([zone, members]) => {
-          const down = members.map((name) => state.nodes.get(name)).filter((row) => row?.notReady || row?.stopped).length;
+          const down = members
+            .map((name) => state.nodes.get(name))
+            .filter((row) => row?.notReady || row?.stopped).length;
           return (
             <li key={zone}>
-              <span><b>{zone}</b> {plural(members.length, "node")}{down > 0 && <span class="warn">, {down} down</span>}</span>
-              <button onClick={() => act(zone, members, "stop")}>Stop<span class="unseen"> zone {zone}</span></button>
-              <button onClick={() => act(zone, members, "start")}>Start<span class="unseen"> zone {zone}</span></button>
+              <span>
+                <b>{zone}</b> {plural(members.length, "node")}
+                {down > 0 && <span class="warn">, {down} down</span>}
+              </span>
+              <button onClick={() => act(zone, members, "stop")}>
+                Stop<span class="unseen"> zone {zone}</span>
+              </button>
+              <button onClick={() => act(zone, members, "start")}>
+                Start<span class="unseen"> zone {zone}</span>
+              </button>
             </li>
           );
         })}

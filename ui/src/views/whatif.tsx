@@ -4,34 +4,7 @@ import { percent, plural } from "../format";
 import type { ClusterState } from "../model";
 import { Empty, Loading, Message, PodLink, Table } from "../parts";
 import { href, type Route } from "../route";
-
-interface Move {
-  pod: string;
-  before: string;
-  after: string;
-}
-
-interface WhatIf {
-  summary: string;
-  moved: Move[];
-  new: Move[];
-  placed: Move[];
-  gone: string[];
-  waiting: { pod: string; reason: string }[];
-  blocked: { pod: string; reason: string }[];
-  drain_order: string[];
-  groups: {
-    group: string;
-    nodes_before: number;
-    nodes_after: number;
-    pods_before: number;
-    pods_after: number;
-    cpu_before: number;
-    cpu_after: number;
-    memory_before: number;
-    memory_after: number;
-  }[];
-}
+import type { WhatIf } from "../wire";
 
 const FIELDS = ["drain", "remove", "add", "like", "scale"] as const;
 type Field = (typeof FIELDS)[number];
@@ -46,7 +19,8 @@ export function WhatIfPage({ state, route }: { state: ClusterState; route: Route
   const [answer, setAnswer] = useState<WhatIf | null>(null);
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState("");
-  const change = (field: Field) => (event: { currentTarget: HTMLInputElement }) => setPlan({ ...plan, [field]: event.currentTarget.value });
+  const change = (field: Field) => (event: { currentTarget: HTMLInputElement }) =>
+    setPlan({ ...plan, [field]: event.currentTarget.value });
   const play = () => {
     setBusy(true);
     setError("");
@@ -55,7 +29,14 @@ export function WhatIfPage({ state, route }: { state: ClusterState; route: Route
       const [target = "", count] = each.split("=");
       return [target, Number(count)];
     });
-    tell<WhatIf>("whatif", { drain: names(plan.drain), remove: names(plan.remove), add: Number(plan.add) || 0, like: plan.like.trim(), scale, configuration })
+    tell<WhatIf>("whatif", {
+      drain: names(plan.drain),
+      remove: names(plan.remove),
+      add: Number(plan.add) || 0,
+      like: plan.like.trim(),
+      scale,
+      configuration,
+    })
       .then(setAnswer, (problem: Error) => setError(problem.message))
       .finally(() => setBusy(false));
   };
@@ -74,20 +55,43 @@ export function WhatIfPage({ state, route }: { state: ClusterState; route: Route
       <p class="dim">Played on a copy of the cluster in virtual time, by the same scheduler. Nothing is changed.</p>
       <div class="columns">
         <form onSubmit={submit} class="card">
-          <label>Drain nodes <input list="nodes" value={plan.drain} onInput={change("drain")} placeholder="e.g. node-01, node-02" /></label>
-          <label>Remove nodes <input list="nodes" value={plan.remove} onInput={change("remove")} placeholder="e.g. node-03" /></label>
-          <label>Add nodes <input type="number" min="0" max="1000" value={plan.add} onInput={change("add")} placeholder="e.g. 2" /></label>
-          <label>like <input list="nodes" value={plan.like} onInput={change("like")} placeholder="the largest" /></label>
-          <label>Scale <input value={plan.scale} onInput={change("scale")} placeholder="e.g. deploy/web=50" /></label>
+          <label>
+            Drain nodes{" "}
+            <input list="nodes" value={plan.drain} onInput={change("drain")} placeholder="e.g. node-01, node-02" />
+          </label>
+          <label>
+            Remove nodes{" "}
+            <input list="nodes" value={plan.remove} onInput={change("remove")} placeholder="e.g. node-03" />
+          </label>
+          <label>
+            Add nodes{" "}
+            <input type="number" min="0" max="1000" value={plan.add} onInput={change("add")} placeholder="e.g. 2" />
+          </label>
+          <label>
+            like <input list="nodes" value={plan.like} onInput={change("like")} placeholder="the largest" />
+          </label>
+          <label>
+            Scale <input value={plan.scale} onInput={change("scale")} placeholder="e.g. deploy/web=50" />
+          </label>
           <OtherConfiguration text={configuration} setText={setConfiguration} />
-          <button type="submit" class="main" disabled={isBusy}>Play</button>
-          <datalist id="nodes">{[...state.nodes.keys()].slice(0, 500).map((name) => <option key={name} value={name} />)}</datalist>
+          <button type="submit" class="main" disabled={isBusy}>
+            Play
+          </button>
+          <datalist id="nodes">
+            {[...state.nodes.keys()].slice(0, 500).map((name) => (
+              <option key={name} value={name} />
+            ))}
+          </datalist>
         </form>
         <div>
           <Message text={error} bad />
           {isBusy && <Loading text="Playing it in virtual time…" />}
           {answer && <Answer answer={answer} />}
-          {!answer && !isBusy && !error && <Empty title="Before and after are shown here.">Drain a node, add some, scale a workload, or give the scheduler another configuration.</Empty>}
+          {!answer && !isBusy && !error && (
+            <Empty title="Before and after are shown here.">
+              Drain a node, add some, scale a workload, or give the scheduler another configuration.
+            </Empty>
+          )}
         </div>
       </div>
     </section>
@@ -96,13 +100,27 @@ export function WhatIfPage({ state, route }: { state: ClusterState; route: Route
 
 function OtherConfiguration({ text, setText }: { text: string; setText: (text: string) => void }) {
   const fill = () => {
-    ask<{ text: string }>("configuration").then((found) => setText(found.text), () => {});
+    ask<{ text: string }>("configuration").then(
+      (found) => setText(found.text),
+      () => {},
+    );
   };
   return (
     <details open={text !== ""}>
       <summary>Another configuration of the scheduler</summary>
-      <textarea aria-label="Configuration" rows={10} spellcheck={false} value={text} onInput={(event) => setText(event.currentTarget.value)} placeholder="KubeSchedulerConfiguration; empty: as it is" />
-      <p><button type="button" class="small" onClick={fill}>Begin with the present one</button></p>
+      <textarea
+        aria-label="Configuration"
+        rows={10}
+        spellcheck={false}
+        value={text}
+        onInput={(event) => setText(event.currentTarget.value)}
+        placeholder="KubeSchedulerConfiguration; empty: as it is"
+      />
+      <p>
+        <button type="button" class="small" onClick={fill}>
+          Begin with the present one
+        </button>
+      </p>
     </details>
   );
 }
@@ -120,8 +138,12 @@ function Answer({ answer }: { answer: WhatIf }) {
             <td>{each.group}</td>
             <td class="number">{change(each.nodes_before, each.nodes_after)}</td>
             <td class="number">{change(each.pods_before, each.pods_after)}</td>
-            <td><Shares before={each.cpu_before} after={each.cpu_after} /></td>
-            <td><Shares before={each.memory_before} after={each.memory_after} /></td>
+            <td>
+              <Shares before={each.cpu_before} after={each.cpu_after} />
+            </td>
+            <td>
+              <Shares before={each.memory_before} after={each.memory_after} />
+            </td>
           </tr>
         ))}
       </Table>
@@ -129,7 +151,10 @@ function Answer({ answer }: { answer: WhatIf }) {
       <Rows title="refused by budgets" rows={answer.blocked.map((each) => [each.pod, each.reason])} />
       <Rows title="gone" rows={answer.gone.map((each) => [each, ""])} />
       <Rows title="would move" rows={answer.moved.map((each) => [each.pod, `${each.before} → ${each.after}`])} />
-      <Rows title="would be placed" rows={[...answer.placed, ...answer.new].map((each) => [each.pod, `→ ${each.after}`])} />
+      <Rows
+        title="would be placed"
+        rows={[...answer.placed, ...answer.new].map((each) => [each.pod, `→ ${each.after}`])}
+      />
     </div>
   );
 }
@@ -146,7 +171,9 @@ function Shares({ before, after }: { before: number; after: number }) {
         <rect class="bar-back" y="10" width="100" height="8" />
         <rect class="bar-front" y="10" width={Math.min(after, 1) * 100} height="8" />
       </svg>
-      <span>{percent(before)} → {percent(after)}</span>
+      <span>
+        {percent(before)} → {percent(after)}
+      </span>
     </div>
   );
 }
@@ -155,9 +182,15 @@ function Rows({ title, rows }: { title: string; rows: string[][] }) {
   if (rows.length === 0) return null;
   return (
     <>
-      <h3>{plural(rows.length, "pod")} {title}</h3>
+      <h3>
+        {plural(rows.length, "pod")} {title}
+      </h3>
       <ul class="moves">
-        {rows.slice(0, 50).map(([pod = "", text]) => <li key={pod}><PodLink name={pod} /> <span class="dim">{text}</span></li>)}
+        {rows.slice(0, 50).map(([pod = "", text]) => (
+          <li key={pod}>
+            <PodLink name={pod} /> <span class="dim">{text}</span>
+          </li>
+        ))}
       </ul>
       {rows.length > 50 && <p class="dim">and {rows.length - 50} more</p>}
     </>
