@@ -158,7 +158,7 @@ def test_objects_are_made_on_an_embedded_cluster() -> None:
         assert "not YAML" in words[0]
         assert words[1] == "line 5: no kind 'Nod' in 'v1'"
         assert "already exists" in words[2]
-        assert words[3] == words[4] == "there is no object in this text"
+        assert words[3] == words[4] == "the text contains no object"
 
     run(work)
 
@@ -177,7 +177,7 @@ def test_a_configuration_that_cannot_be_used_is_said_in_one_line() -> None:
             assert body["error"].startswith("line 4: ")
             assert "\n" not in body["error"]
             status, body = await page.post(client, "whatif", {})
-            assert (status, body["error"][:15]) == (400, "nothing to play")
+            assert (status, body["error"][:10]) == (400, "empty plan")
 
     run(work)
 

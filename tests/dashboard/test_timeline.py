@@ -105,7 +105,7 @@ def test_questions_are_about_the_moment_that_is_looked_at() -> None:
             for ms in (0, 60_000)
         ]
         assert verdicts == ["pending", "fits"]
-        with pytest.raises(BadRequestError, match="not a time: 'soon'"):
+        with pytest.raises(BadRequestError, match="invalid time: 'soon'"):
             await answers.get("nodes/a", {"at": "soon"})
         with pytest.raises(BadRequestError, match="no run named 'other'"):
             await answers.get("nodes/a", {"run": "other"})

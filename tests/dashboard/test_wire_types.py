@@ -9,11 +9,11 @@ from typing import Any, get_type_hints
 
 import msgspec
 import pytest
-from kubesched.explain.results import Explanation
 
 from kubesched.dashboard import wire_types
 from kubesched.dashboard.page_queries import PageQueries
 from kubesched.dashboard.simulation_timeline import timelines_of_report
+from kubesched.explain.explanation import Explanation
 from kubesched.sim.export import write_results
 from kubesched.sim.sweep import sweep
 from kubesched.testing import make_node, make_pod

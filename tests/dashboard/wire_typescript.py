@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, NotRequired, Union, get_args, get_origin, get_type_hints
 
 import msgspec
-from kubesched.explain.results import Explanation
 
 from kubesched.dashboard import wire_types
+from kubesched.explain.explanation import Explanation
 from kubesched.explain.whatif import WhatIf
 
 WIRE = Path(__file__).resolve().parents[2] / "ui" / "src" / "wire.ts"

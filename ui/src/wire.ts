@@ -59,7 +59,7 @@ export interface Explanation {
   nodes: number;
   feasible: number;
   message: string;
-  groups: NodeGroup[];
+  groups: VerdictGroup[];
   suggestions: Suggestion[];
   preemption: Preemption | null;
   scores: NodeScore[];
@@ -143,13 +143,6 @@ export interface NodeDevice {
   facts: string[];
   taints: string[];
   usedBy: string[];
-}
-
-export interface NodeGroup {
-  count: number;
-  example: string;
-  rejections: Rejection[];
-  nodes: string[];
 }
 
 export interface NodeScore {
@@ -328,6 +321,13 @@ export interface Suggestion {
   command: string;
   size: number;
   edits: Edit[];
+}
+
+export interface VerdictGroup {
+  count: number;
+  example: string;
+  rejections: Rejection[];
+  nodes: string[];
 }
 
 export interface Versus {

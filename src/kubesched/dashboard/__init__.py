@@ -1,4 +1,4 @@
-"""The page: a cluster at a glance, its queue, and why. Read-only unless the cluster is embedded."""
+"""The web page of a cluster: nodes, queue, explanations; read-only unless it is embedded."""
 
 from kubesched.dashboard.dashboard import Dashboard
 

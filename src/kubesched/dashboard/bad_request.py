@@ -1,4 +1,4 @@
-"""What was asked cannot be answered."""
+"""The error for requests that the page's server refuses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["BadRequestError"]
 
 
 class BadRequestError(KubeschedError):
-    """One line that says why; `status` is the HTTP status that goes with it."""
+    """A request is refused; `status` is the HTTP status of the response."""
 
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)

@@ -1,7 +1,7 @@
-"""Captures as a timeline: several of them one after the other, or what one tells of its past.
+"""Timelines of captures: several captures in sequence, or the past of a single one.
 
-One capture knows when its nodes and pods were created and when pods got their nodes; going back
-in it shows those that were there already. What was gone when it was taken is not in it.
+A single capture has the times when its nodes and pods were created and when its pods were
+scheduled. Its timeline does not contain objects that were deleted before it was taken.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MILLISECOND: Final = 1_000_000
 
 
 def timeline_of_captures(captures: Sequence[Capture]) -> Timelines:
-    """The captures in order of the time they were taken."""
+    """Build a timeline from captures, ordered by the time when they were taken."""
     ordered = sorted(captures, key=lambda capture: _milliseconds(capture.taken))
     newest = ordered[-1]
     configuration = None
@@ -42,22 +42,22 @@ def timeline_of_captures(captures: Sequence[Capture]) -> Timelines:
 
 
 def timeline_of_objects(objects: Sequence[ApiObject], now: int) -> Timelines:
-    """Objects of a dump, with what they tell of their past; `now` in milliseconds."""
+    """Build a timeline from the timestamps of dumped objects; `now` is in milliseconds."""
     return Timelines([Timeline("files", _past_of(objects, now), end=now)])
 
 
 def _differences(captures: Sequence[Capture], moments: Sequence[int]) -> Iterator[TimelineChange]:
-    known: dict[Key, ApiObject] = {}
+    previous: dict[Key, ApiObject] = {}
     for capture, at in zip(captures, moments, strict=True):
         present = {key_of(each): each for each in capture.objects}
-        for key, gone in known.items():
+        for key, gone in previous.items():
             if key not in present:
                 yield TimelineChange(at, gone, None)
         for key, each in present.items():
-            before = known.get(key)
+            before = previous.get(key)
             if before != each:
                 yield TimelineChange(at, before, each)
-        known = present
+        previous = present
 
 
 def _past_of(objects: Sequence[ApiObject], taken: int) -> Iterator[TimelineChange]:
@@ -66,7 +66,7 @@ def _past_of(objects: Sequence[ApiObject], taken: int) -> Iterator[TimelineChang
     for each in objects:
         created = min(_created(each) or begin, taken)
         if not isinstance(each, Pod):
-            # Other kinds are there from the beginning: they are needed for the answers.
+            # Objects of other kinds exist from the beginning, since explanations need them.
             yield TimelineChange(created if isinstance(each, Node) else begin, None, each)
             continue
         placed = _placed(each)
@@ -81,7 +81,7 @@ def _past_of(objects: Sequence[ApiObject], taken: int) -> Iterator[TimelineChang
 
 
 def _placed(pod: Pod) -> int | None:
-    """When the pod got its node, as far as it says."""
+    """Return when a pod was scheduled, if its status has the time."""
     for condition in pod.status.conditions:
         since = condition.last_transition_time
         if condition.type == "PodScheduled" and condition.status == "True" and since:

@@ -1,9 +1,9 @@
-"""What the page shows of nodes and pods: plain state, fed with changes, read as rows.
+"""Views of nodes and pods for the page: what the page reads, and a view that counts.
 
-Knows nothing of HTTP or viewers. `PageView` is what the page reads; `ClusterView` counts by itself
-what it is fed with. Where a scheduler runs in this process, its own counts are read instead
-(`scheduler_view.py`). Changes of pods are put aside and worked off when somebody reads, so that a
-pod that is created, bound and started in between is counted once.
+`PageView` is the protocol that the page reads. `ClusterView` counts the objects that its owner puts
+into it. If a scheduler runs in this process, `SchedulerView` reads the scheduler's counts instead.
+Changes of pods are queued until the next read, so that a pod that is created, bound and started in
+between is counted once.
 """
 
 from __future__ import annotations
@@ -15,76 +15,76 @@ from kubesched.api import Node, Pod
 from kubesched.api.pod_facts import pod_key
 from kubesched.api.pod_requests import pod_requested
 from kubesched.api.resource_amounts import Resources
-from kubesched.dashboard.rows import NodeFacts, NodeShapeCache, RowSource, in_order_of_importance
+from kubesched.dashboard.rows import NodeFacts, NodeShapeCache, RowSource, by_importance
 
 __all__ = ["ChangedNodes", "ClusterView", "PageView"]
 
 _FINISHED = ("Succeeded", "Failed")
 
-_MOST_PUT_ASIDE = 2_000
+_MOST_PENDING = 2_000
 
 PodListener = Callable[[Pod | None, Pod | None], None]  # before, after
 
 
 class ChangedNodes(NamedTuple):
-    """Names of nodes that are another or gone, and of those on which only pods came and went."""
+    """Names of nodes that changed or were removed, and of nodes where only pods changed."""
 
     nodes: set[str]
     usage: set[str]
 
 
 class PageView(RowSource, Protocol):
-    """Nodes with what is asked of them, and pods."""
+    """Nodes with their requested resources, and pods."""
 
     @property
     def version(self) -> object:
-        """Another one than before whenever something may have changed."""
+        """A value that differs from the last one whenever something may have changed."""
         ...
 
     def names(self) -> Iterable[str]:
-        """The names of all nodes."""
+        """Return the names of all nodes."""
         ...
 
     def pod(self, key: str) -> Pod | None:
-        """A pod that has not finished, by namespace and name."""
+        """Return a pod that has not finished, by `namespace/name`."""
         ...
 
     def pods(self) -> Iterable[Pod]:
-        """The pods that have not finished."""
+        """Return the pods that have not finished."""
         ...
 
     def pods_on(self, name: str) -> list[Pod]: ...
 
     def waiting(self) -> list[Pod]:
-        """Pods without a node, the most important and then the oldest first."""
+        """Return the pods without a node, by priority and then by age."""
         ...
 
     def counts(self) -> dict[str, int]: ...
 
     def follow(self) -> None:
-        """Note from now on which nodes change."""
+        """Start recording which nodes change."""
         ...
 
     def take_changes(self) -> ChangedNodes:
-        """What was noted since the last call."""
+        """Return the changes since the last call, and clear them."""
         ...
 
     def unfollow(self) -> None:
-        """Note nothing any more."""
+        """Stop recording changes."""
         ...
 
 
 class ClusterView:
-    """A view that counts what it is fed with."""
+    """A view that counts the nodes and pods that are put into it."""
 
     def __init__(self) -> None:
         self.pod_listeners: list[PodListener] = []
         self.nodes: dict[str, Node] = {}
         self.shapes = NodeShapeCache()
         self.version = 0
-        self._changed: ChangedNodes | None = None  # None: nobody wants to know
+        self._changed: ChangedNodes | None = None  # None: changes are not recorded
         self._pods: dict[str, Pod] = {}
-        self._put_aside: dict[str, Pod | None] = {}  # changes to come; None: it is gone
+        self._pending: dict[str, Pod | None] = {}  # changes not yet counted; None: deleted
         self._requested: dict[str, Resources] = {}
         self._on_node: dict[str, dict[str, None]] = {}
         self._waiting: dict[str, None] = {}
@@ -100,17 +100,17 @@ class ClusterView:
         name = node.metadata.name
         self.nodes.pop(name, None)
         self._allocatable.pop(name, None)
-        self.shapes.forget(name)
+        self.shapes.remove(name)
         self._node_changed(name)
 
     def put_pod(self, pod: Pod) -> None:
-        """Take in a pod, or a change of it; one that has finished takes no room any more."""
+        """Add or update a pod; a finished pod is removed, since it uses no resources."""
         key = pod_key(pod)
         old = self._latest(key)
-        is_over = pod.status.phase in _FINISHED
-        if is_over and old is None:
+        has_finished = pod.status.phase in _FINISHED
+        if has_finished and old is None:
             return
-        self._put(key, None if is_over else pod)
+        self._put(key, None if has_finished else pod)
         for listener in self.pod_listeners:
             listener(old, pod)
 
@@ -132,11 +132,11 @@ class ClusterView:
         return self._counted().values()
 
     def follow(self) -> None:
-        self._work_off()
+        self._count_pending()
         self._changed = ChangedNodes(set(), set())
 
     def take_changes(self) -> ChangedNodes:
-        self._work_off()
+        self._count_pending()
         if self._changed is None:
             return ChangedNodes(set(), set())
         taken, self._changed = self._changed, ChangedNodes(set(), set())
@@ -146,31 +146,31 @@ class ClusterView:
         self._changed = None
 
     @property
-    def noted(self) -> int:
-        """How many names are kept for `take_changes`."""
+    def backlog(self) -> int:
+        """How many names `take_changes` would return."""
         return 0 if self._changed is None else sum(map(len, self._changed))
 
     def _counted(self) -> Mapping[str, Pod]:
-        self._work_off()
+        self._count_pending()
         return self._pods
 
     def _latest(self, key: str) -> Pod | None:
-        return self._put_aside[key] if key in self._put_aside else self._pods.get(key)
+        return self._pending[key] if key in self._pending else self._pods.get(key)
 
     def _put(self, key: str, pod: Pod | None) -> None:
         self.version += 1
-        self._put_aside[key] = pod
-        if len(self._put_aside) >= _MOST_PUT_ASIDE:
-            self._work_off()
+        self._pending[key] = pod
+        if len(self._pending) >= _MOST_PENDING:
+            self._count_pending()
 
-    def _work_off(self) -> None:
-        """Count the pods that were put aside."""
-        if not self._put_aside:
+    def _count_pending(self) -> None:
+        """Count the pending changes of pods."""
+        if not self._pending:
             return
-        changes, self._put_aside = self._put_aside, {}
+        changes, self._pending = self._pending, {}
         for key, pod in changes.items():
             old = self._pods.pop(key, None)
-            if old is not None and pod is not None and _asks_the_same(old, pod):
+            if old is not None and pod is not None and _has_same_requests(old, pod):
                 self._pods[key] = pod
                 continue
             if old is not None:
@@ -203,7 +203,7 @@ class ClusterView:
             self._changed.nodes.add(name)
 
     def facts(self, name: str) -> NodeFacts | None:
-        self._work_off()
+        self._count_pending()
         node = self.nodes.get(name)
         if node is None:
             return None
@@ -216,7 +216,7 @@ class ClusterView:
 
     def waiting(self) -> list[Pod]:
         pods = self._counted()
-        return in_order_of_importance(pods[key] for key in self._waiting)
+        return by_importance(pods[key] for key in self._waiting)
 
     def counts(self) -> dict[str, int]:
         pods, waiting = len(self._counted()), len(self._waiting)
@@ -228,8 +228,8 @@ class ClusterView:
         }
 
 
-def _asks_the_same(old: Pod, new: Pod) -> bool:
-    """Whether a pod is where it was, with the same demands: then only its status is another."""
+def _has_same_requests(old: Pod, new: Pod) -> bool:
+    """Whether node and requests are the same, so that the counts do not change."""
     return old.spec is new.spec or (
         old.spec.node_name == new.spec.node_name and old.spec.containers == new.spec.containers
     )

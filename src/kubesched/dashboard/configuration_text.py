@@ -1,4 +1,4 @@
-"""A configuration from the page, checked as strictly as a file that `--config` names."""
+"""Reads a configuration from the page, as strictly as a `--config` file."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["read_configuration"]
 def read_configuration(
     text: str, plugins: Mapping[str, Any] | None = None
 ) -> KubeSchedulerConfiguration:
-    """The configuration in a YAML text.
+    """Read a configuration from a YAML text.
 
     Raises:
-        BadRequestError: one line with the first thing that is wrong, and where.
+        BadRequestError: one line with the first problem and its place.
     """
     registry = PluginRegistry(plugins or {})
     known_args = registry.known_args()

@@ -1,8 +1,8 @@
-"""The page's server side: files, questions, and one event stream per viewer.
+"""The server side of the page: files, requests, and one event stream per viewer.
 
 Answers plain requests (`foundation/http/http_messages.py`), so that it can be mounted on any
-server of this project: the embedded API server, the scheduler's secure port, or one of its own.
-Every address in it is relative, so that it works behind any path of a proxy.
+server of this project: the embedded API server, the scheduler's secure port, or its own server.
+All addresses in the page are relative, so that it works behind any path of a proxy.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ _SIGN_IN: Final = "Sign in: open the link that kubesched printed; it works once.
 class Dashboard:
     """Answers requests under `PREFIX`.
 
-    `sign_in` None leaves it to the server to say who may ask. Without a `hub` nothing is live:
-    the page asks for moments of a timeline instead.
+    If `sign_in` is None, the server authorizes requests. Without a `hub` there is no stream: the
+    page requests moments of a timeline instead.
     """
 
     def __init__(self, queries: PageQueries, sign_in: SignIn | None, hub: FrameHub | None) -> None:
@@ -69,23 +69,23 @@ class Dashboard:
         if path.startswith("/api/"):
             return await self._api(request, path.removeprefix("/api/"))
         if request.method not in ("GET", "HEAD"):
-            return _text(405, "only reading\n")
+            return _text(405, "read-only\n")
         if not path:
-            # Relative, as every address: a proxy may have put something before it.
+            # Relative, since a proxy may serve the page under a prefix.
             return _redirect(f".{PREFIX}/")
         return self._file(path.lstrip("/") or "index.html")
 
     def _refusal(self, request: Request) -> Response | None:
-        """What a request is told that may not go on, or that has just signed in."""
+        """Return the response that ends a request early: a refusal, or a sign-in."""
         sign_in, headers = self._sign_in, request.headers
         host = headers.get("Host")
         if sign_in is not None:
             if not sign_in.is_known_host(host):
-                return _text(421, "this server is not known by that name\n")
+                return _text(421, "unknown host name\n")
             tokens = request.query.all("token")
             if tokens and request.method == "GET":
                 return self._redeem(sign_in, tokens[0], request)
-            if not sign_in.knows(headers.get("Cookie")):
+            if not sign_in.is_signed_in(headers.get("Cookie")):
                 return _text(401, _SIGN_IN)
         if request.method not in ("GET", "HEAD"):
             rule = sign_in or _ANY_NAME
@@ -96,10 +96,10 @@ class Dashboard:
     def _redeem(self, sign_in: SignIn, token: str, request: Request) -> Response:
         session = sign_in.redeem(token)
         if session is None:
-            if sign_in.knows(request.headers.get("Cookie")):
+            if sign_in.is_signed_in(request.headers.get("Cookie")):
                 return _redirect("./")
             return _text(401, _SIGN_IN)
-        # Without a path the browser takes that of the page, as it knows it.
+        # Without a path the browser uses the path of the page as it sees it.
         secure = "; Secure" if sign_in.is_secure else ""
         cookie = f"{COOKIE}={session}; HttpOnly; SameSite=Strict{secure}"
         return _redirect("./").with_headers(Set_Cookie=cookie)
@@ -130,10 +130,10 @@ class Dashboard:
         return _text(405, "only GET and POST\n")
 
     def _streamed(self) -> Response:
-        """Frames as server-sent events; the next one is made when the last one was taken."""
+        """Stream frames as server-sent events; a viewer gets the next one when it took the last."""
         hub = self._hub
         if hub is None:
-            raise BadRequestError("nothing happens here: ask for moments", 404)
+            raise BadRequestError("this page has no stream: request moments", 404)
         if hub.viewers >= _MOST_VIEWERS:
             return _text(503, "too many viewers\n")
         return Response(
@@ -151,7 +151,7 @@ class Dashboard:
             hub.leave()
 
 
-# For requests that another server let in already: it knows its own names.
+# For requests that another server has authorized: it checks host names itself.
 _ANY_NAME: Final = SignIn()
 
 
@@ -159,7 +159,7 @@ async def _body(request: Request) -> Mapping[str, Any]:
     try:
         body = msgspec.json.decode(await request.read_body() or b"{}")
     except msgspec.DecodeError as error:
-        raise BadRequestError(f"not JSON: {error}") from error
+        raise BadRequestError(f"invalid JSON: {error}") from error
     if not isinstance(body, dict):
         raise BadRequestError("expected an object")
     return body

@@ -1,9 +1,9 @@
-"""A flight recorder: the last decisions about pods, in memory.
+"""The decision log: the last decisions about pods, in memory.
 
-Where a scheduler is at hand it tells of each attempt itself: how long it took, and which nodes
-came out best. Elsewhere decisions are read off the pods that a watch brings, so the page works
-with any scheduler: a pod that got a node was placed, one whose condition says why not was tried,
-one that is marked as a preemption's target had to go.
+A scheduler in this process reports each attempt with its duration and its best nodes. For any
+other scheduler the log derives decisions from watched pods: a bound pod was placed, a pod with a
+reason in its PodScheduled condition was rejected, and a pod that is marked as the target of a
+preemption was preempted.
 """
 
 from __future__ import annotations
@@ -25,18 +25,17 @@ __all__ = ["DecisionEntry", "DecisionLog"]
 
 _LENGTH: Final = 10_000
 _LATENCIES: Final = 1_000
-_BEST: Final = 3  # nodes whose totals are kept
+_BEST: Final = 3  # nodes whose totals are recorded
 _MILLISECOND: Final = 1_000_000
-# Totals of the best nodes are worked out for a fiftieth of the time, and no more: some thousand
-# decisions a second, or some hundred where every node has to be looked at. What was not used of
-# that is saved up for a while, so a burst has them too.
+# Ranking the best nodes may use a fiftieth of the time. That is enough for a thousand decisions per
+# second, or a hundred where every node has to be scored. Unused time is saved for bursts.
 _RANKING_SHARE: Final = 50
 _SAVED_NS: Final = 2_000_000_000
 _PREEMPTED: Final = "PreemptionByScheduler"
 
 
 class DecisionEntry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One decision. Ten thousand are kept, and nobody may look at them: made with little ado."""
+    """One decision. The log has ten thousand, mostly unread, so creation must be cheap."""
 
     number: int
     at: int  # milliseconds
@@ -49,7 +48,7 @@ class DecisionEntry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     best: Ranking | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The members that say something."""
+        """Return the members that are not empty."""
         named = ((name, getattr(self, name)) for name in self.__struct_fields__)
         return {name: value for name, value in named if value}
 
@@ -57,17 +56,17 @@ class DecisionEntry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 class DecisionLog:
     """The last ten thousand decisions, numbered.
 
-    Either a scheduler tells of its attempts (`decided`) and its informer of pods that leave
-    (`changed`, `removed`), or everything is read off pods (`note`).
+    Either a scheduler reports its attempts (`decided`) and its informer the preempted pods
+    (`changed`, `removed`), or the log derives everything from pods (`note`).
     """
 
     def __init__(self, now_ns: Callable[[], int], length: int = _LENGTH) -> None:
         self._now_ns = now_ns
         self._entries: deque[DecisionEntry] = deque(maxlen=length)
-        self._seen_ns: dict[str, int] = {}  # when pods that wait were first seen
+        self._seen_ns: dict[str, int] = {}  # when waiting pods were first seen
         self._latencies: deque[int] = deque(maxlen=_LATENCIES)
         self._may_rank_ns = 0
-        self._leaving: deque[str] = deque(maxlen=_LATENCIES)  # pods that had to go, by uid
+        self._leaving: deque[str] = deque(maxlen=_LATENCIES)  # uids of preempted pods
         self.last = 0
         self.placed = 0
         self.failed = 0
@@ -76,7 +75,7 @@ class DecisionLog:
     def decided(
         self, attempt: Attempt, status: Status, node_name: str, result: ScheduleResult | None
     ) -> None:
-        """A scheduler tried a pod (it is a `DecisionWatcher`)."""
+        """Record an attempt of a scheduler (this makes the log a `DecisionWatcher`)."""
         now_ns, queued = self._now_ns(), attempt.queued
         now_steady_ns = attempt.framework.point_metrics.now_ns()
         took = (now_steady_ns - attempt.started_ns) // 1000
@@ -103,7 +102,7 @@ class DecisionLog:
         self._entries.append(entry)
 
     def changed(self, old: Pod, new: Pod) -> None:
-        """A pod changed, says the informer of a scheduler that tells of its attempts."""
+        """Record a preemption or a nomination; the scheduler's informer calls this."""
         if new.metadata.deletion_timestamp is not None and old.metadata.deletion_timestamp is None:
             self._note_preempted(new)
         if (
@@ -114,7 +113,7 @@ class DecisionLog:
             self._append(self._now_ns(), pod_key(new), "nominated", nominated)
 
     def removed(self, pod: Pod, _is_stale: bool) -> None:
-        """A pod is gone; one that had to go at once never was on its way."""
+        """Record the preemption of a pod that was deleted without a grace period."""
         self._note_preempted(pod)
 
     def _note_preempted(self, pod: Pod) -> None:
@@ -124,25 +123,30 @@ class DecisionLog:
             self._append(self._now_ns(), pod_key(pod), "preempted", pod.spec.node_name)
 
     def note(self, old: Pod | None, new: Pod | None) -> None:
-        """Compare two versions of a pod and note what was decided in between."""
-        if new is None:
-            if old is not None:
-                self._seen_ns.pop(old.metadata.uid, None)
-            return
-        if old is not None and old.metadata.uid != new.metadata.uid:
+        """Record the decisions between two versions of a pod; None: it does not exist."""
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._seen_ns.pop(old.metadata.uid, None)
             old = None
-        now_ns = self._now_ns()
-        if old is None and not new.spec.node_name:
-            self._seen_ns[new.metadata.uid] = now_ns
-        if new.spec.node_name and (old is None or not old.spec.node_name):
-            seen_ns = self._seen_ns.pop(new.metadata.uid, None)
-            # A pod that is placed when it is first seen was placed before anybody looked.
-            if seen_ns is not None:
-                self._latencies.append((now_ns - seen_ns) // _MILLISECOND)
-                self.placed += 1
-                self._append(now_ns, pod_key(new), "placed", new.spec.node_name)
+        if new is None:
             return
+        now_ns = self._now_ns()
+        if new.spec.node_name and (old is None or not old.spec.node_name):
+            self._note_placed(new, now_ns)
+            return
+        if old is None:
+            self._seen_ns[new.metadata.uid] = now_ns
+        self._note_status(old, new, now_ns)
+
+    def _note_placed(self, pod: Pod, now_ns: int) -> None:
+        seen_ns = self._seen_ns.pop(pod.metadata.uid, None)
+        # A pod that was bound when it was first seen was placed before the log began.
+        if seen_ns is not None:
+            self._latencies.append((now_ns - seen_ns) // _MILLISECOND)
+            self.placed += 1
+            self._append(now_ns, pod_key(pod), "placed", pod.spec.node_name)
+
+    def _note_status(self, old: Pod | None, new: Pod, now_ns: int) -> None:
+        """Record a rejection, a nomination or a preemption."""
         message = waiting_reason(new)
         if message and message != (waiting_reason(old) if old is not None else ""):
             self.failed += 1
@@ -159,7 +163,7 @@ class DecisionLog:
         self._entries.append(DecisionEntry(self.last, now_ns // _MILLISECOND, key, what, *more))
 
     def entries_since(self, number: int, most: int) -> list[DecisionEntry]:
-        """Decisions after a number, the newest of them if there are more than wanted."""
+        """Return the newest decisions after a number, at most `most`, oldest first."""
         found: list[DecisionEntry] = []
         for entry in reversed(self._entries):
             if entry.number <= number or len(found) >= most:
@@ -169,11 +173,11 @@ class DecisionLog:
         return found
 
     def since(self, number: int, most: int) -> list[dict[str, Any]]:
-        """As `entries_since`, as dictionaries."""
+        """Return the same as `entries_since`, as dictionaries."""
         return [entry.to_dict() for entry in self.entries_since(number, most)]
 
     def before(self, number: int, most: int) -> list[dict[str, Any]]:
-        """Decisions up to a number, oldest first."""
+        """Return the decisions up to a number, oldest first."""
         if not self._entries:
             return []
         first = self._entries[0].number
@@ -182,16 +186,16 @@ class DecisionLog:
         return [self._entries[place].to_dict() for place in range(start, end)]
 
     def about(self, key: str) -> list[dict[str, Any]]:
-        """The decisions that are known about a pod, oldest first."""
+        """Return the decisions about a pod, oldest first."""
         return [entry.to_dict() for entry in self._entries if entry.pod == key]
 
     @property
     def first(self) -> int:
-        """The number of the oldest decision that is kept; 0 if there is none."""
+        """The number of the oldest decision in the log; 0 if it is empty."""
         return self._entries[0].number if self._entries else 0
 
     def latency(self) -> list[int]:
-        """Median and 99th percentile, in ms, of the last thousand pods: from seen to placed."""
+        """Return median and 99th percentile of the times from seen to placed, in milliseconds."""
         ordered = sorted(self._latencies)
         return [ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100]] if ordered else []
 

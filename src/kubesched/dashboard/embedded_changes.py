@@ -1,4 +1,4 @@
-"""What the page may do to an embedded cluster: create, scale, stop, configure, apply."""
+"""Changes that the page makes to an embedded cluster: create, scale, stop, configure."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ from kubesched.api.kinds import by_api_version_kind
 from kubesched.dashboard.bad_request import BadRequestError
 from kubesched.foundation.util.yaml_documents import YamlProblem, read_documents
 
-__all__ = ["EmbeddedChanges", "Switches"]
+__all__ = ["ClusterControls", "EmbeddedChanges"]
 
 _MOST_REPLICAS: Final = 10_000
 _MOST_NODES: Final = 1_000
 
 
-class Switches(Protocol):
-    """What only the one who runs the cluster can do."""
+class ClusterControls(Protocol):
+    """Operations that only the process of the cluster can do."""
 
     async def stop_node(self, name: str) -> None: ...
 
     async def start_node(self, name: str) -> None: ...
 
     async def configure(self, text: str) -> None:
-        """Go on with a scheduler of this configuration.
+        """Replace the scheduler by one with this configuration.
 
         Raises:
-            BadRequestError: it cannot be used; the old one goes on.
+            BadRequestError: the configuration is invalid; the old scheduler continues.
         """
         ...
 
 
 class EmbeddedChanges:
-    """Carries out what a viewer asks for."""
+    """Carries out the changes that a viewer requests."""
 
-    def __init__(self, api: ApiAccess, switches: Switches | None = None) -> None:
+    def __init__(self, api: ApiAccess, controls: ClusterControls | None = None) -> None:
         self._api = api
-        self._switches = switches
+        self._controls = controls
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Do what is asked; says what was done.
+        """Carry out a change, and return a summary of it.
 
         Raises:
-            BadRequestError: it cannot be done, or only a part of it could.
+            BadRequestError: the change failed, in whole or in part.
         """
         try:
             match path.split("/"):
@@ -64,10 +64,10 @@ class EmbeddedChanges:
                     return await self._configure(str(body.get("text", "")))
         except ApiError as error:
             raise BadRequestError(str(error)) from error
-        raise BadRequestError(f"no such request: {path}", 404)
+        raise BadRequestError(f"no such path: {path}", 404)
 
     async def _apply(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Carry out the edits of a suggestion."""
+        """Apply the edits of a suggestion."""
         edits = body.get("edits")
         if not isinstance(edits, list) or not edits:
             raise BadRequestError("no edits")
@@ -76,7 +76,7 @@ class EmbeddedChanges:
         return {"done": len(edits)}
 
     async def _create(self, text: str) -> dict[str, Any]:
-        """Create the objects of a YAML text; nothing is created from a text that is wrong."""
+        """Create the objects of a YAML text; nothing is created from an invalid text."""
         found: list[tuple[int, ApiObject]] = []
         for part in read_documents(text):
             if isinstance(part, YamlProblem):
@@ -88,7 +88,7 @@ class EmbeddedChanges:
             except BadRequestError as error:
                 raise BadRequestError(f"line {part.line}: {error}") from error
         if not found:
-            raise BadRequestError("there is no object in this text")
+            raise BadRequestError("the text contains no object")
         made: list[str] = []
         for line, each in found:
             try:
@@ -110,22 +110,22 @@ class EmbeddedChanges:
         return {"replicas": replicas}
 
     async def _switch(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        if self._switches is None:
+        if self._controls is None:
             raise BadRequestError("nodes of this cluster cannot be stopped", 403)
         names, what = body.get("names"), body.get("what")
         if not isinstance(names, list) or not names or what not in ("stop", "start"):
             raise BadRequestError("expected names of nodes, and stop or start")
         if len(names) > _MOST_NODES:
             raise BadRequestError(f"more than {_MOST_NODES} nodes at once")
-        act = self._switches.stop_node if what == "stop" else self._switches.start_node
+        act = self._controls.stop_node if what == "stop" else self._controls.start_node
         for name in names:
             await act(str(name))
         return {"nodes": len(names), "what": what}
 
     async def _configure(self, text: str) -> dict[str, Any]:
-        if self._switches is None:
+        if self._controls is None:
             raise BadRequestError("the scheduler of this cluster cannot be configured here", 403)
-        await self._switches.configure(text)
+        await self._controls.configure(text)
         return {"configured": True}
 
 
@@ -146,7 +146,7 @@ def _typed(value: Any) -> ApiObject:
 
 
 async def _carry_out(api: ApiAccess, edit: Any) -> None:
-    """One edit of a suggestion. A pod cannot be changed in place: it is made anew."""
+    """Apply one edit. A pod cannot be changed in place, so it is deleted and created."""
     if not isinstance(edit, dict):
         raise BadRequestError("not an edit")
     kind = by_api_version_kind(str(edit.get("api_version")), str(edit.get("kind")))
@@ -173,7 +173,7 @@ async def _carry_out(api: ApiAccess, edit: Any) -> None:
             )
         )
     else:
-        raise BadRequestError(f"a {kind.kind} is not changed from here")
+        raise BadRequestError(f"the page cannot change a {kind.kind}")
 
 
 def _fresh(wanted: Any) -> Any:

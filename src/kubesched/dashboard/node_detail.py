@@ -1,4 +1,4 @@
-"""A node opened: its pods, devices and volumes, and who uses which."""
+"""The details of a node: its pods, devices and volumes, and which pods use them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ATTRIBUTES_SHOWN = 6
 
 
 def node_detail(state: PageState, name: str) -> dict[str, Any] | None:
-    """The row of a node with all that is on it; None if there is no such node."""
+    """Return the details of a node; None if it does not exist."""
     facts = state.view.facts(name)
     if facts is None:
         return None
@@ -32,7 +32,7 @@ def node_detail(state: PageState, name: str) -> dict[str, Any] | None:
 
 
 def _devices(state: PageState, name: str) -> list[dict[str, Any]]:
-    """The devices that slices offer on this node, and the pods that have them."""
+    """Return the devices that slices offer on this node, and the pods that use them."""
     users: dict[tuple[str, str, str], list[str]] = {}
     for claim in state.of_kind(ResourceClaim):
         if claim.status.allocation is None:
@@ -62,11 +62,11 @@ def _devices(state: PageState, name: str) -> list[dict[str, Any]]:
 
 
 def _facts(device: Any) -> list[str]:
-    """Attributes and capacities in short."""
+    """Return attributes and capacities of a device as short texts."""
     facts = []
     for name, value in device.attributes.items():
-        given = (value.int_value, value.bool_value, value.string_value, value.version_value)
-        shown = next((each for each in given if each is not None), None)
+        values = (value.int_value, value.bool_value, value.string_value, value.version_value)
+        shown = next((each for each in values if each is not None), None)
         if shown is not None:
             facts.append(f"{name} {shown}")
     facts += [f"{name} {each.value}" for name, each in device.capacity.items()]
@@ -74,7 +74,7 @@ def _facts(device: Any) -> list[str]:
 
 
 def _volumes(state: PageState, pods: list[Pod]) -> list[dict[str, Any]]:
-    """Claims that the pods of a node use."""
+    """Return the claims that the pods of a node use."""
     used: dict[tuple[str, str], list[str]] = {}
     for pod in pods:
         namespace = pod.metadata.namespace
@@ -110,7 +110,7 @@ def _claim_row(
 
 
 def _volume_limits(state: PageState, name: str) -> list[dict[str, Any]]:
-    """How many volumes each driver can attach here, where it says so."""
+    """Return how many volumes each driver can attach to this node, if it has a limit."""
     limits: Counter[str] = Counter()
     for node in state.of_kind(CSINode):
         if node.metadata.name != name:

@@ -1,7 +1,7 @@
-"""What the page may ask: plain values in, plain values out.
+"""The requests of the page, as functions from plain values to plain values.
 
-What takes long (explanations, what-ifs) is worked out in a forked child, so it never holds up the
-event loop (decision 0025).
+Explanations and what-ifs take long. A forked child process computes them, so that they never block
+the event loop (decision 0025).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -39,19 +39,19 @@ from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
 
 __all__ = ["PageQueries"]
 
-_FOUND: Final = 30
+_MOST_HITS: Final = 30
 _DECISIONS: Final = 200
 _LONGEST_S: Final = 60.0
 _LONGEST_READ_S: Final = 30.0
-_AT_ONCE: Final = 2  # questions that are worked out at the same time
+_MOST_CHILDREN: Final = 2  # child processes at the same time
 
 
-async def _at_once() -> None:
-    """Nothing is to be read first."""
+async def _already_read() -> None:
+    """The default of `read`: there is nothing to wait for."""
 
 
 class UnreadableKinds(NamedTuple):
-    """What of the cluster may not be read: kinds, and kinds outside of one namespace."""
+    """The kinds that may not be read, and those that may be read in one namespace only."""
 
     unknown: tuple[str, ...] = ()
     partial: tuple[str, ...] = ()
@@ -59,10 +59,11 @@ class UnreadableKinds(NamedTuple):
 
 
 class PageQueries:
-    """Answers about states of a cluster; with `changes` it can be changed, too.
+    """Answers the requests of the page.
 
-    `queue` gives the queue of a scheduler in this process, `plugins` those it has besides;
-    `limits` say what may not be read; `read` ends once everything that may was read once.
+    With `changes` the page can change the cluster. `queue` returns the queue of a scheduler in
+    this process, if there is one. `plugins` are its out-of-tree plugins. `limits` are the kinds
+    that may not be read. `read` returns when all readable objects have been read once.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class PageQueries:
         changes: EmbeddedChanges | None = None,
         gates: FeatureGates = DEFAULT_FEATURE_GATES,
         limits: UnreadableKinds | None = None,
-        read: Callable[[], Awaitable[object]] = _at_once,
+        read: Callable[[], Awaitable[object]] = _already_read,
     ) -> None:
         self._states = states
         self._limits = limits or UnreadableKinds()
@@ -87,10 +88,10 @@ class PageQueries:
         self._plugins = plugins
         self._changes = changes
         self._read = read
-        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._children = asyncio.Semaphore(_MOST_CHILDREN)
 
     def decorated(self, frame: dict[str, Any]) -> dict[str, Any]:
-        """A frame of the stream with what only the scheduler knows."""
+        """Add the title, the queue lengths and the read limits to a frame."""
         if (queue := self._queue()) is not None:
             frame["queue"] = queue.lengths()
         if frame.get("all"):
@@ -102,10 +103,10 @@ class PageQueries:
         return frame
 
     async def get(self, path: str, query: Mapping[str, str]) -> Any:
-        """Answer a question.
+        """Answer a GET request.
 
         Raises:
-            BadRequestError: there is no answer.
+            BadRequestError: the path is unknown, or the object does not exist.
         """
         if isinstance(self._states, Timelines):
             if path == "outline":
@@ -113,20 +114,23 @@ class PageQueries:
             if path == "moment":
                 return self.decorated(self._states.frame(query))
         elif path == "outline":
-            return None  # it is live
+            return None  # a live cluster has no timeline
         state = self._states.at(query)
         match path.split("/"):
-            case ["nodes", name]:
-                found = node_detail(state, name)
-                if found is None:
-                    raise BadRequestError(f"no node named {name!r}", 404)
-                return found
-            case ["pods", namespace, name]:
-                return self._pod(state, f"{namespace}/{name}")
             case ["explanations", namespace, name]:
                 return await self._explanation(f"{namespace}/{name}", query)
             case ["verdicts", namespace, name]:
                 return await self._verdicts(f"{namespace}/{name}", query)
+            case parts:
+                return self._lookup(state, parts, query)
+
+    def _lookup(self, state: PageState, path: Sequence[str], query: Mapping[str, str]) -> Any:
+        """Answer a request that needs no child process."""
+        match path:
+            case ["nodes", name]:
+                return self._node(state, name)
+            case ["pods", namespace, name]:
+                return self._pod(state, f"{namespace}/{name}")
             case ["queue"]:
                 return queue_view(state.view, self._queue(), self._now_ns())
             case ["decisions"]:
@@ -139,18 +143,18 @@ class PageQueries:
                 return _workloads(state)
             case ["configuration"]:
                 return {"text": self._configuration_text(state)}
-        raise BadRequestError(f"no such question: {path}", 404)
+        raise BadRequestError(f"no such path: {'/'.join(path)}", 404)
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Play a plan, or change the cluster.
+        """Run a what-if plan, or change the cluster.
 
         Raises:
-            BadRequestError: that cannot be done.
+            BadRequestError: the request is invalid, or the cluster cannot be changed.
         """
         if path == "whatif":
             return await self._whatif(body)
         if self._changes is None:
-            raise BadRequestError("this page only reads: the cluster is not embedded", 403)
+            raise BadRequestError("this page is read-only: the cluster is not embedded", 403)
         return await self._changes.post(path, body)
 
     def _decisions(self, state: PageState, before: str) -> dict[str, Any]:
@@ -158,8 +162,14 @@ class PageQueries:
         last = int(before) if before.isdigit() else log.last
         return {"first": log.first, "last": log.last, "decisions": log.before(last, _DECISIONS)}
 
+    def _node(self, state: PageState, name: str) -> dict[str, Any]:
+        found = node_detail(state, name)
+        if found is None:
+            raise BadRequestError(f"no node named {name!r}", 404)
+        return found
+
     def _pod(self, state: PageState, key: str) -> dict[str, Any]:
-        """What is known at once; why it waits is asked for apart, as it may take a while."""
+        """Return a pod and its history. The page requests its explanation separately."""
         pod = state.view.pod(key)
         if pod is None:
             raise BadRequestError(f"no pod {key}", 404)
@@ -176,32 +186,32 @@ class PageQueries:
 
     async def _explanation(self, key: str, query: Moment) -> msgspec.Raw:
         versus = query.get("versus", "")
-        return await self._worked_out(
-            query, lambda given: given.explain(key, versus=versus).to_dict()
+        return await self._in_child(
+            query, lambda snapshot: snapshot.explain(key, versus=versus).to_dict()
         )
 
     async def _verdicts(self, key: str, query: Moment) -> msgspec.Raw:
-        """What a pod's filters say about every node, for the map."""
-        return await self._worked_out(
-            query, lambda given: _verdicts_of(given.explain(key, suggest=False))
+        """Return the verdicts of a pod's filters about every node, for the map."""
+        return await self._in_child(
+            query, lambda snapshot: _verdicts_of(snapshot.explain(key, suggest=False))
         )
 
     async def _whatif(self, body: Mapping[str, Any]) -> msgspec.Raw:
         plan = self._plan(body)
         moment = {name: str(body[name]) for name in ("at", "run") if name in body}
-        return await self._worked_out(moment, lambda given: given.whatif(plan).to_dict())
+        return await self._in_child(moment, lambda snapshot: snapshot.whatif(plan).to_dict())
 
-    async def _worked_out(self, moment: Moment, work: Callable[[Snapshot], Any]) -> msgspec.Raw:
-        """Work on the objects of a moment, as JSON; in a child process, so nothing here waits.
+    async def _in_child(self, moment: Moment, work: Callable[[Snapshot], Any]) -> msgspec.Raw:
+        """Run `work` on the objects of a moment in a child process, and return its JSON.
 
-        Whoever asks while the cluster is being read waits: half of it explains nothing.
+        A request waits until the cluster has been read: a part of it would give wrong answers.
         """
         try:
             async with asyncio.timeout(_LONGEST_READ_S):
                 await self._read()
         except TimeoutError:
-            raise BadRequestError("the cluster is still being read: ask again", 503) from None
-        async with self._turns:
+            raise BadRequestError("the cluster is still being read; try again", 503) from None
+        async with self._children:
             state = self._states.at(moment)
 
             def answer() -> bytes:
@@ -240,13 +250,13 @@ class PageQueries:
                 like=str(body.get("like", "")),
             )
         except (TypeError, ValueError) as error:
-            raise BadRequestError(f"not a plan: {error}") from error
+            raise BadRequestError(f"invalid plan: {error}") from error
         if text := str(body.get("configuration", "")).strip():
             configuration = read_configuration(text, self._plugins)
             plan = msgspec.structs.replace(plan, configuration=configuration)
         if plan == Plan():
             raise BadRequestError(
-                "nothing to play: drain, add, remove or scale something, or configure it otherwise"
+                "empty plan: drain, add, remove or scale something, or change the configuration"
             )
         return plan
 
@@ -264,21 +274,21 @@ def _verdicts_of(found: Explanation) -> dict[str, Any]:
 
 
 def _search(view: PageView, text: str) -> list[dict[str, str]]:
-    """Nodes and pods with this in their name, those that begin with it first."""
-    wanted = text.strip().lower()
-    if not wanted:
+    """Find nodes and pods by a part of their name; names that begin with it come first."""
+    part = text.strip().lower()
+    if not part:
         return []
 
     def found(kind: str, names: Any) -> list[dict[str, str]]:
-        hits = [name for name in names if wanted in name.lower()]
-        hits.sort(key=lambda name: (not name.split("/")[-1].lower().startswith(wanted), name))
-        return [{"kind": kind, "name": name} for name in hits[:_FOUND]]
+        hits = [name for name in names if part in name.lower()]
+        hits.sort(key=lambda name: (not name.split("/")[-1].lower().startswith(part), name))
+        return [{"kind": kind, "name": name} for name in hits[:_MOST_HITS]]
 
     return [*found("node", view.names()), *found("pod", map(pod_key, view.pods()))]
 
 
 def _selected(view: PageView, text: str) -> dict[str, int]:
-    """How many pods with a label `key=value`, or with a name that holds the text, per node."""
+    """Count pods per node that have a label `key=value`, or the text in their name."""
     key, equals, value = text.partition("=")
     counts: Counter[str] = Counter()
     for pod in view.pods():
@@ -291,7 +301,7 @@ def _selected(view: PageView, text: str) -> dict[str, int]:
 
 
 def _workloads(state: PageState) -> list[dict[str, Any]]:
-    """What can be scaled."""
+    """List the workloads that can be scaled."""
     found: list[dict[str, Any]] = []
     kinds: tuple[type[Any], ...] = (Deployment, StatefulSet)
     for kind in kinds:

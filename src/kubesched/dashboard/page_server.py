@@ -28,7 +28,7 @@ _LIMITS: Final = HttpLimits(
 
 
 class PageServer:
-    """Serves a dashboard while its block runs; port 0 takes a free one.
+    """Serves a dashboard while its `async with` block runs; port 0 selects a free port.
 
     `path` is the prefix that a proxy adds to every path. Requests may have it or not.
     """
@@ -50,7 +50,7 @@ class PageServer:
             await self._http.listen(self._host, self._port)
         except OSError as error:
             where = f"{self._host} port {self._port}"
-            # The system's own words, unless the host name is not known: then asyncio's.
+            # The system's text without asyncio's prefix; unknown host names have no number.
             number = error.errno or 0
             why = os.strerror(number) if number > 0 else error.strerror
             raise KubeschedError(f"cannot listen on {where}: {why}") from error

@@ -1,4 +1,4 @@
-"""Where the page's state of a cluster comes from: a scheduler in this process, or any API."""
+"""Builds dashboards: for an embedded cluster, for a scheduler, and for any API server."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def dashboard_of_embedded(
     plugins: Mapping[str, Any],
     changes: EmbeddedChanges,
 ) -> tuple[Dashboard, Callable[[Scheduler], None]]:
-    """The page of a cluster in this process, which may be changed.
+    """Build the dashboard of an embedded cluster, which can be changed.
 
-    Objects are those of its store, amounts those of its scheduler. What is returned besides is to
-    be called with the scheduler, and with any that takes its place.
+    Objects come from its store, and amounts from its scheduler. The caller must call the second
+    result with the scheduler, and with each scheduler that replaces it.
     """
     decisions = DecisionLog(clock.now_ns)
     state = LivePageState(
@@ -63,7 +63,7 @@ def dashboard_of_embedded(
         plugins=plugins,
         changes=changes,
     )
-    return _served(state, queries, sign_in), lambda found: _record(found, decisions)
+    return _dashboard(state, queries, sign_in), lambda found: _record(found, decisions)
 
 
 def dashboard_of_scheduler(
@@ -75,7 +75,7 @@ def dashboard_of_scheduler(
     plugins: Mapping[str, Any],
     gates: FeatureGates = DEFAULT_FEATURE_GATES,
 ) -> Dashboard:
-    """The page of a scheduler in this process, read-only, with what its informers have anyway."""
+    """Build the read-only dashboard of a scheduler in this process, from its informers."""
 
     def informers() -> Informers:
         return {each.kind: each for each in scheduler.informers.components()}
@@ -98,13 +98,13 @@ def dashboard_of_scheduler(
         gates=gates,
         read=scheduler.synced.wait,
     )
-    return _served(state, queries, None)
+    return _dashboard(state, queries, None)
 
 
 def dashboard_of_api(
     api: ApiAccess, clock: Clock, sign_in: SignIn, *, title: str, reading: Reading
 ) -> tuple[Dashboard, tuple[Component, ...]]:
-    """The page of any cluster, read-only, of what may be read."""
+    """Build the read-only dashboard of any cluster, from the kinds that may be read."""
     informers: Informers = {
         kind.type: SharedInformer(
             api,
@@ -138,11 +138,11 @@ def dashboard_of_api(
             await informer.wait_for_sync()
 
     queries = PageQueries(state, title=title, now_ns=clock.now_ns, limits=limits, read=read)
-    return _served(state, queries, sign_in), tuple(informers.values())
+    return _dashboard(state, queries, sign_in), tuple(informers.values())
 
 
 def _record(scheduler: Scheduler, decisions: DecisionLog) -> None:
-    """Have a scheduler tell of its attempts, and of pods that had to go."""
+    """Record the attempts of a scheduler, and preempted pods, in the decision log."""
     scheduler.watch(decisions)
     pods = scheduler.informers.informer(Pod)
     pods.add_handler(None, decisions.changed, decisions.removed)
@@ -153,5 +153,5 @@ def _listed(informers: Informers, kind: type[Any]) -> Iterable[Any]:
     return () if informer is None else informer.store.list()
 
 
-def _served(state: LivePageState, queries: PageQueries, sign_in: SignIn | None) -> Dashboard:
+def _dashboard(state: LivePageState, queries: PageQueries, sign_in: SignIn | None) -> Dashboard:
     return Dashboard(queries, sign_in, FrameHub(state.view, state.decisions, queries.decorated))

@@ -1,4 +1,4 @@
-"""A cluster at one moment, as the page asks about it: a view, and the objects behind it."""
+"""The state of a cluster at one moment, as the page reads it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T", bound=ApiObject)
 
 
 class PageState(Protocol):
-    """What there is, as of one moment."""
+    """The state of a cluster at one moment: a view, decisions and objects."""
 
     @property
     def view(self) -> PageView: ...
@@ -25,38 +25,38 @@ class PageState(Protocol):
     def decisions(self) -> DecisionLog: ...
 
     def of_kind(self, kind: type[T]) -> Iterable[T]:
-        """The objects of a kind."""
+        """Return the objects of a kind."""
         ...
 
     def objects(self) -> list[ApiObject]:
-        """Everything that scheduling depends on."""
+        """Return all objects that scheduling depends on."""
         ...
 
     def configuration(self) -> KubeSchedulerConfiguration | None:
-        """How the scheduler is configured, if that is known."""
+        """Return the scheduler's configuration, if it is known."""
         ...
 
 
+# The query of a request that selects a state; empty if there is only one.
 Moment = Mapping[str, str]
-"""Which state is asked for, as the query of an address has it; empty: the only one."""
 
 
 class PageStates(Protocol):
-    """Pictures of a cluster by moment."""
+    """The states of a cluster by moment."""
 
     def at(self, moment: Moment) -> PageState:
-        """The state of a moment, good until the next is asked for or something is awaited.
+        """Return the state of a moment. It is valid until the next call or the next await.
 
         Raises:
-            BadRequestError: there is none.
+            BadRequestError: there is no such moment.
         """
         ...
 
 
 class LivePageState:
-    """A cluster as it is now: the only state there is.
+    """The present state of a live cluster, which is its only one.
 
-    `of_kind` gives the objects of a kind that are at hand, `kinds` are all that there are.
+    `of_kind` returns the cached objects of a kind. `kinds` returns all cached kinds.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Who waits where, for what, and who is next."""
+"""The waiting pods: their reasons, and their places in the scheduling queue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNTRIED: Final = "not tried yet"
 
 
 def queue_view(view: PageView, queue: SchedulingQueue | None, now_ns: int) -> dict[str, Any]:
-    """Waiting pods with their reasons; where a scheduler is at hand, with their places."""
+    """Return the waiting pods by reason, with their places if there is a queue."""
     waiting = view.waiting()
     reasons: dict[str, list[Pod]] = {}
     for pod in waiting:
@@ -58,7 +58,7 @@ def queue_view(view: PageView, queue: SchedulingQueue | None, now_ns: int) -> di
 
 
 def place_row(place: PodPlace) -> dict[str, Any]:
-    """A pod's place in the queue, in short."""
+    """Return a pod's place in the queue."""
     row: dict[str, Any] = {
         "place": str(place.place),
         "since": place.since_ns // _MILLISECOND,

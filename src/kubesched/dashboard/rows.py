@@ -1,8 +1,7 @@
-"""Nodes and pods in short, as the page is sent them.
+"""Compact rows of nodes and pods for the page.
 
-Nodes of a pool differ in their names and in what is asked of them, and in little else. What they
-have in common is a shape; the row of a node names its shape, so that fifty thousand nodes are
-two megabytes and not twenty.
+Nodes of a pool differ in name and usage, and in little else. Their common part is a shape. The row
+of a node has the index of its shape, so that fifty thousand nodes take two megabytes, not twenty.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ __all__ = [
     "NodeFacts",
     "NodeShapeCache",
     "RowSource",
-    "in_order_of_importance",
+    "by_importance",
     "node_row",
     "node_rows",
     "pod_row",
@@ -38,7 +37,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class NodeFacts(NamedTuple):
-    """A node, what it has, what is asked of it, and how many pods it has."""
+    """A node with its allocatable and requested resources, and its number of pods."""
 
     node: Node
     allocatable: Resources
@@ -47,10 +46,10 @@ class NodeFacts(NamedTuple):
 
 
 class RowSource(Protocol):
-    """Where rows come from."""
+    """The source of the nodes in rows."""
 
     def facts(self, name: str) -> NodeFacts | None:
-        """What is known of a node; None: there is none."""
+        """Return the facts of a node; None if it does not exist."""
         ...
 
     @property
@@ -58,46 +57,49 @@ class RowSource(Protocol):
 
 
 class NodeShapeCache:
-    """Shapes of nodes as JSON, worked out once for each version of a node."""
+    """A cache of the shapes of nodes as JSON, by the version of a node."""
 
     def __init__(self) -> None:
-        self._of: dict[str, tuple[Node, bytes]] = {}
-        self._same: dict[bytes, bytes] = {}
+        self._by_node: dict[str, tuple[Node, bytes]] = {}
+        self._interned: dict[bytes, bytes] = {}
 
     def shape(self, facts: NodeFacts) -> bytes:
+        """Return the encoded shape of a node."""
         node = facts.node
-        known = self._of.get(node.metadata.name)
-        if known is not None and known[0] is node:
-            return known[1]
+        cached = self._by_node.get(node.metadata.name)
+        if cached is not None and cached[0] is node:
+            return cached[1]
         encoded = _encode(_shape(node, facts.allocatable))
-        encoded = self._same.setdefault(encoded, encoded)
-        self._of[node.metadata.name] = (node, encoded)
+        encoded = self._interned.setdefault(encoded, encoded)
+        self._by_node[node.metadata.name] = (node, encoded)
         return encoded
 
-    def forget(self, name: str) -> None:
-        self._of.pop(name, None)
+    def remove(self, name: str) -> None:
+        self._by_node.pop(name, None)
 
     def clear(self) -> None:
-        self._of.clear()
-        self._same.clear()
+        self._by_node.clear()
+        self._interned.clear()
 
 
-def node_rows(source: RowSource, names: Iterable[str], places: dict[bytes, int]) -> list[list[Any]]:
-    """Rows of the nodes there are: the place of the shape, then as `usage_row` has it.
+def node_rows(
+    source: RowSource, names: Iterable[str], indexes: dict[bytes, int]
+) -> list[list[Any]]:
+    """Return the rows of existing nodes: the index of the shape, then the `usage_row`.
 
-    `places` is where the shapes are, in their order; it gets those that are new.
+    `indexes` has the index of each shape of the frame. New shapes are added to it.
     """
     rows = []
     for name in names:
         facts = source.facts(name)
         if facts is not None:
-            place = places.setdefault(source.shapes.shape(facts), len(places))
-            rows.append([place, *usage_row(name, facts)])
+            index = indexes.setdefault(source.shapes.shape(facts), len(indexes))
+            rows.append([index, *usage_row(name, facts)])
     return rows
 
 
 def usage_row(name: str, facts: NodeFacts) -> list[Any]:
-    """What is asked of a node, in the shortest form: name, cpu, memory, pods, others."""
+    """Return the usage of a node: name, CPU, memory, pods, and extended resources if any."""
     used = facts.requested
     row: list[Any] = [name, used.milli_cpu, used.memory // _MIB, facts.pods]
     if used.scalar:
@@ -106,7 +108,7 @@ def usage_row(name: str, facts: NodeFacts) -> list[Any]:
 
 
 def _shape(node: Node, allocatable: Resources) -> dict[str, Any]:
-    """All that the page shows of a node, but its name and what is asked of it."""
+    """Return all that the page shows of a node, except name and usage."""
     name, labels = node.metadata.name, node.metadata.labels
     if labels.get(_HOSTNAME) == name:
         labels = {key: value for key, value in labels.items() if key != _HOSTNAME}
@@ -133,7 +135,7 @@ def _shape(node: Node, allocatable: Resources) -> dict[str, Any]:
 
 
 def node_row(facts: NodeFacts) -> dict[str, Any]:
-    """A node by itself: its shape, with amounts as (requested, allocatable)."""
+    """Return a node with its shape, and with amounts as [requested, allocatable]."""
     row = _shape(facts.node, facts.allocatable)
     used = facts.requested
     row["name"] = facts.node.metadata.name
@@ -148,7 +150,7 @@ def node_row(facts: NodeFacts) -> dict[str, Any]:
 
 
 def pod_row(pod: Pod) -> dict[str, Any]:
-    """A pod in short."""
+    """Return the row of a pod."""
     amounts = pod_requested(pod)
     row: dict[str, Any] = {
         "key": pod_key(pod),
@@ -173,15 +175,15 @@ def pod_row(pod: Pod) -> dict[str, Any]:
 
 
 def waiting_reason(pod: Pod) -> str:
-    """What the pod's condition says of why it is not scheduled."""
+    """Return the reason in the PodScheduled condition of a pod; empty if there is none."""
     for condition in pod.status.conditions:
         if condition.type == "PodScheduled" and condition.status == "False":
             return condition.message or condition.reason
     return ""
 
 
-def in_order_of_importance(pods: Iterable[Pod]) -> list[Pod]:
-    """The most important first, then the oldest."""
+def by_importance(pods: Iterable[Pod]) -> list[Pod]:
+    """Sort pods by priority, highest first, and then by age."""
     return sorted(pods, key=lambda pod: (-pod_priority(pod), _created(pod), pod_key(pod)))
 
 

@@ -1,8 +1,8 @@
-"""What a scheduler in this process knows of nodes and pods, read when somebody looks.
+"""A view of the nodes and pods of a scheduler in this process.
 
-Nothing is counted twice: amounts are those of the scheduler's cache, pods those of its informers,
-and which rows changed is in the log that the scheduler keeps for itself. While nobody looks,
-nothing of this runs. A pod counts as placed from when the scheduler has chosen its node.
+The view has no counts of its own. It reads amounts from the scheduler's cache, pods from its
+informers, and changed rows from the change log of its node table. Without viewers it costs nothing.
+A pod counts as placed as soon as the scheduler has assumed it on a node.
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ from collections.abc import Callable, Iterable
 
 from kubesched.api import Node, Pod
 from kubesched.dashboard.cluster_view import ChangedNodes
-from kubesched.dashboard.rows import NodeFacts, NodeShapeCache, in_order_of_importance
+from kubesched.dashboard.rows import NodeFacts, NodeShapeCache, by_importance
 from kubesched.scheduler.scheduler import Scheduler
 
 __all__ = ["SchedulerView"]
 
 
 class SchedulerView:
-    """A view of what a scheduler has. `scheduler` may give another one, as time goes by."""
+    """The view of a scheduler. `scheduler` may return another one after a replacement."""
 
     def __init__(self, scheduler: Callable[[], Scheduler]) -> None:
-        self._find = scheduler
-        self._known = scheduler()
+        self._find_scheduler = scheduler
+        self._current = scheduler()
         self.shapes = NodeShapeCache()
-        self._seen: dict[str, Node] = {}  # nodes as they were when changes were last taken
+        self._seen: dict[str, Node] = {}  # nodes at the last call of `take_changes`
         self._membership = -1
         self._position = -1  # in the log of changed rows; -1: anywhere
 
     @property
     def scheduler(self) -> Scheduler:
-        """The present scheduler; one that has just begun counts once it knows the cluster."""
-        found = self._find()
-        if found is not self._known and found.synced.is_set():
-            self._known, self._membership, self._position = found, -1, -1
-        return self._known
+        """The present scheduler; a replacement counts from when its informers have synced."""
+        found = self._find_scheduler()
+        if found is not self._current and found.synced.is_set():
+            self._current, self._membership, self._position = found, -1, -1
+        return self._current
 
     @property
     def version(self) -> object:
@@ -51,7 +51,7 @@ class SchedulerView:
         return [name for name, info in cache.nodes.items() if info.node is not None]
 
     def facts(self, name: str) -> NodeFacts | None:
-        info = self._known.cache.nodes.get(name)
+        info = self._current.cache.nodes.get(name)
         if info is None or info.node is None:
             return None
         return NodeFacts(info.node, info.allocatable, info.requested, len(info.pods))
@@ -70,7 +70,7 @@ class SchedulerView:
     def waiting(self) -> list[Pod]:
         is_assumed = self.scheduler.cache.is_assumed
         without = (pod for pod in self.pods() if not pod.spec.node_name)
-        return in_order_of_importance(pod for pod in without if not is_assumed(pod))
+        return by_importance(pod for pod in without if not is_assumed(pod))
 
     def counts(self) -> dict[str, int]:
         scheduler = self.scheduler
@@ -91,14 +91,14 @@ class SchedulerView:
         cache.update_snapshot()
         table = cache.snapshot.table
         changed = ChangedNodes(set(), set())
-        # A scheduler that took the place of another has a log of its own.
+        # After a replacement of the scheduler the log is another one.
         rows = None if self._position < 0 else table.changes.since(self._position)
         self._position = table.changes.position
         if self._membership != table.membership_version:
             self._membership = table.membership_version
             for name in self._seen.keys() - table.row_of.keys():
                 del self._seen[name]
-                self.shapes.forget(name)
+                self.shapes.remove(name)
                 changed.nodes.add(name)
         touched = table.row_of if rows is None else map(table.names.__getitem__, rows.tolist())
         for name in touched:

@@ -1,7 +1,7 @@
-"""Who may see the page: a link with a one-time token, which becomes a cookie.
+"""Sign-in to the page: a link with a one-time token, which becomes a session cookie.
 
-Requests must come to a name this server is known by (a forged Host is refused), and requests
-that change something must come from the page itself.
+The Host of a request must be a name of this server, so a forged Host is refused. Requests that
+change something must come from the page itself.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _MOST_TOKENS = 100
 
 
 class SignIn:
-    """One-time tokens and the sessions they became. `is_open` asks nobody for anything.
+    """One-time tokens and sessions. With `is_open` no sign-in is needed.
 
-    `public_url` is the address by which a proxy serves the page.
+    `public_url` is the address at which a proxy serves the page.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class SignIn:
         self.is_secure = is_secure or public.scheme == "https"
 
     def issue(self) -> str:
-        """A token for one sign-in."""
+        """Create a token for one sign-in."""
         token = secrets.token_urlsafe(24)
         if len(self._tokens) >= _MOST_TOKENS:
             self._tokens.pop(next(iter(self._tokens)))
@@ -52,10 +52,10 @@ class SignIn:
         return token
 
     def redeem(self, token: str) -> str | None:
-        """The session that a token becomes; None for one that is unknown or used."""
-        given = token.encode("utf-8", "replace")
+        """Exchange a token for a session; None if the token is unknown or used."""
+        presented = token.encode("utf-8", "replace")
         for known in self._tokens:
-            if hmac.compare_digest(known.encode(), given):
+            if hmac.compare_digest(known.encode(), presented):
                 del self._tokens[known]
                 session = secrets.token_urlsafe(24)
                 if len(self._sessions) >= _MOST_SESSIONS:
@@ -64,16 +64,16 @@ class SignIn:
                 return session
         return None
 
-    def knows(self, cookie_header: str) -> bool:
-        """Whether the cookies of a request hold a session."""
+    def is_signed_in(self, cookie_header: str) -> bool:
+        """Whether the cookies of a request contain a session."""
         if self.is_open:
             return True
         try:
             cookies = SimpleCookie(cookie_header)
         except CookieError:
             return False
-        given = cookies[COOKIE].value.encode("utf-8", "replace") if COOKIE in cookies else b""
-        return any(hmac.compare_digest(known.encode(), given) for known in self._sessions)
+        presented = cookies[COOKIE].value.encode("utf-8", "replace") if COOKIE in cookies else b""
+        return any(hmac.compare_digest(known.encode(), presented) for known in self._sessions)
 
     def is_known_host(self, host_header: str) -> bool:
         """Whether the Host of a request is a name of this server."""

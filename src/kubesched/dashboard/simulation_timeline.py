@@ -1,4 +1,4 @@
-"""The runs of a simulation as timelines: histories with every pod, or results without."""
+"""Timelines of the runs of a simulation: histories with all pods, or results without."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from kubesched.sim.summary import comparisons_of
 __all__ = ["timelines_of_report"]
 
 
-class _Kept(msgspec.Struct):
-    """A finished run, as a sweep keeps it."""
+class _FinishedRun(msgspec.Struct):
+    """A finished run, as a sweep stores it."""
 
     result: RunResult
 
 
 def timelines_of_report(path: Path) -> tuple[str, Timelines]:
-    """What `kubesched simulate` wrote: a title, and a timeline for each run.
+    """Read a report of `kubesched simulate`: a title, and a timeline for each run.
 
     Raises:
-        ConfigError: it is neither a history nor results, nor a folder of kept runs.
+        ConfigError: it is neither a history nor results, nor a folder of finished runs.
     """
     if path.is_dir():
         results = [result for file in sorted(path.glob("*.json")) for result in _results(file)]
@@ -97,7 +97,7 @@ def _results(path: Path) -> list[RunResult]:
         raw = path.read_bytes()
         if raw.lstrip()[:1] == b"[":
             return msgspec.json.decode(raw, type=list[RunResult])
-        return [msgspec.json.decode(raw, type=_Kept).result]
+        return [msgspec.json.decode(raw, type=_FinishedRun).result]
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except msgspec.MsgspecError as error:

@@ -1,7 +1,7 @@
-"""A cluster over time that stands still: captures, or what a simulation went through.
+"""Timelines: the recorded past of a cluster, from captures or from a simulation.
 
-Changes in order of time, each with what was there before and after, so that a cursor can go
-either way; going from one moment to another costs what changed in between.
+A timeline has changes in order of time, each with the object before and after it. A cursor can
+move in both directions. A move costs as much as there are changes in between.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ __all__ = ["Key", "Timeline", "TimelineChange", "Timelines", "key_of"]
 T = TypeVar("T", bound=ApiObject)
 
 _DECISIONS: Final = 200
-_MARKS: Final = 400  # places on the slider that are drawn
+_MARKS: Final = 400  # marks on the slider
 _MILLISECOND: Final = 1_000_000
 
 Key = tuple[type[Any], str, str]
 
 
 class TimelineChange(NamedTuple):
-    """At some time an object came, changed or went."""
+    """An object was created, changed or deleted; `at` is in milliseconds."""
 
-    at: int  # milliseconds
+    at: int
     before: ApiObject | None
     after: ApiObject | None
 
 
 class Timeline:
-    """One run of time. A state of the moment that was asked for last."""
+    """One timeline with a cursor. As a page state it has the moment of the cursor."""
 
     def __init__(
         self,
@@ -54,9 +54,10 @@ class Timeline:
         configuration: KubeSchedulerConfiguration | None = None,
         series: Mapping[str, Sequence[float]] | None = None,
     ) -> None:
-        """`moments` are the only ones there are; without them every moment is one.
+        """Build a timeline from its changes.
 
-        `series` are numbers over time, with their times in seconds from the start.
+        If there are `moments`, only these can be selected. `series` are numbers over time, with
+        their times in seconds from the start.
         """
         self.name = name
         self._changes = sorted(changes, key=lambda change: change.at)
@@ -67,7 +68,7 @@ class Timeline:
         self.series = dict(series or {})
         self._configuration = configuration
         self._objects: dict[Key, ApiObject] = {}
-        self._place = 0  # how many changes the view has seen
+        self._cursor = 0  # how many changes the view contains
         self.view = ClusterView()
         self.decisions = self._all_decisions()
         decided = self.decisions.since(0, 1 << 30)
@@ -75,7 +76,7 @@ class Timeline:
         self._totals = list(_running_totals(decided))
 
     def _all_decisions(self) -> DecisionLog:
-        """What was decided, read off the changes once and for all."""
+        """Derive all decisions from the changes."""
         now = 0
         log = DecisionLog(lambda: now * _MILLISECOND, length=max(1, 2 * len(self._changes)))
         for now, before, after in self._changes:  # noqa: B007  the log reads the clock
@@ -85,14 +86,14 @@ class Timeline:
         return log
 
     def go_to(self, at: int) -> None:
-        """Bring the state to a moment: what happened at it has happened."""
-        wanted = bisect.bisect_right(self._times, at)
-        while self._place < wanted:
-            self._carry_out(self._changes[self._place].before, self._changes[self._place].after)
-            self._place += 1
-        while self._place > wanted:
-            self._place -= 1
-            self._carry_out(self._changes[self._place].after, self._changes[self._place].before)
+        """Move the cursor to a moment, behind the changes at this moment."""
+        target = bisect.bisect_right(self._times, at)
+        while self._cursor < target:
+            self._carry_out(self._changes[self._cursor].before, self._changes[self._cursor].after)
+            self._cursor += 1
+        while self._cursor > target:
+            self._cursor -= 1
+            self._carry_out(self._changes[self._cursor].after, self._changes[self._cursor].before)
 
     def _carry_out(self, before: ApiObject | None, after: ApiObject | None) -> None:
         if after is not None:
@@ -109,7 +110,7 @@ class Timeline:
                 self.view.remove_pod(before)
 
     def frame(self, at: int, since: int | None) -> dict[str, Any]:
-        """The state of a moment, or only what differs from another one."""
+        """Return the frame of a moment, or its differences from the moment `since`."""
         first, last = sorted((at, at if since is None else since))
         touched = self._changes[
             bisect.bisect_right(self._times, first) : bisect.bisect_right(self._times, last)
@@ -117,25 +118,25 @@ class Timeline:
         names = {name for change in touched for name in _nodes_of(change)}
         self.go_to(at)
         view = self.view
-        place = bisect.bisect_right(self._decision_times, at)
+        count = bisect.bisect_right(self._decision_times, at)
         frame: dict[str, Any] = {
             "at": at,
             "counts": view.counts(),
-            "decisions": self.decisions.before(place, _DECISIONS),
-            "totals": self._totals[place],
+            "decisions": self.decisions.before(count, _DECISIONS),
+            "totals": self._totals[count],
         }
-        places: dict[bytes, int] = {}
+        indexes: dict[bytes, int] = {}
         if since is None:
             frame["all"] = True
-            frame["nodes"] = node_rows(view, view.nodes, places)
+            frame["nodes"] = node_rows(view, view.nodes, indexes)
         else:
-            frame["nodes"] = node_rows(view, sorted(names), places)
+            frame["nodes"] = node_rows(view, sorted(names), indexes)
             frame["gone"] = [name for name in sorted(names) if name not in view.nodes]
-        frame["shapes"] = [msgspec.Raw(each) for each in places]
+        frame["shapes"] = [msgspec.Raw(each) for each in indexes]
         return frame
 
     def outline(self) -> dict[str, Any]:
-        """What a slider needs to know."""
+        """Return the data of the time slider."""
         marks = self.moments or self._times
         step = max(1, len(marks) // _MARKS)
         return {
@@ -158,7 +159,7 @@ class Timeline:
 
 
 class Timelines:
-    """Several runs of time, by name: the configurations of a simulation."""
+    """Several timelines by name, such as the configurations of a simulation."""
 
     def __init__(self, runs: Sequence[Timeline], facts: Mapping[str, Any] | None = None) -> None:
         assert runs
@@ -171,7 +172,7 @@ class Timelines:
         return run
 
     def frame(self, moment: Moment) -> dict[str, Any]:
-        """A frame of a moment, as the stream of a live cluster has them."""
+        """Return the frame of a moment, in the form of the stream of a live cluster."""
         run = self._run(moment)
         at = _time(moment.get("at", ""), run.end)
         since = moment.get("since", "")
@@ -190,7 +191,7 @@ class Timelines:
 
 
 def _running_totals(decided: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, int]]:
-    """Totals before the first decision, and after each."""
+    """Yield the totals before the first decision, and after each one."""
     totals = {"placed": 0, "failed": 0, "preempted": 0}
     yield dict(totals)
     names = {"placed": "placed", "unschedulable": "failed", "preempted": "preempted"}
@@ -200,17 +201,17 @@ def _running_totals(decided: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, 
         yield dict(totals)
 
 
-def _time(text: str, otherwise: int) -> int:
+def _time(text: str, default: int) -> int:
     if not text:
-        return otherwise
+        return default
     try:
         return int(float(text))
     except (ValueError, OverflowError) as error:
-        raise BadRequestError(f"not a time: {text!r}") from error
+        raise BadRequestError(f"invalid time: {text!r}") from error
 
 
 def _nodes_of(change: TimelineChange) -> Iterable[str]:
-    """The nodes whose rows a change touches."""
+    """Yield the nodes whose rows a change affects."""
     for each in (change.before, change.after):
         if isinstance(each, Node):
             yield each.metadata.name
@@ -219,5 +220,5 @@ def _nodes_of(change: TimelineChange) -> Iterable[str]:
 
 
 def key_of(each: Any) -> Key:
-    """By what an object is known."""
+    """Return the key of an object: its type, namespace and name."""
     return type(each), each.metadata.namespace, each.metadata.name
