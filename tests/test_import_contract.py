@@ -66,12 +66,7 @@ SHARED_BY_PLUGINS = frozenset(["helpers"])
 REGISTRY = "registry"
 
 # Cycles that are still to be taken apart: sets of modules, or of folders, that import each other.
-KNOWN_MODULE_CYCLES: list[set[str]] = [
-    {
-        f"kubesched.foundation.cel.language.{name}"
-        for name in ("calls", "comparisons", "compiler", "loops")
-    },
-]
+KNOWN_MODULE_CYCLES: list[set[str]] = []
 KNOWN_FOLDER_CYCLES: list[set[str]] = []
 
 NETWORK = frozenset(["aiohttp"])

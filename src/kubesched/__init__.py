@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Import what there is when it is first asked for: `kubesched.api` alone stays cheap."""
+    """Import a name at its first use, so that importing `kubesched.api` alone stays cheap."""
     if name == "Scheduler":
         from kubesched.scheduler.scheduler import Scheduler
 
@@ -27,5 +27,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What there is, with what has not been imported yet."""
+    """List the names, including those that are not imported yet."""
     return sorted({*globals(), *__all__})

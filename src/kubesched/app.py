@@ -1,6 +1,6 @@
-"""A scheduler of one's own: the command `kubesched run`, with plugins built in.
+"""The command `kubesched run` with plugins of your own built in.
 
-A company's scheduler is a small program:
+Such a scheduler is a small program:
 
     from kubesched import app
     from house_rules import SpareNodes
@@ -8,8 +8,8 @@ A company's scheduler is a small program:
     def main() -> None:
         app.main(plugins={"SpareNodes": SpareNodes})
 
-It takes every flag that `kubesched run` takes; a profile of the configuration file enables its
-plugins. `command` gives the same as a click command, for a program that has others.
+It accepts every flag of `kubesched run`. A profile in the configuration file enables the plugins.
+`command` returns the same as a click command, for a program with several commands.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ __all__ = ["PluginFactory", "PluginRegistry", "command", "main"]
 
 
 def command(plugins: Registry | None = None, *, name: str = "run") -> click.Command:
-    """The command that runs a scheduler which also has these plugins, by name.
+    """Return the command that runs a scheduler with these additional plugins.
 
     Raises:
-        ConfigError: one of them could not be built.
+        ConfigError: a factory cannot build a plugin.
     """
     return scheduler_command(plugins, name)
 
 
 def main(plugins: Registry | None = None, argv: Sequence[str] | None = None) -> NoReturn:
-    """Run the scheduler as this program does nothing else; `argv` is without the program's name."""
+    """Run the scheduler and exit. `argv` does not include the name of the program."""
     try:
         made = command(plugins)
     except ConfigError as exc:
         click.echo(f"Error: {exc}", err=True)
         sys.exit(2)
     made.main(None if argv is None else list(argv))
-    sys.exit()  # click has left with the exit code before
+    sys.exit()  # click has exited with a code before

@@ -1,16 +1,16 @@
-"""The one tree of exceptions.
+"""The exceptions of the package, as one tree.
 
     KubeschedError
-    ├── ConfigError          what the user wrote cannot be used (file, flag, argument)
+    ├── ConfigError          a file, flag or argument of the user is invalid
     │   └── ManifestError    an object in a user's file is broken (carries file and line)
     ├── ApiError             an API server refused or failed (carries the Status)
-    ├── ExtenderError        an HTTP extender did not answer, or not so that it can be used
-    ├── QuantityError        a text that is not a resource quantity
-    ├── SelectorError        a label, field or node selector that cannot be built
-    ├── CacheError           the scheduler cache was asked for an illegal transition
+    ├── ExtenderError        an HTTP extender failed, or its answer is invalid
+    ├── QuantityError        a text is not a resource quantity
+    ├── SelectorError        a label, field or node selector is invalid
+    ├── CacheError           a change of the scheduler cache is not allowed in its state
     ├── PluginError          a plugin broke its contract
-    ├── DeadlockError        virtual time cannot go on: nothing runnable, no timer
-    └── VirtualTimeError     a virtual loop was asked for sockets, threads or signals
+    ├── DeadlockError        virtual time cannot advance: no runnable task, no timer
+    └── VirtualTimeError     a virtual loop has no sockets, threads or signals
 
 Each layer raises its own branch and chains the cause. The next step for a user goes in a
 note (`error.add_note`), so that a message that must match the reference stays as it is.
@@ -37,27 +37,27 @@ __all__ = [
 
 
 class KubeschedError(Exception):
-    """Anything this package raises on purpose."""
+    """The base of every exception that this package raises on purpose."""
 
 
 class ConfigError(KubeschedError):
-    """What the user wrote cannot be used."""
+    """A file, flag or argument of the user is invalid."""
 
 
 class ManifestError(ConfigError):
-    """An object in a user's file is broken; the text starts with `FILE:LINE:`."""
+    """An object in a user's file is invalid. The text starts with `FILE:LINE:`."""
 
 
 class QuantityError(KubeschedError, ValueError):
-    """A text that is not a resource quantity."""
+    """A text is not a resource quantity."""
 
 
 class SelectorError(KubeschedError, ValueError):
-    """A selector that cannot be built from what was given."""
+    """A label, field or node selector is invalid."""
 
 
 class CacheError(KubeschedError):
-    """The scheduler cache was asked for a transition that its state does not allow."""
+    """A change of the scheduler cache is not allowed in its current state."""
 
 
 class PluginError(KubeschedError):
@@ -65,9 +65,9 @@ class PluginError(KubeschedError):
 
 
 class DeadlockError(KubeschedError):
-    """Virtual time cannot go on: nothing is runnable and no timer is set.
+    """Virtual time cannot advance: no task is runnable and no timer is set.
 
-    `waiting` has a line per task that is not done: its name and where it waits.
+    `waiting` has a line for each unfinished task: its name and the place where it waits.
     """
 
     def __init__(self, message: str, waiting: tuple[str, ...] = ()) -> None:
@@ -76,13 +76,13 @@ class DeadlockError(KubeschedError):
 
 
 class VirtualTimeError(KubeschedError, RuntimeError):
-    """A virtual loop was asked for something only the real world has."""
+    """A virtual loop has no sockets, threads or signals."""
 
 
 def text_of(error: BaseException) -> str:
-    """What an error says, also if it is of somebody else's making and fails to say it.
+    """Return the text of an error, even if its `__str__` raises.
 
-    Half characters, which have no bytes in UTF-8 and could be told to no server, are escaped.
+    Lone surrogates, which UTF-8 cannot encode, are escaped, so that the text can be sent.
     """
     try:
         text = str(error)
@@ -92,7 +92,7 @@ def text_of(error: BaseException) -> str:
 
 
 def place_of(error: BaseException | None) -> str:
-    """Where an error first came up, as `FILE:LINE in FUNCTION`; empty if it was never raised."""
+    """Return where an error was raised, as `FILE:LINE in FUNCTION`; empty if it never was."""
     while error is not None and error.__cause__ is not None:
         error = error.__cause__
     frames = traceback.extract_tb(None if error is None else error.__traceback__)

@@ -12,10 +12,10 @@ from kubesched.cli.configuration_file import read_configuration
 from kubesched.explain import Snapshot
 from kubesched.explain.clusters.sources import load_files
 from kubesched.foundation.util.standard_input import read_standard_text
+from kubesched.scheduler.all_plugins import complete_registry
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
-from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
 from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
-from kubesched.scheduler.runtime.plugin_registry import PluginRegistry, Registry
+from kubesched.scheduler.runtime.plugin_registry import Registry
 
 __all__ = ["ClusterSource", "SourceOptions"]
 
@@ -79,9 +79,7 @@ class SourceOptions(NamedTuple):
 
     def _registry(self) -> Registry:
         """All plugins: in-tree, installed, and those that the options name."""
-        registry = PluginRegistry(IN_TREE_PLUGINS)
-        registry.merge(out_of_tree_plugins(self.plugins))
-        return registry
+        return complete_registry(out_of_tree_plugins(self.plugins))
 
     def configuration(self) -> KubeSchedulerConfiguration | None:
         if self.config_file is None:

@@ -10,6 +10,7 @@ import msgspec
 from kubesched.errors import ConfigError
 from kubesched.foundation.util.bounded_file import MOST_SETTINGS_BYTES, read_bounded
 from kubesched.foundation.util.standard_input import read_standard_input
+from kubesched.scheduler.all_plugins import extension_points_of_all
 from kubesched.scheduler.config import (
     FeatureGates,
     KubeSchedulerConfiguration,
@@ -21,8 +22,6 @@ from kubesched.scheduler.config import (
     versioned,
 )
 from kubesched.scheduler.config.file_problems import ConfigProblem, find_problems
-from kubesched.scheduler.config.plugin_lists import Implemented
-from kubesched.scheduler.config.plugin_names import IN_TREE_EXTENSION_POINTS
 from kubesched.scheduler.config.yaml_output import dump_yaml
 from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
 from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
@@ -71,18 +70,14 @@ def _load(file: str, gates: FeatureGates, plugins: tuple[str, ...]) -> KubeSched
     if problems:
         raise click.exceptions.Exit(_INVALID)
     configuration = load_configuration(text, gates=gates, known_args=registry.known_args())
-    return complete_configuration(configuration, _implemented(registry), gates=gates)
+    return complete_configuration(configuration, extension_points_of_all(registry), gates=gates)
 
 
 def _problems(
     text: bytes, gates: FeatureGates, plugins: PluginRegistry
 ) -> tuple[ConfigProblem, ...]:
-    known_args, implemented = plugins.known_args(), _implemented(plugins)
+    known_args, implemented = plugins.known_args(), extension_points_of_all(plugins)
     return find_problems(text, gates=gates, known_args=known_args, implemented=implemented)
-
-
-def _implemented(plugins: PluginRegistry) -> Implemented:
-    return {**plugins.implemented(), **IN_TREE_EXTENSION_POINTS}
 
 
 def _read(file: str) -> bytes:

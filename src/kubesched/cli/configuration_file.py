@@ -6,10 +6,10 @@ from pathlib import Path
 
 from kubesched.errors import ConfigError
 from kubesched.foundation.util.bounded_file import MOST_SETTINGS_BYTES, read_bounded
+from kubesched.scheduler.all_plugins import extension_points_of_all
 from kubesched.scheduler.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
 from kubesched.scheduler.config.file_problems import find_problems
 from kubesched.scheduler.config.load import load_configuration
-from kubesched.scheduler.config.plugin_names import IN_TREE_EXTENSION_POINTS
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
 
@@ -30,7 +30,7 @@ def read_configuration(
         text,
         gates=gates,
         known_args=known_args,
-        implemented={**IN_TREE_EXTENSION_POINTS, **plugins.implemented()},
+        implemented=extension_points_of_all(plugins),
     )
     if problems:
         error = ConfigError("\n".join(problem.at(str(file)) for problem in problems))

@@ -18,10 +18,10 @@ from kubesched.explain import ExplainError, Snapshot
 from kubesched.explain.queue_places import place_of, queue_of
 from kubesched.foundation.util.clock import Clock
 from kubesched.foundation.util.forked import ChildError, in_child
+from kubesched.scheduler.all_plugins import complete_registry
 from kubesched.scheduler.config.feature_gates import FeatureGates
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
-from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
-from kubesched.scheduler.runtime.plugin_registry import PluginRegistry, Registry
+from kubesched.scheduler.runtime.plugin_registry import Registry
 from kubesched.scheduler.scheduler import Scheduler
 
 __all__ = ["SchedulerExplanations"]
@@ -43,8 +43,7 @@ class SchedulerExplanations:
         self._scheduler = scheduler
         self._configuration = configuration
         self._clock = clock
-        self._plugins = PluginRegistry(IN_TREE_PLUGINS)
-        self._plugins.merge(plugins)
+        self._plugins = complete_registry(plugins)
         self._gates = gates
         self._turn = asyncio.Lock()
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from kubesched.dashboard.bad_request import BadRequestError
+from kubesched.scheduler.all_plugins import extension_points_of_all
 from kubesched.scheduler.config.file_problems import find_problems
 from kubesched.scheduler.config.load import load_configuration
-from kubesched.scheduler.config.plugin_names import IN_TREE_EXTENSION_POINTS
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
 
@@ -28,7 +28,7 @@ def read_configuration(
     problems = find_problems(
         text,
         known_args=known_args,
-        implemented={**IN_TREE_EXTENSION_POINTS, **registry.implemented()},
+        implemented=extension_points_of_all(registry),
     )
     if problems:
         first, more = problems[0], len(problems) - 1

@@ -30,12 +30,11 @@ from kubesched.explain import Snapshot
 from kubesched.explain.explanation import Explanation
 from kubesched.explain.whatif import Plan
 from kubesched.foundation.util.forked import ChildError, in_child
+from kubesched.scheduler.all_plugins import complete_registry
 from kubesched.scheduler.backend.queue import SchedulingQueue
 from kubesched.scheduler.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
 from kubesched.scheduler.config.write import written
 from kubesched.scheduler.options import scheduler_configuration
-from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
-from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
 
 __all__ = ["PageQueries"]
 
@@ -215,8 +214,7 @@ class PageQueries:
             state = self._states.at(moment)
 
             def answer() -> bytes:
-                registry = PluginRegistry(IN_TREE_PLUGINS)
-                registry.merge(PluginRegistry(self._plugins or {}))
+                registry = complete_registry(self._plugins)
                 snapshot = Snapshot(
                     state.objects(),
                     configuration=state.configuration(),

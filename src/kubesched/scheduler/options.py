@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from kubesched.foundation.client.event_recorder import Broadcaster
 from kubesched.foundation.client.informer_factory import InformerFactory
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
+from kubesched.scheduler.all_plugins import complete_registry
 from kubesched.scheduler.config.configuration_completion import complete_configuration
 from kubesched.scheduler.config.configuration_validation import validate_configuration
 from kubesched.scheduler.config.defaults import default_configuration
@@ -212,9 +213,9 @@ def scheduler_configuration(**options: Unpack[SchedulerOptions]) -> KubeSchedule
 
 def all_plugins(**options: Unpack[SchedulerOptions]) -> PluginRegistry:
     """Return the in-tree and the out-of-tree plugins."""
-    plugins = PluginRegistry(options.get("registry", IN_TREE_PLUGINS))
-    plugins.merge(options.get("out_of_tree_registry") or {})
-    return plugins
+    return complete_registry(
+        options.get("out_of_tree_registry"), in_tree=options.get("registry", IN_TREE_PLUGINS)
+    )
 
 
 def _decoded(

@@ -16,8 +16,8 @@ from kubesched.api import Node, Pod
 from kubesched.api.base import ApiObject
 from kubesched.errors import KubeschedError, PluginError
 from kubesched.explain.clusters.missing_pods import missing_pod_note
-from kubesched.explain.clusters.objects import ClusterObjects
 from kubesched.explain.clusters.read_only_api import ReadOnlyApi, SilentRecorder
+from kubesched.foundation.client.object_table import ObjectTable
 from kubesched.foundation.util.clock import Clock
 from kubesched.framework import ClusterChange, CycleState, Diagnosis, FitError, PodInfo, Removal
 from kubesched.scheduler.backend.cache import Cache
@@ -66,7 +66,7 @@ class ClusterModel:
         gates: FeatureGates = DEFAULT_FEATURE_GATES,
         seed: int = 0,
     ) -> None:
-        self.objects = ClusterObjects(objects)
+        self.objects = ObjectTable(objects, fills_uids=True)
         self.cache = Cache()
         for node in self.objects.list(Node):
             self.cache.add_node(node)

@@ -6,14 +6,14 @@ from typing import Any, Final
 
 from kubesched.api import DaemonSet, Deployment, Job, Pod, ReplicaSet, StatefulSet
 from kubesched.api.core import ResourceQuota
-from kubesched.explain.clusters.objects import Objects
+from kubesched.foundation.client.object_table import ObjectTable
 
 __all__ = ["missing_pod_note"]
 
 _WORKLOADS: Final[tuple[type[Any], ...]] = (Deployment, StatefulSet, ReplicaSet, DaemonSet, Job)
 
 
-def missing_pod_note(objects: Objects, namespace: str, name: str) -> str:
+def missing_pod_note(objects: ObjectTable, namespace: str, name: str) -> str:
     """What to look at if a workload of such a name has no such pod; empty if there is none."""
     for kind in _WORKLOADS:
         for each in objects.list(kind, namespace):

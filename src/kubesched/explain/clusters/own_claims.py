@@ -13,14 +13,14 @@ from kubesched.api import (
     ResourceClaim,
     ResourceClaimTemplate,
 )
-from kubesched.explain.clusters.objects import Objects
+from kubesched.foundation.client.object_table import ObjectTable
 
 __all__ = ["Claim", "with_claims"]
 
 Claim = ResourceClaim | PersistentVolumeClaim
 
 
-def with_claims(objects: Objects, pod: Pod) -> tuple[Pod, list[Claim]]:
+def with_claims(objects: ObjectTable, pod: Pod) -> tuple[Pod, list[Claim]]:
     """The pod as it is once its claims were made, and those claims."""
     made: list[Claim] = []
     statuses: list[PodResourceClaimStatus] = []

@@ -9,7 +9,7 @@ import msgspec
 
 from kubesched.api import ApiError, ObjectList, PatchType, Pod, WatchEvent
 from kubesched.api.meta import Status
-from kubesched.explain.clusters.objects import ClusterObjects
+from kubesched.foundation.client.object_table import ObjectTable
 
 __all__ = ["ReadOnlyApi", "SilentRecorder"]
 
@@ -19,7 +19,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 class ReadOnlyApi:
     """`ApiAccess` over objects in memory; every write is refused."""
 
-    def __init__(self, objects: ClusterObjects) -> None:
+    def __init__(self, objects: ObjectTable) -> None:
         self._objects = objects
 
     async def get(self, kind: type[T], name: str, namespace: str | None = None) -> T:

@@ -44,8 +44,8 @@ _DEVICE: Final = "kubernetes.DRADevice"
 _CACHED_SELECTORS: Final = 1024
 
 
+# A capacity of a device, or only its amount.
 Capacity: TypeAlias = DeviceCapacity | RawQuantity
-"""A capacity of a device, or only its amount."""
 
 
 def _environment(attribute: Type) -> Environment:

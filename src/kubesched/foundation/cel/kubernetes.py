@@ -22,8 +22,8 @@ from kubesched.foundation.cel.library.urls import URLS
 
 __all__ = ["LIBRARIES", "PER_CALL_LIMIT", "kubernetes_environment"]
 
+# What one rule of a custom resource, or one expression of a policy, may cost.
 PER_CALL_LIMIT: Final = 1_000_000
-"""What one rule of a custom resource, or one expression of a policy, may cost."""
 
 LIBRARIES: Final[tuple[Library, ...]] = (
     STANDARD,

@@ -48,8 +48,8 @@ class RequestPool:
         self._host, self._port = host, port
         self._slots = asyncio.Semaphore(parallel)
         self._most_overdue = _OVERDUE_PER_SLOT * parallel
+        # Requests under way that no longer count against the limit.
         self.overdue = 0
-        """Requests under way that no longer count against the limit."""
         self._refused_until_s = 0.0
         self._address: object = None
         self._idle: list[_Connection] = []  # the one that was used last is the last

@@ -14,10 +14,10 @@ from typing import Final
 
 __all__ = ["MOST_BYTES", "MOST_SETTINGS_BYTES", "read_bounded", "read_bounded_text", "unzipped"]
 
+# Of objects, captures and traces.
 MOST_BYTES: Final = 1024 * 1024 * 1024
-"""Of objects, captures and traces."""
+# Of configurations, kubeconfigs and certificates.
 MOST_SETTINGS_BYTES: Final = 64 * 1024 * 1024
-"""Of configurations, kubeconfigs and certificates."""
 _CHUNK: Final = 1024 * 1024
 
 

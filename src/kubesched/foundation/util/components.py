@@ -109,8 +109,8 @@ class BackgroundTasks:
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Task[None], Coroutine[Any, Any, None]] = {}
         self._soon: deque[Coroutine[Any, Any, None]] = deque()
+        # Set when there is work for the task that waits for some, if there is such a task.
         self._idle: asyncio.Future[None] | None = None
-        """Set when there is work for the task that waits for some, if there is such a task."""
         self._is_ending = False
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:

@@ -100,10 +100,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.start_ns = start_ns
         self.seed = seed
+        # Virtual time since the loop was made. To be read: only the loop lets time pass.
         self.elapsed_ns = 0
-        """Virtual time since the loop was made. To be read: only the loop lets time pass."""
+        # The virtual wall clock: nanoseconds since the epoch. To be read, too.
         self.now_ns = start_ns
-        """The virtual wall clock: nanoseconds since the epoch. To be read, too."""
         self._passes = 0  # since time last moved
         self._max_passes = max_passes
         self._thread = threading.get_ident()

@@ -14,8 +14,8 @@ import yaml
 __all__ = ["TooManyValuesError", "YamlLimitError", "check_yaml"]
 
 _DEEPEST: Final = 1_000
+# Values that aliases may add to those that are written down.
 _MOST_REPEATED: Final = 100_000
-"""Values that aliases may add to those that are written down."""
 
 
 class YamlLimitError(yaml.MarkedYAMLError):

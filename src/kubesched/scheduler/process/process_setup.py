@@ -22,8 +22,6 @@ from kubesched.foundation.util.log_output import LogSettings
 from kubesched.foundation.util.logging import get_logger
 from kubesched.scheduler.config import KubeSchedulerConfiguration, default_plugins, written
 from kubesched.scheduler.config.feature_gates import check_built
-from kubesched.scheduler.config.plugin_lists import Implemented
-from kubesched.scheduler.config.plugin_names import IN_TREE_EXTENSION_POINTS
 from kubesched.scheduler.config.versions import BINARY_VERSION, KUBERNETES_VERSION
 from kubesched.scheduler.process.add_ons import ProcessInputs
 from kubesched.scheduler.server.options.command_line import (
@@ -140,6 +138,9 @@ def run_command_line(
             from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
 
             load_plugins = out_of_tree_plugins
+        # Imported here: `--help` must not load the plugin contract.
+        from kubesched.scheduler.all_plugins import extension_points_of_all
+
         plugins = load_plugins(options.plugins)
         texts = flags.texts()
         config = process_config(
@@ -148,7 +149,7 @@ def run_command_line(
             read_file=read_file,
             environment=environment,
             known_args=plugins.known_args(),
-            implemented=_implemented(plugins),
+            implemented=extension_points_of_all(plugins),
         )
         if log.enabled(2):
             log.detail(2, "Using component config", config=written(config.configuration))
@@ -160,14 +161,6 @@ def run_command_line(
         return Outcome(process=inputs, configuration=config.configuration)
     except ConfigError as exc:
         return Outcome.failed(HowToReport.IN_LOG, exc)
-
-
-def _implemented(plugins: PluginRegistry) -> Implemented:
-    """Return the extension points of all plugins, in-tree and out-of-tree."""
-    for name in plugins:
-        if name in IN_TREE_EXTENSION_POINTS:
-            raise ConfigError(f"a plugin named {name} already exists")
-    return {**IN_TREE_EXTENSION_POINTS, **plugins.implemented()}
 
 
 def _check_built(config: ProcessConfig, plugins: PluginRegistry) -> None:

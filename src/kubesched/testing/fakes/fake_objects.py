@@ -6,90 +6,45 @@ once. For anything closer to the real thing use the embedded API server.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+import builtins
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from kubesched.api import ApiError, ObjectList, ObjectMeta, PatchType, Pod, WatchEvent
-from kubesched.api.base import ApiObject
 from kubesched.api.meta import Status
 from kubesched.cluster.apiserver.rules.patching.patches import (
     json_patch,
     merge_patch,
     strategic_merge_patch,
 )
+from kubesched.foundation.client.object_table import ObjectLister, ObjectTable
 
 __all__ = ["ApiCall", "FakeApi", "FakeInformer", "FakeLister", "FakeObjects"]
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-OnChange = Callable[[Any, Any], None]  # (old or None, new or None)
 
-
-class FakeObjects:
+class FakeObjects(ObjectTable):
     """Objects by type, namespace and name."""
 
-    def __init__(self, objects: Iterable[ApiObject] = ()) -> None:
-        self._by_kind: dict[type[Any], dict[tuple[str, str], Any]] = {}
-        self.listeners: list[OnChange] = []
-        for new in objects:
-            self.put(new)
+    def remove(self, kind: type[Any], name: str, namespace: str | None = None) -> Any:
+        """Remove an object and return it. Raises KeyError if there is none."""
+        if self.get(kind, name, namespace) is None:
+            raise KeyError((namespace or "", name))
+        return super().remove(kind, name, namespace)
 
-    def put(self, new: Any) -> None:
-        """Add the object, or replace the one of that name."""
-        found = self._by_kind.setdefault(type(new), {})
-        key = _key(new)
-        old = found.get(key)
-        found[key] = new
-        for listener in self.listeners:
-            listener(old, new)
-
-    def remove(self, kind: type[Any], name: str, namespace: str | None = None) -> None:
-        """Take an object away; a KeyError says that there is none."""
-        old = self._by_kind.get(kind, {}).pop((namespace or "", name))
-        for listener in self.listeners:
-            listener(old, None)
-
-    def get(self, kind: type[T], name: str, namespace: str | None = None) -> T | None:
-        return self._by_kind.get(kind, {}).get((namespace or "", name))
-
-    def list(self, kind: type[T], namespace: str | None = None) -> list[T]:
-        return [
-            found
-            for (home, _), found in self._by_kind.get(kind, {}).items()
-            if namespace is None or home == namespace
-        ]
+    def list(self, kind: type[T], namespace: str | None = None) -> builtins.list[T]:
+        return [*super().list(kind, namespace)]
 
     def lister(self, kind: type[T]) -> FakeLister[T]:
         return FakeLister(self, kind)
 
 
-class FakeLister(Generic[T]):
-    """The objects of one kind as they are at the moment of asking."""
-
-    def __init__(self, objects: FakeObjects, kind: type[T]) -> None:
-        self._objects = objects
-        self._kind = kind
-
-    def get(self, name: str, namespace: str | None = None) -> T | None:
-        return self._objects.get(self._kind, name, namespace)
-
-    def list(self, namespace: str | None = None) -> Collection[T]:
-        return self._objects.list(self._kind, namespace)
-
-    def follow(self, listener: OnChange) -> None:
-        kind = self._kind
-
-        def of_this_kind(old: Any, new: Any) -> None:
-            if type(old if new is None else new) is kind:
-                listener(old, new)
-
-        # First, so that whoever reacts to a change finds it in every index.
-        self._objects.listeners.insert(0, of_this_kind)
-        for present in self._objects.list(kind):
-            listener(None, present)
+class FakeLister(ObjectLister[T]):
+    """The lister of one kind of `FakeObjects`."""
 
 
 class FakeInformer(Generic[T]):
@@ -273,11 +228,6 @@ def _metadata(stored: msgspec.Struct) -> ObjectMeta:
     metadata = cast("Any", stored).metadata
     assert isinstance(metadata, ObjectMeta)
     return metadata
-
-
-def _key(stored: msgspec.Struct) -> tuple[str, str]:
-    metadata = _metadata(stored)
-    return metadata.namespace, metadata.name
 
 
 def _error(code: int, reason: str, kind: type[Any], name: str, problem: str) -> ApiError:

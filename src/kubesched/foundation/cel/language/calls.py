@@ -17,11 +17,10 @@ from kubesched.foundation.cel.language.cel_errors import (
 )
 from kubesched.foundation.cel.language.cel_types import Type
 from kubesched.foundation.cel.language.cel_values import NONE, OptionalValue, Value, type_name
-from kubesched.foundation.cel.language.closures import CompiledNode, Frame, Run
+from kubesched.foundation.cel.language.closures import CompiledNode, Frame, NodeCompiler, Run
 from kubesched.foundation.cel.language.syntax import Call, Literal
 
 if TYPE_CHECKING:
-    from kubesched.foundation.cel.language.compiler import Compiler
     from kubesched.foundation.cel.language.declarations import Overload
 
 __all__ = ["compile_call", "is_constant_call"]
@@ -29,7 +28,7 @@ __all__ = ["compile_call", "is_constant_call"]
 _LAZY: Final = frozenset(("or", "orValue"))
 
 
-def compile_call(compiler: Compiler, node: Call) -> CompiledNode:
+def compile_call(compiler: NodeCompiler, node: Call) -> CompiledNode:
     """The code of a call."""
     if node.target is not None and node.function in _LAZY:
         return _alternative(compiler, node)
@@ -93,7 +92,7 @@ def _plain(call: Callable[..., Value], runs: tuple[Run, ...]) -> Run:
 
 
 def _metered(
-    compiler: Compiler,
+    compiler: NodeCompiler,
     overloads: tuple[Overload, ...],
     call: Callable[..., Value],
     runs: tuple[Run, ...],
@@ -112,7 +111,7 @@ def _metered(
     return run
 
 
-def _alternative(compiler: Compiler, node: Call) -> CompiledNode:
+def _alternative(compiler: NodeCompiler, node: Call) -> CompiledNode:
     """`x.or(y)` and `x.orValue(y)`: y is only computed if x is absent."""
     assert node.target is not None
     target, cost = compiler.compile(node.target)

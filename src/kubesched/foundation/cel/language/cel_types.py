@@ -37,10 +37,10 @@ class Type(msgspec.Struct, frozen=True, gc=False):
 
     name: str
     parameters: tuple[Type, ...] = ()
+    # Whether it stands for a type that is found out by unification.
     is_parameter: bool = False
-    """Whether it stands for a type that is found out by unification."""
+    # Whether a value of it may be compared with null.
     is_nullable: bool = False
-    """Whether a value of it may be compared with null."""
 
     def __str__(self) -> str:
         if not self.parameters:
@@ -58,8 +58,8 @@ class ObjectType(msgspec.Struct, frozen=True):
 
     name: str
     fields: Mapping[str, Type]
+    # For fields whose name is no identifier: from what expressions say to the key.
     keys: Mapping[str, str] = {}
-    """For fields whose name is no identifier: from what expressions say to the key."""
 
 
 _DYNAMIC: Final = frozenset(("dyn", "any", "!error!"))

@@ -30,8 +30,8 @@ __all__ = [
     "type_name",
 ]
 
+# Anything an expression can compute with: what it is, is known when it runs.
 Value: TypeAlias = Any
-"""Anything an expression can compute with: what it is, is known when it runs."""
 
 MIN_INT: Final = -(2**63)
 MAX_INT: Final = 2**63 - 1
@@ -76,8 +76,8 @@ class UnorderedList(list[Any]):
 
     def __init__(self, elements: Iterable[Any], keys: tuple[str, ...] = ()) -> None:
         super().__init__(elements)
+        # The keys that identify an element; without any, it is the element itself.
         self.keys = keys
-        """The keys that identify an element; without any, it is the element itself."""
 
     def identity(self, element: Any) -> Any:
         """What makes an element the one it is."""
@@ -100,8 +100,8 @@ class ComputedQuantity(Quantity, frozen=True, eq=False, gc=False):
 
 
 NONE: Final = OptionalValue(None)
+# In place of a bound variable that has not been asked for.
 UNSET: Final = object()
-"""In place of a bound variable that has not been asked for."""
 
 _NAMES: Final[dict[type, str]] = {
     bool: "bool",

@@ -7,14 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kubesched.foundation.cel.language.cel_errors import CostLimitError
-from kubesched.foundation.cel.language.closures import CompiledNode, Frame, Run
+from kubesched.foundation.cel.language.closures import CompiledNode, Frame, NodeCompiler, Run
 from kubesched.foundation.cel.language.declarations import size_or_one
 from kubesched.foundation.cel.language.operations import ARITHMETIC, ORDER, equal, is_in, not_equal
 from kubesched.foundation.cel.language.syntax import Binary, ListLiteral, Literal, SyntaxNode
 
 if TYPE_CHECKING:
     from kubesched.foundation.cel.language.cel_values import Value
-    from kubesched.foundation.cel.language.compiler import Compiler
 
 __all__ = ["compile_binary"]
 
@@ -23,7 +22,7 @@ _SCALARS: Final = frozenset((str, int, bool))
 _SIZED: Final = frozenset(("string", "bytes", "list", "map", "dyn", "any"))
 
 
-def compile_binary(compiler: Compiler, node: Binary) -> CompiledNode:
+def compile_binary(compiler: NodeCompiler, node: Binary) -> CompiledNode:
     """The code of an arithmetic operator, a comparison or `in`."""
     left, left_cost = compiler.compile(node.left)
     right, right_cost = compiler.compile(node.right)
@@ -75,7 +74,7 @@ def _may_be_large(node: Binary) -> bool:
 
 
 def _metered(
-    compiler: Compiler,
+    compiler: NodeCompiler,
     operator: str,
     calculate: Callable[[Value, Value], Value],
     left: Run,
@@ -101,7 +100,9 @@ def _metered(
     return run
 
 
-def _membership(compiler: Compiler, node: Binary, left: Run, right: Run, cost: int) -> CompiledNode:
+def _membership(
+    compiler: NodeCompiler, node: Binary, left: Run, right: Run, cost: int
+) -> CompiledNode:
     if (texts := _literal_texts(node.right)) is not None:
 
         def is_listed(frame: Frame) -> bool:

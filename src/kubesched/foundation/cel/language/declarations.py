@@ -30,8 +30,8 @@ class Overload(msgspec.Struct, frozen=True, eq=False):
     call: Callable[..., Value]
     member: bool
     cost: Cost
+    # Whether the error for other arguments lists their types; for standard functions, no.
     names_types: bool
-    """Whether the error for other arguments lists their types; for standard functions, no."""
 
 
 class Library:

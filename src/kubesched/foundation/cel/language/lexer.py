@@ -52,8 +52,8 @@ _PLAIN: Final = {
     "\\": "\\",
     "?": "?",
 }
+# More digits than any number has; beyond, converting would cost more than reading.
 _MOST_DIGITS: Final = 400
-"""More digits than any number has; beyond, converting would cost more than reading."""
 
 
 class Token(NamedTuple):

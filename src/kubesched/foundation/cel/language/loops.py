@@ -7,17 +7,14 @@ costs: its condition, its step, and the names these use.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kubesched.foundation.cel.language.cel_errors import EvaluationError, no_such_overload
 from kubesched.foundation.cel.language.cel_values import Value, type_name
-from kubesched.foundation.cel.language.closures import CompiledNode, Frame, Run
+from kubesched.foundation.cel.language.closures import CompiledNode, Frame, NodeCompiler, Run
 from kubesched.foundation.cel.language.operations import bounded
 from kubesched.foundation.cel.language.ordering import sorted_by
 from kubesched.foundation.cel.language.syntax import Comprehension, Literal
-
-if TYPE_CHECKING:
-    from kubesched.foundation.cel.language.compiler import Compiler
 
 __all__ = ["compile_loop"]
 
@@ -28,7 +25,7 @@ _APPEND_TURN: Final = 2
 _LIST: Final = 10
 
 
-def compile_loop(compiler: Compiler, node: Comprehension) -> CompiledNode:
+def compile_loop(compiler: NodeCompiler, node: Comprehension) -> CompiledNode:
     """The code of a comprehension."""
     operand, cost = compiler.compile(node.operand)
     slots = {name: compiler.new_slot() for name in node.variables}

@@ -51,8 +51,8 @@ __all__ = [
     "size",
 ]
 
+# The most characters or elements that a value may come to have.
 MAX_SIZE: Final = 4_000_000
-"""The most characters or elements that a value may come to have."""
 
 NONE_FOUND: Final = object()
 _Listed: TypeAlias = list[Value] | tuple[Value, ...]

@@ -29,8 +29,8 @@ class Semver(msgspec.Struct, frozen=True, eq=False):
     pre_release: tuple[str, ...] = ()
     build: tuple[str, ...] = ()
 
+    # A key that orders versions: a release comes after its pre-releases.
     precedence: tuple[Any, ...] = ()
-    """A key that orders versions: a release comes after its pre-releases."""
 
     def compare(self, other: Semver) -> int:
         """-1, 0 or 1."""

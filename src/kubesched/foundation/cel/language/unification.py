@@ -14,8 +14,8 @@ class Substitutions:
 
     def __init__(self) -> None:
         self._known: dict[str, Type] = {}
+        # What was learned in the present attempt, and what was known before.
         self._trail: list[tuple[str, Type | None]] = []
-        """What was learned in the present attempt, and what was known before."""
         self._fresh = 0
 
     def fresh(self) -> Type:

@@ -33,8 +33,8 @@ _LIST: Final = list_of(_T)
 _SUMMABLE: Final = ((INT, 0), (UINT, UInt(0)), (DOUBLE, 0.0), (DURATION, Duration(0)))
 _COMPARABLE: Final = (INT, UINT, DOUBLE, BOOL, DURATION, TIMESTAMP, STRING, BYTES)
 _MOST_INCLUDED: Final = 48
+# A call, and making a list.
 _NEW_LIST: Final = 11
-"""A call, and making a list."""
 
 
 def _traversal(arguments: tuple[Value, ...], _result: Value) -> int:

@@ -1,4 +1,4 @@
-"""Who asks, and whether they may: delegated to the cluster's API server.
+"""Authentication and authorization of requests, delegated to the cluster's API server.
 
 docs/reference/02 §3, §4.
 """

@@ -1,8 +1,8 @@
-"""Who asks (docs/reference/02 §3.3).
+"""Authentication of a request by a chain of authenticators (docs/reference/02 §3.3).
 
-Several authenticators look at a request. Each knows the user, has no opinion, or finds the
-credentials wrong. The first that knows wins; wrong credentials are refused even where nobody
-would have needed any; a request without credentials is anonymous.
+Each authenticator returns the user, has no opinion, or raises because the credentials are invalid.
+The first user wins. Invalid credentials are refused even for paths that need none. A request
+without credentials is anonymous.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ __all__ = ["AuthenticationError", "Authenticator", "AuthenticatorChain"]
 
 
 class AuthenticationError(KubeschedError):
-    """Credentials that are wrong, or that could not be checked."""
+    """Credentials are invalid, or could not be checked."""
 
 
 class Authenticator(Protocol):
     async def authenticate(self, request: Request) -> CallerIdentity | None:
-        """The user, or None without an opinion. Raises AuthenticationError."""
+        """Return the user, or None for no opinion. Raises AuthenticationError."""
         ...
 
 
 class AuthenticatorChain:
-    """Asks one authenticator after the other."""
+    """Calls authenticators one after the other."""
 
     def __init__(self, authenticators: Sequence[Authenticator] = ()) -> None:
         self._authenticators = tuple(authenticators)
 
     async def authenticate(self, request: Request) -> CallerIdentity:
-        """The user who asks, perhaps the anonymous one.
+        """Return the user of a request; without credentials the anonymous one.
 
         Raises:
-            AuthenticationError: there were credentials, and none was good.
+            AuthenticationError: the request has credentials, and none of them is valid.
         """
         problems: list[str] = []
         for authenticator in self._authenticators:

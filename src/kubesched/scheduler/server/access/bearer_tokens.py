@@ -1,4 +1,4 @@
-"""Bearer tokens, which the cluster's API server knows the owners of (docs/reference/02 §3.3)."""
+"""Authentication by bearer token, reviewed by the cluster's API server (docs/reference/02 §3.3)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ _LOOKUP_SECONDS = 30
 _PROTOCOL_PREFIX = "base64url.bearer.authorization.k8s.io."
 _INVALID = "invalid bearer token"
 
-# A token's owner, or why there is none.
+# The owner of a token, or the reason why the token is invalid.
 _Outcome = CallerIdentity | str
 
 
 class BearerTokens:
-    """Authenticates by token. Answers are remembered; a token that is asked twice at once is
-    reviewed once. Tokens themselves are not kept, only keyed digests of them.
+    """Authenticates by token and caches the results.
+
+    Concurrent requests with one token share one review. The cache has keyed digests, not tokens.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class BearerTokens:
         if token is None:
             return None
         if not token.isascii():
-            # No token is; the review could not even be written down.
+            # Such a token cannot be valid, and a review of it could not be encoded.
             raise AuthenticationError(_INVALID)
         try:
             outcome = await self._outcome(token)
@@ -88,7 +89,7 @@ class BearerTokens:
             lookup.add_done_callback(lambda done: self._forget_lookup(key, done))
         blocked.inc()
         try:
-            # Shielded: whoever asked first may hang up, others wait for the same answer.
+            # Shielded: the first client may disconnect while others wait for the same review.
             return await asyncio.wait_for(asyncio.shield(lookup), _LOOKUP_SECONDS)
         except TimeoutError as exc:
             raise ReviewError("context deadline exceeded") from exc
@@ -98,7 +99,7 @@ class BearerTokens:
     def _forget_lookup(self, key: bytes, done: asyncio.Task[_Outcome]) -> None:
         self._lookups.pop(key, None)
         if not done.cancelled():
-            done.exception()  # Everybody who waited may have hung up; it is no one's failure then.
+            done.exception()  # no task awaits it if every client has disconnected
 
     async def _review_and_keep(self, key: bytes, token: str) -> _Outcome:
         in_flight = self._metrics.token_cache_active_fetch_count.labels("in_flight")
@@ -125,7 +126,7 @@ class BearerTokens:
 
 
 def bearer_token(request: Request) -> str | None:
-    """The token that a request carries, in its header or, of a websocket, as a protocol."""
+    """Return the token of a request, from its header or from a websocket's protocols."""
     parts = request.headers.get("Authorization").strip().split(" ")
     if len(parts) >= 2 and parts[0].lower() == "bearer" and parts[1]:
         return parts[1]

@@ -1,8 +1,8 @@
-"""Whose certificates identify clients: from files, or as the cluster publishes it.
+"""The certificate authorities for clients, from files or from the cluster.
 
-docs/reference/02 §3.2. What no flag gives is looked up in the ConfigMap
-`kube-system/extension-apiserver-authentication` and followed while the process runs. A broken or
-missing value leaves the last good one in force.
+docs/reference/02 §3.2. Without a flag they come from the ConfigMap
+`kube-system/extension-apiserver-authentication`, which is polled while the process runs. An invalid
+or missing value does not replace the last valid one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NOT_FOUND, _FORBIDDEN = 404, 403
 
 
 class ClientAuthorities:
-    """The bundles in force. A component: run it to follow changes."""
+    """The current bundles of authorities. A component that polls for changes."""
 
     def __init__(
         self,
@@ -74,14 +74,14 @@ class ClientAuthorities:
 
     @property
     def pem(self) -> bytes:
-        """All authorities that are trusted for anything; empty if there are none."""
+        """Every authority that is trusted for any purpose; empty if there are none."""
         return b"\n".join(each.pem for each in (self.client, self.proxy) if each is not None)
 
     async def look_up(self) -> None:
-        """Read what the cluster publishes, once, before requests are served.
+        """Read the cluster's ConfigMap once, before requests are served.
 
         Raises:
-            ConfigError: that failed, and the options do not tolerate it.
+            ConfigError: reading failed, and the options do not tolerate that.
         """
         if self._informer is None or self._api is None:
             return
@@ -95,7 +95,7 @@ class ClientAuthorities:
         self._take(published)
 
     async def run(self) -> None:
-        """Follow files and the ConfigMap until stopped."""
+        """Poll the files and the ConfigMap until stopped."""
         followed = () if self._informer is None else (self._informer,)
         async with running(*followed):
             while not await self._clock.wait(self._stopping, POLL_PERIOD_NS):

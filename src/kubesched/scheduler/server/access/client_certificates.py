@@ -1,8 +1,8 @@
-"""Users by the certificate of their connection, their own or that of a proxy.
+"""Authentication by the client certificate of the user or of a proxy.
 
-docs/reference/02 §3.3. The TLS layer has verified the chain against all authorities that are
-trusted for anything. Here it is told apart what a certificate is trusted for: its chain must lead
-to an authority of the right bundle, as that bundle is now.
+docs/reference/02 §3.3. The TLS layer has verified the chain against all authorities, for whatever
+purpose. This module checks the purpose: the chain must end at an authority of the bundle for that
+purpose, in its current version.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Bundle:
         )
 
     def verify(self, chain: list[x509.Certificate], now_ns: int) -> None:
-        """Raises AuthenticationError for a chain that does not end here, or a stale one."""
+        """Raise AuthenticationError if the chain is stale or leads to none of the authorities."""
         if self._authorities.isdisjoint(map(_identity, chain)):
             raise AuthenticationError(_UNKNOWN_AUTHORITY)
         leaf = chain[0]
@@ -54,7 +54,7 @@ class Bundle:
 
 
 class RequestHeaderNames(msgspec.Struct, frozen=True, kw_only=True):
-    """In which headers a proxy says for whom it asks, and which proxies may."""
+    """The headers in which a proxy names the user, and the proxies that may do so."""
 
     username: tuple[str, ...] = ()
     uid: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class RequestHeaderNames(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FrontProxy:
-    """Believes what a proxy says, if its certificate is good for that."""
+    """Authenticates by the headers of a proxy whose certificate is trusted for that."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class FrontProxy:
 
 
 class ClientCertificates:
-    """Takes a certificate's common name for the user's, its organizations for the groups."""
+    """Reads the user from the certificate: the common name, and the organizations as groups."""
 
     def __init__(
         self, bundle: Callable[[], Bundle | None], clock: Clock, metrics: ServerMetrics
@@ -136,7 +136,7 @@ def _load(certificates: tuple[bytes, ...]) -> list[x509.Certificate]:
 
 
 def _identity(certificate: x509.Certificate) -> tuple[bytes, bytes]:
-    """An authority is its name and its key, however often it was certified."""
+    """Identify an authority by its name and key, because it may have several certificates."""
     key = certificate.public_key()
     return (
         certificate.subject.public_bytes(),

@@ -1,4 +1,4 @@
-"""Answers kept for a while: bounded, least recently used first out, each with its own end."""
+"""A bounded cache whose entries expire at times of their own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ V = TypeVar("V")
 
 
 class ExpiringCache(Generic[K, V]):
-    """A mapping whose entries end at a time; it never reads a clock."""
+    """A mapping with an expiry time per entry. Evicts the least recently used entry when full.
+
+    Callers pass the current time; the cache never reads a clock.
+    """
 
     def __init__(self, max_entries: int) -> None:
         self._max_entries = max_entries

@@ -1,7 +1,7 @@
-"""Whether a user may ask for a path (docs/reference/02 §4).
+"""Authorization of a user for a path (docs/reference/02 §4).
 
-The first definite answer wins: masters may do everything, some paths are open to all, and for
-the rest the cluster's API server is asked. Without one, the rest is closed.
+The first definite decision wins. Members of `system:masters` may read every path, and some paths
+are open to everyone. For the others the cluster's API server decides; without one they are closed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _NO_OPINION = AuthorizationDecision(AuthorizationVerdict.NO_OPINION)
 
 
 class AlwaysAllowPaths:
-    """Paths that anybody may ask for: exact, or a beginning if the entry ends with `*`."""
+    """Paths that are open to everyone. An entry is a path, or a prefix if it ends with `*`."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._exact: set[str] = set()
@@ -75,7 +75,7 @@ class AlwaysAllowPaths:
 
 
 class SubjectAccess:
-    """Asks the API server, and remembers what it said for a while."""
+    """Authorizes by SubjectAccessReviews and caches the decisions."""
 
     def __init__(
         self, reviewer: Reviewer, clock: Clock, *, allow_ttl_ns: int, deny_ttl_ns: int
@@ -87,7 +87,7 @@ class SubjectAccess:
         )
 
     async def decide(self, user: CallerIdentity, verb: str, path: str) -> AuthorizationDecision:
-        """Raises ReviewError when there is no usable answer."""
+        """Return the API server's decision. Raises ReviewError if it has none."""
         spec = SubjectAccessReviewSpec(
             non_resource_attributes=NonResourceAttributes(path=path, verb=verb),
             user=user.name,
@@ -115,7 +115,7 @@ class SubjectAccess:
 
 
 class PathAuthorizer:
-    """All the ways to get a permission, in order."""
+    """Applies the rules for masters, open paths and reviews, in this order."""
 
     def __init__(self, always_allow: AlwaysAllowPaths, access: SubjectAccess | None) -> None:
         self._always_allow = always_allow
@@ -127,7 +127,7 @@ class PathAuthorizer:
             )
 
     async def decide(self, user: CallerIdentity, verb: str, path: str) -> AuthorizationDecision:
-        """Raises ReviewError when the question stays open."""
+        """Return the first definite decision. Raises ReviewError if the API server has none."""
         if MASTERS in user.groups or path in self._always_allow:
             return _ALLOW
         if self._access is None:

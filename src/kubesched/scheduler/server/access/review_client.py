@@ -1,4 +1,4 @@
-"""Questions to the API server about users, asked again when asking failed.
+"""Reviews of tokens and permissions by the API server, with retries.
 
 docs/reference/02 §3.3, §4.
 """
@@ -32,11 +32,11 @@ _NO_ANSWER = "<error>"
 
 
 class ReviewError(KubeschedError):
-    """The API server did not answer the question."""
+    """The API server did not complete a review."""
 
 
 class Reviewer:
-    """Creates reviews; each has a budget of time for all its attempts."""
+    """Creates reviews. All attempts of one review share a time limit."""
 
     def __init__(
         self,
@@ -51,10 +51,10 @@ class Reviewer:
         self._request_duration_seconds = request_duration_seconds
 
     async def ask(self, review: T) -> T:
-        """Return the review with its answer.
+        """Create a review and return it with its status.
 
         Raises:
-            ReviewError: no attempt was answered in time.
+            ReviewError: no attempt succeeded in time.
         """
         try:
             async with asyncio.timeout(_BUDGET_NS / SECOND):
@@ -97,7 +97,7 @@ def _is_worth_another_try(error: ApiError) -> bool:
         details = error.status.details
         asks_to_retry = details is not None and details.retry_after_seconds > 0
         return error.code in _WORTH_ANOTHER_TRY or asks_to_retry
-    # Nobody listening is not worth a second try within seconds; a broken connection is.
+    # Retry a broken connection. A refused one will not recover within seconds.
     return _caused_by(error, lambda cause: isinstance(cause, ConnectionResetError))
 
 

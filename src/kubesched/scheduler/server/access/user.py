@@ -1,4 +1,4 @@
-"""Who asks: a name with groups, and what else the one who vouches for it said."""
+"""The identity of the caller of a request."""
 
 from __future__ import annotations
 

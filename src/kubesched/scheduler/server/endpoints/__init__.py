@@ -1,1 +1,1 @@
-"""What the scheduler answers about itself: plain requests in, plain answers out."""
+"""The scheduler's own endpoints, as functions from requests to responses."""

@@ -1,4 +1,4 @@
-"""`/configz`: the configuration in force, as the file would say it (docs/reference/02 §6.3)."""
+"""`/configz`: the current configuration in the form of a file (docs/reference/02 §6.3)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COMPONENT_CONFIG = "componentconfig"
 
 
 def configz_handler(configuration: Callable[[], Mapping[str, Any]]) -> Handler:
-    """Serve what `config.write.versioned` makes of the completed configuration."""
+    """Return a handler that serves the completed configuration as JSON."""
 
     async def answer(_: Request) -> Response:
         page = encode_json({COMPONENT_CONFIG: configuration()}).rstrip(b"\n")

@@ -1,4 +1,4 @@
-"""`/debug`: log verbosity at run time, and what the process is doing (docs/reference/02 §6.5).
+"""`/debug`: log verbosity at run time, and stack traces (docs/reference/02 §6.5).
 
 The profiles of the reference are those of the Go runtime. Here `goroutine` lists the tasks of the
 event loop and the threads with their stacks; the other profiles do not exist.
@@ -52,7 +52,7 @@ def add_debug_routes(routes: Routes, set_verbosity: Callable[[int], None]) -> No
 
 
 def _parse_level(text: str) -> int:
-    """A decimal of 32 bits, without blanks or underscores. Raises ValueError."""
+    """Parse a decimal of 32 bits without blanks or underscores. Raises ValueError."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits.isascii() or not digits.isdigit():
         raise ValueError(

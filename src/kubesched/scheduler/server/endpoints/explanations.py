@@ -1,7 +1,7 @@
-"""`/explain/namespaces/NS/pods/NAME`: why a pod waits; `/explain/queue`: who waits where.
+"""`/explain/namespaces/NS/pods/NAME`: why a pod waits; `/explain/queue`: the queue.
 
-Not of the reference. Authorised like every other page of the process, by the path. What is shown is
-computed by whoever wires the process; this module knows only paths, queries and the answers' form.
+The reference has no such endpoints. Authorization is by path, as for every endpoint. The caller
+passes the object that computes explanations; this module only handles paths, queries and formats.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EXPLAIN = "/explain/"
 
 
 class Explanations(Protocol):
-    """Who answers, in JSON. Raises KubeschedError for what cannot be answered."""
+    """Computes explanations as JSON. Raises KubeschedError if there is nothing to explain."""
 
     def explain(
         self, namespace: str, name: str, *, versus: str = "", suggest: bool = True

@@ -1,7 +1,7 @@
 """Health checks and the endpoints that run them (docs/reference/02 §6.1).
 
-A check is a name and a question: None means fine, a text says what is wrong. Only the path of a
-single check shows that text; the roots keep it for the log.
+A check is a name and a function that returns None or a problem. Only the endpoint of a single check
+shows the problem; the endpoints of all checks write it to the log.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = get_logger(__name__)
 
 _NO_SNIFF = {"X-Content-Type-Options": "nosniff"}
 
-# Told about every check that a root ran: the root, the check, whether it was fine.
+# Called for every check that an endpoint ran, with the endpoint, the check and whether it passed.
 OnResult = Callable[[str, str, bool], None]
 
 
@@ -38,7 +38,7 @@ PING = HealthCheck("ping", lambda: None)
 
 
 class SwitchCheck:
-    """A check that others switch: fine or not, with one text for "not"."""
+    """A check that other components set to passing or failing."""
 
     def __init__(self, name: str, problem: str, *, is_fine: bool) -> None:
         self._name, self._problem = name, problem
@@ -51,7 +51,7 @@ class SwitchCheck:
 def add_health_routes(
     routes: Routes, root: str, checks: Sequence[HealthCheck], on_result: OnResult
 ) -> None:
-    """Serve `/root` for all checks and `/root/name` for each."""
+    """Register `/root` for all checks and `/root/name` for each of them."""
     checks = tuple(checks) or (PING,)
     routes.add(f"/{root}", _root_handler(root, checks, on_result))
     for each in checks:

@@ -1,4 +1,4 @@
-"""Which metrics are shown, and with which label values, as the options ask.
+"""The options that disable metrics and restrict label values.
 
 docs/reference/02 §11.1.
 """
@@ -19,7 +19,7 @@ __all__ = ["limit_metrics"]
 
 
 def limit_metrics(options: MetricsOptions, groups: Iterable[FamilyGroup]) -> int:
-    """Apply the options before anything is counted; return how many metrics are left out.
+    """Apply the options before anything is counted. Returns the number of disabled metrics.
 
     Names that no group knows are ignored, as in the reference.
 

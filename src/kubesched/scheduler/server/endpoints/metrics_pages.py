@@ -22,7 +22,7 @@ _SMALLEST_WORTH_PACKING = 1024
 def metrics_handler(
     registry: CollectorRegistry, groups: Sequence[FamilyGroup], start_seconds: int | None = None
 ) -> Handler:
-    """Serve a registry; `DELETE` forgets what the groups have counted."""
+    """Return a handler that serves a registry; `DELETE` resets the groups."""
 
     async def answer(request: Request) -> Response:
         if request.method == "DELETE":
@@ -38,7 +38,7 @@ def metrics_handler(
 
 
 def exposed(request: Request, parts: Iterable[str]) -> Response:
-    """Metrics in the text format, packed if the client can unpack them."""
+    """Return the metrics in the text format, compressed if the client accepts that."""
     text = "".join(parts).encode()
     asked = _ESCAPING.search(request.headers.get("Accept").replace(" ", ""))
     escaping = asked.group(1) if asked else "underscores"

@@ -1,4 +1,4 @@
-"""`/metrics/resources`: what every pod asks for and is limited to (docs/reference/02 §11.3)."""
+"""`/metrics/resources`: the requests and limits of every pod (docs/reference/02 §11.3)."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _HELP: Final = {
 }
 _BYTES: Final = frozenset({"memory", "storage", "ephemeral-storage"})
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
-# A page about many pods takes a while; scheduling gets a turn in between.
+# Yield to the scheduling loop between batches, because a page of many pods takes long.
 _PODS_PER_TURN: Final = 200
 
-# Label values in the order of the label names, and the line they make.
+# The label values in the order of the label names, and the line of the page.
 Series = tuple[tuple[str, ...], str]
 
 
 def pod_resources_handler(
     pods: Callable[[], Iterable[Pod]], is_leading: Callable[[], bool]
 ) -> Handler:
-    """Serve the pods that the scheduler knows; nothing while another one leads."""
+    """Return a handler that serves the pods in the cache; none while another replica leads."""
 
     async def answer(request: Request) -> Response:
         if not is_leading():
@@ -65,7 +65,7 @@ def _page(found: dict[str, list[Series]]) -> Iterator[str]:
 
 
 def pod_series(pod: Pod) -> Iterator[tuple[str, Series]]:
-    """The series of one pod, by metric; zero amounts and ended pods have none."""
+    """Return the series of one pod by metric. Zero amounts and finished pods have none."""
     spec, metadata = pod.spec, pod.metadata
     if spec.node_name and pod.status.phase in _ENDED:
         return
@@ -74,7 +74,7 @@ def pod_series(pod: Pod) -> Iterator[tuple[str, Series]]:
         for resource, amount in amounts.items():
             if not amount.sign:
                 continue
-            # In the order of the label names, by which pages are sorted.
+            # In the order of the label names, because pages are sorted by it.
             labels = (
                 metadata.namespace,
                 spec.node_name,
@@ -92,7 +92,10 @@ def pod_series(pod: Pod) -> Iterator[tuple[str, Series]]:
 
 
 def pod_limits(pod: Pod) -> dict[str, Quantity]:
-    """Exact limits by resource: the rule for requests, but overhead only adds to what is there."""
+    """Return the limits of a pod by resource.
+
+    The rule is the one for requests, but overhead is added only to resources that have a limit.
+    """
     spec = pod.spec
     limited = replace(
         pod,

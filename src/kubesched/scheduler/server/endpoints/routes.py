@@ -1,4 +1,4 @@
-"""Which handler answers which path: an exact match, else the longest prefix.
+"""The handlers by path: an exact match, else the longest prefix.
 
 docs/reference/02 §5.
 """
@@ -16,7 +16,7 @@ __all__ = ["Routes"]
 
 
 class Routes:
-    """Handlers by path. There is no tidying of slashes or dots: a path matches or it does not."""
+    """Handlers by path. Slashes and dots are not normalized."""
 
     def __init__(self) -> None:
         self._exact: dict[str, Handler] = {}
@@ -24,14 +24,14 @@ class Routes:
         self._listed: set[str] = set()
 
     def add(self, path: str, handler: Handler, *, listed: bool = True) -> None:
-        """Answer exactly this path. Unlisted paths are not advertised."""
+        """Register a handler for one path. An unlisted path does not appear on the index page."""
         assert path not in self._exact, path
         self._exact[path] = handler
         if listed:
             self._listed.add(path)
 
     def add_prefix(self, prefix: str, handler: Handler) -> None:
-        """Answer everything that begins like this; the prefix ends with a slash."""
+        """Register a handler for every path with a prefix, which ends with a slash."""
         assert prefix.endswith("/"), prefix
         self._prefixes[prefix] = handler
 
@@ -45,7 +45,7 @@ class Routes:
         return self._prefixes[max(fitting, key=lambda prefix: (prefix.count("/"), len(prefix)))]
 
     def first_segments(self) -> list[str]:
-        """The advertised paths, cut after their first part, sorted."""
+        """Return the first segments of the listed paths, sorted."""
         return sorted({f"/{path.split('/')[1]}" for path in self._listed})
 
 

@@ -1,4 +1,4 @@
-"""Refusals that programs read: `Status` objects, in the form the client prefers.
+"""Refusals as `Status` objects, in the format that the client prefers.
 
 docs/reference/02 §4.1.
 """
@@ -65,7 +65,7 @@ def status_answer(
 
 
 def encode_json(document: Any, *, pretty: bool = False) -> bytes:
-    """JSON as a Go server writes it: HTML's special characters are escaped."""
+    """Encode JSON as a Go server does, with the special characters of HTML escaped."""
     if pretty:
         text = json.dumps(document, indent=2, ensure_ascii=False)
     else:

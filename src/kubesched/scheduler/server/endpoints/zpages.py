@@ -1,6 +1,6 @@
-"""`/statusz` and `/flagz`: a page for people, or an object for programs (docs/reference/02 §6.4).
+"""`/statusz` and `/flagz`: as text or as an object (docs/reference/02 §6.4).
 
-The text is deliberately unstable: its delimiter is drawn at random, so that nobody parses it.
+The delimiter of the text is random, as in the reference, so that programs do not parse it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _ACCEPTED: Final = "application/json, application/yaml, text/plain"
 
 
 class Versions(msgspec.Struct, frozen=True):
-    """What the pages say about the program."""
+    """The versions that the pages show."""
 
     binary: str
     emulation: str
-    # In the place where the reference names its Go version.
+    # Shown in place of the reference's Go version.
     runtime: str
-    # What implements the binary version; left out of the pages if there is nothing to say.
+    # The implementation of the binary version. The pages omit an empty text.
     implementation: str = ""
 
 
@@ -88,7 +88,7 @@ def statusz_handler(
 
 
 def flagz_handler(flags: Mapping[str, str], rng: random.Random) -> Handler:
-    """Serve the value of every flag. The text is made once, so its delimiter stays."""
+    """Return a handler that serves the value of every flag. Its text is built once."""
     shown = dict(sorted(flags.items()))
     page = f"{_head('flagz')}{_rows(shown, rng)}".encode()
 
@@ -113,7 +113,7 @@ def _rows(rows: Mapping[str, str], rng: random.Random) -> str:
 
 
 def _negotiate(request: Request, kind: str) -> _Form | None:
-    """The first clause that can be served, in the client's order; None: there is none."""
+    """Return the first clause of the Accept header that can be served, or None."""
     accept = ",".join(request.headers.all("Accept"))
     if not accept.strip():
         return _TEXT_FORM

@@ -1,1 +1,1 @@
-"""The endpoints on a socket: certificates, TLS, connections and the filters around a handler."""
+"""The endpoints on a socket: TLS, sign-in, and the filters in front of the handlers."""

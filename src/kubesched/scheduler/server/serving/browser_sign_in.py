@@ -1,9 +1,9 @@
-"""Browsers on the secure port: they cannot send a bearer token, but they can ask for a password.
+"""Sign-in of browsers, which cannot send bearer tokens, on the secure port.
 
-Below one path, a password of HTTP Basic authentication is taken as a bearer token, whatever the
-user's name; who it is and whether they may is decided by everybody else as ever. Somebody without
-any credentials is asked for them instead of being refused. Nothing is kept here: the browser sends
-the password with every request.
+Below one path, the password of HTTP Basic authentication is used as a bearer token; the user name
+is ignored. Authentication and authorization follow as for any token. A request without credentials
+gets a challenge instead of a refusal. There is no session: the browser sends the password with
+every request.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _REFUSED: Final = (401, 403)
 
 
 def with_browser_sign_in(answer: Handler, prefix: str) -> Handler:
-    """`answer`, with browsers being let in below the prefix."""
+    """Wrap a handler so that browsers can sign in below the prefix."""
 
     async def answered(request: Request) -> Response:
         if request.path != prefix and not request.path.startswith(f"{prefix}/"):
@@ -40,7 +40,7 @@ def with_browser_sign_in(answer: Handler, prefix: str) -> Handler:
 
 
 def _with_token(request: Request) -> Request:
-    """The request with its password as a bearer token, if it has one."""
+    """Return the request with its password as a bearer token, if it has a password."""
     scheme, _, given = request.headers.get("Authorization").partition(" ")
     if scheme.lower() != "basic":
         return request

@@ -1,7 +1,7 @@
-"""What every request passes before its handler: who asks, may they, and a line in the log.
+"""The filters in front of every handler: authentication, authorization and logging.
 
-docs/reference/02 §2.4. The order matters: a caller without permission learns nothing, not even
-which paths exist.
+docs/reference/02 §2.4. Authorization comes before the search for a handler, so that a caller
+without permission cannot find out which paths exist.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PANIC = "This request caused apiserver to panic. Look in the logs for details."
 
 
 class Endpoints:
-    """Answers requests: authenticates, authorizes, and calls the path's handler."""
+    """Authenticates and authorizes a request, then calls the handler of its path."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Endpoints:
         self._metrics, self._clock = metrics, clock
 
     async def answer(self, request: Request) -> Response:
-        """Answer, whatever happens: a handler that fails costs its request only."""
+        """Return a response in every case, also if the handler raises."""
         started_ns = self._clock.monotonic_ns()
         try:
             response = await self._answer(request)
@@ -96,7 +96,7 @@ class Endpoints:
         return user
 
     async def _refusal(self, request: Request, user: CallerIdentity) -> Response | None:
-        """None if the user may go on."""
+        """Return the refusal, or None if the user is authorized."""
         verb = request.method.lower()
         started_ns = self._clock.monotonic_ns()
         result = "error"

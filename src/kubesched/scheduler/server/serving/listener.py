@@ -1,4 +1,4 @@
-"""The socket that the endpoints are served on (docs/reference/02 §2.1)."""
+"""The listening socket of the endpoints (docs/reference/02 §2.1)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ServingError(KubeschedError):
 
 
 def listen(options: SecureServingOptions) -> socket.socket:
-    """Bind and listen; every interface means both IP families.
+    """Bind and listen. An unspecified address means both IP families.
 
     Raises:
         ServingError: the address cannot be used.
@@ -58,7 +58,7 @@ def _bind(
 ) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        # What Go sets on every listener; it does not let two processes share a port.
+        # Go sets this on every listener. It does not let two processes share a port.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if options.permit_port_sharing:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

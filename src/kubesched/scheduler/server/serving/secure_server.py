@@ -1,11 +1,10 @@
 """The scheduler's own endpoints, served over HTTPS (docs/reference/02 §2–6).
 
-`SchedulerServer` is what the process wiring builds: everything it needs is handed in, and it
-runs like any other component.
+The process builds a `SchedulerServer` from its collaborators and runs it as a component.
 
     metrics = ServingMetrics(...)
     server = SchedulerServer(serving, access, pages, metrics, clock, seed)
-    await server.start()      # binds; an address in use is found out here
+    await server.start()      # binds; raises if the address is in use
     ... run() ... stop()
 """
 
@@ -75,7 +74,7 @@ _SHUTDOWN_SECONDS: Final = 5.0
 
 
 class ServingMetrics:
-    """The registries behind `/metrics` and `/metrics/slis`, and who counts in them."""
+    """The registries behind `/metrics` and `/metrics/slis`, and their groups of metrics."""
 
     def __init__(
         self,
@@ -83,9 +82,9 @@ class ServingMetrics:
         groups: Iterable[FamilyGroup] = (),
         options: MetricsOptions | None = None,
     ) -> None:
-        """`groups` have registered themselves; they are what `DELETE /metrics` resets.
+        """Take groups that have registered their metrics. `DELETE /metrics` resets them.
 
-        Options hold for the groups from here on: nothing should have been counted yet.
+        The options apply from now on, so nothing must have been counted before.
 
         Raises:
             ConfigError: a file that the options name cannot be read.
@@ -100,7 +99,7 @@ class ServingMetrics:
 
 
 class AccessControl(msgspec.Struct, frozen=True):
-    """How requests are judged. `authorities` must be run to follow rotated authorities."""
+    """Authentication and authorization. Run `authorities` to follow rotated authorities."""
 
     authorities: ClientAuthorities
     authenticators: AuthenticatorChain
@@ -108,9 +107,9 @@ class AccessControl(msgspec.Struct, frozen=True):
 
 
 class Pages(msgspec.Struct, frozen=True, kw_only=True):
-    """What the endpoints show. Callables are asked at each request."""
+    """The content of the endpoints. Functions are called for each request."""
 
-    # The completed configuration as `config.write.versioned` gives it.
+    # The completed configuration in the form of `config.write.versioned`.
     configuration: Callable[[], Mapping[str, Any]]
     flags: Mapping[str, str]
     versions: Versions
@@ -122,9 +121,9 @@ class Pages(msgspec.Struct, frozen=True, kw_only=True):
     statusz: bool = True
     flagz: bool = True
     set_verbosity: Callable[[int], None] = set_verbosity
-    # Why pods wait, and where; None: there are no such pages.
+    # Computes explanations. None: there are no such endpoints.
     explanations: Explanations | None = None
-    # Everything below /dashboard; None: there is no such page.
+    # Serves the paths below /dashboard. None: there is no dashboard.
     dashboard: Handler | None = None
 
 
@@ -137,7 +136,7 @@ def build_access_control(
     clock: Clock,
     seed: int,
 ) -> AccessControl:
-    """Delegate to API servers; None: there is no cluster to ask.
+    """Build access control that delegates to API servers. None: there is no cluster.
 
     Raises:
         ConfigError: a file of authorities, or an always-allowed path, cannot be used.
@@ -186,7 +185,7 @@ def build_access_control(
 
 
 def build_routes(pages: Pages, metrics: ServingMetrics, clock: Clock, rng: random.Random) -> Routes:
-    """All paths of docs/reference/02 §5."""
+    """Register the paths of docs/reference/02 §5."""
     routes = Routes()
     add_health_routes(routes, "healthz", pages.healthz, metrics.health.observe)
     add_health_routes(routes, "livez", (), metrics.health.observe)
@@ -214,7 +213,7 @@ def build_routes(pages: Pages, metrics: ServingMetrics, clock: Clock, rng: rando
 
 
 class SchedulerServer:
-    """Serves the endpoints until stopped. A component; `start` before `run` to bind early."""
+    """Serves the endpoints until stopped. A component; `start` binds before `run`."""
 
     def __init__(
         self,
@@ -242,16 +241,16 @@ class SchedulerServer:
 
     @property
     def port(self) -> int:
-        """The port in use, which port 0 of a test leaves to the system."""
+        """The port of the socket. With port 0 the system chooses it."""
         assert self._listener is not None, "the server has not been started"
         port: int = self._listener.getsockname()[1]
         return port
 
     async def start(self) -> None:
-        """Look up who is trusted, and take the address.
+        """Read the authorities and bind the address.
 
         Raises:
-            ConfigError: the look-up failed and must not.
+            ConfigError: the authorities cannot be read, and the options do not tolerate that.
             ServingError: the address cannot be used.
         """
         await self._access.authorities.look_up()
@@ -276,12 +275,12 @@ class SchedulerServer:
             log.info("[graceful-termination] secure server is exiting")
 
     def answer_while(self, is_stalled: Callable[[], bool]) -> None:
-        """Tell probes that the loop stands still, while it does. For another thread to call."""
+        """Answer probes while the event loop is blocked. Called in another thread."""
         if self._listener is not None:
             answer_while(is_stalled, self._listener, self._tls.listening)
 
     def stop(self) -> None:
-        """Stop accepting; requests under way have five seconds."""
+        """Stop accepting. Running requests have five seconds."""
         self._stopping.set()
 
     def _trust(self) -> None:

@@ -1,8 +1,7 @@
-"""Answers to probes while the event loop stands still, from the thread that has noticed.
+"""Responses to probes while the event loop is blocked, from the watchdog's thread.
 
-Nobody accepts connections on a loop that does not turn, so a probe would wait until it gives up.
-That is a failure too, but one that says nothing. This takes connections from the same listening
-socket, and tells every probe that the process is not well; everybody else is told to come again.
+A blocked loop accepts no connections, so a probe would time out without a reason. The thread
+accepts connections from the same listening socket. Probes get 500, other requests get 503.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Final
 __all__ = ["answer_while"]
 
 _LOOK_S: Final = 0.25
-# For a handshake, and for a piece of a request: the next connection waits behind it.
+# For a handshake or a part of a request. The next connection waits meanwhile.
 _PATIENCE_S: Final = 1.0
 _MOST_BYTES: Final = 16 * 1024
 _MOST_PIECES: Final = 4
@@ -29,22 +28,22 @@ _LATER: Final = "the process is busy, please try again later\n"
 def answer_while(
     is_stalled: Callable[[], bool], listener: socket.socket, context: ssl.SSLContext
 ) -> None:
-    """Answer who comes to the listener for as long as the loop stands still."""
+    """Accept and answer connections for as long as the loop is blocked."""
     pause = threading.Event()
     with selectors.DefaultSelector() as selector:
         try:
             selector.register(listener, selectors.EVENT_READ)
         except (OSError, ValueError):
-            return  # it is closed: the process is ending
+            return  # the socket is closed: the process is ending
         while is_stalled():
             if not selector.select(_LOOK_S) or not is_stalled():
-                continue  # whoever came in the meantime is the loop's
+                continue  # the loop is running again and accepts the connection
             try:
                 connection, _ = listener.accept()
             except OSError:
-                pause.wait(_LOOK_S)  # no descriptor is free, or the loop was quicker
+                pause.wait(_LOOK_S)  # no descriptor is free, or the loop accepted it
                 continue
-            # A client may break off or speak no TLS; it is as good as answered.
+            # The client may disconnect or speak no TLS; there is nothing to answer then.
             with connection, contextlib.suppress(OSError, ValueError):
                 _answer(connection, context)
 
@@ -66,7 +65,7 @@ def _first_line(connection: ssl.SSLSocket) -> bytes:
 
 
 def _response(line: bytes) -> bytes:
-    """What a request with this first line is told."""
+    """Return the response to a request with this first line."""
     parts = line.decode("latin-1").split(" ")
     path = parts[1].partition("?")[0] if len(parts) > 1 else ""
     root = path.split("/")[1] if path.startswith("/") else ""

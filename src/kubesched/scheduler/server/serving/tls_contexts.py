@@ -1,8 +1,8 @@
-"""TLS as the options ask for it, renewed when certificates or authorities change.
+"""The TLS contexts of the secure port, reloaded when certificates or authorities change.
 
-docs/reference/02 §2. A listener holds one context for its whole life. That one only receives
-connections; each is handed, before its certificate is chosen, to the context that is current for
-the name it asks for.
+docs/reference/02 §2. A listener has one context until it closes. That context only accepts
+connections. Its SNI callback replaces it by the current context for the requested name before a
+certificate is chosen.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _CURVES: Final[Mapping[int, str]] = {
 
 
 class TlsContexts:
-    """Certificates on disk or in memory, and the contexts made of them."""
+    """The serving certificates, from files or from memory, and their TLS contexts."""
 
     def __init__(self, options: SecureServingOptions, clock: Clock) -> None:
         """Raises ConfigError for certificates that cannot be used."""
@@ -82,16 +82,16 @@ class TlsContexts:
         self.listening.sni_callback = self._choose
 
     def trust(self, authorities_pem: bytes) -> None:
-        """Ask clients for certificates of these authorities; none: ask for no certificates."""
+        """Request client certificates of these authorities; without any, request none."""
         self._authorities = authorities_pem
         self._reload("client authorities")
-        # Whether to ask is decided before a connection is handed on.
+        # OpenSSL reads this before the SNI callback replaces the context.
         self.listening.verify_mode = ssl.CERT_OPTIONAL if authorities_pem else ssl.CERT_NONE
 
     def poll(self) -> None:
-        """Look at the files again, and take them over if they are good."""
+        """Reload changed files if they are valid."""
         now_ns = self._clock.monotonic_ns()
-        # Every file is looked at: certificate and key change together.
+        # Check every file, because certificate and key change together.
         changed = [file for file in self._files if file.changed(now_ns)]
         if changed:
             self._reload("serving certificates")
@@ -165,7 +165,7 @@ class TlsContexts:
         if len(options.curve_preferences) == 1 and options.curve_preferences[0] in _CURVES:
             context.set_ecdh_curve(_CURVES[options.curve_preferences[0]])
         context.set_alpn_protocols(["http/1.1"])
-        # A resumed session does not show the chain of the client's certificate.
+        # A resumed session has no chain of the client's certificate.
         context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
         context.num_tickets = 0
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -180,9 +180,9 @@ class TlsContexts:
 
 
 def openssl_ciphers(names: Sequence[str]) -> str:
-    """The names of cipher suites up to TLS 1.2 as OpenSSL spells them.
+    """Return the names of cipher suites up to TLS 1.2 in OpenSSL's spelling.
 
-    Those of TLS 1.3 are always on: neither library lets them be chosen.
+    Those of TLS 1.3 are always enabled, as in Go.
     """
     wanted = [name for name in names if name not in _TLS13_SUITES]
     return ":".join(map(_openssl_name, wanted) if wanted else _DEFAULT_CIPHERS)
@@ -222,7 +222,7 @@ def _write_pair(cert: Path, key: Path, pair: CertificatePair) -> None:
 
 
 def _certificate_names(cert_file: str) -> list[str]:
-    """The names in a certificate, for a pair that was given without names."""
+    """Read the names from a certificate, for a pair without configured names."""
     leaf = x509.load_pem_x509_certificates(Path(cert_file).read_bytes())[0]
     try:
         found = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
