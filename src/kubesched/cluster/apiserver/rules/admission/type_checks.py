@@ -13,7 +13,7 @@ from typing import Any
 
 from kubesched.cluster.apiserver.rules.admission.validating_policy import compile_policy
 from kubesched.cluster.apiserver.rules.custom import CustomStrategy
-from kubesched.cluster.apiserver.rules.custom.cel_types import declared_type
+from kubesched.cluster.apiserver.rules.custom.schema_cel_types import declared_type
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.rules.schema.definitions import (
     definition_of,

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import msgspec
 
-from kubesched.cluster.apiserver.rules.custom.cel_types import cel_value, declared_type
 from kubesched.cluster.apiserver.rules.custom.rule_costs import (
     cost_problem,
     estimate_rule_cost,
     max_items,
 )
+from kubesched.cluster.apiserver.rules.custom.schema_cel_types import cel_value, declared_type
 from kubesched.cluster.apiserver.rules.custom.schema_validation import ABSENT, match_old_items
 from kubesched.cluster.apiserver.rules.custom.structural_schema import EMBEDDED
 from kubesched.cluster.apiserver.rules.errors.field_problems import (
