@@ -8,7 +8,7 @@ which preserves the fields that no struct declares.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -60,30 +60,25 @@ def derive_struct(view: S, old: Mapping[str, Any], new: Mapping[str, Any], versi
     if len(changed) == len(new):
         view = make_struct(type(view), new)
     else:
-        changes = _changed_attributes(type(view), changed, old, new)
+        fields = wire_fields(type(view))
+        for key in changed:
+            if (field := fields.get(key)) is not None:
+                changes[field.attribute] = _converted(new[key], field.type, key)
+        if not old.keys() <= new.keys():
+            changes |= _removed_attributes(type(view), old, new)
     if version:
         metadata = changes.get("metadata") or view.metadata  # type: ignore[attr-defined]
         changes["metadata"] = replace(metadata, resource_version=version)
     return replace(view, **changes) if changes else view
 
 
-def _changed_attributes(
-    kind: type[msgspec.Struct],
-    changed: Sequence[str],
-    old: Mapping[str, Any],
-    new: Mapping[str, Any],
+def _removed_attributes(
+    kind: type[msgspec.Struct], old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Convert the changed top-level parts of an object, by attribute of its struct."""
+    """Return the defaults of the attributes whose top-level parts were removed."""
     fields = wire_fields(kind)
-    changes: dict[str, Any] = {}
-    for key in changed:
-        if (field := fields.get(key)) is not None:
-            changes[field.attribute] = _converted(new[key], field.type, key)
-    if not old.keys() <= new.keys():
-        for key in old.keys() - new.keys():
-            if (field := fields.get(key)) is not None:
-                changes[field.attribute] = field.default
-    return changes
+    removed = (fields.get(key) for key in old.keys() - new.keys())
+    return {field.attribute: field.default for field in removed if field is not None}
 
 
 def set_node(view: S, old: Mapping[str, Any], bound: Mapping[str, Any]) -> tuple[S, Json]:
