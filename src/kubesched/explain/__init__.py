@@ -1,4 +1,4 @@
-"""Why, why not, and what would help: questions about a cluster, answered by the real scheduler."""
+"""Explanations of scheduling decisions, computed by the scheduler's own plugins and search."""
 
 from kubesched.explain.cluster_snapshot import Snapshot
 from kubesched.explain.clusters.cluster_model import ExplainError

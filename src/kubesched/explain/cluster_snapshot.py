@@ -1,4 +1,4 @@
-"""A cluster to ask questions about: the face of this package in Python."""
+"""The Python interface of this package: a cluster at one moment, with methods that explain it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["Snapshot"]
 class Snapshot:
     """The objects of a cluster at one moment, and the scheduler's parts over them.
 
-    Nothing that is asked changes it, or any cluster.
+    No method changes the snapshot or a cluster.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Snapshot:
         queue: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        """`queue` are the places of pods that wait, as a running scheduler told them.
+        """Build the model. `queue` has the places of pending pods in a running scheduler's queue.
 
         `unknown` are kinds that may not be read, `partial` those of which one namespace may.
         """
@@ -64,32 +64,32 @@ class Snapshot:
 
     @classmethod
     def from_files(cls, *paths: str | Path, **options: Any) -> Snapshot:
-        """Objects from manifests or dumps, YAML or JSON."""
+        """Read objects from manifests or dumps, YAML or JSON."""
         loaded = load_files(paths)
         return cls(loaded.objects, unknown=loaded.unknown, **options)
 
     @classmethod
     async def from_cluster(cls, api: ApiAccess, namespace: str = "", **options: Any) -> Snapshot:
-        """What an API server has, as far as it may be read, if only in one namespace."""
+        """Read the objects of an API server, as far as the user may list them."""
         loaded = await read_cluster(api, namespace=namespace)
         return cls(loaded.objects, unknown=loaded.unknown, partial=loaded.partial, **options)
 
     @classmethod
     def from_capture(cls, path: str | Path, **options: Any) -> Snapshot:
-        """What `kubesched capture` wrote, with the configuration that was in force."""
+        """Read a file of `kubesched capture`, with the configuration of that time."""
         capture = read_capture(Path(path))
         if options.get("configuration") is None and capture.configuration is not None:
             options["configuration"] = configuration_from_builtins(capture.configuration)
         return cls(capture.objects, unknown=capture.unknown, queue=capture.queue, **options)
 
     def overlaid(self, objects: Iterable[ApiObject]) -> Snapshot:
-        """This snapshot with further objects in it, or other versions of those it has."""
+        """Return a snapshot with further objects, or with other versions of its objects."""
         for each in objects:
             self.model.objects.put(each)
         return self
 
     def pending(self) -> list[Pod]:
-        """Pods that wait for a node, by name."""
+        """Return the pending pods, by name."""
         waiting = [
             pod
             for pod in self.model.objects.list(Pod)
@@ -98,13 +98,13 @@ class Snapshot:
         return sorted(waiting, key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
 
     def pod(self, name: str, namespace: str = "default") -> Pod:
-        """A pod by name, or by `namespace/name`."""
+        """Return a pod by name, or by `namespace/name`."""
         if "/" in name:
             namespace, _, name = name.partition("/")
         return self.model.find_pod(namespace, name)
 
     def explain(self, pod: Pod | str, *, versus: str = "", suggest: bool = True) -> Explanation:
-        """Why the pod waits, or where it goes and why there."""
+        """Explain why the pod is pending, or why it gets its node."""
         found = self.pod(pod) if isinstance(pod, str) else pod
         answer = explain_pod(
             self.model,
@@ -118,11 +118,11 @@ class Snapshot:
         return answer if place is None else replace(answer, queue=dict(place))
 
     def fit(self, *pods: Pod, replicas: int | None = None) -> Fit:
-        """How many copies of the pods fit; without `replicas` as many as possible."""
+        """Compute how many copies of the pods fit; without `replicas`, as many as possible."""
         return fit_pods(self.model, pods, replicas)
 
     def whatif(self, plan: Plan | None = None, **changes: Any) -> WhatIf:
-        """What the changes come to, played in virtual time on a copy.
+        """Compute the effects of changes, by a simulation in virtual time on a copy.
 
         Nodes are drained in an order in which nothing waits, if there is one. `changes` are the
         fields of a `Plan`.

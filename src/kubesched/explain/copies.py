@@ -20,7 +20,7 @@ __all__ = ["Copies", "copy_of"]
 
 
 def copy_of(pod: Pod, number: int) -> Pod:
-    """Another pod of the same template, on no node."""
+    """Return another pod of the same template, without a node."""
     metadata = pod.metadata
     name = f"{metadata.name or metadata.generate_name or 'pod'}-fit-{number}"
     return replace(
@@ -31,7 +31,7 @@ def copy_of(pod: Pod, number: int) -> Pod:
 
 
 class _Placed(NamedTuple):
-    """A copy on its node; with a state, what it uses besides is reserved for it."""
+    """A copy on its node; with a state, Reserve has run for it."""
 
     pod: Pod
     state: CycleState | None
@@ -39,7 +39,7 @@ class _Placed(NamedTuple):
 
 
 class Copies:
-    """Copies that were placed, in order, and how many per node."""
+    """The placed copies, in order, and their number per node."""
 
     def __init__(self, model: ClusterModel) -> None:
         self._model = model
@@ -50,7 +50,7 @@ class Copies:
         return len(self._placed)
 
     def try_one(self, pod: Pod, number: int) -> str:
-        """Have the scheduler place one more copy; empty if it did, else what it says.
+        """Let the scheduler place one more copy; return its message if it cannot, else nothing.
 
         Claims that are made for each pod are made for the copy, and what it would use of volumes
         and devices is reserved, as it is before a pod is bound.
@@ -86,14 +86,14 @@ class Copies:
         state: CycleState | None = None,
         made: tuple[Removal, ...] = (),
     ) -> None:
-        """Count a copy on the node from here on."""
+        """Add a copy to the node."""
         assumed = info.placed_on(node)
         self._model.cache.assume_pod(assumed)
         self._placed.append(_Placed(assumed.pod, state, made))
         self.by_node[node] += 1
 
     def take_back(self, count: int | None = None) -> None:
-        """Take off the last copies, or all of them."""
+        """Remove the last copies, or all of them."""
         model = self._model
         for _ in range(len(self._placed) if count is None else count):
             pod, state, made = self._placed.pop()
@@ -110,7 +110,7 @@ class Copies:
             self._model.objects.remove(each.kind, each.name, each.namespace)
 
     def fill(self, pod: Pod) -> None:
-        """Place as many copies as there can be, unless that must be found out one by one.
+        """Place as many copies as possible at once, unless they must be placed one by one.
 
         If every rule that has a say looks at one node at a time, nodes fill up independently: in
         each round all nodes that still pass get one more, and who came first makes no difference.

@@ -1,8 +1,8 @@
-"""The sentence that matters for events of pods that fit nowhere (`run --explain-events`).
+"""Notes for the events of pods that fit no node (`run --explain-events`).
 
-Made on the event loop from what the attempt itself found out: no filter is asked again. For each
-pod and set of reasons it is made once, and if that took long, events that come soon after go
-without: however many pods fail, this takes at most a twentieth of the time.
+The event loop writes them from the diagnosis of the attempt: no filter runs again. A note is
+cached for a pod and its set of reasons. If writing one took long, events that follow soon get
+none: however many pods fail, notes take at most a twentieth of the time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SHARE: Final = 20
 
 
 class EventNoteWriter:
-    """Makes and remembers notes. `lister` gives the objects of a kind."""
+    """Writes and caches notes. `lister` returns the lister of a kind."""
 
     def __init__(
         self, lister: Callable[[type[Any]], Lister[Any]], snapshot: Snapshot, clock: Clock
@@ -40,7 +40,7 @@ class EventNoteWriter:
         self._rests_until_ns = 0
 
     def note(self, framework: Framework, pod_info: PodInfo, diagnosis: Diagnosis) -> str:
-        """What is wrong, with amounts and names; empty if that cannot be said now."""
+        """Return the reason with amounts and names; empty if there is no time for it now."""
         reasons = frozenset(diagnosis.reason_counts(len(self._snapshot.nodes)))
         known = self._made.get(pod_info.uid)
         if known is not None and known[0] == reasons:
@@ -69,7 +69,7 @@ class EventNoteWriter:
 
 
 class _Listed(NamedTuple):
-    """What describing needs of the objects, from listers."""
+    """An `ObjectReader` over listers."""
 
     lister: Callable[[type[Any]], Lister[Any]]
 
@@ -81,7 +81,7 @@ class _Listed(NamedTuple):
 
 
 def _verdicts_of(snapshot: Snapshot, diagnosis: Diagnosis) -> AllVerdicts | None:
-    """The verdicts of an attempt; each node has one, of the first rule that rejects it."""
+    """Return the verdicts of an attempt: for each node, of the first rule that rejects it."""
     nodes = snapshot.nodes
     count = len(nodes)
     if not count:

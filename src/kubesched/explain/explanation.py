@@ -1,4 +1,4 @@
-"""What an explanation consists of: values, documented as JSON in docs/explain.md.
+"""The parts of an explanation: values, documented as JSON in docs/explain.md.
 
 Field names here are the names in `-o json`; fields are only ever added.
 """
@@ -31,16 +31,16 @@ class Rejection(Result, frozen=True, kw_only=True):
     """One rule that rejects the nodes of a group."""
 
     plugin: str
-    reason: str  # the reference's words
+    reason: str  # the reference's text
     asked: str = ""
-    available: str = ""  # the most there is on any node of the group, and where
-    detail: str = ""  # a sentence with names: which taint, which port held by whom
+    available: str = ""  # the most that any node of the group has, and which
+    detail: str = ""  # names: which taint, or which pod uses the port
     preemptable: bool = False  # evicting pods might change this verdict
     cause: dict[str, Any] | None = None  # the reason as data: its `type`, and what it is about
 
 
 class VerdictGroup(Result, frozen=True, kw_only=True):
-    """Nodes that the same rules reject; no rejections: they fit."""
+    """Nodes that the same rules reject; nodes without rejections fit."""
 
     count: int
     example: str
@@ -49,9 +49,9 @@ class VerdictGroup(Result, frozen=True, kw_only=True):
 
 
 class Edit(Result, frozen=True, kw_only=True):
-    """One object to change, for programs that carry a suggestion out."""
+    """A change to one object, for programs that apply a suggestion."""
 
-    action: str  # create, replace, or delete; a pod that is replaced has to be made anew
+    action: str  # create, replace, or delete; a replaced pod has to be recreated
     kind: str
     api_version: str
     name: str
@@ -60,20 +60,20 @@ class Edit(Result, frozen=True, kw_only=True):
 
 
 class Suggestion(Result, frozen=True, kw_only=True):
-    """A change with which the pod fits; it was made on a copy and the scheduler was run."""
+    """A change with which the pod fits: the search confirmed it on a copy of the cluster."""
 
     change: str
     verified: bool
     node: str  # where the pod would go then
     kind: str  # pod, cluster, or preemption
     parts: tuple[str, ...] = ()  # the single changes, where several are needed together
-    command: str = ""  # what to type, where one line does it
+    command: str = ""  # a shell command that makes the change
     size: float = 1.0  # how large the change is; suggestions come smallest first
     edits: tuple[Edit, ...] = ()
 
 
 class PluginScore(Result, frozen=True, kw_only=True):
-    """What one plugin adds to a node's total."""
+    """One plugin's part of a node's total."""
 
     plugin: str
     score: int  # 0 to 100
@@ -88,18 +88,18 @@ class NodeScore(Result, frozen=True, kw_only=True):
 
 
 class Preemption(Result, frozen=True, kw_only=True):
-    """What PostFilter says: who would go, or why nobody may."""
+    """The result of PostFilter: the pods to preempt, or why there are none."""
 
     possible: bool
     node: str = ""
-    victims: tuple[str, ...] = ()  # namespace/name; who would go, now or with more priority
-    budgets_violated: tuple[str, ...] = ()  # namespace/name; evictions would go against these
+    victims: tuple[str, ...] = ()  # namespace/name; now, or with more priority
+    budgets_violated: tuple[str, ...] = ()  # namespace/name
     message: str = ""
-    priority_needed: int | None = None  # the lowest with which room could be made
-    blocked_by_policy: bool = False  # it could, if its preemptionPolicy were not Never
+    priority_needed: int | None = None  # the lowest priority with which preemption would help
+    blocked_by_policy: bool = False  # preemption would help, but preemptionPolicy is Never
 
     def in_words(self) -> str:
-        """One or two sentences."""
+        """Describe the result in one or two sentences."""
         victims = ", ".join(self.victims) or "nobody"
         against = ", ".join(self.budgets_violated)
         who = f"{victims} on {self.node}" + (f", against budget {against}" if against else "")
@@ -123,7 +123,7 @@ class VersusPoint(Result, frozen=True, kw_only=True):
 
 
 class Versus(Result, frozen=True, kw_only=True):
-    """Why this node and not that one."""
+    """A comparison of the chosen node with another one."""
 
     node: str
     other: str
@@ -133,18 +133,18 @@ class Versus(Result, frozen=True, kw_only=True):
 
 
 class Explanation(Result, frozen=True, kw_only=True):
-    """Why a pod is pending, or where it goes and why there."""
+    """Why a pod is pending, or which node it gets and why."""
 
     pod: str  # namespace/name
     verdict: str  # fits or pending
-    summary: str  # the sentence that matters
-    breakdown: str = ""  # how many nodes are out for what, if for more than one thing
-    advice: str = ""  # who has to do what
-    node: str = ""  # where it would go; where it is, if it is placed
-    current_node: str = ""  # of a pod that is placed
-    nodes: int = 0  # how many were looked at
+    summary: str  # the headline
+    breakdown: str = ""  # how many nodes each reason excludes, if there are several
+    advice: str = ""  # what to do
+    node: str = ""  # the node it would get, or has
+    current_node: str = ""  # the node of a placed pod
+    nodes: int = 0  # the number of all nodes
     feasible: int = 0
-    message: str = ""  # the reference's own text
+    message: str = ""  # the reference's message
     groups: tuple[VerdictGroup, ...] = ()
     suggestions: tuple[Suggestion, ...] = ()
     preemption: Preemption | None = None
@@ -157,11 +157,11 @@ class Explanation(Result, frozen=True, kw_only=True):
     partial: tuple[str, ...] = ()  # kinds of which only one namespace could be read
 
     def to_pandas(self) -> Any:
-        """A pandas frame with a row for each node; needs the extra `pandas`."""
+        """Return a pandas frame with a row for each node; needs the extra `pandas`."""
         return _explanation_frame(self)
 
     def to_html(self) -> str:
-        """One self-contained file."""
+        """Return an HTML document that needs no other file."""
         return html_document(f"{self.pod}: {self.verdict}", _explanation_html(self))
 
     def _repr_html_(self) -> str:
@@ -172,7 +172,7 @@ class Explanation(Result, frozen=True, kw_only=True):
 
 
 def _explanation_frame(explanation: Explanation) -> Any:
-    """A row for each node: whether it fits, what rejects it, and the scores of the best."""
+    """Return a row for each node: whether it fits, what rejects it, and its scores."""
     scores = {score.node: score for score in explanation.scores}
     rows: list[dict[str, Any]] = []
     for group in explanation.groups:
@@ -191,7 +191,7 @@ def _explanation_frame(explanation: Explanation) -> Any:
 
 
 def _explanation_html(explanation: Explanation) -> str:
-    """The part of a document that a notebook shows."""
+    """Return the body of the document; notebooks show it without the frame."""
     parts = [
         f'<h1>{escape(explanation.pod)}: <span class="{escape(explanation.verdict)}">'
         f"{escape(explanation.verdict)}</span></h1>"
@@ -250,7 +250,7 @@ def rejection_row(group: VerdictGroup) -> str:
 
 
 def _scores(scores: tuple[NodeScore, ...]) -> str:
-    """A row for each plugin, a column for each node: plugins have long names."""
+    """Return a table with a row for each plugin and a column for each node."""
     head = "".join(f"<th class=n>{escape(score.node)}</th>" for score in scores)
     totals = "".join(f"<td class=n><b>{score.total}</b></td>" for score in scores)
     rows = "".join(

@@ -1,4 +1,4 @@
-"""How many copies of pods fit, where, and what stops the next one."""
+"""Capacity: how many copies of pods fit, on which nodes, and what rejects the next one."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _SHAPES_TRIED = 4
 
 
 class NodesNeeded(Result, frozen=True, kw_only=True):
-    """How many more nodes of a shape would hold the rest."""
+    """The number of new nodes of one shape that would hold the remaining copies."""
 
     like: str
     count: int
 
 
 class Fit(Result, frozen=True, kw_only=True):
-    """How many copies fit; `stopped_by` says per group of nodes why not one more."""
+    """How many copies fit; `stopped_by` has the reasons against one more, by groups of nodes."""
 
     pods: tuple[str, ...]
     asked: int | None  # None: as many as possible
@@ -56,7 +56,7 @@ class Fit(Result, frozen=True, kw_only=True):
 
 
 def fit_pods(model: ClusterModel, pods: Sequence[Pod], replicas: int | None) -> Fit:
-    """Place copies of the pods in turn with the scheduler, until one fits nowhere or all are in.
+    """Place copies of the pods in turn, until one fits no node or all are placed.
 
     Copies are counted in sets of all the pods given.
     """
@@ -93,7 +93,7 @@ def fit_pods(model: ClusterModel, pods: Sequence[Pod], replicas: int | None) -> 
 
 
 def _place_set(pods: Sequence[Pod], number: int, copies: Copies) -> tuple[Pod, str] | None:
-    """Place one copy of each pod; None if all fit, else the one that does not, and why."""
+    """Place one copy of each pod; return the one that does not fit, and why, or None."""
     for place, pod in enumerate(pods):
         if message := copies.try_one(pod, number):
             copies.take_back(place)
@@ -113,7 +113,7 @@ def _stopped_by(model: ClusterModel, pod: Pod) -> tuple[VerdictGroup, ...]:
 def _nodes_needed(
     model: ClusterModel, pods: Sequence[Pod], missing: int, number: int
 ) -> tuple[NodesNeeded, ...]:
-    """For each large shape of node, how many more of it would hold what is missing."""
+    """Compute for each large shape of node how many more would hold the missing copies."""
     shapes: dict[object, Node] = {}
     for node in sorted(model.objects.list(Node), key=lambda each: each.metadata.name):
         shapes.setdefault(tuple(sorted(node.status.allocatable.items(), key=str)), node)
@@ -152,13 +152,13 @@ def _count_needed(
 
 
 def _fit_frame(fit: Fit) -> Any:
-    """A row for each node that gets copies."""
+    """Return a row for each node that gets copies."""
     rows = [{"node": node, "copies": count} for node, count in fit.nodes.items()]
     return frame(rows, ["node", "copies"])
 
 
 def _fit_html(fit: Fit) -> str:
-    """How many copies fit, for a notebook."""
+    """Return the HTML for a notebook."""
     wanted = "" if fit.asked is None else f" of {fit.asked}"
     rows = "".join(
         f"<tr><td>{escape(node)}</td><td>{count}</td></tr>" for node, count in fit.nodes.items()

@@ -1,4 +1,4 @@
-"""Nodes with the same verdicts together, also where pods are nominated to."""
+"""Groups of nodes with the same verdicts, nominated pods included."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def verdict_groups(
     outcome: SearchOutcome,
     explanations: PluginExplanations,
 ) -> tuple[VerdictGroup, ...]:
-    """Nodes with the same verdicts together, those nearest to fit first."""
+    """Return groups of nodes with the same verdicts, those with fewest rejections first."""
     names = np.array(verdicts.nodes.names, dtype=object)
     statuses = _statuses_of_nominated(model, outcome)
     groups = []
@@ -50,9 +50,9 @@ def verdict_groups(
 
 
 def _statuses_of_nominated(model: ClusterModel, outcome: SearchOutcome) -> dict[str, Status]:
-    """What the search says of nodes that pods are nominated to.
+    """Return the search's statuses of nodes that pods are nominated to.
 
-    It counts those pods as well, so another rule may come first there than for the node alone.
+    The search counts those pods, so another rule may reject the node first.
     """
     nominated = model.nominator.nominated_nodes()
     diagnosis = outcome.diagnosis if outcome.result is None else outcome.result.diagnosis
@@ -65,7 +65,7 @@ def _statuses_of_nominated(model: ClusterModel, outcome: SearchOutcome) -> dict[
 def _crowded_groups(
     crowded: Mapping[str, Status], rejections: Sequence[Rejection]
 ) -> list[VerdictGroup]:
-    """Nodes that a rule rejects once the pods nominated to them have come."""
+    """Return groups of nodes that a rule rejects only because of the pods nominated to them."""
     known = {(each.plugin, each.reason) for each in rejections}
     by_status: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for name, status in crowded.items():

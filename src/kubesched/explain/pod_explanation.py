@@ -1,4 +1,4 @@
-"""Puts an explanation together: the search's own answer, all verdicts, what would help, scores."""
+"""Builds the explanation of a pod from the search, all verdicts, suggestions and scores."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MOST_SCORES = 10
 
 
 class _Attempt(NamedTuple):
-    """What the scheduler's parts say about a pod."""
+    """The results of the scheduler's parts for a pod."""
 
     pod: Pod
     current: str  # the node of a pod that is placed
@@ -58,9 +58,9 @@ def explain_pod(
     unknown: Sequence[str] = (),
     partial: Sequence[str] = (),
 ) -> Explanation:
-    """Explain a pod: one that waits, one that is placed, or one that does not exist yet.
+    """Explain a pending pod, a placed pod, or a pod that does not exist yet.
 
-    A placed pod is looked at as if it were to be placed now, without itself.
+    A placed pod is explained as if it were scheduled now, in a cluster without it.
 
     Raises:
         ExplainError: the pod has finished.
@@ -80,7 +80,7 @@ def explain_pod(
     else:
         answer = _explain(model, pod, "", versus, suggest=suggest)
     if "Pod" in partial:
-        answer = _half_seen(pod, answer)
+        answer = _of_partial_view(pod, answer)
     return replace(answer, unknown=tuple(unknown), partial=tuple(partial))
 
 
@@ -190,8 +190,8 @@ def _placed(model: ClusterModel, attempt: _Attempt, versus: str) -> Explanation:
     )
 
 
-def _half_seen(pod: Pod, answer: Explanation) -> Explanation:
-    """A pod that fits as far as can be seen, and that a scheduler found no room for."""
+def _of_partial_view(pod: Pod, answer: Explanation) -> Explanation:
+    """Correct the answer for a pod that fits only because some pods could not be listed."""
     told = unschedulable_message(pod)
     if answer.verdict != "fits" or not told or pod.spec.node_name:
         return answer
@@ -212,7 +212,7 @@ def _half_seen(pod: Pod, answer: Explanation) -> Explanation:
 
 
 def _without_nodes(model: ClusterModel, pod: Pod) -> Explanation:
-    """What can be said to somebody who may not read nodes: what the scheduler said."""
+    """Explain a pod for a user who may not list nodes, from the scheduler's last message."""
     ours = (pod.spec.scheduler_name or "default-scheduler") in model.frameworks
     if ours and (held := _held_back(model, pod)) is not None:
         explanations = PluginExplanations.of_framework(model.framework_of(pod))
@@ -236,7 +236,7 @@ def _without_nodes(model: ClusterModel, pod: Pod) -> Explanation:
 
 
 def _not_ours(model: ClusterModel, pod: Pod) -> Explanation:
-    """A pod that another scheduler has to place."""
+    """Explain a pod of another scheduler."""
     name, known = pod.spec.scheduler_name, sorted(model.frameworks)
     near = nearest(name, known)
     hint = f"; did you mean {near!r}?" if near else ""

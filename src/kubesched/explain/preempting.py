@@ -1,4 +1,4 @@
-"""What preemption would do: who would go, or why nobody may, and at which priority it could."""
+"""Explains preemption: the victims, or why there are none, and the priority that would help."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _PREEMPTS = "PreemptLowerPriority"
 
 
 def explain_preemption(model: ClusterModel, pod: Pod, outcome: SearchOutcome) -> Preemption | None:
-    """What PostFilter says to a pod that fits nowhere; None if the profile has none."""
+    """Run PostFilter for a pod that fits no node; None if the profile has no such plugin."""
     if outcome.diagnosis is None or not model.framework_of(pod).post_filter_plugins:
         return None
-    # Plugins remember for whom they evict by uid, and this is only a question.
+    # Plugins record by uid for which pods they evict; another uid keeps that record unchanged.
     with model.changed([asked := _asked_as_another(pod)]):
         first = _post_filter(model, asked, outcome)
     if first.possible:
@@ -44,15 +44,15 @@ def explain_preemption(model: ClusterModel, pod: Pod, outcome: SearchOutcome) ->
 
 
 def _lowest_that_helps(model: ClusterModel, pod: Pod) -> tuple[int, Preemption] | None:
-    """The lowest priority with which the pod could make room, and what would happen.
+    """Return the lowest priority with which preemption helps, and its result.
 
-    With more priority more pods may go, so what helps is found by halving.
+    A higher priority may preempt more pods, so the lowest is found by bisection.
     """
     above = _priorities_above(model, pod)
     found = None
     low, high = 0, len(above) - 1
     while low <= high:
-        # The highest first: mostly that does not help either, and nothing else has to be tried.
+        # The highest first: if it does not help, no other has to be tried.
         middle = high if found is None else (low + high) // 2
         would = _at_priority(model, pod, above[middle])
         if would is not None:
@@ -67,7 +67,7 @@ def _lowest_that_helps(model: ClusterModel, pod: Pod) -> tuple[int, Preemption] 
 def preemption_suggestions(
     model: ClusterModel, pod: Pod, preemption: Preemption | None
 ) -> tuple[Suggestion, ...]:
-    """With another priority or policy room would be made; tried out with the victims gone."""
+    """Suggest another priority or policy with which preemption would help."""
     if preemption is None or preemption.possible or not preemption.node:
         return ()
     victims = [tuple(name.split("/", 1)) for name in preemption.victims]
@@ -90,7 +90,7 @@ def preemption_suggestions(
 
 
 def _class_of(model: ClusterModel, priority: int) -> str:
-    """The lowest class that is high enough and not the system's own."""
+    """Return the lowest priority class that is high enough, without the system's classes."""
     classes = [
         each
         for each in model.objects.list(PriorityClass)
@@ -115,14 +115,14 @@ def _post_filter(model: ClusterModel, pod: Pod, outcome: SearchOutcome) -> Preem
 
 
 def _priorities_above(model: ClusterModel, pod: Pod) -> list[int]:
-    """Priorities that are just above those of some pods on nodes, lowest first."""
+    """Return the priorities just above those of the pods on nodes, lowest first."""
     own = pod_priority(pod)
     above = {pod_priority(each) + 1 for each in model.objects.list(Pod) if each.spec.node_name}
     return sorted(each for each in above if each > own)
 
 
 def _at_priority(model: ClusterModel, pod: Pod, priority: int) -> Preemption | None:
-    """What preemption would do for the pod with a priority; None if nothing."""
+    """Return the preemption with another priority; None if it would not help."""
     spec = replace(pod.spec, priority=priority, preemption_policy=_PREEMPTS)
     raised = _asked_as_another(replace(pod, spec=spec))
     with model.changed([raised]):
@@ -148,7 +148,7 @@ def _with_victims(model: ClusterModel, pod: Pod, found: Preemption) -> Preemptio
 
 
 def _victims(model: ClusterModel, pod: Pod, node_name: str) -> list[Pod]:
-    """Whom to evict on the node: as the reference does, all are taken off and put back in turn."""
+    """Return the victims on the node: as in the reference, all go, then as many stay as fit."""
     node = model.snapshot.get(node_name)
     priority = pod_priority(pod)
     lower = sorted(

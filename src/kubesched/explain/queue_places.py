@@ -23,7 +23,7 @@ _PLACES = {
 
 
 def place_of(place: PodPlace, line: Sequence[str]) -> dict[str, Any]:
-    """Where a pod stands; `line` are the keys of those that are ready, in order."""
+    """Return a pod's place; `line` has the keys of the pods in the active queue, in order."""
     key = f"{place.pod.metadata.namespace}/{place.pod.metadata.name}"
     ahead = line.index(key) if key in line else len(line)
     next_try_ns = place.backing_off_until_ns or place.flushed_after_ns
@@ -49,7 +49,7 @@ def place_of(place: PodPlace, line: Sequence[str]) -> dict[str, Any]:
 
 
 def queue_of(queue: SchedulingQueue, now_ns: int) -> dict[str, Any]:
-    """All pods that wait, by namespace and name, and the line of those that are ready."""
+    """Return all pending pods by namespace and name, and the order of the active queue."""
     line = queue.line()
     position = {key: number for number, key in enumerate(line)}
     pods: dict[str, Any] = {}
@@ -58,7 +58,7 @@ def queue_of(queue: SchedulingQueue, now_ns: int) -> dict[str, Any]:
         key = f"{pod.metadata.namespace}/{pod.metadata.name}"
         place = queue.describe(key, now_ns)
         if place is not None:
-            # One who is ready knows its number; everybody else is behind all of them.
+            # A pod in the active queue has its own number; all others come after those pods.
             found = place_of(place, ())
             found["ahead"] = position.get(key, len(line))
             found["next_in_line"] = line[: min(found["ahead"], _SHOWN)]
@@ -71,7 +71,7 @@ def _time(at_ns: int | None) -> str:
 
 
 def queue_lines(queue: Mapping[str, Any]) -> list[str]:
-    """The same as sentences."""
+    """Return the place as sentences."""
     place = str(queue.get("place", ""))
     lines = [f"{_PLACES.get(place, place)} ({place}), since {queue.get('since') or 'unknown'}"]
     tried = queue.get("attempts", 0)

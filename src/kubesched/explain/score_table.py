@@ -1,4 +1,4 @@
-"""Why this node: every plugin's score, weight and points, and one node against another."""
+"""Scores of a decision: every plugin's score, weight and points, and a comparison of nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ScoreTable"]
 
 
 class ScoreTable:
-    """Points of the feasible nodes by plugin; the chosen node stands first among equals."""
+    """The points of the feasible nodes by plugin; the chosen node is first among equal ones."""
 
     def __init__(self, framework: Framework, result: ScheduleResult) -> None:
         scores = result.scores
@@ -32,12 +32,12 @@ class ScoreTable:
 
     @property
     def ties(self) -> int:
-        """How many nodes share the best total."""
+        """The number of nodes with the best total."""
         return int((self.total == self.total.max()).sum())
 
     @property
     def margin(self) -> int:
-        """Points between the best total and the next one below it."""
+        """The difference between the best total and the next lower one."""
         below = self.total[self.total < self.total.max()]
         return int(self.total.max() - below.max()) if len(below) else 0
 
@@ -69,7 +69,7 @@ class ScoreTable:
         return NodeScore(node=name, total=int(self.total[place]), plugins=tuple(plugins))
 
     def versus(self, other: str, groups: tuple[VerdictGroup, ...]) -> Versus:
-        """Why the chosen node and not the other.
+        """Compare the chosen node with another one.
 
         Raises:
             ExplainError: there is no node of that name.

@@ -1,4 +1,4 @@
-"""What is said first: why a pod waits and what to do about it, or where it goes."""
+"""The first lines of an explanation: why a pod is pending and what to do, or its node."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SHORT_COMMAND = 40
 
 
 class Summary(NamedTuple):
-    """What is wrong, how many nodes are out for what, and what to do."""
+    """The headline, how many nodes each reason excludes, and what to do."""
 
     sentence: str
     breakdown: str = ""
@@ -49,7 +49,7 @@ def pending_summary(
     preemption: Preemption | None,
     explanations: PluginExplanations,
 ) -> Summary:
-    """Why the pod waits, from the nodes that it could have been meant for."""
+    """Summarise why the pod is pending."""
     if not len(verdicts.nodes):
         return Summary("there are no nodes", "", "Add a node.")
     making_room = _room_being_made(model, pod)
@@ -67,7 +67,7 @@ def pending_summary(
 
 
 def _kept_for_others(model: ClusterModel, verdicts: AllVerdicts, other: Headline) -> Headline:
-    """Nodes have room, but it is promised to pods that preemption makes it for."""
+    """Return the headline for nodes whose room is reserved for nominated pods."""
     free = [
         name
         for name, count in zip(
@@ -83,7 +83,7 @@ def _kept_for_others(model: ClusterModel, verdicts: AllVerdicts, other: Headline
 
 
 def _room_being_made(model: ClusterModel, pod: Pod) -> Summary | None:
-    """Preemption has chosen a node, and those who have to go are on their way."""
+    """Summarise a preemption whose victims are still terminating, if there is one."""
     nominated = pod.status.nominated_node_name
     node = model.snapshot.get(nominated) if nominated else None
     if node is None:
@@ -119,7 +119,7 @@ def held_summary(status: Status, detail: Detail) -> Summary:
 
 
 def _advice(suggestions: Sequence[Suggestion], preemption: Preemption | None) -> str:
-    """What to do, in one line: the smallest changes to the pod and to the cluster."""
+    """Return the smallest changes to the pod and to the cluster, on one line."""
     if preemption is not None and preemption.possible:
         victims = listed(preemption.victims) or "nobody"
         against = listed(preemption.budgets_violated)
@@ -146,7 +146,7 @@ def _advice(suggestions: Sequence[Suggestion], preemption: Preemption | None) ->
 
 
 def unschedulable_message(pod: Pod) -> str:
-    """What a scheduler wrote to the pod when it last failed; empty if it has not."""
+    """Return the message of the pod's condition PodScheduled; empty if it has not failed."""
     for condition in pod.status.conditions:
         if condition.type == "PodScheduled" and condition.status == "False":
             return condition.message
@@ -154,7 +154,7 @@ def unschedulable_message(pod: Pod) -> str:
 
 
 def waiting_summary(pod: Pod, sentence: str) -> str:
-    """A pod that fits, and that nobody has placed yet: why that may be."""
+    """Add why a pod that fits may still be pending."""
     if pod.metadata.creation_timestamp is None:
         return sentence
     if told := unschedulable_message(pod):
@@ -167,7 +167,7 @@ def waiting_summary(pod: Pod, sentence: str) -> str:
 
 
 def lost_summary(pod: Pod) -> str:
-    """A pod whose node is gone: it will never run, whatever its status says."""
+    """Summarise a pod whose node has been deleted: it cannot run."""
     name = pod.spec.node_name
     return (
         f"It has been placed on {name}, and there is no such node any more. It cannot run, and is "
@@ -177,7 +177,7 @@ def lost_summary(pod: Pod) -> str:
 
 
 def not_running_summary(pod: Pod) -> str:
-    """Why a pod that has its node does not run; empty if nothing says that it does not."""
+    """Return why a placed pod does not run; empty if its status does not say so."""
     if pod.status.phase not in ("", "Pending"):
         return ""
     reasons = []
@@ -204,7 +204,7 @@ def not_running_summary(pod: Pod) -> str:
 def placed_summary(
     node: str, current: str, scores: Sequence[NodeScore], ties: int, margin: int, feasible: int
 ) -> str:
-    """Where the pod goes, and how clear the choice is."""
+    """Summarise the chosen node and the lead over the next ones."""
     points = f" with {scores[0].total} points" if scores and scores[0].plugins else ""
     if ties > 1:
         close = f"; {ties} nodes are equally good"

@@ -1,4 +1,4 @@
-"""An explanation for a terminal: what matters first, then groups, help, scores.
+"""Renders an explanation for a terminal: the headline, then suggestions, groups and scores.
 
 Colours are marked with `Style`, so that the same layout serves terminals without them.
 """
@@ -32,7 +32,7 @@ def plain(text: str, _style: str) -> str:
 
 
 def render(explanation: Explanation, *, width: int = 100, paint: Paint = plain) -> str:
-    """The whole explanation, no line longer than the width where words can be broken."""
+    """Return the whole explanation, with lines wrapped to the width."""
     is_good = explanation.verdict == "fits"
     lines = _first_lines(explanation, width, paint)
     if explanation.unknown:
@@ -77,7 +77,7 @@ def _heading(rejecting: Sequence[VerdictGroup]) -> str:
 
 
 def _first_lines(explanation: Explanation, width: int, paint: Paint) -> list[str]:
-    """Who, what is wrong, what to do: what someone in a hurry reads."""
+    """Return the first lines: the pod, the reason and the advice."""
     is_good = explanation.verdict == "fits"
     verdict = "PLACED" if explanation.current_node else explanation.verdict.upper()
     start = f"{explanation.pod}: {verdict}" if is_good else f"{explanation.pod} is {verdict}"
@@ -95,14 +95,14 @@ def _first_lines(explanation: Explanation, width: int, paint: Paint) -> list[str
 
 
 def _stopped(text: str) -> str:
-    """With a full stop, unless it ends in a mark already."""
+    """Add a full stop, unless the text ends with a punctuation mark."""
     return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
 def render_groups(
     groups: Sequence[VerdictGroup], *, width: int = 100, paint: Paint = plain
 ) -> list[str]:
-    """Groups of nodes and what rejects each, as lines."""
+    """Return groups of nodes and their rejections as lines."""
     return _groups([group for group in groups if group.rejections], width, paint)
 
 
@@ -117,7 +117,7 @@ def _suggestions(suggestions: Iterable[Suggestion], width: int, paint: Paint) ->
 
 
 def _scores(scores: Sequence[NodeScore], width: int) -> list[str]:
-    """A column for each of the best nodes, as many as there is room for."""
+    """Return a table with a column for each of the best nodes that the width allows."""
     plugins = [each.plugin for each in scores[0].plugins]
     columns = [["NODE", "TOTAL", *plugins]]
     used = 2 + max(map(len, columns[0]))

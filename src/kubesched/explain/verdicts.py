@@ -1,7 +1,7 @@
-"""Every rule's verdict on every node.
+"""The verdicts of all filter plugins on all nodes.
 
-A scheduler stops at the first plugin that rejects a node. Someone who wants the pod placed must
-satisfy all of them, so here each filter looks at all nodes.
+A scheduler stops at the first plugin that rejects a node. A pod must satisfy all plugins, so here
+every filter runs on all nodes.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ class PluginVerdicts(NamedTuple):
 
 
 class AllVerdicts:
-    """The verdicts of all filters that have something against some node, in their order."""
+    """The verdicts of all filters that reject some node, in the order of the filters."""
 
     def __init__(self, nodes: NodeView, state: CycleState, found: list[PluginVerdicts]) -> None:
         self.nodes = nodes
-        self.state = state  # what PreFilter noted; for those who look into it
+        self.state = state  # the state that PreFilter wrote
         self.by_plugin = found
 
     def rejection_counts(self) -> NDArray[np.intp]:
-        """Per node, how many plugins reject it."""
+        """Count for each node the plugins that reject it."""
         counts = np.zeros(len(self.nodes), dtype=np.intp)
         for each in self.by_plugin:
             counts += each.rejected
         return counts
 
     def groups(self) -> list[tuple[NDArray[np.intp], tuple[tuple[str, Status], ...]]]:
-        """Positions of nodes with the same verdicts, and those verdicts; nearest to fit first."""
+        """Return positions of nodes with the same verdicts; those with fewest rejections first."""
         if not self.by_plugin:
             return [(np.arange(len(self.nodes)), ())] if len(self.nodes) else []
         matrix = np.stack([each.codes for each in self.by_plugin], axis=1)
@@ -73,7 +73,7 @@ class AllVerdicts:
 
 
 def find_all_verdicts(framework: Framework, pod_info: PodInfo, nodes: NodeView) -> AllVerdicts:
-    """Ask every filter about every node."""
+    """Run every filter on every node."""
     state = CycleState()
     found: list[PluginVerdicts] = []
     rejected_before: list[str] = []
@@ -83,7 +83,7 @@ def find_all_verdicts(framework: Framework, pod_info: PodInfo, nodes: NodeView) 
             found.append(verdicts)
             if verdicts.is_about_pod:
                 rejected_before.append(plugin.name)
-    # What PreFilter says comes first, of the pod as a whole and of nodes that it leaves out.
+    # Verdicts of PreFilter come first: on the pod as a whole, and on nodes that it excludes.
     before = {each.plugin: each for each in found}
     filtered: list[PluginVerdicts] = []
     for plugin in framework.filter_plugins:
@@ -139,9 +139,9 @@ def _filter(
 def _divided(
     verdicts: PluginVerdicts, narrowed: PluginVerdicts
 ) -> tuple[PluginVerdicts, PluginVerdicts]:
-    """Nodes that PreFilter left out, and nodes that only Filter rejects.
+    """Divide verdicts into nodes that PreFilter excludes and nodes that only Filter rejects.
 
-    A node that both reject is among the former, with Filter's words.
+    A node that both reject is among the former, with Filter's status.
     """
     shift = len(verdicts.statuses)
     left_out = narrowed.codes != 0

@@ -1,4 +1,4 @@
-"""Other names for everything that a company would rather not show, the same each time.
+"""Replaces names in captures that a company does not want to publish, consistently.
 
 Works on plain documents. Amounts, times, effects and operators stay; names, namespaces, label
 keys and values, images and the like are replaced, each by a word of its own kind and a number,
@@ -56,13 +56,13 @@ _FREE_TEXT: Final = frozenset(["message", "reason"])
 
 
 class Anonymizer:
-    """Replaces names; keeps who is who for as long as it lives."""
+    """Replaces names. One object replaces the same name by the same word every time."""
 
     def __init__(self) -> None:
         self._replaced: dict[tuple[str, str], str] = {}
 
     def document(self, value: Any, field: str = "") -> Any:
-        """A document with other names; the one given is not changed."""
+        """Return a copy of the document with other names."""
         if isinstance(value, dict):
             return self._mapping(value, field)
         if isinstance(value, list | tuple):
@@ -79,7 +79,7 @@ class Anonymizer:
         return value
 
     def queue(self, queue: Any) -> Any:
-        """What a scheduler said of its queue: pods are known there by `namespace/name`."""
+        """Return a copy of a queue's description, whose keys are `namespace/name`."""
         if not isinstance(queue, dict):
             return queue
         pods = {

@@ -1,4 +1,4 @@
-"""A capture: one compressed file with all that scheduling depends on, and nothing else.
+"""A capture: one compressed file with everything that scheduling depends on.
 
 gzip over JSON, one line per kind after a first line that says what the file is. Objects pass
 through this project's types, which know only fields that matter to scheduling: commands, env and
@@ -45,12 +45,12 @@ class _Header(msgspec.Struct, omit_defaults=True):
     taken: str = ""
     anonymized: bool = False
     unknown: tuple[str, ...] = ()
-    configuration: Any = None  # as kube-scheduler's file has it
-    queue: Any = None  # of a kubesched that runs
+    configuration: Any = None  # the content of kube-scheduler's configuration file
+    queue: Any = None  # of a running kubesched
 
 
 class _Section(msgspec.Struct):
-    """The first part of a line: of which kind the objects behind it are."""
+    """The first part of a line: the kind of the objects after it."""
 
     api_version: str
     kind: str
@@ -69,7 +69,7 @@ class Capture(msgspec.Struct, frozen=True):
 
 
 def write_capture(capture: Capture, path: Path, *, anonymize: bool = False) -> int:
-    """Write the file, whole or not at all; returns how many objects it has."""
+    """Write the file atomically; return the number of its objects."""
     order = {kind.type: number for number, kind in enumerate(SCHEDULING_KINDS)}
     by_kind: dict[type[Any], list[Any]] = {}
     for each in capture.objects:
@@ -127,7 +127,7 @@ def read_capture(path: Path) -> Capture:
 
 
 def _pruned(each: Any) -> Any:
-    """The object without what scheduling does not read."""
+    """Return the object without the fields that scheduling does not read."""
     metadata = each.metadata
     annotations = {
         key: value

@@ -37,11 +37,11 @@ __all__ = ["ClusterModel", "ExplainError", "SearchOutcome"]
 
 
 class ExplainError(KubeschedError):
-    """A question that cannot be answered, with the reason."""
+    """The explanation is impossible; the message has the reason."""
 
 
 class SearchOutcome(NamedTuple):
-    """What the scheduler's own search said: a node, or why there is none."""
+    """The result of the scheduler's own search: a node, or why there is none."""
 
     state: CycleState
     result: ScheduleResult | None
@@ -54,7 +54,7 @@ class SearchOutcome(NamedTuple):
 
 
 class ClusterModel:
-    """Objects, and a scheduler's parts over them. `clock` says what time it is there."""
+    """Objects, and a scheduler's parts over them. `clock` is the clock of the model."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class ClusterModel:
         return self.cache.update_snapshot()
 
     def framework_of(self, pod: Pod) -> Framework:
-        """The profile that places the pod.
+        """Return the profile that places the pod.
 
         Raises:
             ExplainError: no profile has the pod's scheduler name.
@@ -123,7 +123,11 @@ class ClusterModel:
         return framework
 
     def find_pod(self, namespace: str, name: str) -> Pod:
-        """Raises ExplainError with names that are near if there is no such pod."""
+        """Return a pod.
+
+        Raises:
+            ExplainError: there is no such pod; a note has similar names.
+        """
         pod = self.objects.get(Pod, name, namespace)
         if pod is not None:
             return pod
@@ -140,7 +144,7 @@ class ClusterModel:
         raise error
 
     def search(self, pod: Pod, info: PodInfo | None = None) -> SearchOutcome:
-        """Run the scheduler's search for the pod; nothing is assumed or noted."""
+        """Run the scheduler's search for the pod, without assuming the pod."""
         framework = self.framework_of(pod)
         self.cache.update_snapshot()
         state = CycleState()
@@ -154,7 +158,7 @@ class ClusterModel:
 
     @contextlib.contextmanager
     def changed(self, changes: Iterable[ClusterChange]) -> Iterator[None]:
-        """The cluster with some objects changed, while the block runs."""
+        """Change some objects while the block runs, and undo the changes afterwards."""
         undo: list[Callable[[], Any]] = []
         try:
             undo.extend(map(self._apply, changes))
@@ -166,7 +170,7 @@ class ClusterModel:
 
     @contextlib.contextmanager
     def without(self, pod: Pod) -> Iterator[None]:
-        """The cluster as if a placed pod were not in it yet."""
+        """Remove a placed pod while the block runs."""
         metadata = pod.metadata
         with self.changed([Removal(Pod, metadata.name, metadata.namespace)]):
             yield
@@ -183,7 +187,7 @@ class ClusterModel:
         return lambda: self.objects.remove(kind, metadata.name, metadata.namespace)
 
     def _follow(self, old: Any, new: Any) -> None:
-        """Bring the cache in line with a change to the objects."""
+        """Update the cache after a change to the objects."""
         either = old if new is None else new
         if isinstance(either, Node):
             if new is None:
@@ -212,7 +216,7 @@ class ClusterModel:
         return None if pod is None or pod.spec.node_name else PodInfo(pod)
 
     def _leave_undone(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """What a plugin wants to do to the cluster is not done: this is a question."""
+        """Discard the work that a plugin would do in the cluster."""
         work.close()
         self._undone.append(name)
 

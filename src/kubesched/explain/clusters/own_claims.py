@@ -1,4 +1,4 @@
-"""Claims that controllers make for each pod of a template: devices, and volumes of its own."""
+"""Claims that controllers create for each pod of a template: devices and ephemeral volumes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Claim = ResourceClaim | PersistentVolumeClaim
 
 
 def with_claims(objects: ObjectTable, pod: Pod) -> tuple[Pod, list[Claim]]:
-    """The pod as it is once its claims were made, and those claims."""
+    """Return the pod with its claims created, and those claims."""
     made: list[Claim] = []
     statuses: list[PodResourceClaimStatus] = []
     metadata = pod.metadata

@@ -1,4 +1,4 @@
-"""What plugins get in place of an API server: reads of what is there, and no writes."""
+"""The API server of a model: plugins can read its objects and write nothing."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class ReadOnlyApi:
 
 
 class SilentRecorder:
-    """Events of an attempt that is only a question are told to nobody."""
+    """Discards events."""
 
     def event(self, regarding: Pod, kind: str, reason: str, action: str, note: str) -> None:
         pass

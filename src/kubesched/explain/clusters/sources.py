@@ -1,4 +1,4 @@
-"""Where the objects of a cluster come from: files and dumps, a live cluster, a capture.
+"""Reads the objects of a cluster from files and dumps, a live cluster or a capture.
 
 Only reading, and only kinds that scheduling depends on. What cannot be read is named.
 """
@@ -24,7 +24,7 @@ from kubesched.foundation.util.yaml_documents import YamlProblem, read_documents
 
 __all__ = ["SCHEDULING_KINDS", "Loaded", "Reading", "find_readable", "load_files", "read_cluster"]
 
-# Kinds that decide where pods go; the rest of a dump is passed over.
+# Kinds that scheduling reads; other objects of a dump are skipped.
 _UNRELATED = frozenset(["ConfigMap", "Secret", "Lease", "Event", "Binding"])
 SCHEDULING_KINDS: Final[tuple[Kind, ...]] = tuple(
     kind for kind in KINDS if kind.kind not in _UNRELATED
@@ -36,16 +36,16 @@ _UNSERVED = 404
 
 
 class Loaded(NamedTuple):
-    """Objects, and what could not be had."""
+    """The objects, and what could not be read."""
 
     objects: list[ApiObject]
     unknown: tuple[str, ...] = ()  # kinds that may not be read
-    skipped: int = 0  # objects of kinds that scheduling does not look at
+    skipped: int = 0  # objects of kinds that scheduling does not read
     partial: tuple[str, ...] = ()  # kinds of which one namespace may be read
 
 
 class Reading(NamedTuple):
-    """What somebody may read of a cluster."""
+    """The kinds that the user may list."""
 
     kinds: tuple[Kind, ...]
     unknown: tuple[str, ...] = ()  # kinds that may not be read
@@ -53,7 +53,7 @@ class Reading(NamedTuple):
     namespace: str = ""
 
     def namespace_of(self, kind: Kind) -> str | None:
-        """Where objects of a kind are to be listed; None: everywhere."""
+        """Return the namespace to list a kind in; None: all namespaces."""
         return self.namespace if kind.kind in self.partial else None
 
 
@@ -118,7 +118,7 @@ def _documents(file: str, text: bytes, problems: list[str]) -> Iterator[tuple[in
 
 
 def _objects(file: str, line: int, value: Any, problems: list[str]) -> tuple[list[ApiObject], int]:
-    """The objects of a document, itself or the items of a list, and how many were passed over."""
+    """Return the objects of a document or of its list, and the number of skipped ones."""
     if value is None:
         return [], 0
     if not isinstance(value, dict):
@@ -160,9 +160,9 @@ def _with_namespace(value: dict[str, Any], kind: Kind) -> dict[str, Any]:
 async def read_cluster(
     api: ApiAccess, kinds: Iterable[Kind] = SCHEDULING_KINDS, namespace: str = ""
 ) -> Loaded:
-    """List what scheduling depends on; kinds that may not be read are named, not fatal.
+    """List the objects that scheduling depends on; forbidden kinds are recorded, not fatal.
 
-    What may not be listed for all namespaces is listed for the one that is given.
+    Kinds that may not be listed in all namespaces are listed in the given one.
 
     Raises:
         ExplainError: pods cannot be read.
@@ -184,7 +184,7 @@ async def read_cluster(
 async def find_readable(
     api: ApiAccess, kinds: Iterable[Kind] = SCHEDULING_KINDS, namespace: str = ""
 ) -> Reading:
-    """What of a cluster may be read, without reading it all.
+    """Find out which kinds may be listed, without listing them completely.
 
     Raises:
         ExplainError: pods cannot be read.
@@ -209,7 +209,10 @@ _List = Callable[[ApiAccess, Kind, str | None], Awaitable[list[Any]]]
 async def _first_allowed(
     api: ApiAccess, kind: Kind, namespace: str, listed: _List
 ) -> tuple[list[Any] | None, str | None]:
-    """What a list brings, of all namespaces or of one, and of which; None: neither is allowed."""
+    """List all namespaces or, if forbidden, one; return the list and the namespace.
+
+    The list is None if both are forbidden, and empty if the kind is not served.
+    """
     places = (None, namespace) if kind.namespaced and namespace else (None,)
     refusal: ApiError | None = None
     for place in places:
@@ -227,7 +230,7 @@ async def _first_allowed(
 
 
 async def _list_one(api: ApiAccess, kind: Kind, namespace: str | None) -> list[Any]:
-    """Something, if the kind is served, whether or not there is any object of it."""
+    """Check that the kind may be listed; return a list that is not empty if it may."""
     await api.list(kind.type, namespace, limit=1)
     return [kind]
 

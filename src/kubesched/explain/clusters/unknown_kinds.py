@@ -1,4 +1,4 @@
-"""Kinds that may not be read: rules that need them are left out, instead of answering wrongly.
+"""Kinds that may not be listed: plugins that need them are left out, as they would be wrong.
 
 A volume that somebody may not see is not a volume that does not exist.
 """
@@ -12,7 +12,7 @@ from kubesched.framework import Plugin
 from kubesched.scheduler.config import plugin_names
 from kubesched.scheduler.runtime.plugin_registry import PluginFactory, Registry
 
-__all__ = ["left_out", "without_rules"]
+__all__ = ["plugins_needing", "without_rules"]
 
 _VOLUMES: Final = (
     plugin_names.VOLUME_BINDING,
@@ -30,14 +30,14 @@ _NEEDED_BY: Final = {
 }
 
 
-def left_out(unknown: Collection[str]) -> set[str]:
-    """The plugins that cannot answer without these kinds."""
+def plugins_needing(unknown: Collection[str]) -> set[str]:
+    """Return the plugins that need these kinds."""
     return {plugin for kind in unknown for plugin in _NEEDED_BY.get(kind, ())}
 
 
 def without_rules(registry: Registry, unknown: Collection[str]) -> Registry:
-    """The plugins, those that cannot answer being replaced by ones that say nothing."""
-    names = left_out(unknown)
+    """Return the plugins, with placeholders for those that need these kinds."""
+    names = plugins_needing(unknown)
     if not names:
         return registry
     factories: dict[str, PluginFactory] = dict(registry)
@@ -48,7 +48,7 @@ def without_rules(registry: Registry, unknown: Collection[str]) -> Registry:
 
 def _silent(plugin_name: str) -> type[Plugin]:
     class Silent(Plugin):
-        """A plugin that takes part in nothing."""
+        """A plugin without extension points."""
 
         name = plugin_name
 

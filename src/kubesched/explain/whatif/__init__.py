@@ -1,4 +1,4 @@
-"""What would happen if: the plan, the run in virtual time, and the difference it makes."""
+"""What-if analysis: a plan of changes, its simulation in virtual time, and the difference."""
 
 from kubesched.explain.whatif.difference import GroupUse, Move, Waiting, WhatIf
 from kubesched.explain.whatif.plan import Plan

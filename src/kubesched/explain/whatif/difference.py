@@ -1,4 +1,4 @@
-"""What changed between two states of a cluster: who moved, who waits, how full it is."""
+"""The difference between two states of a cluster: moved and pending pods, and utilisation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kubesched.explain.rendering.result import Result
 
 __all__ = ["ClusterState", "GroupUse", "Move", "Waiting", "WhatIf", "difference"]
 
-# Labels that tell groups of nodes, each with the word for it; the first that nodes have of a word.
+# Labels that divide nodes into groups, each with its word; of a word, the first present is used.
 _GROUPINGS: Final = {
     "topology.kubernetes.io/zone": "zone",
     "node-pool": "pool",
@@ -39,7 +39,7 @@ class Waiting(Result, frozen=True, kw_only=True):
 
 
 class GroupUse(Result, frozen=True, kw_only=True):
-    """A group of nodes before and after: how many, how many pods, how full."""
+    """A group of nodes before and after: its nodes, pods and utilisation."""
 
     group: str  # such as "zone z1"
     nodes_before: int
@@ -53,15 +53,15 @@ class GroupUse(Result, frozen=True, kw_only=True):
 
 
 class WhatIf(Result, frozen=True, kw_only=True):
-    """What the changes come to."""
+    """The effects of the changes."""
 
     summary: str
     moved: tuple[Move, ...] = ()
-    new: tuple[Move, ...] = ()  # pods that were not there before
-    gone: tuple[str, ...] = ()  # pods that nobody replaces
-    waiting: tuple[Waiting, ...] = ()  # that did not wait before
+    new: tuple[Move, ...] = ()  # pods that did not exist before
+    gone: tuple[str, ...] = ()  # pods without a replacement
+    waiting: tuple[Waiting, ...] = ()  # pods that were not pending before
     preempted: tuple[str, ...] = ()  # evicted by the scheduler to make room for others
-    placed: tuple[Move, ...] = ()  # that waited before
+    placed: tuple[Move, ...] = ()  # pods that were pending before
     blocked: tuple[Waiting, ...] = ()  # evictions that budgets refuse
     groups: tuple[GroupUse, ...] = ()
     drain_order: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ def difference(
     *,
     settled: bool,
 ) -> WhatIf:
-    """What the second state differs in.
+    """Return the differences of the second state.
 
     `refused` are evictions that budgets did not allow, `preempted` pods that had to make room.
     """
@@ -131,7 +131,7 @@ def difference(
 
 
 def _matched(before: Mapping[str, Pod], after: Mapping[str, Pod]) -> dict[str, str]:
-    """New pods of a workload by the pods of it that went: a replacement is a move."""
+    """Match new pods of a workload with its deleted ones: a replacement is a move."""
     went: dict[str, list[str]] = {}
     for name, pod in sorted(before.items()):
         if name not in after and (owner := _owner(pod)):
@@ -208,7 +208,7 @@ class _Use(dict[str, tuple[int, int, float, float]]):
 
 
 def _groups_of(nodes: Iterable[Node], known: Collection[str]) -> dict[str, list[str]]:
-    """By node, the groups that it belongs to, by the labels that tell groups apart."""
+    """Return for each node the groups that it belongs to by its labels."""
     return {
         node.metadata.name: [
             f"{_GROUPINGS[key]} {node.metadata.labels[key]}"
@@ -221,7 +221,7 @@ def _groups_of(nodes: Iterable[Node], known: Collection[str]) -> dict[str, list[
 
 
 def _telling(nodes: Iterable[Node]) -> list[str]:
-    """Labels that some node has, one for each kind of group."""
+    """Return the labels that some node has, one for each kind of group."""
     present = {key for node in nodes for key in node.metadata.labels}
     found: dict[str, str] = {}
     for key, word in _GROUPINGS.items():
@@ -231,7 +231,7 @@ def _telling(nodes: Iterable[Node]) -> list[str]:
 
 
 def _use(pods: Mapping[str, Pod], nodes: Sequence[Node], telling: Collection[str]) -> _Use:
-    """By group: nodes, pods, shares of cpu and memory."""
+    """Return for each group its nodes, pods and shares of cpu and memory."""
     groups_of = _groups_of(nodes, telling)
     room: dict[str, Resources] = {}
     for node in nodes:
@@ -263,7 +263,7 @@ def _share(part: int, whole: int) -> float:
 
 
 def _whatif_frame(answer: WhatIf) -> Any:
-    """A row for each pod that the changes concern: what becomes of it, from where, to where."""
+    """Return a row for each affected pod: what happens to it, from where, to where."""
     rows = [
         {"pod": move.pod, "what": what, "before": move.before, "after": move.after, "reason": ""}
         for what, moves in (
@@ -285,7 +285,7 @@ def _whatif_frame(answer: WhatIf) -> Any:
 
 
 def _whatif_html(answer: WhatIf) -> str:
-    """What changes come to, for a notebook."""
+    """Return the HTML for a notebook."""
     moves = "".join(
         f"<tr><td>{escape(each.pod)}</td><td>{escape(each.before)}</td>"
         f"<td>{escape(each.after)}</td></tr>"

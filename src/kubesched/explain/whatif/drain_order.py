@@ -1,4 +1,4 @@
-"""In which order nodes can be drained so that nobody has to wait."""
+"""Finds an order of drains in which no pod becomes pending."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["drain_order"]
 
 
 def drain_order(model: ClusterModel, names: Sequence[str]) -> tuple[str, ...]:
-    """The nodes in an order in which every evicted pod finds a place, if one is found.
+    """Return the nodes in an order in which every evicted pod finds a node, if one is found.
 
     Several orders are tried: as given, then those with the largest pods first, which are hardest
     to place, and the other way round. If in none of them all pods find a place, it is the one in
@@ -35,7 +35,7 @@ def drain_order(model: ClusterModel, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _greedy(model: ClusterModel, names: Sequence[str]) -> tuple[list[str], bool]:
-    """At each step the first node whose pods all fit elsewhere; whether that took care of all."""
+    """Drain the first node whose pods fit elsewhere, repeatedly; whether all were drained."""
     left = list(names)
     order: list[str] = []
     changes: list[ClusterChange] = []
@@ -53,7 +53,7 @@ def _greedy(model: ClusterModel, names: Sequence[str]) -> tuple[list[str], bool]
 
 
 def _largest(model: ClusterModel, name: str) -> int:
-    """Of the pods on a node, the largest request for cpu."""
+    """Return the largest cpu request of the pods on a node."""
     return max(
         (
             pod_requested(pod).milli_cpu
@@ -67,11 +67,11 @@ def _largest(model: ClusterModel, name: str) -> int:
 def _moved(
     model: ClusterModel, before: Sequence[ClusterChange], name: str, cordoned: Sequence[str]
 ) -> list[ClusterChange] | None:
-    """Pods of the node where they would go; None if one of them would have to wait."""
+    """Return the node's pods on their new nodes; None if one of them would be pending."""
     node = model.objects.get(Node, name)
     if node is None:
         raise ExplainError(f"no node named {name!r}")
-    # Nodes that were drained stay closed, and those that are yet to be take nobody in.
+    # All nodes of the plan are cordoned: the drained ones, and those that follow.
     closed: list[ClusterChange] = [
         replace(other, spec=replace(other.spec, unschedulable=True))
         for each in cordoned

@@ -1,4 +1,4 @@
-"""Changes to a cluster, and how they are made: as a person with kubectl would make them."""
+"""Plans of changes to a cluster, made as a user of kubectl would make them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _EVICTION_PAUSE_NS = 10 * SECOND
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What to change, in this order: objects, nodes, workloads, drains."""
+    """The changes, made in this order: objects, nodes, workloads, drains."""
 
     drain: tuple[str, ...] = ()
     add: int = 0
@@ -46,7 +46,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def carry_out(cluster: VirtualCluster, plan: Plan) -> dict[str, str]:
-    """Make the changes; returns the pods whose eviction a budget refused, with its words.
+    """Make the changes; return the pods whose eviction a budget refused, with its message.
 
     Raises:
         ExplainError: the plan names what is not there.
@@ -90,7 +90,7 @@ async def carry_out(cluster: VirtualCluster, plan: Plan) -> dict[str, str]:
 
 
 def _named(nodes: Mapping[str, Node], pattern: str) -> list[Node]:
-    """The node of a name, or all nodes with a label `key=value`."""
+    """Return the node of a name, or all nodes with a label `key=value`."""
     key, equals, value = pattern.partition("=")
     found = [
         node
@@ -109,7 +109,7 @@ async def _put(cluster: VirtualCluster, wanted: Any) -> None:
     namespace = metadata.namespace if resource.namespaced else None
     record = cluster.api.store.find_record(resource, namespace, metadata.name)
     if record is None:
-        # A dump says what the server has made of the object; a new one has nothing of that.
+        # A dump contains fields that the server sets; a new object has none of them.
         unborn = replace(metadata, resource_version="", uid="", creation_timestamp=None)
         await cluster.api.create(replace(wanted, metadata=unborn))
         return
@@ -135,7 +135,7 @@ async def _scale(cluster: VirtualCluster, target: str, replicas: int) -> None:
 
 
 async def _drain(cluster: VirtualCluster, name: str) -> dict[str, str]:
-    """Cordon the node and evict its pods, trying again while budgets refuse."""
+    """Cordon the node and evict its pods; retry while budgets refuse."""
     node = await cluster.api.get(Node, name)
     await cluster.api.update(replace(node, spec=replace(node.spec, unschedulable=True)))
     clock = current_clock()
@@ -143,7 +143,7 @@ async def _drain(cluster: VirtualCluster, name: str) -> dict[str, str]:
     for _ in range(_EVICTION_TRIES):
         refused = {}
         for key, pod in (await cluster.pods()).items():
-            if pod.spec.node_name != name or _stays(pod):
+            if pod.spec.node_name != name or _is_skipped(pod):
                 continue
             if reason := await cluster.evict(pod):
                 refused[key] = reason
@@ -154,8 +154,8 @@ async def _drain(cluster: VirtualCluster, name: str) -> dict[str, str]:
     return refused
 
 
-def _stays(pod: Pod) -> bool:
-    """Pods of DaemonSets belong to their node; pods on their way out go anyway."""
+def _is_skipped(pod: Pod) -> bool:
+    """Whether a drain skips the pod: it belongs to a DaemonSet, or is terminating."""
     owners = pod.metadata.owner_references
     return pod.metadata.deletion_timestamp is not None or any(
         owner.kind == "DaemonSet" for owner in owners

@@ -66,7 +66,7 @@ async def _play(
 
 
 async def _objects_of(cluster: VirtualCluster, given: Iterable[ApiObject]) -> list[ApiObject]:
-    """All objects of the kinds that there were, as they are now."""
+    """Return the current objects of all kinds that existed at the start."""
     kinds: dict[type[Any], None] = dict.fromkeys([*map(type, given), Pod, ReplicaSet])
     found: list[ApiObject] = []
     for kind in kinds:
