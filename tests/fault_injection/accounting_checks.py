@@ -1,4 +1,4 @@
-"""Whether events and metrics add up with what happened."""
+"""Checks of events and metrics against what happened."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ _QUEUES = {
 
 
 def event_differences(history: HistoryChecker, store: Store, *, is_quiet: bool) -> Iterator[str]:
-    """Events that tell of what did not happen; without a storm also what nobody told of."""
-    told: set[str] = set()
+    """Return events that are wrong, and events that are missing.
+
+    Faults may lose events, so most missing events count only in plans without faults.
+    """
+    scheduled: set[str] = set()
     failed: set[str] = set()
     for event in store.all("events"):
         about = event.get("regarding", {})
@@ -36,34 +39,34 @@ def event_differences(history: HistoryChecker, store: Store, *, is_quiet: bool) 
         if about.get("kind") != "Pod":
             continue
         if reason in ("FailedScheduling", "Scheduled") and uid in history.uids:
-            profile, told_by = history.schedulers[uid], event.get("reportingController")
-            if told_by != profile:
-                yield f"{history.uids[uid]} of {profile} is told of by {told_by} ({reason})"
+            profile, reporter = history.schedulers[uid], event.get("reportingController")
+            if reporter != profile:
+                yield f"{reporter} reports {reason} of {history.uids[uid]}, a pod of {profile}"
         if uid not in history.uids:
-            yield f"an event ({reason}) about a pod that never was"
+            yield f"an event ({reason}) about a pod that never existed"
         elif reason == "FailedScheduling":
             failed.add(uid)
         elif reason == "Scheduled":
-            if uid in told:
-                yield f"{history.uids[uid]} is said to be scheduled twice"
-            told.add(uid)
+            if uid in scheduled:
+                yield f"two events report that {history.uids[uid]} is scheduled"
+            scheduled.add(uid)
             node = history.node_of.get(uid)
             name = history.uids[uid]
             if note != f"Successfully assigned default/{name} to {node}":
-                yield f"an event says {note!r}, and {name} is on {node}"
-    if is_quiet and told != set(history.bound):
-        names = sorted(history.uids[uid] for uid in told ^ set(history.bound))
-        yield f"bound and not told of, or the other way round: {names}"
-    if silent := history.bound_in_quiet_phase - told:
-        yield f"bound and not told of: {sorted(history.uids[uid] for uid in silent)}"
+                yield f"an event reports {note!r}, and {name} is on {node}"
+    if is_quiet and scheduled != set(history.bound):
+        names = sorted(history.uids[uid] for uid in scheduled ^ set(history.bound))
+        yield f"bound without an event, or the other way round: {names}"
+    if missing := history.bound_in_quiet_phase - scheduled:
+        yield f"bound without an event: {sorted(history.uids[uid] for uid in missing)}"
     if is_quiet:
         for pod in store.all("pods"):
             if has_unschedulable_condition(pod) and pod["metadata"]["uid"] not in failed:
-                yield f"pod {pod['metadata']['name']} waits, and no event says why"
+                yield f"pod {pod['metadata']['name']} waits, and no event reports why"
 
 
 def has_unschedulable_condition(pod: Json) -> bool:
-    """Whether a pod's status says that it cannot be placed."""
+    """Whether a pod has the condition that it is unschedulable."""
     return any(
         each["type"] == "PodScheduled" and each.get("reason") == "Unschedulable"
         for each in pod.get("status", {}).get("conditions", ())
@@ -78,7 +81,7 @@ def metric_differences(
     yield from _queue_metrics(scheduler, left=history.deleted + len(history.node_of))
     victims = metrics.preemption_victims.sum
     if history.evictions_by[process.identity] > victims:
-        yield f"{history.evictions_by[process.identity]} pods were evicted, and {victims} counted"
+        yield f"{history.evictions_by[process.identity]} pods were evicted, {victims} are counted"
     for update in metrics.before_collect:
         update()
     cache = scheduler.cache
@@ -95,7 +98,7 @@ def metric_differences(
 
 
 def _queue_metrics(scheduler: Scheduler, *, left: int) -> Iterator[str]:
-    """`left` is how many pods have left queues because they are gone, or have a node."""
+    """`left` is the number of pods that left the queue because they were deleted or bound."""
     metrics, queue = scheduler.services.metrics, scheduler.queue
     entered: Counter[tuple[str, str]] = Counter(
         (_QUEUES[each.place], each.cause)
@@ -109,7 +112,7 @@ def _queue_metrics(scheduler: Scheduler, *, left: int) -> Iterator[str]:
     }
     is_whole = len(queue._journal._transitions) < _JOURNAL_LENGTH
     if is_whole and +entered != +Counter(counted):
-        yield f"pods that entered queues: {dict(entered)}, counted {counted}"
+        yield f"pods that entered queues: {dict(entered)}, counted: {counted}"
     parked = list(queue._unschedulable)
     wanted = {
         "active": len(queue.active_pods),
@@ -120,7 +123,7 @@ def _queue_metrics(scheduler: Scheduler, *, left: int) -> Iterator[str]:
     shown = {labels["queue"]: child.value for labels, child in metrics.pending_pods.children()}
     for name, count in wanted.items():
         if shown.get(name, 0) != count:
-            yield f"pending_pods shows {shown.get(name, 0)} {name}, there are {count}"
+            yield f"pending_pods shows {shown.get(name, 0)} {name}, and the queue has {count}"
     rejected: Counter[Any] = Counter()
     for queued in queue._containers:
         for plugin in queued.rejectors:
@@ -130,7 +133,7 @@ def _queue_metrics(scheduler: Scheduler, *, left: int) -> Iterator[str]:
         for labels, child in metrics.unschedulable_pods.children()
         if child.value
     }
-    # As in the reference, who leaves while active or in backoff stays in the count.
+    # As in the reference, pods that leave while active or in backoff stay in the count.
     if any(counted.get(key, 0) < count for key, count in rejected.items()) or any(
         count > rejected[key] + left for key, count in counted.items()
     ):
@@ -148,12 +151,12 @@ def _attempt_metrics(
     for labels, histogram in metrics.scheduling_attempt_duration_seconds.children():
         timed[labels["result"]] += histogram.count
     if +timed != +by_result:
-        yield f"attempts by result are {dict(by_result)}, of which were timed {dict(timed)}"
+        yield f"attempts by result: {dict(by_result)}, timed: {dict(timed)}"
     scheduled = by_result["scheduled"]
     if metrics.pod_scheduling_attempts.count != scheduled:
-        yield f"{scheduled} pods placed, attempts of {metrics.pod_scheduling_attempts.count}"
+        yield f"{scheduled} pods placed, and {metrics.pod_scheduling_attempts.count} observed"
     bound = history.bound_by[process.identity]
     if scheduled > bound or (is_quiet and scheduled != bound):
-        yield f"{scheduled} attempts ended well, and {bound} pods were bound"
+        yield f"{scheduled} attempts succeeded, and {bound} pods were bound"
     if by_result.total() > process.popped:
         yield f"{by_result.total()} attempts of {process.popped} pods that were popped"

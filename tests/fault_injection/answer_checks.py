@@ -1,8 +1,8 @@
-"""Answers that are kept or found in another way, against those that are not: all say the same.
+"""Checks of cached answers against a full search, and of the two forms of each plugin.
 
-Pods that were tried before are looked at once more, as `--verify-engine` does with each attempt.
-What was kept for them may be from long ago, and all that happened since must have been noticed.
-Besides, plugins must say of one node at a time what they say of all of them at once.
+Pods that were tried before are filtered and scored again with both searches, as `--verify-engine`
+does with each attempt. Their cached answers may be old, and every change since must have
+invalidated them. The one-node form of a plugin must agree with its many-node form.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PODS_ASKED = 16
 
 
 def answer_differences(process: ReplicaProcess, most: int = _PODS_ASKED) -> Iterator[str]:
-    """Sound at any moment: nothing is awaited in between, so all see the same."""
+    """Return where answers differ. Nothing is awaited, so all see the same state."""
     scheduler = process.scheduler
     snapshot = scheduler.cache.update_snapshot()
     search = VerifyingSearch(snapshot, random.Random(0))
@@ -39,11 +39,11 @@ def answer_differences(process: ReplicaProcess, most: int = _PODS_ASKED) -> Iter
         except EngineMismatchError as error:
             yield " ".join([str(error), *error.__notes__])
         except KubeschedError:
-            continue  # it fits nowhere, and both say so
+            continue  # it fits no node, and both searches agree
 
 
 def _as_new(pod: Pod) -> Pod:
-    """As it came: what is in its status may be of no use for others, and nothing is kept then."""
+    """Return the pod without node, group and status, which would keep answers from being cached."""
     spec = replace(pod.spec, node_name="", scheduling_group=None)
     return replace(pod, spec=spec, status=PodStatus())
 
@@ -62,9 +62,10 @@ def _differing_forms(framework: Framework, pod_info: PodInfo, nodes: NodeView) -
         for code, node in zip(codes.tolist(), nodes, strict=True):
             of_many = rejections.statuses[code - 1] if code else SUCCESS
             of_one = plugin.filter(state, pod, node)
-            if _said(of_many) != _said(of_one):
-                told = f"{_said(of_one)} of {node.name}, and among others {_said(of_many)}"
-                yield f"{plugin.name} says to {pod.metadata.name} {told}"
+            if _code_and_message(of_many) != _code_and_message(of_one):
+                one, many = _code_and_message(of_one), _code_and_message(of_many)
+                forms = f"{one} for {node.name}, and {many} in many-node form"
+                yield f"{plugin.name} answers {pod.metadata.name} with {forms}"
     fitting = nodes.subset(fits)
     if not len(fitting):
         return
@@ -75,8 +76,9 @@ def _differing_forms(framework: Framework, pod_info: PodInfo, nodes: NodeView) -
         scores = plugin.score_nodes(state, pod, fitting).tolist()
         alone = [plugin.score(state, pod, node) for node in fitting]
         if scores != alone:
-            yield f"{plugin.name} gives {pod.metadata.name} scores of {alone}, and {scores} at once"
+            forms = f"{alone}, and {scores} in many-node form"
+            yield f"{plugin.name} scores {pod.metadata.name} {forms}"
 
 
-def _said(status: Status) -> tuple[str, str]:
+def _code_and_message(status: Status) -> tuple[str, str]:
     return status.code.name, status.message

@@ -1,7 +1,7 @@
-"""How long pods that failed wait, counted beside the queue (docs/reference/03 §3.1).
+"""Checks of backoff: an independent count of failures (docs/reference/03 §3.1).
 
-From one second on twice as long with each failure, ten seconds at the most; a streak of errors has
-a count of its own, which a plain rejection ends.
+Backoff begins with one second, doubles with each failure, and is ten seconds at most. A streak of
+errors has a count of its own, and ends with the first rejection.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _LONGEST_S = 10
 
 
 class BackoffChecker:
-    """Told of each pod that is put back, in the moment in which it is; `violated` of what is wrong.
+    """Checks the backoff of each pod when it is requeued after a failed attempt.
 
-    Sound whatever clocks do: both reckon with the time that the queue was given.
+    Faults of clocks do not matter: queue and checker use the time that the queue was given.
     """
 
     def __init__(self, report: Callable[[str], None]) -> None:
@@ -39,6 +39,6 @@ class BackoffChecker:
         ends_ns -= ends_ns % SECOND
         name = queued.pod.metadata.name
         if went_to is QueueName.BACKOFF and queued.backoff_expiration_ns != ends_ns:
-            self._report(f"{name} failed {count} times and waits until another time than it must")
+            self._report(f"{name} failed {count} times and its backoff ends at a wrong time")
         if went_to is QueueName.ACTIVE and not queued.pending_plugins:
-            self._report(f"{name} failed and does not wait")
+            self._report(f"{name} failed and has no backoff")

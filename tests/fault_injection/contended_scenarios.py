@@ -1,6 +1,6 @@
-"""Puzzles in which others have a say: plugins, extenders, and pods that are more important.
+"""Liveness scenarios with plugins, extenders and preemption.
 
-As in `puzzles.py`: each poses, solves, and cleans up.
+As in `liveness_scenarios.py`, each sets up, removes the obstacle, and cleans up.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ ScenarioSteps = AsyncIterator[None]
 
 
 async def _approval(scenario: ScenarioParts) -> ScenarioSteps:
-    """A plugin has the pod wait in vain, and what is missing may come while it does.
+    """A plugin keeps the pod on Permit until a timeout, and the missing class may come meanwhile.
 
-    Other things happen as well, which must not be taken for it, nor hide it.
+    Other events come as well, which must neither requeue the pod nor hide the right event.
     """
     await scenario.add_node()
     await scenario.add_pod(annotations={APPROVAL_CLASS: scenario.pod})
@@ -42,10 +42,10 @@ async def _approval(scenario: ScenarioParts) -> ScenarioSteps:
 
 
 async def _held(scenario: ScenarioParts) -> ScenarioSteps:
-    """Another pod has the room, and loses it before it is bound."""
+    """Another pod holds the room, and loses it before it is bound."""
     way = scenario.rng.choice(["fails", "refused", "permit"])
     is_deleted = scenario.rng.random() < 0.4
-    # Else others hear that a nomination is taken back, whatever becomes of the room.
+    # Otherwise the end of the nomination would requeue the pod, whatever happens to the room.
     scenario.refuse("PATCH", scenario.rng.choice([0, 4]))
     await scenario.add_node(amounts={"cpu": "1"})
     held = {"nodeName": "", "nodeSelector": scenario.labels, "annotations": {HOLD_MODE: way}}
@@ -55,7 +55,7 @@ async def _held(scenario: ScenarioParts) -> ScenarioSteps:
     yield
     if is_deleted:
         await scenario.remove_filler()
-    elif way != "permit":  # which does not last
+    elif way != "permit":  # a pod on Permit loses its node by itself
         await scenario.add_class(scenario.filler)
     scenario.refuse("PATCH", 0)
     yield
@@ -64,7 +64,7 @@ async def _held(scenario: ScenarioParts) -> ScenarioSteps:
 
 
 async def _bound_in_vain(scenario: ScenarioParts) -> ScenarioSteps:
-    """Another pod has the room, its binding fails, and it goes before it is tried again."""
+    """Another pod holds the room, its binding fails, and it is deleted before its retry."""
     await scenario.add_node(amounts={"cpu": "1"})
     await scenario.add_pod(schedulingGates=GATES)
     yield
@@ -80,7 +80,7 @@ async def _bound_in_vain(scenario: ScenarioParts) -> ScenarioSteps:
 
 
 async def _second_thoughts(scenario: ScenarioParts) -> ScenarioSteps:
-    """While an extender thinks about it, the pod becomes one that may not be there."""
+    """During a call to an extender the pod's labels change, and anti-affinity matches it."""
     await scenario.add_node(amounts={FOO: "100"})
     await scenario.add_filler(affinity={"podAntiAffinity": scenario.alone})
     await scenario.add_pod(annotations={SLOW_ANSWER: "yes"}, container=dict(ASKS_EXTENDER))
@@ -92,7 +92,7 @@ async def _second_thoughts(scenario: ScenarioParts) -> ScenarioSteps:
 
 
 async def _made_anew(scenario: ScenarioParts) -> ScenarioSteps:
-    """While an extender thinks about it, the pod goes, and another has its name."""
+    """During a call to an extender the pod is deleted, and another one gets its name."""
     spec: Json = {"annotations": {SLOW_ANSWER: "yes"}, "container": dict(ASKS_EXTENDER)}
     await scenario.add_node(amounts={FOO: "100"})
     await scenario.add_pod(schedulingGates=GATES, **spec)
@@ -110,13 +110,13 @@ async def _made_anew(scenario: ScenarioParts) -> ScenarioSteps:
 
 
 async def _makes_room(scenario: ScenarioParts) -> ScenarioSteps:
-    """Who is there is less important, and goes; perhaps the server refuses that at first."""
+    """Less important pods are evicted; in some cases the server refuses that at first."""
     await scenario.add_node(amounts={"cpu": "1"})
     await scenario.add_filler("400m")
     await scenario.add_filler("400m", suffix="0")
     if scenario.rng.random() < 0.5:
         await scenario.add_filler("100m", suffix="1")
-        scenario.spared = [f"{scenario.filler}1"]  # there is room for this one
+        scenario.spared = [f"{scenario.filler}1"]  # there is room for this pod
     await scenario.add_pod("900m", priorityClassName="high", schedulingGates=GATES)
     yield
     scenario.refuse("DELETE", scenario.rng.choice([0, 1, 2, 3]))
@@ -126,7 +126,7 @@ async def _makes_room(scenario: ScenarioParts) -> ScenarioSteps:
 
 
 async def _patient(scenario: ScenarioParts) -> ScenarioSteps:
-    """Who is evicted takes a while to go, and something happens meanwhile: nobody else has to."""
+    """A victim takes a while to terminate, an event comes, and no other pod may be evicted."""
     slowly = {"terminationGracePeriodSeconds": 5}
     for suffix in ("", "0"):
         await scenario.add_node(amounts={"cpu": "1"}, suffix=suffix)
@@ -143,7 +143,7 @@ async def _patient(scenario: ScenarioParts) -> ScenarioSteps:
 
 
 async def _usurped(scenario: ScenarioParts) -> ScenarioSteps:
-    """Who is there is as important; then it is another, who is less."""
+    """A pod of the same priority is replaced by one of a lower priority."""
     await scenario.add_node(amounts={"cpu": "1"})
     await scenario.add_filler("800m", priorityClassName="high")
     await scenario.add_pod(priorityClassName="high")
@@ -154,7 +154,7 @@ async def _usurped(scenario: ScenarioParts) -> ScenarioSteps:
 
 
 async def _ousted(scenario: ScenarioParts) -> ScenarioSteps:
-    """Who has the room is less important and not bound yet: nobody need ask the server."""
+    """The pod with the room is less important and not bound yet, so no request is needed."""
     await scenario.add_node(amounts={"cpu": "1"})
     way = scenario.rng.choice(["refused", "long permit"])
     held = {"nodeName": "", "nodeSelector": scenario.labels, "annotations": {HOLD_MODE: way}}
@@ -168,7 +168,7 @@ async def _ousted(scenario: ScenarioParts) -> ScenarioSteps:
 
 
 async def _crowd(scenario: ScenarioParts) -> ScenarioSteps:
-    """Of many that could go, one has to: the larger one on any of the nodes."""
+    """Many pods could be evicted, and one must be: the larger pod of any node."""
     for suffix in "01234":
         await scenario.add_node(amounts={"cpu": "1"}, suffix=suffix)
         for number, cpu in enumerate(("400m", "500m")):

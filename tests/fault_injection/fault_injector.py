@@ -1,4 +1,4 @@
-"""The storm: what happens to requests, watches, the server, and the machines of the schedulers."""
+"""The fault injector: faults of requests, watches, the server, and the machines of schedulers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GARBAGE_LINES = (b"<html>\n", b'{"type":"MODIFIED","object":{"kind":"Po\n', b"\
 
 
 class FaultInjector:
-    """One kind of trouble at a time for the network; machines have theirs besides."""
+    """Injects one kind of network fault at a time, and faults of machines beside it."""
 
     def __init__(
         self,
@@ -32,17 +32,17 @@ class FaultInjector:
         replicas: Sequence[Replica],
         restart: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`restart` starts the server again from its file, if it has one."""
+        """`restart` restarts the server from its data file, if it has one."""
         self._network, self._replicas, self._restart = network, replicas, restart
-        self._ending_at_write: dict[
-            int, str
-        ] = {}  # replica -> what becomes of it at its next write
-        self.faults: Counter[str] = Counter()  # how often each was really in somebody's way
-        self._pausing_at_write: dict[
-            int, float
-        ] = {}  # replica -> for how long it stops at its next write
+        # Number of a replica -> how it ends at its next write.
+        self._ending_at_write: dict[int, str] = {}
+        # Number of a replica -> for how many seconds it pauses at its next write.
+        self._pausing_at_write: dict[int, float] = {}
+        # How often each fault took effect.
+        self.faults: Counter[str] = Counter()
 
     def stop_faults(self) -> None:
+        """End every fault: the server is up, the network is reliable, the machines run."""
         self._clear()
         self._ending_at_write.clear()
         self._pausing_at_write.clear()
@@ -58,7 +58,7 @@ class FaultInjector:
         network.skips, network.replays = False, 0
 
     def refuse(self, method: str, count: int) -> None:
-        """The next so many such requests about pods fail, and all else goes well."""
+        """Fail the next `count` requests of a method about pods; all other requests succeed."""
         left = count
 
         def refused(request: OutgoingRequest) -> Trouble | None:
@@ -67,13 +67,14 @@ class FaultInjector:
                 return None
             left -= 1
             trouble = _refusal(random.Random(left), "server errors", request)
-            # A binding is thought about for a while before it is refused.
+            # The server answers a binding late before it refuses it.
             late_ns = 2 * SECOND if request.target.endswith("/binding") else 0
             return None if trouble is None else msgspec.structs.replace(trouble, answer_ns=late_ns)
 
         self._network.trouble = refused
 
-    async def change(self, step: Step) -> None:
+    async def inject(self, step: Step) -> None:
+        """Inject the fault of a step; it replaces the network fault before it."""
         rng, network = random.Random(step.number), self._network
         if step.what.startswith("replica") or step.what.startswith("clock"):
             self._inject_machine_fault(self._choose_replica(rng), step.what, rng)
@@ -108,7 +109,7 @@ class FaultInjector:
     # Machines
 
     def _choose_replica(self, rng: random.Random) -> Replica:
-        """Mostly the one that leads: there is more to be lost."""
+        """Choose a replica, in most cases the leader, which has more state to lose."""
         leaders = [each for each in self._replicas if each.process and each.process.is_leading]
         return rng.choice(leaders if leaders and rng.random() < 0.7 else self._replicas)
 
@@ -144,7 +145,7 @@ class FaultInjector:
         asyncio.get_running_loop().call_later(seconds, replica.clock.awake.set)
 
     def on_connecting_request(self, name: str, request: OutgoingRequest) -> None:
-        """A request waits for a connection: perhaps its machine stops right now."""
+        """Pause the machine of a write that waits for a connection, if a step says so."""
         if not self._pausing_at_write or request.method == "GET" or name.startswith("lease "):
             return
         number = int(name.partition("-")[0])
@@ -152,7 +153,7 @@ class FaultInjector:
             self._pause(self._replicas[number], seconds)
 
     def on_request(self, name: str, request: OutgoingRequest, when: str) -> None:
-        """A request was sent, or took effect: perhaps the last thing that its sender did."""
+        """End the sender of a write that was sent, or that took effect, if a step says so."""
         number = name.partition("-")[0]
         if not self._ending_at_write or request.method == "GET" or name.startswith("lease "):
             return
@@ -195,7 +196,7 @@ class FaultInjector:
 
 
 def _cut(lines: bytes, rng: random.Random) -> Mangled:
-    """The connection breaks, perhaps in the middle of a line."""
+    """Break the connection of some watches, in some cases in the middle of a line."""
     roll = rng.random()
     if roll > 0.3:
         return lines
@@ -204,7 +205,7 @@ def _cut(lines: bytes, rng: random.Random) -> Mangled:
 
 
 def _garbled(lines: bytes, rng: random.Random) -> Mangled:
-    """Something comes between the lines that belongs to nobody, and the connection breaks."""
+    """Insert bytes that are no event into some watches, and break the connection."""
     if rng.random() > 0.2:
         return lines
     whole = lines.splitlines(keepends=True)
@@ -251,7 +252,7 @@ def _request_fault(what: str, rng: random.Random) -> Callable[[OutgoingRequest],
 def _slow_writes(
     rng: random.Random, longest_s: float
 ) -> Callable[[OutgoingRequest], Trouble | None]:
-    """The server takes its time about everything but leases, which change hands meanwhile."""
+    """Delay all writes but those of leases, so that another replica may take the lease."""
 
     def slow(request: OutgoingRequest) -> Trouble | None:
         if request.method == "GET" or "/leases" in request.target:

@@ -1,6 +1,6 @@
-"""An extender that answers late, wrongly or not at all while the storm lasts.
+"""An extender that answers late, wrongly or not at all while faults are injected.
 
-It looks after a resource, and gives pods whose number is even to nodes whose number is even.
+It manages a resource. It accepts a node for a pod if both have even numbers, or both odd ones.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tests.fault_injection.generated_objects import FOO
 __all__ = ["SLOW_ANSWER", "FaultyExtender", "is_accepted"]
 
 Json = dict[str, Any]
+# The annotation of a pod whose Filter call takes two seconds, with or without faults.
 SLOW_ANSWER = "example.com/pondered"
-"""The annotation of a pod that it thinks about for two seconds, whatever the weather."""
 
 
 def is_accepted(pod: str, node: str) -> bool:
@@ -56,7 +56,7 @@ class FaultyExtender(FakeExtender):
         names = arguments["NodeNames"]
         return {
             "NodeNames": [name for name in names if is_accepted(pod, name)],
-            "FailedNodes": {name: "odd" for name in names if not is_accepted(pod, name)},
+            "FailedNodes": {name: "rejected" for name in names if not is_accepted(pod, name)},
         }
 
     async def _prioritize(self, arguments: Json) -> Any:

@@ -1,6 +1,7 @@
-"""A plugin that misbehaves now and then, from a seed: raises, waits, forgets, talks nonsense.
+"""A plugin that misbehaves at random, from a seed: it raises, waits, or returns wrong values.
 
-One that declines is no misbehaviour: it has pods wait for something, and says for what.
+The kind `declines` does not misbehave: it makes pods wait for a storage class, and registers that
+event.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ from kubesched.framework import (
 
 __all__ = ["ACCEPTING_CLASS", "APPROVAL_CLASS", "HOLD_MODE", "faulty_plugin"]
 
+# A plugin of the kind `declines` declines pods until this storage class exists.
 ACCEPTING_CLASS = "open"
-"""The storage class without which a plugin that declines pods goes on doing so."""
+# The annotation with the storage class without which a pod is declined.
 APPROVAL_CLASS = "example.com/needs"
-"""The annotation of a pod with the storage class without which it is declined."""
+# The annotation of a pod that holds its node without being bound, and then loses it: on Permit for
+# a while (`permit`, `long permit`), or in PreBind until a storage class with its name exists
+# (`fails`, `refused`).
 HOLD_MODE = "example.com/holds"
-"""The annotation of a pod that keeps its node without being bound: `permit` or `long permit`, or
-until a storage class of its name is there, `fails` or `refused` in PreBind. Then it has no node."""
 _HELD_ON_PERMIT_S = {"permit": 20, "long permit": 70}
 _GOES_ON_S = 60
 _LOOKS = 300
@@ -42,35 +44,35 @@ _STORAGE_CLASS_ADDED = ClusterEvent(EventResource.STORAGE_CLASS, ActionType.ADD)
 
 
 def faulty_plugin(kind: str, seed: int, is_injecting: Callable[[], bool]) -> type[Plugin]:
-    """A plugin class of a kind; it behaves once the storm is over."""
+    """Make a plugin class that misbehaves in one way while faults are injected."""
     rng = random.Random(f"plugin/{seed}")
     gave_up: set[str] = set()  # uids of pods that held a node
 
-    def now_and_then(wanted: str, share: float) -> bool:
+    def is_faulty_now(wanted: str, share: float) -> bool:
         return kind == wanted and is_injecting() and rng.random() < share
 
-    def odd(share: float) -> Any:
-        """What a method answers: mostly success, sometimes anything at all."""
-        if now_and_then("raises", share):
-            raise RuntimeError("a bad moment")
-        if now_and_then("forgets", share):
+    def answer_of(share: float) -> Any:
+        """Return what a method answers: success in most cases."""
+        if is_faulty_now("raises", share):
+            raise RuntimeError("the faulty plugin raises")
+        if is_faulty_now("forgets", share):
             return None
-        if now_and_then("nonsense", share):
+        if is_faulty_now("nonsense", share):
             return rng.choice(["yes", 5, (), [SUCCESS, SUCCESS], Status])
         return SUCCESS
 
-    class Odd(Plugin):
-        name = "Odd"
+    class Faulty(Plugin):
+        name = "Faulty"
 
         def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
             super().__init__(args, handle)
             self._classes = None if handle is None else handle.lister(StorageClass)
             self._pods = None if handle is None else handle.lister(Pod)
+            # Uids of pods that the plugin rejected since their last Reserve.
             self.refused: set[str] = set()
-            """Uids of pods that it refused since they were last to be reserved."""
 
         def events_to_register(self) -> Sequence[ClusterEventWithHint] | None:
-            """Who is declined waits for one event alone, which may come while it is looked at."""
+            """Register one event for declined pods; it may come during their attempt."""
             return (ClusterEventWithHint(_STORAGE_CLASS_ADDED),) if kind == "declines" else None
 
         def _declines(self, share: float) -> bool:
@@ -94,7 +96,7 @@ def faulty_plugin(kind: str, seed: int, is_injecting: Callable[[], bool]) -> typ
                 if self._classes.get(pod.metadata.name) is not None or not self._is_there(pod):
                     break
             if not self._is_there(pod):
-                await asyncio.sleep(_GOES_ON_S)  # as if nothing had happened
+                await asyncio.sleep(_GOES_ON_S)  # the plugin does not notice the deletion
             if how == "fails":
                 return Status.failure("it was held in vain")
             return Status.unschedulable("it was held in vain")
@@ -102,14 +104,14 @@ def faulty_plugin(kind: str, seed: int, is_injecting: Callable[[], bool]) -> typ
         def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
             if pod.metadata.uid in gave_up:
                 return Status.unschedulable("it had its chance")
-            answer: Status = odd(0.02)
+            answer: Status = answer_of(0.02)
             return answer
 
-        def _noted(self, pod: Pod, share: float) -> Any:
-            """An answer, of which a note is kept unless it is success."""
+        def _recorded_answer(self, pod: Pod, share: float) -> Any:
+            """Return an answer, and record the pod unless the answer is success."""
             answer = None
             try:
-                answer = odd(share)
+                answer = answer_of(share)
                 return answer
             finally:
                 if answer is not SUCCESS:
@@ -117,7 +119,7 @@ def faulty_plugin(kind: str, seed: int, is_injecting: Callable[[], bool]) -> typ
 
         def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
             self.refused.discard(pod.metadata.uid)
-            answer: Status = self._noted(pod, 0.05)
+            answer: Status = self._recorded_answer(pod, 0.05)
             return answer
 
         def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | Wait:
@@ -126,9 +128,9 @@ def faulty_plugin(kind: str, seed: int, is_injecting: Callable[[], bool]) -> typ
             held_s = _HELD_ON_PERMIT_S.get(pod.metadata.annotations.get(HOLD_MODE, ""), 0)
             if held_s:
                 return Wait(held_s * SECOND)
-            if now_and_then("waits", 0.3) or self._declines(0.15):
+            if is_faulty_now("waits", 0.3) or self._declines(0.15):
                 return Wait(rng.randint(1, 20) * SECOND)
-            answer: Status | Wait = self._noted(pod, 0.05)
+            answer: Status | Wait = self._recorded_answer(pod, 0.05)
             return answer
 
         async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
@@ -139,17 +141,17 @@ def faulty_plugin(kind: str, seed: int, is_injecting: Callable[[], bool]) -> typ
                 self.refused.add(pod.metadata.uid)
                 await asyncio.sleep(rng.choice([0.5, 5, 30]))
                 return Status.unschedulable("not yet")
-            if now_and_then("slow", 0.3):
+            if is_faulty_now("slow", 0.3):
                 await asyncio.sleep(rng.choice([0.5, 5, 30]))
-            answer: Status = self._noted(pod, 0.1)
+            answer: Status = self._recorded_answer(pod, 0.1)
             return answer
 
         async def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
-            odd(0.1)
+            answer_of(0.1)
 
         def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
             if HOLD_MODE in pod.metadata.annotations:
                 gave_up.add(pod.metadata.uid)
-            odd(0.1)
+            answer_of(0.1)
 
-    return Odd
+    return Faulty

@@ -1,7 +1,7 @@
-"""What a scheduler would do that knows nothing but what is stored: at rest, nothing.
+"""A fresh scheduler on a copy of the store, which must have nothing to do.
 
-It runs on a copy of the store. If it binds a pod, or evicts one, or says of a pod something else
-than is written there, then whoever ruled before had missed something.
+If it binds or evicts a pod, or writes another condition than is stored, then the leader has missed
+something.
 """
 
 from __future__ import annotations
@@ -26,17 +26,21 @@ from tests.fault_injection.table_sizes import count_table_entries
 __all__ = ["FreshScheduler", "pod_conditions"]
 
 Json = dict[str, Any]
+# Resources whose changes do not count as work.
 _QUIET = ("events", "events.events.k8s.io", "leases.coordination.k8s.io")
 _SECONDS = 3
 
 
 class FreshScheduler:
-    """`run` it once; then `deeds` tells what it did, and `store` how that left the world."""
+    """A scheduler that `run` starts on a copy of the store, for some seconds.
+
+    Afterwards `writes` has what it wrote, and `store` the copy.
+    """
 
     def __init__(self, store: Store, clock: Clock, options: dict[str, Any]) -> None:
         self.writes: list[str] = []
         self.evicts = False
-        self.sizes: Counter[str] = Counter()  # of its tables, when it had looked at everything
+        self.sizes: Counter[str] = Counter()  # sizes of its tables at the end
         self._clock, self._options = clock, options
         self.store = _copy(store, clock.now_ns(), self._changed)
 
@@ -46,9 +50,9 @@ class FreshScheduler:
         scheduler = Scheduler(api, self._clock, begins=begins, **self._options)
         async with running(scheduler):
             await scheduler.synced.wait()
-            # As in the reference, who is gated when it is first seen (its claims are not known
-            # yet) counts as nominated only once it was tried, and others may be tried before
-            # that. Whoever ruled before knew of those nominations, so the newborn is told.
+            # As in the reference, a pod that is gated when the informer first lists it (its claims
+            # are not listed yet) counts as nominated only after an attempt, and other pods may be
+            # tried before. The leader has those nominations, so the fresh scheduler gets them.
             for pod in self.store.all("pods"):
                 if _is_nominated(pod):
                     scheduler.queue.nominator.add_nominated_pod(PodInfo(convert(pod, Pod)), None)
@@ -80,7 +84,7 @@ def _is_nominated(pod: Json) -> bool:
 
 
 def pod_conditions(store: Store) -> dict[str, tuple[str, str, str]]:
-    """What is said about each pod that waits: status, reason and message."""
+    """Return the PodScheduled condition of each waiting pod: status, reason and message."""
     found = {}
     for pod in store.all("pods"):
         if pod["spec"].get("nodeName") or pod["spec"]["schedulerName"] == "nobody":
@@ -102,7 +106,10 @@ def _copy(store: Store, now_ns: int, on_change: Any) -> Store:
     copy.restore(
         [
             RestoredObject(
-                name, key, each.revision, _unsaid(each.data) if name == "pods" else each.data
+                name,
+                key,
+                each.revision,
+                _without_condition(each.data) if name == "pods" else each.data,
             )
             for (name, key), each in objects.items()
         ],
@@ -111,8 +118,8 @@ def _copy(store: Store, now_ns: int, on_change: Any) -> Store:
     return copy
 
 
-def _unsaid(pod: Json) -> Json:
-    """A pod that waits, without what was said about it: the newborn is to say it anew."""
+def _without_condition(pod: Json) -> Json:
+    """Return a waiting pod without its PodScheduled condition, for the scheduler to write."""
     if pod["spec"].get("nodeName") or pod["spec"].get("schedulingGates"):
         return pod
     pod_conditions = [

@@ -1,4 +1,4 @@
-"""The objects of a run: nodes, pods of all features, volumes and devices, from numbers."""
+"""Objects generated from numbers: nodes, pods with many features, volumes and devices."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ ZONES = ("a", "b", "c")
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
 DRIVER = "gpu.example.com"
-FOO = "example.com/foo"  # what the extender looks after
-SERVED = "served.example.com/"  # resources that no node has, and devices serve
+FOO = "example.com/foo"  # the resource that the extender manages
+SERVED = "served.example.com/"  # prefix of extended resources that only devices serve
 SECOND_PROFILE = "packing"
+# Priority classes by name. The class `polite` has the preemption policy Never.
 PRIORITIES = {"middle": 10, "high": 100, "polite": 50}
-"""Classes by name. Who is polite evicts nobody."""
 
 
 def cluster_node(plan: Plan, number: int) -> Node:
@@ -59,7 +59,7 @@ def cluster_node(plan: Plan, number: int) -> Node:
         taints=["dedicated=x:NoSchedule"] if rng.random() < 0.3 else [],
         images={"i:latest": 800 << 20} if rng.random() < 0.5 else {},
     )
-    # The reference's hint about nodes does not know that this is left to the extender.
+    # As in the reference, the hint about nodes does not take the extender's resource into account.
     amounts = {**node.status.allocatable, FOO: "100"} if plan.extender else node.status.allocatable
     return replace(
         node,
@@ -69,13 +69,13 @@ def cluster_node(plan: Plan, number: int) -> Node:
 
 
 def local_volume(node: str, number: int) -> PersistentVolume:
-    """A disk of one machine."""
+    """Make a volume that only one node can reach."""
     selector = make_node_selector((HOSTNAME, "In", node))
     return make_pv(f"disk-{node}-{number}", storage_class="local", node_selector=selector)
 
 
 def cluster_pod(plan: Plan, name: str, number: int) -> Pod:
-    """A pod with some of the features that plugins look at."""
+    """Make a pod with some of the features that plugins filter and score by."""
     rng = random.Random(f"pod/{number}")
     app = rng.choice(["web", "db", "batch"])
     labels = {"app": app}
@@ -89,7 +89,8 @@ def cluster_pod(plan: Plan, name: str, number: int) -> Pod:
         affinity = make_affinity(apart_preferred=[(10, make_pod_term(ZONE, labels))])
     spread = [make_spread(ZONE, labels=labels, max_skew=2)] if rng.random() < 0.15 else []
     if plan.workload and app == "web":
-        spread = []  # as in the reference, it could evict those that are replaced there for ever
+        # As in the reference, such a pod could evict pods for ever that a controller replaces.
+        spread = []
     amounts = {"cpu": rng.choice(["100m", "500m", "1500m", "3"]), "memory": "64Mi"}
     selector = {"disk": "ssd"} if rng.random() < 0.15 else None
     tolerations = ["dedicated=x:NoSchedule"] if rng.random() < 0.3 else []
@@ -136,7 +137,7 @@ def _profile(plan: Plan, rng: random.Random) -> str:
 
 
 def with_devices(plan: Plan, document: dict[str, Any], number: int) -> dict[str, Any]:
-    """A pod's document that asks for devices, some of them: by template, or a shared claim."""
+    """Add a claim of devices to some of the pods: by template, or a shared claim."""
     rng = random.Random(f"devices/{number}")
     roll = rng.random()
     if not plan.devices or roll > 0.4:
@@ -156,7 +157,7 @@ def with_devices(plan: Plan, document: dict[str, Any], number: int) -> dict[str,
 
 
 def cluster_claims(pod: Pod) -> list[PersistentVolumeClaim]:
-    """The claims that a pod's volumes speak of."""
+    """Make the claims that a pod's volumes refer to."""
     names = [
         volume.persistent_volume_claim.claim_name
         for volume in pod.spec.volumes

@@ -1,7 +1,7 @@
-"""What must hold of the store's own history, looked at with every request and every change.
+"""Checks of the store's history, made with every request and every change.
 
-Races that the API allows are told apart by what a process can have known: a watch may be behind,
-and an answer may be lost. What was brought to a process by its watches or answers, it knows.
+Some races are allowed by the API: a watch may lag behind, and an answer may be lost. The checks
+tell them from bugs by what a process has received: events of its watches, and answers.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ __all__ = ["HistoryChecker"]
 Json = dict[str, Any]
 LEASE = "kube-system/kube-scheduler"
 _MOST_ATTEMPTS = 50
+# The fields of a pod's status that a scheduler may write.
 _OF_SCHEDULERS = (
     "nominatedNodeName",
     "observedGeneration",
     "qosClass",
     "extendedResourceClaimStatus",
 )
-"""What schedulers may say in a pod's status."""
 
 
 class HistoryChecker:
-    """Takes note of what happens; `violated` and `tell` are told what must not, and what did."""
+    """Records requests, decisions and changes, and reports those that break an invariant."""
 
     def __init__(
         self,
@@ -64,10 +64,10 @@ class HistoryChecker:
         self._store, self._process_of, self._acting = store, process_of, acting
         self._report, self._log = report, log
         self._server_invariants = ServerInvariants(report)
-        self.uids: dict[str, str] = {}  # of all pods that ever were -> name
-        self.schedulers: dict[str, str] = {}  # uid -> whose it is
-        self.bound: Counter[str] = Counter()  # uid -> how often a scheduler bound it
-        self.node_of: dict[str, str] = {}  # uid -> where it was last bound to
+        self.uids: dict[str, str] = {}  # uid of every pod that was created -> name
+        self.schedulers: dict[str, str] = {}  # uid -> scheduler name of the pod
+        self.bound: Counter[str] = Counter()  # uid -> number of bindings by schedulers
+        self.node_of: dict[str, str] = {}  # uid -> node of the last binding
         self.bound_by: Counter[str] = Counter()  # identity -> bindings that took effect
         self.bound_in_quiet_phase: set[str] = (
             set()
@@ -83,16 +83,16 @@ class HistoryChecker:
         self._evicted: dict[tuple[str, str], set[str]] = {}  # identity, preemptor -> uids
         self._devices: dict[tuple[str, str, str], str] = {}  # device -> key of its claim
         self._allocated_by: dict[tuple[str, str, str], str] = {}  # device -> who wrote that
-        self.evictions_by: Counter[str] = Counter()  # identity -> evictions handed to its client
-        self.deleted = 0  # pods that are gone
-        self._groups: dict[str, str] = {}  # uid -> name of the group that it belongs to
+        self.evictions_by: Counter[str] = Counter()  # identity -> evictions sent to its client
+        self.deleted = 0  # number of pods that were deleted
+        self._groups: dict[str, str] = {}  # uid -> name of the pod's group
 
     # Requests
 
     def on_request_applied(
         self, name: str, request: OutgoingRequest, answer: ServerResponse
     ) -> None:
-        """A request took effect: looked at from the server's side."""
+        """Check a request that took effect, from the server's side."""
         self._server_invariants.on_request_applied(request, answer)
         if name.startswith("lease ") or request.method == "GET" or answer.status >= 300:
             return
@@ -104,13 +104,13 @@ class HistoryChecker:
         if path.endswith("/binding"):
             self._check_binding(name, path.split("/")[-2])
         elif request.method == "DELETE" and "/pods/" in path and b'"uid"' not in request.body:
-            self._report(f"{name} deleted {path.split('/')[-1]}, whichever pod that is")
+            self._report(f"{name} deleted {path.split('/')[-1]} without a uid")
         elif request.method == "PATCH" and "/pods/" in path and path.endswith("/status"):
-            self._check_told(name, path.split("/")[-2], json.loads(request.body)["status"])
+            self._check_status_patch(name, path.split("/")[-2], json.loads(request.body)["status"])
 
     def on_answer(self, name: str, request: OutgoingRequest, answer: ServerResponse) -> None:
         path = request.target.partition("?")[0]
-        if path.endswith("/binding") and answer.status == 201 and _can_be_read(answer):
+        if path.endswith("/binding") and answer.status == 201 and _is_readable(answer):
             pod = path.split("/")[-2]
             record = self._store().find("pods", f"default/{pod}")
             if record is not None and record["spec"].get("nodeName"):
@@ -119,7 +119,7 @@ class HistoryChecker:
     def _check_binding(self, name: str, pod: str) -> None:
         record = self._store().find("pods", f"default/{pod}")
         if record is None:
-            self._report(f"{name} bound {pod}, which is not there")
+            self._report(f"{name} bound {pod}, which does not exist")
             return
         uid, node = record["metadata"]["uid"], record["spec"].get("nodeName", "")
         self.bound[uid] += 1
@@ -128,15 +128,15 @@ class HistoryChecker:
         if self.is_quiet:
             self.bound_in_quiet_phase.add(uid)
         if self._decisions.get((name, uid)) != node:
-            self._report(f"pod {pod} was bound to {node} by {name}, which had not decided so")
+            self._report(f"pod {pod} was bound to {node} by {name}, which did not choose that node")
         if self.bound[uid] > 1:
             self._report(f"pod {pod} was bound {self.bound[uid]} times")
         if record["metadata"].get("deletionTimestamp"):
-            self._report(f"pod {pod} was bound on its way out")
+            self._report(f"pod {pod} was bound while it was being deleted")
         if record["spec"].get("schedulingGates"):
             self._report(f"pod {pod} was bound although it is gated")
         if record["spec"]["schedulerName"] == "nobody":
-            self._report(f"pod {pod} was bound by {name}, and is nobody's")
+            self._report(f"pod {pod} was bound by {name}, and has no scheduler")
         process = self._process_of(name)
         known = [] if process is None else self.known_state(process)[1]
         for text in (
@@ -146,25 +146,25 @@ class HistoryChecker:
         ):
             self._report(f"pod {pod} was bound to {node}: {text}")
 
-    def _check_told(self, name: str, pod: str, status: Json) -> None:
-        """What a pod is told about its own attempts must be about this very pod."""
-        told = {each.get("type") for each in status.get("conditions", ())}
-        if "PodScheduled" not in told and not status.get("nominatedNodeName"):
-            return  # such as to a victim
+    def _check_status_patch(self, name: str, pod: str, status: Json) -> None:
+        """Check that the status of an attempt is written to the pod that was tried."""
+        types = {each.get("type") for each in status.get("conditions", ())}
+        if "PodScheduled" not in types and not status.get("nominatedNodeName"):
+            return  # such as the condition of a victim
         record = self._store().find("pods", f"default/{pod}")
         if record is None:
             return
         uid, process = record["metadata"]["uid"], self._process_of(name)
         if (name, uid) not in self._tried:
-            self._report(f"{name} tells {pod} about an attempt, and has not tried it")
+            self._report(f"{name} writes the outcome of an attempt to {pod}, and has not tried it")
         node = status.get("nominatedNodeName")
         if node and process is not None and (uid, node) not in process.nominations:
-            self._report(f"{name} says that {pod} will have {node}, and has not decided so")
+            self._report(f"{name} nominates {pod} to {node}, and did not choose that node")
 
     # Decisions
 
     def on_group_attempt(self, process: ReplicaProcess, pod: Pod) -> None:
-        """A process tries a pod with others of its group."""
+        """Record that a process tries a pod together with others of its group."""
         process.attempted_pods.pop(pod.metadata.name, None)
         process.attempted_pods[pod.metadata.name] = pod
         self._tried.add((process.identity, pod.metadata.uid))
@@ -175,7 +175,7 @@ class HistoryChecker:
         return record is not None and "schedulingGroup" in record["spec"]
 
     def _gang_violations(self, name: str, pod: Json) -> Iterator[str]:
-        """A gang is placed when enough of its pods have a node each."""
+        """Report a gang of which too few pods have a node."""
         group_name = pod["spec"].get("schedulingGroup", {}).get("podGroupName")
         group = self._store().find("podgroups.scheduling.k8s.io", f"default/{group_name}")
         gang = {} if group is None else group["spec"]["schedulingPolicy"].get("gang") or {}
@@ -185,10 +185,10 @@ class HistoryChecker:
             if other == group_name
         )
         if placed < gang.get("minCount", 0):
-            yield f"{placed} of its gang had a node, which needs {gang['minCount']}"
+            yield f"{placed} pods of its gang had a node, and {gang['minCount']} are required"
 
     def on_attempt(self, process: ReplicaProcess, pod: Pod) -> None:
-        """A process tries a pod: not again and again, and nobody more important may be ready."""
+        """Check an attempt: it is not one of many, and no more important pod is ready."""
         self._tried.add((process.identity, pod.metadata.uid))
         process.attempted_pods.pop(pod.metadata.name, None)
         process.attempted_pods[pod.metadata.name] = pod
@@ -197,51 +197,51 @@ class HistoryChecker:
         if self._attempts[process.identity, pod.metadata.uid, second] == _MOST_ATTEMPTS:
             self._report(f"{pod.metadata.name} is tried {_MOST_ATTEMPTS} times in a second")
         if process.scheduler._extender_tasks is not None:
-            return  # who needs an extender that is busy is passed over
+            return  # the queue passes over pods that need a busy extender
         for other in process.scheduler.queue.active_pods:
             if pod_priority(other) > pod_priority(pod):
                 names = f"{pod.metadata.name} is tried before {other.metadata.name}"
                 self._report(f"{names}, which is more important")
 
     def on_decision(self, process: ReplicaProcess, pod: Pod) -> None:
-        """A process gives a pod a node: what it knew in this moment must allow it."""
+        """Check a decision against the objects that the process has at this moment."""
         name, node = pod.metadata.name, pod.spec.node_name
-        # Nothing is awaited between the last look at the pod and this, also with extenders: it
-        # must be the one that the process knows of, as it is, and not on its way out.
+        # Nothing is awaited between reading the pod and this call, with extenders too. So the pod
+        # must be the current one of the process's informer, and must not be terminating.
         current = process.scheduler.informers.lister(Pod).get(name, "default")
         if current is None or current.metadata.uid != pod.metadata.uid or is_terminating(current):
             self._report(
-                f"{process.identity} gives {name} a node, and knows that it goes or is gone"
+                f"{process.identity} gives {name} a node, and its informer shows it deleted"
             )
         elif not current.spec.node_name:
             pod = _on(current, node)
         self._decisions[process.identity, pod.metadata.uid] = node
         process.nominations.add((pod.metadata.uid, node))
-        if pod.spec.scheduling_group is not None and _has_odd_plugin(process):
-            return  # its node was found beside another member, which a plugin may refuse to reserve
+        if pod.spec.scheduling_group is not None and _has_faulty_plugin(process):
+            return  # its node was found beside another member, which Reserve may reject
         nodes, placed = self.known_state(process)
         found = [*placement_violations(pod, node, nodes, placed)]
         if process.scheduler._extender_tasks is None:
-            # Nothing can have changed since filters were asked.
+            # Nothing can have changed since the filters were called.
             nominated = self._nominated(process, pod, node)
             found += [
-                f"{text}, with those that are nominated there"
+                f"{text}, with the pods that are nominated there"
                 for text in placement_violations(pod, node, nodes, [*placed, *nominated])
             ]
         elif _asks_extender(pod) and not is_accepted(name, node):
-            found.append("the extender is against it")
+            found.append("the extender rejects it")
         for text in found:
             self._report(f"{process.identity} gives {name} node {node}: {text}")
 
     def on_no_fit(self, process: ReplicaProcess, pod: Pod) -> None:
-        """A process finds no node for a pod: by what it knew in this moment there is none."""
-        if process.scheduler._extender_tasks is not None or _has_odd_plugin(process):
+        """Check a failed attempt: the oracle must not accept a node either."""
+        if process.scheduler._extender_tasks is not None or _has_faulty_plugin(process):
             return
         if node := self.find_fitting_node(process, pod):
             self._report(f"{process.identity} finds no node for {pod.metadata.name}, and {node} is")
 
     def known_state(self, process: ReplicaProcess) -> tuple[dict[str, Node], list[Pod]]:
-        """Nodes, and pods on nodes: watched, assumed, or bound as it was told."""
+        """Return nodes and pods on nodes that a process has: watched, assumed, or bound."""
         listers = process.scheduler.informers
         nodes = {node.metadata.name: node for node in listers.lister(Node).list()}
         watched = {pod.metadata.uid: pod for pod in listers.lister(Pod).list()}
@@ -250,14 +250,14 @@ class HistoryChecker:
         for info in [each for node in cache.nodes.values() for each in node.pods]:
             if cache.is_assumed(info.pod):
                 placed.setdefault(info.uid, info.pod)
-        told = self._confirmed_bindings.get(process.identity, {})
-        for uid, name in list(told.items()):
+        confirmed = self._confirmed_bindings.get(process.identity, {})
+        for uid, name in list(confirmed.items()):
             if uid in placed:
-                del told[uid]
+                del confirmed[uid]
                 continue
             record = self._store().find("pods", f"default/{name}")
             if record is None or record["metadata"]["uid"] != uid:
-                del told[uid]
+                del confirmed[uid]
             elif uid in watched:
                 placed[uid] = convert(record, Pod)
         return nodes, list(placed.values())
@@ -265,62 +265,64 @@ class HistoryChecker:
     # Evictions
 
     def on_eviction(self, process: ReplicaProcess, name: str, uid: str) -> None:
-        """A process is about to delete a pod: somebody must need its room in this moment."""
+        """Check an eviction: a preemptor must need the victim's room at this moment."""
         if not uid:
-            self._report(f"{process.identity} deletes {name}, whichever pod that is")
+            self._report(f"{process.identity} deletes {name} without a uid")
         pods = process.scheduler.informers.lister(Pod)
         victim, task = pods.get(name, "default"), asyncio.current_task()
         assert task is not None
         found = re.match("preemption for default/([^:]+)", task.get_name())
         preemptor = None if found is None else pods.get(found[1], "default")
         if victim is None or victim.metadata.uid != uid:
-            self._report(f"{process.identity} deletes {name}, of which it knows that it is gone")
+            self._report(f"{process.identity} deletes {name}, which its informer shows deleted")
             return
-        with contextlib.suppress(CacheError):  # it may be assumed there, and not bound yet
+        with contextlib.suppress(CacheError):  # it may be assumed and not bound yet
             victim = process.scheduler.cache.get_pod(victim)
         node = victim.spec.node_name
-        who = "nobody" if preemptor is None else preemptor.metadata.name
+        who = "no preemptor" if preemptor is None else preemptor.metadata.name
         self._log(f"{process.identity} evicts {name} from {node} for {who}")
         self.evictions_by[process.identity] += 1
-        if uid not in self._disruption_marked and self._is_there(name, uid):
-            self._report(f"pod {name} is evicted and was not told why")
+        if uid not in self._disruption_marked and self._exists(name, uid):
+            self._report(f"pod {name} is evicted and has no DisruptionTarget condition")
         if preemptor is None:
-            self._report(f"pod {name} on {node} is evicted for nobody")
+            self._report(f"pod {name} on {node} is evicted without a preemptor")
             return
         self._evicted.setdefault((process.identity, preemptor.metadata.uid), set()).add(uid)
-        for text in self._spared_because(process, victim, preemptor):
+        for text in self._reasons_against_eviction(process, victim, preemptor):
             self._report(f"pod {name} on {node} is evicted, and {who} {text}")
 
     def on_eviction_failed(self, process: ReplicaProcess, uid: str) -> None:
-        """A pod could not be deleted: whoever needs its room cannot count on that."""
+        """Record a failed eviction: its preemptor must not count on the room."""
         for (identity, _), victims in self._evicted.items():
             if identity == process.identity:
                 victims.discard(uid)
 
-    def _is_there(self, name: str, uid: str) -> bool:
+    def _exists(self, name: str, uid: str) -> bool:
         record = self._store().find("pods", f"default/{name}")
         return record is not None and record["metadata"]["uid"] == uid
 
-    def _spared_because(
+    def _reasons_against_eviction(
         self, process: ReplicaProcess, victim: Pod, preemptor: Pod
     ) -> Iterator[str]:
-        """Why a preemptor has no need of a victim's room."""
+        """Reasons why a preemptor does not need a victim's room."""
         if preemptor.spec.node_name or is_terminating(preemptor):
-            yield "does not wait any more"
+            yield "is assigned or terminating"
         if process.scheduler.cache.is_assumed(preemptor):
             yield "has a node"
         if pod_priority(preemptor) <= pod_priority(victim):
             yield "is not more important"
         if preemptor.spec.preemption_policy == "Never":
-            yield "evicts nobody"
+            yield "has the preemption policy Never"
         if preemptor.spec.scheduling_gates:
             yield "is gated"
         node = victim.spec.node_name
-        if (nominated := process.scheduler.queue.nominator.node_of(preemptor.metadata.uid)) != node:
-            yield f"is nominated to {nominated or 'no node'}"
+        if (
+            nominated_node := process.scheduler.queue.nominator.node_of(preemptor.metadata.uid)
+        ) != node:
+            yield f"is nominated to {nominated_node or 'no node'}"
         if _asks_extender(preemptor) and not is_accepted(preemptor.metadata.name, node):
-            yield "is refused there by the extender"
-        if not self._is_judged(preemptor) or _has_odd_plugin(process):
+            yield "is rejected there by the extender"
+        if not self._is_covered_by_oracle(preemptor) or _has_faulty_plugin(process):
             return
         if fits := self.find_fitting_node(process, preemptor):
             yield f"fits {fits}"
@@ -329,27 +331,27 @@ class HistoryChecker:
         gone = self._evicted[process.identity, preemptor.metadata.uid] - {victim.metadata.uid}
         left = [each for each in placed if each.metadata.uid not in gone]
         if not any(placement_violations(preemptor, node, nodes, [*left, *nominated])):
-            yield "would fit without"
+            yield "would fit without this eviction"
         kept = [
             each
             for each in placed
             if each.spec.node_name != node or pod_priority(each) >= pod_priority(preemptor)
         ]
-        # Whom it wants to be near may be less important, and is not evicted.
+        # Pods that its affinity requires may be less important, and are not evicted.
         near = [each for each in placed if each not in kept and has_affinity_to(preemptor, each)]
         if any(placement_violations(preemptor, node, nodes, [*kept, *near, *nominated])):
             for text in placement_violations(preemptor, node, nodes, [*kept, *nominated]):
                 yield f"would not fit then: {text}"
 
-    def _is_judged(self, pod: Pod) -> bool:
-        """Whether the judge knows all of a pod's wishes."""
+    def _is_covered_by_oracle(self, pod: Pod) -> bool:
+        """Whether the placement oracle checks every requirement of a pod."""
         spec = pod.spec
         is_alone = spec.scheduling_group is None
         has_devices = spec.resource_claims or _asks_for(pod, SERVED)
         return is_alone and not (spec.volumes or has_devices or _asks_extender(pod))
 
     def _nominated(self, process: ReplicaProcess, pod: Pod, node_name: str) -> list[Pod]:
-        """Others whom room on a node is kept for, and to whom the pod gives way."""
+        """Return the pods nominated to a node that are at least as important as the pod."""
         queue = process.scheduler.queue
         uids = {uid for uid, node in queue.nominator._node_of.items() if node == node_name}
         uids.discard(pod.metadata.uid)
@@ -362,12 +364,15 @@ class HistoryChecker:
         ]
 
     def find_fitting_node(self, process: ReplicaProcess, pod: Pod) -> str:
-        """A node for a pod whose wishes the judge knows all of; empty if there is none."""
-        if not self._is_judged(pod):
+        """Return a node that the oracle accepts for a pod; empty if there is none.
+
+        Pods with requirements that the oracle does not check have none.
+        """
+        if not self._is_covered_by_oracle(pod):
             return ""
         nodes, placed = self.known_state(process)
         for node_name in nodes:
-            # With those who are promised a place, and without: they may not come.
+            # With the nominated pods, and without: they may never be bound.
             nominated = self._nominated(process, pod, node_name)
             if not any(placement_violations(pod, node_name, nodes, [*placed, *nominated])) and (
                 not nominated or not any(placement_violations(pod, node_name, nodes, placed))
@@ -376,7 +381,7 @@ class HistoryChecker:
         return ""
 
     def false_statements(self, process: ReplicaProcess, pod: Pod, message: str) -> Iterator[str]:
-        """What a pod is told that is not so, as far as the judge knows."""
+        """Return what a message of a pod gets wrong, according to the oracle."""
         nodes, placed = self.known_state(process)
         nominated = {name: self._nominated(process, pod, name) for name in nodes}
         return false_statements(message, pod, nodes, placed, nominated)
@@ -384,7 +389,7 @@ class HistoryChecker:
     # Changes
 
     def on_change(self, change: StoredChange) -> None:
-        """Every change of the store, whoever makes it."""
+        """Check a change of the store by any client."""
         self._server_invariants.on_change(change)
         record = change.record
         old = None if change.previous is None else change.previous.data
@@ -404,7 +409,7 @@ class HistoryChecker:
         if group := new["spec"].get("schedulingGroup"):
             self._groups[uid] = group.get("podGroupName", "")
         if change.type == "DELETED":
-            self._log(f"pod {name} is gone")
+            self._log(f"pod {name} is deleted")
             self.deleted += 1
             return
         node = new["spec"].get("nodeName", "")
@@ -417,7 +422,7 @@ class HistoryChecker:
             if condition["type"] == "DisruptionTarget":
                 self._disruption_marked.add(uid)
         if old is not None and self._process_of(self._acting()) is not None:
-            before, now = _of_others(old), _of_others(new)
+            before, now = _status_by_others(old), _status_by_others(new)
             if before != now:
                 self._report(f"{self._acting()} made {now} of {before} in {name}")
 
@@ -451,14 +456,14 @@ class HistoryChecker:
         for device in allocated_devices(allocation):
             other = self._devices.get(device)
             is_own = other is not None and self._allocated_by.get(device) == self._acting()
-            if other is not None and (is_own or self._knew_of(other)):
+            if other is not None and (is_own or self._has_seen_claim(other)):
                 self._report(f"device {'/'.join(device)} was given to {other} and {key}")
             self._devices[device] = key
-            # Also if no answer came: until it knows, a process has to reckon with what it sent.
+            # Without an answer, too: a process must assume that its write took effect.
             self._allocated_by[device] = self._acting()
 
-    def _knew_of(self, claim: str) -> bool:
-        """Whether who acts had heard of this claim's devices."""
+    def _has_seen_claim(self, claim: str) -> bool:
+        """Whether the informer of the writing process had this claim's devices."""
         process = self._process_of(self._acting())
         if process is None:
             return True
@@ -467,8 +472,8 @@ class HistoryChecker:
         return known is not None and known.status.allocation is not None
 
 
-def _of_others(pod: Json) -> Json:
-    """What is said of a pod by others than schedulers."""
+def _status_by_others(pod: Json) -> Json:
+    """Return the part of a pod's status that other clients than schedulers write."""
     status = {**pod.get("status", {})}
     for key in _OF_SCHEDULERS:
         status.pop(key, None)
@@ -480,15 +485,15 @@ def _of_others(pod: Json) -> Json:
     return {**status, "conditions": conditions}
 
 
-def _can_be_read(answer: ServerResponse) -> bool:
-    """Whether an answer says anything: a page of a proxy is as good as none."""
+def _is_readable(answer: ServerResponse) -> bool:
+    """Whether an answer is a JSON object. A page of a proxy counts as no answer."""
     with contextlib.suppress(ValueError):
         return isinstance(json.loads(answer.body), dict)
     return False
 
 
-def _has_odd_plugin(process: ReplicaProcess) -> bool:
-    return "Odd" in next(iter(process.scheduler.profiles.values())).plugins.by_name
+def _has_faulty_plugin(process: ReplicaProcess) -> bool:
+    return "Faulty" in next(iter(process.scheduler.profiles.values())).plugins.by_name
 
 
 def _asks_extender(pod: Pod) -> bool:
@@ -496,7 +501,7 @@ def _asks_extender(pod: Pod) -> bool:
 
 
 def _asks_for(pod: Pod, prefix: str) -> bool:
-    """Whether a pod asks for a resource whose name begins like this."""
+    """Whether a pod requests a resource whose name begins with a prefix."""
     return any(
         name.startswith(prefix) for each in pod.spec.containers for name in each.resources.requests
     )

@@ -1,8 +1,9 @@
-"""What keeps one pod waiting, and the one change after which it must be placed.
+"""Liveness scenarios: an obstacle keeps one pod waiting, and one change must let it be placed.
 
-Storms are full of events, and each may wake a pod that an earlier one should have woken. A puzzle
-is posed when the weather is calm: a pod, a node for it alone, and an obstacle. Then a user removes
-the obstacle, and nothing else happens. Each is a generator: it poses, solves, and cleans up.
+While faults are injected, many events come, and each may requeue a pod that an earlier one should
+have requeued. Scenarios run in the quiet phase: a pod, a node of its own, and an obstacle. A user
+removes the obstacle, and nothing else happens. Each scenario is a generator with three steps: it
+sets up, removes the obstacle, and cleans up.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Json = dict[str, Any]
 
 
 class LivenessScenario(ScenarioParts):
-    """One of them: `pod` must be bound after the second step of `steps`."""
+    """One scenario: `pod` must be bound after the second step of `steps`."""
 
     def __init__(
         self,
@@ -44,10 +45,10 @@ class LivenessScenario(ScenarioParts):
     ) -> None:
         super().__init__(api, number, rng, refuse)
         self.kind = kind
+        # Whether one process holds state that another leader would not have.
         self.needs_one_leader = kind in _OF_ONE_LEADER
-        """Whether something is known to one process alone: another leader has to begin anew."""
-        self.is_told_why = kind in _SIMPLE
-        """Whether the pod is tried at once, and told why it has to wait."""
+        # Whether the pod is tried at once, and gets a condition.
+        self.gets_condition = kind in _SIMPLE
         self.steps: ScenarioSteps = _KINDS[kind](self)
 
 
@@ -55,7 +56,7 @@ class LivenessScenario(ScenarioParts):
 
 
 async def _label(scenario: LivenessScenario) -> ScenarioSteps:
-    """Perhaps what the pod is told gets lost on the way: then it is told again."""
+    """The server refuses the condition in some cases, and the scheduler must retry."""
     scenario.refuse("PATCH", scenario.rng.choice([0, 1, 2]))
     await scenario.add_node(labels={})
     await scenario.add_pod()
@@ -75,7 +76,7 @@ async def _new_node(scenario: LivenessScenario) -> ScenarioSteps:
 
 
 async def _taint(scenario: LivenessScenario) -> ScenarioSteps:
-    """Only taints keep the pod out, wherever: others would wake it whatever became of a taint."""
+    """Only taints keep the pod from any node, so that no other event can requeue it."""
     await scenario.add_node(taints=[CLOSED])
     await scenario.close_others()
     await scenario.add_pod(nodeSelector={})
@@ -99,7 +100,7 @@ async def _toleration(scenario: LivenessScenario) -> ScenarioSteps:
     await scenario.add_node()
     await scenario.add_pod(tolerations=[])
     yield
-    # The server's own tolerations are there too, and only more may be added.
+    # An update may only add tolerations, and the server has added some itself.
     pod = await scenario.api.get(Pod, scenario.pod, "default")
     there = [
         {
@@ -113,13 +114,13 @@ async def _toleration(scenario: LivenessScenario) -> ScenarioSteps:
     added = {"key": "scenario", "operator": "Exists"}
     patch: Json = {"spec": {"tolerations": [*there, added]}}
     if scenario.rng.random() < 0.5:
-        patch["metadata"] = {"labels": {"tolerates": "more"}}  # one change of two kinds
+        patch["metadata"] = {"labels": {"tolerates": "more"}}  # one update with two kinds of change
     await scenario.change(Pod, scenario.pod, patch)
     yield
 
 
 async def _more_room(scenario: LivenessScenario) -> ScenarioSteps:
-    """One part of a thousand, or one byte, is missing."""
+    """A thousandth of a CPU, or one byte, is missing."""
     is_memory = scenario.rng.random() < 0.4
     lacking = {"memory": f"{(1 << 30) - 1}"} if is_memory else {"cpu": "499m"}
     await scenario.add_node(amounts=lacking)
@@ -155,7 +156,7 @@ async def _room_given_back(scenario: LivenessScenario) -> ScenarioSteps:
 
 
 async def _work_done(scenario: LivenessScenario) -> ScenarioSteps:
-    """A pod that ends by itself gives its room back, too."""
+    """A pod that completes releases its room."""
     await scenario.add_node(amounts={"cpu": "1"})
     await scenario.add_filler("600m")
     await scenario.add_pod()
@@ -187,7 +188,7 @@ async def _apart(scenario: LivenessScenario) -> ScenarioSteps:
 
 
 async def _kept_apart(scenario: LivenessScenario) -> ScenarioSteps:
-    """It is the other one that wants to be alone."""
+    """The other pod has the anti-affinity."""
     await scenario.add_node()
     await scenario.add_filler(affinity={"podAntiAffinity": scenario.alone})
     await scenario.add_pod(labels=scenario.labels)
@@ -214,7 +215,7 @@ async def _near(scenario: LivenessScenario) -> ScenarioSteps:
 
 
 async def _spread(scenario: LivenessScenario) -> ScenarioSteps:
-    """Of two racks one has a pod, and the other is closed."""
+    """One of two racks has a pod, and the other one is cordoned."""
     await scenario.add_node(labels={**scenario.labels, "rack": "1"})
     await scenario.add_node(labels={**scenario.labels, "rack": "2"}, suffix="0", unschedulable=True)
     await scenario.add_filler(labels=scenario.labels)
@@ -241,7 +242,7 @@ async def _spread(scenario: LivenessScenario) -> ScenarioSteps:
 
 
 async def _nearby_rack(scenario: LivenessScenario) -> ScenarioSteps:
-    """The only node that it may have comes into the rack where others of its kind are."""
+    """The only node that the pod selects moves to the rack with the pods of its affinity."""
     await scenario.add_node(labels={**scenario.labels, "role": "mine"})
     await scenario.add_node(labels={**scenario.labels, "rack": "1"}, suffix="0")
     await scenario.add_filler(labels=scenario.labels, nodeName=f"{scenario.node}0")
@@ -255,11 +256,11 @@ async def _nearby_rack(scenario: LivenessScenario) -> ScenarioSteps:
 
 
 async def _nominated(scenario: LivenessScenario) -> ScenarioSteps:
-    """The room is kept for another pod that is nominated to the node and cannot come."""
+    """Another pod is nominated to the node and cannot be placed."""
     await scenario.add_node(amounts={"cpu": "1"})
     await scenario.add_filler("800m", nodeName="", schedulingGates=GATES)
-    # A nomination that is there when a gated pod is first seen does not count, as in the
-    # reference, and a watch that the storm broke may take long to come back.
+    # As in the reference, a nomination does not count if a gated pod has it when the informer
+    # first lists the pod. A watch that a fault broke may take long to come back.
     await asyncio.sleep(40)
     nominated = {"status": {"nominatedNodeName": scenario.node}}
     await scenario.change(Pod, scenario.filler, nominated, "status")
@@ -285,7 +286,7 @@ async def _gate(scenario: LivenessScenario) -> ScenarioSteps:
 
 
 async def _leaving(scenario: LivenessScenario) -> ScenarioSteps:
-    """Two wait for a node, and one of them is on its way out: a finalizer keeps it."""
+    """Two pods wait for a node, and one of them is terminating: a finalizer keeps it."""
     keeper = {"finalizers": ["example.com/keeper"], "nodeSelector": scenario.labels}
     await scenario.add_filler(nodeName="", **keeper)
     await scenario.add_pod()
@@ -328,7 +329,7 @@ async def _new_class(scenario: LivenessScenario) -> ScenarioSteps:
 
 
 async def _one_pod_only(scenario: LivenessScenario) -> ScenarioSteps:
-    """A claim that one pod may use, and another one does."""
+    """Another pod uses a claim that only one pod may use."""
     mode = "ReadWriteOncePod"
     await scenario.add_node()
     await scenario.add_volume(mode)
@@ -372,7 +373,7 @@ async def _new_template(scenario: LivenessScenario) -> ScenarioSteps:
 
 
 async def _device_given_back(scenario: LivenessScenario) -> ScenarioSteps:
-    """The only device is another claim's, which goes away."""
+    """The only device is allocated to another claim, which is deleted."""
     await scenario.add_node(annotations=ONE_DEVICE)
     requests = [{"name": "gpu", "exactly": {"deviceClassName": DRIVER}}]
     held = {"metadata": {"name": scenario.filler}, "spec": {"devices": {"requests": requests}}}
@@ -388,7 +389,7 @@ async def _device_given_back(scenario: LivenessScenario) -> ScenarioSteps:
 
 
 async def _served_by_devices(scenario: LivenessScenario) -> ScenarioSteps:
-    """An extended resource that no node has, and that a class of devices comes to serve."""
+    """No node has the extended resource until a device class serves it."""
     await scenario.add_node(annotations=ONE_DEVICE)
     name = f"{SERVED}{scenario.pod}"
     amounts = {"requests": {name: "1"}, "limits": {name: "1"}}
@@ -402,7 +403,7 @@ async def _served_by_devices(scenario: LivenessScenario) -> ScenarioSteps:
 
 
 async def _new_member(scenario: LivenessScenario) -> ScenarioSteps:
-    """A gang of two that has one."""
+    """A gang of two has one pod."""
     await scenario.add_node()
     await scenario.add_group(2)
     await scenario.add_pod(**scenario.in_group)
@@ -420,7 +421,7 @@ async def _new_group(scenario: LivenessScenario) -> ScenarioSteps:
 
 
 async def _room_for_all(scenario: LivenessScenario) -> ScenarioSteps:
-    """A gang of two with room for one."""
+    """There is room for one pod of a gang of two."""
     await scenario.add_node(amounts={"cpu": "800m"})
     await scenario.add_group(2)
     await scenario.add_filler(
@@ -489,7 +490,7 @@ _SIMPLE = (
 
 
 def scenario_kinds(plan: Plan) -> list[str]:
-    """Those that a plan's cluster has the parts for."""
+    """Return the kinds for which a plan's cluster has the features, some of them repeatedly."""
     kinds = [*_ALWAYS]
     if plan.volumes:
         kinds += [*_OF_VOLUMES] * 3

@@ -1,6 +1,7 @@
-"""Whether what a pod is told about nodes is true, by the judge's word.
+"""Checks of messages about nodes: are they true, according to the placement oracle?
 
-A message gives numbers of nodes with reasons. No reason may be given for more nodes than have it.
+A message gives numbers of nodes with reasons. No reason may be given for more nodes than the oracle
+rejects for that reason.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ from tests.fault_injection.placement_oracle import placement_violations
 
 __all__ = ["counts_add_up", "false_statements", "sorted_words"]
 
-# What a reason says, and what the judge says then.
+# A reason in a message -> the violation that the oracle reports in that case.
 _MEANINGS = {
-    r"Insufficient (\S+)": r"\d+ of {} would be asked of",
-    r"Too many pods": r"it has \d+ pods already",
+    r"Insufficient (\S+)": r"\d+ of {} would be requested of",
+    r"Too many pods": r"the node has \d+ pods already",
     r"node\(s\) had untolerated taint.*": r"taint .* is not tolerated",
     r"node\(s\) were unschedulable": r"taint node.kubernetes.io/unschedulable is not tolerated",
     r"node\(s\) didn't match Pod's node affinity/selector": r"label .* is not ",
     r"node\(s\) didn't have free ports for the requested pod ports": r"host port \d+ is taken",
-    r"node\(s\) didn't match pod anti-affinity rules": r"it wants .* away",
-    r"node\(s\) didn't satisfy existing pods anti-affinity rules": r".* wants it away",
-    r"node\(s\) didn't match pod affinity rules": r"nobody is there",
-    r"node\(s\) didn't match pod topology spread constraints \(.*": r".* does not count",
+    r"node\(s\) didn't match pod anti-affinity rules": r"its anti-affinity matches .*",
+    r"node\(s\) didn't satisfy existing pods anti-affinity rules": r"the anti-affinity of .* match",
+    r"node\(s\) didn't match pod affinity rules": r"no pod there matches",
+    r"node\(s\) didn't match pod topology spread constraints \(.*": r".* is no eligible domain",
     r"node\(s\) didn't match pod topology spread constraints": r"the skew over",
 }
 
@@ -36,12 +37,12 @@ def false_statements(
     placed: Collection[Pod],
     nominated: Mapping[str, Collection[Pod]],
 ) -> Iterator[str]:
-    """What a message says that is not so, given what there is and whom nodes are promised to."""
+    """Return what a message gets wrong; `nominated` has the nominated pods of each node."""
     found = re.match(r"0/(\d+) nodes are available: (.*?)\.(?: |$)", message)
     if found is None:
         return
     if int(found[1]) != len(nodes):
-        yield f"there are {len(nodes)} nodes"
+        yield f"{len(nodes)} nodes exist"
     against = [
         [
             *placement_violations(pod, name, nodes, placed),
@@ -53,10 +54,10 @@ def false_statements(
         number, _, reason = part.partition(" ")
         meant = _meaning(reason)
         if meant is None or not number.isdecimal():
-            continue  # of what the judge does not look at
+            continue  # the oracle does not check it
         count = sum(any(re.match(meant, each) for each in texts) for texts in against)
         if int(number) > count:
-            yield f"{reason!r} is so of {count} nodes"
+            yield f"{reason!r} is true of {count} nodes"
 
 
 def _meaning(reason: str) -> str | None:
@@ -77,5 +78,5 @@ def counts_add_up(message: str) -> bool:
 
 
 def sorted_words(said: tuple[str, ...] | None) -> list[str]:
-    """Words, sorted: nodes are told of in the order in which they were looked at."""
+    """Return the words in order: messages list nodes in the order in which they were filtered."""
     return sorted(" ".join(said or ()).replace("]", ",").split())

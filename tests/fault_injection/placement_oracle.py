@@ -1,7 +1,7 @@
-"""Whether a pod may be on a node, told the long way: object by object, by the letter of the API.
+"""The placement oracle: whether the API allows a pod on a node, computed object by object.
 
-Knows nothing of plugins, tables or caches. Everything that a decision depends on is given as plain
-objects; what it does not look at (volumes, devices) is checked on the store.
+The oracle uses no plugins, tables or caches. Everything that a decision depends on is passed in as
+plain objects. It does not check volumes and devices; `resource_oracle` does that on the store.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _MILLI = {"cpu": 1000}
 def placement_violations(
     pod: Pod, node_name: str, nodes: Mapping[str, Node], placed: Collection[Pod]
 ) -> Iterator[str]:
-    """Why a pod must not be on a node, given all nodes and the pods that are on them."""
+    """Return why a pod must not be on a node, given all nodes and the pods on them."""
     node = nodes.get(node_name)
     if node is None:
-        yield f"there is no node {node_name}"
+        yield f"node {node_name} does not exist"
         return
     others = [each for each in placed if each.metadata.uid != pod.metadata.uid]
     here = [each for each in others if each.spec.node_name == node_name]
@@ -61,7 +61,7 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
 def _room_objections(pod: Pod, node: Node, here: Sequence[Pod]) -> Iterator[str]:
     allocatable = node.status.allocatable
     if len(here) + 1 > int(parse_quantity(allocatable.get("pods", "0")).value):
-        yield f"it has {len(here)} pods already"
+        yield f"the node has {len(here)} pods already"
     wanted = _requests(pod)
     used = [_requests(each) for each in here]
     for name, amount in wanted.items():
@@ -69,7 +69,7 @@ def _room_objections(pod: Pod, node: Node, here: Sequence[Pod]) -> Iterator[str]
         room = has.milli_value if name in _MILLI else has.value
         total = amount + sum(each.get(name, 0) for each in used)
         if amount and total > room:
-            yield f"{total} of {name} would be asked of {room}"
+            yield f"{total} of {name} would be requested of {room}"
 
 
 def _requests(pod: Pod) -> dict[str, int]:
@@ -93,7 +93,7 @@ def _port_objections(pod: Pod, here: Sequence[Pod]) -> Iterator[str]:
 
 
 def _matches(selector: LabelSelector | None, pod: Pod) -> bool:
-    """Selectors of these plans ask for labels by value alone."""
+    """Whether a selector matches; the plans have selectors with `match_labels` only."""
     if selector is None:
         return False
     wanted = selector.match_labels or {}
@@ -115,7 +115,7 @@ def _near(pod: Pod) -> Sequence[PodAffinityTerm]:
 
 
 def has_affinity_to(pod: Pod, other: Pod) -> bool:
-    """Whether a pod asks to be where the other one is."""
+    """Whether a required affinity term of a pod matches the other pod."""
     return any(_matches(term.label_selector, other) for term in _near(pod))
 
 
@@ -138,17 +138,17 @@ def _neighbour_objections(
     for other in others:
         for term in _apart(pod):
             if _is_same_place(labels, nodes, other, term) and _matches(term.label_selector, other):
-                yield f"it wants {other.metadata.name} away"
+                yield f"its anti-affinity matches {other.metadata.name}"
         for term in _apart(other):
             if _is_same_place(labels, nodes, other, term) and _matches(term.label_selector, pod):
-                yield f"{other.metadata.name} wants it away"
+                yield f"the anti-affinity of {other.metadata.name} matches it"
     for term in _near(pod):
         wanted = [each for each in others if _matches(term.label_selector, each)]
         places = {_place(nodes, each, term.topology_key) for each in wanted} - {None}
         place = node.metadata.labels.get(term.topology_key)
         is_first = not places and _matches(term.label_selector, pod)
         if place is None or (place not in places and not is_first):
-            yield "nobody is there whom it wants to be near"
+            yield "no pod there matches its affinity"
 
 
 def _spread_objections(
@@ -175,7 +175,7 @@ def _spread_objections(
                 counts[nodes[each.spec.node_name].metadata.labels[key]] += 1
         place = node.metadata.labels.get(key)
         if place not in counts:
-            yield f"{key} of {node.metadata.name} does not count"
+            yield f"{key} of {node.metadata.name} is no eligible domain"
             continue
         itself = 1 if _matches(constraint.label_selector, pod) else 0
         skew = counts[place] + itself - min(counts.values())

@@ -1,6 +1,6 @@
-"""What a seed stands for: a cluster, what users do to it, and the weather.
+"""The plan of a run, made from a seed: a cluster, actions of users, and injected faults.
 
-A plan is data, so that a failing seed can be made smaller: fewer features, fewer steps.
+A plan is data, so the plan of a failing seed can be shrunk: fewer features, fewer steps.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import msgspec
 
 __all__ = ["FAULTS_END", "Plan", "Step", "make_plan", "member_name"]
 
-FAULTS_END = "the storm is over"
-"""The step after which requests, watches and machines do as they should."""
+# The step after which no more faults are injected.
+FAULTS_END = "faults end"
 
 
 class Step(msgspec.Struct, frozen=True):
-    """Something that a user or the weather does, and how long it takes until the next."""
+    """An action of a user or a fault, and the pause until the next step."""
 
     what: str
     name: str = ""
@@ -25,29 +25,31 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """A whole run."""
+    """A whole run: the features of the cluster, and its steps."""
 
     seed: int
     replicas: int
     nodes: int
     steps: tuple[Step, ...]
-    plugin: str = ""  # a plugin that misbehaves now and then: raises, waits, or talks nonsense
+    plugin: str = ""  # how the faulty plugin misbehaves; empty: there is none
     volumes: bool = False
     devices: bool = False
     extender: bool = False
     workload: bool = False  # a Deployment that is scaled
     profiles: int = 1
-    drift: bool = False  # clocks run differently fast
-    in_file: bool = False  # the store is kept in a file, and read back when it restarts
-    flushes: bool = False  # pods are tried again after five minutes even if nothing happened
-    verifies: bool = False  # every answer from the cache is compared with a full search
+    drift: bool = False  # the clocks of replicas run at different rates
+    in_file: bool = False  # the store writes a data file, and a restart reads it
+    flushes: bool = False  # parked pods are retried after five minutes without an event
+    verifies: bool = False  # every cached answer is compared with a full search
     retry_s: int = 2  # how often the lease is renewed
-    waits_full_quiet_phase: bool = False  # the calm is waited for to its end
-    preempts: bool = False  # pods have classes of priority, and more important ones evict others
-    groups: bool = False  # pods that are placed together or not at all
+    waits_full_quiet_phase: bool = False  # the final checks come at the end of the quiet phase only
+    preempts: bool = False  # pods have priority classes, and preemption evicts pods
+    groups: bool = False  # there are pod groups, some of them gangs
 
 
 def make_plan(seed: int) -> Plan:
+    """Make the plan of a seed. The same seed always makes the same plan."""
+    # The text is part of what a seed means. Another text would give every seed another plan.
     rng = random.Random(f"torture/{seed}")
     is_quiet = rng.random() < 0.1
     features = {
@@ -59,9 +61,9 @@ def make_plan(seed: int) -> Plan:
         "preempts": rng.random() < 0.6,
         "plugin": "" if is_quiet else rng.choice(["", "", "", *_PLUGIN_FAULTS]),
     }
-    # From dice of their own: plans without groups are what they were before there were any.
+    # Groups are drawn from a generator of their own, so that they do not change the other draws.
     group_rng = random.Random(f"groups/{seed}")
-    # A member may have others evicted and wait for its gang all the same, as in the reference.
+    # As in the reference, a member may have pods evicted and still wait for its gang.
     features["groups"] = (
         group_rng.random() < 0.3 and not features["extender"] and not features["preempts"]
     )
@@ -80,7 +82,7 @@ def make_plan(seed: int) -> Plan:
         drift=rng.random() < 0.3,
         in_file=not is_quiet and rng.random() < 0.1,
         flushes=rng.random() < 0.1,
-        # A plugin that answers by chance answers differently when it is asked again.
+        # A plugin that answers at random may give another answer to the comparing search.
         verifies=rng.random() < 0.3 and features["plugin"] in ("", "waits", "slow", "declines"),
         retry_s=rng.choice([2, 5, 10]),
         waits_full_quiet_phase=rng.random() < 0.1,
@@ -89,7 +91,7 @@ def make_plan(seed: int) -> Plan:
 
 
 def _add_groups(rng: random.Random, steps: list[Step]) -> None:
-    """Groups of pods in between, and some of their members that are deleted."""
+    """Insert steps that create pod groups, and steps that delete some of their members."""
     for group in range(rng.choice([1, 2, 3])):
         place, number = rng.randrange(len(steps)), rng.randrange(1 << 30)
         steps.insert(place, Step("create group", f"g{group}", number, rng.choice([0.0, 1.0])))

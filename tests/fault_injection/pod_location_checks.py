@@ -1,8 +1,8 @@
-"""Where a leader has each pod that it knows of, in the midst of the storm.
+"""Checks of where a leader has each pod, made while faults are injected.
 
-What the watch has brought to a process counts here, not what the server has: handlers follow the
-copy at once, so cache, queue and whoever waits must agree with it at any moment. What a task is
-about to put right may differ for an instant: only what lasts counts.
+The reference is the copy of the process's informer, not the server: handlers apply changes of the
+copy at once, so the cache, the queue and the waiting pods must agree with it at any moment. A task
+may need a moment to correct a difference, so only differences that last are reported.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = ["PodLocationChecker"]
 
 class _Seen(NamedTuple):
     since_ns: int
-    times: int  # one look after another
+    times: int  # number of checks in a row
 
 
 class PodLocationChecker:
-    """Look now and then; a look tells what was wrong at the two before it, and is wrong still."""
+    """Reports a difference when it was there at the two checks before, and for a second."""
 
     def __init__(self) -> None:
         self._seen: weakref.WeakKeyDictionary[ReplicaProcess, dict[str, _Seen]] = (
@@ -33,7 +33,7 @@ class PodLocationChecker:
         )
 
     def look(self, process: ReplicaProcess, now_ns: int) -> list[str]:
-        # A process that is stopped puts nothing right, and one that ends lets go of all.
+        # A paused process corrects nothing, and one that ends releases everything.
         if not process.machine.awake.is_set() or process.scheduler.queue.is_closed:
             self._seen.pop(process, None)
             return []
@@ -63,22 +63,22 @@ def _misplaced(scheduler: Scheduler) -> Iterator[str]:
     for uid, (node, pod) in cached.items():
         copy = copies.get(uid)
         if copy is None:
-            yield f"{pod.metadata.name} is gone and counts on {node}"
+            yield f"{pod.metadata.name} is deleted and counted on {node}"
         elif copy.spec.node_name != node and not scheduler.cache.is_assumed(pod):
             yield f"{pod.metadata.name} is on {copy.spec.node_name or 'no node'} and not on {node}"
     for uid, pod in queued.items():
         if uid not in copies:
-            yield f"{pod.metadata.name} is gone and in the queue"
+            yield f"{pod.metadata.name} is deleted and in the queue"
     for entry in scheduler.services.waiting_pods:
         if entry.pod.metadata.uid not in copies and not entry._outcome.done():
-            yield f"{entry.pod.metadata.name} is gone and waits on permit"
+            yield f"{entry.pod.metadata.name} is deleted and waits on Permit"
     for uid, node in scheduler.queue.nominator._node_of.items():
         if uid not in copies:
-            yield f"a pod that is gone is nominated to {node or 'nowhere'}"
+            yield f"a deleted pod is nominated to {node or 'no node'}"
     for uid, pod in copies.items():
         if pod.spec.node_name:
             if uid not in cached and pod.status.phase not in ("Succeeded", "Failed"):
-                yield f"{pod.metadata.name} is on {pod.spec.node_name} and does not count"
+                yield f"{pod.metadata.name} is on {pod.spec.node_name} and not counted"
             if uid in queued:
                 yield f"{pod.metadata.name} is on {pod.spec.node_name} and in the queue"
         elif (

@@ -1,4 +1,4 @@
-"""One scheduler process after another on a machine: elected, crashed, paused, started again."""
+"""A replica: scheduler processes on one machine that lead, crash, pause and start again."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _process: contextvars.ContextVar[ReplicaProcess | None] = contextvars.ContextVar
 
 
 def record_tasks_by_process() -> None:
-    """Note of each task in which process it was started."""
+    """Record for each task the process that started it."""
     loop = asyncio.get_running_loop()
     factory: Any = loop.get_task_factory()
 
@@ -46,20 +46,20 @@ def record_tasks_by_process() -> None:
 
 
 class ReplicaProcess:
-    """A process from its start to its end."""
+    """A scheduler process from its start to its end."""
 
     def __init__(self, identity: str, scheduler: Scheduler, machine: Machine) -> None:
         self.identity, self.scheduler, self.machine = identity, scheduler, machine
         self.is_leading = False
         self.fence: LeaseFence | None = None
         self.tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
-        self.popped = 0  # pods whose attempt began
-        self.attempted_pods: dict[str, Pod] = {}  # by name, as they were when they were last tried
-        self.nominations: set[tuple[str, str]] = set()  # uid and node: decided, or to be made free
+        self.popped = 0  # number of attempts that began
+        self.attempted_pods: dict[str, Pod] = {}  # name -> the pod of its last attempt
+        self.nominations: set[tuple[str, str]] = set()  # uid and node of decisions and nominations
 
 
 class _FailedAttemptObserver:
-    """Hears of each attempt that found no node."""
+    """Calls `on_no_fit` for each attempt that found no node."""
 
     def __init__(
         self, process: ReplicaProcess, on_no_fit: Callable[[ReplicaProcess, Pod], None]
@@ -73,7 +73,10 @@ class _FailedAttemptObserver:
 
 
 class Replica:
-    """Runs until cancelled. `crash` kills the process at whatever it awaits."""
+    """Runs one process after another until it is cancelled.
+
+    `crash` kills the current process wherever it waits.
+    """
 
     def __init__(
         self,
@@ -91,12 +94,16 @@ class Replica:
         on_eviction: Callable[[ReplicaProcess, str, str], None] = lambda *_: None,
         on_eviction_failed: Callable[[ReplicaProcess, str], None] = lambda *_: None,
     ) -> None:
-        """`options` makes those of a scheduler.
+        """`options` makes the options of a scheduler. The other callbacks get the process and:
 
-        `on_attempt` hears of each pod that is to be tried, `on_taken` of those that are because
-        they belong to another one, `on_refusal` of each that fits no node, `on_decision` of each
-        that gets one, `on_eviction` of the name and uid of each that is to be deleted, `on_spared`
-        of the uid of each that was not, as far as is known, `on_violation` of what must not be.
+        - `on_attempt`: a pod whose attempt begins;
+        - `on_group_attempt`: a member that is tried together with another pod of its group;
+        - `on_no_fit`: a pod that fits no node;
+        - `on_decision`: a pod that gets a node;
+        - `on_eviction`: name and uid of a pod that is about to be deleted;
+        - `on_eviction_failed`: the uid of a pod whose deletion failed, or whose answer was lost.
+
+        `on_violation` gets the text of a broken invariant.
         """
         self._on_violation = on_violation
         self._on_eviction, self._on_eviction_failed = on_eviction, on_eviction_failed
@@ -145,7 +152,7 @@ class Replica:
         return process, elector, begins
 
     def _attach_observers(self, process: ReplicaProcess, api: HttpApi) -> None:
-        """Hear of each decision in the moment in which it is made."""
+        """Replace methods of a process's parts so that they call the observers."""
         cache, queue = process.scheduler.cache, process.scheduler.queue
         assume, pop, delete, bind = cache.assume_pod, queue.pop, api.delete, api.bind
         process.scheduler.watch(_FailedAttemptObserver(process, self._on_no_fit))
@@ -178,10 +185,10 @@ class Replica:
                 raise
 
         async def bound(namespace: str, name: str, uid: str, node: str) -> None:
-            """In the moment in which it is sent: what was sent before may take effect later."""
+            """Check when the request is sent: an earlier request may take effect later."""
             for framework in process.scheduler.profiles.values():
-                if uid in getattr(framework.plugins.by_name.get("Odd"), "refused", ()):
-                    self._on_violation(f"{process.identity} binds {name}, which a plugin refused")
+                if uid in getattr(framework.plugins.by_name.get("Faulty"), "refused", ()):
+                    self._on_violation(f"{process.identity} binds {name}, which a plugin rejected")
             await bind(namespace, name, uid, node)
 
         api.bind = bound  # type: ignore[method-assign]
@@ -205,7 +212,7 @@ class Replica:
         pop_specific = queue.pop_specific
 
         def taken(*args: Any) -> Any:
-            """A member of a group, with another one that was popped."""
+            """Pop a member of a group that is tried with another one."""
             queued = pop_specific(*args)
             if queued is not None:
                 process.popped += 1
@@ -222,20 +229,20 @@ class Replica:
         placing = asyncio.create_task(process.scheduler.run(), name="placing")
         leading = asyncio.create_task(elector.run(), name="leading")
         self._tasks = (placing, leading)
-        told = asyncio.create_task(self._ending.wait(), name="told to end")
+        ending = asyncio.create_task(self._ending.wait(), name="asked to end")
         waiting = asyncio.create_task(elector.leading.wait(), name="waiting")
         over = asyncio.create_task(elector.over.wait(), name="over")
         try:
-            await _first(waiting, told, *self._tasks)
-            if elector.leading.is_set() and not told.done():
+            await _first(waiting, ending, *self._tasks)
+            if elector.leading.is_set() and not ending.done():
                 process.is_leading = True
                 begins.set()
-                await _first(over, told, placing)
+                await _first(over, ending, placing)
             if not process.machine.is_dead:
                 await self._shut_down(process, elector, is_lost=over.done())
         finally:
             process.is_leading = False
-            tasks = (*self._tasks, told, waiting, over)
+            tasks = (*self._tasks, ending, waiting, over)
             for task in tasks:
                 task.cancel()
             ended = await asyncio.gather(*tasks, return_exceptions=True)
@@ -252,9 +259,9 @@ class Replica:
     async def _shut_down(
         self, process: ReplicaProcess, elector: LeaderElector, *, is_lost: bool
     ) -> None:
-        """As `kubesched run` does: bindings are awaited for a while, then the lease is released.
+        """Shut down as `kubesched run` does: await bindings for a while, then release the lease.
 
-        Whoever has lost the lease abandons what is under way.
+        A process that lost the lease abandons the work in progress.
         """
         placing, leading = self._tasks
         if is_lost:
@@ -270,11 +277,11 @@ class Replica:
         return self._retry_s * 7.5
 
     def end(self) -> None:
-        """End it in good order: the lease is given back."""
+        """Let the process shut down and release the lease."""
         self._ending.set()
 
     def crash(self) -> None:
-        """Kill it: nothing more is sent, whatever is done on the way out."""
+        """Kill the process: it sends nothing more, whatever its cleanup does."""
         if self.process is not None:
             self.process.machine.is_dead = True
         for task in self._tasks:

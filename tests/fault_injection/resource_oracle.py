@@ -1,4 +1,4 @@
-"""Volumes and devices of a pod that was bound: they are its own, and where it is."""
+"""The oracle of volumes and devices: a bound pod owns them, and its node can reach them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ONE_POD = "ReadWriteOncePod"
 
 
 def volume_violations(store: Store, pod: Json, known: Iterable[Pod]) -> Iterator[str]:
-    """What is wrong with the volumes of a pod; `known` are pods on nodes that its binder knows."""
+    """Return what is wrong with the volumes of a pod; `known` are pods that its scheduler has."""
     node_name = pod["spec"]["nodeName"]
     node = store.find("nodes", node_name)
     for volume in pod["spec"].get("volumes", ()):
@@ -32,17 +32,17 @@ def volume_violations(store: Store, pod: Json, known: Iterable[Pod]) -> Iterator
             continue
         if _ONE_POD in claim["spec"].get("accessModes", ()):
             for name in _other_users(pod, known, wanted["claimName"]):
-                yield f"its claim {wanted['claimName']} is for one pod, and {name} has it"
+                yield f"its claim {wanted['claimName']} is for one pod, and {name} uses it"
         found = store.find("persistentvolumes", claim["spec"]["volumeName"])
         affinity = None if found is None else found["spec"].get("nodeAffinity")
         if affinity is not None and node is not None:
             labels = node["metadata"].get("labels", {})
             if not _selects(affinity["required"], labels, node_name):
-                yield f"its volume {claim['spec']['volumeName']} is elsewhere"
+                yield f"its volume {claim['spec']['volumeName']} is on another node"
 
 
 def _other_users(pod: Json, known: Iterable[Pod], claim: str) -> Iterator[str]:
-    """Pods on nodes that use a claim, as far as who bound the pod has heard of them."""
+    """Return the names of other known pods that use a claim."""
     for other in known:
         if other.metadata.uid != pod["metadata"]["uid"] and any(
             each.persistent_volume_claim is not None
@@ -53,7 +53,7 @@ def _other_users(pod: Json, known: Iterable[Pod], claim: str) -> Iterator[str]:
 
 
 def device_violations(store: Store, pod: Json) -> Iterator[str]:
-    """What is wrong with the devices of a pod."""
+    """Return what is wrong with the devices of a pod."""
     metadata = pod["metadata"]
     node = store.find("nodes", pod["spec"]["nodeName"])
     for claim_name in _claim_names(pod):
@@ -74,11 +74,11 @@ def device_violations(store: Store, pod: Json) -> Iterator[str]:
             if (
                 selector is not None and not _selects(selector, labels, pod["spec"]["nodeName"])
             ) or not homes <= {None, pod["spec"]["nodeName"]}:
-                yield f"devices of its claim {claim_name} are elsewhere"
+                yield f"devices of its claim {claim_name} are on another node"
 
 
 def _home_of(store: Store, driver: str, pool: str) -> str | None:
-    """The node that the devices of a pool are on; None: of several, or not known."""
+    """Return the node of a pool's devices; None if there are several or none."""
     homes = {
         each["spec"].get("nodeName")
         for each in store.all("resourceslices.resource.k8s.io")
@@ -96,9 +96,9 @@ def _claim_names(pod: Json) -> Iterable[str]:
         each["name"]: each.get("resourceClaimName")
         for each in pod.get("status", {}).get("resourceClaimStatuses", ())
     }
-    # A claim that the scheduler made for resources that devices serve.
-    if told := pod.get("status", {}).get("extendedResourceClaimStatus"):
-        yield told["resourceClaimName"]
+    # The scheduler creates a claim for extended resources that devices serve.
+    if extended := pod.get("status", {}).get("extendedResourceClaimStatus"):
+        yield extended["resourceClaimName"]
     for each in pod["spec"].get("resourceClaims", ()):
         name = each.get("resourceClaimName") or made.get(each["name"])
         if name:
@@ -106,6 +106,6 @@ def _claim_names(pod: Json) -> Iterable[str]:
 
 
 def allocated_devices(allocation: Json) -> Iterator[tuple[str, str, str]]:
-    """Driver, pool and name of each device."""
+    """Return driver, pool and name of each device of an allocation."""
     for result in allocation.get("devices", {}).get("results", ()):
         yield result["driver"], result["pool"], result["device"]

@@ -1,8 +1,8 @@
-"""One run: the plan's cluster, its storm, the calm after it, and what must hold.
+"""One run: the plan's cluster, the phase with faults, the quiet phase after it, and the checks.
 
 Everything is real but sockets and time: schedulers, elections, HTTP clients, server, store,
-controllers and kubelets. What must hold is checked on the store's own history while it happens, on
-each decision in the moment in which it is made, and at the end by recounts.
+controllers and kubelets. The invariants are checked on the store's history with each change, on
+each decision when it is made, and at the end by recounting.
 """
 
 from __future__ import annotations
@@ -58,20 +58,21 @@ from tests.foundation.client.wire_network import Network
 
 __all__ = ["Outcome", "run_plan"]
 
+# Pauses before the checks whether the cluster is idle. A client detects a stalled watch within ten
+# minutes.
 QUIET_PHASE_CHECKS_S = (90, 150, 240, 420)
-"""When to look whether the world is at rest. A watch that stalls is noticed within ten minutes."""
 _SETTLING_S = 15
+# How long after the last fault a request that was sent before may still take effect.
 _LAST_FAULT_EFFECT_S = 100
-"""When nothing that was sent in the storm is under way any more."""
+# How long an idle cluster is observed.
 _IDLE_S = 20
-"""For how long nothing may happen at rest."""
+# How often a waiting pod may be tried in that time: backoff lasts ten seconds.
 _MOST_IDLE_ATTEMPTS = 3
-"""How often a pod may be tried then: backoff lasts ten seconds."""
 _LONGEST_CPU_S = 20
 
 
 class Outcome:
-    """What came of a run: violations (none if all held), and a digest of where pods went."""
+    """The outcome of a run: violations (none if all checks held), and a digest of placements."""
 
     def __init__(
         self,
@@ -89,12 +90,12 @@ class Outcome:
 
 
 class _TooLongError(KeyboardInterrupt):
-    """So that nobody takes it for an error of a plugin or a task."""
+    """A run took too long. No handler of plugin or task errors catches this class."""
 
 
 @contextlib.contextmanager
 def _bounded() -> Iterator[None]:
-    """End what goes round in circles at one moment of virtual time."""
+    """End a run that loops at one moment of virtual time."""
 
     def give_up(*_: object) -> None:
         raise _TooLongError(f"the run took over {_LONGEST_CPU_S} s of CPU")
@@ -111,14 +112,15 @@ def _bounded() -> Iterator[None]:
 
 
 def run_plan(plan: Plan) -> Outcome:
+    """Run a plan in virtual time, and return what the checks found."""
     logging.disable(logging.CRITICAL)
     was_collecting = gc.isenabled()
-    gc.disable()  # a run is over before there is much to collect
+    gc.disable()  # a run ends before there is much to collect
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(_bounded())
             if plan.in_file:
-                # Uids of a store that was read back are drawn from it: a run is to repeat itself.
+                # A store that reads its data file draws uids from here. A run must be repeatable.
                 chance = random.Random(f"urandom/{plan.seed}")
                 stack.enter_context(mock.patch.object(os, "urandom", chance.randbytes))
             return virtual_loop.run(lambda: Run(plan).main(), seed=plan.seed)
@@ -129,13 +131,15 @@ def run_plan(plan: Plan) -> Outcome:
 
 
 class Run:
+    """The cluster of one plan, with its faults and its checks."""
+
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.violations: list[str] = []
         self.log: list[str] = []
         self.is_injecting = True
         self.is_fault_free = not plan.plugin and not any(
-            step.what not in _OF_USERS for step in plan.steps
+            step.what not in _USER_ACTIONS for step in plan.steps
         )
         self.clock = current_clock()
         self._data: DataFile | None = None
@@ -150,7 +154,7 @@ class Run:
         self.network = Network(self._first_store())
         self.calm = LocalApi(self.network.store, self.clock)
         self.users = UserActions(plan, self.calm, lambda *what: self.fault_injector.refuse(*what))
-        # Plugin classes are kept by caches; what they refer to must not keep the whole run.
+        # Caches hold plugin classes for long, and these must not hold the whole run.
         this = weakref.ref(self)
 
         def is_injecting() -> bool:
@@ -188,9 +192,9 @@ class Run:
         self._cluster: asyncio.Task[None] | None = None
 
     def _options(self) -> dict[str, Any]:
-        """What each scheduler of this run is built with."""
+        """Return the options of each scheduler of this run."""
         plan = self.plan
-        multi_point = {"enabled": [{"name": "Odd"}] if plan.plugin else []}
+        multi_point = {"enabled": [{"name": "Faulty"}] if plan.plugin else []}
         profiles: list[dict[str, Any]] = [
             {"schedulerName": "default-scheduler", "plugins": {"multiPoint": multi_point}}
         ]
@@ -201,7 +205,7 @@ class Run:
             profiles.append({**profiles[0], **packing})
         options: dict[str, Any] = {"profiles": profiles, "verify_engine": plan.verifies}
         if plan.plugin:
-            options["out_of_tree_registry"] = {"Odd": self._faulty_plugin}
+            options["out_of_tree_registry"] = {"Faulty": self._faulty_plugin}
         if plan.groups:
             options["feature_gates"] = FeatureGates(
                 {"GenericWorkload": True, "GangScheduling": True}
@@ -209,7 +213,7 @@ class Run:
         if plan.extender:
             options["extenders"] = [self._extender.extender_settings()]
             options["extender_transport"] = self._extender.transport
-        # Whom a plugin kept waiting in vain, only time or another event brings back.
+        # A pod whose Permit timed out is requeued only by the flush or by another event.
         if not plan.flushes and plan.plugin != "waits":
             options["pod_max_in_unschedulable_pods_duration"] = timedelta(hours=10)
         return options
@@ -233,7 +237,7 @@ class Run:
         for replica in self.replicas:
             for failure in replica.failures:
                 self._report(f"a scheduler died: {failure!r}")
-        self.network.go_down()  # and with it what nobody waits for any more
+        self.network.go_down()  # which cancels requests that no client awaits any more
         await asyncio.sleep(1)
         left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         if left:
@@ -243,7 +247,7 @@ class Run:
 
     async def _run_step(self, step: Step) -> None:
         if step.what == "scenario":
-            await self._scenario_runner.pose(
+            await self._scenario_runner.run(
                 step, self.users.scenario(step.number), self.network.store
             )
             return
@@ -252,7 +256,7 @@ class Run:
         else:
             self._log(f"{step.what} {step.name}")
             if not await self.users.step(step):
-                await self.fault_injector.change(step)
+                await self.fault_injector.inject(step)
         await asyncio.sleep(step.pause_s)
         for process in self._leading():
             for problem in self._pod_locations.look(process, self.clock.monotonic_ns()):
@@ -274,13 +278,13 @@ class Run:
     def _leading(self) -> list[ReplicaProcess]:
         return [each.process for each in self.replicas if each.process and each.process.is_leading]
 
-    # The server and what belongs to it
+    # The server and the parts around it
 
     def _first_store(self) -> Store:
         rng = random.Random(self.plan.seed)
         if not self.plan.in_file:
             return Store(rng, now_ns=self.clock.now_ns(), on_change=self.history.on_change)
-        self._folder = tempfile.TemporaryDirectory(prefix="torture-")
+        self._folder = tempfile.TemporaryDirectory(prefix="fault-injection-")
         return self._open(rng)
 
     def _open(self, rng: random.Random) -> Store:
@@ -296,7 +300,7 @@ class Run:
         return store
 
     async def _restart(self) -> None:
-        """The server's process ends, and another begins with its file."""
+        """End the server's process, and start another one with its data file."""
         assert self._data is not None
         await self._stop_cluster()
         store = self.network.store
@@ -304,7 +308,7 @@ class Run:
         self._data.close()
         self.network.restart_on(self._open(random.Random(self.plan.seed)))
         if (_content(self.network.store), self.network.store.revision) != before:
-            self._report("the store is not what it was before it was read back")
+            self._report("the store differs from what it was before the restart")
         self.calm = self.users.api = LocalApi(self.network.store, self.clock)
         self._cluster = asyncio.create_task(self._run_cluster())
 
@@ -334,7 +338,7 @@ class Run:
             self._cluster.cancel()
             await asyncio.gather(self._cluster, return_exceptions=True)
 
-    # What is seen on the way
+    # Observers
 
     def _process_of(self, name: str) -> ReplicaProcess | None:
         for replica in self.replicas:
@@ -349,7 +353,7 @@ class Run:
         self.history.on_request_applied(name, request, answer)
         self.fault_injector.on_request(name, request, "applied")
 
-    # Rest
+    # The quiet phase
 
     async def _wait_until_idle(self) -> None:
         problems: list[str] = []
@@ -370,11 +374,11 @@ class Run:
             self._report(problem)
 
     async def _problems(self, *, is_last: bool) -> list[str]:
-        """What keeps the world from being at rest."""
+        """Return why the cluster is not idle, or not in the right state."""
         processes = [replica.process for replica in self.replicas if replica.process is not None]
         leaders = [process for process in processes if process.is_leading]
         if len(leaders) != 1:
-            return [f"{len(leaders)} replicas lead after the storm"]
+            return [f"{len(leaders)} replicas lead in the quiet phase"]
         store = self.network.store
         problems: list[str] = []
         for process in processes if is_last else leaders:
@@ -390,21 +394,21 @@ class Run:
         return problems + await self._fresh_scheduler_differences(leaders[0])
 
     async def _idle_activity(self) -> list[str]:
-        """What is done though nothing happens any more."""
+        """Return what schedulers do although nothing changes any more."""
         processes = [replica.process for replica in self.replicas if replica.process is not None]
         sent, popped = len(self.network.requests), [process.popped for process in processes]
         there = self._on_nodes()
         await asyncio.sleep(_IDLE_S)
         if not there <= self._on_nodes():
-            return []  # a pod ended by itself, and others may have its room
-        # Whose attempt fails is tried again after a while, and may be told in another order why.
+            return []  # a pod completed, and others may get its room
+        # A retry that fails may write its message with the reasons in another order.
         failing = {
             f"/pods/{pod.metadata.name}/status"
             for process in processes
             for pod in (*process.scheduler.queue.backoff_pods, *process.scheduler.queue.active_pods)
         }
         problems = [
-            f"{name} sends {request.method} {request.target} at rest"
+            f"{name} sends {request.method} {request.target} when idle"
             for name, request in self.network.requests[sent:]
             if not name.startswith("lease ")
             and "/events" not in request.target
@@ -412,17 +416,17 @@ class Run:
             and not any(part in request.target for part in failing)
         ]
         for process, before in zip(processes, popped, strict=True):
-            # Members of groups, and pods whose attempt failed, are tried again after a while.
+            # Members of groups, and pods whose attempt failed, are retried after their backoff.
             most = _MOST_IDLE_ATTEMPTS * len(process.scheduler.queue.pending_pods()[0])
             if process.popped - before > most:
-                problems.append(f"{process.popped - before} attempts though nothing happens")
-            if process.is_leading:  # all that wait were tried once more since the last recount
+                problems.append(f"{process.popped - before} attempts although nothing changes")
+            if process.is_leading:  # all waiting pods were tried since the last recount
                 problems += state_differences(process.scheduler, self.network.store)
                 problems += state_leaks(process.scheduler, self.network.store)
         return problems
 
     def _on_nodes(self) -> set[str]:
-        """Uids of pods that are on nodes and have not ended."""
+        """Return the uids of pods that are on nodes and have not completed."""
         return {
             pod["metadata"]["uid"]
             for pod in self.network.store.all("pods")
@@ -430,33 +434,33 @@ class Run:
         }
 
     def _pods_missing_a_fit(self, leader: ReplicaProcess) -> Iterator[str]:
-        """Pods that wait though the judge sees a node for them."""
+        """Return the waiting pods for which the placement oracle accepts a node."""
         for pod in leader.scheduler.queue.pending_pods()[0]:
             if pod.spec.scheduling_gates:
                 continue
             if node := self.history.find_fitting_node(leader, pod):
-                yield f"pod {pod.metadata.name} fits {node}, as the judge says, and waits"
+                yield f"pod {pod.metadata.name} waits, and the oracle accepts {node}"
 
     async def _fresh_scheduler_differences(self, leader: ReplicaProcess) -> list[str]:
         fresh = FreshScheduler(self.network.store, self.clock, self._options())
         await fresh.run()
         if fresh.evicts:
-            # Hints are about who fits, not about whom evictions would help: as in the reference
-            # such a pod may have to wait until all that wait are tried again.
+            # Queueing hints decide whether a pod may fit, not whether preemption may help it. As
+            # in the reference, such a pod may have to wait until all waiting pods are retried.
             await self._retry_all_pods(leader)
             fresh = FreshScheduler(self.network.store, self.clock, self._options())
             await fresh.run()
         if fresh.writes:
             return fresh.writes
-        # Nothing more can be done; now everybody is to say once more why.
+        # Nothing is left to do. Every waiting pod gets a new message.
         await self._retry_all_pods(leader)
         actual, expected = pod_conditions(self.network.store), pod_conditions(fresh.store)
         for each in actual, expected:
             for name in [name for name in each if self.history.is_member(name)]:
-                del each[name]  # which of a group's members has a node depends on whose turn it was
+                del each[name]  # which members of a group have a node depends on the order
         leaked = find_table_leaks(count_table_entries(leader.scheduler), fresh.sizes)
         false_messages = [
-            f"pod {pod.metadata.name} says {actual[pod.metadata.name][2]!r}, and {text}"
+            f"pod {pod.metadata.name} has the message {actual[pod.metadata.name][2]!r}, and {text}"
             for pod in leader.scheduler.queue.pending_pods()[0]
             if pod.metadata.name in actual
             for text in self.history.false_statements(leader, pod, actual[pod.metadata.name][2])
@@ -464,12 +468,12 @@ class Run:
         return (
             false_messages
             + [
-                f"pod {name} says what does not add up: {message}"
+                f"the message of pod {name} does not account for all nodes: {message}"
                 for name, (_, _, message) in actual.items()
                 if not counts_add_up(message)
             ]
             + [
-                f"pod {name} says {actual.get(name)}, and it should be {expected.get(name)}"
+                f"the condition of pod {name} is {actual.get(name)}, not {expected.get(name)}"
                 for name in sorted(actual.keys() | expected.keys())
                 if sorted_words(actual.get(name)) != sorted_words(expected.get(name))
             ]
@@ -507,7 +511,7 @@ def _content(store: Store) -> dict[tuple[str, str], bytes]:
     }
 
 
-_OF_USERS = (
+_USER_ACTIONS = (
     "create group",
     "create pod",
     "delete pod",

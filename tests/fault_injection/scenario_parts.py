@@ -1,4 +1,4 @@
-"""What puzzles are made of: a node that nobody else may use, a pod for it, an obstacle."""
+"""The parts of liveness scenarios: a node of its own, a pod for it, and an obstacle."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CLOSED = {"key": "maintenance", "effect": "NoSchedule"}
 
 
 class ScenarioParts:
-    """The parts of one puzzle, named by its number."""
+    """Creates the objects of one scenario, with names made from its number."""
 
     def __init__(
         self,
@@ -42,22 +42,22 @@ class ScenarioParts:
         rng: random.Random,
         refuse: Callable[[str, int], None],
     ) -> None:
-        """`refuse` has the server refuse the next so many requests of a method about pods."""
+        """`refuse` makes the server refuse the next requests of a method about pods."""
         self.api, self.rng, self.refuse = api, rng, refuse
+        # Pods of which no more than `victims` may be deleted at the end.
         self.spared: list[str] = []
-        """Pods of which no more than `victims` may be gone at the end."""
         self.victims = 0
         self.node, self.pod = f"n{number}", f"p{1000 + number}"
         self.filler = f"p{2000 + number}"
         self.labels = {"scenario": str(number)}
         self._taint = {"key": "scenario", "value": str(number), "effect": "NoSchedule"}
 
-    # What there is
+    # Objects
 
     async def add_node(
         self, *, labels: Json | None = None, taints: Any = (), suffix: str = "", **more: Any
     ) -> None:
-        """A node that only this puzzle's pods tolerate."""
+        """Create a node that only pods of this scenario tolerate."""
         amounts = {"cpu": "4", "memory": "8Gi", "pods": "10", **more.pop("amounts", {})}
         name = self.node + suffix
         labels = self.labels if labels is None else labels
@@ -84,7 +84,7 @@ class ScenarioParts:
         return {"metadata": metadata, "spec": spec}
 
     async def add_pod(self, cpu: str = "500m", labels: Json | None = None, **spec: Any) -> None:
-        """The pod that is to be placed, on a node of its own unless it selects another."""
+        """Create the pod that must be placed; it selects the scenario's node by default."""
         spec.setdefault("nodeSelector", self.labels)
         document = self._pod(self.pod, cpu, spec, labels)
         await self.api.create_document(Pod, "default", document)
@@ -92,18 +92,18 @@ class ScenarioParts:
     async def add_filler(
         self, cpu: str = "10m", labels: Json | None = None, suffix: str = "", **spec: Any
     ) -> None:
-        """A pod that a user puts on the node."""
+        """Create another pod, which a user puts on the node by default."""
         spec.setdefault("nodeName", self.node)
         document = self._pod(self.filler + suffix, cpu, spec, labels)
         await self.api.create_document(Pod, "default", document)
 
-    # What is done
+    # Actions
 
     async def remove_filler(self) -> None:
         await self.api.delete(Pod, self.filler, "default", grace_period_seconds=0)
 
     async def until_nominated(self) -> None:
-        """Wait until the filler was chosen a node, for a few seconds."""
+        """Wait a few seconds until the filler is nominated to the node."""
         for _ in range(20):
             pod = await self.api.get(Pod, self.filler, "default")
             if pod.status.nominated_node_name == self.node:
@@ -129,7 +129,7 @@ class ScenarioParts:
         await self.change(Node, node, {"spec": {"taints": taints}})
 
     async def close_others(self) -> None:
-        """Taint all other nodes, so that nothing but taints keeps the pod from them."""
+        """Taint all other nodes, so that only taints keep the pod from them."""
         for node in (await self.api.list(Node)).items:
             if node.metadata.name == self.node:
                 continue
@@ -173,7 +173,7 @@ class ScenarioParts:
 
     @property
     def alone(self) -> Json:
-        """A term about pods of the puzzle's labels on the same node."""
+        """A term about pods with the scenario's labels on the same node."""
         selector = {"matchLabels": self.labels}
         term = {"topologyKey": HOSTNAME, "labelSelector": selector}
         return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
@@ -194,7 +194,7 @@ class ScenarioParts:
         }
 
     async def add_device_class(self, resource: str) -> None:
-        """A class whose devices are had by asking for a resource."""
+        """Create a device class whose devices serve an extended resource."""
         selectors = [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}]
         spec = {"selectors": selectors, "extendedResourceName": resource}
         document = {"metadata": {"name": self.pod}, "spec": spec}

@@ -1,4 +1,4 @@
-"""Poses a puzzle and solves it; then its pod must be placed with nothing else happening."""
+"""The scenario runner: it sets up an obstacle, removes it, and checks that the pod is placed."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from tests.fault_injection.state_checks import stale_copies
 
 __all__ = ["ScenarioRunner"]
 
-_HEARD_WITHIN_S = 0.2
-_TOLD_WITHIN_S = 3
-_SOLVED_WITHIN_S = (16, 30)
-"""When to look whether a puzzle's pod is placed; backoff lasts ten seconds at the most."""
-_ASKED_AGAIN = 4
+_SYNCED_WITHIN_S = 0.2
+_CONDITION_WITHIN_S = 3
+# Pauses before the checks whether a scenario's pod is placed; backoff lasts ten seconds at most.
+_PLACED_WITHIN_S = (16, 30)
+_PODS_SEARCHED_AGAIN = 4
 
 
 class ScenarioRunner:
-    """`leading` are the processes that lead; `violated` hears what must not be, `tell` what is."""
+    """Runs liveness scenarios.
+
+    `leading` returns the processes that lead. `report` gets violations, `log` all that happens.
+    """
 
     def __init__(
         self,
@@ -33,26 +36,26 @@ class ScenarioRunner:
     ) -> None:
         self._leading, self._report, self._log = leading, report, log
 
-    async def pose(self, step: Step, scenario: LivenessScenario, store: Store) -> None:
-        self._log(f"scenario {scenario.kind}: {scenario.pod} is posed")
+    async def run(self, step: Step, scenario: LivenessScenario, store: Store) -> None:
+        self._log(f"scenario {scenario.kind}: {scenario.pod} waits for its obstacle to be removed")
         before, may_act = self._leading(), self._may_act()
         await anext(scenario.steps)
         may_act &= self._may_act()
-        soon_s = min(_HEARD_WITHIN_S, step.pause_s)
+        soon_s = min(_SYNCED_WITHIN_S, step.pause_s)
         await asyncio.sleep(soon_s)
         may_act &= self._may_act()
-        is_heard = self._is_up_to_date(store)  # a watch may stall
+        is_synced = self._is_up_to_date(store)  # a watch may stall
         await asyncio.sleep(step.pause_s - soon_s)
         may_act &= before == self._leading() and self._may_act()
-        if is_heard:
-            is_told = may_act and step.pause_s >= _TOLD_WITHIN_S
-            self._look_before(scenario, store, may_act=may_act, is_told=is_told)
+        if is_synced:
+            is_due = may_act and step.pause_s >= _CONDITION_WITHIN_S
+            self._check_before_removal(scenario, store, may_act=may_act, is_due=is_due)
         for process in self._leading():
-            for text in answer_differences(process, most=_ASKED_AGAIN):
+            for text in answer_differences(process, most=_PODS_SEARCHED_AGAIN):
                 self._report(text)
-        self._log(f"scenario {scenario.kind}: it is solved")
+        self._log(f"scenario {scenario.kind}: the obstacle is removed")
         await anext(scenario.steps)
-        for pause_s in _SOLVED_WITHIN_S:
+        for pause_s in _PLACED_WITHIN_S:
             await asyncio.sleep(pause_s)
             pod = store.find("pods", f"default/{scenario.pod}")
             if pod is None or pod["spec"].get("nodeName") or not self._is_up_to_date(store):
@@ -61,30 +64,34 @@ class ScenarioRunner:
                 break
         else:
             self._report(f"scenario {scenario.kind}: {scenario.pod} could be placed, and waits")
-        # As far as one leader knew all the time what there was.
-        if is_heard and may_act and before == self._leading():
+        # Only if one leader had all objects all the time.
+        if is_synced and may_act and before == self._leading():
             gone = [name for name in scenario.spared if not store.find("pods", f"default/{name}")]
             if len(gone) > scenario.victims:
-                self._report(f"scenario {scenario.kind}: {gone} went though nobody needed that")
+                self._report(f"scenario {scenario.kind}: {gone} were evicted without need")
         await anext(scenario.steps, None)
 
-    def _look_before(
-        self, scenario: LivenessScenario, store: Store, *, may_act: bool, is_told: bool
+    def _check_before_removal(
+        self, scenario: LivenessScenario, store: Store, *, may_act: bool, is_due: bool
     ) -> None:
-        """See whether the pod waits, and is told why if `is_told`.
+        """Check that the pod waits, and that its condition says why if `is_due`.
 
-        Who begins to lead now does not know whom a gated pod keeps away, as in the reference, nor
-        who was about to be bound or evicted. Who could write all the time, and has nothing under
-        way any more, has told the pod.
+        As in the reference, a new leader does not have the nomination of a gated pod, nor pods
+        that were about to be bound or evicted. A leader that could write all the time, and has no
+        write in flight, has written the condition.
         """
         pod = store.find("pods", f"default/{scenario.pod}")
         if pod is None:
             return
         if pod["spec"].get("nodeName") and (may_act or not scenario.needs_one_leader):
-            self._report(f"scenario {scenario.kind}: {scenario.pod} is placed before it is solved")
-        is_due = is_told and scenario.is_told_why and self._is_idle() and self._is_up_to_date(store)
-        if is_due and not has_unschedulable_condition(pod):
-            self._report(f"scenario {scenario.kind}: {scenario.pod} waits and is not told why")
+            self._report(
+                f"scenario {scenario.kind}: {scenario.pod} is placed although the obstacle is there"
+            )
+        should_have_condition = (
+            is_due and scenario.gets_condition and self._is_idle() and self._is_up_to_date(store)
+        )
+        if should_have_condition and not has_unschedulable_condition(pod):
+            self._report(f"scenario {scenario.kind}: {scenario.pod} waits and has no condition")
 
     def _may_act(self) -> bool:
         return len(self._leading()) == 1 and all(
@@ -97,9 +104,9 @@ class ScenarioRunner:
         )
 
     def _is_up_to_date(self, store: Store) -> bool:
-        """Whether there is one leader that goes on, and its watches have brought it all there is.
+        """Whether one leader goes on, and its informers have every object of the store.
 
-        One that ends may keep the lease for long, until nothing that it sent can take effect.
+        A leader that ends may keep the lease until nothing that it sent can take effect.
         """
         processes = self._leading()
         return (

@@ -1,6 +1,6 @@
-"""What everybody builds upon: a lease is its holder's for its time, and old writes are refused.
+"""Invariants of the server: a valid lease keeps its holder, and stale writes are refused.
 
-Looked at on the store's own history, whoever writes.
+They are checked on the store's history, for all clients.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ from kubesched.foundation.util.clock import SECOND, current_clock
 
 __all__ = ["ServerInvariants"]
 
+# The highest rate of a clock in the plans, compared to virtual time.
 _FASTEST = 1.06
-"""How much faster than time itself a clock of these plans may run."""
 
 
 class ServerInvariants:
+    """Checks changes and requests, and reports those that break an invariant."""
+
     def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report
         self._clock = current_clock()
         self._renewed_ns = 0
-        self._before: dict[str, str] = {}  # version of an object -> the one that it replaced
+        self._before: dict[str, str] = {}  # version of an object -> the version before it
 
     def on_change(self, change: StoredChange) -> None:
         if change.previous is None or change.type == "DELETED":
@@ -40,10 +42,10 @@ class ServerInvariants:
             self._renewed_ns = self._clock.monotonic_ns()
 
     def on_request_applied(self, request: OutgoingRequest, answer: ServerResponse) -> None:
-        """A write by PUT took effect: it must be based on what was there."""
+        """Check that a PUT that took effect was based on the stored version."""
         if request.method != "PUT" or answer.status >= 300:
             return
         based_on = json.loads(request.body)["metadata"].get("resourceVersion")
         version = json.loads(answer.body)["metadata"]["resourceVersion"]
         if based_on and version != based_on and self._before.get(version) != based_on:
-            self._report(f"{request.target} was overwritten by who had seen {based_on}")
+            self._report(f"{request.target} was overwritten by a write based on {based_on}")

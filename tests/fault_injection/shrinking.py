@@ -1,4 +1,4 @@
-"""Makes a failing plan smaller while it still fails in the same way."""
+"""Shrinking: make a failing plan smaller as long as it fails in the same way."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ _SIMPLER: tuple[dict[str, Any], ...] = (
 
 
 def shrink_plan(plan: Plan, fails: Callable[[Plan], str] | None = None) -> Plan:
-    """A smaller plan whose first violation is of the same kind; within a bound of runs."""
+    """Return a smaller plan whose first violation is of the same kind.
+
+    It makes some 80 runs at most.
+    """
     fails = fails or _first_violation
     wanted = fails(plan)
     if not wanted:
@@ -57,7 +60,7 @@ def shrink_plan(plan: Plan, fails: Callable[[Plan], str] | None = None) -> Plan:
 
 
 def _first_violation(plan: Plan) -> str:
-    """The kind of the first violation: its words without names and numbers."""
+    """Return the kind of the first violation: its words without names and numbers."""
     violations = run_plan(plan).violations
     if not violations:
         return ""

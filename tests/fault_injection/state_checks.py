@@ -1,6 +1,6 @@
-"""What a scheduler holds in memory against a recount of what the server has.
+"""Checks of a scheduler's state in memory against a recount of what the server has.
 
-Each check is a generator of sentences about what differs; none means that all is well.
+Each check is a generator of texts about differences. It yields none if all is right.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Named = Mapping[Any, Any]
 
 
 def state_differences(scheduler: Scheduler, store: Store) -> Iterator[str]:
-    """Where copies, cache, table, index or queue differ from what the server has."""
+    """Return where copies, cache, table, index or queue differ from the server."""
     yield from _broken_invariants(scheduler)
     yield from stale_copies(scheduler, store)
     pods = _served(store, Pod)
@@ -40,7 +40,7 @@ def state_differences(scheduler: Scheduler, store: Store) -> Iterator[str]:
 
 
 def state_leaks(scheduler: Scheduler, store: Store) -> Iterator[str]:
-    """What is still held, or under way, when nothing happens any more."""
+    """Return what an idle scheduler still holds, or still has in flight."""
     services = scheduler.services
     if scheduler.cache.assumed_count:
         yield f"{scheduler.cache.assumed_count} pods are still assumed"
@@ -59,19 +59,20 @@ def state_leaks(scheduler: Scheduler, store: Store) -> Iterator[str]:
 
 
 def task_differences(scheduler: Scheduler, names: Iterable[str]) -> Iterator[str]:
-    """Tasks of a process at rest: those that it was born with, each once."""
-    running = Counter(name for name in names if name != "network")  # what was sent goes on alone
+    """Return tasks that an idle process must not have, or has more than once."""
+    # A request that was sent goes on without its sender.
+    running = Counter(name for name in names if name != "network")
     informers = len(list(scheduler.informers.components()))
     if running.pop(SharedInformer.__name__, 0) != informers:
-        yield f"there are not {informers} tasks of informers"
+        yield f"the number of informer tasks is not {informers}"
     for name, count in running.items():
         if count > 1 or not name.startswith(_OWN_TASKS):
-            yield f"{count} tasks are left at rest: {name}"
+            yield f"{count} tasks are left when idle: {name}"
 
 
 _OWN_TASKS = (
     *(EventBroadcaster.__name__, QueueFlusher.__name__, "event ", "placing"),
-    *("leading", "over", "told to end", "waiting"),  # of the election
+    *("leading", "over", "asked to end", "waiting"),  # of the election
 )
 
 
@@ -106,7 +107,7 @@ def _broken_invariants(scheduler: Scheduler) -> Iterator[str]:
 
 
 def stale_copies(scheduler: Scheduler, store: Store) -> Iterator[str]:
-    """Kinds of which a watch has not brought all there is."""
+    """Return kinds of which an informer does not have every object."""
     for informer in scheduler.informers.components():
         copies = {
             "/".join(filter(None, (each.metadata.namespace, each.metadata.name))): each
@@ -174,7 +175,7 @@ def _amounts(amounts: Any) -> dict[str, int]:
 
 
 def _table_differences(scheduler: Scheduler, live: dict[str, Pod]) -> Iterator[str]:
-    """Rows of the table, and who holds which port and image, against the nodes beside it."""
+    """Compare the rows of the node table, ports and images included, with the cached nodes."""
     table = scheduler.cache.update_snapshot().table
     infos = {name: info for name, info in scheduler.cache.nodes.items() if info.node is not None}
     if set(table.row_of) != set(infos):
@@ -220,7 +221,7 @@ def _without_zeros(amounts: Mapping[str, int]) -> dict[str, int]:
 
 
 def _row_images(table: NodeTable, row: int) -> dict[str, int]:
-    """Sizes by name. On how many nodes an image was is as of when the node was last written."""
+    """Return sizes by name. The number of nodes with an image is from the last write of the row."""
     holders = table.images.holders("i:latest")
     if holders is None or row not in (rows := holders.rows.tolist()):
         return {}
@@ -266,7 +267,7 @@ def _holds(info: NodeInfo, port: int) -> bool:
 
 
 def _index_differences(scheduler: Scheduler) -> Iterator[str]:
-    """The groups that affinity and spread are counted by."""
+    """Compare the pod index, which counts pods for affinity and spread, with the cached pods."""
     snapshot = scheduler.cache.update_snapshot()
     counted: Counter[Any] = Counter()
     for group in snapshot.pod_index._groups.values():
@@ -305,7 +306,7 @@ def _queue_differences(scheduler: Scheduler, live: dict[str, Pod]) -> Iterator[s
 
 
 def _group_differences(scheduler: Scheduler, live: dict[str, Pod]) -> Iterator[str]:
-    """Members of groups, waiting or on nodes."""
+    """Compare the members of groups, waiting or on nodes."""
     if not isinstance(scheduler.cache, GroupingCache):
         return
     members: dict[Any, Any] = {}

@@ -1,8 +1,8 @@
-"""How many entries each table of a scheduler has, found by walking through its parts.
+"""The number of entries of each table of a scheduler, found by walking through its parts.
 
-Whatever a process went through, at rest it must not hold more than one that was just born: a table
-that is larger is a leak, wherever it is. Tables that are meant to remember are named here. What is
-only derived from others (columns, indices, cached answers, metrics) is counted elsewhere.
+When a scheduler is idle, no table may have more entries than that of a fresh scheduler on the same
+objects. A larger table is a leak. Tables that store history on purpose are listed here. Data
+derived from other tables (columns, indices, cached answers, metrics) is counted elsewhere.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ _NOT_WALKED = (
     "scheduler.runtime.cached_answers",
     "scheduler.runtime.nominated_totals",
 )
+# Modules with derived data: the walk goes through them, and counts only the parts in `_STATE`.
 _DERIVED = ("scheduler.plugins.", "scheduler.runtime.", "framework.")
-"""Walked through for what is behind them."""
+# Modules below `_DERIVED` that hold state of their own.
 _STATE = (
     "framework.claim_cache",
     "scheduler.plugins.default_preemption.eviction",
@@ -36,7 +37,7 @@ _STATE = (
     "scheduler.runtime.services",
     "scheduler.runtime.waiting_pods",
 )
-"""Of those that are derived, the ones that hold what is nowhere else."""
+
 _MEMORIES = {
     "Journal._transitions": "the last 8,192 transitions",
     "PodNominator._changes": "the last few thousand changes",
@@ -58,21 +59,21 @@ _MEMORIES = {
     "Cache._log": "changes that the next attempt takes in",
     "Cache._dirty": "changes that the next attempt takes in",
 }
-_WHAT_NEXT = "a leak, or one to be named in tests/fault_injection/table_sizes.py"
+_WHAT_NEXT = "a leak, or a table to be listed in tests/fault_injection/table_sizes.py"
 _EACH_COUNTS = ("UnschedulablePods._by_rejector*", "UnschedulablePods._by_gate*")
 
 
 def find_table_leaks(sizes: Counter[str], fresh: Counter[str]) -> Iterator[str]:
-    """Tables that hold more than those of a scheduler that was just born."""
+    """Return the tables that have more entries than those of a fresh scheduler."""
     for name, size in sorted(sizes.items()):
         if size > fresh[name] and (
             name in _EACH_COUNTS or name.rstrip("*").rpartition(":")[2] not in _MEMORIES
         ):
-            yield f"{name} has {size} entries, of a newborn {fresh[name]} ({_WHAT_NEXT})"
+            yield f"{name} has {size} entries, and {fresh[name]} when fresh ({_WHAT_NEXT})"
 
 
 def count_table_entries(scheduler: Scheduler) -> Counter[str]:
-    """Entries of all tables by class and attribute, with `*` for tables within tables."""
+    """Count the entries of all tables by class and attribute; `*` means a table in a table."""
     sizes: Counter[str] = Counter()
     seen: set[int] = set()
     waiting: list[tuple[str, bool, Any]] = [("", False, scheduler)]
@@ -98,7 +99,7 @@ def count_table_entries(scheduler: Scheduler) -> Counter[str]:
 
 
 def _is_metric(entry: Any) -> bool:
-    """Those that are kept at hand are as many as there are labels."""
+    """Whether an entry is a metric; there are as many as there are labels."""
     return type(entry).__module__.startswith("kubesched.foundation.metrics")
 
 

@@ -18,7 +18,7 @@ FRESH = 50
 PER_TEST = 10
 
 
-def check(seed: int) -> None:
+def check_seed(seed: int) -> None:
     again = f"python -m tests.fault_injection --from {seed} --seeds 1"
     assert run_plan(make_plan(seed)).violations == [], again
 
@@ -26,7 +26,7 @@ def check(seed: int) -> None:
 @pytest.mark.parametrize("first", range(0, SEEDS, PER_TEST))
 def test_the_invariants_hold(first: int) -> None:
     for seed in range(first, first + PER_TEST):
-        check(seed)
+        check_seed(seed)
 
 
 @pytest.mark.parametrize("part", range(0, FRESH, PER_TEST))
@@ -34,7 +34,7 @@ def test_the_invariants_hold_for_fresh_seeds(part: int) -> None:
     first = int.from_bytes(os.urandom(5), "big")
     print(f"seeds from {first}")
     for seed in range(first, first + PER_TEST):
-        check(seed)
+        check_seed(seed)
 
 
 def test_a_seed_runs_the_same_way_twice() -> None:

@@ -1,8 +1,8 @@
-"""Pods that the reference, too, only tries again because much time has passed.
+"""Retries of pods for which the reference has no event either.
 
-Who wants to be near pods like itself may be anywhere as soon as there is none. That the last of
-them has ended is no event for it (docs/reference/06 §2.8), so it waits for the flush after five
-minutes, which most plans do without.
+A pod whose affinity matches the pod itself fits any node as soon as no other pod matches. The
+deletion of the last matching pod is no event for it (docs/reference/06 §2.8), so it waits for the
+flush after five minutes, which most plans turn off.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["retry_self_affine_pods"]
 
 
 def retry_self_affine_pods(scheduler: Scheduler) -> None:
-    """Have those tried again, and nobody else."""
+    """Activate the waiting pods whose affinity matches themselves, and no others."""
     waiting = scheduler.queue.pending_pods()[0]
     scheduler.services.activate({pod_key(pod): pod for pod in waiting if _wants_its_like(pod)})
 

@@ -1,4 +1,4 @@
-"""What users do to the cluster: they create, change, scale, remake and delete."""
+"""Actions of users: they create, change, scale, recreate and delete objects."""
 
 from __future__ import annotations
 
@@ -48,12 +48,15 @@ _SERVERS = ("resourceVersion", "uid", "creationTimestamp", "generation", "manage
 
 
 class UserActions:
-    """`api` is how they reach the server, which may be another one after a restart."""
+    """Carries out the steps of users.
+
+    `api` is their client. A restart of the server replaces it.
+    """
 
     def __init__(
         self, plan: Plan, api: LocalApi, refuse: Callable[[str, int], None] = lambda *_: None
     ) -> None:
-        """`refuse` has the server refuse the next so many requests of a method about pods."""
+        """`refuse` makes the server refuse the next requests of a method about pods."""
         self._plan, self.api, self._refuse = plan, api, refuse
         self._nodes = 0
 
@@ -82,7 +85,7 @@ class UserActions:
             await self._create(make_pdb("db", selector={"app": "db"}, disruptions_allowed=1))
 
     async def open(self) -> None:
-        """Let those in whom a plugin declined until now."""
+        """Create the storage class without which the faulty plugin declines pods."""
         document = {**STORAGE_CLASSES[0], "metadata": {"name": ACCEPTING_CLASS}}
         await self.api.create_document(StorageClass, None, document)
 
@@ -93,7 +96,7 @@ class UserActions:
         return LivenessScenario(kind, self.api, number, rng, self._refuse)
 
     async def step(self, step: Step) -> bool:
-        """Do what a step says; False if that is no user's business."""
+        """Carry out a step; False if it is no action of a user."""
         api = self.api
         with contextlib.suppress(ApiError):
             match step.what:
@@ -155,7 +158,7 @@ class UserActions:
         await self.api.create_document(Pod, "default", document)
 
     async def _create_group(self, step: Step) -> None:
-        """Pods that ask for the same, and their PodGroup, in any order."""
+        """Create pods with the same requirements and their PodGroup, in any order."""
         rng = random.Random(step.number)
         size = rng.randint(1, 4)
         policy = {"gang": {"minCount": rng.randint(1, size)}} if rng.random() < 0.8 else {}
@@ -182,14 +185,14 @@ class UserActions:
                 await self._create(local_volume(node.metadata.name, number))
 
     async def _remake(self, step: Step) -> None:
-        """A pod of the same name at once, perhaps on the same node: nobody may mix them up."""
+        """Delete a pod and create another one with its name, in some cases on the same node."""
         old = await self.api.get(Pod, step.name, "default")
         await self.api.delete(Pod, step.name, "default", grace_period_seconds=0)
         node_name = old.spec.node_name if step.number % 2 else ""
         await self._create_pod(step.name, step.number, node_name)
 
     async def _bind(self, step: Step) -> None:
-        """Somebody else gives a pod a node, whatever a scheduler is about to do with it."""
+        """Bind a pod as another client, whatever a scheduler does with it at the time."""
         pod = await self.api.get(Pod, step.name, "default")
         nodes = (await self.api.list(Node)).items
         node = nodes[step.number % len(nodes)].metadata.name
@@ -243,7 +246,7 @@ class UserActions:
             if volume.metadata.name.startswith(f"disk-{name}-"):
                 with contextlib.suppress(ApiError):
                     await self.api.delete(PersistentVolume, volume.metadata.name)
-        if rng.random() < 0.3:  # and it comes back under its name
+        if rng.random() < 0.3:  # a node with the same name comes back
             await self._create(cluster_node(self._plan, int(name[1:])))
 
 
