@@ -1,4 +1,4 @@
-"""Fixtures that every test may use."""
+"""Fixtures and settings for all tests."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hypothesis import settings
 from kubesched.foundation.util.logging import set_verbosity
 from tests.conformance.goldens import GOLDENS
 
-# The same examples every time, so that a failure is about the change at hand; others with
-# KUBESCHED_EXPLORE=1, to look for what nobody has met yet.
-# No deadlines: how long an example takes says more about the machine than about the code.
+# The examples are the same in every run, so that a failure comes from a change of the code.
+# KUBESCHED_EXPLORE=1 tries new ones. There are no deadlines: the time of an example depends on the
+# machine more than on the code.
 settings.register_profile("exploring", deadline=None)
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 if not os.environ.get("KUBESCHED_EXPLORE"):
@@ -27,13 +27,13 @@ else:
 
 @pytest.fixture(scope="session")
 def goldens() -> Path:
-    """What the reference was recorded to do; tests/goldens/README.md says what is in it."""
+    """The folder with recordings of the reference; tests/goldens/README.md describes it."""
     return GOLDENS
 
 
 @pytest.fixture(autouse=True)
 def _usual_process() -> Iterator[None]:
-    """A command that sets up its process leaves nothing behind.
+    """Restore what a command changes when it sets up its process.
 
     Others would write every line of their logs, and Hypothesis misses objects set aside.
     """

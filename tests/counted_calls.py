@@ -1,4 +1,4 @@
-"""What something costs, counted instead of timed: the same on every machine and under any load."""
+"""Costs in function calls instead of time, which are the same on every machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Growth", "count_calls", "counted", "grow", "peak_bytes"]
 
 
 class _Counter:
-    """Counts the functions that are called, of Python and of C, while its block runs."""
+    """Counts the calls of Python and C functions in a `with` block."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -30,21 +30,21 @@ class _Counter:
 
 
 def count_calls(action: Callable[[], Any]) -> int:
-    """How many functions were called."""
+    """Return the number of function calls of an action."""
     with _Counter() as counter:
         action()
     return counter.calls
 
 
 async def counted(action: Awaitable[Any]) -> int:
-    """How many functions were called until an action was over, by whomever."""
+    """Return the number of function calls by all tasks until an action has ended."""
     with _Counter() as counter:
         await action
     return counter.calls
 
 
 def peak_bytes(action: Callable[[], Any]) -> int:
-    """How much more memory than before was in use at the worst moment."""
+    """Return by how many bytes memory usage rose at its peak."""
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
@@ -56,7 +56,7 @@ def peak_bytes(action: Callable[[], Any]) -> int:
 
 
 class Growth(NamedTuple):
-    """What one more item costs, among few and among four times as many."""
+    """The cost of one more item among few items, and among four times as many."""
 
     among_few: float
     among_many: float
@@ -71,6 +71,6 @@ class Growth(NamedTuple):
 
 
 def grow(cost: Callable[[int], int], size: int) -> Growth:
-    """Costs of `size`, twice and four times as many items; what is constant cancels out."""
+    """Compare the costs of `size`, twice and four times as many items, without constant costs."""
     small, middle, large = cost(size), cost(2 * size), cost(4 * size)
     return Growth((middle - small) / size, (large - middle) / (2 * size))

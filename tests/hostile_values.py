@@ -1,4 +1,4 @@
-"""Values of API types that no client should send: odd at the leaves, of the right shape above.
+"""Values of API types that no client should send: of the right shape, with extreme leaves.
 
 `documents(Pod)` draws JSON documents that decode as a Pod, or nearly so. Few fields are set, to
 values at and beyond the ends of what they should be.
@@ -109,7 +109,7 @@ _KEYS = ("kubernetes.io/hostname", "a", "", "app", "topology.kubernetes.io/zone"
 
 
 def documents(kind: type[msgspec.Struct], most_fields: int = 6) -> st.SearchStrategy[Any]:
-    """JSON documents for a type."""
+    """Return a strategy for JSON documents of a type."""
     return _of(msgspec.inspect.type_info(kind), most_fields, 0)
 
 
@@ -146,7 +146,7 @@ def _of(info: Any, most: int, depth: int) -> st.SearchStrategy[Any]:
             return st.sampled_from([None, 0, "", [], {}])
 
 
-@functools.cache  # looking through a type takes longer than a draw
+@functools.cache  # inspecting a type takes longer than drawing a value
 def _fields(cls: type[msgspec.Struct]) -> dict[str, Any]:
     info: Any = msgspec.inspect.type_info(cls)
     return {field.encode_name: field.type for field in info.fields}

@@ -1,4 +1,4 @@
-"""Small worlds for tests of the runtime and the algorithm: real parts, no API server."""
+"""A harness for tests of the runtime and the search: real parts without an API server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class EmptyLister:
         return ()
 
     def follow(self, listener: Callable[[Any, Any], None]) -> None:
-        """Nothing ever changes."""
+        """Return a version that never changes."""
 
 
 class FixedNominator:
@@ -90,7 +90,7 @@ class Binder(Plugin):
 
 
 def plugin_class(name: str, **methods: Any) -> type[Plugin]:
-    """A plugin that extends the points whose methods are given (without `self`)."""
+    """Make a plugin class from functions for its extension points (without `self`)."""
     return type(name, (Plugin,), {"name": name} | {k: _method(f) for k, f in methods.items()})
 
 
@@ -101,7 +101,7 @@ def _method(function: Any) -> Any:
 
 
 class PluginHarness:
-    """A cache, one profile with the given plugins, and the algorithm."""
+    """A cache, one profile with some plugins, and the search."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A scheduler command of one's own (`kubesched.app`)."""
+"""Tests of scheduler commands with custom plugins (`kubesched.app`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The oldest versions that may be installed have no known holes that hostile input gets through."""
+"""The oldest allowed versions of dependencies have no vulnerabilities that input can reach."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The manifests of deploy/: they parse, fit together, and allow what the scheduler does."""
+"""The manifests of deploy/ parse, are consistent, and grant the permissions of the scheduler."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def one(kind: str, name: str = "kubesched") -> dict[str, Any]:
 
 
 def allowed() -> set[tuple[str, str, str]]:
-    """Group, resource and verb of everything that the cluster role allows."""
+    """Return group, resource and verb of each permission of the cluster role."""
     return {
         (group, resource, verb)
         for rule in one("ClusterRole")["rules"]
@@ -90,7 +90,7 @@ def test_what_the_scheduler_writes_is_allowed(right: tuple[str, str, str]) -> No
 
 
 def test_the_role_is_that_of_the_chapter() -> None:
-    """Every group and resource that the reference's roles name, and no other."""
+    """The roles name the groups and resources that those of the reference name."""
     chapter = (ROOT / "docs" / "reference" / "02-server.md").read_text()
     table = chapter.partition("ClusterRole `system:kube-scheduler`:")[2].partition("For scraping")[
         0

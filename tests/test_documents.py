@@ -1,4 +1,4 @@
-"""Configurations that documents and examples show are ones that work."""
+"""The configurations in documents and examples are valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The import contract: who may import whom, who may touch the network, time and chance."""
+"""The import contract: which parts may import which, and use sockets, clocks or randomness."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ SOURCE = Path(__file__).resolve().parents[1] / "src"
 STYLE_GUIDE = SOURCE.parent / "docs" / "style.md"
 
 # Part of the package -> the parts that it may import, besides itself. A module belongs to the
-# longest name that fits: `kubesched.scheduler.runtime.ties` to `scheduler.runtime`. The same table
-# stands in `docs/style.md`.
+# longest name that fits: `kubesched.scheduler.runtime.ties` to `scheduler.runtime`. `docs/style.md`
+# has the same table.
 _BASE = frozenset(["errors", "api", "foundation.util", "foundation.metrics"])
 _CONTRACT = _BASE | {"framework", "framework.engine", "scheduler.config"}
 _BELOW_THE_LOOP = _CONTRACT | {
@@ -112,7 +112,7 @@ def violations(source: Path) -> list[str]:
 
 
 def _imports(module: tuple[str, ...], tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Complain about imports, wherever they stand: in functions and for type checkers too."""
+    """Report forbidden imports anywhere, in functions and for type checkers too."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             if node.level:
@@ -147,7 +147,7 @@ def _complaint(module: tuple[str, ...], imported: tuple[str, ...]) -> str | None
         return None
     target = part_of(imported)
     if len(module) == 2 and part is None:
-        # The package's own modules: the public face may show anything but what is for tests.
+        # The package's own modules may import anything but the parts for tests.
         return f"kubesched/{module[1]}.py may not import testing" if target == "testing" else None
     if part is None:
         return f"{module[1]} is not a part of the contract"
@@ -169,7 +169,7 @@ def _between_plugins(module: tuple[str, ...], imported: tuple[str, ...]) -> str 
 
 
 def _calls(module: tuple[str, ...], tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Complain about clocks and dice that were not handed in."""
+    """Report clocks and random generators that are not passed in."""
     part = part_of(module)
     if part in MAY_READ_CLOCKS:
         return
@@ -308,7 +308,7 @@ def test_the_contract_is_the_table_of_the_style_guide() -> None:
 
 
 def _full_name(short: str) -> str:
-    """`util` is `foundation.util`: the table leaves out the room where one part fits."""
+    """Expand a short name: `util` is `foundation.util` in the table."""
     if short in MAY_IMPORT:
         return short
     (full,) = [name for name in MAY_IMPORT if name.endswith("." + short)]

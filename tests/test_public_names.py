@@ -1,4 +1,4 @@
-"""The names that users may rely on. A change here is a change that users notice."""
+"""The public names. A change in this file is a change of the public API."""
 
 from __future__ import annotations
 

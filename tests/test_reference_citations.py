@@ -1,4 +1,4 @@
-"""Whoever cites the reference chapters cites what is there: docs/reference/NN §SECTION."""
+"""Citations of the reference chapters name sections that exist: docs/reference/NN §SECTION."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OTHER_SOURCE = re.compile(r"RFC \d+, §[\d.]+")
 
 
 def citations(text: str) -> Iterator[tuple[str, str]]:
-    """Chapter and section of each; a chapter alone has an empty section."""
+    """Return chapter and section of each citation; a chapter alone has an empty section."""
     for match in CITATION.finditer(text):
         chapter = match[1]
         sections = SECTION.findall(match[2])

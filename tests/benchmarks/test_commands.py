@@ -1,4 +1,4 @@
-"""Each benchmark runs from its command line on something tiny and prints what it promises."""
+"""Each benchmark runs from its command line on a tiny cluster and prints the documented fields."""
 
 from __future__ import annotations
 

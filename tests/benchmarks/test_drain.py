@@ -1,4 +1,4 @@
-"""The drain benchmark: what it tells the scheduler, what it counts, and one run over HTTP."""
+"""The drain benchmark: its configuration of the scheduler, its counts, and one run over HTTP."""
 
 from __future__ import annotations
 

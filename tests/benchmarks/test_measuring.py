@@ -1,4 +1,4 @@
-"""The arithmetic of the benchmarks, checked without timing anything."""
+"""The arithmetic of the benchmarks, tested without timing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pod and a node of a real cluster may cost a scheduler, counted exactly."""
+"""The memory that a pod and a node of a real cluster may cost a scheduler, counted exactly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NODES, PODS = 100, 2_000
 
 
 def bytes_held(make: Callable[[], object]) -> int:
-    """Memory that belongs to what is made."""
+    """Return the memory that the made objects use."""
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()

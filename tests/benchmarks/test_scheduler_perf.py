@@ -1,4 +1,4 @@
-"""The reference's workload files: read whole, and small ones run to the end."""
+"""The reference's workload files: all are parsed, and small ones run to the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counting pods as the store changes, and rates from when they were bound."""
+"""The tracker counts pods as the store changes, and computes rates from the times of bindings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The check under churn: it decides, it changes the cluster, and it finds a cache that is stale."""
+"""The verification under churn makes decisions, changes the cluster, and finds a stale cache."""
 
 from __future__ import annotations
 

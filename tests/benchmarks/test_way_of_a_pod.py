@@ -1,4 +1,4 @@
-"""How many files a pod passes through on its way to a node: few enough to read."""
+"""The number of files that a pod passes through on its way to a node is small."""
 
 from __future__ import annotations
 

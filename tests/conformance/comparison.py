@@ -1,4 +1,4 @@
-"""What came of comparing one recorded step with what kubesched does."""
+"""The comparison of a recorded step with the result of kubesched."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ABSENT = "(absent)"
 
 
 class Difference(NamedTuple):
-    """One field: what the reference recorded, and what came out here."""
+    """One field: the recorded value, and the value of kubesched."""
 
     field: str
     expected: Any
@@ -22,8 +22,8 @@ class Difference(NamedTuple):
 class Step(NamedTuple):
     """One recorded answer, compared.
 
-    `needs` names what is not built yet and without which the whole answer cannot be given;
-    what can be compared without it still is.
+    `needs` names missing features without which the whole answer cannot be computed. The rest of
+    the answer is still compared.
     """
 
     family: str
@@ -60,7 +60,7 @@ def compare(expected: Mapping[str, Any], got: Mapping[str, Any]) -> tuple[Differ
 
 
 def count(steps: Iterable[Step]) -> list[FamilyCount]:
-    """Counts per family, in the order in which families were first met."""
+    """Counts per family, in the order in which the families appear."""
     by_family: dict[str, list[Step]] = {}
     for step in steps:
         by_family.setdefault(step.family, []).append(step)

@@ -19,7 +19,7 @@ __all__ = ["run_config"]
 
 _CONFIG: Final = "CONFIG"
 _KUBECONFIG: Final = "/etc/kubernetes/scheduler.conf"
-# As recorded: a server that need not be there, nothing served, and the result in a file.
+# As recorded: no server is needed, no endpoint is served, and the result is written to a file.
 _SURROUNDINGS: Final = ("--master=recorded", "--secure-port=0", "--write-config-to=OUTPUT")
 _COMMAND_FAILED: Final = re.compile(r'"command failed" err=("(?:[^"\\]|\\.)*")')
 _COMMAND_FAILED_LINES: Final = re.compile(r'"command failed" err=<\n((?:\t.*\n)*) >')

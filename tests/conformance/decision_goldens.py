@@ -1,7 +1,7 @@
 """Goldens of decisions: scenarios scheduled pod by pod, every answer compared.
 
-After each step the world goes on as it did in the recording, whatever came out here, so one
-difference does not spoil the steps after it.
+After each step the cluster gets the recorded state, whatever kubesched decided, so that one
+difference does not affect the steps after it.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ class Scenario:
         return steps
 
     def before_step(self, harness: DecisionHarness, pod: Pod, recorded: Mapping[str, Any]) -> None:
-        """For those who want to look at the world in which a step is taken."""
+        """Called before each step; subclasses inspect the cluster here."""
 
     async def _step(self, pod: Pod, recorded: Mapping[str, Any]) -> dict[str, Any]:
-        """Schedule the pod, then let the world go on as it did in the recording."""
+        """Schedule the pod, then bring the cluster to the recorded state."""
         self._facts.begin(self._harness.objects)
         got = await self._attempt(pod, recorded)
         if "nominated" in recorded:
@@ -89,7 +89,7 @@ class Scenario:
         return got
 
     def _is_settled(self, pod: Pod, recorded: Mapping[str, Any]) -> bool:
-        """Whether the pod is where the recording left it: on a node, or unreserved."""
+        """Whether the pod is in the recorded state: on a node, or unreserved."""
         if "reserve" in recorded or "preBind" in recorded:
             return True
         current = self._harness.objects.get(Pod, pod.metadata.name, pod.metadata.namespace)
@@ -122,9 +122,9 @@ class Scenario:
         node_name: str,
         recorded: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """Reserve and PreBind on the recorded node; what they refused.
+        """Run Reserve and PreBind on the recorded node, and return their rejections.
 
-        A pod that was refused is unreserved and does not run, if that is what the recording says.
+        A rejected pod is unreserved and does not run, if the recording has it so.
         """
         harness, points = self._harness, framework.binding
         assumed = pod_info.placed_on(node_name)
@@ -151,7 +151,7 @@ class Scenario:
     async def _misfit(
         self, framework: Framework, state: CycleState, pod_info: PodInfo, error: FitError
     ) -> dict[str, Any]:
-        """No node fits: what the diagnosis and PostFilter say."""
+        """Return the diagnosis and the result of PostFilter for a pod that fits no node."""
         got = _verdicts(error.diagnosis)
         nominating: Nominating | None = CLEAR_NOMINATION
         if framework.post_filter_plugins:
@@ -169,7 +169,7 @@ class Scenario:
         return got
 
     async def _evicted(self, before: Mapping[str, Pod]) -> list[str]:
-        """Who was evicted; they are put back, because the recording says who goes."""
+        """Return the evicted pods, and restore them: the recording names the victims."""
         await self._harness.finish_work()
         left = {pod.metadata.uid for pod in self._harness.objects.list(Pod)}
         evicted = [pod for uid, pod in before.items() if uid not in left]
@@ -178,7 +178,7 @@ class Scenario:
         return sorted(f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in evicted)
 
     async def _try_again(self, pod: Pod, recorded: Mapping[str, Any]) -> dict[str, Any]:
-        """Schedule the pod once more, nominated, with the recorded victims gone."""
+        """Schedule the nominated pod again, after the recorded victims were deleted."""
         harness, node_name = self._harness, recorded["nominated"]
         framework = harness.framework_of(pod)
         harness.evict(recorded["victims"])

@@ -1,8 +1,8 @@
 """The cluster of a recorded scenario, with the real cache, plugins and scheduling algorithm.
 
-Only what lies outside a scheduler is made up: the objects are a dictionary, and the volume
-controller does what the recording's did. Pods that are nominated from the start wait and are
-never tried.
+Only the parts outside a scheduler are simulated: the objects are a dictionary, and the volume
+controller does what that of the recording did. Pods that are nominated from the start wait and
+are never tried.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ __all__ = ["DecisionHarness", "parse_object"]
 
 
 def parse_object(document: Mapping[str, Any]) -> ApiObject:
-    """An object from JSON that says what it is."""
+    """Decode an object from JSON with `kind` and `apiVersion`."""
     kind = by_api_version_kind(document["apiVersion"], document["kind"])
     assert kind is not None, f"no type for {document['apiVersion']} {document['kind']}"
     return from_builtins(document, kind.type)
 
 
 class DecisionHarness:
-    """A cluster, and a scheduler's parts in it."""
+    """A cluster of recorded objects, and the parts of a scheduler for it."""
 
     def __init__(
         self, config: Mapping[str, Any] | None, documents: list[dict[str, Any]], clock: Clock
@@ -100,7 +100,7 @@ class DecisionHarness:
         return self.fit_checks.fits_without(self.frameworks[profile], pod_info, node_name, gone)
 
     async def finish_work(self) -> None:
-        """Wait for what plugins do beside an attempt."""
+        """Wait until the background work of plugins has ended."""
         while self.work:
             await self.work.pop()
 
@@ -108,7 +108,7 @@ class DecisionHarness:
         return self.frameworks[pod.spec.scheduler_name]
 
     def settle(self, pod: Pod, node_name: str) -> None:
-        """The pod runs on the node from here on, assumed there before or not."""
+        """Run the pod on the node, whether or not it was assumed there."""
         self.nominator.delete_nominated_pod(pod)
         current = self.objects.get(Pod, pod.metadata.name, pod.metadata.namespace)
         bound = assigned_to(current or pod, node_name)
@@ -127,7 +127,7 @@ class DecisionHarness:
         }
 
     def nominate(self, wanted: Mapping[str, str]) -> None:
-        """Have exactly these nominations from here on."""
+        """Replace all nominations."""
         now = self.nominations()
         for pod in self.waiting_pods():
             key = f"{pod.metadata.namespace}/{pod.metadata.name}"
@@ -136,7 +136,7 @@ class DecisionHarness:
                 self.nominator.add_nominated_pod(PodInfo(pod), override)
 
     def _follow_nomination(self, old: Any, new: Any) -> None:
-        """As the queue does when a waiting pod is updated."""
+        """Update a waiting pod's nomination, as the queue does."""
         if (
             isinstance(old, Pod)
             and isinstance(new, Pod)
@@ -146,7 +146,7 @@ class DecisionHarness:
             self.nominator.update_nominated_pod(old, PodInfo(new))
 
     def evict(self, names: list[str]) -> None:
-        """Pods named `namespace/name` are gone."""
+        """Delete pods named `namespace/name`."""
         for name in names:
             namespace, _, pod_name = name.partition("/")
             pod = self.objects.get(Pod, pod_name, namespace)

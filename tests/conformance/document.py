@@ -1,4 +1,4 @@
-"""The result of a run as a page of the documentation, and its sum in the README."""
+"""The result of a run as a page of the documentation, and its total in the README."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["PAGE", "README_SUM", "claimed", "page", "write_documents"]
 _ROOT: Final = Path(__file__).resolve().parents[2]
 PAGE: Final = _ROOT / "docs" / "conformance.md"
 README: Final = _ROOT / "README.md"
-# The sum in the README: `**N of M identical**`.
+# The total in the README: `**N of M identical**`.
 README_SUM: Final = re.compile(r"\*\*\d+ of \d+ identical\*\*")
 
 _HEAD: Final = """\
@@ -45,12 +45,12 @@ def page(counts: Iterable[FamilyCount]) -> str:
 
 
 def claimed(text: str) -> Mapping[str, tuple[int, int]]:
-    """Family to steps and how many of them are identical, as a page says it."""
+    """Return the number of steps and of identical steps per family, read from a page."""
     return {family: (int(steps), int(same)) for family, steps, same in _ROW.findall(text)}
 
 
 def write_documents(counts: Iterable[FamilyCount]) -> None:
-    """Write the page, and its sum into the README."""
+    """Write the page, and its total into the README."""
     counts = list(counts)
     PAGE.write_text(page(counts))
     README.write_text(README_SUM.sub(f"**{summary(counts)}**", README.read_text()))

@@ -1,4 +1,4 @@
-"""What of a recorded step can be compared while some plugins are not built yet.
+"""The part of a recorded step that can be compared while some plugins are missing.
 
 A step that a missing plugin took part in is counted as needing that plugin. What it decided
 without that plugin is still compared: scores of the others, totals without the missing part,
@@ -35,7 +35,7 @@ _NO_NEW_CLAIMS: Final = "no new claims to deallocate"
 
 
 class Expectation(NamedTuple):
-    """The fields to compare, and what is needed for the rest."""
+    """The fields to compare, and the plugins that the rest needs."""
 
     fields: dict[str, Any]
     needs: tuple[str, ...]
@@ -48,7 +48,7 @@ def missing_plugins() -> frozenset[str]:
 
 
 def needs_devices(pod: Pod, objects: FakeObjects) -> bool:
-    """Whether a pod needs devices that someone must allocate."""
+    """Whether a pod needs devices that must be allocated."""
     if pod.spec.resource_claims:
         return True
     served = {each.spec.extended_resource_name for each in objects.list(DeviceClass)}
@@ -105,7 +105,7 @@ def _without_post_filter(fields: dict[str, Any], missing: frozenset[str]) -> set
         return set()
     said_no_more = status["code"] == "Success" or _NO_NEW_CLAIMS in status["reasons"]
     if absent == {"DynamicResources"} and said_no_more:
-        # It had nothing to say but its own reason: preemption's part can be compared.
+        # The missing plugin gave only its own reason, so the part of preemption can be compared.
         if status["code"] != "Success":
             reasons = [reason for reason in status["reasons"] if reason != _NO_NEW_CLAIMS]
             fields["message"] = fields["message"].replace(f"{_NO_NEW_CLAIMS}, ", "")

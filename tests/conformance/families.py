@@ -1,4 +1,4 @@
-"""Every kind of golden, and what runs it."""
+"""All families of goldens, and the functions that run them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def run_families(directory: Path, families: Sequence[str] = ()) -> Iterator[Step
         if path.exists() and (not families or family in families):
             yield from runner(path)
     found = {path.name.removesuffix(".jsonl.gz"): path for path in _decision_files(directory)}
-    # Families that are not known yet come last, so that none is left out.
+    # Unknown families come last, so that none is left out.
     names = [*_DECISIONS, *sorted(found.keys() - set(_DECISIONS))]
     for family in names:
         if family in found and (not families or family in families):

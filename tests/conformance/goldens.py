@@ -1,4 +1,4 @@
-"""Where the recorded behaviour of the reference is, and how its files are read."""
+"""The location of the goldens, and a reader of their files."""
 
 from __future__ import annotations
 

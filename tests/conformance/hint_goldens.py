@@ -1,4 +1,4 @@
-"""Goldens of queueing hints: which events a change amounts to, and what plugins make of it."""
+"""Goldens of queueing hints: the events of a change, and the hints that plugins return."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run_hints(path: Path) -> Iterator[Step]:
 
 
 async def _scenario(family: str, golden: Mapping[str, Any]) -> list[Step]:
-    # The hints were recorded with the default profile, also where the scenario has a config.
+    # The hints were recorded with the default profile, even if the scenario has a config.
     harness = DecisionHarness(None, golden["objects"], current_clock())
     harness.cache.update_snapshot()
     pending = [from_builtins(document, Pod) for document in golden["pending"]]

@@ -1,4 +1,4 @@
-"""The result of a run for people: a row per family, and differences side by side."""
+"""The printed result of a run: a row per family, and differences side by side."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["as_json", "notes", "render_steps", "render_table", "summary"]
 
 
 def summary(counts: Iterable[FamilyCount]) -> str:
-    """The last line: how much is identical."""
+    """Return the last line: the number of identical steps."""
     counts = list(counts)
     identical = sum(family.identical for family in counts)
     return f"{identical} of {sum(family.steps for family in counts)} identical"
 
 
 def render_table(counts: Iterable[FamilyCount]) -> str:
-    """A row per family: steps, identical, differing by field, and what is not built yet."""
+    """Return a row per family: steps, identical, differing by field, and missing features."""
     head = ("family", "steps", "identical", "differing", "waiting")
     rows = [
         (
@@ -48,7 +48,7 @@ def render_table(counts: Iterable[FamilyCount]) -> str:
 
 
 def notes(family: FamilyCount) -> str:
-    """In which fields the family differs, and what it waits for; empty if in none, for nothing."""
+    """Return the fields in which a family differs, and the features that it needs."""
     parts = []
     if family.fields:
         parts.append("differ: " + _numbers(family.fields))
@@ -102,7 +102,7 @@ def _side_by_side(difference: Difference, width: int) -> list[str]:
 
 
 def _pairs(expected: Any, got: Any, path: str = "") -> list[tuple[str, str]]:
-    """The parts in which two values differ, down to where they are no longer both maps."""
+    """Return the parts in which two values differ, down to the first that are not both maps."""
     if isinstance(expected, Mapping) and isinstance(got, Mapping):
         found = []
         for key in sorted({*expected, *got}):

@@ -1,4 +1,4 @@
-"""What must match: a family as a whole, or some of its fields."""
+"""Requirements: a whole family, or some of its fields, must be identical."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Requirement(NamedTuple):
         return cls(family, frozenset(filter(None, fields.split(","))))
 
     def failures(self, steps: Iterable[Step]) -> Iterator[str]:
-        """A line per step that does not meet it, or one if the family has no steps."""
+        """Return a line per step that does not meet it, or one if the family has no steps."""
         found = False
         for step in steps:
             if step.family != self.family:

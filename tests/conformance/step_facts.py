@@ -1,4 +1,4 @@
-"""What a step left behind in the cluster: claims bound, devices allocated, pods nominated."""
+"""The effects of a step on the cluster: bound claims, allocated devices, nominated pods."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["StepFacts"]
 class StepFacts:
     """Compares the objects before and after a step.
 
-    Only the wide families recorded all of it; of the others, allocations alone are compared.
+    Only the wide families recorded all effects. For the others only allocations are compared.
     """
 
     def __init__(self, *, is_wide: bool) -> None:
@@ -32,7 +32,7 @@ class StepFacts:
     def end(
         self, harness: DecisionHarness, pod: Pod, recorded: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """The facts of the step; the world then goes on with the recorded ones."""
+        """Return the effects of the step, and replace them by the recorded ones."""
         objects = harness.objects
         got: dict[str, Any] = {}
         extended = self._extended_claim(objects, pod)
@@ -100,7 +100,7 @@ class StepFacts:
         got: Mapping[str, Any],
         recorded: Mapping[str, Any],
     ) -> None:
-        """Have the devices allocated as they were in the recording."""
+        """Allocate the devices of the recording."""
         if got.get("allocations") != recorded.get("allocations"):
             for name, allocation in recorded.get("allocations", {}).items():
                 for result in allocation.get("devices", {}).get("results", ()):

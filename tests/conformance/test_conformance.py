@@ -1,4 +1,4 @@
-"""What must match the reference, family by family. A row here never gets weaker."""
+"""The families that must be identical to the reference. A row here is never weakened."""
 
 from __future__ import annotations
 

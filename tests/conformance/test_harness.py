@@ -1,4 +1,4 @@
-"""The harness itself: it sees a difference, says where, and counts what is not built."""
+"""Tests of the conformance harness: it finds differences, and counts missing features."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_pod_that_waits_with_a_nomination_takes_room_and_is_never_tried(tmp_pa
 
 
 def test_a_pod_that_was_unreserved_does_not_run(tmp_path: Path) -> None:
-    # The recording says that the first pod was refused after it was placed: its room is free.
+    # In the recording the first pod was rejected after it was placed, so its room is free.
     refused = FITS | {"preBind": {"code": "Error", "plugin": "", "reasons": ["too late"]}}
     write_goldens(tmp_path, [refused, FITS | {"pod": "default/huge"}])
     (family,) = json.loads(run(tmp_path, "-o", "json")[1])["families"]

@@ -39,7 +39,7 @@ def _quantity(text: str) -> dict[str, Any]:
 
 
 def run_pod_requests(path: Path) -> Iterator[Step]:
-    """What a node is charged for each pod, and what scoring counts."""
+    """The requests of each pod that filters count, and those that scoring counts."""
     for number, golden in enumerate(read_lines(path)):
         pod = from_builtins(golden.pop("pod"), Pod)
         differences = compare(golden, _requests(pod))

@@ -1,4 +1,4 @@
-"""The minimal volume controller of the recordings: binds at once what the scheduler asked for."""
+"""The minimal volume controller of the recordings: it binds at once what the scheduler chose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of programs that talk to a cluster pass their own tests."""
+"""The example programs with Kubernetes clients pass their own tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The example of a scheduler of one's own passes its own tests."""
+"""The example of a custom scheduler passes its own tests."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def pod_conditions(store: Store) -> dict[str, tuple[str, str, str]]:
     for pod in store.all("pods"):
         if pod["spec"].get("nodeName") or pod["spec"]["schedulerName"] == "nobody":
             continue
-        for each in pod.get("status", {}).get("pod_conditions", ()):
+        for each in pod.get("status", {}).get("conditions", ()):
             if each["type"] == "PodScheduled":
                 said = each["status"], each.get("reason", ""), each.get("message", "")
                 found[pod["metadata"]["name"]] = said
@@ -122,7 +122,5 @@ def _without_condition(pod: Json) -> Json:
     """Return a waiting pod without its PodScheduled condition, for the scheduler to write."""
     if pod["spec"].get("nodeName") or pod["spec"].get("schedulingGates"):
         return pod
-    pod_conditions = [
-        each for each in pod["status"].get("pod_conditions", ()) if each["type"] != "PodScheduled"
-    ]
-    return {**pod, "status": {**pod["status"], "pod_conditions": pod_conditions}}
+    kept = [each for each in pod["status"].get("conditions", ()) if each["type"] != "PodScheduled"]
+    return {**pod, "status": {**pod["status"], "conditions": kept}}

@@ -1,6 +1,7 @@
-"""Fuzz for a while: `python -m tests.fuzz --minutes 10`. The last line says whether all held.
+"""Fuzzing for some minutes: `python -m tests.fuzz --minutes 10`.
 
-Each round tries other inputs, and as many as fit into the time that is left.
+Each round tries other inputs, as many as fit into the time left. The last line says whether all
+tests held.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def main() -> None:
         print(f"round {rounds}: KUBESCHED_FUZZ={times} --hypothesis-seed={seed}", flush=True)
         began = time.monotonic()
         done = subprocess.run(
-            # A test takes that many times as long as in `make test`, where ten minutes are a hang.
+            # A test takes that factor longer than in `make test`, where ten minutes count as a hang.
             [
                 *(*command, "--timeout", str(600 * times)),
                 *(f"--hypothesis-seed={seed}", str(Path(__file__).parent)),
@@ -44,7 +45,7 @@ def main() -> None:
             print(f"round {rounds} did not hold")
             sys.exit(1)
         now = time.monotonic()
-        # As much as there is time for, going by the round before.
+        # As much as fits into the time left, estimated from the round before.
         times = min(_MOST, int(times * (until - now) / (now - began)))
     print(f"{rounds} rounds held, in {(now - started) / 60:.0f} minutes")
 

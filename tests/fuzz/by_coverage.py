@@ -1,8 +1,8 @@
-"""A fuzz target driven by coverage: `python -m tests.fuzz.by_coverage TARGET [libFuzzer options]`.
+"""Coverage-guided fuzzing: `python -m tests.fuzz.by_coverage TARGET [libFuzzer options]`.
 
-Needs Atheris (`pip install atheris`), which no other command does. TARGET is the name of a test of
-this folder, such as `test_texts:test_quantities`. What is found is an exception with its
-traceback, and a file with the bytes that lead to it, which replays it as the last argument.
+It requires Atheris (`pip install atheris`), unlike the other commands. TARGET is the name of a test
+of this folder, such as `test_texts:test_quantities`. A finding is an exception with its traceback,
+and a file with the bytes that lead to it. That file as the last argument replays the finding.
 
     python -m tests.fuzz.by_coverage test_texts:test_yaml_files -max_total_time=60
 """

@@ -1,4 +1,4 @@
-"""How hard the fuzzers try: little and always the same in `make test`, much in `make fuzz`."""
+"""The number of inputs of the fuzz tests: few and fixed in `make test`, many in `make fuzz`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _TIMES = int(os.environ.get("KUBESCHED_FUZZ", "1"))
 
 
 def effort(examples: int) -> settings:
-    """Settings of a test that tries so many inputs; `KUBESCHED_FUZZ` multiplies them.
+    """Make the settings of a test with a number of inputs; `KUBESCHED_FUZZ` multiplies it.
 
-    Without it the inputs are the same in every run: a suite that fails by chance is of no use to
-    whoever changed something else.
+    Without that variable the inputs are the same in every run. A suite that fails at random does not
+    help someone who changed something else.
     """
     tried = [Phase.explicit, Phase.generate]
     return settings(
-        # Making a failure smaller takes a multiple of the time that finding it took.
+        # Shrinking a failure takes a multiple of the time of finding it.
         phases=tried if _TIMES == 1 else [*tried, Phase.shrink],
         max_examples=examples * _TIMES,
         derandomize=_TIMES == 1,

@@ -1,4 +1,4 @@
-"""An API server without sockets that is asked anything at all."""
+"""An API server without sockets for requests with arbitrary content."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOW_NS = 1_800_000_000 * 10**9
 
 
 def kinds() -> dict[str, Resource]:
-    """What has a type, by name; a kind that is served twice is tried once."""
+    """Return the resources with a type, by name, each kind once."""
     found: dict[str, Resource] = {}
     for resource in Store(random.Random(0)).catalog.all():
         if resource.type is not None:
@@ -34,7 +34,7 @@ KINDS = kinds()
 
 
 class Service:
-    """Asks, and does not take a crash for an answer."""
+    """Sends requests to the server; an exception fails the test."""
 
     def __init__(self) -> None:
         self.store = Store(random.Random(0), now_ns=NOW_NS)
@@ -50,7 +50,7 @@ class Service:
         accept: str = JSON,
         query: dict[str, str] | None = None,
     ) -> tuple[int, Any]:
-        """The status and the document of the answer. Whatever raises fails the test."""
+        """Send a request, and return status and document of the answer."""
         data = body if isinstance(body, bytes) else msgspec.json.encode(body)
         headers = {"content-type": content_type, "accept": accept}
         request = Request(
@@ -66,7 +66,7 @@ class Service:
             seen = answer.watcher.read()
             return 200, answer.encode([each for each in seen if each.record is not None])
         assert isinstance(answer, Response)
-        # The reference has no other code for four mistakes of clients.
+        # The reference has no other code for these four client errors.
         is_known = answer.status in (501, 504) or any(
             known in answer.body
             for known in (

@@ -1,4 +1,4 @@
-"""Anything that JSON can say, in any request: a refusal or an object, never a 500."""
+"""Arbitrary JSON in any request: the answer is an error or an object, never a 500."""
 
 from __future__ import annotations
 

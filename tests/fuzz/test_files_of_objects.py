@@ -1,4 +1,4 @@
-"""Whatever is in a file of objects: an answer or one line, never a traceback."""
+"""Arbitrary files of objects: commands print a result or an error of one line, no traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever an object of any kind contains that the scheduler watches: other pods are placed."""
+"""Arbitrary objects of every kind that the scheduler watches: other pods are still placed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOST = "kubernetes.io/hostname"
 
 
 def odd(kind: str) -> st.SearchStrategy[Any]:
-    """An object with some of its fields odd, laid over one of its kind that is used."""
+    """Make an object with some extreme fields, based on a valid one of its kind."""
     kind_type = KINDS[kind].type
     assert kind_type is not None
     return documents(kind_type).map(_without_identity)

@@ -1,4 +1,4 @@
-"""Whatever the server stores, the cluster around it lives: controllers, kubelets, scheduler."""
+"""Arbitrary stored objects: controllers, kubelets and scheduler go on running."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.scheduler.hostile_object_harness import fresh
 POD_SPEC = {"containers": [{"name": "c", "image": "i"}]}
 TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {**POD_SPEC, "restartPolicy": "Never"}}
 OWNED = {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE}
-# What a kind needs to be stored at all; what is drawn is laid over it.
+# The fields that a kind requires to be stored; generated fields are merged into them.
 SEEDS: dict[str, dict[str, Any]] = {
     "Pod": {"spec": POD_SPEC},
     "Node": {},
@@ -75,10 +75,10 @@ def test_the_cluster_goes_on(data: st.DataObject) -> None:
 
 
 def few(drawn: Any) -> Any:
-    """The same for a moderate number of pods.
+    """Reduce the numbers in an object to a moderate number of pods.
 
-    Making as many as a number says, for an hour of virtual time, takes hours. What becomes of
-    numbers without measure: `tests/cluster/controllers/test_bounds.py`.
+    Creating as many pods as a large number asks for takes hours.
+    `tests/cluster/controllers/test_bounds.py` tests unlimited numbers.
     """
     if isinstance(drawn, dict):
         return {
@@ -89,7 +89,7 @@ def few(drawn: Any) -> Any:
 
 
 def _store(cluster: EmbeddedCluster, kind: str, name: str, drawn: dict[str, Any]) -> None:
-    """As much of what was drawn as the server takes."""
+    """Create the object with as many of the generated fields as the server accepts."""
     resource = KINDS[kind]
     store, now_ns = cluster.store, cluster.store._now_ns
     namespace = "default" if resource.namespaced else None

@@ -1,4 +1,4 @@
-"""Texts with a language of their own: read, or refused in the way that callers expect."""
+"""Texts with a syntax: they are parsed, or rejected with the exception that callers expect."""
 
 from __future__ import annotations
 

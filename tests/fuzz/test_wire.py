@@ -1,4 +1,4 @@
-"""Bytes from the other end: an answer, a refusal or a failure that is known, and an end to it."""
+"""Arbitrary bytes on a connection: the result is an answer or a known error, and it comes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """An API server as a process of its own, to be stopped, killed and started again.
 
-`python api_server_process.py DATA PORT` keeps its objects in DATA and says `ready`.
+`python api_server_process.py DATA PORT` stores its objects in DATA and prints `ready`.
 """
 
 from __future__ import annotations

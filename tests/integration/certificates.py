@@ -1,4 +1,4 @@
-"""Certificates for tests, made by openssl."""
+"""Certificates for tests, issued by openssl."""
 
 from __future__ import annotations
 

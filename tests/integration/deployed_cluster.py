@@ -1,4 +1,4 @@
-"""A cluster that allows exactly what deploy/ says, and a scheduler as deployed there."""
+"""A cluster with exactly the permissions of deploy/, and a scheduler as deployed there."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def rights(of: list[dict[str, Any]]) -> set[Right]:
 
 
 class DeployedUsers(Users):
-    """The users of the cluster, and what the manifests allow them. Notes what was asked for."""
+    """Authorizes the users of the cluster by the manifests, and records their requests."""
 
     def __init__(self) -> None:
         account = "system:serviceaccount:kube-system"
@@ -98,7 +98,7 @@ class DeployedUsers(Users):
         if "system:masters" in groups:
             return True
         if "scheduler" in groups:
-            # Discovery is for all who are known.
+            # Every authenticated user may use discovery.
             return not wanted.plural or any(self._matching(wanted))
         return "monitor" in groups and any(
             wanted.path in rule["nonResourceURLs"] and wanted.verb in rule["verbs"]

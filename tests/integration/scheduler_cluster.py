@@ -80,7 +80,7 @@ class Cluster:
                 await process.communicate()
 
     async def create(self, made: Node | Pod) -> None:
-        """Store what a builder made, which has a version already."""
+        """Store an object of a builder, which has a resource version already."""
         metadata = msgspec.structs.replace(made.metadata, resource_version="", uid="")
         await self.api.create(msgspec.structs.replace(made, metadata=metadata))
 
@@ -92,7 +92,7 @@ class Cluster:
         return await self._until(count, lambda pod: bool(pod.spec.node_name))
 
     async def until_judged(self, count: int) -> list[Pod]:
-        """Wait until so many pods were tried, whatever came of it."""
+        """Wait until a number of pods were tried, with any outcome."""
         return await self._until(count, lambda pod: bool(pod.status.conditions))
 
     async def _until(self, count: int, is_so: Callable[[Pod], bool]) -> list[Pod]:
@@ -106,7 +106,7 @@ class Cluster:
         return await self.api.get(Lease, "kube-scheduler", "kube-system")
 
     async def until_led(self) -> str:
-        """Wait for a leader and return who it is."""
+        """Wait for a leader and return its identity."""
         while True:
             for lease in (await self.api.list(Lease)).items:
                 if lease.spec.holder_identity:
@@ -115,7 +115,7 @@ class Cluster:
 
 
 def tell(folder: Path, story: Callable[[Cluster], Awaitable[None]], nodes: int = 5) -> None:
-    """Serve a cluster of some nodes while the story goes."""
+    """Serve a cluster with some nodes while the block runs."""
 
     async def main() -> None:
         cluster = Cluster(folder)
@@ -132,7 +132,7 @@ def tell(folder: Path, story: Callable[[Cluster], Awaitable[None]], nodes: int =
 
 
 async def said_until(process: asyncio.subprocess.Process, text: str) -> str:
-    """Read what the process says until it says this."""
+    """Read the output of the process until a text appears."""
     assert process.stderr is not None
     said = ""
     while text not in said:

@@ -26,7 +26,7 @@ PODS = "/api/v1/namespaces/default/pods"
 
 
 class Server:
-    """A server for the length of a test, and short ways to ask it."""
+    """A server for one test, with short methods for requests."""
 
     def __init__(self, users: Users | None = None, limits: ApiLimits | None = None) -> None:
         self.store = Store()

@@ -1,6 +1,6 @@
-"""`kubesched run` and an API server that is killed and comes back: two processes, real sockets.
+"""`kubesched run` and an API server that is killed and restarted: two processes, real sockets.
 
-`KUBESCHED_OUTAGE_SECONDS` is how long the server is away, 3 without it.
+`KUBESCHED_OUTAGE_SECONDS` is the length of the outage; the default is 3.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Strangers at the server's door: they cost little, and those who are known are served."""
+"""Unauthenticated clients cost the server little, and authenticated ones are still served."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`kill -9` in a storm of writes: what was acknowledged is there, and nothing goes backwards.
+"""`kill -9` during many writes: acknowledged writes are stored, and versions never go back.
 
-`KUBESCHED_CRASHES` is the number of crashes, 3 without it.
+`KUBESCHED_CRASHES` is the number of crashes; the default is 3.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Process:
 
 
 class Storm:
-    """Writers, and what they were told is done."""
+    """Writers, and the writes that the server acknowledged."""
 
     def __init__(self, process: Process, rng: random.Random) -> None:
         self._process, self._rng = process, rng

@@ -1,4 +1,4 @@
-"""`kubesched run` as deploy/ runs it: what it may do, and who may read what it shows."""
+"""`kubesched run` as deploy/ runs it: its permissions, and those of readers of its endpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/metrics` of the running process beside what the reference showed after the same kind of run."""
+"""`/metrics` of the running process, compared with the reference after the same kind of run."""
 
 from __future__ import annotations
 

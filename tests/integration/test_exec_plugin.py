@@ -1,4 +1,4 @@
-"""Credentials from a command that is really run."""
+"""Credentials from a real command."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def script(path: Path, text: str) -> str:
 
 
 def printing(path: Path, answer: object) -> str:
-    """A plugin that notes each run, and what it was told."""
+    """A plugin that records each run and its input."""
     noted = path.with_suffix(".runs")
     return script(
         path, f"echo \"$KUBERNETES_EXEC_INFO\" >> {noted}\ncat <<'END'\n{json.dumps(answer)}\nEND"

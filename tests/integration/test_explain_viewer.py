@@ -1,4 +1,4 @@
-"""`kubesched explain` and `dashboard` as somebody who may read some of a cluster, no more."""
+"""`kubesched explain` and `dashboard` for a user who may read only a part of a cluster."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A real kubectl against the embedded cluster, over TLS and with a token.
 
-`KUBECTL` names the program to use; without it, the one on the path.
+`KUBECTL` names the program to use; the default is the one on the path.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 class Kubectl:
-    """Runs kubectl in a namespace of the test's own."""
+    """Runs kubectl in a namespace for one test."""
 
     def __init__(self, cluster: Cluster, home: Path, namespace: str) -> None:
         self._environment = {

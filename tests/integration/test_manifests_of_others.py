@@ -1,4 +1,4 @@
-"""What people bring goes through `up -f` and `kubectl apply`: an operator, a chart, a dump."""
+"""`up -f` and `kubectl apply` accept real manifests: an operator, a chart, a dump."""
 
 from __future__ import annotations
 

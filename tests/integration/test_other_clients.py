@@ -1,4 +1,4 @@
-"""Python clients that people use, against a cluster from `kubesched.testing`."""
+"""The Python clients of other projects, with a cluster from `kubesched.testing`."""
 
 from __future__ import annotations
 

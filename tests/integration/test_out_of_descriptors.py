@@ -1,4 +1,4 @@
-"""A server without free descriptors: quiet, and back to work when there are some again."""
+"""A server without free descriptors does not flood its log, and recovers when some are free."""
 
 from __future__ import annotations
 

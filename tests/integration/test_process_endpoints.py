@@ -1,4 +1,4 @@
-"""The endpoints of `kubesched run`, with a cluster that is asked who may read them."""
+"""The endpoints of `kubesched run`, with a cluster that authorizes their readers."""
 
 from __future__ import annotations
 

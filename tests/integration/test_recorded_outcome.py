@@ -1,4 +1,4 @@
-"""What the reference wrote to a real API server, written again by `kubesched run`."""
+"""`kubesched run` writes what the reference wrote to a real API server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kubesched.testing import make_node
 from tests.integration.scheduler_cluster import Cluster, ended, tell
 
 NODES = 5000
-# What decides about a pod besides the plugins that every pod meets.
+# Plugins that decide about a pod, besides those that run for every pod.
 NEEDS = {"nopvc": "VolumeBinding"}
 
 

@@ -1,4 +1,4 @@
-"""`kubesched run` as a process: signals, take-over, loss, and trouble with the server."""
+"""`kubesched run` as a process: signals, take-over and loss of the lease, server failures."""
 
 from __future__ import annotations
 

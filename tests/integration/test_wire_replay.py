@@ -1,7 +1,7 @@
 """The client against the recorded answers of a real API server, byte by byte over a socket.
 
-The server here is a plain socket that sends what it is told, cut and framed in every way that
-HTTP/1.1 allows: nothing in the client may depend on the habits of the server we wrote.
+The server is a plain socket that sends given bytes, cut and framed in every way that HTTP/1.1
+allows. The client must not depend on details of the embedded server.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Asked(NamedTuple):
 
 
 class RawServer:
-    """Answers requests in the order in which they come with what it was given."""
+    """Answers requests in order with given answers."""
 
     def __init__(self, answers: Sequence[Sent]) -> None:
         self._answers = list(answers)
@@ -110,7 +110,7 @@ def until_the_end(status: int, body: bytes) -> list[bytes]:
 
 
 def cut(pieces: Sequence[bytes], size: int) -> list[bytes]:
-    """The same bytes in other pieces."""
+    """Cut the same bytes into other pieces."""
     text = b"".join(pieces)
     return [text[i : i + size] for i in range(0, len(text), size)]
 
@@ -180,7 +180,7 @@ def test_however_it_is_framed_an_answer_is_the_same(
 
 
 def test_every_recorded_answer_is_read_as_what_it_is(wire: dict[str, dict[str, Any]]) -> None:
-    """All of them, one after another over one connection."""
+    """Send all answers, one after another over one connection."""
     exchanges = [each for each in wire.values() if "body" in each["response"]]
     answers = [
         Sent(in_chunks(each["response"]["status"], body_of(each["response"]["body"]), 1000))
@@ -264,7 +264,7 @@ def test_a_write_whose_kept_connection_is_closed_as_it_is_sent_is_not(
 
 
 def a_node(number: int) -> dict[str, Any]:
-    """A node as large as real ones are, without kind and version as in real lists."""
+    """Make a node of realistic size, without kind and version as in real lists."""
     return {
         "metadata": {
             "name": f"node-{number:05}",

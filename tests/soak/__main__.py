@@ -1,11 +1,11 @@
-"""Real processes under churn and trouble: `python -m tests.soak --minutes 15`.
+"""A soak test of real processes under churn and faults: `python -m tests.soak --minutes 15`.
 
-An embedded API server with a data file, two `kubesched run` with leader election over TLS, users
-that create and delete, and troubles: kill -9, SIGSTOP, a full disk, no descriptors, rotated
-certificates. In the first third leaders and servers die; later they must live through what
-comes, and memory, descriptors and threads must level off. Samples go to standard output as JSON
-lines, and at the end how each long life went; the last line says whether all held, and so does the
-exit code.
+It runs an embedded API server with a data file, two `kubesched run` with leader election over TLS,
+and users that create and delete objects. Faults are kill -9, SIGSTOP, a full disk, no free
+descriptors, and rotated certificates. In the first third leaders and servers are killed. Later
+they must survive the faults, and memory, descriptors and threads must level off. Samples go to
+standard output as JSON lines, followed by a summary of each long-running process. The last line
+and the exit code say whether all checks held.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ _PAUSE_S = 12.0
 _REST_S = 120.0
 _MOST_LOGGED_BYTES_PER_MINUTE = 2_000_000
 _LOST = b"Leaderelection lost"
-# What a process of a soak may hold when its tables are full. The server has its log of changes cut
-# to 500 of a kind and forgets events after a minute; the schedulers are as users run them.
+# Memory bounds of a process whose tables are full. The change log of the server is limited to 500
+# per kind, and events expire after a minute; the schedulers have their usual configuration.
 _MOST_MIB = {"server": 300.0, "scheduler-0": 240.0, "scheduler-1": 240.0}
 _PODS_PER_SECOND = 12.0
 
 
 class Soak:
-    """One run, and what went wrong in it."""
+    """One run and its problems."""
 
     def __init__(self, harness: SoakHarness, minutes: float, rate: float) -> None:
         self._harness, self._seconds, self._rate = harness, minutes * 60, rate
         self._began = time.monotonic()
         self._stopping = asyncio.Event()
         self._is_over = False
-        # By process, how often it was started, and whether it leads: that takes more memory.
+        # Samples by process, number of starts, and whether it leads, which takes more memory.
         self._lives: defaultdict[tuple[str, int, bool], list[Sample]] = defaultdict(list)
         self._nodes_of_pods: dict[str, str] = {}
         self._bound: set[str] = set()
@@ -129,7 +129,7 @@ class Soak:
             await asyncio.sleep(_SAMPLE_S)
 
     def _compare(self, pods: list[Pod] | tuple[Pod, ...]) -> None:
-        """A pod that has a node keeps it."""
+        """Check that no pod changed its node."""
         there = {}
         for pod in pods:
             node = pod.spec.node_name
@@ -142,7 +142,7 @@ class Soak:
         self._nodes_of_pods = there
 
     async def _come_to_rest(self, api: HttpApi, churn: Churn) -> None:
-        """Without new troubles every pod that fits gets a node."""
+        """Wait without new faults until every pod that fits has a node."""
         await churn.finish()
         deadline = time.monotonic() + _REST_S
         waiting = [""]
@@ -179,7 +179,7 @@ class Soak:
             self.problems.append(f"only {len(self._bound)} pods were bound")
 
     def _tell(self, name: str, is_leading: bool, samples: list[Sample]) -> None:
-        """Say how a long life went: memory at ten moments of it, and its slope at the end."""
+        """Print a summary of a process: memory at ten moments, and its slope at the end."""
         rss = [each.usage.rss_mib for each in samples]
         tenths = [rss[(len(rss) - 1) * number // 10] for number in range(11)]
         half = samples[len(samples) // 2 :]

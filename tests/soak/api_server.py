@@ -1,7 +1,7 @@
-"""The API server of a soak: the embedded cluster behind TLS that asks for client certificates.
+"""The API server of a soak test: the embedded cluster behind TLS with client certificates.
 
-`python -m tests.soak.api_server FOLDER PORT` keeps its objects in FOLDER, says `ready`, and reads
-its certificate and its authorities again on SIGHUP, as servers do whose certificates are rotated.
+`python -m tests.soak.api_server FOLDER PORT` stores its objects in FOLDER and prints `ready`. On
+SIGHUP it reads its certificate and its authorities again, as a server does on rotation.
 """
 
 from __future__ import annotations
@@ -37,14 +37,13 @@ async def serve(folder: Path, port: int) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, read_certificates)
     clock = RealClock()
     cluster = EmbeddedCluster(
-        # An hour of events would still be growing when most soaks end.
+        # Events that expire after an hour would still grow when most soak tests end.
         clock,
         random.Random(0),
         data=folder / "cluster.db",
         events_last_ns=MINUTE,
     )
-    # The logs of changes and of what went take as long as an hour to be full, and memory rises
-    # until then.
+    # The logs of changes and of deletions take up to an hour to fill, and memory rises until then.
     for collection in cluster.store._collections.values():
         collection._history = 500
     garbage_collection._REMEMBERED = 1_000

@@ -1,8 +1,8 @@
-"""Users of a soak: pods, nodes, namespaces and deployments that come, change and go.
+"""Users of a soak test: they create, change and delete pods, nodes, namespaces and deployments.
 
-Names, labels, resources and topologies are new ones all the time: whoever keeps something for every
-name it has ever seen is found out. Some pods carry dozens of selectors, so that tables which keep
-the last few thousand of something are full after minutes: what rises later is no table.
+All names, labels, resources and topologies are new, which reveals tables that never drop an entry.
+Some pods have dozens of selectors, so that tables with a few thousand entries are full after
+minutes, and memory that rises later is a leak.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _CROWD = 40
 
 
 class Churn:
-    """Creates `rate` pods a second, and deletes what has lived long enough."""
+    """Creates `rate` pods a second, and deletes objects after a time."""
 
     def __init__(self, api: HttpApi, rng: random.Random, rate: float) -> None:
         self._api, self._rng, self._rate = api, rng, rate
@@ -73,7 +73,7 @@ class Churn:
             await asyncio.sleep(max(0.0, 1 - (time.monotonic() - began)))
 
     async def finish(self) -> None:
-        """Remove all that was never to fit, so that everything left must find a node."""
+        """Delete the pods that never fit, so that every pod left must get a node."""
         for pod in (await self._api.list(Pod)).items:
             if pod.metadata.labels.get("fits") == "no":
                 meta = pod.metadata
@@ -138,7 +138,7 @@ class Churn:
             await self._try(self._api.delete(Namespace, gone))
 
     async def _try(self, request: Awaitable[Any], fine: tuple[int, ...] = ()) -> bool:
-        """Whether it was done. Users of a cluster in trouble shrug and go on."""
+        """Return whether a request succeeded. Users count failures and go on."""
         try:
             async with asyncio.timeout(3):
                 await request
@@ -170,7 +170,7 @@ def _apart(name: str, number: int) -> Pod:
 
 
 def _crowded(name: str, number: int) -> Pod:
-    """A pod about which much is remembered."""
+    """Make a pod that adds many entries to the caches of a scheduler."""
     terms = [make_pod_term("zone", {"crowd": f"{number}-{each}"}) for each in range(_CROWD)]
     affinity = make_affinity(apart_preferred=[(1, term) for term in terms])
     labels = {f"example.com/key-{number}-{each}": f"{number}" for each in range(_CROWD)}

@@ -1,10 +1,9 @@
-"""Whether what a process holds levels off: samples in, a verdict out.
+"""Checks whether the memory, descriptors and threads of a process level off, from samples.
 
-Looked at is one life of a process. Two things must hold of its memory: it stays below a bound that
-is stated beforehand, and over the second half of the life, when all tables are full, it does not
-rise. Peaks do not count, they come and go; a leak lifts the ground. So the half is cut into
-slices, the ground of each is a point, and the slope is the median of those between all pairs of
-points: no single slice can bend it.
+The samples are of one process from its start to its end. Its memory must stay below a bound, and
+must not rise over the second half, when all tables are full. Peaks do not count. A leak raises the
+minimum. So the half is cut into slices, the minimum of each is a point, and the slope is the median
+of the slopes between all pairs of points. No single slice can change it much.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ __all__ = ["Sample", "not_flat", "rise"]
 
 _FEWEST = 24
 _SLICES = 12
-# How far the ground may rise from the middle of a life to its end: a share of what is there, and
-# an amount for the little ones. The allocator gives or takes so much.
+# How far the minimum may rise over the second half: a share, and an amount for small processes.
+# The allocator alone makes memory vary by as much.
 _RSS_SHARE, _RSS_MIB = 0.02, 2.0
 _DESCRIPTORS = 6
 _THREADS = 2
@@ -33,7 +32,7 @@ class Sample(NamedTuple):
 
 
 def not_flat(samples: Sequence[Sample], most_mib: float) -> list[str]:
-    """What rises in a life, or is above its bound; nothing if the life is too short to say."""
+    """Return what rises or exceeds its bound; nothing if there are too few samples."""
     if len(samples) < _FEWEST:
         return []
     half = samples[len(samples) // 2 :]
@@ -52,7 +51,7 @@ def not_flat(samples: Sequence[Sample], most_mib: float) -> list[str]:
 
 
 def rise(values: Sequence[float]) -> float:
-    """How far the ground rises over all of these values, by its slope."""
+    """Return how far the minimum rises over all of these values, by its slope."""
     cuts = [len(values) * number // _SLICES for number in range(_SLICES + 1)]
     grounds = [_ground(values[a:b]) for a, b in pairwise(cuts) if a < b]
     slopes = [(later - sooner) / (b - a) for (a, sooner), (b, later) in _pairs(grounds)]
@@ -64,8 +63,8 @@ def _pairs(values: Sequence[float]) -> combinations[tuple[tuple[int, float], tup
 
 
 def _ground(values: Sequence[float]) -> float:
-    """A low value, though not the lowest: a tenth of the others are below.
+    """Return a low value: a tenth of the others are below it.
 
-    Memory is given back once a minute and rises in between, so higher values say little.
+    The process returns memory once a minute and grows in between, so higher values mean little.
     """
     return sorted(values)[len(values) // 10]

@@ -1,4 +1,4 @@
-"""What a soak is made of: a folder with certificates, a server, two schedulers, clients."""
+"""The harness of soak tests: a folder with certificates, a server, two schedulers, clients."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ leaderElection: {{leaseDuration: 30s, renewDeadline: 20s, retryPeriod: 2s}}
 
 
 class SoakHarness:
-    """The processes, and the files that tie them together."""
+    """The processes of a soak test, and the files that configure them."""
 
     def __init__(self, folder: Path, logs: Path | None = None) -> None:
         self._folder, self._logs = folder, logs
@@ -74,13 +74,13 @@ class SoakHarness:
         return self._ports[process.name]
 
     def add_authority(self) -> None:
-        """A new authority that everybody trusts beside the one before, as rotation begins."""
+        """Begin a rotation: add an authority that is trusted together with the one before."""
         self._authority = Authority(self._folder, f"ca-{len(self._authorities)}")
         self._authorities.append(self._authority)
         self._trust()
 
     def issue(self) -> None:
-        """New certificates for everybody, of the newest authority."""
+        """Issue new certificates for all processes, signed by the newest authority."""
         self._trust()
         for role in ("server", "client", "serving"):
             self._issued += 1
@@ -90,7 +90,7 @@ class SoakHarness:
                 os.replace(self._folder / f"{name}.new", self._folder / name)
 
     def _trust(self) -> None:
-        # The last two: who has not heard of the new one yet goes on with the old.
+        # The last two: a process that has not read the new file yet uses the old authority.
         texts = [each.certificate.read_text() for each in self._authorities[-2:]]
         new = self._folder / "authorities.pem.new"
         new.write_text("".join(texts))
@@ -105,6 +105,6 @@ class SoakHarness:
             await api.close()
 
     def leader(self) -> Process | None:
-        """The scheduler that was the last to say that it leads."""
+        """The scheduler whose log was the last to report that it leads."""
         leading = [each for each in self.schedulers if each.is_alive and each.led_since_s]
         return max(leading, key=lambda each: each.led_since_s, default=None)

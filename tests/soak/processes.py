@@ -1,4 +1,4 @@
-"""Processes of a soak: started, killed, stopped, restarted, and looked at from outside."""
+"""Processes of a soak test: started, killed, stopped, restarted, and observed from outside."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BAD_WORDS = (b"Traceback (most recent call last)", b"Task exception was never r
 
 
 class Usage(NamedTuple):
-    """What a process holds at a moment."""
+    """The resource usage of a process at a moment."""
 
     rss_mib: float
     descriptors: int
@@ -27,18 +27,18 @@ class Usage(NamedTuple):
 
 
 class Process:
-    """A command that is started again when it ends, as a kubelet would."""
+    """A command that is restarted when it ends, as a kubelet does."""
 
     def __init__(self, name: str, command: list[str], logs: Path | None = None) -> None:
-        """With `logs` the log is kept in that folder."""
+        """With `logs` the log is written to that folder."""
         self.name, self._command = name, command
         self._log = None if logs is None else (logs / f"{name}.log").open("wb")
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
         self.last_lines: collections.deque[bytes] = collections.deque(maxlen=_LINES_KEPT)
         self.ready = asyncio.Event()
+        # When the log reported that the process leads; 0 if it has not.
         self.led_since_s = 0.0
-        """When it said that it leads; 0 if it has not."""
         self.starts = 0
         self.logged_bytes = 0
         self.bad_lines: list[str] = []
@@ -62,7 +62,7 @@ class Process:
         self._reading = asyncio.create_task(self._read(self._process))
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
-        """Take in the log, which goes to a pipe: a full disk is no excuse for a lost line."""
+        """Read the log from a pipe, so that no line is lost when the disk is full."""
         assert process.stdout is not None
         while True:
             try:
@@ -95,7 +95,7 @@ class Process:
             self._process.send_signal(number)
 
     async def end(self) -> None:
-        """Kill it, whatever state it is in."""
+        """Kill the process, even if it is stopped."""
         if self.is_alive:
             self.signal(signal.SIGKILL)
         if self._process is not None:
@@ -104,7 +104,7 @@ class Process:
             self._log.close()
 
     def limit(self, kind: int, most: int | None) -> None:
-        """Lower a resource limit of the running process; None: as high as it may be."""
+        """Set a resource limit of the running process; None: the highest value allowed."""
         with contextlib.suppress(ProcessLookupError):
             _, hard = resource.prlimit(self.pid, kind)
             resource.prlimit(self.pid, kind, (hard if most is None else most, hard))
@@ -113,7 +113,7 @@ class Process:
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def usage(self) -> Usage | None:
-        """None if it is not there."""
+        """Return the usage of a process; None if there is no such process."""
         if not self.is_alive:
             return None
         try:

@@ -1,4 +1,4 @@
-"""What counts as levelling off."""
+"""Tests of the checks whether memory levels off."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What happens to the processes of a soak, one after another.
+"""Faults that are injected into the processes of a soak test, one after another.
 
-`HARD` ends leaders and servers. `SOFT` is what a leader and a server must live through, so their
-memory can be followed over a long life.
+`HARD` faults end leaders and servers. A leader and a server must survive `SOFT` faults, so that
+their memory can be observed for long.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ async def new_certificates(harness: SoakHarness) -> None:
 async def new_authority(harness: SoakHarness) -> None:
     harness.add_authority()
     harness.server.signal(signal.SIGHUP)
-    await asyncio.sleep(12)  # by then all have read the file with both
+    await asyncio.sleep(12)  # by then all processes have read the file with both authorities
     await new_certificates(harness)
 
 
@@ -121,14 +121,14 @@ async def _stopped(process: Process, seconds: float) -> None:
 
 
 async def _disk_full(process: Process, seconds: float) -> None:
-    """Not a byte more into any file. Logs go to pipes."""
+    """Let every write to a file fail. Logs go to pipes."""
     process.limit(resource.RLIMIT_FSIZE, 0)
     await asyncio.sleep(seconds)
     process.limit(resource.RLIMIT_FSIZE, None)
 
 
 async def _no_descriptors(process: Process, harness: SoakHarness, seconds: float) -> None:
-    """No descriptor is left, and strangers knock."""
+    """Leave no free descriptor, while other clients connect."""
     if not process.is_alive:
         return
     process.limit(resource.RLIMIT_NOFILE, process.descriptors() + 3)

@@ -10,7 +10,7 @@ from typing import Any
 from kubesched.api import Pod
 from kubesched.api.pod_facts import pod_key, pod_priority
 from kubesched.errors import KubeschedError
-from kubesched.framework import PodInfo, QueuedPodInfo
+from kubesched.framework import FitError, PodInfo, QueuedPodInfo
 from kubesched.scheduler.backend.queue.requeue_decision import Strategy
 from tests.fault_injection.mutants.mutant import (
     Mutant,
@@ -182,6 +182,14 @@ def _requeue_assigned_pod(
         self._queue.add_unschedulable_if_not_present(queued, self._clock.now_ns())
 
 
+def _lose_rejectors(original: Any, self: Any, attempt: Any, status: Any, nominating: Any) -> None:
+    error = status.error
+    if isinstance(error, FitError):
+        diagnosis = Overlay(error.diagnosis, unschedulable_plugins=frozenset())
+        status = Overlay(status, error=Overlay(error, diagnosis=diagnosis))
+    original(self, attempt, status, nominating)
+
+
 def _never_clear_nomination(
     original: Any, pod: Pod, condition: Any, nominated_node: str | None, now_ns: int
 ) -> Any:
@@ -267,13 +275,7 @@ MUTANTS = {
     "changes of nominations are not logged": Mutant(7, (replace(f"{_NOMINATOR}._note", nothing),)),
     "a failed pod loses its rejectors": Mutant(
         250,
-        (
-            with_value(
-                f"{_FAILURES}.handle",
-                "status.error.diagnosis",
-                lambda diagnosis: Overlay(diagnosis, unschedulable_plugins=frozenset()),
-            ),
-        ),
+        (wrap(f"{_FAILURES}.handle", _lose_rejectors),),
     ),
     "a pod that was recreated is requeued as the deleted one": Mutant(
         406, (replace("kubesched.scheduler.cycles.failure._is_another", lambda *_: False),)
