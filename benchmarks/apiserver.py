@@ -44,7 +44,7 @@ CONDITION = {
 
 
 class Events:
-    """Counts what watchers get."""
+    """Counts the events that watchers receive."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -102,7 +102,7 @@ async def measure(
 ) -> dict[str, Any]:
     events = Events()
     watching = [asyncio.create_task(transport.watch(events)) for _ in range(watchers)]
-    await asyncio.sleep(0.2)  # until all of them are open
+    await asyncio.sleep(0.2)  # until all watches are open
     result: dict[str, Any] = {"transport": transport.name, "watchers": watchers, "pods": pods}
     started = time.perf_counter()
     writes: dict[str, Write] = {

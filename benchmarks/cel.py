@@ -1,4 +1,4 @@
-"""How long does a device selector take: to compile, and to say yes or no to a device?
+"""The time that a device selector takes: to compile, and to evaluate for a device.
 
     python -m benchmarks.cel [--evaluations 20000] [--repeat 3]
 

@@ -27,7 +27,7 @@ _BAR_LEFT, _BAR_RIGHT = 330, 120
 
 
 class Bar(NamedTuple):
-    """A bar, and where a value to compare with stands, if there is one."""
+    """A bar, and the value to compare it with, if there is one."""
 
     label: str
     value: float
@@ -69,7 +69,7 @@ def line_chart(
 
 
 class _Plane:
-    """Where values stand in the drawing."""
+    """Maps values to positions in the drawing."""
 
     def __init__(self, points: Sequence[tuple[float, float]], log_x: bool) -> None:
         self._log_x = log_x

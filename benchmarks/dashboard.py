@@ -1,18 +1,18 @@
-"""What the page costs the scheduler, and how soon people see something.
+"""The cost of the page for the scheduler, and the time until a browser shows it.
 
     python -m benchmarks.dashboard [--nodes 5000] [--rate 500] [--repeat 9] [--browser]
 
-An embedded store and a scheduler with the page of `kubesched run` place pods that are offered at a
-steady pace, in turn without a page, with one that nobody looks at, with one viewer, with five, and
-with five of which one does not read. Viewers are processes of their own, so that only what they
-cost the scheduler's process is counted.
+An embedded store and a scheduler with the page of `kubesched run` place pods that are created at a
+steady rate, in turn without a page, with a page without viewers, with one viewer, with five, and
+with five of which one does not read. Viewers are separate processes, so that only the costs in the
+scheduler's process are counted.
 
-Two things are compared with the turns without a page: how many pods were placed in a second by the
-wall clock (`placed_per_s`: is the offered load kept up with?), and the processor time of the
-scheduler's process for a pod (`cpu_us_per_pod`: what a scheduler at its limit would lose). A turn
-is compared with the turn without a page beside it, and the median of these is told, since others
-use the machine too. A line of its own tells what the page's own parts took with five viewers, as
-they were clocked: that does not depend on what else the processor did.
+Two figures are compared with the turns without a page: pods placed per second of wall-clock time
+(`placed_per_s`, whether the scheduler keeps up with the load), and processor time of the
+scheduler's process per pod (`cpu_us_per_pod`, what a scheduler at its limit would lose). A turn is
+compared with the turn without a page beside it, and the median is printed, since other processes
+use the machine too. A separate line has the measured times of the page's own functions with five
+viewers, which do not depend on other processes.
 
 With `--rate 0` pods come as fast as they can be created. `--browser` also opens the page in
 Chromium and measures the first picture and a click. Prints JSON lines.
@@ -135,7 +135,7 @@ def _viewers(url: str, reading: int, stalled: int) -> list[subprocess.Popen[byte
 
 
 class Turn(NamedTuple):
-    """What one turn came to."""
+    """The result of one turn."""
 
     cpu_us_per_pod: float
     placed_per_s: float

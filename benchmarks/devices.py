@@ -57,7 +57,7 @@ _WARM_UP = 200
 
 
 class DeviceEngine:
-    """A scheduler's cache, plugins and algorithm, fed by hand."""
+    """A scheduler's cache, plugins and search, called directly."""
 
     def __init__(self, nodes: int) -> None:
         clock = RealClock()
@@ -100,7 +100,7 @@ class DeviceEngine:
 
 
 def time_devices(case: Case) -> Spent:
-    """What placing the pods takes, one after another, with as many claims going as come."""
+    """Measure placing the pods one after another, while as many claims are deleted as created."""
     engine = DeviceEngine(case.nodes)
     given = list(_given_away(case.nodes))
     for claim in given:

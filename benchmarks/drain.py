@@ -43,14 +43,14 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Target(NamedTuple):
-    """An API server and how to be let in."""
+    """The address of an API server, and credentials for it."""
 
     url: str
     token: str = ""
 
 
 class Used(NamedTuple):
-    """What the scheduler consumed."""
+    """The resources that the scheduler used."""
 
     cpu_s: float
     memory_mib: int
@@ -162,7 +162,7 @@ class Drain:
 @asynccontextmanager
 async def connected(target: Target) -> AsyncIterator[aiohttp.ClientSession]:
     headers = {"Authorization": f"Bearer {target.token}"} if target.token else {}
-    # Whose certificate it is does not matter: this measures a server of one's own.
+    # The certificate is not verified: the server belongs to the user of the benchmark.
     connector = aiohttp.TCPConnector(limit=0, ssl=False)
     async with aiohttp.ClientSession(
         target.url, headers=headers, connector=connector, timeout=aiohttp.ClientTimeout(None)

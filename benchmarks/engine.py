@@ -1,4 +1,4 @@
-"""How many pods per second are placed, without a network.
+"""The number of pods placed per second, without a network.
 
     python -m benchmarks.engine --nodes 5000 --pods 5000 --kind basic [--path loop]
 
@@ -35,7 +35,7 @@ _WARM_UP = 50
 
 
 class Engine:
-    """Cache and algorithm of a scheduler with the default profile, and nothing around them."""
+    """The cache and the search of a scheduler with the default profile."""
 
     def __init__(self) -> None:
         clock = RealClock()
@@ -75,9 +75,9 @@ class Engine:
 
 
 def time_engine(case: Case) -> Spent:
-    """What placing the pods takes, one after another, on an otherwise empty cluster.
+    """Measure placing the pods one after another on an otherwise empty cluster.
 
-    Kind dra is another story: see `benchmarks.devices`.
+    `benchmarks.devices` measures the kind dra.
     """
     if case.kind == DEVICES:
         return time_devices(case)

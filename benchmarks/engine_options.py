@@ -1,4 +1,4 @@
-"""The command line that the engine and loop benchmarks share, and what they print."""
+"""The command line and the output that the engine and loop benchmarks share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Case", "Run", "report", "workload_options"]
 
 
 class Case(NamedTuple):
-    """What is placed on what."""
+    """The pods and nodes of one measurement."""
 
     nodes: int
     pods: int
@@ -37,7 +37,7 @@ class Run(NamedTuple):
 
 
 def workload_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options, and hand them to the command as a `Run`."""
+    """Add the options, and pass them to the command as a `Run`."""
 
     @functools.wraps(command)  # options that it has already are kept
     def collected(
@@ -102,7 +102,7 @@ def report(name: str, measure: Measure, run: Run) -> None:
 
 
 def _chart(name: str, lines: list[dict[str, Any]]) -> str:
-    """Rates over whatever was varied, in processor time; bars if nothing was."""
+    """Draw rates over the parameter that varies, in processor time; bars if none does."""
     for axis in ("nodes", "pods", "shapes"):
         if len({line.get(axis) for line in lines}) > 1:
             break

@@ -1,4 +1,4 @@
-"""How long explaining takes: a large cluster from a capture, pods that wait, that run, that fit.
+"""The time of explaining, in a large cluster from a capture: pods that wait, run, or fit.
 
     python -m benchmarks.explain --nodes 5000 --pods 50000
 
@@ -35,7 +35,7 @@ _FORKS = 5
 
 
 def cluster(nodes: int, pods: int, seed: int = 0) -> list[Node | Pod]:
-    """Nodes in three zones and two pools, pods of a hundred workloads on them."""
+    """Make nodes in three zones and two pools, and pods of a hundred workloads on them."""
     rng = random.Random(seed)
     made: list[Node | Pod] = []
     for number in range(nodes):
@@ -103,7 +103,7 @@ def measure(path: Path) -> dict[str, float]:
 
 
 async def measure_beside(path: Path) -> dict[str, float]:
-    """Explain in a child while plain pods are searched nodes for, one after another."""
+    """Explain in a child process while nodes are searched for plain pods, one after another."""
     objects = read_capture(path).objects
     own = Snapshot(objects)
     settle_collector()

@@ -1,4 +1,4 @@
-"""How many pods per second the whole scheduler places, in one process without a network.
+"""The number of pods that the whole scheduler places per second, in one process, no network.
 
     python -m benchmarks.loop --nodes 5000 --pods 5000 --kind basic [--repeat 3] [--plot FILE]
 
@@ -29,7 +29,7 @@ __all__ = ["time_loop"]
 
 
 def time_loop(case: Case) -> Spent:
-    """What it takes from the first created pod to the last bound one."""
+    """Measure from the first created pod to the last bound one."""
     return asyncio.run(_time_loop(case))
 
 

@@ -1,7 +1,7 @@
-"""What every benchmark measures the same way: time, processor time, memory, pauses.
+"""Measurements that all benchmarks share: time, processor time, memory, pauses.
 
-On a machine that others use too, wall-clock time says little; `cpu_s` is what this process
-itself consumed, and `pods_per_cpu_s` the rate that an otherwise idle core would show.
+On a shared machine wall-clock time means little. `cpu_s` is the processor time of this process,
+and `pods_per_cpu_s` the rate that an otherwise idle core would reach.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Spent(NamedTuple):
 
 
 class Stopwatch:
-    """Runs from when it is made."""
+    """A stopwatch that starts when it is created."""
 
     def __init__(self) -> None:
         self._wall_ns = time.perf_counter_ns()
@@ -54,10 +54,10 @@ class Stopwatch:
 
 
 class GcPauses:
-    """How long the garbage collector stopped everything, and how often, while in use.
+    """The number and the length of the garbage collector's pauses while it is in use.
 
-    By the wall clock, so a pause in which others were given the processor counts whole;
-    `longest_cpu_ms` is that of the most work.
+    Pauses are in wall-clock time, including the time of other processes. `longest_cpu_ms` is the
+    longest in processor time.
     """
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class GcPauses:
 
 
 def rates(pods: int, spent: Spent) -> dict[str, float]:
-    """The fields of a result line that say how fast it was."""
+    """Return the fields of a result line for time and rate."""
     return {
         "seconds": round(spent.wall_s, 3),
         "cpu_seconds": round(spent.cpu_s, 3),
@@ -99,14 +99,14 @@ def rates(pods: int, spent: Spent) -> dict[str, float]:
 
 
 def median_of(repeat: int, measure: Callable[[], T], key: Callable[[T], float]) -> T:
-    """The middle one of several runs; of two middle ones, the lower."""
+    """Return the median of several runs; of two middle ones, the lower."""
     runs = [measure() for _ in range(max(1, repeat))]
     middle = statistics.median_low([key(run) for run in runs])
     return next(run for run in runs if key(run) == middle)
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest value that this many percent of the values do not exceed; 0 of none."""
+    """Return the smallest value that this percentage of values does not exceed; 0 if empty."""
     if not values:
         return 0.0
     ordered = sorted(values)
@@ -135,5 +135,5 @@ def write_line(line: dict[str, Any]) -> None:
 
 
 def say(text: str) -> None:
-    """Progress, for whoever watches."""
+    """Print progress to stderr."""
     click.echo(text, err=True)

@@ -1,11 +1,11 @@
-"""How much memory a scheduler needs for a cluster, and how long garbage collection stops it.
+"""The memory that a scheduler needs for a cluster, and the pauses of garbage collection.
 
     python -m benchmarks.memory [--nodes 5000] [--running-pods 50000] [--new-pods 5000]
                                 [--workloads 200] [--at-once 500]
 
 Starts the real scheduler on a cluster that comes as JSON through the client's decoders and
-informers, as in `kubesched run`, waits until it knows it whole, sets the collector up as that
-command does, and then has it place and bind new pods. Prints one JSON line: resident memory of
+informers, as in `kubesched run`, waits until the informers have synced, configures the garbage
+collector as that command does, and then lets it place new pods. Prints one JSON line: memory of
 the process before (interpreter and modules), with the cluster, and at its peak, which includes
 the new pods, and the longest pause of the collector while pods were placed.
 """

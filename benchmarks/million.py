@@ -1,4 +1,4 @@
-"""A million pods on a million nodes: what does the engine need, in seconds and in memory?
+"""A million pods on a million nodes: the time and the memory that the search needs.
 
     python -m benchmarks.million [--nodes 1000000] [--pods 1000000] [--kind basic] [--plot FILE]
 
@@ -72,7 +72,7 @@ def place_all(nodes: int, pods: int, kind: str) -> Outcome:
 
 
 def cheap_nodes(count: int) -> Iterator[Node]:
-    """The nodes of the other benchmarks, with all that is equal shared between them."""
+    """Make the nodes of the other benchmarks, with equal parts shared between them."""
     patterns = [make_node(number) for number in range(min(count, 10))]
     for number in range(count):
         pattern = patterns[number % len(patterns)]

@@ -1,4 +1,4 @@
-"""How many pods per second get a place by preempting others, in one process without a network.
+"""The number of pods placed per second by preemption, in one process without a network.
 
     python -m benchmarks.preemption --nodes 5000 [--pods 1000] [--victims 4] [--grace 30]
 
@@ -52,7 +52,7 @@ def make_resident(node: int, number: int, per_node: int, grace_s: int) -> Pod:
 
 
 def make_preemptor(number: int, per_node: int) -> Pod:
-    """A pod that fits where all but one of a node's pods have left."""
+    """Make a pod that fits a node when all but one of its pods are evicted."""
     share = _share(per_node)
     cpu = max(share, _CPU_OF_NODE - share - 100)
     return _pod(f"high-{number:06d}", cpu, {"priorityClassName": _HIGH.metadata.name})

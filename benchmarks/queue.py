@@ -1,4 +1,4 @@
-"""How many operations a second does the scheduling queue do, and does its size matter?
+"""The number of operations per second of the scheduling queue, by its size.
 
     python -m benchmarks.queue [--sizes 1000,10000,100000] [--repeat 3]
 
@@ -90,7 +90,7 @@ class Stopwatch:
 
 
 def run_once(pods: Sequence[Pod], watch: Stopwatch) -> None:
-    """Take all pods through the queue: in, out, back as rejected, moved by an event, and gone."""
+    """Add, pop, reject, requeue by an event, and delete all pods."""
     size = len(pods)
     queue = make_queue(pods)
     updated = [replace(pod, spec=replace(pod.spec, priority=5)) for pod in pods]
@@ -149,7 +149,7 @@ def run_size(size: int, repeat: int) -> dict[str, int]:
     best: dict[str, int] = {}
     for _ in range(repeat):
         watch = Stopwatch()
-        # What the collector costs depends on all that lives, not on the queue.
+        # The cost of the garbage collector depends on all objects, not on the queue.
         gc.collect()
         gc.disable()
         try:

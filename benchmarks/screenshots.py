@@ -4,7 +4,7 @@
 
 Runs `kubesched up` with the sample workload, and simulations of a small and of a large cluster,
 opens the pages in Chromium, and writes one PNG per view. `--every` shows each view of the sample in
-light and dark at 1280 and at 400 pixels instead, to be looked at by whoever changes the page.
+light and dark at 1280 and at 400 pixels instead, for review after a change of the page.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _PACKED: Final = {
 
 
 def _scenario(nodes: int, per_hour: int, **more: Any) -> dict[str, Any]:
-    """A cluster in five zones, and work that comes and goes."""
+    """Make a scenario of a cluster in five zones with services and batch work."""
     zones = ["zone-a", "zone-b", "zone-c", "zone-d", "zone-e"]
     group = {"name": "general", "count": nodes, "cpu": 16, "memory": "64Gi", "zones": zones}
     work = {
@@ -107,7 +107,7 @@ def main() -> None:
 
 @contextlib.contextmanager
 def _running(*arguments: str) -> Iterator[str]:
-    """A kubesched that serves a page; yields its link."""
+    """Run a kubesched that serves the page, and yield its link."""
     with subprocess.Popen(
         [sys.executable, "-m", "kubesched.cli.main", *arguments],
         stdout=subprocess.PIPE,

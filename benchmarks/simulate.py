@@ -1,4 +1,4 @@
-"""How much faster than real time scenarios run, on one core.
+"""The speed of simulated scenarios compared with real time, on one core.
 
     python -m benchmarks.simulate [--scenario week] [--scale 0.1] [--twice]
 
@@ -59,7 +59,7 @@ def week(scale: float) -> dict[str, Any]:
 
 
 def day(scale: float) -> dict[str, Any]:
-    """A service of 300 pods that nobody touches, and a task now and then."""
+    """A service of 300 pods that never changes, and a few tasks."""
     nodes = {"name": "general", "count": 100, "cpu": 16, "memory": "64Gi", "zones": ["a", "b", "c"]}
     return {
         "name": "day",

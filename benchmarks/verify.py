@@ -1,10 +1,10 @@
-"""Let a cached and a full search decide about pods of a cluster that changes all the time.
+"""Compare the decisions of the cached and the full search in a cluster that changes all the time.
 
     python -m benchmarks.verify --decisions 50000
 
-This is what `--verify-engine` does, without a server: nodes come, change and go, pods are placed,
-relabelled and deleted, objects change, pods are nominated. The first difference is an error.
-Prints one JSON line: how many decisions were compared, and what came of them.
+`--verify-engine` makes the same comparison. Here there is no server: nodes are added, changed and
+deleted, pods are placed, relabelled and deleted, objects change, pods are nominated. The first
+difference is an error. Prints one JSON line: the number of decisions compared, and their results.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MOST_PODS = 150
 
 
 class Churn:
-    """A small cluster, and pods that look like a few others, so that answers are reused."""
+    """A small cluster with many similar pods, so that cached answers are used."""
 
     def __init__(self, seed: int, nodes: int) -> None:
         self.rng = random.Random(seed)
@@ -60,7 +60,7 @@ class Churn:
         self._number = 0
 
     def decide(self) -> None:
-        """One pod, and whatever happens before the next one comes.
+        """Place one pod, and change the cluster before the next one.
 
         Raises:
             EngineMismatchError: the two searches came to different results.

@@ -1,4 +1,4 @@
-"""How much memory a scheduler needs for volumes and claims.
+"""The memory that a scheduler needs for volumes and claims.
 
     python -m benchmarks.volume_memory [--volumes 50000]
 

@@ -1,4 +1,4 @@
-"""Claims and volumes for the benchmarks' pods, and what becomes of them when a pod is placed."""
+"""Claims and volumes for the benchmarks' pods, and their updates when a pod is placed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PER_NODE = 2
 
 
 def volume_objects(kind: str, nodes: int, pods: int) -> Iterator[Any]:
-    """What pods of the kind need: a class, a claim for each and, if local, volumes on nodes."""
+    """Make a storage class, a claim for each pod and, for the local kind, volumes on nodes."""
     is_local = kind == "local-pv"
     provisioner = "kubernetes.io/no-provisioner" if is_local else "csi.example.com"
     yield _object(

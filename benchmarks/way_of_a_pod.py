@@ -1,4 +1,4 @@
-"""Through which files does a pod pass, from the watch event until its Binding is sent?
+"""The files that a pod passes through, from the watch event until its Binding is sent.
 
     python -m benchmarks.way_of_a_pod [--list]
 
@@ -36,7 +36,7 @@ _SETTLING_S = 0.5  # kubelets write to pods that were placed
 
 
 class _Tracer:
-    """Notes the files of calls between the first and the last function of the way."""
+    """Records the files of calls between the first and the last function of the way."""
 
     def __init__(self) -> None:
         self.files: dict[str, str] = {}  # with the function that was called first

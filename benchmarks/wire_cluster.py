@@ -1,8 +1,8 @@
-"""A cluster that exists only as JSON: nodes and pods as a server would send them, made on the fly.
+"""A cluster that exists only as JSON: nodes and pods as a server sends them, generated on demand.
 
-`WireApi` answers lists page by page and watches event by event, and every answer goes through
-the decoders of the real client, so what a scheduler keeps is what it would keep of a cluster of
-that size. Nothing is kept here: no store shares memory with the scheduler that is measured.
+`WireApi` answers lists page by page and watches event by event. Every answer goes through the
+decoders of the real client, so the scheduler stores what it would store of a cluster of that
+size. There is no store here that could share memory with the measured scheduler.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _IMAGES = 400
 
 
 def node_json(number: int) -> Json:
-    """A node as a kubelet keeps it: labels, addresses, conditions, versions, images."""
+    """Make a node as a kubelet writes it: labels, addresses, conditions, versions, images."""
     name = f"node-{number:06d}"
     created = _moment(number)
     address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
@@ -215,7 +215,7 @@ def _running_json(number: int, workload: int) -> Json:
 
 
 def _moment(number: int, later_s: int = 0) -> str:
-    """When something came to be: a new one every seven seconds."""
+    """Return a creation time: one object every seven seconds."""
     moment = _EPOCH + timedelta(seconds=number * 7 + later_s)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 

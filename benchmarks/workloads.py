@@ -22,7 +22,7 @@ _ZONES = 10
 
 
 def make_node(number: int) -> Node:
-    """One of ten zones, 4 CPUs, 32 GiB, room for 110 pods."""
+    """Make a node in one of ten zones, with 4 CPUs, 32 GiB, and room for 110 pods."""
     name = f"node-{number:06d}"
     amounts = {"cpu": "4", "memory": "32Gi", "pods": "110"}
     labels = {
@@ -46,7 +46,7 @@ def make_node(number: int) -> Node:
 
 
 def make_pod(number: int, kind: str, shapes: int = SHAPES) -> Pod:
-    """A pod of 100m and 500Mi, with what its kind adds; hetero has this many different ones."""
+    """Make a pod of 100m and 500Mi with the features of its kind."""
     if kind == "mixed":
         kind = _MIX[number % len(_MIX)]
     requests = {"cpu": "100m", "memory": "500Mi"}

@@ -1,4 +1,4 @@
-"""Claims that get devices before anything is measured, by the scheduler's own search."""
+"""Allocation of claims before the measurement, by the scheduler's own search."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T", bound=ApiObject)
 
 
 def allocate_by_search(cluster: Cluster, namespace: str) -> None:
-    """Give every claim of the namespace devices, on the first node that has them."""
+    """Allocate devices to every claim of the namespace, on the first node that has them."""
     nodes = [NodeInfo(node=node) for node in _all(cluster, Node)]
     claims = [
         claim

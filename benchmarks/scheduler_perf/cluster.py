@@ -1,7 +1,7 @@
-"""The cluster that steps work on: objects in, through the store's own rules.
+"""The cluster of a workload: its steps write objects through the rules of the store.
 
-Documents are handed to the store as an HTTP server would hand them over, checked and defaulted,
-but without a network in between.
+Documents are passed to the store as an HTTP server does, validated and defaulted, but without a
+network.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CURRENT_VERSIONS = {
 
 
 class MissingFeatureError(Exception):
-    """A step needs something that the embedded server has not."""
+    """A step needs a feature that the embedded server lacks."""
 
 
 class Cluster:
@@ -59,7 +59,7 @@ class Cluster:
         return {**pod, "spec": {**pod["spec"], "priorityClassName": name}}
 
     def replace(self, document: Json, namespace: str, subresources: tuple[str, ...]) -> None:
-        """Put an object in place of the one of its name.
+        """Replace the object with the same name.
 
         Without subresources its status is written too: templates of nodes change what can be
         allocated, which a server keeps apart from the rest.

@@ -1,4 +1,4 @@
-"""What a device driver and the claim controller would do, beside the scheduler.
+"""Stand-ins for a device driver and for the claim controller.
 
 A driver publishes the devices of its nodes. Claims that pods name by template are created for
 each pod, and go with it. Claims may also be allocated up front: first free device first where a
@@ -56,7 +56,7 @@ class DeviceDriver:
 
 
 def allocate_claims(cluster: Cluster, drivers: Sequence[DeviceDriver], namespace: str) -> None:
-    """Give every claim of the namespace a device."""
+    """Allocate a device to every claim of the namespace."""
     if not drivers:
         allocate_by_search(cluster, namespace)
         return
@@ -124,7 +124,7 @@ def create_claims(cluster: Cluster, pod: Json) -> None:
 
 
 def delete_claims(cluster: Cluster, namespace: str) -> None:
-    """The claims of pods that are gone."""
+    """Return the claims of deleted pods."""
     uids = {record.data["metadata"]["uid"] for record in cluster.records("v1", "Pod", namespace)}
     for record in cluster.records(API_VERSION, "ResourceClaim", namespace):
         owners = record.data["metadata"].get("ownerReferences", ())

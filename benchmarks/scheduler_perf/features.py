@@ -1,8 +1,7 @@
-"""What a workload needs that may not be there.
+"""The features that a workload needs and that may be missing.
 
-A workload whose plugins are not registered would run, and measure something else than its name
-says; one whose pods need devices would wait for them in vain. So it is skipped, and the result says
-why.
+A workload whose plugins are not registered would measure something else than its name says. One
+whose pods need devices would wait for ever. So it is skipped, and the result says why.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def missing_features(workload: Workload, present: Collection[str]) -> list[str]:
             needed.add("DynamicResources")
         if spec.get("resourceClaims"):
             needed.add("DynamicResources")
-        # Who outranks others tries to push them out when nothing is free.
+        # A pod with a higher priority preempts others when no node is free.
         if document["kind"] == "Pod" and spec.get("priority", 0) > 0:
             needed.add("DefaultPreemption")
     return sorted(needed - set(present))

@@ -22,7 +22,7 @@ _UNSCALED = re.compile(r"^max|PerNode$|^duration$|PerSecond$")
 
 
 class WorkloadFileError(Exception):
-    """A workload file says something that nobody here understands."""
+    """A workload file has a field or a value that is not supported."""
 
 
 class Workload(NamedTuple):
@@ -100,7 +100,7 @@ def _threshold(given: Any) -> float | None:
 
 
 def _filled(step: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """The step with `xParam: $name` replaced by `x: value`."""
+    """Return the step with `xParam: $name` replaced by `x: value`."""
     filled: dict[str, Any] = {}
     for key, value in step.items():
         if isinstance(value, Mapping) and "opcode" in value:

@@ -1,9 +1,9 @@
-"""What the steps of a workload do, one function for each opcode.
+"""The steps of a workload, one function for each opcode.
 
 Pods of a step without a namespace go to `namespace-<number of the step>`, which other steps refer
-to. A step waits for its pods unless it says otherwise; a barrier waits for those that nobody
-waited for. Pods are created thirty at a time, by as many workers as the reference's runner has;
-after these, and after any other object, the scheduler has its turn.
+to. A step waits for its pods unless it says otherwise. A barrier waits for the pods of all earlier
+steps that did not wait. Pods are created thirty at a time, one for each worker of the reference's
+runner. After these, and after any other object, the scheduler runs.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Operations:
         self.measurements: list[Measurement] = []
 
     async def run(self) -> None:
-        """All steps. What still runs beside them ends with the last one.
+        """Run all steps. Background tasks of steps end with the last one.
 
         Raises:
             TimeoutError: pods were not scheduled in time.
@@ -151,7 +151,7 @@ class Operations:
                 await asyncio.sleep(0)
 
     async def _steady_state(self, step: Step, namespace: str, documents: Sequence[Json]) -> None:
-        """Fill, wait, empty, and again, until the time is over."""
+        """Create pods, wait, and delete them, repeatedly until the time is over."""
         end_s = time.perf_counter() + _seconds(step["duration"])
         while time.perf_counter() < end_s:
             await self._create_all(documents, namespace)
@@ -302,7 +302,7 @@ OPCODES: Mapping[str, Operation] = {
 
 
 async def _paced(values: Sequence[Any], per_second: float) -> AsyncIterator[Any]:
-    """The values, no faster than the rate allows; one that is late does not delay the rest."""
+    """Yield the values at a limited rate; a late value does not delay the rest."""
     started_s = time.perf_counter()
     for number, value in enumerate(values):
         due_s = started_s + number / per_second if per_second else 0.0

@@ -1,4 +1,4 @@
-"""Documents made ready before a step begins, so that making them is not measured."""
+"""Documents prepared before a step begins, so that their preparation is not measured."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def node_documents(
 
 
 def csi_node(node_name: str, strategy: Mapping[str, Any]) -> Json | None:
-    """What the node says of its volume drivers, if the strategy has any."""
+    """Return the CSINode of a node, if the strategy has volume drivers."""
     drivers = strategy.get("csiNodeAllocatable")
     if not drivers:
         return None

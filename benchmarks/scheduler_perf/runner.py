@@ -34,7 +34,7 @@ _SEED = 0
 
 
 class TimedScheduler(Scheduler):
-    """The scheduler, noting how long attempts take while something is measured."""
+    """The scheduler; it records the durations of attempts during measurements."""
 
     def __init__(self, tracker: Tracker, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -50,7 +50,7 @@ class TimedScheduler(Scheduler):
 
 
 def run_workload(workload: Workload, timeout_s: float) -> Iterator[dict[str, Any]]:
-    """A line for each measurement of the workload, or one that says why there is none."""
+    """Return a line for each measurement of the workload, or one with the reason for none."""
     head: dict[str, Any] = {
         "benchmark": "scheduler_perf",
         "workload": workload.full_name,
@@ -76,9 +76,9 @@ def run_workload(workload: Workload, timeout_s: float) -> Iterator[dict[str, Any
 
 
 def _against(threshold: float | None, result: dict[str, Any]) -> dict[str, Any]:
-    """The file's threshold, and how many times it the scheduler reached.
+    """Return the file's threshold, and the ratio of the scheduler's rate to it.
 
-    The second ratio leaves out the time in which others had the processor.
+    The second ratio leaves out the time in which other processes used the processor.
     """
     if not threshold:
         return {"threshold": None, "ratio": None, "cpu_ratio": None}
@@ -121,7 +121,7 @@ async def _run(workload: Workload, timeout_s: float) -> list[dict[str, Any]]:
 
 
 def _gates(workload: Workload) -> tuple[FeatureGates, dict[str, bool]]:
-    """The gates of the workload, and those of them that this release lets nobody set so."""
+    """Return the gates of the workload, and those that this release does not allow to be set."""
     settings, refused = {}, {}
     for name, is_on in workload.gates.items():
         try:

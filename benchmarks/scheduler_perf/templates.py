@@ -29,11 +29,11 @@ _FUNCTIONS: Mapping[str, Callable[[int, int], int]] = {
 
 
 class TemplateError(ValueError):
-    """A template uses something that is not known here."""
+    """A template uses a function or a field that is not supported."""
 
 
 class Template:
-    """A file that describes objects. Documents are shared: whoever changes one copies it."""
+    """A file that describes objects. Documents are shared, so callers copy before a change."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

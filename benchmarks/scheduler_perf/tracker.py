@@ -1,7 +1,7 @@
-"""Which pods were tried and which are bound, as the store changes; and how fast that went.
+"""Counts of tried and bound pods as the store changes, and their rates.
 
-The tracker is told of every change by the store itself, so it costs a dictionary look-up per
-change and no watch. A measurement counts the pods of some namespaces from when it is opened.
+The store calls the tracker for every change, which costs a dictionary look-up per change and no
+watch. A measurement counts the pods of some namespaces from the time when it is opened.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from kubesched.cluster.apiserver.store.stored_records import StoredChange
 __all__ = ["ALL", "Measurement", "Selector", "Tracker", "selector_of", "throughput_samples"]
 
 Selector = frozenset[tuple[str, str]]
+# The selector that matches every pod.
 ALL: Selector = frozenset()
-"""The selector that takes every pod."""
 _INTERVAL_S = 1.0
 _INSTANT_S = 1e-6  # shorter than anything that is measured
 
@@ -32,14 +32,14 @@ def selector_of(labels: Mapping[str, str] | None) -> Selector:
 
 
 class _Counts(msgspec.Struct):
-    """Pods of a namespace that a selector takes, by how far they are."""
+    """The pods of a namespace that a selector matches, by stage."""
 
     attempted: int = 0
     bound: int = 0
 
 
 class _Seen(msgspec.Struct, gc=False):
-    """A pod: whom it counts for, and how far it is."""
+    """A pod: the counts that include it, and its stage."""
 
     created_s: float
     selectors: tuple[Selector, ...]
@@ -54,7 +54,7 @@ class _Seen(msgspec.Struct, gc=False):
 
 
 class Measurement:
-    """Pods of some namespaces that were bound while it was open."""
+    """The pods of some namespaces that were bound during a measurement."""
 
     def __init__(self, name: str, namespaces: Collection[str], selector: Selector) -> None:
         self.name = name
@@ -122,7 +122,7 @@ class Tracker:
         self.measurements: list[Measurement] = []
 
     def on_change(self, change: StoredChange) -> None:
-        """For the store to call after every write."""
+        """Called by the store after every write."""
         record = change.record
         if record.resource.plural != "pods":
             return
@@ -159,7 +159,7 @@ class Tracker:
         return tuple(each for each in self._selectors if each <= labels.items())
 
     def pods(self, namespace: str, selector: Selector) -> list[str]:
-        """Names of the pods there are."""
+        """Return the names of all pods."""
         prefix = f"{namespace}/"
         return [
             key.removeprefix(prefix)
@@ -168,17 +168,17 @@ class Tracker:
         ]
 
     def reached(self, namespace: str, selector: Selector, stage: str) -> int:
-        """How many pods are that far: `Attempted` or `Scheduled`."""
+        """Return the number of pods at a stage: `Attempted` or `Scheduled`."""
         counts = self._counts[namespace, selector]
         return counts.attempted if stage == "Attempted" else counts.bound
 
     async def wait(
         self, wanted: Mapping[str, int], selector: Selector, stage: str, timeout_s: float
     ) -> None:
-        """Until so many pods of each namespace are that far.
+        """Wait until a number of pods of each namespace have reached a stage.
 
         Raises:
-            TimeoutError: they were not, in time; it says how many were missing where.
+            TimeoutError: too few did in time; the text says how many are missing where.
         """
         try:
             async with asyncio.timeout(timeout_s):

@@ -14,8 +14,8 @@ import sys
 import time
 from pathlib import Path
 
+# A round tries this many times the inputs of `make test`, at least and at most.
 _LEAST, _MOST = 2, 20
-"""How many times as much as in `make test` a round tries."""
 
 
 def main() -> None:
@@ -33,7 +33,7 @@ def main() -> None:
         print(f"round {rounds}: KUBESCHED_FUZZ={times} --hypothesis-seed={seed}", flush=True)
         began = time.monotonic()
         done = subprocess.run(
-            # A test takes that factor longer than in `make test`, where ten minutes count as a hang.
+            # A test takes longer than in `make test` by that factor; there ten minutes are a hang.
             [
                 *(*command, "--timeout", str(600 * times)),
                 *(f"--hypothesis-seed={seed}", str(Path(__file__).parent)),

@@ -14,8 +14,8 @@ _TIMES = int(os.environ.get("KUBESCHED_FUZZ", "1"))
 def effort(examples: int) -> settings:
     """Make the settings of a test with a number of inputs; `KUBESCHED_FUZZ` multiplies it.
 
-    Without that variable the inputs are the same in every run. A suite that fails at random does not
-    help someone who changed something else.
+    Without that variable the inputs are the same in every run. A suite that fails at random would
+    not help after a change of something else.
     """
     tried = [Phase.explicit, Phase.generate]
     return settings(
