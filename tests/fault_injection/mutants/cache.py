@@ -168,7 +168,7 @@ MUTANTS = {
     ),
     "a bound pod can be forgotten": Mutant(6, (wrap(f"{_CACHE}.forget_pod", _forget_bound_pod),)),
     "a pod that another client bound stays in the queue": Mutant(
-        385, (without_call(f"{_HANDLERS}.update_pod", "self._queue.delete"),)
+        70, (without_call(f"{_HANDLERS}.update_pod", "self._queue.delete"),)
     ),
     "a deletion that the watch did not show leaves the pod on its node": Mutant(
         24, (wrap(f"{_HANDLERS}.delete_pod", _ignore_assigned_tombstones),)

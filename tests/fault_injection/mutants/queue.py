@@ -274,7 +274,7 @@ MUTANTS = {
     "no nomination is recorded": Mutant(7, (replace(f"{_NOMINATOR}.add_nominated_pod", nothing),)),
     "changes of nominations are not logged": Mutant(7, (replace(f"{_NOMINATOR}._note", nothing),)),
     "a failed pod loses its rejectors": Mutant(
-        250,
+        12,
         (wrap(f"{_FAILURES}.handle", _lose_rejectors),),
     ),
     "a pod that was recreated is requeued as the deleted one": Mutant(

@@ -46,8 +46,8 @@ async def _retry_when_history_is_gone(original: Any, self: Any) -> Any:
         await self._back_off(is_away=False)
 
 
-async def _resume_before_the_list(original: Any, self: Any, listed: Any, version: str) -> None:
-    await original(self, listed, self._version or version)
+async def _resume_before_the_list(original: Any, self: Any, listed: Any, _version: str) -> None:
+    await original(self, listed, self._version)
 
 
 async def _lose_last_object(original: Any, self: Any) -> Any:
