@@ -216,9 +216,9 @@ def test_pods_arrive_while_one_looks(opened: Opened) -> None:
     page = opened.go("try")
     page.get_by_role("button", name="A pod", exact=True).click()
     page.get_by_role("button", name="Create", exact=True).click()
-    made = page.get_by_text("Made Pod hello-")
+    made = page.get_by_text("Created Pod hello-")
     made.wait_for()
-    name = made.inner_text().removeprefix("Made Pod ").rstrip(".")
+    name = made.inner_text().removeprefix("Created Pod ").rstrip(".")
     opened.go("live")
     page.get_by_role("link", name=f"default/{name}").first.wait_for()
 
@@ -271,7 +271,7 @@ def test_another_configuration_sends_the_next_pods_elsewhere(opened: Opened) -> 
     page.get_by_text("The scheduler goes on with this configuration").wait_for()
     page.get_by_role("button", name="A deployment").click()
     page.get_by_role("button", name="Create", exact=True).click()
-    page.get_by_text("Made Deployment hello.").wait_for()
+    page.get_by_text("Created Deployment hello.").wait_for()
     page.wait_for_function(
         "() => fetch('api/selected?text=app=hello').then(r => r.json())"
         ".then(found => Object.values(found).reduce((a, b) => a + b, 0) === 6)"

@@ -1,4 +1,4 @@
-/** Talking to the server: one event stream, and questions. Everything is relative to the page. */
+/** Requests to the server, and its event stream. All addresses are relative to the page. */
 
 import type { Frame, Outline } from "./model";
 import { moment } from "./route";
@@ -46,12 +46,12 @@ async function answer<T>(response: Response): Promise<T> {
   return value as T;
 }
 
-/** The timeline there is, or null if the cluster is live. */
+/** The timelines of the page, or null if the cluster is live. */
 export function outline(): Promise<Outline | null> {
   return fetch("api/outline").then((response) => answer<Outline | null>(response));
 }
 
-/** The picture of a moment of a run, or what differs from another moment. */
+/** The frame of a moment of a run, or its differences from another moment. */
 export async function momentFrame(run: string, at: number, since: number | null): Promise<Frame> {
   const asked = new URLSearchParams({ run, at: String(at) });
   if (since !== null) asked.set("since", String(since));

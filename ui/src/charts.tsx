@@ -11,7 +11,7 @@ export interface Line {
 const COLOURS_LIGHT = ["#0b5cc4", "#b35900", "#6639ba", "#1a7f37", "#a8331f", "#57606a"];
 const COLOURS_DARK = ["#74a9e6", "#e59a4c", "#b392f0", "#56d364", "#f4705a", "#9aa4af"];
 
-/** Lines over time. `times` are seconds: of the clock, or from the start if `isElapsed`. */
+/** Lines over time. `times` are in seconds: clock time, or time since the start if `isElapsed`. */
 export function Chart(props: {
   title: string;
   now?: string;

@@ -1,4 +1,4 @@
-/** Numbers and times as people read them. */
+/** Formats numbers and times for display. */
 
 import type { Limits } from "./model";
 
@@ -18,17 +18,17 @@ export function plural(count: number, one: string, many = `${one}s`): string {
   return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 }
 
-/** 13:05:07.250 of a time in milliseconds. */
+/** Formats milliseconds as 13:05:07.250. */
 export function clockTime(at: number): string {
   return new Date(at).toISOString().slice(11, 23);
 }
 
-/** 2026-05-04 13:05:07, for times that may be on another day. */
+/** Formats a time that may be on another day as 2026-05-04 13:05:07. */
 export function dateTime(at: number): string {
   return new Date(at).toISOString().slice(0, 19).replace("T", " ");
 }
 
-/** A span of milliseconds: "850 ms", "12.4 s", "3 min 20 s", "2 h 5 min". */
+/** Formats a duration in milliseconds: "850 ms", "12.4 s", "3 min 20 s", "2 h 5 min". */
 export function duration(milliseconds: number): string {
   if (milliseconds < 1000) return `${Math.max(0, Math.round(milliseconds))} ms`;
   const seconds = milliseconds / 1000;
@@ -40,18 +40,18 @@ export function duration(milliseconds: number): string {
   return `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
-/** A span of microseconds, for single attempts. */
+/** Formats a duration in microseconds, for single attempts. */
 export function micro(microseconds: number): string {
   return microseconds < 1000 ? `${microseconds} µs` : duration(microseconds / 1000);
 }
 
-/** Words of an event's label: "NodeUpdateNodeTaint" reads "node update: node taint". */
+/** Splits an event's label: "NodeUpdateNodeTaint" reads "node update: node taint". */
 export function eventWords(label: string): string {
   const words = label.replace(/([a-z])([A-Z])/g, "$1 $2").split(" ");
   return words.map((word, place) => (place ? word.toLowerCase() : word)).join(" ");
 }
 
-/** What of the cluster may not be read, and what follows from it. */
+/** Describes which kinds may not be read, and the consequences. */
 export function limitsInWords({ unknown, partial, namespace }: Limits): string {
   const parts: string[] = [];
   if (unknown.length) parts.push(`You may not read ${unknown.join(", ")}: rules about them are left out.`);

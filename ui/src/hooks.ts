@@ -1,7 +1,7 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { ask } from "./api";
 
-/** Whether the system asks for dark colours. */
+/** Whether the system prefers dark colours. */
 export function useDark(): boolean {
   const query = useMemo(() => window.matchMedia("(prefers-color-scheme: dark)"), []);
   const [dark, setDark] = useState(query.matches);
@@ -18,7 +18,7 @@ export interface Asked<T> {
   error: string;
 }
 
-/** The answer to a question, asked again when `when` changes; the old one stays meanwhile. */
+/** Requests a path, and again when `when` changes. The old answer stays until the new one arrives. */
 export function useAnswer<T>(path: string, when: unknown[] = []): Asked<T> {
   const [asked, setAsked] = useState<Asked<T> & { path: string }>({ value: null, error: "", path: "" });
   useEffect(() => {
@@ -35,7 +35,7 @@ export function useAnswer<T>(path: string, when: unknown[] = []): Asked<T> {
   return asked.path === path ? asked : { value: null, error: "" };
 }
 
-/** A value that follows another at most every so often: what it starts is not cheap. */
+/** Limits how often a value changes, since each change starts an expensive request. */
 export function usePaced<T>(value: T, milliseconds: number): T {
   const [paced, setPaced] = useState({ value, at: 0 });
   useEffect(() => {

@@ -36,7 +36,7 @@ function tabs(): [view: string, title: string][] {
 }
 
 function App() {
-  // Read anew each time: the slider changes the address without telling anybody.
+  // Read on each render: the slider changes the address without an event.
   const route = parseRoute(location.hash);
   const [, setVersion] = useState(0);
   const [problem, setProblem] = useState("");
@@ -108,13 +108,13 @@ function App() {
   );
 }
 
-/** Whether the address names no view: then it is the first one. */
+/** Whether the address names no view; the page then shows the first one. */
 function isBare(): boolean {
   return !location.hash.replace(/^#\/?/, "");
 }
 
 function skip(event: Event): void {
-  // The address after # says which view is shown, so the link may not change it.
+  // The fragment of the address selects the view, so the link must not change it.
   event.preventDefault();
   document.getElementById("main")?.focus();
 }
@@ -126,7 +126,7 @@ function ConnectionState() {
         recorded
       </span>
     );
-  const words = state.isConnected ? "live" : state.version > 0 ? "not connected, trying again" : "connecting";
+  const words = state.isConnected ? "live" : state.version > 0 ? "not connected, retrying" : "connecting";
   return (
     <span class={state.isConnected ? "state on" : "state off"} role="status">
       {words}
@@ -145,7 +145,7 @@ function Logo() {
   );
 }
 
-/** Follow a live cluster: at most one picture per frame of the screen, however fast changes come. */
+/** Follows a live cluster, with at most one update per animation frame. */
 function followLive(redraw: () => void, setProblem: (text: string) => void): () => void {
   let due = false;
   return follow(
@@ -162,7 +162,7 @@ function followLive(redraw: () => void, setProblem: (text: string) => void): () 
       if (state.isConnected === connected) return;
       state.isConnected = connected;
       redraw();
-      // Perhaps the session is over: then the server says so to any question.
+      // The session may have expired. The server then refuses any request.
       if (connected) setProblem("");
       else
         outline().catch(
@@ -191,7 +191,7 @@ function openTimeline(setProblem: (text: string) => void, redraw: () => void): v
   goTo(run, at >= run.start && at <= run.end && query.has("at") ? at : run.end, setProblem, redraw);
 }
 
-/** Show a moment. While one is fetched only the last that was asked for is remembered. */
+/** Shows a moment. During a request only the latest other moment is queued. */
 function goTo(run: Run, at: number, setProblem: (text: string) => void, redraw: () => void): void {
   wanted = at;
   if (isAsking) return;
@@ -217,7 +217,7 @@ function goTo(run: Run, at: number, setProblem: (text: string) => void, redraw: 
     });
 }
 
-/** Put the moment into the address without a step in the browser's history. */
+/** Writes the moment to the address without a new entry in the history. */
 function remember(): void {
   const route = parseRoute(location.hash);
   const query = Object.fromEntries([...route.query].filter(([key]) => key !== "at" && key !== "run"));

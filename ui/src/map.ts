@@ -1,12 +1,12 @@
-/** The map of all nodes on a canvas: where each node is, what colour it has, who is under the pointer. */
+/** The map of all nodes on a canvas: layout, colours, and the node under the pointer. */
 
 import type { NodeRow } from "./model";
 
-/** A group of nodes in rows of squares. */
+/** A group of nodes as rows of squares. */
 export interface Block {
   title: string;
   names: string[];
-  y: number; // of its first row of squares
+  y: number; // of the first row of squares
 }
 
 export interface Layout {
@@ -20,10 +20,10 @@ export interface Layout {
 const EASY = 12;
 const HEADING = 26;
 const BETWEEN = 14;
-const NAMED = 90; // so many nodes are shown with their names
-const COMFORTABLE = 480; // pixels of height that the squares should fill at most
+const NAMED = 90; // up to so many nodes are shown with their names
+const COMFORTABLE = 480; // the preferred maximum height in pixels
 
-/** Squares as large as fit a comfortable height, group by group. */
+/** Lays out the squares by group, as large as fit the preferred height. */
 export function layOut(groups: [string, string[]][], width: number): Layout {
   const count = groups.reduce((sum, [, members]) => sum + members.length, 0);
   const size = cellSize(count, width, Math.max(1, ...groups.map(([, members]) => members.length)));
@@ -42,22 +42,22 @@ function cellSize(count: number, width: number, largest: number): number {
   if (!count) return 20;
   const size = Math.floor(Math.sqrt((width * COMFORTABLE) / count)) - 2;
   if (count > NAMED) return Math.max(2, Math.min(size, 40));
-  // Few nodes may be as large as fits the largest group in one line.
+  // With few nodes, the largest group should fit in one line.
   const inOneLine = Math.floor((width + 3) / largest) - 3;
   return Math.min(size, Math.max(68, Math.min(inOneLine, 112)));
 }
 
-/** Where a node's square is. */
+/** The position of a node's square. */
 export function cornerOf(layout: Layout, block: Block, place: number): { x: number; y: number } {
   const step = layout.size + layout.gap;
   return { x: (place % layout.columns) * step, y: block.y + Math.floor(place / layout.columns) * step };
 }
 
-/** The name of the node at a point, or undefined. */
+/** Returns the name of the node at a point, or undefined. */
 export function nodeAt(layout: Layout, x: number, y: number): string | undefined {
   const step = layout.size + layout.gap;
   const column = Math.floor(x / step);
-  // Between large squares there is nothing; small ones should be easy to hit.
+  // A point between large squares hits nothing. Small squares must be easy to hit.
   const reach = layout.size < EASY ? step : layout.size;
   if (x < 0 || column >= layout.columns || x - column * step >= reach) return undefined;
   for (const block of layout.blocks) {
@@ -69,7 +69,7 @@ export function nodeAt(layout: Layout, x: number, y: number): string | undefined
   return undefined;
 }
 
-/** The neighbour of a node in a direction; the first node if there is none yet. */
+/** Returns the neighbour of a node in a direction; without a node the first one. */
 export function neighbour(layout: Layout, name: string, key: string): string | undefined {
   const names = layout.blocks.flatMap((block) => block.names);
   const steps: Record<string, number> = {
@@ -85,10 +85,10 @@ export function neighbour(layout: Layout, name: string, key: string): string | u
   return names[Math.max(0, Math.min(names.length - 1, place + step))];
 }
 
-/** From empty to full; colours differ in lightness as well, for those who see few colours. */
+/** Colours from empty to full. They differ in lightness too, for colour-blind users. */
 const RAMP_LIGHT = ["#dbe7f6", "#b3cdee", "#85aee2", "#588dd2", "#356fba", "#d07a26", "#a8331f"];
 const RAMP_DARK = ["#22324a", "#2b4a75", "#37659f", "#4b84c6", "#74a9e6", "#e59a4c", "#f4705a"];
-/** The shares from which on a step of the ramp begins. */
+/** The lowest share of each step of the ramp. */
 export const STEPS = [0, 0.18, 0.36, 0.54, 0.72, 0.9, 0.98];
 
 export function rampColour(share: number | null, dark: boolean): string {
@@ -128,7 +128,7 @@ export function draw(
   pen.scale(ratio, ratio);
   const { size } = layout;
   const radius = size >= 14 ? 3 : 0;
-  // Squares of one colour are filled in one go: setting a colour costs more than a square.
+  // Squares of one colour are filled together: setting a colour costs more than a square.
   const byColour = new Map<string, [number, number][]>();
   const special: [NodeRow, number, number][] = [];
   for (const block of layout.blocks) {
@@ -164,7 +164,7 @@ export function draw(
   for (const [row, x, y] of special) drawSpecial(pen, row, x, y, size, paint);
 }
 
-/** Names within the squares, and how full each is; in an ink that can be read on its colour. */
+/** Draws names and usage into the squares, in a readable text colour. */
 function writeNames(pen: CanvasRenderingContext2D, layout: Layout, nodes: Map<string, NodeRow>, paint: Paint): void {
   for (const block of layout.blocks) {
     block.names.forEach((name, place) => {
@@ -185,7 +185,7 @@ function writeNames(pen: CanvasRenderingContext2D, layout: Layout, nodes: Map<st
   }
 }
 
-/** Black or white, whichever stands out more against a colour. */
+/** Returns black or white, whichever has the higher contrast to a colour. */
 export function inkOn(colour: string): string {
   const [red = 0, green = 0, blue = 0] = [1, 3, 5].map((at) => channel(parseInt(colour.slice(at, at + 2), 16) / 255));
   const light = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
@@ -208,7 +208,7 @@ function drawSpecial(
     pen.lineWidth = size > 10 ? 2 : 1;
     pen.strokeRect(x + 0.5, y + 0.5, size - 1, size - 1);
     if (size > 6) {
-      // Squares with text have their sign in the corner that is free.
+      // Squares with text have their mark in the free corner.
       const edge = size >= 44 ? 16 : size;
       const [left, top] = [x + size - edge, size >= 44 ? y + size - edge : y];
       pen.beginPath();

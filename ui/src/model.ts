@@ -48,9 +48,9 @@ export interface Sample {
   queue: QueueLengths;
 }
 
-const NOBODY: QueueLengths = { active: 0, backoff: 0, unschedulable: 0, gated: 0 };
+const EMPTY_QUEUE: QueueLengths = { active: 0, backoff: 0, unschedulable: 0, gated: 0 };
 
-/** The picture of the cluster, brought up to date frame by frame. */
+/** The state of the cluster, updated by each frame. */
 export class ClusterState {
   title = "";
   writable = false;
@@ -62,12 +62,12 @@ export class ClusterState {
   queue: QueueLengths | undefined;
   samples: Sample[] = [];
   at = 0;
-  /** Goes up with every frame. */
+  /** Increases with every frame. */
   version = 0;
-  /** Goes up when nodes come, go or get other labels: then the map is laid out anew. */
+  /** Increases when nodes are added or removed or change labels: the map then needs a new layout. */
   structure = 0;
   isConnected = false;
-  /** Set if this is not live but a timeline. */
+  /** Set if the page shows timelines instead of a live cluster. */
   outline: Outline | null = null;
 
   take(frame: Frame): void {
@@ -140,7 +140,7 @@ export class ClusterState {
       waiting: frame.counts.waiting,
       median: frame.latency?.[0] ?? 0,
       high: frame.latency?.[1] ?? 0,
-      queue: frame.queue ?? NOBODY,
+      queue: frame.queue ?? EMPTY_QUEUE,
     });
     if (this.samples.length > KEPT_SAMPLES) this.samples.shift();
   }
@@ -148,7 +148,7 @@ export class ClusterState {
   private sampledPlaced = 0;
 }
 
-/** A node with its amounts; what it shares with others is shared here, too. */
+/** Builds a node from its shape and usage. Nodes of one shape share its labels. */
 export function rowOf(shape: NodeShape, [name, cpu, memory, pods, extended]: Usage): PageNode {
   const row: PageNode = {
     name,
@@ -176,20 +176,20 @@ function sameLabels(first: Record<string, string>, second: Record<string, string
   return keys.every((key) => first[key] === second[key]);
 }
 
-/** How much of a resource a node has, and how much of it is asked for. */
+/** Returns the requested and the total amount of a resource of a node. */
 export function amountOf(row: PageNode, resource: string): Amount | undefined {
   if (resource === "cpu" || resource === "memory" || resource === "pods") return row[resource];
   return row.extended?.[resource];
 }
 
-/** How full a node is in a resource, 0 to 1; null if it has none of it. */
+/** Returns the requested share of a resource, 0 to 1; null if the node has none of it. */
 export function fullness(row: PageNode, resource: string): number | null {
   const amount = amountOf(row, resource);
   if (!amount || amount[1] <= 0) return null;
   return Math.min(amount[0] / amount[1], 1);
 }
 
-/** How full many nodes are together; null if none has any of the resource. */
+/** Returns the requested share over several nodes; null if none has the resource. */
 export function totalFullness(rows: Iterable<PageNode>, resource: string): number | null {
   let used = 0;
   let total = 0;
@@ -204,7 +204,7 @@ export function totalFullness(rows: Iterable<PageNode>, resource: string): numbe
 
 const collator = new Intl.Collator("en", { numeric: true });
 
-/** Names of nodes by the value of a label, groups and names in order. */
+/** Groups the names of nodes by the value of a label, sorted. */
 export function grouped(nodes: Iterable<PageNode>, label: string): [string, string[]][] {
   const groups = new Map<string, string[]>();
   for (const row of nodes) {
@@ -217,11 +217,11 @@ export function grouped(nodes: Iterable<PageNode>, label: string): [string, stri
   return [...groups].sort((a, b) => collator.compare(a[0], b[0]));
 }
 
-/** Label keys that divide nodes into a manageable number of groups, the usual ones first. */
+/** Returns label keys with a manageable number of values, well-known keys first. */
 export function groupingLabels(nodes: Iterable<PageNode>): string[] {
   const values = new Map<string, Set<string>>();
   let count = 0;
-  // Nodes of a pool share their labels: looking at them once is enough.
+  // Nodes of a pool share their labels object, so each object is read once.
   const looked = new Set<Record<string, string>>();
   for (const row of nodes) {
     count += 1;
@@ -243,7 +243,7 @@ export function groupingLabels(nodes: Iterable<PageNode>): string[] {
     .sort((a, b) => usual(a) - usual(b) || a.localeCompare(b));
 }
 
-/** Extended resources that some node has. */
+/** Returns the extended resources of all nodes. */
 export function extendedResources(nodes: Iterable<PageNode>): string[] {
   const found = new Set<string>();
   for (const row of nodes) for (const name in row.extended ?? {}) found.add(name);

@@ -1,4 +1,4 @@
-/** Small pieces that several views are made of. */
+/** Components that several views share. */
 
 import type { ComponentChildren } from "preact";
 import { nodeHref, podHref } from "./route";
@@ -21,12 +21,12 @@ const PLACES: Record<string, string> = {
   "in flight": "being placed",
 };
 
-/** Where in the queue a pod is, in the words of the page. */
+/** The name of a queue place on the page. */
 export function PlaceMark({ place }: { place: string }) {
   return <span class={`mark place-${place.replace(/ /g, "-")}`}>{PLACES[place] ?? place}</span>;
 }
 
-/** The message of a failed attempt: its main reason, and the whole of it to be opened. */
+/** The message of a failed attempt: its main reason, expandable to the whole message. */
 export function Reason({ text }: { text: string }) {
   return (
     <span class="clamped" title={text}>
@@ -61,7 +61,7 @@ export function Empty({
   );
 }
 
-/** How full something is, as a bar with its words beside it. */
+/** A usage bar with a label. */
 export function Meter(props: { name: string; share: number; text: string }) {
   const share = Math.max(0, Math.min(props.share, 1));
   const level = share >= 0.98 ? "full" : share >= 0.9 ? "high" : "";
@@ -93,7 +93,7 @@ export function Tile(props: { value: string; label: string; tone?: string; href?
   );
 }
 
-/** A table that scrolls in itself, by keyboard too. */
+/** A table that scrolls in its own area, also by keyboard. */
 export function Table(props: { label: string; head: string[]; children: ComponentChildren }) {
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label={props.label}>

@@ -1,4 +1,4 @@
-/** Where the page is, as part of its address, so that every view can be shared as a link. */
+/** The route in the address of the page, so that every view can be shared as a link. */
 
 export interface Route {
   view: string;
@@ -6,7 +6,7 @@ export interface Route {
   query: URLSearchParams;
 }
 
-/** The moment and the run that are looked at; they go with every link and every question. */
+/** The selected moment and run. Every link and every request contains them. */
 export const moment = { at: "", run: "" };
 
 export function parseRoute(hash: string): Route {
@@ -36,7 +36,7 @@ export function href(view: string, rest = "", query: Record<string, string> = {}
   return `#/${path}${text ? `?${text}` : ""}`;
 }
 
-/** A name with slashes as part of a path. */
+/** Encodes a name with slashes for a path. */
 export function encodePath(name: string): string {
   return name.split("/").map(encodeURIComponent).join("/");
 }

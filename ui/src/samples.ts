@@ -1,4 +1,4 @@
-/** Texts to begin with, on the page where things are tried. */
+/** Sample manifests and configurations. */
 
 export const OBJECTS: Record<string, string> = {
   "A pod": `apiVersion: v1

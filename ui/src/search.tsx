@@ -5,7 +5,7 @@ import type { SearchHit } from "./wire";
 
 const address = (each: SearchHit) => (each.kind === "pod" ? podHref(each.name) : nodeHref(each.name));
 
-/** Finds nodes and pods by part of their name; "/" moves the cursor here, arrows choose. */
+/** Searches nodes and pods by a part of their name. "/" focuses the field, arrow keys select. */
 export function Search() {
   const [text, setText] = useState("");
   const [found, setFound] = useState<SearchHit[] | null>(null);

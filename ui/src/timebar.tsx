@@ -2,10 +2,10 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { dateTime, duration } from "./format";
 import type { Outline, Run } from "./model";
 
-const PLAY_MS = 30_000; // the whole run in so much time
+const PLAY_MS = 30_000; // the duration of playing a whole run
 const TICK_MS = 150;
 
-/** Goes through a timeline: a slider, play, and which run is looked at. */
+/** The time bar of a timeline: a slider, a play button, and the selected run. */
 export function TimeBar(props: {
   outline: Outline;
   run: Run;
@@ -88,7 +88,7 @@ function nearest(run: Run, at: number): number {
   return run.moments.reduce((best, each) => (Math.abs(each - at) < Math.abs(best - at) ? each : best));
 }
 
-/** The next moment: of those there are, or a two-hundredth further. */
+/** The next selectable moment, or a two-hundredth of the run later. */
 export function after(run: Run, at: number): number {
   if (run.moments.length) return run.moments.find((each) => each > at) ?? run.end;
   return Math.min(run.end, Math.round(at + ((run.end - run.start) * TICK_MS) / PLAY_MS));

@@ -17,7 +17,7 @@ import { encodePath, href, type Route } from "../route";
 import type { PodVerdicts } from "../wire";
 import { NodePanel } from "./node";
 
-/** How nodes are coloured: by fullness, by pods of a selector, or by what a pod's filters say. */
+/** How nodes are coloured: by usage, by the pods of a selector, or by the verdicts about a pod. */
 interface Colouring {
   resource: string;
   fits: Set<string> | null;
@@ -102,7 +102,7 @@ export function ClusterPage({ state, route }: { state: ClusterState; route: Rout
                 read why not.
               </>
             ) : (
-              "Asking its filters about every node…"
+              "Computing the verdicts of its filters…"
             ))}{" "}
           <button class="small" onClick={() => go({ pod: "" })}>
             Show fullness again
@@ -212,13 +212,13 @@ function Legend({ colouring }: { colouring: Colouring }) {
 
 function colourOf(row: NodeRow, by: Colouring, dark: boolean): string {
   if (by.fits) return fitColour(by.fits.has(row.name), dark);
-  // Not up to the last steps: those say that a node is full.
+  // The last steps are left out, since they mean that a node is full.
   if (by.selected)
     return rampColour(by.selected[row.name] ? 0.2 + ((by.selected[row.name] ?? 0) / by.most) * 0.69 : null, dark);
   return rampColour(fullness(row, by.resource), dark);
 }
 
-/** What a square says, if it is large enough. */
+/** The text in a square that is large enough. */
 function textOf(row: NodeRow, by: Colouring): string {
   if (by.fits) return by.fits.has(row.name) ? "fits" : "no";
   if (by.selected) return String(by.selected[row.name] ?? "");

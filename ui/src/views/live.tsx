@@ -9,7 +9,7 @@ import type { DecisionPage } from "../wire";
 
 const SHOWN = 100;
 
-/** What happens, as it happens; or one recorded decision after the other. */
+/** The live view: charts and decisions, or one recorded decision at a time. */
 export function LivePage({ state, route }: { state: ClusterState; route: Route }) {
   const chosen = Number(route.query.get("decision") ?? "") || 0;
   const newest = state.decisions[state.decisions.length - 1]?.number ?? 0;
@@ -61,7 +61,7 @@ function Charts({ state }: { state: ClusterState }) {
       ) : (
         <Chart
           {...shown}
-          title="Pods that wait"
+          title="Waiting pods"
           now={String(state.counts.waiting)}
           lines={[{ name: "waiting", values: samples.map((each) => each.waiting) }]}
         />
@@ -70,7 +70,7 @@ function Charts({ state }: { state: ClusterState }) {
   );
 }
 
-/** The flight recorder: the last ten thousand decisions, to be paused and stepped through. */
+/** The last ten thousand decisions, with buttons to pause and step. */
 function Recorder(props: { state: ClusterState; chosen: number; newest: number; go: (number: number) => void }) {
   const { state, chosen, newest, go } = props;
   const [kept, setKept] = useState<DecisionPage | null>(null);
@@ -144,7 +144,7 @@ function Recorder(props: { state: ClusterState; chosen: number; newest: number; 
   );
 }
 
-/** One decision from close by: how long it took, and which nodes came out best. */
+/** The details of one decision: its duration and the best nodes. */
 function Closer({ decision }: { decision: Decision }) {
   const best = decision.best ?? [];
   const top = Math.max(1, ...best.map(([, total]) => total));
@@ -197,8 +197,8 @@ function Decisions(props: {
   const { decisions, state, chosen, go } = props;
   if (decisions.length === 0) {
     return (
-      <Empty title="Nothing was decided yet.">
-        {state.outline ? "Move the slider on." : "As soon as a pod is tried, it is shown here."}
+      <Empty title="There are no decisions yet.">
+        {state.outline ? "Move the slider on." : "The first attempt to place a pod appears here."}
       </Empty>
     );
   }

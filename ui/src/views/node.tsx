@@ -9,7 +9,7 @@ import type { NodeDetail } from "../wire";
 
 const share = ([used, total]: [number, number]) => (total > 0 ? used / total : 0);
 
-/** A node opened: amounts, pods as packed boxes, taints, devices, volumes. */
+/** The details of a node: amounts, pods as boxes, taints, devices, volumes. */
 export function NodePanel({ name, state, close }: { name: string; state: ClusterState; close: () => void }) {
   const row = state.nodes.get(name);
   const version = row
@@ -35,7 +35,7 @@ export function NodePanel({ name, state, close }: { name: string; state: Cluster
       </button>
       <h2>{name}</h2>
       {error && <Message text={error} bad />}
-      {!detail && !error && <Loading text="Opening the node…" />}
+      {!detail && !error && <Loading text="Loading the node…" />}
       {detail && !row && <Message text="This node is gone." bad />}
       {detail && <Detail detail={detail} state={state} />}
     </aside>
@@ -98,7 +98,11 @@ function Actions({ detail, state }: { detail: NodeDetail; state: ClusterState })
     tell("nodes", { names: [detail.name], what }).then(
       () => {
         setBad(false);
-        setMessage(what === "stop" ? "It stops answering; in a moment it is not ready." : "It answers again.");
+        setMessage(
+          what === "stop"
+            ? "Its kubelet is stopped; the node will soon be not ready."
+            : "Its kubelet is running again.",
+        );
       },
       (problem: Error) => {
         setBad(true);

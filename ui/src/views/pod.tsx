@@ -7,7 +7,7 @@ import { Empty, Loading, Mark, Message, NodeLink, PlaceMark, PodLink, Table } fr
 import { encodePath, href } from "../route";
 import type { Explanation, HistoryStep, PodView, Suggestion } from "../wire";
 
-/** One pod: why it waits or runs where it runs, what would help, and its story. */
+/** A pod: why it waits or runs on its node, what would help, and its history. */
 export function PodPage({ name, state }: { name: string; state: ClusterState }) {
   const [round, setRound] = useState(0);
   const decided = state.decisions.filter((each) => each.pod === name);
@@ -20,13 +20,13 @@ export function PodPage({ name, state }: { name: string; state: ClusterState }) 
         <a href={href("queue")}>Who waits?</a>
       </Empty>
     );
-  if (!view) return <Loading text="Looking the pod up…" />;
+  if (!view) return <Loading text="Loading the pod…" />;
   return (
     <section class="pod">
       <h1>{name}</h1>
       <Facts pod={view.pod} isGone={Boolean(error)} />
       {why.error && <Message text={why.error} bad />}
-      {!why.value && !why.error && <Loading text="Working out why…" />}
+      {!why.value && !why.error && <Loading text="Computing the explanation…" />}
       <div class="columns">
         <div>
           {why.value && (

@@ -7,9 +7,9 @@ import type { QueueView } from "../wire";
 
 const PLACES: [place: string, title: string, hint: string][] = [
   ["active", "ready", "tried next, in this order"],
-  ["backoff", "backing off", "tried again after a penalty"],
-  ["unschedulable", "wait for a change", "tried again when something that concerns them happens"],
-  ["gated", "held back", "not let in yet by a gate or a plugin"],
+  ["backoff", "backing off", "tried again after their backoff"],
+  ["unschedulable", "wait for a change", "tried again after an event that may help them"],
+  ["gated", "held back", "held back by a scheduling gate or a plugin"],
 ];
 
 const placeOf = (pod: PodRow) =>
@@ -19,7 +19,7 @@ export function QueuePage({ state, route }: { state: ClusterState; route: Route 
   const paced = usePaced(state.version, 500);
   const { value: view, error } = useAnswer<QueueView>("queue", [paced]);
   const only = route.query.get("place") ?? "";
-  if (!view) return error ? <Message text={error} bad /> : <Loading text="Asking who waits…" />;
+  if (!view) return error ? <Message text={error} bad /> : <Loading text="Loading the queue…" />;
   if (view.total === 0) {
     return (
       <Empty title="No pod waits." isHeading>
@@ -38,7 +38,7 @@ export function QueuePage({ state, route }: { state: ClusterState; route: Route 
       <h1>{plural(view.total, "pod waits", "pods wait")}</h1>
       {view.lengths && <Places lengths={view.lengths} only={only} />}
       {!only && <Reasons view={view} />}
-      <h2>{only ? PLACES.find(([place]) => place === only)?.[1] : "Who waits for what"}</h2>
+      <h2>{only ? PLACES.find(([place]) => place === only)?.[1] : "Waiting pods and their reasons"}</h2>
       {view.shown < view.total && (
         <p class="dim">
           The first {view.shown} of {view.total.toLocaleString("en")}, in the order of priority and age.

@@ -4,9 +4,9 @@ import type { ClusterState, Outline, Run, RunSummary } from "../model";
 import { Empty, Table } from "../parts";
 import { href } from "../route";
 
-/** Series that are shown if they are there; of groups and zones only the whole is. */
+/** The series to show, if they exist; for groups and zones only the totals. */
 const SHOWN: [pattern: RegExp, title: (name: string) => string][] = [
-  [/^pending$/, () => "Pods that wait"],
+  [/^pending$/, () => "Waiting pods"],
   [/^bound$/, () => "Pods placed so far"],
   [/^preempted$/, () => "Pods preempted so far"],
   [/^nodes$/, () => "Nodes"],
@@ -16,7 +16,7 @@ const SHOWN: [pattern: RegExp, title: (name: string) => string][] = [
   [/^cost$/, () => "Cost so far"],
 ];
 
-/** A simulation: its configurations over time, drawn over each other, with a mark where the slider is. */
+/** A simulation: its configurations in common charts, with a mark at the time of the slider. */
 export function ReportPage({ state, at }: { state: ClusterState; at: number | null }) {
   const { outline } = state;
   if (!outline) return <Empty title="There is no simulation here." />;

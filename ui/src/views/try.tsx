@@ -9,7 +9,7 @@ import type { ScalableWorkload } from "../wire";
 
 const ZONE = "topology.kubernetes.io/zone";
 
-/** What came of a request: words, and whether they are bad news. */
+/** The result of a request: a text, and whether it is an error. */
 interface Outcome {
   text: string;
   isBad: boolean;
@@ -27,7 +27,7 @@ function useOutcome(): [Outcome, <T>(promise: Promise<T>, done: (value: T) => st
   return [outcome, report];
 }
 
-/** Only for an embedded cluster: make things happen and watch. */
+/** Changes to an embedded cluster. */
 export function TryPage({ state }: { state: ClusterState }) {
   return (
     <section class="try">
@@ -49,7 +49,7 @@ function Create() {
   const [text, setText] = useState(OBJECTS["A pod"] ?? "");
   const [outcome, report] = useOutcome();
   const create = () =>
-    report(tell<{ made: string[] }>("manifests", { text }), (value) => `Made ${value.made.join(", ")}.`);
+    report(tell<{ made: string[] }>("manifests", { text }), (value) => `Created ${value.made.join(", ")}.`);
   return (
     <div class="card">
       <h2>Create objects</h2>
@@ -91,7 +91,7 @@ function Configure() {
       () => {},
     );
   useEffect(() => {
-    // Whoever is quicker than the answer keeps what they typed.
+    // Text that the user has typed before the answer arrives stays.
     ask<{ text: string }>("configuration").then(
       (found) => setText((typed) => typed || found.text),
       () => {},

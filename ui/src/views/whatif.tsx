@@ -46,7 +46,7 @@ export function WhatIfPage({ state, route }: { state: ClusterState; route: Route
     play();
   };
   useEffect(() => {
-    // A shared link shows the answer, not only the question.
+    // A shared link runs the plan at once.
     if (route.query.get("play")) play();
   }, []);
   return (
@@ -85,7 +85,7 @@ export function WhatIfPage({ state, route }: { state: ClusterState; route: Route
         </form>
         <div>
           <Message text={error} bad />
-          {isBusy && <Loading text="Playing it in virtual time…" />}
+          {isBusy && <Loading text="Running the plan in virtual time…" />}
           {answer && <Answer answer={answer} />}
           {!answer && !isBusy && !error && (
             <Empty title="Before and after are shown here.">
