@@ -54,7 +54,7 @@ def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 class Gate:
-    """A verb that answers only once it is opened; `waiting` says who waits."""
+    """A verb that responds only after it is opened; `waiting` lists the waiting calls."""
 
     def __init__(self, answer: Callable[[dict[str, Any]], Any]) -> None:
         self._answer = answer
@@ -128,12 +128,12 @@ class ExtenderHarness:
         self.scheduler.queue.check_invariants()
 
     async def notes(self, name: str) -> list[str]:
-        """What was said about a pod, oldest first."""
+        """Return the events of a pod, oldest first."""
         listed = await self.api.list(EventsEvent, "default")
         return [event.note for event in listed.items if event.regarding.name == name]
 
     async def condition(self, name: str) -> tuple[str, str] | None:
-        """(reason, message) of what keeps the pod from being placed."""
+        """Return the reason and message of the pod's PodScheduled condition."""
         for each in (await self.pod(name)).status.conditions:
             if each.type == "PodScheduled":
                 return each.reason, each.message

@@ -38,12 +38,12 @@ Made = TypeVar("Made", Node, Pod)
 
 
 def fresh(new: Made) -> Made:
-    """An object as a client would create it: the server says which it is."""
+    """Return an object as a client creates it: the server sets its identity."""
     return replace(new, metadata=replace(new.metadata, resource_version="", uid=""))
 
 
 class HostileObjectHarness:
-    """A cluster of three nodes, its scheduler, and what watches say instead of the truth."""
+    """A cluster of three nodes, its scheduler, and the false objects that watches deliver."""
 
     def __init__(self, gates: Mapping[str, bool]) -> None:
         self.network = Network()
@@ -80,7 +80,7 @@ class HostileObjectHarness:
         raise AssertionError(f"{name} is not bound")
 
     def ticket(self) -> int:
-        """A number that nobody else has."""
+        """Return a unique number."""
         return next(self._tickets)
 
     async def _create(self, new: Node | Pod, lie: Json | None) -> None:

@@ -178,7 +178,7 @@ def cost(pod: Callable[[int], Json], count: int) -> int:
 
 @pytest.mark.parametrize("pod", PODS.values(), ids=PODS)
 def test_a_pod_costs_no_more_than_what_is_in_it(pod: Callable[[int], Json]) -> None:
-    cost(pod, 1)  # what is made once and kept
+    cost(pod, 1)  # fills the caches
     growth = grow(lambda count: cost(pod, count), SIZE)
     assert growth.is_linear, growth
     assert growth.among_many <= CALLS_PER_ITEM, growth

@@ -1,4 +1,4 @@
-"""Kept answers never change a decision: they equal a full evaluation, whatever happened."""
+"""The cached search decides as the full search, after any history of changes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ NEEDED = ("PrioritySort", "DefaultBinder")
 
 
 class CrowdAverse(Plugin):
-    """A user's node-local plugin: looks at the pods on the node and at the pod's annotations."""
+    """An out-of-tree plugin that reads the pods on the node and the pod's annotations."""
 
     name = "CrowdAverse"
     reads = Reads(pod=PodPart.TEMPLATE, other_nodes=False)
@@ -73,7 +73,7 @@ class CrowdAverse(Plugin):
 
 
 class Racks(Plugin):
-    """A user's plugin that looks at the node alone: verdict and score outlive any pod."""
+    """An out-of-tree plugin that reads the node only, and no pods on it."""
 
     name = "Racks"
     reads = Reads(pod=PodPart.TEMPLATE, pods_on_node=PodsOnNode.NOTHING, other_nodes=False)
@@ -264,7 +264,7 @@ def test_filters_beyond_the_row_are_asked_about_the_best_nodes_only() -> None:
     asked: list[str] = []
 
     class Watchful(Plugin):
-        """Looks at the whole cluster, so that its verdicts cannot be kept."""
+        """Reads the whole cluster, so that its verdicts cannot be cached."""
 
         name = "Watchful"
 

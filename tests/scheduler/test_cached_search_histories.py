@@ -45,7 +45,7 @@ from kubesched.testing.objects.builders import make_owner
 
 
 class Crowd(Plugin):
-    """Sees pods and comes first. It skips some pods of a shape and not others."""
+    """Reads pods and runs first. It skips some of the pods with the same key."""
 
     name = "Crowd"
     reads = Reads(pod=PodPart.TEMPLATE, other_nodes=False)
@@ -64,7 +64,7 @@ class Crowd(Plugin):
 
 
 class Closed(Plugin):
-    """Looks at the node alone, but is asked after a plugin that sees pods."""
+    """Reads the node only, and runs after a plugin that reads pods."""
 
     name = "Closed"
     reads = Reads(pod=PodPart.TEMPLATE, pods_on_node=PodsOnNode.NOTHING, other_nodes=False)
@@ -100,7 +100,7 @@ class Ranks(Plugin):
 
 
 class InPlace(Ranks):
-    """Writes its answer over what it is given."""
+    """Normalises the scores in place."""
 
     name = "InPlace"
 
@@ -150,7 +150,7 @@ class Moody(Ranks):
 
 
 class Neighbours(Plugin):
-    """Looks at what is not in the spec: of the pod, and of the pods on the node."""
+    """Reads more than specs: of the pod, and of the pods on the node."""
 
     name = "Neighbours"
     reads = Reads(pod=PodPart.TEMPLATE, other_nodes=False)
@@ -166,7 +166,7 @@ class Neighbours(Plugin):
 
 
 class Picky(Plugin):
-    """Looks at the whole cluster, so that its verdicts are not kept."""
+    """Reads the whole cluster, so that its verdicts are not cached."""
 
     name = "Picky"
 
@@ -188,7 +188,7 @@ class Narrow(Plugin):
 
 
 class Fragile(Plugin):
-    """Fails when asked about nodes that no other filter would have let pass."""
+    """Fails on nodes that another filter rejects."""
 
     name = "Fragile"
     reads = Reads(pod=PodPart.TEMPLATE, other_nodes=False)
@@ -240,7 +240,7 @@ class SearchHistoryHarness:
         """The best nodes by a full evaluation; the other one must agree."""
         self.cache.update_snapshot()
         if not in_depth:
-            # As an attempt does: nobody asks for scores that are not needed.
+            # As an attempt does: scores that are not needed are not read.
             self.outcome(CachedSearch, pod, in_depth=False)
             return []
         kept = self.outcome(CachedSearch, pod)
@@ -586,7 +586,7 @@ def test_any_history_leaves_the_decisions_of_a_full_evaluation(seed: int) -> Non
         pod = make_pod(f"p{number}{suffix}", requests={"cpu": shape})
         if not len(harness.cache.update_snapshot()):
             continue
-        # Who was asked before need not be asked again, so a failure may go unnoticed.
+        # Cached plugins are not called again, so a failure may go unnoticed.
         best = harness.check(pod, in_depth=not Moody.fails and rng.random() < 0.7)
         Moody.fails = False
         if best and rng.random() < 0.8:

@@ -1,4 +1,4 @@
-"""Schedulers that hand out devices, and are killed at any moment: none given twice, none lost.
+"""Schedulers that are killed while they allocate devices: none is allocated twice or lost.
 
 The cluster is the embedded one, with its claim controller and stand-in for drivers, on virtual
 time; each seed is a run of its own.
@@ -106,7 +106,7 @@ class DeviceHarness:
                 await asyncio.gather(task, return_exceptions=True)
 
     def _fault(self, verb: str, _kind: str, _namespace: str | None, _name: str) -> Fault | None:
-        """Now and then a write is refused, or done without anybody hearing of it."""
+        """Sometimes a write fails, or succeeds without a watch event."""
         draw, delay_ns = self.dice.random(), self.dice.randint(0, 30) * MILLISECOND
         if verb not in ("create", "update", "patch", "bind") or draw > 0.2:
             return Fault(delay_ns=delay_ns) if verb != "watch" else None
@@ -116,7 +116,7 @@ class DeviceHarness:
         return Fault(delay_ns=delay_ns, error=error, answer_lost=is_lost)
 
     async def check(self) -> None:
-        """No device is with two claims, and whoever runs has what it asked for."""
+        """Check that no device is allocated twice, and that running pods have their devices."""
         claims = list((await self.api.list(ResourceClaim)).items)
         held = Counter(
             (result.pool, result.device)

@@ -151,7 +151,7 @@ def test_an_assumed_pod_that_is_being_deleted_is_forgotten_at_once(
 def test_who_waits_on_permit_and_is_bound_by_somebody_else_waits_no_more(
     harness: EventHandlerHarness, is_told: bool
 ) -> None:
-    """Seed 600000007635: it was told of its binding, or saw only how it was deleted after that."""
+    """Seed 600000007635: the watch delivers the binding, or only the deletion after it."""
     pod, bound = make_pod("p"), version(make_pod("p", node_name="n2"), 2)
 
     async def main() -> str:
@@ -254,7 +254,7 @@ def test_a_pod_that_moved_means_corruption(harness: EventHandlerHarness) -> None
     assert len(harness.corruptions) == 1
 
 
-# -- nodes and others ------------------------------------------------------------------
+# -- nodes and other kinds -------------------------------------------------------------
 
 
 def test_a_node_is_announced_after_it_came_and_before_it_goes(harness: EventHandlerHarness) -> None:
@@ -293,7 +293,7 @@ def test_a_node_update_announces_what_changed(
     assert harness.queue.labels == labels
 
 
-# -- pods made anew under their name while nobody watched --------------------------------
+# -- pods that were deleted and created again between two watches ------------------------
 
 
 @pytest.mark.parametrize("where", ["n1", "n2", ""])

@@ -96,7 +96,7 @@ async def upheaval(harness: ExtenderHarness, rng: random.Random, foos: set[str])
         name = f"p{number}"
         foo = rng.random() < 0.5
         cpu = rng.choice(["100m", "300m", "700m"])
-        # Nobody here runs pods to their end, so they go at once.
+        # There are no kubelets, so deleted pods are removed at once.
         pod = a_pod(name, cpu=cpu, foo=int(foo), termination_grace_period_seconds=0)
         if foo:
             foos.add(name)
@@ -133,7 +133,7 @@ def test_whatever_an_extender_does_the_cluster_stays_sound(seed: int) -> None:
             moody.is_well = True
             for node in NODES:
                 await harness.api.patch(Node, node, None, {"spec": {"unschedulable": False}})
-            # With room for everybody nobody may be left over.
+            # There is room for all pods, so all must be placed.
             for number in range(6, 18):
                 await harness.add(*nodes(f"n{number}", cpu="2"))
                 await asyncio.sleep(0.05)

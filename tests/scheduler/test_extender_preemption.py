@@ -1,4 +1,4 @@
-"""Extenders have a say in whom to preempt, and nobody is evicted for nothing.
+"""Extenders review victims, and no pod is evicted without need.
 
 docs/reference/04 §18.6.
 """
@@ -87,7 +87,7 @@ async def leaving(harness: ExtenderHarness) -> list[str]:
 
 
 class Case(NamedTuple):
-    """Preempt verbs with their settings; whose victim goes, or what is said instead."""
+    """Preempt verbs with their settings; the pod whose victim is evicted, or the message."""
 
     extenders: list[tuple[Any, Json]]
     evicted: list[str]
@@ -339,7 +339,7 @@ class TestWhileExtendersAreAsked:
 
 @pytest.mark.parametrize("judged_by", ["own rows", "the whole cluster"])
 def test_a_node_that_extenders_refused_is_not_taken_for_room(judged_by: str) -> None:
-    """n2 would do but for the filter, which says no each time: the victims go all the same."""
+    """The extender's filter refuses n2 each time, so the victims are evicted all the same."""
     spread = [make_spread(HOSTNAME, max_skew=5, labels={"a": "b"})]
     wishes: Json = {} if judged_by == "own rows" else {"spread": spread, "labels": {"a": "b"}}
 
@@ -361,7 +361,7 @@ def test_a_node_that_extenders_refused_is_not_taken_for_room(judged_by: str) -> 
 
 
 def test_pods_on_a_node_that_only_an_extender_refuses_are_left_alone() -> None:
-    """There is room for both, so evicting would not change the extender's mind.
+    """There is room for both pods, so an eviction would not change the extender's answer.
 
     docs/reference/06 §3.6.
     """

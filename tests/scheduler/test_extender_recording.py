@@ -168,7 +168,7 @@ def objects(calls: list[Json]) -> Iterator[tuple[type, Json]]:
 
 
 def takes_a_moment(verb: str, _kind: str, _namespace: str | None, _name: str) -> Fault | None:
-    """Writing takes longer than hearing of it, as over a network."""
+    """A write takes longer than its watch event, as over a network."""
     return Fault(delay_ns=5 * MILLISECOND) if verb in ("patch", "delete", "bind") else None
 
 

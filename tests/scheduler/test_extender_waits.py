@@ -1,4 +1,4 @@
-"""Slow, broken and hanging extenders, and what changes while one is asked."""
+"""Slow, broken and hanging extenders, and changes while an attempt waits for one."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ class TestBrokenExtenders:
 
 
 class TestTheClusterChanges:
-    """The extender is asked while everything fits, and answers when it does not any more."""
+    """The pod fits when the extender is called, and does not fit when it responds."""
 
     def test_another_pod_takes_the_room(self) -> None:
         async def scenario() -> None:
@@ -316,7 +316,7 @@ class TestTheClusterChanges:
 
 class TestThePodChanges:
     def test_what_was_refused_for_a_pod_is_forgotten_with_its_need(self) -> None:
-        """Seed 434 of storms: somebody else bound it, or it went while it was asked about."""
+        """Seed 434: the pod is bound by another client, or deleted, during the call."""
 
         async def scenario() -> None:
             gate = Gate(keep_nodes(lambda _: False))
@@ -343,7 +343,7 @@ class TestThePodChanges:
         run(scenario)
 
     def test_what_was_refused_for_a_pod_is_forgotten_when_it_is_made_anew(self) -> None:
-        """Seed 3512 of storms: informers that missed its deletion tell of a change."""
+        """Seed 3512: an informer that missed the deletion reports an update."""
 
         async def scenario() -> None:
             extender = FakeExtender(filter=keep_nodes(lambda _: False))

@@ -1,4 +1,4 @@
-"""What extenders are asked, and what their answers do to pods (docs/reference/04 §18, §21)."""
+"""The requests to extenders, and the effects of their responses (docs/reference/04 §18, §21)."""
 
 from __future__ import annotations
 
@@ -364,7 +364,7 @@ def test_plugins_and_extenders_are_added_up(score: int, winner: str) -> None:
     async def scenario() -> None:
         extender = FakeExtender(prioritize=score_nodes(lambda name: score * (name == "n1")))
         settings = extender.settings(weight=2)
-        # No other plugin tells the two nodes apart.
+        # All other plugins give both nodes the same score.
         async with cluster_with((extender, settings), plugins=[Likes]) as harness:
             await harness.add(*nodes("n0", "n1"), a_pod("p"))
             await harness.settle()

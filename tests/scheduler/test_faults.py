@@ -62,7 +62,7 @@ async def create(api: LocalApi, new: Node | Pod) -> Any:
 
 
 async def watch_bindings(api: LocalApi, bound: Counter[str]) -> None:
-    """Count how often each pod (by uid) was given a node."""
+    """Count how often each pod (by uid) was bound."""
     seen: dict[str, str] = {}
     async for event in api.watch(Pod, resource_version="0"):
         pod = event.object

@@ -98,7 +98,7 @@ def test_room_is_looked_for_where_something_changed() -> None:
     harness.cache.update_node(make_node("b", labels={"x": "y"}))
     harness.cache.update_snapshot()
     assert harness.fit_checks.fits_now(harness.framework, pod_info, since)
-    # From here on nothing has changed any more: whoever fitted nowhere still does not.
+    # Nothing has changed since this version, so the pod still fits no node.
     assert not harness.fit_checks.fits_now(
         harness.framework, pod_info, harness.framework.dry_run.version
     )

@@ -230,7 +230,7 @@ def test_others_are_placed_before_and_after(point: str, misdeed: Callable[..., A
 
 @pytest.mark.parametrize("point", [*POINTS, "close"])
 def test_whatever_plugins_answer_or_raise(point: str) -> None:
-    """One profile for each, so that a pod for each is tried beside the others."""
+    """Return one profile per plugin, so that all are tried in one run."""
     plugins = {f"Odd{number}": odd_plugin(point, each) for number, each in enumerate(MORE.values())}
     configuration = CONFIGURATION.partition("- schedulerName: odd")[0]
     for name in plugins:

@@ -1,4 +1,4 @@
-"""Nodes that others are nominated to: all at once or one by one, the verdicts are the same."""
+"""Nodes with nominated pods: filtering all at once and one by one gives the same verdicts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Scenario:
         self.framework = Framework(default_profile(), IN_TREE_PLUGINS, self.handle.services())
 
     def one_by_one(self) -> dict[str, Status] | None:
-        """What each node is told; None if the pod is turned away before, or a plugin fails."""
+        """Return each node's verdict; None if PreFilter rejects the pod, or a plugin fails."""
         state, pod_info = CycleState(), PodInfo(self.pod)
         try:
             outcome = self.framework.run_pre_filter(state, pod_info)

@@ -177,7 +177,7 @@ async def furnish(harness: HostileObjectHarness) -> None:
 
 
 def show(harness: HostileObjectHarness, kind: str, lie: Json) -> None:
-    """Have a watch tell of an object, with the lie in it."""
+    """Deliver a false object through a watch."""
     resource, name = KINDS[kind], BASES[kind]["metadata"]["name"]
     if name in ("bound", "pv"):
         lie = {**lie, "status": {**lie.get("status", {}), "phase": "Bound"}}
@@ -216,7 +216,7 @@ def test_every_list_of_every_kind_costs_no_more_than_its_items(kind: str) -> Non
                 made["metadata"].pop("name")
                 return made
 
-            await attempt(harness, kind, lie(4 * SIZE))  # what is made once and kept
+            await attempt(harness, kind, lie(4 * SIZE))  # fills the caches
             small, middle, large = [
                 await counted(attempt(harness, kind, lie(times * SIZE))) for times in (1, 2, 4)
             ]

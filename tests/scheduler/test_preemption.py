@@ -113,7 +113,7 @@ def test_a_preemptor_gets_its_place_when_the_victims_have_ended() -> None:
                 note = ("Normal", "Preempted", f"Preempted by pod {uid} on node n")
                 assert note in await made.notes(name)
             await made.settle(20)
-            # It waits for those victims and evicts nobody else.
+            # It waits for those victims and evicts no other pod.
             assert not await made.node_of("urgent")
             assert {"a", "b", "c", "d"} - await made.names() == going
             await made.settle(30)
@@ -231,7 +231,7 @@ def test_a_nomination_of_lower_priority_is_cleared() -> None:
     run(scenario)
 
 
-# -- nobody is evicted for nothing -----------------------------------------------------
+# -- no pod is evicted without need ----------------------------------------------------
 
 
 def test_if_the_preemptor_is_deleted_meanwhile_the_others_stay() -> None:
@@ -300,7 +300,7 @@ def test_if_victims_leave_by_themselves_the_rest_stay() -> None:
             made.slow_down(5, "patch Pod")
             await made.put("urgent", "2", "high")
             await made.settle(2)
-            # Two others go while the chosen ones are still being marked.
+            # Two other pods are deleted while the victims are still being marked.
             await made.api.delete(Pod, "a", "default")
             await made.api.delete(Pod, "b", "default")
             await made.settle(60)

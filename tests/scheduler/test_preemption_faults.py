@@ -46,7 +46,7 @@ class Watchman(RandomFaults):
             self._check_eviction(namespace, name)
         fault = super().__call__(verb, kind, namespace, name)
         if fault is not None and fault.answer_lost and verb == "bind":
-            # A binding that nobody knows of gives its room away twice, in any scheduler.
+            # A binding without a watch event lets any scheduler use its room twice.
             return Fault(error=fault.error)
         return fault
 

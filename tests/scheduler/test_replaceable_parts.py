@@ -263,7 +263,7 @@ def test_a_filter_that_is_async_is_told_not_to_be() -> None:
 
 
 def message_of(plugin: type[Plugin]) -> str:
-    """The condition of a pod that the plugin was asked about."""
+    """Return the message of the pod's condition with this plugin enabled."""
 
     async def main() -> str:
         api, clock = local_api(), current_clock()

@@ -1,4 +1,4 @@
-"""Whole schedulers that contend for a lease, in all weathers: one at a time, nothing lost.
+"""Schedulers that contend for a lease under faults: one leads at a time, no pod is lost.
 
 Each seed is a run of its own on virtual time, with elections, informers, bindings and events over
 the wire; a failure repeats from its seed.

@@ -1,4 +1,4 @@
-"""The best nodes of a search, for whoever looks on."""
+"""The best nodes of a search result."""
 
 from __future__ import annotations
 

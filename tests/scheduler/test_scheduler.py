@@ -42,7 +42,7 @@ def unavailable() -> ApiError:
 
 
 class Faults:
-    """Goes wrong where a test says: verb -> what happens to the next requests."""
+    """An API that fails as a test configures it: the outcomes of the next requests, by verb."""
 
     def __init__(self) -> None:
         self.next: dict[str, list[Fault]] = {}

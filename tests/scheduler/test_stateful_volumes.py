@@ -32,7 +32,7 @@ async def create(api: LocalApi, new: Any) -> Any:
 
 
 async def make_nodes(api: LocalApi) -> None:
-    """Nodes with local volumes of a class that nobody makes volumes of."""
+    """Nodes with local volumes of a class without a provisioner."""
     await create(api, make_storage_class("local", provisioner="kubernetes.io/no-provisioner"))
     for number in range(NODES):
         name = f"n{number}"

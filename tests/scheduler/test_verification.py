@@ -23,7 +23,7 @@ NODES = [make_node(f"n{number}") for number in range(6)]
 
 
 class Crowding(Plugin):
-    """Honest: looks at the node and nothing else."""
+    """Reads the node only, as it declares."""
 
     name = "Crowding"
     reads = Reads(pod=PodPart.TEMPLATE, other_nodes=False)
@@ -36,7 +36,7 @@ class Crowding(Plugin):
 
 
 class Lying(Crowding):
-    """Says that it looks at the node alone, and counts the pods of all nodes."""
+    """Declares that it reads the node only, and counts the pods of all nodes."""
 
     name = "Lying"
 

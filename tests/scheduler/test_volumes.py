@@ -70,7 +70,7 @@ async def make_cluster(api: LocalApi) -> None:
 
 
 async def churn(api: LocalApi, clock: Clock, rng: random.Random) -> None:
-    """Pods with one or two claims; meanwhile somebody touches volumes and claims."""
+    """Pods with one or two claims, while another client updates volumes and claims."""
     for number in range(PODS):
         names = [f"p{number}-{place}" for place in range(rng.randint(1, 2))]
         for name in names:
@@ -86,7 +86,7 @@ async def churn(api: LocalApi, clock: Clock, rng: random.Random) -> None:
 
 
 async def touch(api: LocalApi, rng: random.Random) -> None:
-    """An update by somebody else, which makes the scheduler's own one a conflict."""
+    """An update by another client, which makes the scheduler's own update a conflict."""
     kind: type[Any] = rng.choice((PersistentVolume, PersistentVolumeClaim))
     present = list((await api.list(kind)).items)
     for found in rng.sample(present, k=min(3, len(present))):

@@ -78,7 +78,7 @@ class VolumeController:
             claim=claim,
         )
         made = replace(made, metadata=replace(made.metadata, resource_version=""))
-        with contextlib.suppress(ApiError):  # it was made before, and the claim was not told
+        with contextlib.suppress(ApiError):  # the volume exists, and the claim was not updated
             await self._api.create(made)
         await self._complete(claim, await self._api.get(PersistentVolume, made.metadata.name))
 

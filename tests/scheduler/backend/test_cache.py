@@ -94,7 +94,7 @@ def test_a_late_deletion_without_a_node_name_removes_the_cached_pod() -> None:
 
 @pytest.mark.parametrize("node", ["n1", "n2"])
 def test_removing_an_assumed_pod_works(node: str) -> None:
-    """Seed 600000004079: bound elsewhere by somebody else, and deleted before that was seen."""
+    """Seed 600000004079: another scheduler binds the pod, and only its deletion is seen."""
     cache = cache_with("n1", "n2")
     cache.assume_pod(PodInfo(bound("p", "n1")))
     cache.remove_pod(bound("p", node))

@@ -195,7 +195,7 @@ def test_what_cannot_be_read_is_a_failure_of_the_extender(read: Any, answer: byt
 
 
 class Answering:
-    """A transport to an extender that says one thing only."""
+    """A transport to an extender with one fixed response."""
 
     host = base_url = "x"
 

@@ -1,4 +1,4 @@
-"""An embedded cluster with devices, whose scheduler knows pod groups; on virtual time."""
+"""An embedded cluster with devices and a scheduler for pod groups, in virtual time."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class GroupDeviceHarness:
         return {each.metadata.name: each for each in (await self.api.list(ResourceClaim)).items}
 
     async def check_devices(self) -> None:
-        """No device is with two claims, and whoever runs has its claims."""
+        """Check that no device is allocated twice, and that running pods have their claims."""
         used = Counter(
             (result.pool, result.device)
             for claim in (await self.claims()).values()

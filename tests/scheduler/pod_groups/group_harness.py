@@ -1,4 +1,4 @@
-"""A cluster on virtual time whose scheduler knows pod groups."""
+"""A cluster with a scheduler for pod groups, in virtual time."""
 
 from __future__ import annotations
 

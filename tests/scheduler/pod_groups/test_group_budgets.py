@@ -46,7 +46,7 @@ CASES: dict[str, Callable[[int], int]] = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_a_member_costs_the_same_in_a_large_group(case: Callable[[int], int]) -> None:
-    case(2)  # what is made once and kept
+    case(2)  # fills the caches
     growth = grow(case, SIZE)
     # A loop in a loop that matters would double it: every member asks about every other one.
     assert growth.among_many <= 1.5 * growth.among_few, growth

@@ -94,7 +94,7 @@ def test_pods_of_other_groups_and_namespaces_do_not_complete_a_gang() -> None:
 
 
 class Counting(Plugin):
-    """Counts how often it is asked about pods that want to enter the queue."""
+    """Counts its PreEnqueue calls."""
 
     name = "Counting"
     asked = 0
@@ -174,7 +174,7 @@ def test_the_more_important_go_first() -> None:
 
 
 class Doorman(Plugin):
-    """Permit answers by the name of the pod: `w…` waits, `u…` is refused, others may go."""
+    """Permit decides by the pod's name: `w…` waits, `u…` is rejected, others are allowed."""
 
     name = "Doorman"
 
@@ -189,7 +189,7 @@ class Doorman(Plugin):
 
 VERDICTS: dict[str, tuple[list[str], set[str], tuple[str, str, str]]] = {
     "all may go": (["a", "b", "c"], {"a", "b", "c"}, SCHEDULED),
-    "one of them may": (["a", "w1", "w2"], {"a"}, SCHEDULED),  # the others wait, for real
+    "one of them may": (["a", "w1", "w2"], {"a"}, SCHEDULED),  # the others wait on Permit
     "none may": (["w1", "w2", "w3"], set(), UNSCHEDULABLE),
     "one is refused": (["a", "u1", "w1"], {"a"}, SCHEDULED),
 }
@@ -309,7 +309,7 @@ def test_what_is_left_of_a_gang_counts_for_those_that_come_later() -> None:
                 await harness.api.delete(Pod, name, "default", grace_period_seconds=0)
             await harness.add(member("q1"))
             await harness.settle(10)
-            assert await harness.bound() == {"p0"}  # two are known, of three
+            assert await harness.bound() == {"p0"}  # two of three members exist
             await harness.add(member("q2", cpu="9"))
             await harness.settle(10)
             assert await harness.condition("q1") == ("False", "Unschedulable", HELD)
@@ -527,7 +527,7 @@ def test_a_gang_that_does_not_fit_in_the_end_evicts_all_the_same() -> None:
 
 
 class Refusing(Plugin):
-    """Reserve for real fails for a pod whose name begins with r; others do not know."""
+    """Reserve fails after the group cycle for pods whose name begins with r."""
 
     name = "Refusing"
 

@@ -23,14 +23,14 @@ OWN = {"name": "mine", "resourceClaimTemplateName": "one"}
 
 
 def in_flight(scheduler: Scheduler) -> int:
-    """How many claims are about to be given devices."""
+    """Return the number of claims whose allocation is in flight."""
     state: DeviceState = scheduler.services.shared.get("DynamicResources", lambda: None)
     return len(state.in_flight)
 
 
 @pytest.mark.parametrize("verifies", [False, True])
 def test_members_share_a_claim_that_none_of_them_has_yet(verifies: bool) -> None:
-    """Also where every decision is made twice: both know what other members were given."""
+    """With --verify-engine, both searches see what other members were allocated."""
 
     async def scenario() -> None:
         harness = GroupDeviceHarness(GANGS)
@@ -123,7 +123,7 @@ def test_schedulers_that_are_killed_give_no_device_twice(seed: int) -> None:
                 await asyncio.gather(killed, return_exceptions=True)
                 await harness.check_devices()
             async with running(harness.scheduler(seed=9)):
-                await asyncio.sleep(400)  # longer than anybody waits for others
+                await asyncio.sleep(400)  # longer than any pod waits for other members
                 pods = await harness.pods()
                 await harness.check_devices()
                 # The shared claim is on one node of four devices: one for all, three for pods.

@@ -1,4 +1,4 @@
-"""What the verdict on a group means for its members, and what its condition says.
+"""The effects of a group's verdict on its members, and its condition.
 
 docs/reference/09 §11, §13.
 """

@@ -67,7 +67,7 @@ def test_an_exception_in_unreserve_does_not_keep_the_others_from_it() -> None:
 
 
 async def permit_outcome(points: Any) -> tuple[Status, Status, float]:
-    """(what Permit said, how the wait ended, after how many seconds)."""
+    """Return Permit's status, the outcome of the wait, and its duration in seconds."""
     said = points.run_permit(CycleState(), POD, "n")
     started = asyncio.get_running_loop().time()
     ended = await points.wait_on_permit(POD)

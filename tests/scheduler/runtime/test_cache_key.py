@@ -1,4 +1,4 @@
-"""Which pods share what was kept: those that no node-local plugin can tell apart."""
+"""Keys of the answer cache: pods share one if no cached plugin reads a difference."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from kubesched.testing.objects.selector_builders import make_affinity, make_node
 
 
 class Curious(Plugin):
-    """May look at all of a pod that the contract names."""
+    """Declares that it reads all parts of a pod."""
 
     name = "Curious"
     reads = Reads(pod=PodPart.TEMPLATE, other_nodes=False)
@@ -44,7 +44,7 @@ class Curious(Plugin):
 
 
 def shapes_of(pods: list[Pod], *own: type[Plugin]) -> int:
-    """How many shapes are kept after an attempt for each of the pods."""
+    """Return the number of cache entries after an attempt for each of the pods."""
     cache = Cache()
     for number in range(3):
         cache.add_node(make_node(f"n{number}"))
@@ -63,7 +63,7 @@ def shapes_of(pods: list[Pod], *own: type[Plugin]) -> int:
         try:
             search.schedule_pod(framework, CycleState(), PodInfo(pod))
         except KubeschedError:
-            continue  # it fits nowhere, and that is kept as well
+            continue  # a pod that fits nowhere is cached as well
     return len(framework.answer_cache)
 
 

@@ -1,4 +1,4 @@
-"""Filters in a dry run: who is asked, and whose verdict counts."""
+"""Filters in a dry run: which plugins are called, and whose verdict counts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def ask(
     in_full: bool = False,
     skip: str = "",
 ) -> list[str]:
-    """What each node is told when so many pods are on it."""
+    """Return each node's verdict with so many pods on it."""
     nodes = harness.cache.update_snapshot().nodes
     view = TotalsView(nodes, nodes.rows, np.zeros((3, 3), dtype=np.int64), np.array(pod_counts))
     state = CycleState()
@@ -99,12 +99,12 @@ def test_in_full_all_filters_are_asked_in_their_order() -> None:
         nodes=NODES,
     )
     assert ask(harness, 0, 0, 0, in_full=True) == ["A: A says no", "B: B says no", "C: C says no"]
-    # The second time, whoever looks at single pods has let the nodes pass.
+    # In the second call, filters that read single pods have accepted the nodes.
     assert ask(harness, 0, 0, 0, again=True) == ["A: A says no", "C: C says no", "C: C says no"]
 
 
 def ignoring(name: str, **more: Any) -> type[Plugin]:
-    """A filter that looks at single pods, but not at those called like itself."""
+    """A filter that reads single pods, but ignores those with its own name."""
     return judge(
         name,
         DETAIL,

@@ -1,4 +1,4 @@
-"""A change of an object drops the cached answers that depend on its kind, and no others."""
+"""A change of an object invalidates the cached answers that depend on its kind, and no others."""
 
 from __future__ import annotations
 

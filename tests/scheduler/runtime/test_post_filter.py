@@ -1,4 +1,4 @@
-"""PostFilter of several plugins: who ends it, what is said, where the pod is nominated to."""
+"""PostFilter with several plugins: the last call, the message, and the nomination."""
 
 from __future__ import annotations
 

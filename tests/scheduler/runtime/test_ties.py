@@ -48,7 +48,7 @@ class Favourites(Plugin):
 
 
 class NotTheFirst(Plugin):
-    """Has a filter that is asked after the scores are known."""
+    """Has a filter that is called after the nodes are scored."""
 
     name = "NotTheFirst"
 
@@ -93,7 +93,7 @@ def _profile(plugins: tuple[type[Plugin], ...], tie_break: str) -> KubeScheduler
 
 def test_the_first_by_name_of_the_best_is_taken_every_time() -> None:
     harness = TieHarness(Favourites)
-    # More than enough for the index of what is kept to be built and used.
+    # Enough pods for the cache entry's index to be built and used.
     assert [harness.place(f"p{number}") for number in range(8)] == ["b"] * 8
 
 

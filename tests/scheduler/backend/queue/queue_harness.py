@@ -53,7 +53,7 @@ def by_priority(queued: QueuedPodInfo) -> tuple[int, int]:
 
 
 class Gate(Plugin):
-    """A PreEnqueue plugin that keeps out the pods named in `closed_for`."""
+    """A PreEnqueue plugin that rejects the pods named in `closed_for`."""
 
     def __init__(self, name: str = "Gate", closed_for: Iterable[str] = ()) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class PodListerStub:
 
 
 class QueueHarness:
-    """The queue, the pods that the lister knows, the time, and how often the popper was woken."""
+    """The queue, the lister's pods, the time, and the number of `on_ready` calls."""
 
     kind: type[SchedulingQueue] = SchedulingQueue
 
@@ -144,7 +144,7 @@ class QueueHarness:
         return self.queue.add_unschedulable_if_not_present(queued, self.now_ns)
 
     def add_failed(self, pod: Pod, *rejectors: str, pending: Iterable[str] = ()) -> QueuedPodInfo:
-        """Add a pod that is then tried in vain, ahead of all others."""
+        """Add a pod, pop it before all others, and fail its attempt."""
         self.add(pod)
         queued = self.pop()
         assert queued.pod is pod, "another pod was ahead"

@@ -1,4 +1,4 @@
-"""Pods whose attempts wait for the same thing stand in line; the others go past them."""
+"""Pods that need a busy extender wait in a line; other pods are popped before them."""
 
 from __future__ import annotations
 

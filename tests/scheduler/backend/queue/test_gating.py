@@ -105,7 +105,7 @@ def test_an_event_of_the_gate_in_another_profile_passes_the_gate() -> None:
 
 
 def test_other_rejectors_may_open_what_the_gate_lets_through() -> None:
-    """DefaultPreemption's way: its own hint never says yes, but it passes deletes on."""
+    """The gating plugin's own hint always skips; another rejector's hint requeues the pod."""
     gate = Gate(closed_for=())
     harness = QueueHarness(
         [

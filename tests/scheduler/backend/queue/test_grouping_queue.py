@@ -14,7 +14,7 @@ from tests.scheduler.pod_groups.group_harness import member
 
 
 class GroupQueueHarness(QueueHarness):
-    """The same with a queue that knows groups."""
+    """The harness with a queue for pod groups."""
 
     kind = GroupingQueue
 

@@ -1,4 +1,4 @@
-"""Pods in flight and the events kept for them (docs/reference/03 §5.5, §11)."""
+"""Pods in flight and the events recorded for them (docs/reference/03 §5.5, §11)."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ REGISTERED: dict[str, tuple[ClusterEvent, ...]] = {
     "Gate": (NODE_LABEL,),
 }
 pod_names = st.sampled_from(NAMES)
-# Mostly an event helps everyone: an event that helps nobody is a step in vain.
+# Most events requeue all pods, because an event without effect tests little.
 helped = st.just(frozenset(NAMES)) | st.frozensets(pod_names)
 rarely = st.integers(0, 4).map(lambda number: number == 0)
 
@@ -149,7 +149,7 @@ class QueueMachine(RuleBasedStateMachine):
         before = self.places()
         old, self.known[name] = self.known[name], self.new_pod(name, priority)
         self.harness.update(old, self.known[name])
-        # Nobody registered updates of pods, so nothing moves; but the pod is the new one.
+        # No plugin registered updates of pods, so no pod moves; but the new version is stored.
         assert self.places() == before
         if name not in self.flying:
             assert self.queued(name).pod is self.known[name]

@@ -49,7 +49,7 @@ ACTION = ActionType
 
 
 class FilterPlugin(Plugin):
-    """Rejects at Filter, and registers what it is given."""
+    """Rejects at Filter, and registers the events of its arguments."""
 
     name = "A"
 
