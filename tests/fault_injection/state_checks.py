@@ -201,7 +201,10 @@ def _row_facts(table: NodeTable, row: int) -> dict[str, Any]:
     }
     return {
         "allocatable": amounts(table.allocatable),
-        "requested": {**amounts(table.requested), **_without_zeros(table._unoffered.get(row, {}))},
+        "requested": {
+            **amounts(table.requested),
+            **_without_zeros(table._columnless_requests.get(row, {})),
+        },
         "nonzero": tuple(int(each) for each in table.nonzero_requested[:, row]),
         "pods": int(table.pod_count[row]),
         "pods allowed": int(table.allowed_pods[row]),

@@ -64,7 +64,7 @@ def _overlay_value(data: Any, before: Any, after: Any) -> Any:
             return overlay(data, before, after)
     elif isinstance(after, tuple) and isinstance(before, tuple) and isinstance(data, list):
         return _overlay_items(data, before, after)
-    return _plain(after)
+    return _to_json(after)
 
 
 def _overlay_items(data: list[Any], before: tuple[Any, ...], after: tuple[Any, ...]) -> list[Any]:
@@ -79,7 +79,7 @@ def _overlay_items(data: list[Any], before: tuple[Any, ...], after: tuple[Any, .
         if previous is not None and isinstance(raw, dict):
             items.append(raw if previous == item else overlay(raw, previous, item))
         else:
-            items.append(_plain(item))
+            items.append(_to_json(item))
     return items
 
 
@@ -90,6 +90,6 @@ def _identity(item: Any) -> Any:
     return item if not isinstance(item, msgspec.Struct) else None
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     # Through JSON: msgspec's own conversion keeps tuples where JSON has lists.
     return msgspec.json.decode(msgspec.json.encode(value))

@@ -206,12 +206,12 @@ def _aggregate(pod: Pod, options: PodRequestOptions) -> dict[str, Quantity]:
             requests = _container_requests(pod, container, statuses, options)
             _add(total, requests)
             _add(sidecars, requests)
-            _raise_to(peak, sidecars)
+            _raise_to_maximum(peak, sidecars)
         else:
             requests = _container_requests(pod, container, {}, options)
             _add(requests, sidecars)
-            _raise_to(peak, requests)
-    _raise_to(total, peak)
+            _raise_to_maximum(peak, requests)
+    _raise_to_maximum(total, peak)
     if options.node_allocatable_claims:
         for claim in pod.status.node_allocatable_resource_claim_statuses:
             _add(total, _quantities(claim.resources))
@@ -233,13 +233,13 @@ def _container_requests(
     requests = _quantities(container.resources.requests)
     status = statuses.get(container.name)
     if status is not None and status.resources is not None:
-        requests = _effective(pod, requests, status.resources, status.allocated_resources)
+        requests = _effective_requests(pod, requests, status.resources, status.allocated_resources)
     for name, amount in options.defaults.items():
         requests.setdefault(name, amount)
     return requests
 
 
-def _effective(
+def _effective_requests(
     pod: Pod,
     desired: dict[str, Quantity],
     actual: ResourceRequirements,
@@ -250,8 +250,8 @@ def _effective(
     An infeasible resize is left out.
     """
     most = {} if _is_resize_infeasible(pod) else desired
-    _raise_to(most, _quantities(actual.requests))
-    _raise_to(most, _quantities(allocated))
+    _raise_to_maximum(most, _quantities(actual.requests))
+    _raise_to_maximum(most, _quantities(allocated))
     return most
 
 
@@ -273,7 +273,9 @@ def _pod_level(pod: Pod, options: PodRequestOptions) -> dict[str, Quantity]:
     }
     if not (options.pod_level_status and options.use_status and status.resources is not None):
         return desired
-    effective = _effective(pod, dict(desired), status.resources, status.allocated_resources)
+    effective = _effective_requests(
+        pod, dict(desired), status.resources, status.allocated_resources
+    )
     return {name: effective.get(name, ZERO) for name in desired}
 
 
@@ -287,7 +289,7 @@ def _add(total: dict[str, Quantity], more: Mapping[str, Quantity]) -> None:
         total[name] = amount if present is None else present + amount
 
 
-def _raise_to(total: dict[str, Quantity], floor: Mapping[str, Quantity]) -> None:
+def _raise_to_maximum(total: dict[str, Quantity], floor: Mapping[str, Quantity]) -> None:
     for name, amount in floor.items():
         present = total.get(name)
         if present is None or present < amount:

@@ -138,7 +138,7 @@ class PodSharing:
         return shared
 
     def _metadata(self, metadata: ObjectMeta, model: ObjectMeta) -> ObjectMeta:
-        return _alike(
+        return _share_parts(
             metadata,
             model,
             name=metadata.name,
@@ -150,10 +150,10 @@ class PodSharing:
     def _spec(self, spec: PodSpec, model: PodSpec) -> PodSpec:
         if spec == model:
             return model
-        return _alike(
+        return _share_parts(
             spec,
             model,
-            volumes=_each(spec.volumes, model.volumes, _volume),
+            volumes=_share_each(spec.volumes, model.volumes, _volume),
             node_name=self._same(spec.node_name),
             hostname=spec.hostname,
         )
@@ -165,7 +165,7 @@ class PodSharing:
         pod_ip, pod_ips = status.pod_ip, status.pod_ips
         if len(pod_ips) == 1 and pod_ips[0].ip == pod_ip:
             pod_ips = (PodIP(ip=pod_ip),)
-        return _alike(
+        return _share_parts(
             status,
             model,
             conditions=self._conditions(status.conditions, model.conditions),
@@ -174,7 +174,7 @@ class PodSharing:
             pod_ip=pod_ip,
             pod_ips=pod_ips,
             start_time=self._same_moment(status.start_time),
-            container_statuses=_each(
+            container_statuses=_share_each(
                 status.container_statuses, model.container_statuses, self._container
             ),
         )
@@ -196,7 +196,7 @@ class PodSharing:
         if state.running is not None:
             started = ContainerStateRunning(started_at=self._same_moment(state.running.started_at))
             state = replace(state, running=started)
-        return _alike(status, model, state=state, container_id=status.container_id)
+        return _share_parts(status, model, state=state, container_id=status.container_id)
 
 
 class NodeSharing:
@@ -214,7 +214,7 @@ class NodeSharing:
         nearest = before or model or Node()
         shared = Node(
             metadata=self._metadata(node.metadata, nearest.metadata),
-            spec=_alike(node.spec, nearest.spec),
+            spec=_share_parts(node.spec, nearest.spec),
             status=self._status(node.status, nearest.status),
         )
         if model is None:
@@ -225,7 +225,7 @@ class NodeSharing:
         labels = model.labels
         if metadata.labels != labels:
             labels = {name: self._same(value) for name, value in metadata.labels.items()}
-        return _alike(
+        return _share_parts(
             metadata,
             model,
             name=metadata.name,
@@ -240,12 +240,12 @@ class NodeSharing:
         if status.images != images:
             images = tuple(map(self._same, status.images))
         info = status.node_info
-        return _alike(
+        return _share_parts(
             status,
             model,
-            conditions=_each(status.conditions, model.conditions, self._condition),
-            addresses=_each(status.addresses, model.addresses, _alike),
-            node_info=_alike(
+            conditions=_share_each(status.conditions, model.conditions, self._condition),
+            addresses=_share_each(status.addresses, model.addresses, _share_parts),
+            node_info=_share_parts(
                 info,
                 model.node_info,
                 machine_id=info.machine_id,
@@ -256,7 +256,7 @@ class NodeSharing:
         )
 
     def _condition(self, condition: NodeCondition, model: NodeCondition) -> NodeCondition:
-        return _alike(
+        return _share_parts(
             condition,
             model,
             last_heartbeat_time=self._same_moment(condition.last_heartbeat_time),
@@ -287,7 +287,7 @@ class VolumeSharing:
                 volume.metadata, nearest.metadata, self._same_moment, self._same_map
             ),
             spec=self._spec(volume.spec, nearest.spec),
-            status=_alike(volume.status, nearest.status, last_phase_transition_time=moment),
+            status=_share_parts(volume.status, nearest.status, last_phase_transition_time=moment),
         )
         if model is None or (model.spec.claim_ref is None and shared.spec.claim_ref is not None):
             self._models.put(key, shared)
@@ -298,9 +298,9 @@ class VolumeSharing:
     ) -> PersistentVolumeSpec:
         csi, reference = spec.csi, spec.claim_ref
         if csi is not None and model.csi is not None:
-            csi = _alike(csi, model.csi, volume_handle=csi.volume_handle)
+            csi = _share_parts(csi, model.csi, volume_handle=csi.volume_handle)
         if reference is not None and model.claim_ref is not None:
-            reference = _alike(
+            reference = _share_parts(
                 reference,
                 model.claim_ref,
                 namespace=self._same(reference.namespace),
@@ -309,7 +309,7 @@ class VolumeSharing:
                 resource_version=reference.resource_version,
             )
         affinity = None if spec.node_affinity is None else self._same(spec.node_affinity)
-        return _alike(spec, model, csi=csi, claim_ref=reference, node_affinity=affinity)
+        return _share_parts(spec, model, csi=csi, claim_ref=reference, node_affinity=affinity)
 
 
 class ClaimSharing:
@@ -333,8 +333,8 @@ class ClaimSharing:
             metadata=_own_metadata(
                 claim.metadata, nearest.metadata, self._same_moment, self._same_map
             ),
-            spec=_alike(claim.spec, nearest.spec, volume_name=claim.spec.volume_name),
-            status=_alike(claim.status, nearest.status),
+            spec=_share_parts(claim.spec, nearest.spec, volume_name=claim.spec.volume_name),
+            status=_share_parts(claim.status, nearest.status),
         )
         if model is None or (not model.status.capacity and shared.status.capacity):
             self._models.put(key, shared)
@@ -361,7 +361,7 @@ def _own_metadata(
     metadata: ObjectMeta, model: ObjectMeta, same_moment: SharedValues, same_map: SharedMaps
 ) -> ObjectMeta:
     """Share the metadata of an object that has its own labels and annotations."""
-    return _alike(
+    return _share_parts(
         metadata,
         model,
         name=metadata.name,
@@ -374,10 +374,12 @@ def _own_metadata(
 
 
 def _volume(volume: Volume, model: Volume) -> Volume:
-    return _alike(volume, model, name=volume.name)
+    return _share_parts(volume, model, name=volume.name)
 
 
-def _each(new: tuple[S, ...], model: tuple[S, ...], alike: Callable[[S, S], S]) -> tuple[S, ...]:
+def _share_each(
+    new: tuple[S, ...], model: tuple[S, ...], alike: Callable[[S, S], S]
+) -> tuple[S, ...]:
     if new == model:
         return model
     if len(new) != len(model):
@@ -385,7 +387,7 @@ def _each(new: tuple[S, ...], model: tuple[S, ...], alike: Callable[[S, S], S]) 
     return tuple(map(alike, new, model))
 
 
-def _alike(new: S, model: S, **own: Any) -> S:
+def _share_parts(new: S, model: S, **own: Any) -> S:
     """Return `new` with the equal parts of the model; `own` parts are taken as given.
 
     The own parts must equal those of `new`. Usually all other parts are the model's.
@@ -399,14 +401,14 @@ def _alike(new: S, model: S, **own: Any) -> S:
         if name not in own:
             part, theirs = getattr(new, name), getattr(model, name)
             if part is not theirs:
-                own[name] = theirs if part == theirs else _alike_inside(part, theirs)
+                own[name] = theirs if part == theirs else _share_inner_parts(part, theirs)
     return replace(new, **own)
 
 
-def _alike_inside(part: Any, model: Any) -> Any:
+def _share_inner_parts(part: Any, model: Any) -> Any:
     """Return a part that differs from the model's, with equal inner parts shared."""
     if isinstance(part, Struct):
-        return part if model is None else _alike(part, model)
+        return part if model is None else _share_parts(part, model)
     if isinstance(part, tuple) and part and isinstance(part[0], Struct):
-        return part if model is None else _each(part, model, _alike)
+        return part if model is None else _share_each(part, model, _share_parts)
     return part

@@ -100,13 +100,13 @@ def dns_subdomain_errors(name: str) -> tuple[str, ...]:
 
 def invalid(path: str, value: str | Sequence[str], detail: str) -> str:
     """Return the text for a field with an invalid value."""
-    return f"{path}: Invalid value: {_shown(value)}: {detail}"
+    return f"{path}: Invalid value: {_format_value(value)}: {detail}"
 
 
 def not_supported(path: str, value: str, supported: Iterable[str]) -> str:
     """Return the text for a field whose value is not among the supported ones."""
     names = ", ".join(f'"{each}"' for each in supported)
-    return f"{path}: Unsupported value: {_shown(value)}: supported values: {names}"
+    return f"{path}: Unsupported value: {_format_value(value)}: supported values: {names}"
 
 
 def joined(errors: Iterable[str]) -> str:
@@ -115,7 +115,7 @@ def joined(errors: Iterable[str]) -> str:
     return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
 
 
-def _shown(value: str | Sequence[str]) -> str:
+def _format_value(value: str | Sequence[str]) -> str:
     if not isinstance(value, str) and not value:
         return "null"
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -180,7 +180,7 @@ class NodeView:
     def _amounts(self, matrix: NDArray[np.int64], resource: str) -> NDArray[np.int64]:
         place = self.table.resource_column(resource)
         if place < 0 and matrix is self.table.requested:
-            return self.at(self.table.unoffered(resource))
+            return self.at(self.table.columnless_requests(resource))
         if place < 0 or place >= matrix.shape[0]:
             return np.zeros(len(self), dtype=np.int64)
         return self.at(matrix[place])

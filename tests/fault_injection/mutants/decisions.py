@@ -133,7 +133,7 @@ MUTANTS = {
         0, (replace_names(f"{_FIT}.fit_status", _rejection=_reject_for_ever),)
     ),
     "the first pod of a group does not have to match its own affinity": Mutant(
-        4, (wrap(f"{_TERMS}._is_first_of_its_kind", _needs_no_match),)
+        4, (wrap(f"{_TERMS}._is_first_match", _needs_no_match),)
     ),
     "the anti-affinity of existing pods is ignored for one node": Mutant(
         0,
@@ -147,7 +147,7 @@ MUTANTS = {
         0, (wrap(f"{_TERMS}.verdicts", _ignore_existing_terms),)
     ),
     "topology spread does not count the pod itself": Mutant(
-        4, (wrap(f"{_SPREAD}._Standing.__init__", _ignore_pod_itself),)
+        4, (wrap(f"{_SPREAD}._ConstraintCounts.__init__", _ignore_pod_itself),)
     ),
     "the best node is never replaced in the index over totals": Mutant(
         81, (replace("kubesched.framework.engine.total_index.TotalIndex.discard", nothing),)

@@ -224,10 +224,10 @@ def test_resources_that_no_node_has_take_no_columns() -> None:
         table.write_usage(number % 20, odd, 0, 0, 1)
     assert len(table.resources) == 3
     assert table.requested.nbytes == before
-    assert table.unoffered("example.com/shared").tolist()[:20] == [7] * 20
+    assert table.columnless_requests("example.com/shared").tolist()[:20] == [7] * 20
     for number in range(20):
         table.write_usage(number, Resources(), 0, 0, 0)
-    assert not table.unoffered("example.com/shared").any()
+    assert not table.columnless_requests("example.com/shared").any()
 
 
 def test_requests_of_a_resource_count_once_a_node_has_it() -> None:

@@ -153,7 +153,7 @@ class NodeTable:
         self._scalars_of: tuple[dict[int, list[int]], dict[int, list[int]]] = ({}, {})
         # Row -> requests of resources that no node has. They get no column: otherwise every pod
         # with an invented name would add a column for all nodes, permanently.
-        self._unoffered: dict[int, dict[str, int]] = {}
+        self._columnless_requests: dict[int, dict[str, int]] = {}
         self.nonzero_requested = np.zeros((2, capacity), dtype=np.int64)  # cpu, memory
         self.pod_count = np.zeros(capacity, dtype=np.int64)
         self.allowed_pods = np.zeros(capacity, dtype=np.int64)
@@ -261,10 +261,10 @@ class NodeTable:
         """Return the index of a resource in the first axis, or -1 if no node ever had it."""
         return self.resources.find(name)
 
-    def unoffered(self, name: str) -> NDArray[np.int64]:
+    def columnless_requests(self, name: str) -> NDArray[np.int64]:
         """Return the requests of a resource that has no column, int64[row]."""
         requested = np.zeros(self.capacity, dtype=np.int64)
-        for row, amounts in self._unoffered.items():
+        for row, amounts in self._columnless_requests.items():
             requested[row] = amounts.get(name, 0)
         return requested
 
@@ -309,7 +309,7 @@ class NodeTable:
 
     def _write_taints(self, row: int, taints: tuple[Taint, ...]) -> None:
         before = int(self.taint_set[row])
-        number = self.taint_sets.intern(_timeless(taints)) if taints else 0
+        number = self.taint_sets.intern(_without_times(taints)) if taints else 0
         if before:
             self.taint_sets.release(before)
         if number != before:
@@ -324,8 +324,8 @@ class NodeTable:
 
     def _write_resources(self, which: int, row: int, amounts: Resources) -> None:
         scalars: Mapping[str, int] = amounts.scalar
-        if which == _REQUESTED and (scalars or row in self._unoffered):
-            scalars = self._offered(row, scalars)
+        if which == _REQUESTED and (scalars or row in self._columnless_requests):
+            scalars = self._column_requests(row, scalars)
         if scalars or row in self._scalars_of[which]:
             self._write_scalars(which, row, scalars)
         matrix = self.requested if which == _REQUESTED else self.allocatable
@@ -333,19 +333,19 @@ class NodeTable:
         matrix[MEMORY, row] = amounts.memory
         matrix[EPHEMERAL_STORAGE, row] = amounts.ephemeral_storage
 
-    def _offered(self, row: int, requested: Mapping[str, int]) -> Mapping[str, int]:
+    def _column_requests(self, row: int, requested: Mapping[str, int]) -> Mapping[str, int]:
         """Return the requests of resources that have a column, and store the others."""
         rest = {name: amount for name, amount in requested.items() if self.resources.find(name) < 0}
         if not rest:
-            self._unoffered.pop(row, None)
+            self._columnless_requests.pop(row, None)
             return requested
-        self._unoffered[row] = rest
+        self._columnless_requests[row] = rest
         return {name: amount for name, amount in requested.items() if name not in rest}
 
-    def _give_column(self, name: str) -> None:
+    def _move_to_column(self, name: str) -> None:
         """Move stored requests of a resource to its new column."""
         place = self.resources.find(name)
-        for row, amounts in list(self._unoffered.items()):
+        for row, amounts in list(self._columnless_requests.items()):
             amount = amounts.pop(name, None)
             if amount is None:
                 continue
@@ -353,7 +353,7 @@ class NodeTable:
             self._scalars_of[_REQUESTED].setdefault(row, []).append(place)
             self.changes.append(row)
             if not amounts:
-                del self._unoffered[row]
+                del self._columnless_requests[row]
 
     def _write_scalars(self, which: int, row: int, scalars: Mapping[str, int]) -> None:
         known = len(self.resources)
@@ -361,7 +361,7 @@ class NodeTable:
         if len(self.resources) > len(self.requested):
             self._make_room()
         for place in range(known, len(self.resources)):
-            self._give_column(self.resources.values[place])
+            self._move_to_column(self.resources.values[place])
         matrix, places_of = self._amounts_room[which], self._scalars_of[which]
         before = places_of.get(row)
         if before != places:
@@ -400,7 +400,7 @@ class NodeTable:
             column.ids = np.pad(column.ids, (0, extra), constant_values=-1)
 
 
-def _timeless(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
+def _without_times(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
     """Return taints without their time, which would make every list distinct."""
     if not any(taint.time_added for taint in taints):
         return taints

@@ -74,7 +74,7 @@ def check(columns: PodColumns, history: RandomCache, priority: int) -> None:
     nodes = snapshot.nodes
     rows = nodes.rows[np.array([history.rng.random() < 0.7 for _ in range(len(nodes))], bool)]
     columns.refresh(nodes, rows)
-    matrix = columns.below(rows, priority)
+    matrix = columns.pods_below(rows, priority)
     for place, (row, node) in enumerate(zip(rows.tolist(), nodes.at_rows(rows), strict=True)):
         entries = matrix.entry[place][matrix.is_pod[place]].tolist()
         found = [columns.pod(row, entry) for entry in entries]
@@ -103,7 +103,7 @@ def test_columns_follow_the_nodes(seed: int, steps: int) -> None:
     history = RandomCache(seed)
     history.step()
     columns = PodColumns(history.cache.update_snapshot().table)
-    columns.want_labels()
+    columns.track_labels()
     for _ in range(steps):
         history.step()
         if history.rng.random() < 0.1:
@@ -121,9 +121,9 @@ def test_abandoned_ranges_are_reclaimed() -> None:
         for pod in pods:
             cache.add_pod(pod)
         snapshot = cache.update_snapshot()
-        columns.tidy()
+        columns.compact()
         columns.refresh(snapshot.nodes, snapshot.nodes.rows)
-        assert columns.below(snapshot.nodes.rows, 1).number.tolist() == [size]
+        assert columns.pods_below(snapshot.nodes.rows, 1).number.tolist() == [size]
         for pod in pods:
             cache.remove_pod(pod)
     assert len(columns.priority) <= 4096
@@ -139,12 +139,12 @@ def test_indexes_are_valid_until_the_columns_are_tidied() -> None:
     columns = PodColumns(snapshot.table)
     steady, growing = (snapshot.table.rows_of([name]) for name in ("steady", "growing"))
     columns.refresh(snapshot.nodes, steady)
-    restarts, entry = columns.restarts, int(columns.below(steady, 1).entry[0, 0])
+    restarts, entry = columns.restarts, int(columns.pods_below(steady, 1).entry[0, 0])
     for number in range(300):
         cache.add_pod(make_pod(f"p{number}", node_name="growing"))
         snapshot = cache.update_snapshot()
         columns.refresh(snapshot.nodes, growing)
         assert columns.pod(int(steady[0]), entry).pod.metadata.name == "kept"
     assert columns.restarts == restarts
-    columns.tidy()
+    columns.compact()
     assert columns.restarts == restarts + 1

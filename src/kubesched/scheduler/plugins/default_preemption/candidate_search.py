@@ -90,7 +90,7 @@ class CandidateSearch:
         self._diagnosis = Diagnosis(handle.snapshot.nodes.table.names)
         self._errors: list[BaseException] = []
         if budgets:
-            columns.want_labels()
+            columns.track_labels()
 
     def search(self, rows: NDArray[np.intp], wanted: int) -> CandidateSearchResult:
         """Evaluate the rows in order until `wanted` candidates are found, or a bit more.
@@ -103,7 +103,7 @@ class CandidateSearch:
             # Without candidates, the diagnosis needs the full search.
             if len(candidates):
                 return CandidateSearchResult(candidates, self._diagnosis, ())
-        found = _Found(wanted)
+        found = _CandidateCollector(wanted)
         start, least = 0, 1
         while start < len(rows) and not found.is_enough:
             size = max(found.missing, 1)
@@ -121,11 +121,13 @@ class CandidateSearch:
         If all pods have the same priority, no row is left and the search ends here.
         """
         self._columns.refresh(self._handle.snapshot.nodes, rows)
-        has_victims = self._columns.has_below(rows, self._priority)
+        has_victims = self._columns.has_pods_below(rows, self._priority)
         without = rows[~has_victims]
         if not len(without):
             return rows
-        self._note(without, Rejections(np.ones(len(without), dtype=np.uint8), (NO_VICTIMS,)))
+        self._record_rejections(
+            without, Rejections(np.ones(len(without), dtype=np.uint8), (NO_VICTIMS,))
+        )
         return rows[has_victims]
 
     def _search_cached(
@@ -230,7 +232,7 @@ class CandidateSearch:
             # Evaluating one node at a time finds the node for which the plugin fails.
             self._is_ignored, self._uses_totals = None, False
             return self._dry_run_one_by_one(rows)
-        self._note(rows, verdicts)
+        self._record_rejections(rows, verdicts)
         return candidates, places
 
     def _dry_run_one_by_one(
@@ -250,7 +252,7 @@ class CandidateSearch:
                 places.append(place)
                 continue
             self._diagnosis.add_node_status(node.name, answer)
-            self._note_error(answer)
+            self._record_error(answer)
         return PreemptionCandidates.of(found, self._now_ns), np.array(places, dtype=np.intp)
 
     def _screen(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -262,10 +264,10 @@ class CandidateSearch:
             return everywhere
         if verdicts.codes is None:
             return everywhere
-        self._note(rows, verdicts)
+        self._record_rejections(rows, verdicts)
         return np.flatnonzero(verdicts.codes == 0)
 
-    def _note(self, rows: NDArray[np.intp], verdicts: Rejections) -> None:
+    def _record_rejections(self, rows: NDArray[np.intp], verdicts: Rejections) -> None:
         codes = verdicts.codes
         if codes is None or not codes.any():
             return
@@ -273,16 +275,16 @@ class CandidateSearch:
         self._diagnosis.add_verdicts(rows[rejected], codes[rejected], verdicts.statuses)
         for number, status in enumerate(verdicts.statuses, start=1):
             if status.code is Code.ERROR and (codes == number).any():
-                self._note_error(status)
+                self._record_error(status)
 
-    def _note_error(self, status: Status) -> None:
+    def _record_error(self, status: Status) -> None:
         if status.code is Code.ERROR:
             error = status.as_error()
             assert error is not None
             self._errors.append(error)
 
 
-class _Found:
+class _CandidateCollector:
     """Collects candidates: those that violate no budget, and the others."""
 
     def __init__(self, wanted: int) -> None:

@@ -87,7 +87,7 @@ class Evaluator:
         proposal = self._propose(state, pod_info, diagnosis)
         if isinstance(proposal, PostFilterResult):
             return proposal
-        return self._carry_out(proposal.candidates.best(), proposal.preemptor)
+        return self._start_evictions(proposal.candidates.best(), proposal.preemptor)
 
     async def preempt_with_review(
         self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis, review: VictimReview
@@ -117,7 +117,7 @@ class Evaluator:
             if not self._has_changed(best.node_name, review_start) or review.fits_without(
                 best.node_name, best.victims
             ):
-                return self._carry_out(best, preemptor)
+                return self._start_evictions(best, preemptor)
             left.remove(best)
         return PostFilterResult(NO_CANDIDATE)
 
@@ -145,7 +145,7 @@ class Evaluator:
             return True
         return row in rows or node_name in nominated
 
-    def _carry_out(self, best: PreemptionCandidate, preemptor: PodInfo) -> PostFilterResult:
+    def _start_evictions(self, best: PreemptionCandidate, preemptor: PodInfo) -> PostFilterResult:
         self._evictions.start(best, preemptor.pod)
         return PostFilterResult(SUCCESS, Nominating(NominatingMode.OVERRIDE, best.node_name))
 
@@ -206,7 +206,7 @@ class Evaluator:
         columns = self._columns
         if columns is None or columns.table is not table:
             columns = self._columns = PodColumns(table)
-        columns.tidy()
+        columns.compact()
         cached = self._dry_run_cache.entry_of(state, preemptor, columns)
         run = CandidateSearch(self._handle, state, preemptor, columns, self._budgets.read(), cached)
         return run.search(np.roll(rows, -offset), wanted)

@@ -213,7 +213,7 @@ class Evictions:
         finally:
             self._preempting.discard(preemption.uid)
             self._last_victims.pop(preemption.uid, None)
-            delay_ns = self._note(preemption, outcome)
+            delay_ns = self._count_try(preemption, outcome)
             if outcome is _Outcome.UNBOUND:
                 delay_ns = _WATCH_DELAY_NS
             if outcome not in _ANNOUNCED and not delay_ns:
@@ -222,7 +222,7 @@ class Evictions:
             await self._handle.clock.sleep(delay_ns)
             self._requeue(preemption)
 
-    def _note(self, preemption: _Preemption, outcome: _Outcome) -> int:
+    def _count_try(self, preemption: _Preemption, outcome: _Outcome) -> int:
         """Count a failed try, or reset the count.
 
         Return how long to wait until the next try.
@@ -326,7 +326,7 @@ class Evictions:
             # A conflict can mean that another pod has taken the victim's name.
             is_gone = exc.code == _CONFLICT and self._listed(victim) is None
             if exc.code == _NOT_FOUND or is_gone:
-                return self._left_by_itself(victim)
+                return self._ended_by_itself(victim)
             log.error("Could not add the condition to a victim", exc=exc, pod=victim)
             return _Outcome.FAILED
         if not preemption.is_needed(victim):
@@ -338,13 +338,13 @@ class Evictions:
         except ApiError as exc:
             # A conflict means that another pod has taken the victim's name.
             if exc.code in (_NOT_FOUND, _CONFLICT):
-                return self._left_by_itself(victim)
+                return self._ended_by_itself(victim)
             log.error("Could not delete a victim", exc=exc, pod=victim)
             return _Outcome.FAILED
         latest = self._listed(victim) or current
         return _Outcome.EVICTED if latest.spec.node_name else _Outcome.UNBOUND
 
-    def _left_by_itself(self, victim: Pod) -> _Outcome:
+    def _ended_by_itself(self, victim: Pod) -> _Outcome:
         return _Outcome.GONE if self._listed(victim) is None else _Outcome.LEAVING
 
     def _listed(self, victim: Pod) -> Pod | None:

@@ -7,6 +7,7 @@ Budgets never forbid a preemption. They affect which pods are spared and which n
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -83,7 +84,7 @@ class BudgetReader:
     def read(self) -> DisruptionBudgets:
         """Return the budgets; the same object while none changed."""
         listed = list(self._lister.list())
-        if len(listed) == len(self._listed) and all(map(_is, listed, self._listed)):
+        if len(listed) == len(self._listed) and all(map(operator.is_, listed, self._listed)):
             return self._budgets
         selectors: dict[tuple[str, str], tuple[PodDisruptionBudget, Selector | None]] = {}
         found = []
@@ -105,10 +106,6 @@ class BudgetReader:
                 )
         self._listed, self._selectors, self._budgets = listed, selectors, DisruptionBudgets(found)
         return self._budgets
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other
 
 
 def _selector_of(budget: PodDisruptionBudget) -> Selector | None:

@@ -69,13 +69,13 @@ class PodColumns:
         self.label_set = np.zeros(_FIRST_ROOM, dtype=np.int32)
         self.amounts = np.zeros((len(self.table.resources), _FIRST_ROOM), dtype=np.int64)
 
-    def want_labels(self) -> None:
+    def track_labels(self) -> None:
         """Maintain the numbers of the pods' label sets, too, from now on."""
         if not self._with_labels:
             self._with_labels = True
             self._stale[:] = True
 
-    def tidy(self) -> None:
+    def compact(self) -> None:
         """Start over if more entries are abandoned than in use.
 
         Do not call it during a search: indexes into the columns become invalid.
@@ -88,18 +88,18 @@ class PodColumns:
 
     def refresh(self, nodes: NodeView, rows: NDArray[np.intp]) -> None:
         """Update these rows if they are stale."""
-        self._catch_up()
+        self._mark_stale_rows()
         stale = rows[self._stale[rows]]
         if len(stale):
             for row, node in zip(stale.tolist(), nodes.at_rows(stale), strict=True):
                 self._write(row, node.pods)
             self._stale[stale] = False
 
-    def has_below(self, rows: NDArray[np.intp], priority: int) -> NDArray[np.bool_]:
+    def has_pods_below(self, rows: NDArray[np.intp], priority: int) -> NDArray[np.bool_]:
         """Return which of these rows have a pod below this priority; refresh them first."""
         return self._lowest[rows] < priority
 
-    def below(self, rows: NDArray[np.intp], priority: int) -> PodMatrix:
+    def pods_below(self, rows: NDArray[np.intp], priority: int) -> PodMatrix:
         """Return the pods of these rows below this priority; refresh the rows first."""
         length = self._length[rows]
         width = int(length.max(initial=0))
@@ -124,7 +124,7 @@ class PodColumns:
                 return int(self._offset[row]) + place
         return None
 
-    def _catch_up(self) -> None:
+    def _mark_stale_rows(self) -> None:
         table = self.table
         if table.capacity != len(self._stale):
             self._reset()

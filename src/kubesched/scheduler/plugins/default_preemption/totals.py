@@ -47,7 +47,7 @@ Amounts = NDArray[np.int64]
 _LOWEST = np.iinfo(np.int64).min
 
 
-class _Nominated(NamedTuple):
+class _NominatedPods(NamedTuple):
     """Pods that are nominated to some nodes.
 
     The preemptor must fit with and without them.
@@ -57,13 +57,13 @@ class _Nominated(NamedTuple):
     requested: Amounts  # [resource, place]
     pod_count: NDArray[np.int64]
 
-    def subset(self, keep: NDArray[np.intp], count: int) -> _Nominated:
+    def subset(self, keep: NDArray[np.intp], count: int) -> _NominatedPods:
         """Return the entries of the nodes in `keep`, with their new positions."""
         position = np.full(count, -1)
         position[keep] = np.arange(len(keep))
         places = position[self.places]
         left = places >= 0
-        return _Nominated(places[left], self.requested[:, left], self.pod_count[left])
+        return _NominatedPods(places[left], self.requested[:, left], self.pod_count[left])
 
 
 class TotalsDryRun:
@@ -88,20 +88,20 @@ class TotalsDryRun:
         self._now_ns = now_ns
         self._nominated = handle.dry_run.nominated_totals(preemptor.pod)
 
-    def emptied(self, rows: NDArray[np.intp]) -> _Emptied:
+    def emptied(self, rows: NDArray[np.intp]) -> _EmptiedNodes:
         """Return the nodes without their pods of lower priority."""
         columns, table = self._columns, self._nodes.table
         columns.refresh(self._nodes, rows)
-        matrix = columns.below(rows, self._priority)
+        matrix = columns.pods_below(rows, self._priority)
         # [resource, place, node], so that one place of all nodes is contiguous.
         amounts = columns.amounts[: len(table.requested), matrix.entry.T]
         amounts *= matrix.is_pod.T
         requested = table.requested[:, rows] - amounts.sum(axis=1)
         pod_count = table.pod_count[rows] - matrix.number
         nominated = self._nominated_to(rows)
-        return _Emptied(rows, matrix, amounts, requested, pod_count, nominated)
+        return _EmptiedNodes(rows, matrix, amounts, requested, pod_count, nominated)
 
-    def screen(self, emptied: _Emptied, *, in_full: bool = False) -> Rejections:
+    def screen(self, emptied: _EmptiedNodes, *, in_full: bool = False) -> Rejections:
         """Run the filters on the emptied nodes, up to the first that reads single pods."""
         totals = emptied.requested, emptied.pod_count
         verdicts = self._filter(emptied, *totals, in_full=in_full)
@@ -133,7 +133,7 @@ class TotalsDryRun:
         now_ns = self._now_ns if now_ns is None else now_ns
         return self._candidates(left, victims, violating, now_ns), passed, verdicts
 
-    def _spare(self, nodes: _Emptied, violating: Flags | None) -> Flags:
+    def _spare(self, nodes: _EmptiedNodes, violating: Flags | None) -> Flags:
         """Return the pods that cannot be returned to their node [node, place]."""
         amounts, is_pod = nodes.amounts, nodes.matrix.is_pod.T  # [place, node]
         order = None
@@ -160,7 +160,7 @@ class TotalsDryRun:
 
     def _filter(
         self,
-        nodes: _Emptied,
+        nodes: _EmptiedNodes,
         requested: Amounts,
         pod_count: Amounts,
         *,
@@ -186,15 +186,17 @@ class TotalsDryRun:
         codes[places] = np.where(with_nominated != 0, with_nominated, codes[places])
         return Rejections(codes, verdicts.statuses)
 
-    def _nominated_to(self, rows: NDArray[np.intp]) -> _Nominated:
+    def _nominated_to(self, rows: NDArray[np.intp]) -> _NominatedPods:
         everywhere = self._nominated
         position = np.full(self._nodes.table.capacity, -1)
         position[rows] = np.arange(len(rows))
         places = position[everywhere.rows]
         here = places >= 0
-        return _Nominated(places[here], everywhere.requested[:, here], everywhere.pod_count[here])
+        return _NominatedPods(
+            places[here], everywhere.requested[:, here], everywhere.pod_count[here]
+        )
 
-    def _violating(self, nodes: _Emptied) -> Flags | None:
+    def _violating(self, nodes: _EmptiedNodes) -> Flags | None:
         """Return whose eviction would violate a budget [node, place]; None: no pod's."""
         budgets, columns = self._budgets, self._columns
         if not budgets:
@@ -235,7 +237,7 @@ class TotalsDryRun:
                 violating[:, place] |= counts & (left[every, number] < 0)
         return violating if violating.any() else None
 
-    def _exempt_disrupted(self, nodes: _Emptied, counted: NDArray[np.intp]) -> None:
+    def _exempt_disrupted(self, nodes: _EmptiedNodes, counted: NDArray[np.intp]) -> None:
         """Leave out pods that a budget counted when their eviction began."""
         pods = self._handle.lister(Pod)
         row_of = self._nodes.table.row_of
@@ -255,7 +257,7 @@ class TotalsDryRun:
                     )
 
     def _candidates(
-        self, nodes: _Emptied, victims: Flags, violating: Flags | None, now_ns: int
+        self, nodes: _EmptiedNodes, victims: Flags, violating: Flags | None, now_ns: int
     ) -> PreemptionCandidates:
         columns, index = self._columns, nodes.matrix.entry
         priority = np.where(victims, columns.priority[index], _LOWEST)
@@ -284,7 +286,7 @@ class TotalsDryRun:
         return PreemptionCandidates(costs, describe)
 
 
-class _Emptied(NamedTuple):
+class _EmptiedNodes(NamedTuple):
     """Some nodes without their pods of lower priority, and these pods."""
 
     rows: NDArray[np.intp]
@@ -292,12 +294,12 @@ class _Emptied(NamedTuple):
     amounts: Amounts  # [resource, place, node] of the removed pods, 0 where there is none
     requested: Amounts  # [resource, node]
     pod_count: NDArray[np.int64]
-    nominated: _Nominated
+    nominated: _NominatedPods
 
-    def subset(self, keep: NDArray[np.intp]) -> _Emptied:
+    def subset(self, keep: NDArray[np.intp]) -> _EmptiedNodes:
         if len(keep) == len(self.rows):
             return self
-        return _Emptied(
+        return _EmptiedNodes(
             self.rows[keep],
             self.matrix.subset(keep),
             self.amounts[:, :, keep],

@@ -35,7 +35,7 @@ def select_victims(
     potential = [other for other in node.pods if pod_priority(other.pod) < priority]
     if not potential:
         return NO_VICTIMS
-    trial = _Trial(handle, state.clone(), preemptor, node.clone())
+    trial = _NodeDryRun(handle, state.clone(), preemptor, node.clone())
     try:
         for other in potential:
             trial.remove(other)
@@ -54,7 +54,7 @@ def select_victims(
     return PreemptionCandidate(node.name, tuple(victims), len(broken))
 
 
-class _Trial:
+class _NodeDryRun:
     """Copies of a node and a state, on which pods are removed and returned."""
 
     def __init__(

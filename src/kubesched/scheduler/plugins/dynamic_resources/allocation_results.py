@@ -116,7 +116,7 @@ def _node_selector(devices: Sequence[ViewedDevice], node_name: str) -> NodeSelec
         published = device.content.device
         of = published if device.slice.is_per_device else device.slice.selection
         if of.node_name or published.binds_to_node:
-            return _only(node_name)
+            return _single_node_selector(node_name)
         for term in of.node_selector.node_selector_terms if of.node_selector else ():
             _add_missing(expressions, term.match_expressions)
             _add_missing(fields, term.match_fields)
@@ -126,7 +126,7 @@ def _node_selector(devices: Sequence[ViewedDevice], node_name: str) -> NodeSelec
     return NodeSelector(node_selector_terms=(term,))
 
 
-def _only(node_name: str) -> NodeSelector:
+def _single_node_selector(node_name: str) -> NodeSelector:
     field = NodeSelectorRequirement(key="metadata.name", operator="In", values=(node_name,))
     return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(field,)),))
 

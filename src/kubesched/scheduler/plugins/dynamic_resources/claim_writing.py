@@ -145,7 +145,7 @@ class ClaimWriter:
                 check_devices_stayed(claim, current)
                 claim = current
             try:
-                is_written = is_in_group and _has(claim, allocation)
+                is_written = is_in_group and _has_allocation(claim, allocation)
                 return await self._write_once(claim, None if is_written else allocation, consumer)
             except _ConflictError as exc:
                 conflict = exc
@@ -390,7 +390,7 @@ class ClaimWriter:
             log.detail(4, "The cache has a newer version of the claim", err=exc)
 
 
-def _has(claim: ResourceClaim, allocation: AllocationResult | None) -> bool:
+def _has_allocation(claim: ResourceClaim, allocation: AllocationResult | None) -> bool:
     """Whether the claim has the allocation.
 
     Another member of a group may have written it.

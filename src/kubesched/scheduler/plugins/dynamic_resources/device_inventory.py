@@ -68,7 +68,7 @@ class DeviceInventory:
         self._pools_of_node: dict[str, set[PoolId]] = {}
         # Pools with node selectors, and pools of which every node sees a part.
         self._selecting: dict[PoolId, Pool] = {}
-        self._outsiders: dict[PoolId, PoolView] = {}
+        self._seen_by_all: dict[PoolId, PoolView] = {}
         self._nodes: dict[str, NodeDevices] = {}
         self._groups: dict[object, EquivalentNodes] = {}
         self._group_numbers = itertools.count(1)
@@ -104,14 +104,14 @@ class DeviceInventory:
 
     def _rebuild(self, pool_id: PoolId, before: Pool | None) -> None:
         records = self._of_pool[pool_id]
-        was_wide = pool_id in self._selecting or pool_id in self._outsiders
+        was_wide = pool_id in self._selecting or pool_id in self._seen_by_all
         for name in before.named_nodes if before is not None else ():
             self._pools_of_node[name].discard(pool_id)
             if not self._pools_of_node[name]:
                 del self._pools_of_node[name]
         self._pools.pop(pool_id, None)
         self._selecting.pop(pool_id, None)
-        self._outsiders.pop(pool_id, None)
+        self._seen_by_all.pop(pool_id, None)
         after: Pool | None = None
         if records:
             after = self._pools[pool_id] = Pool(pool_id, records.values())
@@ -120,7 +120,7 @@ class DeviceInventory:
             self._index_wide(after)
         else:
             del self._of_pool[pool_id]
-        if was_wide or pool_id in self._selecting or pool_id in self._outsiders:
+        if was_wide or pool_id in self._selecting or pool_id in self._seen_by_all:
             self._nodes.clear()
             self._groups.clear()
             self._notify(None)
@@ -134,10 +134,10 @@ class DeviceInventory:
         if pool.selects_nodes:
             self._selecting[pool.pool_id] = pool
             return
-        view = pool.outsiders_view()
+        view = pool.view_of_other_nodes()
         # A pool without devices affects other nodes only if it is incomplete or invalid.
         if view is not None and (view.devices or view.state is not PoolState.COMPLETE):
-            self._outsiders[pool.pool_id] = view
+            self._seen_by_all[pool.pool_id] = view
 
     def slices_for(self, node_name: str) -> Iterable[SliceRecord]:
         """Yield the slices that name the node, and those that name no node."""
@@ -205,11 +205,11 @@ class DeviceInventory:
         if self._selecting:
             pools = {pool.pool_id: pool for pool in (*pools, *self._selecting.values())}.values()
         views = [view for pool in pools if (view := pool.view_of(node)) is not None]
-        if self._outsiders:
+        if self._seen_by_all:
             own = {view.pool.pool_id for view in views}
             views += [
                 view
-                for pool_id, view in self._outsiders.items()
+                for pool_id, view in self._seen_by_all.items()
                 if pool_id not in own and pool_id not in local
             ]
         views.sort(key=_order)

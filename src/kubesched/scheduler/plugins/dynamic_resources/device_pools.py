@@ -159,7 +159,7 @@ class Pool:
         self._views: dict[tuple[object, ...], PoolView | None] = {}
         self._counters: dict[int, tuple[int, Mapping[CounterKey, Quantity]]] = {}
 
-    def outsiders_view(self) -> PoolView | None:
+    def view_of_other_nodes(self) -> PoolView | None:
         """Return the view of a node that no slice names or selects.
 
         The result is None if the node sees nothing.

@@ -183,7 +183,7 @@ class DeviceSearch:
                 if choice.problem:
                     raise AllocationError(f"claim {name}{choice.problem}")
                 least += min(
-                    self._needed(place, number, alternative, request)
+                    self._count_needed(place, number, alternative, request)
                     for alternative, request in enumerate(choice.alternatives)
                 )
             if least > MAX_RESULTS:
@@ -193,7 +193,7 @@ class DeviceSearch:
                 )
             self._constraints.append(self._make_constraints(name, requests))
 
-    def _needed(
+    def _count_needed(
         self, claim: int, number: int, alternative: int, request: ResolvedDeviceRequest
     ) -> int:
         name = self._claims[claim].name

@@ -164,11 +164,11 @@ class DynamicResources(Plugin):
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        data = _data(state)
+        data = _read_state(state)
         return data if isinstance(data, Status) else self.filtering.filter(data, pod, node)
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
-        data = _data(state)
+        data = _read_state(state)
         if isinstance(data, Status):
             return reject_all(nodes, data)
         return self.filtering.filter_nodes(data, pod, nodes)
@@ -176,23 +176,23 @@ class DynamicResources(Plugin):
     def post_filter(
         self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
     ) -> PostFilterResult:
-        data = _data(state)
+        data = _read_state(state)
         if isinstance(data, Status):
             return PostFilterResult(data)
         return PostFilterResult(self._deallocation.run(data, pod_info.pod))
 
     def uniform_score(self, state: CycleState, pod: Pod, nodes: NodeView) -> int | None:
-        data = _data(state)
+        data = _read_state(state)
         return None if isinstance(data, Status) or data.has_priorities else 0
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        data = _data(state)
+        data = _read_state(state)
         if isinstance(data, Status) or not data.has_priorities:
             return 0
         return scoring.score_node(self.filtering, data, pod, node)
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
-        data = _data(state)
+        data = _read_state(state)
         if isinstance(data, Status) or not data.has_priorities:
             return np.zeros(len(nodes), dtype=np.int64)
         return scoring.score_nodes(self.filtering, data, pod, nodes)
@@ -203,7 +203,7 @@ class DynamicResources(Plugin):
         return scoring.normalized(scores)
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        data = _data(state)
+        data = _read_state(state)
         if isinstance(data, Status):
             return data
         if not data.claims:
@@ -219,18 +219,18 @@ class DynamicResources(Plugin):
         return self._reservation.with_charged_resources(data, pod, node)
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        data = _data(state)
+        data = _read_state(state)
         if not isinstance(data, Status) and data.claims:
             self._reservation.unreserve(data, pod, group_cycle_of(state))
 
     def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        data = _data(state)
+        data = _read_state(state)
         if isinstance(data, Status):
             return data
         return SUCCESS if data.claims else SKIP
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        data = _data(state)
+        data = _read_state(state)
         if isinstance(data, Status):
             return data
         return await self._reservation.pre_bind(data, pod, node_name)
@@ -243,7 +243,7 @@ class DynamicResources(Plugin):
         return DynamicResourcesExplaining()
 
 
-def _data(state: CycleState) -> PodDevices | Status:
+def _read_state(state: CycleState) -> PodDevices | Status:
     """Return what PreFilter wrote to the state."""
     if DYNAMIC_RESOURCES in state.skip_filter:
         return _NOTHING  # the search may skip PreFilter for a pod that requests no devices

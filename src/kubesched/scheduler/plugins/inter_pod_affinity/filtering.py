@@ -177,12 +177,10 @@ class RequiredTerms:
         keys = [term.topology_key for term in self.affinity_terms]
         if not all(key in labels for key in keys):
             return False
-        return self._is_first_of_its_kind or all(
-            self.affinity.get(key, labels[key]) > 0 for key in keys
-        )
+        return self._is_first_match or all(self.affinity.get(key, labels[key]) > 0 for key in keys)
 
     @property
-    def _is_first_of_its_kind(self) -> bool:
+    def _is_first_match(self) -> bool:
         """Whether no pod matches yet but the pod itself would.
 
         The first pod must fit somewhere.
@@ -207,7 +205,7 @@ class RequiredTerms:
             return None
         met: NDArray[np.bool_] | None = None
         for key in dict.fromkeys(term.topology_key for term in self.affinity_terms):
-            if self._is_first_of_its_kind:
+            if self._is_first_match:
                 holds = nodes.has_label(key)
             else:
                 positive = self.affinity.positive(key, nodes)

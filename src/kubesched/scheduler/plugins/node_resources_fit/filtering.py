@@ -120,7 +120,7 @@ def find_rejections(demand: Demand, nodes: NodeView) -> Rejections:
     complaints: NDArray[np.unsignedinteger] | None = None
     full = nodes.pod_count >= nodes.allowed_pods
     if np.count_nonzero(full):
-        complaints = _flagged(demand, full, _NO_POD_LEFT)
+        complaints = _flag_rows(demand, full, _NO_POD_LEFT)
     if demand.amounts:
         names = [name for name, _ in demand.amounts]
         wanted = [amount for _, amount in demand.amounts]
@@ -151,7 +151,7 @@ def _complain(
             short &= there_is > 0
         if not short.any():
             continue
-        flagged = _flagged(demand, short, 1 << (_FIRST_RESOURCE + place))
+        flagged = _flag_rows(demand, short, 1 << (_FIRST_RESOURCE + place))
         complaints = flagged if complaints is None else complaints | flagged
         never = short & (there_is < amount)
         if never.any():
@@ -159,7 +159,7 @@ def _complain(
     return complaints
 
 
-def _flagged(demand: Demand, rows: NDArray[np.bool_], flag: int) -> NDArray[np.unsignedinteger]:
+def _flag_rows(demand: Demand, rows: NDArray[np.bool_], flag: int) -> NDArray[np.unsignedinteger]:
     bits = _FIRST_RESOURCE + len(demand.amounts)
     dtype = next(kind for size, kind in _DTYPES if bits <= size)
     return rows * dtype(flag)

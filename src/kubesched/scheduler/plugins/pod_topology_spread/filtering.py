@@ -32,7 +32,7 @@ _LABEL_MISSING_CODE, _TOO_SKEWED_CODE = 1, 2
 _EMPTIEST_KEPT = 16
 
 
-class _Standing:
+class _ConstraintCounts:
     """The counts of one constraint in the cluster.
 
     Dry runs share it and do not change it.
@@ -71,7 +71,7 @@ class _Standing:
             return 0
         counts = self.counts.counts
         lowest = min(int(counts[number]) + step for number, step in changes.items())
-        emptiest = self._few_emptiest()
+        emptiest = self._emptiest_domains()
         for count, number in emptiest:
             if count >= lowest:
                 return lowest
@@ -84,7 +84,7 @@ class _Standing:
             changed[number] += step
         return int(changed[self.counts.domains.present].min())
 
-    def _few_emptiest(self) -> list[tuple[int, int]]:
+    def _emptiest_domains(self) -> list[tuple[int, int]]:
         """Count and number of the emptiest domains, emptiest first."""
         if self._emptiest is None:
             present = self.counts.domains.present
@@ -100,23 +100,25 @@ class _Standing:
 class _Spread:
     """One constraint, with the changes that a dry run made."""
 
-    __slots__ = ("_changes", "_limit", "standing")
+    __slots__ = ("_changes", "_limit", "cluster_counts")
 
-    def __init__(self, standing: _Standing, changes: dict[int, int], limit: int | None) -> None:
-        self.standing = standing
+    def __init__(
+        self, cluster_counts: _ConstraintCounts, changes: dict[int, int], limit: int | None
+    ) -> None:
+        self.cluster_counts = cluster_counts
         self._changes = changes  # domain -> added minus removed pods
         self._limit = limit
 
     def clone(self) -> _Spread:
-        return _Spread(self.standing, self._changes.copy(), self._limit)
+        return _Spread(self.cluster_counts, self._changes.copy(), self._limit)
 
     def change(self, other: Pod, node: NodeInfo, step: int) -> None:
-        standing = self.standing
-        constraint = standing.constraint
+        cluster_counts = self.cluster_counts
+        constraint = cluster_counts.constraint
         if not constraint.selector.matches(other.metadata.labels):
             return
-        if standing.inclusion.accepts(constraint, node):
-            number = standing.labelled.number_of(node.labels[constraint.topology_key])
+        if cluster_counts.inclusion.accepts(constraint, node):
+            number = cluster_counts.labelled.number_of(node.labels[constraint.topology_key])
             self._changes[number] = self._changes.get(number, 0) + step
             self._limit = None
 
@@ -124,22 +126,22 @@ class _Spread:
     def limit(self) -> int:
         """The largest count at which a domain can still accept the pod."""
         if self._limit is None:
-            standing, changes = self.standing, self._changes
-            minimum = standing.minimum_with(changes) if changes else standing.minimum()
-            self._limit = minimum + standing.slack
+            cluster_counts, changes = self.cluster_counts, self._changes
+            minimum = cluster_counts.minimum_with(changes) if changes else cluster_counts.minimum()
+            self._limit = minimum + cluster_counts.slack
         return self._limit
 
     def is_too_full(self, value: str) -> bool:
         """Whether the domain with this value cannot accept the pod."""
-        count = self.standing.counts.of_value(value)
+        count = self.cluster_counts.counts.of_value(value)
         if self._changes:
-            count += self._changes.get(self.standing.labelled.number_of(value), 0)
+            count += self._changes.get(self.cluster_counts.labelled.number_of(value), 0)
         return count > self.limit
 
     def codes(self, nodes: NodeView) -> NDArray[np.uint8] | None:
         """Return the code of each node's problem; None if no node has one."""
         limit, changes = self.limit, self._changes
-        counts, labelled = self.standing.counts, self.standing.labelled
+        counts, labelled = self.cluster_counts.counts, self.cluster_counts.labelled
         if counts.is_per_row and not changes:
             skewed = nodes.at(counts.column) > limit
             return skewed.view(np.uint8) * np.uint8(_TOO_SKEWED_CODE) if skewed.any() else None
@@ -172,7 +174,7 @@ class HardSpread:
     ) -> HardSpread:
         return cls(
             [
-                _Spread(_Standing(constraint, pod, inclusion, index), {}, None)
+                _Spread(_ConstraintCounts(constraint, pod, inclusion, index), {}, None)
                 for constraint in constraints
             ],
             [constraint.topology_key for constraint in constraints],
@@ -185,7 +187,8 @@ class HardSpread:
         """Whether adding or removing `other` can change a verdict."""
         metadata = other.pod.metadata
         return metadata.namespace == pod.metadata.namespace and any(
-            spread.standing.constraint.selector.matches(metadata.labels) for spread in self._spreads
+            spread.cluster_counts.constraint.selector.matches(metadata.labels)
+            for spread in self._spreads
         )
 
     def change(self, pod: Pod, other: PodInfo, node: NodeInfo, step: int) -> None:
@@ -204,7 +207,7 @@ class HardSpread:
     def verdict(self, node: NodeInfo) -> Status:
         labels = node.labels
         for spread in self._spreads:
-            value = labels.get(spread.standing.constraint.topology_key)
+            value = labels.get(spread.cluster_counts.constraint.topology_key)
             if value is None:
                 return LABEL_MISSING
             if spread.is_too_full(value):

@@ -50,7 +50,7 @@ class Inclusion:
             node.node.spec.taints, self._tolerations, self._comparing
         )
 
-    def rule(self, constraint: SpreadConstraint) -> _Rule | None:
+    def rule(self, constraint: SpreadConstraint) -> _InclusionRule | None:
         """Return the same rule for all rows.
 
         The result is None if every node with the topology key counts.
@@ -60,10 +60,10 @@ class Inclusion:
         tolerations = self._tolerations if constraint.honors_taints else None
         if not keys and affinity is None and tolerations is None:
             return None
-        return _Rule(keys, affinity, tolerations, self._comparing)
+        return _InclusionRule(keys, affinity, tolerations, self._comparing)
 
 
-class _Rule(msgspec.Struct, frozen=True):
+class _InclusionRule(msgspec.Struct, frozen=True):
     """Required labels, node affinity, and tolerations if taints matter."""
 
     keys: frozenset[str]
@@ -86,7 +86,7 @@ class _IncludedRows:
         "_rule",
     )
 
-    def __init__(self, rule: _Rule, index: PodIndex) -> None:
+    def __init__(self, rule: _InclusionRule, index: PodIndex) -> None:
         self._rule = rule
         self._index = index
         table = index.table

@@ -38,7 +38,7 @@ Rows = NDArray[np.intp]
 _MOST_COLUMNS = 64
 
 
-class _Request(NamedTuple):
+class _VolumeRequest(NamedTuple):
     """The properties of a claim that decide which free volumes it can use."""
 
     kind: VolumeKind
@@ -47,7 +47,7 @@ class _Request(NamedTuple):
     access_modes: frozenset[str]
 
     @classmethod
-    def of(cls, claim: PersistentVolumeClaim) -> _Request:
+    def of(cls, claim: PersistentVolumeClaim) -> _VolumeRequest:
         return cls(
             kind_of_claim(claim),
             claimed_size(claim),
@@ -71,7 +71,7 @@ class FreeVolumes:
 
     def __init__(self, index: VolumeIndex) -> None:
         self._index = index
-        self._counts: OrderedDict[_Request, NDArray[np.int32]] = OrderedDict()
+        self._counts: OrderedDict[_VolumeRequest, NDArray[np.int32]] = OrderedDict()
         self._rows_of: dict[NodeSelector, Rows] = {}
         self._labels: dict[str, LabelColumn] = {}  # columns that the rows depend on
         self._nodes: NodeView | None = None
@@ -84,7 +84,7 @@ class FreeVolumes:
         Raises:
             VolumeClaimError: the claim's selector is invalid.
         """
-        request = _Request.of(claim)
+        request = _VolumeRequest.of(claim)
         if not self._is_current(nodes):
             self._reset(nodes)
         counts = self._counts.get(request)
@@ -96,7 +96,7 @@ class FreeVolumes:
         self._counts.move_to_end(request)
         return counts
 
-    def _count(self, request: _Request, nodes: NodeView) -> NDArray[np.int32]:
+    def _count(self, request: _VolumeRequest, nodes: NodeView) -> NDArray[np.int32]:
         everywhere = 0
         found: list[Rows] = []
         for name in self._index.all_free(request.kind, request.size):

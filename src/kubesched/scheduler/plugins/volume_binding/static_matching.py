@@ -23,9 +23,9 @@ from kubesched.scheduler.plugins.volume_binding.volume_index import (
 __all__ = [
     "claim_selector",
     "find_match",
+    "has_labels_and_modes",
     "is_reserved_for",
     "reserved_volume",
-    "suits",
 ]
 
 
@@ -49,7 +49,7 @@ def find_match(
         if name in excluded:
             continue
         volume = index.get(name)
-        if suits(volume, claim, selector) and _is_reachable(volume, labels):
+        if has_labels_and_modes(volume, claim, selector) and _is_reachable(volume, labels):
             return volume
     return None
 
@@ -71,7 +71,7 @@ def claim_selector(claim: PersistentVolumeClaim) -> Selector | None:
         ) from exc
 
 
-def suits(
+def has_labels_and_modes(
     volume: PersistentVolume, claim: PersistentVolumeClaim, selector: Selector | None
 ) -> bool:
     """Whether a volume of the right kind and size has the labels and modes."""

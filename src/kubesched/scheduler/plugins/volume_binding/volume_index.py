@@ -137,7 +137,7 @@ class VolumeIndex:
         group = self._free.get(kind)
         if group is None:
             return
-        lists = [_from(least, listed) for listed in group.lists_for(labels)]
+        lists = [_from_size(least, listed) for listed in group.lists_for(labels)]
         for _, name in heapq.merge(*lists) if len(lists) > 1 else chain(*lists):
             yield name
 
@@ -182,7 +182,7 @@ class VolumeIndex:
                 del self._free[kind]
 
 
-def _from(least: int, listed: list[_SizedName]) -> Iterator[_SizedName]:
+def _from_size(least: int, listed: list[_SizedName]) -> Iterator[_SizedName]:
     """Yield the part of a list that is large enough."""
     for place in range(bisect_left(listed, (least, "")), len(listed)):
         yield listed[place]

@@ -22,19 +22,19 @@ def disk_use(volumes: Iterable[Volume]) -> DiskUse:
     use: dict[tuple[str, ...], bool] = {}
     for volume in volumes:
         if (gce := volume.gce_persistent_disk) is not None:
-            _note(use, ("gce", gce.pd_name), written=not gce.read_only)
+            _add_use(use, ("gce", gce.pd_name), written=not gce.read_only)
         if (ebs := volume.aws_elastic_block_store) is not None:
-            _note(use, ("ebs", ebs.volume_id), written=True)  # even if it is only read
+            _add_use(use, ("ebs", ebs.volume_id), written=True)  # even if it is only read
         if (iscsi := volume.iscsi) is not None:
-            _note(use, ("iscsi", iscsi.iqn), written=not iscsi.read_only)
+            _add_use(use, ("iscsi", iscsi.iqn), written=not iscsi.read_only)
         if (rbd := volume.rbd) is not None:
             for monitor in rbd.monitors:  # sharing one monitor is enough
                 name = ("rbd", monitor, rbd.pool, rbd.image)
-                _note(use, name, written=not rbd.read_only)
+                _add_use(use, name, written=not rbd.read_only)
     return use or _NONE
 
 
-def _note(use: dict[tuple[str, ...], bool], name: tuple[str, ...], *, written: bool) -> None:
+def _add_use(use: dict[tuple[str, ...], bool], name: tuple[str, ...], *, written: bool) -> None:
     use[name] = written or use.get(name, False)
 
 
