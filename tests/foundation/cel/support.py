@@ -6,7 +6,7 @@ from typing import Any
 
 from kubesched.foundation.cel import CelCompileError, CelRuntimeError, compile_expression
 from kubesched.foundation.cel.kubernetes import kubernetes_environment
-from kubesched.foundation.cel.language.cel_types import DYN, INT, STRING, list_of, map_of
+from kubesched.foundation.cel.language.expression_types import DYN, INT, STRING, list_of, map_of
 
 __all__ = ["ENVIRONMENT", "VALUES", "evaluate", "outcome"]
 

@@ -21,7 +21,9 @@ from kubesched.foundation.cel.language.cel_errors import (
     CelRuntimeError,
     EvaluationError,
 )
-from kubesched.foundation.cel.language.cel_types import (
+from kubesched.foundation.cel.language.cel_values import Value, type_name
+from kubesched.foundation.cel.language.environment import Environment
+from kubesched.foundation.cel.language.expression_types import (
     ANY,
     BOOL,
     DYN,
@@ -31,8 +33,6 @@ from kubesched.foundation.cel.language.cel_types import (
     map_of,
     named,
 )
-from kubesched.foundation.cel.language.cel_values import Value, type_name
-from kubesched.foundation.cel.language.environment import Environment
 from kubesched.foundation.cel.language.program import Program, compile_expression
 from kubesched.foundation.cel.language.semver import parse_semver
 from kubesched.foundation.cel.library.quantity_functions import QUANTITY

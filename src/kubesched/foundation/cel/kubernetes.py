@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from kubesched.foundation.cel.language.cel_types import ObjectType, Type
 from kubesched.foundation.cel.language.declarations import Library
 from kubesched.foundation.cel.language.environment import Environment
+from kubesched.foundation.cel.language.expression_types import ObjectType, Type
 from kubesched.foundation.cel.library.json_patches import JSON_PATCHES
 from kubesched.foundation.cel.library.lists import LISTS
 from kubesched.foundation.cel.library.named_formats import FORMATS

@@ -1,4 +1,4 @@
-"""Talking to an API server: informers, listers, the event recorder."""
+"""The client of an API server: transports, informers, event recorders, leader election."""
 
 from __future__ import annotations
 

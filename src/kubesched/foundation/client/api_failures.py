@@ -1,4 +1,4 @@
-"""What an answer that is not a success means, and whether to ask again (docs/reference/02 §9.3)."""
+"""Errors for responses that are no success, and when to retry (docs/reference/02 §9.3)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kubesched.foundation.util.clock import SECOND
 __all__ = ["bounded", "refusal", "retry_after_ns", "retry_lost_ns", "unreachable"]
 
 _RETRIES = 10
-# A server in trouble may ask for patience, not for the rest of the day.
+# The longest Retry-After that the client obeys.
 _LONGEST_PAUSE_S = 60
 _MOST_DIGITS = 9
 _TOO_MANY_REQUESTS = 429
@@ -21,7 +21,7 @@ _RETRY_LOST_NS = SECOND
 _SHOWN = 2048
 _LONGEST_MESSAGE = 16 * 1024
 
-# What client-go makes of an answer whose body says nothing: reason and message.
+# The reasons and messages that client-go uses for responses without a Status.
 _NAMELESS = {
     400: ("BadRequest", "the server rejected our request for an unknown reason"),
     401: ("Unauthorized", "the server has asked for the client to provide credentials"),
@@ -55,12 +55,12 @@ _NAMELESS = {
 
 
 def refusal(answer: ServerResponse) -> ApiError:
-    """The error of an answer whose status is no success."""
+    """Return the error for a response whose status is no success."""
     try:
         status = codec.decode(answer.body, Status)
     except msgspec.MsgspecError:
         status = Status()
-    # Any JSON object reads as a Status; one that is not a failure tells nothing.
+    # Any JSON object decodes as a Status. Use it only if it is a failure.
     if status.status != "Failure":
         return ApiError(_nameless(answer))
     if not status.code:
@@ -69,9 +69,9 @@ def refusal(answer: ServerResponse) -> ApiError:
 
 
 def bounded(status: Status) -> Status:
-    """The same, with no more of its message than somebody could want to read.
+    """Return a status with a message of limited length.
 
-    It ends up in logs, events and conditions, and a webhook may say whatever it likes.
+    The message is written to logs, events and conditions, and a webhook may send one of any length.
     """
     if len(status.message) <= _LONGEST_MESSAGE:
         return status
@@ -80,12 +80,12 @@ def bounded(status: Status) -> Status:
 
 
 def unreachable(failure: TransportError) -> ApiError:
-    """The error of a request that got no answer."""
+    """Return the error for a request without a response."""
     return ApiError(Status(status="Failure", code=0, message=str(failure)))
 
 
 def retry_after_ns(answer: ServerResponse, attempt: int) -> int | None:
-    """How long the server asked to wait before asking again; None if it did not."""
+    """Return the delay that the server requested before a retry; None if it did not."""
     if attempt >= _RETRIES:
         return None
     if answer.status != _TOO_MANY_REQUESTS and answer.status < 500:
@@ -95,15 +95,15 @@ def retry_after_ns(answer: ServerResponse, attempt: int) -> int | None:
 
 
 def _retry_after(answer: ServerResponse) -> int | None:
-    """What the header says, if that is a number of seconds that anybody could mean."""
+    """Return the seconds of a Retry-After header if they are a plausible number."""
     text = answer.headers.get("Retry-After", "")
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
 
 
 def retry_lost_ns(failure: TransportError, attempt: int, *, is_watch: bool = False) -> int | None:
-    """How long to wait before a read that was lost on its way is sent again.
+    """Return the delay before a read whose response was lost is retried.
 
-    Writes are never sent again: the server may have done them.
+    Writes are never retried, because the server may have executed them.
     """
     if attempt >= _RETRIES:
         return None

@@ -24,14 +24,14 @@ def connect(
     clock: Clock | None = None,
     user_agent: str = "kubesched",
 ) -> HttpApi:
-    """Access to a cluster's API server, for `Scheduler(api)`, plugins and scripts.
+    """Return access to a cluster's API server, for `Scheduler(api)`, plugins and scripts.
 
-    The kubeconfig decides, and a context of it other than the current one if that is named.
-    Without a file it is the cluster that this process runs in, and outside of one the files that
-    $KUBECONFIG lists. Nothing is sent until something is asked for; `await api.close()` ends it.
+    Uses the current context of the kubeconfig, or the named one. Without a file it uses the service
+    account of the pod that this process runs in, and outside of a cluster the files that
+    $KUBECONFIG lists. Sends nothing before the first request; `await api.close()` closes it.
 
     Raises:
-        ConfigError: there is nothing to connect to, or not as it is written.
+        ConfigError: no cluster is configured, or its configuration is invalid.
     """
     clock = clock or RealClock()
     if context:

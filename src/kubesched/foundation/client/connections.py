@@ -1,4 +1,4 @@
-"""How to reach the API server: from a kubeconfig, from inside a cluster.
+"""Connection settings from a kubeconfig, or from the service account of a pod.
 
 docs/reference/02 §9.1.
 """
@@ -45,14 +45,14 @@ def connect_process(
     metrics: ClientMetrics | None = None,
     service_account: Path = SERVICE_ACCOUNT,
 ) -> Connection:
-    """What a component connects to.
+    """Return the connection of a component.
 
-    The flags decide; without any it is the cluster this process runs in, and outside of one the
-    files that $KUBECONFIG lists. The home directory's is never used: a scheduler must not take
-    hold of whichever cluster someone last worked with.
+    The flags decide. Without them it is the cluster that this process runs in, and outside of a
+    cluster the files that $KUBECONFIG lists. The kubeconfig of the home directory is never used: a
+    scheduler must not act on the cluster that the user happened to work with last.
 
     Raises:
-        ConfigError: none of these can be used; one line says why.
+        ConfigError: none of these can be used.
     """
     if kubeconfig:
         selected = load_kubeconfig([Path(kubeconfig)], must_exist=True).select()
@@ -108,7 +108,7 @@ def connect_selected(
     """Use a context of a kubeconfig; `master` overrides the server's address alone.
 
     Raises:
-        ConfigError: the cluster or user cannot be used as they are written.
+        ConfigError: the entry of the cluster or the user is invalid.
     """
     cluster, user = selected.cluster, selected.user
     where = cluster.place
@@ -281,7 +281,7 @@ def _check_readable(path: Path, where: str) -> None:
 
 
 def _server(address: str, where: str, scheme: str = "http") -> str:
-    # As client-go: an address without a scheme is plain HTTP, unless something speaks of TLS.
+    # As in client-go: an address without a scheme is plain HTTP, unless there are TLS settings.
     url = address if "://" in address else f"{scheme}://{address}"
     try:
         parts = urlsplit(url)

@@ -1,6 +1,6 @@
-"""Records core/v1 events: about leadership, and all events of old servers (docs/reference/02 §8.5).
+"""Records core/v1 events, for leader election and old servers (docs/reference/02 §8.5).
 
-Recording never waits. The broadcaster, a component, sends one event after the other.
+Recording never waits. The broadcaster is a component that sends one event after the other.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Sending(NamedTuple):
 
 
 class CoreEventRecorder:
-    """Records events in the name of one component. Actions and related objects are lost."""
+    """Records events of one component. This kind of event has no action and no related object."""
 
     def __init__(self, broadcaster: CoreEventBroadcaster, component: str) -> None:
         self._broadcaster, self._component = broadcaster, component
@@ -80,7 +80,7 @@ class CoreEventBroadcaster:
         return CoreEventRecorder(self, controller)
 
     def record(self, event: CoreEvent) -> None:
-        """Take in one event; recorders call this."""
+        """Queue one event. Called by recorders."""
         if self._queue.full():
             self.dropped += 1
             self._on_drop()
@@ -103,7 +103,7 @@ class CoreEventBroadcaster:
             sending.cancel()
 
     def stop(self) -> None:
-        """Send what is queued, for a few seconds, and end."""
+        """Send the queued events for at most a few seconds, then end."""
         self._stopping.set()
 
     async def _send_queued(self) -> None:
@@ -117,7 +117,7 @@ class CoreEventBroadcaster:
     async def _send_with_retries(self, sending: _Sending) -> None:
         for attempt in range(_TRIES):
             if attempt:
-                # Many replicas may have lost the same server: they do not come back at once.
+                # Spread the retries, because many replicas may have lost the same server.
                 share = self._random.random() if attempt == 1 else 1.0
                 wait_ns = int(_RETRY_AFTER_NS * share)
                 if await self._clock.wait(self._stopping, timeout_ns=wait_ns):
@@ -152,7 +152,7 @@ class CoreEventBroadcaster:
 
 
 def _has_ended(error: ApiError) -> bool:
-    """Whether the namespace takes no new objects because it is about to go."""
+    """Whether the namespace refuses new objects because it is being deleted."""
     details = error.status.details
     return details is not None and any(
         cause.reason == "NamespaceTerminating" for cause in details.causes

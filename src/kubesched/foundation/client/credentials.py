@@ -1,7 +1,7 @@
-"""Who we are towards an API server, also when that changes while we run.
+"""The credentials that a client sends to an API server, with rotation.
 
-Tokens and certificates in files are read again now and then, because they are rotated under us;
-an exec plugin is asked again when what it gave has expired, or was refused.
+Tokens and certificates in files are reread periodically, because they may be rotated while the
+process runs. An exec plugin runs again when its credentials expire or the server refuses them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _READ_AGAIN_NS = 10 * SECOND
 
 
 class Credential(msgspec.Struct, frozen=True):
-    """What to send with a request: headers, and a certificate for the handshake."""
+    """The headers of a request, and the certificate for the TLS handshake."""
 
     headers: Mapping[str, str] = {}
     pair: KeyPair | None = None
@@ -43,16 +43,16 @@ class Credential(msgspec.Struct, frozen=True):
 
 class Credentials(Protocol):
     async def current(self) -> Credential:
-        """Raises TransportError of kind `credentials`."""
+        """Return valid credentials. Raises TransportError of kind `credentials`."""
         ...
 
     def refused(self) -> None:
-        """Note that the server did not accept the current ones."""
+        """Report that the server refused the current credentials."""
         ...
 
 
 class FixedCredentials:
-    """The same ones for ever."""
+    """Credentials that never change."""
 
     def __init__(self, credential: Credential) -> None:
         self._credential = credential
@@ -68,9 +68,9 @@ ANONYMOUS = FixedCredentials(Credential())
 
 
 class FileText:
-    """The content of a small file, read again at most every ten seconds.
+    """The content of a small file, reread at most every ten seconds.
 
-    A file that cannot be read any more keeps the content it had: rotation may take a moment.
+    If the file cannot be read, the last content stays in use, because a rotation may take a moment.
     """
 
     def __init__(self, path: Path, clock: Clock) -> None:
@@ -78,13 +78,13 @@ class FileText:
         self._clock = clock
         self._content: bytes | None = None
         self._read_ns = 0
-        # How often the file itself was read, or tried to be.
+        # The number of attempts to read the file.
         self.looks = 0
-        # Whether it could not be the last time.
+        # Whether the last attempt failed.
         self.is_stale = False
 
     def read(self) -> bytes:
-        """Raises TransportError if the file could never be read."""
+        """Return the content. Raises TransportError if the file could never be read."""
         now_ns = self._clock.monotonic_ns()
         if self._content is not None and now_ns - self._read_ns < _READ_AGAIN_NS:
             return self._content
@@ -103,12 +103,12 @@ class FileText:
         return self._content
 
     def expire(self) -> None:
-        """Read again at the next use."""
+        """Reread the file at the next use."""
         self._read_ns -= _READ_AGAIN_NS
 
 
 class UserCredentials:
-    """A user of a kubeconfig, or a service account: any mix of what they may have."""
+    """The credentials of a user of a kubeconfig or of a service account, in any combination."""
 
     def __init__(
         self,

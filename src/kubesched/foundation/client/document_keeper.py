@@ -1,9 +1,9 @@
-"""Keeps the JSON of pods and nodes beside what is decoded of them.
+"""A cache of the complete JSON of pods and nodes, for extenders.
 
-The types of `api/` declare what the scheduler reads. Extenders are sent whole objects, so where
-there are extenders, informers are given a `DocumentKeeper` in place of the API: it has objects
-sent in full, hands on the part that everybody else works with, and remembers the JSON of those
-objects that somebody may be sent. What it remembers is of the very version that it handed on.
+The types of `api/` declare only the fields that the scheduler reads, but extenders receive complete
+objects. With extenders, informers use a `DocumentKeeper` in place of the API. It requests complete
+objects, returns the decoded ones to the informers, and caches the JSON of those objects that an
+extender may receive. The cached JSON is always of the version that the informer received.
 """
 
 from __future__ import annotations
@@ -43,22 +43,21 @@ _DOCUMENTS: Mapping[type, type[RawObject]] = {Pod: PodDocument, Node: NodeDocume
 
 class _Kept(NamedTuple):
     uid: str
-    node_name: str  # of a pod that has one
+    node_name: str  # The node of a pod that has one.
     body: bytes
 
 
 class DocumentKeeper:
-    """An `ApiAccess` to list and watch with, and the documents of what came through it.
+    """An `ApiAccess` for lists and watches that caches the JSON of the objects.
 
-    `keeps` says, by type, of which objects the JSON will be needed; types that are not named
-    there pass through untouched.
+    `keeps` has a predicate for each type whose JSON is cached. Other types pass through unchanged.
     """
 
     def __init__(self, api: ApiAccess, keeps: Mapping[type, Callable[[Any], bool]]) -> None:
         self._api = api
         self._keeps = keeps
         self._kept: dict[tuple[type, str, str], _Kept] = {}
-        # By type, what a list that is under way has brought, and the version of what came last.
+        # By type: the objects of the current list, and the version of the last one.
         self._listed: dict[type, dict[tuple[type, str, str], _Kept]] = {}
         self._versions: dict[type, str] = {}
 
@@ -69,27 +68,27 @@ class DocumentKeeper:
         return len(self._kept)
 
     def pod(self, pod: Pod) -> bytes:
-        """The pod as JSON: of the version seen last, on the node that `pod` is on."""
+        """Return the last version of the pod as JSON, with the node that `pod` is on."""
         kept = self._kept.get(_key(Pod, pod.metadata))
         if kept is None or kept.uid != pod.metadata.uid:
             return _encoded(pod_wire_form(_declared(pod)))
         node_name = pod.spec.node_name
         if node_name and node_name != kept.node_name:
-            # It was given this node and is not seen there yet.
+            # The pod is assumed on this node, and the watch has not confirmed it yet.
             document = msgspec.json.decode(kept.body)
             document.setdefault("spec", {})["nodeName"] = node_name
             return _encoded(document)
         return kept.body
 
     def node(self, node: Node) -> bytes:
-        """The node as JSON, of the version seen last."""
+        """Return the last version of the node as JSON."""
         kept = self._kept.get(_key(Node, node.metadata))
         if kept is None or kept.uid != node.metadata.uid:
             return _encoded(node_wire_form(_declared(node)))
         return kept.body
 
     def forget(self, gone: Pod | Node) -> None:
-        """Unless another object of that name is there by now."""
+        """Evict an object, unless another object has its name by now."""
         key = _key(type(gone), gone.metadata)
         kept = self._kept.get(key)
         if kept is not None and kept.uid == gone.metadata.uid:
@@ -111,7 +110,7 @@ class DocumentKeeper:
         return ObjectList(items, page.resource_version, page.continue_token)
 
     def _begin_anew(self, kind: type, version: str) -> None:
-        """A list is whole: whatever is not in it is gone, also if nobody had heard of it."""
+        """Start a new list. Entries that it does not contain are evicted at its end."""
         others = {key: kept for key, kept in self._kept.items() if key[0] is not kind}
         self._kept = others | self._listed.pop(kind, {})
         self._versions[kind] = version
@@ -129,7 +128,7 @@ class DocumentKeeper:
     async def _watch(
         self, kind: type[T], events: AsyncIterator[WatchEvent[RawObject]], *, is_list: bool
     ) -> AsyncIterator[WatchEvent[T]]:
-        """`is_list` says that the events up to a bookmark are a list."""
+        """Watch. With `is_list` the events up to the first bookmark are a list."""
         self._versions.setdefault(kind, "")
         if is_list:
             self._listed[kind] = {}
@@ -157,11 +156,11 @@ class DocumentKeeper:
     def _place_for(
         self, kind: type, event: WatchEvent[RawObject], *, is_list: bool
     ) -> dict[tuple[type, str, str], _Kept] | None:
-        """Where the document of an event belongs; None: nowhere."""
+        """Return the cache for the document of an event, or None."""
         if event.type == "DELETED":
-            return None  # whoever knew it will have it forgotten
+            return None  # the informer evicts it when it handles the deletion
         if not is_list and is_older(event.resource_version, self._versions[kind]):
-            return None  # an informer passes over it, and would not have it forgotten
+            return None  # an informer ignores it, and would never evict it
         return self._listed[kind] if is_list else self._kept
 
     def _take(
@@ -170,7 +169,7 @@ class DocumentKeeper:
         document: RawObject,
         place: dict[tuple[type, str, str], _Kept] | None,
     ) -> T | None:
-        """What others see of it; None if it cannot be read, as for the API itself."""
+        """Return the decoded object; None if it cannot be decoded, as from the API itself."""
         body = document.body
         try:
             decoded = codec.decode(body, kind)
@@ -190,7 +189,7 @@ class DocumentKeeper:
 
 
 def _in_full(kind: type, body: bytes) -> bytes:
-    """What every object of the reference's server has; other servers may leave it out."""
+    """Add kind and apiVersion, which other servers than the reference's may omit."""
     if kind is Node:
         is_whole = b'"nodeInfo"' in body and b'"daemonEndpoints"' in body
         return body if is_whole else _encoded(node_wire_form(msgspec.json.decode(body)))

@@ -1,4 +1,4 @@
-"""Which core events are sent, and as what (docs/reference/02 §8.5).
+"""Correlation of core events: which are sent, counted or dropped (docs/reference/02 §8.5).
 
 Events that repeat are counted in one object; many that differ only in their message are combined;
 a flood about one object is cut off. A plain class: it takes an event with its time, and answers
@@ -28,7 +28,7 @@ _REFILL_PER_SECOND = 1 / 300
 
 
 class CoreEvent(NamedTuple):
-    """What is to be told."""
+    """An event to send."""
 
     component: str
     about: ObjectReference
@@ -38,7 +38,7 @@ class CoreEvent(NamedTuple):
 
 
 class Seen:
-    """An event that was told before: its object on the server, and how often it came."""
+    """An event that was sent before: its object on the server, and its count."""
 
     __slots__ = ("count", "first_ns", "message", "name")
 
@@ -56,7 +56,7 @@ class _Messages:
 
 
 class _Recent(Generic[V]):
-    """The entries that were used last."""
+    """A bounded mapping that evicts the least recently used entry."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[object, V] = OrderedDict()
@@ -79,7 +79,7 @@ class EventCorrelator:
         self._buckets: _Recent[TokenBucket] = _Recent()
 
     def correlate(self, event: CoreEvent, name: str, now_ns: int) -> Seen | None:
-        """Count an event; None if it is one too many and must not be sent.
+        """Count an event. Returns None if it exceeds the rate and must not be sent.
 
         A count of 1 is to be created under its name, a higher one is an object to be patched.
         """

@@ -1,4 +1,4 @@
-"""What events are called, and how they name what they are about (docs/reference/02 §8.2)."""
+"""The names of events, and their references to objects (docs/reference/02 §8.2)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _DNS_SUBDOMAIN_LIMIT = 253
 
 
 class EventNames:
-    """Gives every event of a process a name of its own."""
+    """Makes a unique name for every event of a process."""
 
     def __init__(self, random: random.Random) -> None:
         self._random = random
         self._last_stamp_ns = 0
 
     def name(self, regarding: str, now_ns: int) -> str:
-        # Virtual time stands still while events happen; names must differ all the same.
+        # Virtual time does not advance between events, but their names must differ.
         self._last_stamp_ns = max(now_ns, self._last_stamp_ns + 1)
         name = f"{regarding}.{self._last_stamp_ns:x}"
         if len(name) <= _DNS_SUBDOMAIN_LIMIT and _DNS_SUBDOMAIN.fullmatch(name):
@@ -33,7 +33,7 @@ class EventNames:
 
 
 def reference_to(regarded: ApiObject) -> ObjectReference:
-    """How an event points at an object, in the state it was in."""
+    """Return a reference to an object in its current version."""
     metadata = regarded.metadata  # type: ignore[attr-defined]  # every kind has it
     return ObjectReference(
         kind=regarded.kind,

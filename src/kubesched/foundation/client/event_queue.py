@@ -1,4 +1,4 @@
-"""Events that wait to be sent, in the order they were recorded.
+"""The queue of events that wait to be sent, in the order of recording.
 
 Events come in bursts, and where a server answers at once a single sender sends a whole burst in
 one turn of the loop. So an event does not wake a sender of its own: the first wakes one, which
@@ -21,8 +21,8 @@ class EventQueue:
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._waiting: deque[tuple[Sending, int]] = deque()
-        self._senders: deque[asyncio.Future[None]] = deque()  # those that have nothing to do
-        self._is_waking = False  # one of them was woken, and has not had its turn
+        self._senders: deque[asyncio.Future[None]] = deque()  # idle senders
+        self._is_waking = False  # a sender was woken and has not run yet
         self._unfinished = 0
         self._all_done = asyncio.Event()
         self._all_done.set()
@@ -42,7 +42,7 @@ class EventQueue:
         self._wake_one()
 
     def take(self) -> tuple[Sending, int] | None:
-        """The first event, if there is one; `done` must be called for it."""
+        """Remove and return the first event, if any. The caller must call `done` for it."""
         if not self._waiting:
             return None
         taken = self._waiting.popleft()
@@ -51,7 +51,7 @@ class EventQueue:
         return taken
 
     async def get(self) -> tuple[Sending, int]:
-        """The same, once there is one."""
+        """Wait for an event, then remove and return it."""
         while (taken := self.take()) is None:
             sender: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._senders.append(sender)
@@ -61,7 +61,7 @@ class EventQueue:
                 if sender in self._senders:
                     self._senders.remove(sender)
                 elif not sender.cancelled():
-                    # It was woken and is told to end: somebody else must see to the event.
+                    # The woken sender is cancelled, so wake another one for the event.
                     self._is_waking = False
                     self._wake_one()
                 raise
@@ -69,13 +69,13 @@ class EventQueue:
         return taken
 
     def done(self) -> None:
-        """An event that was taken has been dealt with."""
+        """Report that an event from `take` or `get` was sent or dropped."""
         self._unfinished -= 1
         if not self._unfinished:
             self._all_done.set()
 
     async def join(self) -> None:
-        """Wait until everything that was put has been dealt with."""
+        """Wait until every queued event was sent or dropped."""
         await self._all_done.wait()
 
     def _wake_one(self) -> None:

@@ -1,10 +1,10 @@
 """Records events.k8s.io/v1 events, and sends them in the background (docs/reference/02 §8).
 
-Recording never waits: it counts, or puts the event in a queue. The broadcaster, a component,
-sends what is queued, several at a time and behind more important requests; it tries again when
-the server cannot be reached and gives up when the server says no. Events are best effort: when
-the server stays away for long they are dropped and counted, and after `stop()` those still queued
-have a few seconds.
+Recording never waits: it counts, or puts the event in a queue. The broadcaster is a component. It
+sends the queue, several at a time and with lower priority than other requests. It retries when the
+server is unreachable, and gives up when the server refuses an event. Events are best effort: when
+the server stays unreachable they are dropped and counted. After `stop()` the queue has a few
+seconds.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ __all__ = ["Broadcaster", "EventBroadcaster", "EventsV1Recorder", "Recorder", "t
 
 log = get_logger(__name__)
 
-# The reference hands each event to a sender of its own, so it hardly ever drops one; this bound
-# is there for a server that stays away.
+# The reference starts a sender for each event, so it hardly ever drops one. The bound is for a
+# server that stays unreachable.
 _QUEUE_CAPACITY = 100_000
 _FLUSH_NS = 5 * SECOND
 _SENDERS = 8
-# So long an event waits for more important requests to be done.
+# The longest time that an event waits for other requests to complete.
 _PATIENCE_NS = 10 * SECOND
 _LOOK_AGAIN_NS = 20 * MILLISECOND
 _TRIES = 12
@@ -52,7 +52,7 @@ _KINDS = frozenset(["Normal", "Warning"])
 
 
 def truncate_note(note: str) -> str:
-    """Cut a note to the length an API server accepts; the cut is by bytes, as the limit is."""
+    """Truncate a note to the number of bytes that an API server accepts."""
     encoded = note.encode()
     if len(encoded) <= _NOTE_LIMIT:
         return note
@@ -61,7 +61,7 @@ def truncate_note(note: str) -> str:
 
 
 class Recorder(Protocol):
-    """Records events in the name of one controller."""
+    """Records the events of one controller."""
 
     def event(
         self,
@@ -75,13 +75,13 @@ class Recorder(Protocol):
 
 
 class Broadcaster(Component, Protocol):
-    """Sends events, whichever form they have on the server."""
+    """Sends events of either API, events.k8s.io/v1 or core/v1."""
 
     def recorder(self, controller: str, hostname: str) -> Recorder: ...
 
 
 class EventsV1Recorder:
-    """Records events in the name of one controller, such as a scheduler profile."""
+    """Records the events of one controller, such as a scheduler profile."""
 
     def __init__(self, broadcaster: EventBroadcaster, controller: str, hostname: str) -> None:
         self._broadcaster = broadcaster
@@ -99,7 +99,7 @@ class EventsV1Recorder:
     ) -> None:
         """Record that something happened to an object. `kind` is Normal or Warning.
 
-        Never waits and never raises for what a server might say.
+        Never waits, and never raises because of a server.
         """
         if kind not in _KINDS:
             log.error("Unsupported event type", eventType=kind)
@@ -129,9 +129,9 @@ class EventBroadcaster:
         is_busy: Callable[[], bool] | None = None,
         on_drop: Callable[[], None] = lambda: None,
     ) -> None:
-        """While `is_busy` says so, events wait, though not for ever.
+        """Make a broadcaster that delays events while `is_busy` returns true, for a limited time.
 
-        `on_drop` is called for every event that is not taken in.
+        `on_drop` is called for every event that is dropped.
         """
         self._api, self._clock, self._random = api, clock, random
         self._is_busy, self._on_drop = is_busy, on_drop
@@ -140,14 +140,14 @@ class EventBroadcaster:
         self._queue = EventQueue(capacity)
         self._names = EventNames(random)
         self._stopping = asyncio.Event()
-        # How many events were never sent because too many were waiting.
+        # The number of events that were dropped because the queue was full.
         self.dropped = 0
 
     def recorder(self, controller: str, hostname: str) -> EventsV1Recorder:
         return EventsV1Recorder(self, controller, hostname)
 
     def record(self, key: EventKey, note: str) -> None:
-        """Take in one event; recorders call this."""
+        """Count or queue one event. Called by recorders."""
         now_ns = self._clock.now_ns()
         known, sending = self._cache.repeat(key, now_ns)
         if known and sending is None:
@@ -167,7 +167,7 @@ class EventBroadcaster:
             log.error("Events are dropped: too many wait to be sent", dropped=self.dropped)
 
     async def drain(self) -> None:
-        """Wait until everything recorded so far was sent or given up; `run` must be running."""
+        """Wait until every recorded event was sent or dropped. `run` must be running."""
         await self._queue.join()
 
     async def run(self) -> None:
@@ -190,7 +190,7 @@ class EventBroadcaster:
                 task.cancel()
 
     def stop(self) -> None:
-        """Send what is queued, for a few seconds, and end."""
+        """Send the queued events for at most a few seconds, then end."""
         self._stopping.set()
 
     async def _every(self, period_ns: int, action: Callable[[], Awaitable[None]]) -> None:
@@ -207,13 +207,13 @@ class EventBroadcaster:
                 if not await self._send(sending):
                     await self._send_again(sending)
             except Exception as error:
-                # A single event is not worth the senders.
+                # One event needs no further senders.
                 log.exception("Unable to write event", error, event=sending.recorded.name)
             finally:
                 self._queue.done()
 
     async def _wait_for_turn(self, is_busy: Callable[[], bool], queued_ns: int) -> None:
-        async with self._turn:  # only the first in line keeps looking
+        async with self._turn:  # only the first sender polls
             while (
                 is_busy()
                 and not self._stopping.is_set()
@@ -240,7 +240,7 @@ class EventBroadcaster:
         log.error("Unable to write event (retry limit exceeded!)", event=sending.recorded.name)
 
     async def _send(self, sending: Sending) -> bool:
-        """Send once; False if it should be tried again."""
+        """Send once. Returns False if the request should be retried."""
         recorded = sending.recorded
         while recorded.is_sending:
             await recorded.until_sent()
@@ -255,20 +255,20 @@ class EventBroadcaster:
         return True
 
     async def _patch(self, sending: Sending) -> bool:
-        """Tell how far a series is; False if the server has no such event."""
+        """Patch the count of a series. Returns False if the server does not have the event."""
         patch: dict[str, Any] = {"series": msgspec.to_builtins(sending.series())}
         recorded = sending.recorded
         try:
             await self._api.patch(Event, recorded.name, recorded.namespace, patch)
         except ApiError as error:
-            # The server keeps events for an hour or so; a series may outlive its event.
+            # The server deletes events after about an hour, which may be before their series ends.
             if error.code != _NOT_FOUND:
                 raise
             return False
         return True
 
     def _is_final(self, error: ApiError, sending: Sending) -> bool:
-        """Whether there is no point in sending again."""
+        """Whether a retry would fail again."""
         name = sending.recorded.name
         if error.code == 0:
             log.error("Unable to write event (may retry after sleeping)", exc=error, event=name)

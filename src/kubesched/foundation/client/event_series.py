@@ -1,9 +1,9 @@
-"""Which events were recorded lately, and what has to be sent about them.
+"""The cache of recent events, which turns repeated events into series.
 
 docs/reference/02 §8.2, §8.3. Events that differ only in time and note are one series: the first is
 created, the second turns it into a series of two, and later ones only count until the series is
-refreshed or finished. A plain class: it takes events with their time, and returns what the shell
-must send.
+refreshed or finished. A plain class: it takes events with their time, and returns what the
+broadcaster must send.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from kubesched.foundation.util.clock import MINUTE
 __all__ = ["EventKey", "EventSeriesCache", "Sending", "TrackedEvent"]
 
 _FORGET_AFTER_NS = 6 * MINUTE
-# How many of a kind are remembered; one takes 750 bytes.
+# The bounds of the cache by type of event. An entry takes 750 bytes.
 _KEPT: Final = {"Normal": 1_000, "Warning": 30_000}
 _SERIES_KEPT: Final = 30_000
 
 
 class EventKey(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
-    """What makes two events the same. The references include the resource version."""
+    """The key of a series. The references include the resource version."""
 
     kind: str
     action: str
@@ -40,7 +40,7 @@ class EventKey(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
 
 
 class TrackedEvent:
-    """The first event of its key, and how often it came since."""
+    """The first event of a key, and the number of its repetitions."""
 
     __slots__ = (
         "_sent",
@@ -58,14 +58,14 @@ class TrackedEvent:
         self.name = name
         self.note = note
         self.time_ns = time_ns
-        self.count = 0  # of the series; 0 while there is none
+        self.count = 0  # of the series; 0 for a single event
         self.last_observed_ns = 0
-        # Something about this event is being sent: a patch must follow its creation.
+        # A request for this event is in flight. A patch must wait for the creation.
         self.is_sending = False
-        self._sent: asyncio.Future[None] | None = None  # if anybody waits for that
+        self._sent: asyncio.Future[None] | None = None  # set while a task waits for that request
 
     async def until_sent(self) -> None:
-        """Wait until what is being sent has been, or has failed."""
+        """Wait until the request in flight has completed or failed."""
         if self._sent is None:
             self._sent = asyncio.get_running_loop().create_future()
         await asyncio.wait((self._sent,))
@@ -82,7 +82,7 @@ class TrackedEvent:
 
 
 class Sending(msgspec.Struct, frozen=True):
-    """One state of an event, to be sent: created if it is no series, else patched."""
+    """One state of an event to send: a creation for a single event, else a patch."""
 
     recorded: TrackedEvent
     series_count: int = 0
@@ -115,11 +115,11 @@ class Sending(msgspec.Struct, frozen=True):
 
 
 class EventSeriesCache:
-    """The recorded events by key, single ones and series.
+    """The recent events by key, single ones and series.
 
-    What comes once (a pod is bound, a victim evicted) is Normal, and remembered in vain; what may
-    come again are warnings. So few of the former are kept and many of the latter, and of all of
-    them only so many: an event that was forgotten is created anew when it comes again.
+    Normal events (a pod is bound, a victim evicted) rarely repeat, and warnings often do. So the
+    bound is low for the former and high for the latter. An evicted event is created again when it
+    repeats.
     """
 
     def __init__(self) -> None:
@@ -130,7 +130,7 @@ class EventSeriesCache:
         return len(self._series) + sum(map(len, self._single.values()))
 
     def repeat(self, key: EventKey, now_ns: int) -> tuple[bool, Sending | None]:
-        """Count one more event of this key; False if it is the first and must be added."""
+        """Count one more event of a key. Returns False if the key is not cached."""
         recorded = self._series.get(key)
         if recorded is not None:
             recorded.last_observed_ns = now_ns
@@ -145,23 +145,23 @@ class EventSeriesCache:
         return True, _as_it_is(recorded)
 
     def add(self, key: EventKey, name: str, note: str, now_ns: int) -> Sending:
-        """Remember the first event of its key; it is to be created."""
+        """Cache the first event of its key. Returns its creation."""
         recorded = TrackedEvent(key, name, note, now_ns)
         _put(self._single[key.kind], recorded, _KEPT[key.kind])
         return Sending(recorded)
 
     def forget(self, sending: Sending) -> None:
-        """Drop a series that was sent for the last time, unless it grew meanwhile."""
+        """Evict a series that was sent for the last time, unless it grew meanwhile."""
         recorded = sending.recorded
         if recorded.count == sending.series_count:
             self._series.pop(recorded.key, None)
 
     def all_series(self) -> list[Sending]:
-        """Return the series as they are, to refresh the server's view."""
+        """Return every series in its current state, to refresh it on the server."""
         return list(map(_as_it_is, self._series.values()))
 
     def take_finished(self, now_ns: int) -> list[Sending]:
-        """Drop single events that are old; return series that ended, to be sent a last time."""
+        """Evict old single events. Returns the finished series, to be sent a last time."""
         long_ago_ns = now_ns - _FORGET_AFTER_NS
         for kind, events in self._single.items():
             self._single[kind] = {
@@ -175,7 +175,7 @@ class EventSeriesCache:
 
 
 def _put(events: dict[EventKey, TrackedEvent], recorded: TrackedEvent, most: int) -> None:
-    """Add an event, and forget the one that was added first if there are too many."""
+    """Add an event, and evict the oldest one if the cache is full."""
     events[recorded.key] = recorded
     if len(events) > most:
         del events[next(iter(events))]

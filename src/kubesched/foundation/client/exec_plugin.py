@@ -1,8 +1,7 @@
 """Credentials from a command (`users[].user.exec` of a kubeconfig).
 
-The command is run when nothing is kept, when what is kept has expired, and after the server
-refused it; at most one run at a time. What it prints on standard error is for the user and
-passes through.
+The command runs when no credential is cached, when the cached one has expired, and after the server
+refused it. At most one run is in flight. Its standard error is passed through to the user.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ __all__ = ["ExecCredential", "ExecPlugin", "ExecSettings"]
 
 
 class ExecSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a kubeconfig says about the command."""
+    """The settings of the command in a kubeconfig."""
 
     command: str
     api_version: str
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = {}
     install_hint: str = ""
-    cluster: Mapping[str, Any] | None = None  # told to the command if it asked for it
+    cluster: Mapping[str, Any] | None = None  # passed to the command if `provideClusterInfo` is set
 
 
 class _Status(ApiStruct):
@@ -50,7 +49,7 @@ class _Printed(ApiStruct):
 
 
 class ExecCredential(msgspec.Struct, frozen=True):
-    """What a command gave; an expiry of None lasts until the server refuses it."""
+    """A credential of a command. Without an expiry it is used until the server refuses it."""
 
     token: str = ""
     certificate: bytes = b""
@@ -59,7 +58,7 @@ class ExecCredential(msgspec.Struct, frozen=True):
 
 
 class ExecPlugin:
-    """Runs the command, and keeps what it gave."""
+    """Runs the command and caches its credential."""
 
     def __init__(
         self, settings: ExecSettings, clock: Clock, metrics: ClientMetrics | None = None
@@ -75,7 +74,7 @@ class ExecPlugin:
         self._running = asyncio.Lock()
 
     async def credential(self) -> ExecCredential:
-        """Raises TransportError of kind `credentials`."""
+        """Return a valid credential. Raises TransportError of kind `credentials`."""
         async with self._running:
             if self._kept is None or self._was_refused or self._is_over(self._kept):
                 fresh = await self._run()
@@ -85,7 +84,7 @@ class ExecPlugin:
             return self._kept
 
     def forget(self) -> None:
-        """Run the command before the next use."""
+        """Evict the credential, so that the next use runs the command."""
         self._was_refused = True
 
     def _is_over(self, kept: ExecCredential) -> bool:
@@ -179,13 +178,13 @@ class ExecPlugin:
 
 
 def _certificate_end_ns(pem: bytes) -> int | None:
-    # Imported here: it takes long, and few use a plugin that gives certificates.
+    # Imported here: the import is slow, and few plugins return certificates.
     from cryptography import x509
 
     try:
         end = x509.load_pem_x509_certificate(pem).not_valid_after_utc
     except ValueError:
-        return None  # whoever uses it says what is wrong with it
+        return None  # the TLS layer reports the error
     return int(end.timestamp()) * SECOND
 
 

@@ -1,8 +1,7 @@
-"""One HTTP extender: sends a verb with its arguments, and returns the JSON that comes back.
+"""The client of one HTTP extender: posts the arguments of a verb and returns the JSON response.
 
-Knows nothing of scheduling. Whatever goes wrong comes out as an `ExtenderError` whose text is the
-reference's, as far as it can be: users see it in events (docs/reference/04 §18.2). Nothing is sent
-twice.
+It has no scheduling rules. Every failure is an `ExtenderError` with the reference's text, as far as
+possible, because events show it to users (docs/reference/04 §18.2). Requests are not retried.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ _TOO_SLOW = "context deadline exceeded (Client.Timeout exceeded while awaiting h
 
 
 class ExtenderError(KubeschedError):
-    """An extender did not answer, or not in a way that can be used."""
+    """An extender did not respond, or its response is invalid."""
 
 
 class ExtenderClient:
-    """Talks to the extender at a URL. `timeout_ns` is for a request and its answer as a whole."""
+    """A client for the extender at a URL. `timeout_ns` limits a request with its response."""
 
     def __init__(self, url_prefix: str, transport: Transport, timeout_ns: int) -> None:
         self.url_prefix = url_prefix
@@ -42,15 +41,15 @@ class ExtenderClient:
         self._timeout_ns = timeout_ns
 
     async def post(self, verb: str, body: bytes) -> bytes:
-        """Send the arguments of a verb; returns the answer, which is one JSON value.
+        """Send the arguments of a verb and return the response, one JSON value.
 
         Raises:
-            ExtenderError: there is no answer, it is no success, or it is no JSON.
+            ExtenderError: there is no response, or it is no success or no JSON.
         """
         url = f"{self.url_prefix.rstrip('/')}/{verb}"
         request = OutgoingRequest("POST", f"/{verb}", body, _JSON, self._timeout_ns)
         try:
-            # The transport has its own idea of time; on a virtual loop this one counts.
+            # The transport measures real time. On a virtual loop this timeout applies.
             async with asyncio.timeout(self._timeout_ns / SECOND):
                 answer = await self._transport.send(request)
         except TimeoutError as exc:
@@ -90,9 +89,9 @@ def _tls_cause(text: str) -> str:
 
 
 def _first_value(body: bytes) -> bytes:
-    """The first JSON value of an answer; what comes after it does not matter.
+    """Return the first JSON value of a response and ignore the rest.
 
-    Bytes and escapes that are no characters are replaced, as in Go.
+    Invalid bytes and escapes are replaced, as in Go.
     """
     try:
         body.decode()
@@ -118,7 +117,7 @@ def _first_value(body: bytes) -> bytes:
         raise ExtenderError(
             f"invalid character {_quoted_rune(character)} looking for beginning of value"
         ) from exc
-    except ValueError as exc:  # a number of thousands of digits
+    except ValueError as exc:  # an integer with thousands of digits
         raise ExtenderError("json: cannot unmarshal a number that is out of range") from exc
     return re.sub("[\ud800-\udfff]", "\ufffd", written).encode()
 

@@ -1,7 +1,7 @@
-"""Requests and answers of HTTP/1.1 as bytes. No sockets, no waiting.
+"""HTTP/1.1 requests and responses as bytes, without sockets.
 
-Only what a client of an API server needs: whole requests out, whole answers in. An answer's body
-has a length, comes in chunks, or ends with the connection (RFC 9112, §6.3).
+Only what a client of an API server needs: complete requests and complete responses. The body of a
+response has a length, is chunked, or ends with the connection (RFC 9112, §6.3).
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ __all__ = ["LARGEST_BODY", "AnswerReader", "HttpError", "encode_request"]
 
 _LONGEST_HEAD = 256 * 1024
 _LONGEST_CHUNK_LINE = 16 * 1024
-# Far more than a page of the largest objects: what is longer has no end, or no place in memory.
+# Far more than a page of the largest objects. A longer body may be endless.
 LARGEST_BODY = 1 << 30
 _WITHOUT_BODY = frozenset({204, 304})
 _CHUNK_LENGTH = re.compile(rb"[0-9A-Fa-f]{1,16}")
 
 
 class HttpError(ValueError):
-    """What came is not an answer, or what should be sent is not a request."""
+    """The received bytes are no response, or a request cannot be encoded."""
 
 
 def encode_request(
     method: str, target: str, headers: Mapping[str, str], body: bytes = b""
 ) -> bytes:
-    """A request as it is sent.
+    """Encode a request.
 
     Raises:
-        HttpError: a header, or the target, would be taken for something else.
+        HttpError: a header or the target contains control characters.
     """
     lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {headers[name]}" for name in headers)]
     if body or method != "GET":
@@ -44,26 +44,26 @@ def encode_request(
 
 
 class AnswerReader:
-    """Takes in one answer, piece by piece as it arrives."""
+    """Parses one response from pieces in the order of arrival."""
 
     def __init__(self) -> None:
-        self._arrived = bytearray()  # and not yet understood
+        self._arrived = bytearray()  # received and not parsed yet
         self._status = 0
         self._headers: dict[str, str] = {}
-        self._missing: int | None = 0  # of the body; None: it ends with the connection
+        self._missing: int | None = 0  # of the body; None: the body ends with the connection
         self._parts: list[bytes] = []
         self._length = 0  # of the parts
         self._is_chunked = False
         self._is_last_chunk = False
         self.has_begun = False
-        # Whether the connection can be used again after this answer.
+        # Whether the connection can be reused after this response.
         self.keeps_connection = False
 
     def feed(self, data: bytes) -> ServerResponse | None:
-        """Take in what arrived; the answer, once it is whole.
+        """Parse more bytes. Returns the response once it is complete.
 
         Raises:
-            HttpError: this is no answer.
+            HttpError: the bytes are no response.
         """
         self.has_begun = True
         self._arrived += data
@@ -73,7 +73,7 @@ class AnswerReader:
         return self._finished() if is_whole else None
 
     def end(self) -> ServerResponse | None:
-        """The connection has ended; the answer, if that is how it ends."""
+        """Handle the end of the connection. Returns the response if that ends its body."""
         return self._finished() if self._status and self._missing is None else None
 
     def _read_head(self) -> bool:
@@ -90,7 +90,7 @@ class AnswerReader:
                 raise HttpError(f"not the beginning of an answer: {first[:80]!r}")
             status = int(rest[:3])
             if status >= 200:
-                break  # what comes before is not the answer yet
+                break  # an interim response
         for line in lines:
             name, _, value = line.partition(":")
             name, value = name.title(), value.strip()
@@ -102,7 +102,7 @@ class AnswerReader:
         return True
 
     def _frame(self, version: str) -> None:
-        """How to tell where the body ends."""
+        """Determine how the body ends."""
         headers = self._headers
         connection = headers.get("Connection", "").lower()
         self.keeps_connection = version != "HTTP/1.0" and "close" not in connection
@@ -164,6 +164,6 @@ class AnswerReader:
 
     def _finished(self) -> ServerResponse:
         if self._arrived:
-            self.keeps_connection = False  # something came that nobody asked for
+            self.keeps_connection = False  # the server sent bytes without a request
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         return ServerResponse(self._status, body, self._headers)

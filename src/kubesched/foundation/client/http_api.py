@@ -1,8 +1,8 @@
 """`ApiAccess` over HTTP: any Kubernetes API server (docs/reference/02 §9).
 
-Objects travel as JSON and are decoded once, into the fields that their types declare. Requests
-wait for the client's rate limit; what the server asks to be sent again later is sent again, and
-reads that were lost on the way are. Every failure is an `ApiError`.
+Objects are sent as JSON and decoded once, into the fields that their types declare. Requests wait
+for the client's rate limit. The client retries when the server asks for it, and retries reads whose
+response was lost. Every failure is an `ApiError`.
 """
 
 from __future__ import annotations
@@ -64,23 +64,23 @@ _PATCH_TYPES: Mapping[PatchType, str] = {
     "apply": "application/apply-patch+yaml",
 }
 _FIELD_MANAGER = "kubesched"
-# Types that declare every field of their objects, so that writing one back loses nothing.
+# Types that declare every field of their objects, so that an update loses nothing.
 _WHOLE = frozenset([Lease])
 
 _SHOWN_WAIT_NS = 50 * MILLISECOND
 _MOST_WARNINGS = 100
 _DISCOVERY_TIMEOUT_NS = 32 * SECOND
 _WATCH_SECONDS = (300, 600)
-# A server ends a watch by itself after the time it was given; this much later it is not there.
+# The server ends a watch after its timeout. This much later the connection counts as lost.
 _WATCH_GRACE_S = 15
-# Servers that send bookmarks send one about every minute, whether or not anything changes.
+# Servers that send bookmarks send one about every minute, even without changes.
 _BOOKMARK_SILENCE_S = 180
 
 
 class HttpApi:
-    """A client with its own connections and its own rate limit.
+    """A client with connections and a rate limit of its own.
 
-    Requests that change something pass through the `fence`, if there is one.
+    Writes pass through the `fence`, if there is one.
     """
 
     def __init__(
@@ -106,14 +106,14 @@ class HttpApi:
 
     @property
     def is_writing(self) -> bool:
-        """Whether a request that changes something is waiting or under way."""
+        """Whether a write is waiting or in flight."""
         return self._writing > 0
 
     async def close(self) -> None:
         await self._transport.close()
 
     async def serves(self, api_version: str) -> bool:
-        """Whether the server has this group and version; False too if it cannot be asked."""
+        """Whether the server has this group and version. False also if the request fails."""
         group, _, version = api_version.rpartition("/")
         try:
             await self._call("GET", group_target(group, version), timeout_ns=_DISCOVERY_TIMEOUT_NS)
@@ -121,7 +121,7 @@ class HttpApi:
             return False
         return True
 
-    # What ApiAccess asks for
+    # The methods of ApiAccess
 
     async def get(self, kind: type[T], name: str, namespace: str | None = None) -> T:
         answer = await self._call("GET", target(kind_of(kind), namespace, name))
@@ -147,7 +147,7 @@ class HttpApi:
         try:
             return codec.decode_list(answer.body, kind)
         except msgspec.ValidationError:
-            pass  # something in it is not what it should be
+            pass  # an object in the list cannot be decoded
         except msgspec.MsgspecError as exc:
             raise _unreadable(exc) from exc
         try:
@@ -191,13 +191,13 @@ class HttpApi:
         kind = kind_of(type(new))
         namespace = new.metadata.namespace  # type: ignore[attr-defined]  # every kind has it
         body = codec.encode(new)
-        if kind.kind == kind.plural:  # a custom one that is known by its plural alone
+        if kind.kind == kind.plural:  # a custom resource without a type
             body = msgspec.json.encode(msgspec.json.decode(body) | {"kind": await self._name(kind)})
         answer = await self._call("POST", target(kind, namespace), body)
         return _decoded(answer.body, type(new))
 
     async def _name(self, kind: Kind) -> str:
-        """What the server calls a kind of which only the plural is known."""
+        """Look up the kind of a plural on the server."""
         if kind.plural not in self._kind_names:
             answer = await self._call("GET", group_target(kind.group, kind.version))
             served = _decoded(answer.body, _Served).resources
@@ -206,7 +206,7 @@ class HttpApi:
         return self._kind_names[kind.plural]
 
     async def update(self, changed: T, *, subresource: str = "") -> T:
-        """Replace an object; fields that its type does not declare stay as the server has them."""
+        """Replace an object. Fields that its type does not declare keep their values."""
         kind = kind_of(type(changed))
         metadata: ObjectMeta = changed.metadata  # type: ignore[attr-defined]
         if type(changed) in _WHOLE:
@@ -348,7 +348,7 @@ class HttpApi:
         return answer
 
     def _pass_on(self, warning: str) -> None:
-        """Tell what the server warns of; each thing once, for it comes with every request."""
+        """Log the warnings of a server, each text once, because every response repeats them."""
         if warning not in self._warnings and len(self._warnings) < _MOST_WARNINGS:
             self._warnings.add(warning)
             log.warning("The API server warns", warning=warning)
@@ -394,7 +394,7 @@ class HttpApi:
     ) -> ResponseStream:
         for attempt in count():
             if attempt:
-                await self._throttle(request)  # the first attempt of a watch is free
+                await self._throttle(request)  # the first attempt is not rate limited
             try:
                 streamed = await stack.enter_async_context(self._transport.stream(request))
                 self._count(request, str(streamed.status), attempt)
@@ -416,10 +416,10 @@ class HttpApi:
     async def _next_chunk(
         self, streamed: ResponseStream, ends_ns: int, decoder: WatchDecoder[Any]
     ) -> bytes:
-        """What arrives next; empty when the server has ended the watch.
+        """Return the next bytes; none when the server has ended the watch.
 
         Raises:
-            ApiError: of code 0 if the connection broke, or nothing comes when it should.
+            ApiError: code 0, the connection broke, or it was silent for too long.
         """
         patience_s = max(0.0, (ends_ns - self._clock.monotonic_ns()) / SECOND)
         if decoder.has_seen_bookmark:
@@ -455,9 +455,9 @@ def _decoded(body: bytes, kind: type[T]) -> T:
 
 
 def _check_is_object(answer: ServerResponse) -> None:
-    """Raises ApiError for a success that somebody else than an API server tells of.
+    """Raise ApiError for a success that does not come from an API server.
 
-    A proxy that answers in its place with a page of its own has bound no pod.
+    A proxy that responds with a page of its own has not executed the request.
     """
     try:
         msgspec.json.decode(answer.body, type=dict[str, msgspec.Raw])
@@ -466,5 +466,5 @@ def _check_is_object(answer: ServerResponse) -> None:
 
 
 def _unreadable(why: msgspec.MsgspecError) -> ApiError:
-    # Not an answer of this API: whatever sent it, the request did not reach its goal.
+    # The response is not of this API, so the request did not reach an API server.
     return unreachable(TransportError(f"the answer of the server cannot be read: {why}"))

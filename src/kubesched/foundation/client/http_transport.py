@@ -1,7 +1,7 @@
-"""HTTP/1.1 over sockets. Requests have a pool of their own, streams are aiohttp's.
+"""The transport over sockets: a connection pool for requests, aiohttp for streams.
 
-Nothing of aiohttp gets out of this file. Connections are kept open and reused. Each client has
-its own pool, so that the renewal of a lease never waits behind a thousand bindings.
+No type of aiohttp leaves this module. Connections stay open and are reused. Each client has its own
+pool, so that the renewal of a lease never waits behind a thousand bindings.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from kubesched.foundation.util.clock import SECOND
 __all__ = ["Connection", "HttpTransport"]
 
 _CONNECT_S = 30
-# By then a server has begun to answer, even if what it then streams takes long.
+# A server must have sent the headers of a stream by then.
 _HEADERS_S = 90
 _PARALLEL = 64
 _CHUNK = 1 << 20
@@ -46,17 +46,17 @@ _FAILURES = (aiohttp.ClientError, OSError, ValueError, ConfigError)
 
 
 class Connection(msgspec.Struct, frozen=True, kw_only=True):
-    """How to reach an API server."""
+    """The address of an API server and the credentials for it."""
 
     server: str  # https://host:port, perhaps with a path
     tls: TlsOptions = TlsOptions()
-    ca_file: FileText | None = None  # trusted instead of what `tls` says, and read again
+    ca_file: FileText | None = None  # trusted in place of the authorities of `tls`, and reread
     credentials: Credentials = ANONYMOUS
     user_agent: str = "kubesched"
 
 
 class HttpTransport:
-    """A pool of connections to one server. Made and closed on the loop that uses it."""
+    """A pool of connections to one server. Build and close it on the loop that uses it."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class HttpTransport:
             credential = await self._connection.credentials.current()
             answer = await self._exchange(self._requests, request, credential)
             if answer.status == 401 and (fresh := await self._fresher(credential)) is not None:
-                # Nothing is done for a stranger, so that even a write may be sent again.
+                # The server executed nothing for this client, so even a write can be retried.
                 answer = await self._exchange(self._requests, request, fresh)
         except _FAILURES as exc:
             raise _translated(exc, self.base_url) from exc
@@ -144,7 +144,7 @@ class HttpTransport:
         return encode_request(request.method, target, headers, request.body)
 
     def _session(self) -> aiohttp.ClientSession:
-        # Streams stay open for minutes, so they neither share a limit nor time out here.
+        # Streams stay open for minutes, so they have neither a shared limit nor a timeout here.
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, socket_factory=_socket),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
@@ -181,7 +181,7 @@ class HttpTransport:
         )
 
     async def _fresher(self, refused: Credential) -> Credential | None:
-        """Other credentials than those that were refused, if there are any by now."""
+        """Return newer credentials than the refused ones, if there are any."""
         self._connection.credentials.refused()
         current = await self._connection.credentials.current()
         return None if current == refused else current
@@ -200,7 +200,7 @@ class _Stream:
             raise _translated(exc, self._base_url) from exc
 
     async def read(self) -> bytes:
-        """The rest, which is why there is no stream: as much as comes in a reasonable time."""
+        """Read the body of a refusal, for a limited time."""
         rest = bytearray()
         try:
             async with asyncio.timeout(_HEADERS_S):
@@ -212,7 +212,7 @@ class _Stream:
 
 
 def _translated(error: Exception, base_url: str) -> TransportError:
-    """What to raise for what aiohttp or the system raised."""
+    """Translate an exception of aiohttp or the system to a TransportError."""
     match error:
         case ConfigError():
             return TransportError(str(error), "credentials")

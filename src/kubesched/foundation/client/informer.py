@@ -1,11 +1,11 @@
-"""Keeps a copy of one kind of objects and announces its changes (docs/reference/02 §10.2–10.5).
+"""A local copy of one kind of objects that a watch updates (docs/reference/02 §10.2–10.5).
 
-An informer lists, then watches from the version of the list; where it is told to, it has the
-list sent as the beginning of the watch, if the server can. A watch that ends is resumed from
-the last version seen; when that is no longer possible, the informer lists anew and announces
-the difference. Handlers are called in the order of the changes, after the copy has taken them
-in; they run to completion and must not block. A handler that fails is logged, and the others
-and later changes are not affected.
+An informer lists, then watches from the version of the list. With `stream_lists` the server sends
+the list as the beginning of the watch, if it can. The informer resumes a watch that ends from the
+last version. If that version is too old, it lists again and reports the difference. It calls the
+handlers in the order of the changes, after it has updated the copy. Handlers run to completion and
+must not block. An exception of a handler is logged and affects neither other handlers nor later
+changes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ log = get_logger(__name__)
 _PAGE_SIZE = 500
 _EMPTY_PAGES = 1000
 _SHORTEST_WATCH_NS = SECOND
-# Handlers are quick, but a hundred thousand calls are not: others get a turn in between.
+# Yield to other tasks after this many changes, because thousands of handler calls take long.
 _CHANGES_PER_TURN = 1_000
 
 _SILENCE_NS = 10 * SECOND
@@ -44,7 +44,7 @@ _SILENCE_NS = 10 * SECOND
 _GONE = 410
 _TOO_MANY_REQUESTS = 429
 _UNREACHABLE = 0
-# So does a proxy in front of it answer for a server that is not there.
+# A proxy in front of an unreachable server responds with one of these.
 _AWAY = frozenset({_UNREACHABLE, 502, 503, 504})
 
 OnAdd = Callable[[T], None]
@@ -60,7 +60,7 @@ class _Handler(NamedTuple):
 
 
 class SharedInformer(Generic[T]):
-    """A component that follows one kind of objects; `store` is its copy and its lister."""
+    """A component that watches one kind of objects. `store` is the copy and the lister."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class SharedInformer(Generic[T]):
         transform: Transform[T] | None = None,
         stream_lists: bool = False,
     ) -> None:
-        """Make an informer that keeps what `transform` makes of an object and the one before it."""
+        """Make an informer. `transform` maps an object and the one before it to the stored one."""
         self.kind = kind
         self.store: ObjectStore[T] = ObjectStore()
         self._api, self._clock = api, clock
@@ -92,16 +92,16 @@ class SharedInformer(Generic[T]):
 
     @property
     def has_synced(self) -> bool:
-        """Whether the first list was passed to all handlers. Never turns back to False."""
+        """Whether all handlers have received the first list. It stays true."""
         return self._synced.is_set()
 
     @property
     def resource_version(self) -> str:
-        """The version up to which the copy is known to be complete."""
+        """The version up to which the copy is complete."""
         return self._version
 
     async def wait_for_sync(self) -> None:
-        """Wait until `has_synced`. Unbounded: a kind that is not served never syncs."""
+        """Wait until `has_synced`, without a limit: a kind that is not served never syncs."""
         await self._synced.wait()
 
     def add_handler(
@@ -110,12 +110,13 @@ class SharedInformer(Generic[T]):
         on_update: OnUpdate[T] | None = None,
         on_delete: OnDelete[T] | None = None,
     ) -> None:
-        """Call back on changes; objects that are already here are announced at once.
+        """Add a handler, and call it at once for the objects that are in the copy.
 
-        `on_delete` also gets whether the final state is unknown because the deletion was missed.
+        The second argument of `on_delete` says that the watch missed the deletion, so that the
+        final state is unknown.
         """
         handler = _Handler(on_add, on_update, on_delete)
-        # A list under way keeps to the handlers it began with, so none hears of an object twice.
+        # A list in progress uses the handlers from its start, so none receives an object twice.
         self._handlers = (*self._handlers, handler)
         for present in list(self.store.list()):
             self._notify((handler,), StoreChange(None, present))
@@ -143,7 +144,7 @@ class SharedInformer(Generic[T]):
             await self._back_off(is_away=is_away)
 
     async def _list(self) -> None:
-        """Replace the copy by what the server has, and announce the difference."""
+        """Replace the copy by a new list, and report the difference to the handlers."""
         log.detail(3, "Listing and watching", type=self.kind.__name__)
         await self._replace(*await self._fetch_pages())
 
@@ -172,10 +173,10 @@ class SharedInformer(Generic[T]):
             except ApiError as error:
                 if not token or error.code != _GONE:
                     raise
-                # The state that the pages show was forgotten half way: take it in one piece.
+                # The server has dropped the version of the pages, so request the list in one piece.
                 listed, limit, token, circle = [], 0, "", _Circle()
                 continue
-            # Page by page: a transform may keep less than was decoded.
+            # Transform page by page, because the transformed objects may be smaller.
             listed.extend(map(self._transformed, page.items) if self._transform else page.items)
             token = page.continue_token
             if not token:
@@ -187,10 +188,10 @@ class SharedInformer(Generic[T]):
                 listed, limit, token, circle = [], 0, "", _Circle()
 
     async def _stream_until_lost(self) -> bool:
-        """Have the list sent as the beginning of a watch, and go on with that watch.
+        """Watch with the list as the beginning of the watch.
 
-        Returns False if the server would not; then a plain list must do. What is sent first is
-        collected aside, so that the copy changes in one step.
+        Returns False if the server does not support that; the caller lists instead. The initial
+        objects are collected separately, so that the copy changes in one step.
 
         Raises:
             ApiError: a new list is needed because of this.
@@ -234,7 +235,7 @@ class SharedInformer(Generic[T]):
         return True
 
     async def _watch_until_lost(self) -> None:
-        """Follow the changes over as many watches as it takes; return if a new list is needed.
+        """Watch, and resume watches that end. Returns if a new list is needed.
 
         Raises:
             ApiError: a new list is needed because of this.
@@ -254,7 +255,7 @@ class SharedInformer(Generic[T]):
                 if error.code not in (_UNREACHABLE, _TOO_MANY_REQUESTS):
                     raise
                 log.detail(4, "Watch closed", type=self.kind.__name__, err=error)
-                # A connection that broke after it had worked is taken for an orderly end.
+                # A connection that broke after it had worked counts as a regular end.
                 if not received or error.code == _TOO_MANY_REQUESTS:
                     await self._back_off(is_away=error.code == _UNREACHABLE)
                 continue
@@ -276,8 +277,8 @@ class SharedInformer(Generic[T]):
         if event.type == "ERROR":
             raise ApiError(event.object if isinstance(event.object, Status) else _NAMELESS)
         if is_older(event.resource_version, self._version):
-            # A server, or a proxy, that begins a watch too early: taken in, it would bring back
-            # what is gone, and take pods from their nodes.
+            # A server or a proxy began the watch too early. Applying the event would restore
+            # deleted objects, and remove pods from their nodes.
             log.detail(4, "Passed over an old event", type=self.kind.__name__)
             return
         if event.type != "BOOKMARK":
@@ -285,7 +286,7 @@ class SharedInformer(Generic[T]):
             change = self.store.apply(taken)
             if change is not None:
                 self._notify(self._handlers, change)
-        # Without a version, a watch would begin anywhere, and miss deletions.
+        # Without a version, a watch could begin at any version and miss deletions.
         self._version = event.resource_version or self._version
 
     def _transformed_in(self, event: WatchEvent[T]) -> WatchEvent[T]:
@@ -347,7 +348,7 @@ _NAMELESS = Status(
 
 
 class _Circle:
-    """Notices pages that lead nowhere: listed on and on, they would take ever more memory."""
+    """Detects continue tokens that repeat, which would fill the memory with an endless list."""
 
     def __init__(self) -> None:
         self._tokens: set[str] = set()
@@ -355,10 +356,10 @@ class _Circle:
         self._empty = 0
 
     def closes(self, page: ObjectList[Any]) -> bool:
-        """Whether a page with a successor has been here before, or one too many has nothing."""
+        """Whether the token of a page repeats, or too many pages are empty."""
         is_known = page.continue_token in self._tokens
         self._tokens.add(page.continue_token)
-        # Empty pages are allowed: a selector may leave nothing of one.
+        # Empty pages are allowed, because a selector may exclude every object of a page.
         self._empty = 0 if page.items else self._empty + 1
         if page.items:
             metadata = page.items[0].metadata
@@ -369,7 +370,7 @@ class _Circle:
 
 
 class _Silence:
-    """Tells of an initial list that does not go on: a proxy in between may hold it back."""
+    """Logs an initial list that makes no progress, for example because a proxy buffers it."""
 
     def __init__(self, clock: Clock, kind: str) -> None:
         self._clock, self._kind = clock, kind
@@ -406,7 +407,7 @@ class _Silence:
 async def _closing(
     events: AsyncIterator[WatchEvent[T]],
 ) -> AsyncIterator[AsyncIterator[WatchEvent[T]]]:
-    """Close the stream at the end of the block, if it is of the kind that can be closed."""
+    """Close the stream at the end of the block, if it has a method for that."""
     try:
         yield events
     finally:

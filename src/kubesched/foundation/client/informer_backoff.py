@@ -1,4 +1,4 @@
-"""How long an informer waits before it tries again (docs/reference/02 §10.4)."""
+"""The delays between an informer's retries (docs/reference/02 §10.4)."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class InformerBackoff:
     """Doubling delays from 0.8 s to 30 s, each up to twice as long by chance.
 
     The sequence starts over on the first use more than two minutes after it last did, no matter
-    how long ago the last failure was. For a server that is not there at all the delays stay
-    short: asking costs it nothing, and the sooner it is found again the better. They are a
-    sequence of their own: a server that has just started refuses what it will allow in a moment.
+    how long ago the last failure was. For an unreachable server the delays stay short: a request
+    costs it nothing, and the informer should find it soon after it starts. These delays are a
+    separate sequence, because a server that has just started may refuse requests at first.
     """
 
     def __init__(self, dice: random.Random, now_ns: int) -> None:

@@ -1,4 +1,4 @@
-"""One informer per kind, made when someone first asks for it."""
+"""A factory that shares one informer per kind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class InformerOptions(msgspec.Struct, frozen=True):
-    """How the informer of a kind differs from the plain one."""
+    """The options of the informer of a kind."""
 
     field_selector: str = ""
     label_selector: str = ""
@@ -30,18 +30,18 @@ class InformerOptions(msgspec.Struct, frozen=True):
     transform: Callable[[Any, Any], Any] | None = None  # of an object and the one before it
 
 
-# Pods that may still run: one that ends arrives as a deletion (docs/reference/02 §10.1).
+# Pods that have not finished. A pod that finishes arrives as a deletion (docs/reference/02 §10.1).
 NON_TERMINAL_PODS = InformerOptions(
     field_selector="status.phase!=Succeeded,status.phase!=Failed",
 )
 
 
 class InformerFactory:
-    """Shares informers between all that need a kind.
+    """Shares the informers of kinds between components.
 
-    Ask for all kinds before running `components()`: an informer made later runs with nobody.
-    With `share_parts`, equal parts of pods, nodes, volumes and claims are kept once; that is for
-    objects that are decoded one by one, not for those that a store in this process holds already.
+    Request all kinds before running `components()`: no task runs an informer that is made later.
+    With `share_parts`, equal parts of pods, nodes, volumes and claims are stored once. That is for
+    objects that are decoded one by one, not for objects that a store in this process shares.
     """
 
     def __init__(
@@ -85,11 +85,11 @@ class InformerFactory:
         return informer
 
     def lister(self, kind: type[T]) -> ObjectStore[T]:
-        """The informer's copy, to read from; asking makes the kind be watched."""
+        """Return the lister of a kind, and make the informer of the kind if there is none."""
         return self.informer(kind).store
 
     def components(self) -> tuple[SharedInformer[Any], ...]:
-        """Everything asked for so far, to be run, in the order of asking."""
+        """Return the informers in the order in which they were made. The caller runs them."""
         return tuple(self._informers.values())
 
     @property

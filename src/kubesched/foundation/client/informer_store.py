@@ -1,8 +1,8 @@
-"""The objects of one kind as an informer last saw them, and what changed (docs/reference/02 §10.3).
+"""The store of an informer: the objects of one kind by name (docs/reference/02 §10.3).
 
-A plain class: it takes watch events and whole lists, and returns the changes to announce. It
-is also the lister that plugins read. Collections it returns are live views: cheap, valid until
-the next `await`, not to be kept.
+A plain class: it takes watch events and complete lists, and returns the changes for the handlers.
+It is also the lister that plugins read. The collections it returns are live views, which are valid
+until the next `await`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ T_co = TypeVar("T_co", bound=msgspec.Struct, covariant=True)
 
 
 class StoreChange(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """One step: an addition has no `old`, a deletion no `new`.
+    """One change: an addition has no `old`, a deletion no `new`.
 
-    With `final_state_unknown` the deletion itself was missed: the object was gone from a later
-    list, and `old` is the last state that was seen, which may be stale.
+    With `final_state_unknown` the watch missed the deletion: a later list did not contain the
+    object, and `old` is the last known state, which may be stale.
     """
 
     old: T | None
@@ -34,7 +34,7 @@ class StoreChange(msgspec.Struct, Generic[T], frozen=True, gc=False):
 
 
 class ObjectStore(Generic[T]):
-    """Objects by namespace and name; those without a namespace are under the empty one."""
+    """Objects by namespace and name. Cluster-scoped objects have the empty namespace."""
 
     def __init__(self) -> None:
         self._namespaces: dict[str, dict[str, T]] = {}
@@ -48,7 +48,7 @@ class ObjectStore(Generic[T]):
         return None if objects is None else objects.get(name)
 
     def list(self, namespace: str | None = None) -> Collection[T]:
-        """The objects of a namespace; None is all of them."""
+        """Return the objects of a namespace; None means all namespaces."""
         if namespace is not None:
             objects = self._namespaces.get(namespace)
             return () if objects is None else objects.values()
@@ -58,15 +58,15 @@ class ObjectStore(Generic[T]):
         return _AllNamespaces(self._namespaces)
 
     def follow(self, listener: Callable[[T | None, T | None], None]) -> None:
-        """Tell the listener of every change, and of what is here already; it must not raise."""
+        """Call the listener for every object, and then for every change. It must not raise."""
         self._listeners = (*self._listeners, listener)
         for present in list(self.list()):
             listener(None, present)
 
     def apply(self, event: WatchEvent[T]) -> StoreChange[T] | None:
-        """Take in one event; None if it changes nothing that was known.
+        """Apply one event. Returns None if it changes nothing.
 
-        Whether an object is new is decided by what is here, not by what the event claims.
+        The content of the store decides whether an object is new, not the type of the event.
         """
         new = event.object
         if new is None:
@@ -80,7 +80,7 @@ class ObjectStore(Generic[T]):
                 return None
             if not objects:
                 del self._namespaces[namespace]
-            # If it was made anew unseen, nobody has heard of the one that the event is about.
+            # If the object was recreated unseen, no handler knows the one of the event.
             is_another = known.metadata.uid != metadata.uid
             gone = known if is_another else new
             self._tell(gone, None)
@@ -94,7 +94,7 @@ class ObjectStore(Generic[T]):
         return StoreChange(old, new)
 
     def replace(self, listed: Iterable[T]) -> Sequence[StoreChange[T]]:
-        """Swap the content for a fresh list.
+        """Replace the content by a new list.
 
         The changes are the deletions first, then every listed object in list order: as an
         addition, or as an update even if it is the same as before.
@@ -139,5 +139,5 @@ class _AllNamespaces(Collection[T_co]):
 
 
 def is_older(version: str, known: str) -> bool:
-    """Whether a version is from before one that is known; others than numbers say nothing."""
+    """Whether a version is older than another. False unless both are numbers."""
     return version.isdecimal() and known.isdecimal() and int(version) < int(known)

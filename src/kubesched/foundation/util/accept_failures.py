@@ -1,7 +1,7 @@
-"""A process without free descriptors says so once in a while, not hundreds of times a second.
+"""Summarizes failures to accept connections, instead of logging each of them.
 
-A listener that cannot accept tries again for every connection that may be waiting, and asyncio
-reports each try with a traceback: megabytes of log, at a time when disks may be full too.
+Without free descriptors a listener retries for every connection that may be waiting, and asyncio
+logs each attempt with a traceback. That is megabytes of log at a time when disks may be full.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ __all__ = ["AcceptFailures"]
 log = get_logger(__name__)
 
 _PERIOD_S: Final = 10.0
-# The beginning of what asyncio says; the exception has the system's own words.
+# The beginning of asyncio's message; the exception has the text of the system.
 _MESSAGE: Final = "socket.accept() out of system resource"
 
 
 class AcceptFailures:
-    """A loop's exception handler that sums up failures to accept; others go on as before."""
+    """A loop's exception handler that counts failures to accept and passes other errors on."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._others = loop.get_exception_handler()
@@ -30,7 +30,7 @@ class AcceptFailures:
 
     @classmethod
     def sum_up(cls, loop: asyncio.AbstractEventLoop) -> None:
-        """Have failures of this loop's listeners summed up. Idempotent."""
+        """Install the handler on a loop. Idempotent."""
         if not isinstance(loop.get_exception_handler(), cls):
             loop.set_exception_handler(cls(loop))
 

@@ -1,6 +1,6 @@
-"""Files that users name, read to an end that there is: `/dev/zero` has none.
+"""Reads files that users name, up to a maximum size.
 
-Without one a process takes all memory of the machine before anybody can say what is wrong.
+A path may name an endless file such as `/dev/zero`, which would fill the memory of the machine.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Final
 
 __all__ = ["MOST_BYTES", "MOST_SETTINGS_BYTES", "read_bounded", "read_bounded_text", "unzipped"]
 
-# Of objects, captures and traces.
+# For files with objects, captures and traces.
 MOST_BYTES: Final = 1024 * 1024 * 1024
-# Of configurations, kubeconfigs and certificates.
+# For configurations, kubeconfigs and certificates.
 MOST_SETTINGS_BYTES: Final = 64 * 1024 * 1024
 _CHUNK: Final = 1024 * 1024
 
 
 def read_bounded(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
-    """All of a file.
+    """Read a whole file.
 
     Raises:
-        OSError: it cannot be read, or is larger than `most` bytes. It has the name of the file.
+        OSError: the file cannot be read, or is larger than `most` bytes. It has the file name.
     """
     content = bytearray()
     try:
@@ -35,7 +35,7 @@ def read_bounded(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
                 if len(content) > most:
                     raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
     except OSError as exc:
-        if exc.filename is None:  # it could be opened, and then not be read
+        if exc.filename is None:  # opening succeeded and reading failed
             exc.filename = str(path)
         raise
     return bytes(content)
@@ -44,21 +44,21 @@ def read_bounded(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
 def read_bounded_text(
     path: str | os.PathLike[str], encoding: str = "utf-8", most: int = MOST_BYTES
 ) -> str:
-    """All of a text file, with its ends of lines as Python has them.
+    """Read a whole text file, with universal line ends.
 
     Raises:
-        OSError: it cannot be read, or is larger than `most` bytes.
-        UnicodeDecodeError: it is no text.
+        OSError: the file cannot be read, or is larger than `most` bytes.
+        UnicodeDecodeError: the file is not UTF-8 text.
     """
     return io.TextIOWrapper(io.BytesIO(read_bounded(path, most)), encoding=encoding).read()
 
 
 def unzipped(content: bytes, most: int = MOST_BYTES) -> bytes:
-    """What was compressed with gzip.
+    """Decompress gzip data.
 
     Raises:
-        OSError: it is none, or more than `most` bytes.
-        EOFError, zlib.error: it is damaged.
+        OSError: the data is no gzip, or decompresses to more than `most` bytes.
+        EOFError, zlib.error: the data is damaged.
     """
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
         found = file.read(most + 1)

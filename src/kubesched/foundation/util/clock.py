@@ -1,7 +1,7 @@
 """Time as an input: wall clock, monotonic clock and waiting, behind one protocol.
 
-Below the edges, time is `int` nanoseconds. Nothing that decides reads a clock: it is given
-`now_ns`. Components that wait are given a `Clock`.
+Below the edges, time is `int` nanoseconds. Code that decides takes `now_ns` and never reads a
+clock. Components that wait take a `Clock`.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ MINUTE = 60 * SECOND
 
 class Clock(Protocol):
     def now_ns(self) -> int:
-        """Wall-clock time since the epoch."""
+        """Return the wall-clock time since the epoch."""
         ...
 
     def monotonic_ns(self) -> int:
-        """Time that never goes back, for measuring durations."""
+        """Return a time that never decreases, to measure durations."""
         ...
 
     async def sleep(self, duration_ns: int) -> None: ...
 
     async def wait(self, event: asyncio.Event, timeout_ns: int | None = None) -> bool:
-        """Wait for the event, at most `timeout_ns`; True if it was set."""
+        """Wait for the event, at most `timeout_ns`. Returns whether it was set."""
         ...
 
 
@@ -66,7 +66,7 @@ class RealClock:
     def now_ns(self) -> int:
         return time.time_ns()
 
-    # Not wrapped: durations are measured dozens of times per pod.
+    # Not wrapped in a method, because durations are measured dozens of times per pod.
     monotonic_ns = staticmethod(time.perf_counter_ns)
 
     async def sleep(self, duration_ns: int) -> None:
@@ -83,11 +83,11 @@ class RealClock:
 
 
 class VirtualClock:
-    """The time of a virtual loop, to the nanosecond however long it runs."""
+    """The time of a virtual loop, exact to the nanosecond."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
-        # Read dozens of times per pod: no function of Python's in between.
+        # Not wrapped in a method, because it is read dozens of times per pod.
         self.now_ns: Callable[[], int] = partial(getattr, loop, "now_ns")
         self.monotonic_ns: Callable[[], int] = partial(getattr, loop, "elapsed_ns")
 
@@ -105,12 +105,11 @@ class VirtualClock:
     async def wait(self, event: asyncio.Event, timeout_ns: int | None = None) -> bool:
         if timeout_ns is None or event.is_set():
             return await event.wait()
-        # One future for the event and the timer to set: components that look at the time every
-        # second are most of what happens in a quiet cluster. asyncio.timeout would also round
-        # the deadline to a float.
+        # The event and the timer set one future. Components that poll every second are most of the
+        # load of an idle cluster, and asyncio.timeout would round the deadline to a float.
         loop = self._loop
         woken: asyncio.Future[bool] = loop.create_future()
-        waiters = event._waiters  # as Event.wait does
+        waiters = event._waiters  # like Event.wait
         waiters.append(woken)
         timer = loop.call_at_ns(loop.elapsed_ns + timeout_ns, _time_out, woken)
         try:
@@ -121,9 +120,9 @@ class VirtualClock:
 
 
 class SteadyClock:
-    """Another clock, whose wall time is not set after this was made: it only goes on.
+    """A clock whose wall time never jumps, on top of another clock.
 
-    For times that are compared with each other, such as the end of a pod's backoff.
+    It is for times that are compared with each other, such as the end of a pod's backoff.
     """
 
     def __init__(self, base: Clock) -> None:
@@ -136,14 +135,14 @@ class SteadyClock:
         return self._began_ns + self.monotonic_ns()
 
     def wall_ns(self, monotonic_ns: int) -> int:
-        """The wall time at which the other clock showed this: it need not be read twice."""
+        """Convert a monotonic time to wall time without reading the clock."""
         return self._began_ns + monotonic_ns
 
 
 class ManualClock:
-    """A clock that moves only when told to, for tests of plain classes.
+    """A clock that tests advance explicitly, for plain classes.
 
-    `sleep`, and `wait` for an event that is not set, move the time on by themselves.
+    `sleep` advances it, and so does `wait` if the event is not set.
     """
 
     def __init__(self, now_ns: int = 0) -> None:

@@ -1,11 +1,10 @@
-"""How the garbage collector is set up for a process that keeps a cluster in memory.
+"""Settings of the garbage collector for a process with a whole cluster in memory.
 
-Almost everything here is freed when its last reference goes; the collector is only needed for
-cycles, such as an exception and the frames it passed through. It finds them by walking over all
-containers there are, and stops everything meanwhile. So what is here to stay is set aside: it is
-then not walked over again, and still freed with its last reference. Cycles that are in use when
-they are set aside would stay for ever: when much more is set aside than was in use when everything
-was last looked at, everything is looked at again.
+Almost every object is freed with its last reference. The collector is only needed for cycles, such
+as an exception and the frames of its traceback. It finds them by traversing all containers, and
+blocks the process meanwhile. So long-lived objects are frozen (`gc.freeze`): the collector no
+longer traverses them, and they are still freed with their last reference. A frozen cycle would
+never be freed, so everything is unfrozen and collected when the frozen objects have grown much.
 """
 
 from __future__ import annotations
@@ -17,23 +16,22 @@ from collections.abc import Iterator
 
 __all__ = ["collecting_rarely", "reclaim_set_aside", "settle_collector"]
 
-# How many containers are made, and not freed, before the youngest are looked at, and how many
-# times that happens before older ones are. What has been looked at twice is mostly here to stay,
-# so it is left to the oldest generation at once. That is looked at after at most 84,000 that stay,
-# which takes about 20 ms.
+# The thresholds of the three generations. An object that survives two collections is mostly
+# long-lived, so it moves to the oldest generation at once. That one is collected after at most
+# 84,000 surviving objects, which takes about 20 ms.
 _THRESHOLDS = (2_000, 0, 20)
 _LONG_NS = 10_000_000
-# The same where nobody waits: what lives for hours of virtual time is not worth a look each time.
+# The thresholds for work whose single steps may be delayed, such as a simulation.
 _RARELY = 150
-# Everything is looked at again when there is half as much more of it, and so many.
+# Everything is collected again after growth by this ratio and by this number of objects.
 _GROWN_SHARE, _GROWN = 0.5, 50_000
 
 
 def settle_collector() -> None:
-    """Set aside all there is, and from now on what a long collection leaves.
+    """Freeze all objects now, and after each long collection those that survive it.
 
-    Call it when a process begins, and when its caches have synced. Cycles among what is set aside
-    are found when everything is looked at again. All others are, as usual.
+    Call it when a process begins, and when its caches have synced. Frozen cycles are found by the
+    next full collection, other cycles as usual.
     """
     gc.set_threshold(*_THRESHOLDS)
     gc.collect()
@@ -44,10 +42,10 @@ def settle_collector() -> None:
 
 
 def reclaim_set_aside() -> None:
-    """Look once at what long collections have set aside, and free what is garbage by now.
+    """Collect the frozen objects once.
 
-    Call it where a whole cluster has just been dropped: its parts know each other, so one that was
-    set aside would stay for long. Does nothing if nothing was set aside since the last time.
+    Call it after a whole cluster was dropped: its parts refer to each other, so a frozen one would
+    stay in memory. Does nothing if no object was frozen since the last call.
     """
     if _set_aside.has_set_aside:
         gc.unfreeze()
@@ -59,10 +57,10 @@ def reclaim_set_aside() -> None:
 
 @contextlib.contextmanager
 def collecting_rarely() -> Iterator[None]:
-    """Look at the oldest containers rarely while the block runs.
+    """Collect the oldest generation rarely while the block runs.
 
-    For work that nobody waits for step by step, such as a run in virtual time: there a longer pause
-    now and then does not matter, and many short ones only add up.
+    For work whose single steps may be delayed, such as a run in virtual time: a few long pauses
+    cost less there than many short ones.
     """
     youngest, middle, oldest = gc.get_threshold()
     gc.set_threshold(youngest, middle, max(oldest, _RARELY))
@@ -73,24 +71,24 @@ def collecting_rarely() -> Iterator[None]:
 
 
 class _SetAside:
-    """Follows collections of the oldest generation, and keeps the next one short."""
+    """Freezes what a long collection of the oldest generation leaves, so that the next is short."""
 
     def __init__(self) -> None:
         self._began_ns = 0
         self.has_set_aside = False
-        self._in_use = 0  # how many there were when everything was last looked at
-        self._at_most = 0  # so many are set aside by now, or fewer: some may have been freed
+        self._in_use = 0  # the number of objects at the last full collection
+        self._at_most = 0  # an upper bound of the frozen objects: some may have been freed
         self._looks_at_everything = False
 
     def everything_was_looked_at(self) -> None:
-        """What is set aside now is in use, all of it."""
+        """Record that every frozen object is in use."""
         self._in_use = self._at_most = gc.get_freeze_count()
         self._looks_at_everything = False
 
     def __call__(self, phase: str, info: dict[str, int]) -> None:
         if info["generation"] != 2:
             return
-        # Processor time: while others had the processor, nothing was walked over.
+        # Processor time, because other processes may have run meanwhile.
         now_ns = time.thread_time_ns()
         if phase == "start":
             self._began_ns = now_ns
@@ -103,14 +101,14 @@ class _SetAside:
             gc.freeze()
             self.has_set_aside = True
             if self._has_grown():
-                gc.unfreeze()  # for the next collection, as none can begin within one
+                gc.unfreeze()  # takes effect at the next collection, as none can start within one
                 self._looks_at_everything = True
 
     def _has_grown(self) -> bool:
-        """Whether there is much more than when everything was last looked at."""
+        """Whether the number of objects has grown much since the last full collection."""
         limit = self._in_use * (1 + _GROWN_SHARE) + _GROWN
         if self._at_most > limit:
-            # Counting walks over all that is set aside, so it is done when it may matter.
+            # Counting traverses all frozen objects, so count only when the bound is exceeded.
             self._at_most = gc.get_freeze_count()
         return self._at_most > limit
 

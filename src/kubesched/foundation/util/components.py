@@ -1,9 +1,8 @@
-"""Parts that run until told to stop, a block that runs them, and tasks for work beside them.
+"""Components that run until stopped, a block that runs them, and background tasks.
 
-A component is built from its collaborators, runs in the one task its owner made for it, and ends
-soon after `stop()`. `StopSwitch` is for components that may be deep in a wait when they are told.
-`BackgroundTasks` are for work that nobody waits for: bindings, attempts that wait for extenders,
-writes of conditions.
+A component is built from its collaborators, runs in one task of its owner, and ends soon after
+`stop()`. `StopSwitch` stops components that wait at any await. `BackgroundTasks` are for work
+whose result no task awaits: bindings, attempts that wait for extenders, writes of conditions.
 """
 
 from __future__ import annotations
@@ -30,17 +29,16 @@ class Component(Protocol):
         ...
 
     def stop(self) -> None:
-        """Ask `run` to end. Idempotent; never blocks."""
+        """Make `run` end soon. Idempotent; never blocks."""
         ...
 
 
 @contextlib.asynccontextmanager
 async def running(*parts: Component) -> AsyncIterator[None]:
-    """Run the parts while the block runs; a part that dies ends the block.
+    """Run components while the block runs. A component that raises cancels the block.
 
-    At the end of the block, whether it succeeded or raised, the parts are stopped in reverse
-    order and awaited. The block's own exception comes out as it was; that of a part comes out
-    in an exception group.
+    At the end of the block the components are stopped in reverse order and awaited. The exception
+    of the block propagates unchanged, that of a component in an exception group.
     """
     failure: Exception | None = None
     try:
@@ -50,7 +48,7 @@ async def running(*parts: Component) -> AsyncIterator[None]:
             try:
                 yield
             except Exception as error:
-                # Kept back, so that the group waits for an orderly stop instead of cancelling.
+                # Raised after the group, so that the group awaits an orderly stop.
                 failure = error
             finally:
                 for part in reversed(parts):
@@ -62,10 +60,10 @@ async def running(*parts: Component) -> AsyncIterator[None]:
 
 
 class StopSwitch:
-    """Ends the work it guards at whatever it is awaiting.
+    """Ends guarded work at whatever it awaits.
 
-    To the work it looks like a cancellation, so `finally` blocks run; to the component's owner
-    it looks like a normal return. A cancellation from outside passes through as such.
+    The work is cancelled, so its `finally` blocks run. For the owner of the component `guard`
+    returns normally. A cancellation from outside propagates.
     """
 
     def __init__(self) -> None:
@@ -78,7 +76,7 @@ class StopSwitch:
         return self._is_set
 
     def set(self) -> None:
-        """Stop the work that is running, or that will be given to `guard`."""
+        """Stop the guarded work, or the work that `guard` receives later."""
         if self._is_set:
             return
         self._is_set = True
@@ -104,27 +102,27 @@ class StopSwitch:
 
 
 class BackgroundTasks:
-    """Starts tasks, and waits for all of them at the end."""
+    """Starts tasks and awaits all of them at the end."""
 
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Task[None], Coroutine[Any, Any, None]] = {}
         self._soon: deque[Coroutine[Any, Any, None]] = deque()
-        # Set when there is work for the task that waits for some, if there is such a task.
+        # Set to wake the idle task, if there is one.
         self._idle: asyncio.Future[None] | None = None
         self._is_ending = False
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Run work in a task of its own; a bug in it costs one pod, not the scheduler."""
+        """Run work in a task of its own. An exception is logged and affects nothing else."""
         task = asyncio.get_running_loop().create_task(_guarded(work), name=name)
         self._tasks[task] = work
         task.add_done_callback(self._ended)
         return task
 
     def spawn_soon(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Run work that seldom waits for anything, in the next turn of the loop.
+        """Run work that seldom awaits anything, in the next turn of the loop.
 
-        All such work of one turn shares a task, which then waits for more. The first that does wait
-        keeps it, and the others get tasks of their own.
+        All such work of one turn shares one task, which then waits for more. The first work that
+        awaits something continues in that task, and the rest gets a new task.
         """
         self._soon.append(work)
         if len(self._soon) > 1:
@@ -148,7 +146,7 @@ class BackgroundTasks:
                     work = works.popleft()
                     try:
                         awaited = work.send(None)
-                    except StopIteration:  # as it mostly ends without having waited
+                    except StopIteration:  # most work ends without awaiting
                         continue
                     except BaseException as exc:
                         _log_failure(exc)
@@ -157,30 +155,30 @@ class BackgroundTasks:
                     await _guarded(_continued(work, awaited))
                     return
                 if self._soon or self._idle is not None or self._is_ending:
-                    return  # another task is there for what comes
+                    return  # another task takes new work
                 await self._wait_for_more(name)
         finally:
             let_others_run()
 
     async def _wait_for_more(self, name: str) -> None:
-        """Let the task wait until more work comes: to make one takes longer than to wake it."""
+        """Wait for more work, because waking a task costs less than making one."""
         self._idle = asyncio.get_running_loop().create_future()
         try:
             await self._idle
         except asyncio.CancelledError:
-            while self._soon:  # what it was woken for, and will not see to
+            while self._soon:  # the work that it was woken for and does not run
                 self.spawn(self._soon.popleft(), name)
             raise
         finally:
             self._idle = None
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        # One that is cancelled before its turn has never begun, and must not be left like that.
+        # A coroutine that is cancelled before its first turn must still be closed.
         self._tasks.pop(task).close()
 
     @contextlib.asynccontextmanager
     async def finished(self) -> AsyncIterator[None]:
-        """At the end of the block wait for what was started; if it failed, cancel that first."""
+        """Await the tasks at the end of the block; if the block raised, cancel them first."""
         self._is_ending = False
         try:
             yield
@@ -190,11 +188,11 @@ class BackgroundTasks:
             while self._tasks:
                 await asyncio.wait(self._tasks)
         except BaseException:
-            # Again and again: what is cancelled may start more on its way out.
+            # In a loop, because a cancelled task may start others.
             while self._tasks:
                 for task in self._tasks:
                     task.cancel()
-                # Being told to end once more is no reason to leave them alone.
+                # A second cancellation must not leave tasks behind.
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.wait(self._tasks)
             while self._soon:
@@ -203,9 +201,9 @@ class BackgroundTasks:
 
 
 def begun(work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None] | None:
-    """Run work up to where it waits for something; the rest, None if it has ended before.
+    """Run work up to its first wait. Returns the rest, or None if the work has ended.
 
-    For work that seldom waits and does not ask for its task, which would be made for nothing.
+    For work that seldom waits and does not need a task of its own.
     """
     try:
         awaited = work.send(None)
@@ -220,12 +218,12 @@ async def _rest(work: Coroutine[Any, Any, None], awaited: Any) -> None:
 
 @types.coroutine
 def _continued(work: Coroutine[Any, Any, None], awaited: Any) -> Generator[Any, Any, None]:
-    """Await work that has begun, and waits for something."""
+    """Await work that has started and waits for a future."""
     while True:
         try:
             yield awaited
         except BaseException as exc:
-            # What it waits for has failed, or it is to end: that is for the work to see to.
+            # Pass the failure or the cancellation to the work.
             step = partial(work.throw, exc)
         else:
             step = partial(work.send, None)

@@ -1,8 +1,8 @@
-"""Long work on a copy of this process, so that nothing here waits for it.
+"""Long computations in a forked copy of this process, which do not block the event loop.
 
-`in_child` forks. The child sees everything as it is at that moment, without copying any of it, and
-may take as long as it likes: it shares neither the interpreter's lock nor its garbage collector
-with the event loop. It answers through a pipe and ends; what it changes is lost with it.
+`in_child` forks. The child shares the memory of that moment without a copy, and neither the
+interpreter lock nor the garbage collector. It writes its result to a pipe and exits. Its changes
+are lost.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OOM_SCORE = Path("/proc/self/oom_score_adj")
 
 
 class ChildError(KubeschedError):
-    """The work could not be done: `is_refusal` says whether it said so itself."""
+    """The computation failed. `is_refusal` is true if it raised a KubeschedError."""
 
     def __init__(self, message: str, *, is_refusal: bool = False) -> None:
         super().__init__(message)
@@ -37,14 +37,14 @@ class ChildError(KubeschedError):
 
 
 async def in_child(work: Callable[[], bytes], timeout_s: float) -> bytes:
-    """What the work returns, computed in a child process. A child that takes longer is killed.
+    """Compute the result of `work` in a child process, which is killed after the timeout.
 
     Raises:
         ChildError: the work raised, or the child ended without an answer.
     """
     reading, writing = os.pipe()
     with warnings.catch_warnings():
-        # Of threads there is the watchdog, which holds nothing that the child would need.
+        # The only other thread is the watchdog, which holds no lock that the child needs.
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if pid == 0:
@@ -69,7 +69,7 @@ async def in_child(work: Callable[[], bytes], timeout_s: float) -> bytes:
 
 
 async def _read_all(reading: int) -> bytes:
-    """What comes out of a pipe until its other end is closed."""
+    """Read a pipe until its other end is closed."""
     os.set_blocking(reading, False)
     loop = asyncio.get_running_loop()
     parts: list[bytes] = []
@@ -94,9 +94,9 @@ async def _read_all(reading: int) -> bytes:
 
 
 def _be_child(work: Callable[[], bytes], writing: int) -> None:
-    """Do the work and end; never returns, and never runs what the parent meant to run."""
+    """Run the work in the child and exit. Never returns."""
     try:
-        gc.disable()  # it would touch, and so copy, all of the parent's memory
+        gc.disable()  # a collection would touch, and so copy, all of the parent's memory
         logging.disable()
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -116,13 +116,13 @@ def _be_child(work: Callable[[], bytes], writing: int) -> None:
 
 
 def _go_first() -> None:
-    """If memory runs out, this process is to be killed, and not the one that it was forked from."""
+    """Make the kernel kill this process first if memory runs out, and not its parent."""
     with contextlib.suppress(OSError):
         _OOM_SCORE.write_text("1000")
 
 
 def _close_others(kept: int) -> None:
-    """Let go of the parent's connections and ports: they must end when it ends them."""
+    """Close the parent's connections and ports, so that they end when the parent closes them."""
     most = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 1 << 20)
     first = sys.__stderr__.fileno() + 1 if sys.__stderr__ is not None else 3
     os.closerange(first, kept)

@@ -1,4 +1,4 @@
-"""What code of others raises, told apart from what the user means for the whole process."""
+"""Distinguishes a KeyboardInterrupt of the user from one that a plugin raises."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["pass_on_interrupt"]
 
 
 def pass_on_interrupt(thrown: BaseException) -> None:
-    """Raise a KeyboardInterrupt again if it is the user's, and not of the code that was called.
+    """Reraise a KeyboardInterrupt if it comes from the user, not from the called code.
 
-    Ctrl-C raises it in whatever runs at that moment, unless the process handles the signal itself,
-    as one does that has an event loop to end. There it can only come from a `raise`.
+    Ctrl-C raises it in the code that runs at that moment, unless the process handles the signal, as
+    a process with an event loop does. There it can only come from a `raise`.
     """
     if not isinstance(thrown, KeyboardInterrupt):
         return
     handler = signal.getsignal(signal.SIGINT)
-    # A partial is that of asyncio.Runner, which raises it when Ctrl-C is pressed again.
+    # asyncio.Runner installs a partial, which raises at the second Ctrl-C.
     if handler is signal.default_int_handler or isinstance(handler, functools.partial):
         raise thrown

@@ -1,8 +1,8 @@
-"""A thread that notices when the event loop stands still, and says where.
+"""A thread that detects a blocked event loop and logs its stack.
 
-All work is done on one loop, so a plugin that waits for a network or a lock holds up everything:
-placement, the renewal of the lease, and the answers to health probes. What it is doing at that
-moment is in the stack of the loop's thread, and only another thread can look, or answer probes.
+All work runs on one loop, so a plugin that waits for a network or a lock blocks everything:
+scheduling, the renewal of the lease, and the responses to health probes. Only another thread can
+read the stack of the loop's thread, or answer probes meanwhile.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ log = get_logger(__name__)
 _PERIOD_S: Final = 1.0
 _FRAMES_SHOWN: Final = 12
 
-# Called in the thread when the loop stands still; returns when what it is given says otherwise.
+# Called in the thread while the loop is blocked; returns when its argument returns false.
 WhileStalled = Callable[[Callable[[], bool]], None]
 
 
 class LoopWatchdog:
-    """Logs a loop that has not had a turn for `limit_s` seconds, again when twice as long."""
+    """Logs a loop that is blocked for `limit_s` seconds, and again after twice the time."""
 
     def __init__(
         self,
@@ -67,20 +67,20 @@ class LoopWatchdog:
         self._stop.set()
 
     def beat(self) -> None:
-        """The loop has a turn."""
+        """Record that the loop is running."""
         now_s = self._monotonic_s()
         if self._tell_after_s > self._limit_s:
             log.info("The event loop goes on", stood_s=round(now_s - self._beat_s, 1))
         self._beat_s, self._tell_after_s = now_s, self._limit_s
 
     def is_stalled(self) -> bool:
-        """Whether the loop stands still at this moment. For any thread."""
+        """Whether the loop is blocked now. For any thread."""
         if self._ended.is_set():
             return False
         return self._monotonic_s() - self._beat_s >= self._limit_s
 
     def look(self) -> None:
-        """What the thread does now and then."""
+        """Check the loop once. Called by the thread."""
         silent_s = self._monotonic_s() - self._beat_s
         if silent_s < self._tell_after_s:
             return

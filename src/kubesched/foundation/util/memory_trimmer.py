@@ -1,8 +1,8 @@
-"""Gives memory back to the system that is free, and that the C library keeps.
+"""Returns free memory of the C library to the system.
 
-A TLS connection takes buffers of a quarter of a mebibyte. When it ends, other objects have settled
-between them, so the process stays as large as it ever was, and with every new connection holes of
-other sizes are left. The library gives holes back only if it is asked to.
+A TLS connection allocates buffers of a quarter of a mebibyte. When it ends, other objects lie
+between them, so the process does not shrink, and every new connection leaves holes of other sizes.
+The C library returns holes only on request.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["MemoryTrimmer", "trim_memory"]
 def _find_trim() -> Callable[[int], int]:
     try:
         trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError):  # another C library, which has no such function
+    except (OSError, AttributeError):  # not glibc, which has this function
         return lambda _: 0
     return trim
 
@@ -28,12 +28,12 @@ _trim = _find_trim()
 
 
 def trim_memory() -> None:
-    """Give back whole pages that nothing is on; takes milliseconds."""
+    """Return unused pages to the system. Takes milliseconds."""
     _trim(0)
 
 
 class MemoryTrimmer:
-    """Trims once a minute. For processes that live long."""
+    """Trims once a minute, for long-running processes."""
 
     def __init__(self, clock: Clock, trim: Callable[[], None] = trim_memory) -> None:
         self._clock, self._trim = clock, trim

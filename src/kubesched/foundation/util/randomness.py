@@ -1,4 +1,4 @@
-"""Chance as an input: independent streams of random numbers from one seed.
+"""Randomness as an input: independent streams of random numbers from one seed.
 
 Each consumer derives its own stream by name. Adding a consumer, or drawing more numbers in one,
 leaves the numbers of all others as they were, so a recorded seed keeps its meaning.
@@ -31,5 +31,5 @@ def derive(seed: int, *names: str | int) -> random.Random:
 
 
 def beside(rng: random.Random) -> random.Random:
-    """Another generator that follows from where one stands, without drawing from it."""
+    """Return a generator that is derived from the state of another one, without drawing from it."""
     return random.Random(str(rng.getstate()))

@@ -1,4 +1,4 @@
-"""What comes by standard input, where a command takes `-` for a file."""
+"""Reads standard input, for commands that accept `-` as a file."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["read_standard_input", "read_standard_text"]
 
 
 def read_standard_input() -> bytes:
-    """All of it.
+    """Read all bytes of standard input.
 
     Raises:
-        ConfigError: it is closed.
+        ConfigError: standard input is closed.
     """
-    # A process that was started without one has None here.
+    # None in a process without standard input.
     if sys.stdin is None or sys.stdin.closed:
         raise ConfigError("standard input is closed")
     buffer = getattr(sys.stdin, "buffer", None)
@@ -23,10 +23,10 @@ def read_standard_input() -> bytes:
 
 
 def read_standard_text() -> str:
-    """All of it, as text.
+    """Read all of standard input as text.
 
     Raises:
-        ConfigError: it is closed, or no UTF-8.
+        ConfigError: standard input is closed, or is not UTF-8.
     """
     try:
         return read_standard_input().decode("utf-8-sig")

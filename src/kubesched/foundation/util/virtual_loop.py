@@ -9,15 +9,15 @@ Promises:
   leaves equal times in any order.)
 - A run repeats exactly, given the same program, start and seed: task names and the order in
   which sets of tasks are walked do not depend on memory addresses.
-- Nothing hangs: with nothing runnable and no timer, `DeadlockError` names every waiting task;
-  and so it does when tasks keep each other busy without ever letting time pass.
+- Nothing hangs: with nothing runnable and no timer, `DeadlockError` names every waiting task. It
+  is also raised when tasks wake each other without end at one instant.
 
 Time is held as integer nanoseconds since the loop began, so sums are exact. `time()` is that
 count in float seconds; because it starts at 0 rather than at the epoch, a float names each
 nanosecond of the first 26 days, and later ones to within a few. What must be exact for longer
 uses `call_at_ns`. The wall clock is `start_ns` plus the count.
 
-Sockets, pipes, child processes, threads and signals belong to the real world and are refused.
+Sockets, pipes, child processes, threads and signals are not available: they need real time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ DEFAULT_START_NS = 1_767_225_600 * 1_000_000_000  # 2026-01-01T00:00:00Z
 _NS_PER_SECOND = 1_000_000_000
 # As in asyncio: a heap of mostly cancelled timers is rebuilt, a small one is left alone.
 _MIN_TIMERS_TO_PURGE = 100
-# Meant to be more than honest work needs at one instant; about 20 s of idle spinning.
+# More than correct code needs at one instant; about 20 s of busy looping.
 _MAX_PASSES = 10_000_000
 
 
@@ -64,13 +64,13 @@ def run(
     """Run a coroutine to its end on a fresh virtual loop, like `asyncio.run`.
 
     Tasks and async generators that are left over are cancelled and closed. A factory is
-    called with the loop running, so what it builds may ask for the running loop.
+    called with the loop running, so that it can use the running loop.
 
     Raises:
-        DeadlockError: nothing was left that could ever wake the main task, or the loop made
+        DeadlockError: nothing could wake the main task any more, or the loop made
             more than `max_passes` passes at one instant.
     """
-    reclaim_set_aside()  # the cluster of the last run, if nobody has kept it
+    reclaim_set_aside()  # the cluster of the last run, unless it is still referenced
     coroutine = main if inspect.iscoroutine(main) else _call(cast("Callable[[], Any]", main))
 
     def make_loop() -> VirtualLoop:
@@ -85,7 +85,7 @@ async def _call(factory: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """The loop itself; `run` is the usual way in."""
+    """The event loop. `run` is the usual entry point."""
 
     # Owned by BaseEventLoop, which fills it in call_soon.
     _ready: deque[Any]  # handles, of which `Handle` does not declare what is used here
@@ -100,11 +100,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.start_ns = start_ns
         self.seed = seed
-        # Virtual time since the loop was made. To be read: only the loop lets time pass.
+        # Virtual time since the loop was made. Read only: the loop advances it.
         self.elapsed_ns = 0
-        # The virtual wall clock: nanoseconds since the epoch. To be read, too.
+        # The virtual wall clock: nanoseconds since the epoch. Read only.
         self.now_ns = start_ns
-        self._passes = 0  # since time last moved
+        self._passes = 0  # since time last advanced
         self._max_passes = max_passes
         self._thread = threading.get_ident()
         self._timers: list[tuple[int, int, _Timer]] = []
@@ -112,7 +112,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._cancelled_timers = 0
         self._task_numbers = itertools.count(1)
         self.set_task_factory(_make_task)
-        # Every future asks. The method of asyncio does the same, as a function of Python's.
+        # Every future calls this. asyncio's method does the same in Python, which is slower.
         self.get_debug = partial(getattr, self, "_debug")  # type: ignore[method-assign]
 
     def random(self, *names: str | int) -> random.Random:
@@ -158,7 +158,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_soon(
         self, callback: Callable[[*Args], object], *args: *Args, context: Context | None = None
     ) -> asyncio.Handle:
-        # What asyncio does, with a lighter handle: there are several for each change in a cluster.
+        # As in asyncio, with a lighter handle: each change in a cluster needs several.
         if self._debug or self._closed:  # type: ignore[attr-defined]
             return super().call_soon(callback, *args, context=context)
         handle = _Handle(callback, args, self, context)
@@ -175,14 +175,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self.call_soon(callback, *args, context=context)
 
     def _run_once(self) -> None:
-        """Make passes over what is ready until told to stop, moving time on if nothing is.
+        """Run ready callbacks until stopped, and advance time when none is ready.
 
-        `run_forever` calls this for one pass, and again unless it was told to stop: there are a
-        dozen passes in the life of every pod.
+        `run_forever` calls this in a loop until it is stopped. Every pod takes a dozen passes, so
+        one call makes many.
         """
         ready, timers, pop_timer = self._ready, self._timers, heapq.heappop
         while True:
-            # stop() asks for one last pass over what is due; time does not move for it.
+            # stop() requests one last pass; time does not advance for it.
             if not ready and not self._stopping:  # type: ignore[attr-defined]
                 while timers and timers[0][2]._cancelled:
                     pop_timer(timers)
@@ -195,7 +195,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 self._passes = 0
             self._passes += 1
             if self._passes > self._max_passes:
-                self._passes = 0  # so that the tasks can be cleaned up
+                self._passes = 0  # so that run can cancel the tasks
                 why = f"no task let it pass in {self._max_passes} passes of the loop"
                 raise _deadlock(self, why)
             now_ns = self.elapsed_ns
@@ -206,12 +206,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
                     self._cancelled_timers -= 1
                 else:
                     ready.append(timer)
-            # Only this batch: what the callbacks add waits for the next pass, as in asyncio.
+            # Only this batch: callbacks that these add run in the next pass, as in asyncio.
             for _ in range(len(ready)):
                 handle = ready.popleft()
                 if handle._cancelled:
                     continue
-                # As Handle._run does, which is a call of its own for every step of every task.
+                # Handle._run inlined, which saves a call for every step of every task.
                 try:
                     handle._context.run(handle._callback, *handle._args)
                 except (SystemExit, KeyboardInterrupt):
@@ -223,9 +223,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 return
 
     def _timer_handle_cancelled(self, handle: _Timer) -> None:
-        """Told by a timer that it was cancelled."""
+        """Count a cancelled timer. Called by the timer."""
         if not handle._scheduled:
-            return  # it has fired
+            return  # the timer has fired
         self._cancelled_timers += 1
         size = len(self._timers)
         if size > _MIN_TIMERS_TO_PURGE and self._cancelled_timers * 2 > size:
@@ -238,7 +238,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 class _Handle(asyncio.Handle):
-    """A callback that does not ask the loop whether it is being debugged."""
+    """A handle without the check for the debug mode of the loop."""
 
     __slots__ = ()
 
@@ -257,7 +257,7 @@ class _Handle(asyncio.Handle):
 
 
 class _Timer(asyncio.TimerHandle):
-    """The same at a time. There are several in the life of every pod."""
+    """A timer of that kind. Every pod needs several."""
 
     __slots__ = ()
 
@@ -272,13 +272,13 @@ class _Timer(asyncio.TimerHandle):
         self._callback, self._args, self._loop, self._when = callback, args, loop, when
         self._context = copy_context() if context is None else context
         self._cancelled = False
-        self._scheduled = True  # so that cancel() tells the loop
+        self._scheduled = True  # so that cancel() notifies the loop
         self._repr = None
         self._source_traceback = None
 
 
 class _VirtualTask(asyncio.Task[Any]):
-    """A task that sets walk in the order of creation, not of memory addresses.
+    """A task whose hash is its number, so that sets iterate in the order of creation.
 
     Task groups and runners keep their tasks in sets and cancel them in the set's order.
     """
@@ -295,7 +295,7 @@ def _make_task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> as
     # asyncio numbers unnamed tasks through the whole process; here each loop begins at 1.
     name = options.pop("name", None) or f"Task-{number}"
     task = _VirtualTask.__new__(_VirtualTask)
-    task._number = number  # before it is put into any set
+    task._number = number  # before any set contains it
     asyncio.Task.__init__(task, coro, loop=loop, name=name, **options)
     return task
 

@@ -10,12 +10,12 @@ from kubesched.foundation.util.clock import MINUTE, SECOND
 __all__ = ["POLL_PERIOD_NS", "WatchedFile"]
 
 POLL_PERIOD_NS = SECOND
-# Some mounts replace files without a trace in their metadata.
+# Some mounts replace files without a change in their metadata.
 _REREAD_PERIOD_NS = MINUTE
 
 
 class WatchedFile:
-    """Notices that a file's content changed; asks for its metadata only, most of the time."""
+    """Detects changes of a file's content, mostly by its metadata."""
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
@@ -24,14 +24,14 @@ class WatchedFile:
         self._read_at_ns = 0
 
     def read(self, now_ns: int) -> bytes:
-        """Read the file, whatever was read before. Raises OSError."""
+        """Read the file. Raises OSError."""
         self._seen = self._stat()
         self.content = self.path.read_bytes()
         self._read_at_ns = now_ns
         return self.content
 
     def changed(self, now_ns: int) -> bool:
-        """Look again; True if `content` is new. A file that cannot be read has not changed."""
+        """Check the file. Returns True if `content` is new. An unreadable file has not changed."""
         try:
             seen = self._stat()
             if seen == self._seen and now_ns - self._read_at_ns < _REREAD_PERIOD_NS:

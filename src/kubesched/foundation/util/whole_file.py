@@ -1,4 +1,4 @@
-"""Files that are either as they were or whole, and never half of each."""
+"""Replaces files atomically: a reader sees the old content or the new one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["followed", "replaced_whole", "write_whole"]
 
 @contextlib.contextmanager
 def replaced_whole(path: Path) -> Iterator[Path]:
-    """Give a file to write to, which takes the place of `path` once the block has ended well.
+    """Open a temporary file that replaces `path` when the block succeeds.
 
-    A link keeps pointing at its file. What is no plain file, such as a pipe or a device, is given
-    as it is: it can be written to, and must not be replaced.
+    A link stays, and its target is replaced. A pipe or a device is opened directly, because it must
+    not be replaced.
 
     Raises:
-        OSError: it cannot be written; what was there is there still.
+        OSError: writing failed; the old file is unchanged.
     """
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -38,14 +38,14 @@ def replaced_whole(path: Path) -> Iterator[Path]:
 
 
 def followed(path: Path) -> Path:
-    """Where the links of a path lead. Raises OSError if in a circle."""
+    """Resolve the links of a path. Raises OSError for a circle."""
     try:
         return path.resolve()
-    except RuntimeError:  # what Python before 3.13 makes of it
+    except RuntimeError:  # the exception of Python before 3.13
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file; see `replaced_whole`."""
+    """Replace a file by this content; see `replaced_whole`."""
     with replaced_whole(path) as file:
         file.write_bytes(content)

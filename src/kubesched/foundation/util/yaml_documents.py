@@ -27,7 +27,7 @@ class YamlProblem(NamedTuple):
 
 
 class YamlDocument:
-    """A value and the node it was made from."""
+    """A value of a document, with its node for line numbers."""
 
     def __init__(self, value: Any, node: yaml.Node) -> None:
         self.value = value
@@ -39,15 +39,15 @@ class YamlDocument:
         return _line(self._node)
 
     def item(self, key: str, index: int) -> YamlDocument:
-        """An element of a list inside this mapping."""
+        """Return an element of a list inside this mapping."""
         node = _child(_child(self._node, key), str(index))
         assert node is not None
         return YamlDocument(self.value[key][index], node)
 
     def line_of(self, path: str) -> int:
-        """The line of a field such as `spec.containers[0].image` or `labels[app]`.
+        """Return the line of a field such as `spec.containers[0].image` or `labels[app]`.
 
-        Where the path leads to nothing, the line of the last thing on the way to it.
+        For a missing field it is the line of the last existing value on the path.
         """
         node, line = self._node, self.line
         for bracketed, plain in _TOKEN.findall(path):
@@ -63,7 +63,7 @@ def _line(node: yaml.Node) -> int:
 
 
 def _key_and_value(node: yaml.Node, token: str) -> tuple[int, yaml.Node] | None:
-    """The line of a key or element, and the node of its value."""
+    """Return the line of a key or element, and the node of its value."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value == token:
@@ -82,7 +82,7 @@ def _child(node: yaml.Node | None, token: str) -> yaml.Node | None:
 
 
 def read_documents(text: str) -> Iterator[YamlDocument | YamlProblem]:
-    """The documents of a file, or what is wrong with them; stops where it cannot go on."""
+    """Iterate over the documents of a file and their problems, up to a syntax error."""
     try:
         check_yaml(text)
     except YamlLimitError as error:
@@ -90,7 +90,7 @@ def read_documents(text: str) -> Iterator[YamlDocument | YamlProblem]:
         yield YamlProblem(1 if mark is None else mark.line + 1, f"not YAML: {error.problem}")
         return
     except yaml.YAMLError:
-        pass  # told below, after the documents before it
+        pass  # reported below, after the documents before it
     loader = YamlLoader(text)
     try:
         while loader.check_node():

@@ -1,8 +1,8 @@
-"""Bounds on YAML before it is read: how deep it goes, and what its aliases come to.
+"""Limits of YAML texts, checked before parsing: depth, and values by aliases.
 
-PyYAML's composer calls itself in C for every level, and a text of some hundred thousand brackets
-ends the process. Aliases stand for the whole value that they name, so ten lines can stand for
-billions of values. Both are refused here, from the parser's events, which need neither.
+PyYAML's composer recurses in C for every level, so a text of some hundred thousand brackets would
+crash the process. An alias stands for a whole value, so ten lines can stand for billions of values.
+Both are refused here by the parser's events, which need no recursion.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ import yaml
 __all__ = ["TooManyValuesError", "YamlLimitError", "check_yaml"]
 
 _DEEPEST: Final = 1_000
-# Values that aliases may add to those that are written down.
+# The number of values that aliases may add.
 _MOST_REPEATED: Final = 100_000
 
 
 class YamlLimitError(yaml.MarkedYAMLError):
-    """The text is YAML, but more of it than anybody needs."""
+    """The text exceeds a limit."""
 
     def __init__(self, problem: str, mark: Any) -> None:
         super().__init__(problem=problem, problem_mark=mark)
 
 
 class TooManyValuesError(YamlLimitError):
-    """More of them than the caller allows."""
+    """The text has more values than the caller allows."""
 
 
 def check_yaml(text: str | bytes, *, most_values: int | None = None) -> None:
-    """Look through a text without building anything.
+    """Check a text against the limits without building values.
 
     Raises:
-        yaml.YAMLError: it is not YAML, or (YamlLimitError) goes beyond the bounds.
-        TooManyValuesError: it has more values than the caller allows.
+        yaml.YAMLError: the text is not YAML, or (YamlLimitError) exceeds a limit.
+        TooManyValuesError: the text has more values than the caller allows.
     """
     check = _Check(most_values)
     for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
@@ -44,11 +44,11 @@ def check_yaml(text: str | bytes, *, most_values: int | None = None) -> None:
 class _Check:
     def __init__(self, most_values: int | None) -> None:
         self._most = most_values
-        self._count = 0  # values so far, those that aliases repeat included
+        self._count = 0  # values so far, including those that aliases repeat
         self._repeated = 0
-        # Anchor and count at the beginning of every collection that is open.
+        # The anchor of every open collection, and the count at its beginning.
         self._open: list[tuple[str | None, int]] = []
-        self._sizes: dict[str, int] = {}  # of finished values with an anchor
+        self._sizes: dict[str, int] = {}  # the sizes of complete values by anchor
 
     def take(self, event: yaml.Event) -> None:
         if self._most is not None and self._count > self._most:
@@ -76,7 +76,7 @@ class _Check:
     def _repeat(self, event: yaml.AliasEvent) -> None:
         if any(anchor == event.anchor for anchor, _ in self._open):
             raise _refusal(f"anchor {event.anchor!r} value contains itself", event)
-        # An anchor that is not there is the composer's business.
+        # The composer reports an undefined anchor.
         size = self._sizes.get(event.anchor or "", 1)
         self._count += size
         self._repeated += size

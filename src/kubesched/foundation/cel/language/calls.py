@@ -15,9 +15,9 @@ from kubesched.foundation.cel.language.cel_errors import (
     EvaluationError,
     no_such_overload,
 )
-from kubesched.foundation.cel.language.cel_types import Type
 from kubesched.foundation.cel.language.cel_values import NONE, OptionalValue, Value, type_name
 from kubesched.foundation.cel.language.closures import CompiledNode, Frame, NodeCompiler, Run
+from kubesched.foundation.cel.language.expression_types import Type
 from kubesched.foundation.cel.language.syntax import Call, Literal
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from kubesched.foundation.cel.language import cel_types as types
-from kubesched.foundation.cel.language.cel_types import (
+from kubesched.foundation.cel.language import expression_types as types
+from kubesched.foundation.cel.language.cel_values import Duration, Timestamp, TypeValue, UInt
+from kubesched.foundation.cel.language.expression_types import (
     BOOL,
     DYN,
     ERROR,
@@ -23,7 +24,6 @@ from kubesched.foundation.cel.language.cel_types import (
     map_of,
     optional_of,
 )
-from kubesched.foundation.cel.language.cel_values import Duration, Timestamp, TypeValue, UInt
 from kubesched.foundation.cel.language.literals import check_literals
 from kubesched.foundation.cel.language.syntax import (
     Binary,

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final
 from kubesched.foundation.cel.language import logic
 from kubesched.foundation.cel.language.calls import compile_call, is_constant_call
 from kubesched.foundation.cel.language.cel_errors import CostLimitError, EvaluationError
-from kubesched.foundation.cel.language.cel_types import Type
 from kubesched.foundation.cel.language.cel_values import (
     NONE,
     UNSET,
@@ -29,6 +28,7 @@ from kubesched.foundation.cel.language.cel_values import (
 )
 from kubesched.foundation.cel.language.closures import CompiledNode, Frame, Run
 from kubesched.foundation.cel.language.comparisons import compile_binary
+from kubesched.foundation.cel.language.expression_types import Type
 from kubesched.foundation.cel.language.loops import compile_loop
 from kubesched.foundation.cel.language.operations import NONE_FOUND, find, index, lookup, negate
 from kubesched.foundation.cel.language.syntax import (

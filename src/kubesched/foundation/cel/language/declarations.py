@@ -12,8 +12,8 @@ from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
-from kubesched.foundation.cel.language.cel_types import Type
 from kubesched.foundation.cel.language.cel_values import Value
+from kubesched.foundation.cel.language.expression_types import Type
 
 __all__ = ["Cost", "Library", "Overload", "by_result", "by_size", "merge", "size_or_one"]
 

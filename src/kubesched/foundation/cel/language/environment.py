@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from kubesched.foundation.cel.language import cel_types as types
-from kubesched.foundation.cel.language.cel_types import (
+from kubesched.foundation.cel.language import expression_types as types
+from kubesched.foundation.cel.language.declarations import Library, merge
+from kubesched.foundation.cel.language.expression_types import (
     ObjectType,
     Type,
     list_of,
@@ -14,7 +15,6 @@ from kubesched.foundation.cel.language.cel_types import (
     parameter,
     type_of,
 )
-from kubesched.foundation.cel.language.declarations import Library, merge
 
 __all__ = ["Environment"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kubesched.foundation.cel.language import conversions, regex
 from kubesched.foundation.cel.language.cel_errors import EvaluationError
-from kubesched.foundation.cel.language.cel_types import Type
+from kubesched.foundation.cel.language.expression_types import Type
 from kubesched.foundation.cel.language.formatting import ACCEPTED, clauses
 from kubesched.foundation.cel.language.syntax import (
     Call,

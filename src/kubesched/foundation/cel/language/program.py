@@ -9,12 +9,12 @@ from kubesched.foundation.cel.language.cel_errors import (
     CelRuntimeError,
     EvaluationError,
 )
-from kubesched.foundation.cel.language.cel_types import Type
 from kubesched.foundation.cel.language.cel_values import Value
 from kubesched.foundation.cel.language.checker import check
 from kubesched.foundation.cel.language.closures import Run
 from kubesched.foundation.cel.language.compiler import Compiler
 from kubesched.foundation.cel.language.environment import Environment
+from kubesched.foundation.cel.language.expression_types import Type
 from kubesched.foundation.cel.language.parser import MAX_DEPTH, parse
 from kubesched.foundation.cel.language.source import Source
 from kubesched.foundation.cel.language.syntax import Identifier, SyntaxNode, children

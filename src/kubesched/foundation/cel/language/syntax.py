@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kubesched.foundation.cel.language.cel_types import DYN, Type
+from kubesched.foundation.cel.language.expression_types import DYN, Type
 
 if TYPE_CHECKING:
     from kubesched.foundation.cel.language.cel_values import Value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubesched.foundation.cel.language.cel_types import DYN, Type
+from kubesched.foundation.cel.language.expression_types import DYN, Type
 
 __all__ = ["Substitutions", "most_general"]
 

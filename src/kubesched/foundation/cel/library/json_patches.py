@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubesched.foundation.cel.language.cel_types import STRING
 from kubesched.foundation.cel.language.declarations import Library, by_size
+from kubesched.foundation.cel.language.expression_types import STRING
 
 __all__ = ["JSON_PATCHES"]
 

@@ -6,7 +6,9 @@ from itertools import pairwise
 from typing import Final
 
 from kubesched.foundation.cel.language.cel_errors import EvaluationError, no_such_overload
-from kubesched.foundation.cel.language.cel_types import (
+from kubesched.foundation.cel.language.cel_values import Duration, UInt, Value
+from kubesched.foundation.cel.language.declarations import Library, size_or_one
+from kubesched.foundation.cel.language.expression_types import (
     BOOL,
     BYTES,
     DOUBLE,
@@ -20,8 +22,6 @@ from kubesched.foundation.cel.language.cel_types import (
     list_of,
     parameter,
 )
-from kubesched.foundation.cel.language.cel_values import Duration, UInt, Value
-from kubesched.foundation.cel.language.declarations import Library, size_or_one
 from kubesched.foundation.cel.language.operations import ARITHMETIC, bounded, compare, not_equal
 from kubesched.foundation.cel.language.ordering import sorted_by
 

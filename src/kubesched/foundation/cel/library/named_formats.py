@@ -13,10 +13,10 @@ import msgspec
 
 from kubesched.api.validation import dns_subdomain_errors, label_key_errors, label_value_errors
 from kubesched.foundation.cel.language.cel_errors import EvaluationError
-from kubesched.foundation.cel.language.cel_types import STRING, list_of, named, optional_of
 from kubesched.foundation.cel.language.cel_values import NONE, OptionalValue, Value
 from kubesched.foundation.cel.language.conversions import parse_timestamp
 from kubesched.foundation.cel.language.declarations import Library
+from kubesched.foundation.cel.language.expression_types import STRING, list_of, named, optional_of
 from kubesched.foundation.cel.library.urls import parse_url
 
 __all__ = ["FORMATS"]

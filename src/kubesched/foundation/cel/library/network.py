@@ -15,8 +15,8 @@ from typing import ClassVar, Final
 import msgspec
 
 from kubesched.foundation.cel.language.cel_errors import EvaluationError
-from kubesched.foundation.cel.language.cel_types import BOOL, INT, STRING, named
 from kubesched.foundation.cel.language.declarations import Library, by_size
+from kubesched.foundation.cel.language.expression_types import BOOL, INT, STRING, named
 
 __all__ = ["CIDR", "IP", "NETWORK"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from kubesched.foundation.cel.language.cel_errors import EvaluationError
-from kubesched.foundation.cel.language.cel_types import BOOL, list_of, optional_of, parameter
 from kubesched.foundation.cel.language.cel_values import (
     NONE,
     Duration,
@@ -14,6 +13,7 @@ from kubesched.foundation.cel.language.cel_values import (
     Value,
 )
 from kubesched.foundation.cel.language.declarations import Library
+from kubesched.foundation.cel.language.expression_types import BOOL, list_of, optional_of, parameter
 
 __all__ = ["OPTIONALS"]
 

@@ -6,8 +6,8 @@ from itertools import islice
 from typing import Final
 
 from kubesched.foundation.cel.language import regex
-from kubesched.foundation.cel.language.cel_types import INT, STRING, list_of
 from kubesched.foundation.cel.language.declarations import Library
+from kubesched.foundation.cel.language.expression_types import INT, STRING, list_of
 
 __all__ = ["PATTERNS"]
 

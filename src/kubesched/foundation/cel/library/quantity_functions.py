@@ -7,9 +7,9 @@ from typing import Final
 from kubesched.api.quantity import Format, Quantity, parse_quantity
 from kubesched.errors import QuantityError
 from kubesched.foundation.cel.language.cel_errors import EvaluationError
-from kubesched.foundation.cel.language.cel_types import BOOL, DOUBLE, INT, STRING, named
 from kubesched.foundation.cel.language.cel_values import MAX_INT, MIN_INT, ComputedQuantity
 from kubesched.foundation.cel.language.declarations import Library, by_size
+from kubesched.foundation.cel.language.expression_types import BOOL, DOUBLE, INT, STRING, named
 
 __all__ = ["QUANTITIES", "QUANTITY"]
 

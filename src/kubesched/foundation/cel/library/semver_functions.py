@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from kubesched.foundation.cel.language.cel_errors import EvaluationError
-from kubesched.foundation.cel.language.cel_types import BOOL, INT, STRING, named
 from kubesched.foundation.cel.language.declarations import Library, by_size
+from kubesched.foundation.cel.language.expression_types import BOOL, INT, STRING, named
 from kubesched.foundation.cel.language.semver import Semver, normalized, parse_semver
 
 __all__ = ["SEMVER", "VERSIONS"]

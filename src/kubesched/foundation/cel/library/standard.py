@@ -8,7 +8,15 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kubesched.foundation.cel.language import conversions, operations, regex
 from kubesched.foundation.cel.language.cel_errors import EvaluationError, no_such_overload
-from kubesched.foundation.cel.language.cel_types import (
+from kubesched.foundation.cel.language.cel_values import (
+    Duration,
+    Timestamp,
+    TypeValue,
+    Value,
+    type_name,
+)
+from kubesched.foundation.cel.language.declarations import Library, by_size, size_or_one
+from kubesched.foundation.cel.language.expression_types import (
     BOOL,
     BYTES,
     DOUBLE,
@@ -24,14 +32,6 @@ from kubesched.foundation.cel.language.cel_types import (
     parameter,
     type_of,
 )
-from kubesched.foundation.cel.language.cel_values import (
-    Duration,
-    Timestamp,
-    TypeValue,
-    Value,
-    type_name,
-)
-from kubesched.foundation.cel.language.declarations import Library, by_size, size_or_one
 
 __all__ = ["STANDARD"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from kubesched.foundation.cel.language.cel_errors import EvaluationError
-from kubesched.foundation.cel.language.cel_types import DYN, INT, STRING, list_of
 from kubesched.foundation.cel.language.cel_values import Value
 from kubesched.foundation.cel.language.declarations import Library, by_result, by_size
+from kubesched.foundation.cel.language.expression_types import DYN, INT, STRING, list_of
 from kubesched.foundation.cel.language.formatting import format_text, quote
 from kubesched.foundation.cel.language.operations import bounded
 

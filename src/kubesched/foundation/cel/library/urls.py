@@ -9,8 +9,8 @@ from urllib.parse import quote, unquote_plus
 import msgspec
 
 from kubesched.foundation.cel.language.cel_errors import EvaluationError
-from kubesched.foundation.cel.language.cel_types import BOOL, STRING, list_of, map_of, named
 from kubesched.foundation.cel.language.declarations import Library, by_size
+from kubesched.foundation.cel.language.expression_types import BOOL, STRING, list_of, map_of, named
 
 __all__ = ["URL", "URLS", "parse_url"]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kubesched.foundation.cel.language.cel_types import (
+from kubesched.foundation.cel.language.expression_types import (
     BOOL,
     DYN,
     STRING,

@@ -14,7 +14,7 @@ from kubesched.foundation.cel import (
     compile_expression,
     kubernetes_environment,
 )
-from kubesched.foundation.cel.language.cel_types import DYN, ObjectType, Type, named
+from kubesched.foundation.cel.language.expression_types import DYN, ObjectType, Type, named
 
 __all__ = ["BOOL_RESULT", "STRING_RESULT", "ExpressionCompiler", "make_bindings"]
 

@@ -20,7 +20,7 @@ from kubesched.cluster.apiserver.rules.schema.definitions import (
     definitions,
     reference_target,
 )
-from kubesched.foundation.cel.language.cel_types import (
+from kubesched.foundation.cel.language.expression_types import (
     BOOL,
     BYTES,
     DOUBLE,

@@ -16,7 +16,7 @@ from kubesched.cluster.apiserver.rules.admission.policy_expressions import (
 )
 from kubesched.cluster.apiserver.rules.errors.field_problems import FieldProblem
 from kubesched.foundation.cel import CelRuntimeError, Program
-from kubesched.foundation.cel.language.cel_types import DYN, ObjectType, Type
+from kubesched.foundation.cel.language.expression_types import DYN, ObjectType, Type
 
 __all__ = ["Denial", "Policy", "compile_policy"]
 

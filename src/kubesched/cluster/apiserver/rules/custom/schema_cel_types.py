@@ -19,7 +19,9 @@ from kubesched.cluster.apiserver.rules.custom.structural_schema import (
 )
 from kubesched.cluster.apiserver.rules.schema.definitions import Json
 from kubesched.foundation.cel.language.cel_errors import EvaluationError
-from kubesched.foundation.cel.language.cel_types import (
+from kubesched.foundation.cel.language.cel_values import UnorderedList
+from kubesched.foundation.cel.language.conversions import parse_duration, parse_timestamp
+from kubesched.foundation.cel.language.expression_types import (
     BOOL,
     BYTES,
     DOUBLE,
@@ -34,8 +36,6 @@ from kubesched.foundation.cel.language.cel_types import (
     map_of,
     named,
 )
-from kubesched.foundation.cel.language.cel_values import UnorderedList
-from kubesched.foundation.cel.language.conversions import parse_duration, parse_timestamp
 
 __all__ = ["cel_value", "declared_type"]
 

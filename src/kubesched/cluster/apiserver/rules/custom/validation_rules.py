@@ -35,8 +35,8 @@ from kubesched.foundation.cel import (
     compile_expression,
     kubernetes_environment,
 )
-from kubesched.foundation.cel.language.cel_types import ObjectType, Type, optional_of
 from kubesched.foundation.cel.language.cel_values import NONE, OptionalValue
+from kubesched.foundation.cel.language.expression_types import ObjectType, Type, optional_of
 
 __all__ = ["RuleTree", "compile_rules", "rule_problems"]
 
