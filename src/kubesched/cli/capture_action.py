@@ -1,4 +1,4 @@
-"""What `kubesched capture` does; `capture_command.py` has its options."""
+"""What `kubesched capture` does: write all objects that scheduling depends on to one file."""
 
 from __future__ import annotations
 

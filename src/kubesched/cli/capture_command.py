@@ -1,4 +1,4 @@
-"""`kubesched capture`: one file of all that scheduling depends on, to ask questions about later."""
+"""`kubesched capture`: options and help."""
 
 from __future__ import annotations
 

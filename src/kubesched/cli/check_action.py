@@ -1,4 +1,4 @@
-"""What `kubesched check` does; `check_command.py` has its options."""
+"""What `kubesched check` does: run placement tests, and show the claims that do not hold."""
 
 from __future__ import annotations
 

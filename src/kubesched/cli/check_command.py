@@ -1,4 +1,4 @@
-"""`kubesched check`: placement tests in YAML, for CI of cluster configuration."""
+"""`kubesched check`: options and help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which cluster a command talks to: of a kubeconfig and a context, or one of ours by its name."""
+"""The cluster that a command connects to: from a kubeconfig, or a named one of `kubesched up`."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ __all__ = ["ClusterAddress", "live_api"]
 
 _QPS, _BURST = 1000, 1000
 _NAMESPACE = "default"
-_SAYS_WHICH = ("KUBECONFIG", "KUBERNETES_SERVICE_HOST")
+_VARIABLES = ("KUBECONFIG", "KUBERNETES_SERVICE_HOST")
 
 
 class ClusterAddress(NamedTuple):
-    """What the options said; without any, $KUBECONFIG does."""
+    """The values of `cluster_options`; without any, $KUBECONFIG selects the cluster."""
 
     kubeconfig: str = ""
     context: str = ""
     name: str = ""
 
     def connection(self, clock: Clock, user_agent: str) -> Connection:
-        """How to reach it.
+        """Return how to connect to the cluster.
 
         Raises:
-            ConfigError: there is no way; one line says why.
+            ConfigError: no cluster is named, or the kubeconfig is invalid.
             KubeschedError: the cluster of that name does not run.
         """
         if self.name:
@@ -49,12 +49,12 @@ class ClusterAddress(NamedTuple):
             files = [Path(self.kubeconfig)] if self.kubeconfig else kubectl_files(os.environ)
             found = load_kubeconfig(files, must_exist=bool(self.kubeconfig))
             return connect_selected(found.select(self.context), clock, user_agent=user_agent)
-        if not self.kubeconfig and not any(os.environ.get(each) for each in _SAYS_WHICH):
-            raise _nothing_said()
+        if not self.kubeconfig and not any(os.environ.get(each) for each in _VARIABLES):
+            raise _no_cluster()
         return connect_process(self.kubeconfig, "", clock, os.environ, user_agent=user_agent)
 
     def namespace(self) -> str:
-        """The namespace that the context names, or that this process runs in; or `default`."""
+        """Return the namespace of the context, or of this process in a pod; or `default`."""
         files = kubectl_files(os.environ)
         if self.name:
             files = [named_cluster(state_folder(os.environ), self.name).kubeconfig]
@@ -79,7 +79,7 @@ class ClusterAddress(NamedTuple):
         return connect_selected(selected, clock, user_agent=user_agent)
 
 
-def _nothing_said() -> ConfigError:
+def _no_cluster() -> ConfigError:
     error = ConfigError("which cluster? give --name or --kubeconfig, or set KUBECONFIG")
     folders = known_clusters(state_folder(os.environ))
     if running := [each.name for each in folders if each.state() == "running"]:
@@ -91,7 +91,7 @@ def _nothing_said() -> ConfigError:
 
 @contextlib.asynccontextmanager
 async def live_api(address: ClusterAddress, purpose: str) -> AsyncIterator[HttpApi]:
-    """The API server of a cluster, for a command that asks a little and ends."""
+    """Connect to the API server of a cluster for the duration of a command."""
     clock = RealClock()
     connection = address.connection(clock, f"{user_agent()}/{purpose}")
     api = HttpApi(HttpTransport(connection), clock, derive(0, purpose), qps=_QPS, burst=_BURST)

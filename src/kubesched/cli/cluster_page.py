@@ -1,4 +1,4 @@
-"""The page of an embedded cluster: on the same port as its API, under a path of its own."""
+"""The dashboard of an embedded cluster, below a path of the API server's port."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["ClusterPage"]
 
 
 class ClusterPage:
-    """Mounted on the cluster's server."""
+    """The dashboard, mounted on the cluster's server."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class ClusterPage:
         host: str,
     ) -> None:
         self._cluster = cluster = live.cluster
-        # Without tokens the API itself is open to everybody, and so is the page.
+        # Without tokens the API needs no authentication, and neither does the page.
         is_open = not cluster.token
         self._sign_in = SignIn([host], is_open=is_open, is_secure=not is_open)
         dashboard, attach = dashboard_of_embedded(
@@ -47,7 +47,7 @@ class ClusterPage:
         cluster.mount(PREFIX, dashboard.answer)
 
     def link(self) -> str:
-        """An address that signs its first user in."""
+        """Return a URL that signs its first user in."""
         if self._sign_in.is_open:
             return f"{self._cluster.url}{PREFIX}/"
         return f"{self._cluster.url}{PREFIX}/?token={self._sign_in.issue()}"

@@ -1,4 +1,4 @@
-"""An embedded cluster with a scheduler and a workload, from its parts to its end."""
+"""One run of `kubesched up`: a live cluster, its server and page, and the workload to place."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _SAMPLES: Final = ("nodes.yaml", "workload.yaml")
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a cluster is run with."""
+    """The options of a run."""
 
     files: tuple[str, ...]
     configuration: KubeSchedulerConfiguration
@@ -60,40 +60,46 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     data: Path | None
     behavior_file: Path | None
     rbac: bool
-    folder: ClusterFolder | None  # of a cluster with a name
+    folder: ClusterFolder | None  # of a named cluster
     seed: int
     verify_engine: bool
     gates: FeatureGates
     timeout_ns: int
-    pace_ns: int  # between two pods of the workload
-    stays: bool  # after the workload is decided, until it is told to end
+    pace_ns: int  # between the creation of two pods
+    stays: bool  # after the workload is decided, until a signal
     is_quiet: bool  # shows no progress
-    announces: bool  # says where it is before it begins
+    announces: bool  # prints the addresses at the start
 
 
 class Started(msgspec.Struct, frozen=True):
-    """A cluster whose workload is decided."""
+    """A cluster whose workload is decided: the summary, and how to reach it."""
 
     summary: ClusterSummary
     address: str = ""
     dashboard: str = ""
     kubeconfig: str = ""
-    # For a cluster with a name: its context, and the file of the user that has it too.
+    # Of a named cluster: its context, and the user's file that has the context too.
     context: str = ""
     context_file: str = ""
 
 
 class ClusterRun:
-    """One life of a cluster. `run` lasts until it is over."""
+    """A run of an embedded cluster, from its creation to its end."""
 
     def __init__(self, options: RunOptions) -> None:
-        """Raises ConfigError or KubeschedError with what is wrong: nothing runs yet."""
+        """Load the files and build the cluster; nothing runs yet.
+
+        Raises:
+            ConfigError: a file or the configuration is invalid.
+            KubeschedError: the data file cannot be used.
+        """
         self._options = options
         self._clock = clock = RealClock()
         seed = options.seed
-        # A new file is not made for manifests that are wrong; what an old one defines counts.
-        goes_on = options.data is not None and options.data.exists()
-        given = load_manifests(options.files) if options.files and not goes_on else None
+        # Load manifests first: invalid ones must not create a new data file. An existing file may
+        # define the kinds that manifests need.
+        continues = options.data is not None and options.data.exists()
+        manifests = load_manifests(options.files) if options.files and not continues else None
         behavior: Callable[[Pod], Behavior] = behavior_of
         if options.behavior_file is not None:
             behavior = load_behavior_rules(options.behavior_file, seed)
@@ -106,10 +112,12 @@ class ClusterRun:
             rbac=options.rbac,
             features=frozenset(name for name in ALL_FEATURES if options.gates.enabled(name)),
         )
-        if options.files and goes_on:
-            given = _further_manifests(cluster, options.files)
-        # A cluster that goes on has a workload of its own.
-        self._manifests = given if given is not None else _sample() if cluster.is_new else []
+        if options.files and continues:
+            manifests = _further_manifests(cluster, options.files)
+        if manifests is None:
+            # A cluster that continues has its own workload.
+            manifests = _sample() if cluster.is_new else []
+        self._manifests = manifests
         self._live_cluster = live = LiveCluster(
             cluster,
             configuration=options.configuration,
@@ -124,18 +132,18 @@ class ClusterRun:
             self._page = ClusterPage(live, clock, options.plugins, host=options.listen.host)
         settle_collector()
 
-    async def run(self, tell: Callable[[Started], None]) -> ClusterSummary:
-        """Place the workload, tell of it, and go on if it is to stay."""
+    async def run(self, on_started: Callable[[Started], None]) -> ClusterSummary:
+        """Place the workload, call `on_started`, and keep running if the options say so."""
         async with self._served() as served:
-            return await self._live(tell, served)
+            return await self._place_workload(on_started, served)
 
     @contextlib.asynccontextmanager
     async def _served(self) -> AsyncIterator[Started]:
-        """Serve the cluster, with kubeconfigs that are gone afterwards; yields where it is."""
-        nowhere = Started(summarize((), (), ()))
+        """Serve the cluster and write kubeconfigs, which are removed at the end."""
+        unserved = Started(summarize((), (), ()))
         async with self._live_cluster.serving():
             if self._page is None:
-                yield nowhere
+                yield unserved
                 return
             address, text = self._cluster.url, self._cluster.kubeconfig()
             if self._options.announces:
@@ -145,11 +153,11 @@ class ClusterRun:
             if folder is None:
                 with kubeconfig_file(text, self._options.kubeconfig) as entry:
                     path = str(entry.path)
-                    yield msgspec.structs.replace(nowhere, address=address, kubeconfig=path)
+                    yield msgspec.structs.replace(unserved, address=address, kubeconfig=path)
                 return
             with self._recorded(folder, text) as record:
                 yield msgspec.structs.replace(
-                    nowhere,
+                    unserved,
                     address=address,
                     kubeconfig=str(folder.kubeconfig),
                     context=record.context,
@@ -158,7 +166,7 @@ class ClusterRun:
 
     @contextlib.contextmanager
     def _recorded(self, folder: ClusterFolder, text: str) -> Iterator[ClusterRecord]:
-        """Say in the folder and in the user's kubeconfig where the cluster is."""
+        """Write the cluster's address to its folder and to the user's kubeconfig."""
         shared = self._options.kubeconfig or _users_kubeconfig(folder)
         with kubeconfig_file(text, shared, folder.context) as entry:
             write_private(folder.kubeconfig, entry.own_text())
@@ -174,23 +182,25 @@ class ClusterRun:
             yield record
         folder.write_record(msgspec.structs.replace(record, has_ended=True))
 
-    async def _live(self, tell: Callable[[Started], None], served: Started) -> ClusterSummary:
+    async def _place_workload(
+        self, on_started: Callable[[Started], None], served: Started
+    ) -> ClusterSummary:
         live, api, clock = self._live_cluster, self._cluster.api, self._clock
-        # What was dumped is there before controllers begin: they would make its pods anew.
+        # Load dumped objects before controllers run: they would create the pods of owners again.
         dumped = [each for each in self._manifests if each.is_dumped]
         fresh = [each for each in self._manifests if not each.is_dumped]
-        surroundings = [each for each in fresh if not isinstance(each.object, Pod)]
+        other_objects = [each for each in fresh if not isinstance(each.object, Pod)]
         keep = not self._cluster.is_new
         await live.apply(dumped)
-        await live.apply(surroundings, keep_existing=keep)
+        await live.apply(other_objects, keep_existing=keep)
         pods = SharedInformer(api, Pod, clock, derive(0, "up"))
         names = frozenset(live.scheduler.profiles)
-        given = [each.object for each in fresh if isinstance(each.object, Pod)]
+        bare_pods = [each.object for each in fresh if isinstance(each.object, Pod)]
         followed = WorkloadProgress(
-            live, names, [pod_key(pod) for pod in given if pod.metadata.name]
+            live, names, [pod_key(pod) for pod in bare_pods if pod.metadata.name]
         )
         pods.add_handler(followed.note)
-        kinds = {type(each.object) for each in surroundings}
+        kinds = {type(each.object) for each in other_objects}
         display = PlacementDisplay(
             api, pods, followed, kinds, clock, is_quiet=self._options.is_quiet
         )
@@ -201,8 +211,8 @@ class ClusterRun:
         async with live.running(before=(*keepers, pods)):
             await pods.wait_for_sync()
             settle_collector()
-            # Before the others: where pods go depends on the order in which they come.
-            await display.until_known(interrupted, sum(map(_made_at_once, surroundings)))
+            # First the pods of owners: placement depends on the order of creation.
+            await display.until_created(interrupted, sum(map(_pods_at_once, other_objects)))
             workload = [each for each in fresh if isinstance(each.object, Pod)]
             await self._create(workload, display, interrupted)
             undecided = await display.until_decided(interrupted, self._options.timeout_ns)
@@ -216,7 +226,7 @@ class ClusterRun:
                 remarks=await display.remarks(),
             )
             link = "" if self._page is None else self._page.link()
-            tell(msgspec.structs.replace(served, summary=summary, dashboard=link))
+            on_started(msgspec.structs.replace(served, summary=summary, dashboard=link))
             if self._options.stays:
                 await interrupted.wait()
         return summary
@@ -243,7 +253,7 @@ def _further_manifests(cluster: EmbeddedCluster, files: Sequence[str | Path]) ->
 
 
 def _users_kubeconfig(folder: ClusterFolder) -> Path:
-    """The file in which kubectl looks, and kind puts its contexts; not one of our own."""
+    """Return the kubeconfig that kubectl reads, unless it belongs to a named cluster."""
     (path, *_) = kubectl_files(os.environ)
     if path.absolute().is_relative_to(folder.path.parent):
         (path,) = kubectl_files({**os.environ, "KUBECONFIG": ""})
@@ -258,12 +268,12 @@ def _sample() -> list[Manifest]:
         return load_manifests(paths)
 
 
-def _made_at_once(manifest: Manifest) -> int:
-    """How many pods a workload makes without waiting for any of them."""
+def _pods_at_once(manifest: Manifest) -> int:
+    """Return how many pods a controller creates for an object without waiting for any of them."""
     match manifest.object:
         case Deployment() | ReplicaSet() | ReplicationController() as owner:
             return 1 if owner.spec.replicas is None else owner.spec.replicas
         case StatefulSet(spec=spec):
-            wanted = 1 if spec.replicas is None else spec.replicas
-            return wanted if spec.pod_management_policy == "Parallel" else min(wanted, 1)
+            replicas = 1 if spec.replicas is None else spec.replicas
+            return replicas if spec.pod_management_policy == "Parallel" else min(replicas, 1)
     return 0

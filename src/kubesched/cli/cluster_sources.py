@@ -1,4 +1,4 @@
-"""Where commands that ask about a cluster take it from: files, a capture, or an API server."""
+"""Sources of the cluster that a command reads: files, a capture, or an API server."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = ["ClusterSource", "SourceOptions"]
 
 
 class ClusterSource(NamedTuple):
-    """A cluster, and the pods that stood in the files themselves."""
+    """The snapshot of a cluster, and the pods of the files."""
 
     snapshot: Snapshot
     pods: tuple[Pod, ...]
 
 
 class SourceOptions(NamedTuple):
-    """What the options said."""
+    """The values of `source_options`."""
 
     files: tuple[str, ...]
     capture: Path | None
@@ -37,40 +37,43 @@ class SourceOptions(NamedTuple):
     plugins: tuple[str, ...] = ()
 
     async def snapshot(self, namespace: str = "") -> ClusterSource:
-        """The cluster: the files, or what they are laid over if they name no nodes.
+        """Read the cluster: the files, or what they overlay if they contain no nodes.
 
-        The namespace is the one to be read if not all may be.
+        `namespace` is read if the user may not read all namespaces.
 
-        Raises ExplainError, ConfigError or ApiError with what is wrong and what next.
+        Raises:
+            ExplainError: a file or the capture cannot be used.
+            ConfigError: the configuration is invalid, or no cluster is named.
+            ApiError: the API server refuses a request.
         """
         options: dict[str, Any] = {
             "configuration": self.configuration(),
             "plugins": self._registry(),
         }
         stdin = read_standard_text() if "-" in self.files else ""
-        given = load_files(self.files, stdin).objects
-        pods = tuple(each for each in given if isinstance(each, Pod))
+        objects = load_files(self.files, stdin).objects
+        pods = tuple(each for each in objects if isinstance(each, Pod))
         if self.capture is not None:
             base = Snapshot.from_capture(self.capture, **options)
-        elif any(isinstance(each, Node) for each in given):
-            return ClusterSource(Snapshot(given, **options), pods)
+        elif any(isinstance(each, Node) for each in objects):
+            return ClusterSource(Snapshot(objects, **options), pods)
         else:
             base = await self._live(options, namespace)
-        return ClusterSource(base.overlaid(given), pods)
+        return ClusterSource(base.overlaid(objects), pods)
 
     async def base_and_changes(self) -> tuple[Snapshot, tuple[ApiObject, ...]]:
-        """The cluster as it is, and what the files would change of it.
+        """Return the cluster as it is, and the objects that the files would change.
 
-        Files that name nodes are the cluster, unless a capture is; all others are changes. The
-        configuration of the options is a change as well, and not the cluster's.
+        Files with nodes are the cluster, unless there is a capture; otherwise files are changes.
+        The configuration of the options is also a change, and not that of the cluster.
         """
         options: dict[str, Any] = {"plugins": self._registry()}
-        given = load_files(self.files, read_standard_text() if "-" in self.files else "").objects
+        objects = load_files(self.files, read_standard_text() if "-" in self.files else "").objects
         if self.capture is not None:
-            return Snapshot.from_capture(self.capture, **options), tuple(given)
-        if any(isinstance(each, Node) for each in given):
-            return Snapshot(given, **options), ()
-        return await self._live(options), tuple(given)
+            return Snapshot.from_capture(self.capture, **options), tuple(objects)
+        if any(isinstance(each, Node) for each in objects):
+            return Snapshot(objects, **options), ()
+        return await self._live(options), tuple(objects)
 
     async def _live(self, options: dict[str, Any], namespace: str = "") -> Snapshot:
         async with live_api(self.address, "explain") as api:
@@ -78,7 +81,7 @@ class SourceOptions(NamedTuple):
             return await Snapshot.from_cluster(api, namespace, **options)
 
     def _registry(self) -> Registry:
-        """All plugins: in-tree, installed, and those that the options name."""
+        """Return all plugins: in-tree, installed, and named by options."""
         return complete_registry(out_of_tree_plugins(self.plugins))
 
     def configuration(self) -> KubeSchedulerConfiguration | None:

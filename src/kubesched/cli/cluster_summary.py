@@ -1,4 +1,4 @@
-"""What a cluster looks like once every pod has had its turn: counts, nodes, who is pending."""
+"""The summary of a cluster whose workload is decided: counts, nodes and pending pods."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NODES_SHOWN = 20
 
 
 class NodeRow(msgspec.Struct, frozen=True, rename="camel"):
-    """A node and what the pods on it ask for."""
+    """A node with the sum of its pods' requests."""
 
     name: str
     zone: str
@@ -36,7 +36,7 @@ class NodeRow(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PendingPod(msgspec.Struct, frozen=True):
-    """A pod without a node, and why, as its condition says."""
+    """A pod without a node, with the reason of its condition."""
 
     namespace: str
     name: str
@@ -45,21 +45,21 @@ class PendingPod(msgspec.Struct, frozen=True):
 
 
 class ClusterSummary(msgspec.Struct, frozen=True):
-    """Pods by where they are, and the two tables a person wants to see."""
+    """Counts of pods, and the tables of nodes and pending pods."""
 
     total: int
     bound: int
     finished: int
     pending: tuple[PendingPod, ...]
     nodes: tuple[NodeRow, ...]
-    # What more will happen to by itself, and why: pods, and owners whose pods are not made yet.
+    # Undecided pods, and owners whose pods do not exist yet, with reasons.
     undecided: Mapping[str, str] = {}
-    # Owners whose pods come later, or never, and why.
+    # Owners whose pods are created later or never, with reasons.
     remarks: Mapping[str, str] = {}
 
 
 def tried_in_vain(pod: Pod) -> bool:
-    """Whether an attempt at the pod has failed."""
+    """Whether an attempt to schedule the pod has failed."""
     return _scheduled_condition(pod) is not None
 
 
@@ -72,7 +72,7 @@ def summarize(
     undecided: Mapping[str, str] = MappingProxyType({}),
     remarks: Mapping[str, str] = MappingProxyType({}),
 ) -> ClusterSummary:
-    """Sum up; `held` are pods that a plugin keeps out of the queue, by key."""
+    """Summarize a cluster; `held` are the gated pods, by key."""
     pods = list(pods)
     bound = [pod for pod in pods if pod.spec.node_name]
     running = [pod for pod in bound if pod.status.phase not in _FINISHED]
@@ -99,7 +99,7 @@ def summarize(
 
 
 def render(summary: ClusterSummary) -> str:
-    """Tables and a line of counts, for a terminal. What is alike in many is said once."""
+    """Format tables and a line of counts for a terminal. Similar rows are merged."""
     parts = [text_table(_node_rows(summary.nodes))]
     if summary.pending:
         alike: dict[tuple[str, str], list[str]] = {}
@@ -137,7 +137,7 @@ def _node_rows(nodes: Sequence[NodeRow]) -> list[tuple[str, ...]]:
 
 
 def _group_rows(nodes: Sequence[NodeRow]) -> list[tuple[str, ...]]:
-    """Nodes of one zone and size are one row."""
+    """Merge the nodes of one zone and size into one row."""
     groups: dict[tuple[str, int, int], list[NodeRow]] = {}
     for row in nodes:
         key = row.zone or "-", row.allocatable_cpu_milli, row.allocatable_memory_bytes

@@ -1,4 +1,4 @@
-"""What `kubesched clusters` does; `clusters_command.py` has its options."""
+"""What `kubesched clusters`, `down` and `logs` do with named clusters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LOOKED_EVERY_S = 0.2
 
 
 class ClusterRow(msgspec.Struct, frozen=True):
-    """A cluster as it is listed. Counts are unknown unless it answers."""
+    """A row of the list. Counts are None if the cluster does not answer."""
 
     name: str
     state: State | Literal["not answering"]
@@ -66,7 +66,7 @@ def run_down(names: tuple[str, ...], everything: bool, output: str) -> None:
     if not everything and not names:
         known = ", ".join(each.name for each in known_clusters(root)) or "none"
         raise click.UsageError(f"which cluster? name one, or give --all; there are: {known}")
-    # All names are looked up before anything ends.
+    # Look up all names before ending any cluster.
     chosen = known_clusters(root) if everything else [named_cluster(root, name) for name in names]
     for folder in chosen:
         folder.end()
@@ -75,7 +75,7 @@ def run_down(names: tuple[str, ...], everything: bool, output: str) -> None:
             click.echo(folder.name)
     if output == "json":
         click.echo(msgspec.json.encode([folder.name for folder in chosen]).decode())
-    with contextlib.suppress(OSError):  # there are others
+    with contextlib.suppress(OSError):  # not empty
         root.rmdir()
         root.parent.rmdir()
 
@@ -100,7 +100,7 @@ def run_logs(name: str, follow: bool, tail: int, output: str) -> None:
 
 
 class _LogLines:
-    """Shows what comes of a log; as JSON, line by line, a line once it is whole."""
+    """Shows a log as it grows; as JSON only complete lines."""
 
     def __init__(self, cluster: str, *, as_json: bool) -> None:
         self._cluster, self._as_json = cluster, as_json
@@ -112,11 +112,11 @@ class _LogLines:
             return
         *lines, self._rest = (self._rest + content).split(b"\n")
         for line in lines:
-            told = {"cluster": self._cluster, "line": line.decode(errors="replace")}
-            click.echo(msgspec.json.encode(told).decode())
+            row = {"cluster": self._cluster, "line": line.decode(errors="replace")}
+            click.echo(msgspec.json.encode(row).decode())
 
     def finish(self) -> None:
-        """Show the last line too, if nothing ended it."""
+        """Show a last line without a line end."""
         if self._rest:
             self.show(b"\n")
 
@@ -146,7 +146,7 @@ async def _row(folder: ClusterFolder) -> ClusterRow:
 
 
 async def _counts(folder: ClusterFolder) -> tuple[int | None, int | None]:
-    """Nodes and pods; unknown if the cluster does not answer in time."""
+    """Count nodes and pods; None if the cluster does not answer in time."""
     try:
         async with (
             asyncio.timeout(_ANSWERS_WITHIN_S),

@@ -1,4 +1,4 @@
-"""`kubesched clusters`, `down` and `logs`: the clusters that have names."""
+"""`kubesched clusters`, `down` and `logs`: options and help."""
 
 from __future__ import annotations
 

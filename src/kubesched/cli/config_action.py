@@ -1,4 +1,4 @@
-"""What `kubesched config` does; `config_command.py` has its options."""
+"""What `kubesched config` does: check a configuration file, or show the complete one."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def run_default(gates: tuple[str, ...], output: str) -> None:
 
 
 def _load(file: str, gates: FeatureGates, plugins: tuple[str, ...]) -> KubeSchedulerConfiguration:
-    """Load the file and build its profiles on paper; problems end the command."""
+    """Load a file and complete its configuration; problems end the command."""
     registry = out_of_tree_plugins(plugins)
     try:
         text = _read(file)

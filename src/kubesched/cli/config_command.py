@@ -1,4 +1,4 @@
-"""`kubesched config`: check a configuration file, or show what it amounts to."""
+"""`kubesched config`: options and help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A configuration file of a command that has no flags of a scheduler."""
+"""Reads the scheduler configuration file of commands other than `kubesched run`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["read_configuration"]
 def read_configuration(
     file: Path, plugins: PluginRegistry, gates: FeatureGates = DEFAULT_FEATURE_GATES
 ) -> KubeSchedulerConfiguration:
-    """The configuration in a file, for a scheduler that also has these plugins.
+    """Read the configuration of a scheduler that also has these plugins.
 
     Raises:
-        ConfigError: a line for everything that is wrong with it.
-        OSError: it cannot be read.
+        ConfigError: the file is invalid; one line for each problem.
+        OSError: the file cannot be read.
     """
     text, known_args = read_bounded(file, MOST_SETTINGS_BYTES), plugins.known_args()
     problems = find_problems(

@@ -1,4 +1,4 @@
-"""What `kubesched dashboard` does; `dashboard_command.py` has its options."""
+"""What `kubesched dashboard` does: serve the read-only page of a cluster, capture or simulation."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run_dashboard(
 
 
 class Site(NamedTuple):
-    """Where the page is, and who may see it."""
+    """The address of the page, and its sign-in."""
 
     listen: Listen
     public_url: str
@@ -55,7 +55,7 @@ class Site(NamedTuple):
     as_json: bool = False
 
     def link(self, own_url: str) -> str:
-        """An address that signs its first user in."""
+        """Return a URL that signs its first user in."""
         base = self.public_url.rstrip("/") or own_url
         return f"{base}/dashboard/?token={self.sign_in.issue()}"
 
@@ -87,7 +87,7 @@ async def _serve(
 def _still(
     captures: tuple[Path, ...], report: Path | None, files: tuple[str, ...], sign_in: SignIn
 ) -> Dashboard:
-    """The page of what is over: captures, a simulation, a dump."""
+    """Build the page of captures, a simulation or a dump, which do not change."""
     now_ns = RealClock().now_ns
     if report is not None:
         title, timelines = timelines_of_report(report)
@@ -112,7 +112,7 @@ async def _show(page: Dashboard, site: Site, parts: tuple[Component, ...]) -> No
         running(*parts),
     ):
         link = site.link(server.url)
-        told = msgspec.json.encode({"dashboard": link}).decode()
-        click.echo(told if site.as_json else f"Dashboard: {link}")
+        encoded = msgspec.json.encode({"dashboard": link}).decode()
+        click.echo(encoded if site.as_json else f"Dashboard: {link}")
         click.echo("Ctrl-C stops.", err=True)
         await stopping.wait()

@@ -1,4 +1,4 @@
-"""`kubesched dashboard`: the page of any cluster, of captures or of a simulation, read-only."""
+"""`kubesched dashboard`: options and help."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Clusters in the background: a process of its own, followed until it has placed its workload.
+"""Clusters in the background: starts the process, and waits until its workload is placed.
 
-The process is the same command once more, with its output in the log of the cluster's folder and a
-pipe on which it says that it is done. What it writes meanwhile is shown here too, so mistakes read
-as they do in the foreground.
+The process runs the same command. Its output goes to the log in the cluster's folder. It reports on
+a pipe when the workload is placed. Until then this process shows the log, so that errors appear as
+they do in the foreground.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LOOKED_EVERY_S: Final = 0.1
 
 
 class DetachedError(Exception):
-    """The process ended before its cluster was up; it has said why."""
+    """The process ended before its cluster was up; the log has shown the reason."""
 
     def __init__(self, exit_code: int) -> None:
         super().__init__(f"exit code {exit_code}")
@@ -36,7 +36,7 @@ class DetachedError(Exception):
 
 
 def arguments_again(ctx: click.Context, without: Sequence[str]) -> list[str]:
-    """The options that a command was given, as they would be given again."""
+    """Return the options of a command's command line, except `without`."""
     arguments = []
     for parameter in ctx.command.params:
         name = parameter.name or ""
@@ -64,10 +64,10 @@ def start_detached(
     """
     with folder.prepared():
         with folder.claimed():
-            pass  # by nobody else
+            pass  # raises if the cluster runs already
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         log = os.open(folder.log, flags, 0o600)
-        shown = _Shown(folder, os.fstat(log).st_size)
+        shown = _LogDisplay(folder, os.fstat(log).st_size)
         reader, writer = os.pipe()
         try:
             process = subprocess.Popen(
@@ -93,24 +93,24 @@ def start_detached(
             exit_code = process.wait()
             shown.more()
             raise DetachedError(exit_code if exit_code > 0 else 1)
-    process.returncode = 0  # nobody waits for it: it goes on
+    process.returncode = 0  # it keeps running: Popen must not warn about it
     return msgspec.json.decode(report, type=Started)
 
 
 def report_to(descriptor: int, started: Started) -> None:
-    """Say to the one who started this process that its cluster is up."""
+    """Report to the parent process that the cluster is up."""
     with contextlib.suppress(BrokenPipeError), os.fdopen(descriptor, "wb") as pipe:
         pipe.write(msgspec.json.encode(started))
 
 
 def _program() -> list[str]:
-    # The current folder is looked in for modules if it is here.
+    # Python searches the current folder for modules only if this process does.
     safe = [] if sys.path[0] in ("", os.getcwd()) else ["-P"]
     return [sys.executable, *safe, "-m", "kubesched.cli.main", "up"]
 
 
-def _follow(reader: int, shown: _Shown | None) -> bytes:
-    """All that the process reports; nothing if it ends."""
+def _follow(reader: int, shown: _LogDisplay | None) -> bytes:
+    """Return the report of the process; empty if it ended without one."""
     report = b""
     while True:
         if select.select([reader], [], [], _LOOKED_EVERY_S)[0]:
@@ -125,8 +125,8 @@ def _follow(reader: int, shown: _Shown | None) -> bytes:
     return report
 
 
-class _Shown:
-    """How much of a log was shown on standard error."""
+class _LogDisplay:
+    """Copies new content of a log to standard error."""
 
     def __init__(self, folder: ClusterFolder, offset: int) -> None:
         self._path = folder.log

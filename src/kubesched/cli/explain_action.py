@@ -1,4 +1,4 @@
-"""What `kubesched explain` does; `explain_command.py` has its options."""
+"""What `kubesched explain` does: explain why a pod is pending, or why it is on its node."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def run_explain_pod(
 
 
 def _pod(cluster: ClusterSource, name: str) -> Pod:
-    """The pod that is asked about: by name, or the only one that it can be."""
+    """Return the named pod; without a name the only pod of the files, or the only pending one."""
     if name:
         return cluster.snapshot.pod(name)
     if len(cluster.pods) == 1:
@@ -88,7 +88,7 @@ def _encoded(answer: Explanation, output: str) -> str:
 
 
 def _paint() -> Paint:
-    """Colours on a terminal, unless NO_COLOR says otherwise."""
+    """Return colours for a terminal, unless NO_COLOR is set."""
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
         return plain
     return lambda text, style: click.style(text, **_STYLES[style])  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""`kubesched explain`: why a pod is pending, what would help, why it went where it is."""
+"""`kubesched explain`: options and help."""
 
 from __future__ import annotations
 

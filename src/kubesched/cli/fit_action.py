@@ -1,4 +1,4 @@
-"""What `kubesched fit` does; `fit_command.py` has its options."""
+"""What `kubesched fit` does: count how many copies of a pod fit into a cluster."""
 
 from __future__ import annotations
 

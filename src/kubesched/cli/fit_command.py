@@ -1,4 +1,4 @@
-"""`kubesched fit`: how many copies of a pod the cluster still holds."""
+"""`kubesched fit`: options and help."""
 
 from __future__ import annotations
 

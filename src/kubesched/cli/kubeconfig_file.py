@@ -1,4 +1,4 @@
-"""Where a kubeconfig goes while a cluster runs, and how it is taken out again."""
+"""The kubeconfig of a running cluster: a file, or a context in the user's file."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class KubeconfigEntry:
             raise KubeschedError(f"cannot write {self.path}: {exc.strerror}") from exc
 
     def own_text(self) -> str:
-        """A kubeconfig with nothing but this."""
+        """Return a kubeconfig with only this context."""
         return _text(self._document)
 
     def remove(self) -> None:
@@ -112,7 +112,7 @@ class KubeconfigEntry:
             self._file.write_bytes(self._before)
 
     def _choose_name(self, taken: set[str]) -> None:
-        """Take a name that no context of the file has, unless this replaces it."""
+        """Choose a name that no other context of the file has."""
         (context,), (user,) = self._document["contexts"], self._document["users"]
         (cluster,) = self._document["clusters"]
         first = self.context
@@ -143,12 +143,12 @@ def _take_out(there: dict[str, Any], context: str, before: str) -> None:
 
 
 def _is_empty(there: dict[str, Any]) -> bool:
-    """Whether a file says nothing: it need not be."""
+    """Whether a file has no entries, so that it can be deleted."""
     return not any(value for key, value in there.items() if key not in ("apiVersion", "kind"))
 
 
 def _read(path: Path, content: bytes | None) -> dict[str, Any]:
-    """What a file holds, with an empty list for what it lacks."""
+    """Return the content of a file, with empty lists for missing entries."""
     try:
         there = load_yaml(content or b"")
     except yaml.YAMLError as exc:
@@ -168,7 +168,7 @@ def _text(document: dict[str, Any]) -> str:
 
 
 def _followed(path: Path) -> Path:
-    """The file behind the user's own link; what others link to is not written."""
+    """Return the target of a symbolic link of the user; links of other users are not followed."""
     try:
         is_own = path.is_symlink() and path.lstat().st_uid == os.getuid()
         return path.resolve() if is_own else path
@@ -178,7 +178,7 @@ def _followed(path: Path) -> Path:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Keep others out who lock kubeconfigs the way kubectl does."""
+    """Lock the file as kubectl does, against other writers."""
     if path.exists() and not path.is_file():  # such as /dev/stdout
         yield
         return

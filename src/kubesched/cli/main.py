@@ -21,7 +21,7 @@ __all__ = ["COMMANDS", "cli", "main"]
 
 
 class _Place(NamedTuple):
-    """Where a command is, and what it does, in a line."""
+    """The module of a command, and its one-line help."""
 
     module: str
     short_help: str
@@ -58,7 +58,7 @@ COMMANDS: Final[Mapping[str, _Place]] = {
 
 
 class _Commands(click.Group):
-    """Imports a command when it is needed: all of them together take a second."""
+    """A group that imports a command only when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*COMMANDS, *super().list_commands(ctx)]
@@ -102,20 +102,20 @@ def main() -> None:
         _report(exc)
         sys.exit(2 if isinstance(exc, ConfigError) else 1)
     except BrokenPipeError:
-        # Whoever read this has seen enough. Nobody is left to be told.
+        # The reader of the output has closed the pipe: end without a message.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except MemoryError:
-        # Nearly always a file that is much larger than whoever named it believes.
+        # The usual cause is a much larger file than expected.
         _report(KubeschedError("there is not enough memory for what was given"))
         sys.exit(1)
     except OSError as exc:
-        # A file or an address that nobody has looked at more closely.
+        # A file or an address that no command has checked.
         where = f"{exc.filename}: " if exc.filename else ""
         _report(KubeschedError(f"{where}{exc.strerror or exc}"))
         sys.exit(1)
     except BaseExceptionGroup as group:
-        # What a part of the running cluster died of; a bug keeps its traceback.
+        # The failure of a component of a running cluster; a bug keeps its traceback.
         expected, bugs = group.split(KubeschedError)
         if expected is None or bugs is not None:
             raise
@@ -125,7 +125,7 @@ def main() -> None:
 
 
 def _report_usage(error: click.ClickException) -> None:
-    """One line about what was typed, and where to read on."""
+    """Print a line about a wrong command line, and a hint to its help."""
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     command = "kubesched" if ctx is None else ctx.command_path
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
@@ -155,7 +155,7 @@ def _report(error: KubeschedError) -> None:
 
 
 def _is_plain(line: str) -> bool:
-    """Whether a line needs the command's name in front: `FILE:LINE:` speaks for itself."""
+    """Whether a line needs the command's name in front: it does not start with `FILE:LINE:`."""
     parts = line.split(":", 2)
     return len(parts) < 3 or not parts[1].isdigit()
 

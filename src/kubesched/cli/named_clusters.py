@@ -1,8 +1,8 @@
-"""Clusters with names: where their files are, which of them run, and how they are told to end.
+"""Named clusters: their files, their state, and how to end them.
 
-Each has a folder under the user's state directory, which nobody else can read: its data, its log,
-a kubeconfig, and a record of the process. Whoever runs the cluster holds a lock in that folder for
-as long as it lives, so a process that was killed is known to be gone whatever became of its number.
+Each cluster has a private folder in the user's state directory, with its data, log, kubeconfig
+and record of the process. The process of a cluster holds a lock in the folder while it runs. So a
+killed process is detected, even if its number is reused.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _ENDS_WITHIN_S, _LOOKED_EVERY_S = 15.0, 0.02
 
 
 class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is known about the process of a cluster."""
+    """The record of a cluster's process."""
 
     pid: int
     since: str
     address: str = ""  # empty until it serves
-    # Where its context is for other programs, and which one was current there before.
+    # The user's kubeconfig with its context, and the context that was current there before.
     kubeconfig: str = ""
     context: str = ""
     context_before: str = ""
@@ -53,7 +53,7 @@ class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ClusterFolder:
-    """The files of one cluster."""
+    """The folder of one named cluster."""
 
     def __init__(self, root: Path, name: str) -> None:
         self.name = name
@@ -73,10 +73,10 @@ class ClusterFolder:
         return self.path.is_dir()
 
     def create(self) -> bool:
-        """Make the folder; whether there was none.
+        """Create the folder; return whether it is new.
 
         Raises:
-            KubeschedError: it cannot be made.
+            KubeschedError: the folder cannot be created.
         """
         is_new = not self.exists()
         try:
@@ -87,7 +87,7 @@ class ClusterFolder:
 
     @contextlib.contextmanager
     def prepared(self) -> Iterator[None]:
-        """Have a folder in the block, which is taken away again if the block fails in a new one."""
+        """Create the folder; remove a new one again if the block fails."""
         is_new = self.create()
         try:
             yield
@@ -98,10 +98,10 @@ class ClusterFolder:
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[None]:
-        """Be the process of this cluster while the block runs.
+        """Hold the lock of this cluster while the block runs.
 
         Raises:
-            KubeschedError: another one is.
+            KubeschedError: another process holds it.
         """
         descriptor = self._claim()
         if descriptor is None:
@@ -129,9 +129,9 @@ class ClusterFolder:
         write_private(self._record, msgspec.json.encode(record).decode())
 
     def begin_record(self, pid: int, since: str) -> int:
-        """Note that a process begins; the port that the cluster had before, or 0.
+        """Write the record of a new process; return the port of the previous one, or 0.
 
-        What an earlier one left in a kubeconfig is taken out.
+        Contexts that a killed process left in a kubeconfig are removed.
         """
         before = self.record()
         if before is not None and before.kubeconfig and not before.has_ended:
@@ -141,7 +141,7 @@ class ClusterFolder:
         return int(port) if port.isdecimal() else 0
 
     def end(self) -> None:
-        """Have its process end, if there is one; one that does not is killed."""
+        """End the process of the cluster, if it runs; kill it if it does not end in time."""
         record = self.record()
         for number in (signal.SIGTERM, signal.SIGKILL):
             if record is not None and self._is_claimed():
@@ -154,10 +154,10 @@ class ClusterFolder:
             raise KubeschedError(f"the process of cluster {self.name!r} does not end")
 
     def remove(self) -> None:
-        """Take away all there is of it.
+        """Remove the folder and the context of the cluster.
 
         Raises:
-            KubeschedError: it runs, or a file cannot be removed.
+            KubeschedError: the cluster runs, or a file cannot be removed.
         """
         with self.claimed():
             record = self.record()
@@ -169,7 +169,7 @@ class ClusterFolder:
                 raise KubeschedError(f"cannot remove {self.path}: {exc.strerror}") from exc
 
     def _is_claimed(self) -> bool:
-        """Whether a process holds the lock. Looking leaves no trace."""
+        """Whether a process holds the lock; creates no file."""
         try:
             descriptor = os.open(self._lock, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -183,17 +183,17 @@ class ClusterFolder:
         return False
 
     def _claim(self) -> int | None:
-        """The descriptor that holds the lock; None if another process has it."""
+        """Take the lock; return its descriptor, or None if another process has it."""
         for _ in range(_TRIES):
             self.create()
             descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # A lock in a folder that was removed meanwhile is nobody's.
+                # The folder may have been removed meanwhile: then this lock file is stale.
                 if self._lock.stat().st_ino == os.fstat(descriptor).st_ino:
                     return descriptor
             except BlockingIOError:
-                # Somebody who looks whether the cluster runs holds the lock for a moment.
+                # A process that checks the state holds the lock for a moment.
                 time.sleep(_BETWEEN_S)
             except FileNotFoundError:
                 pass
@@ -202,25 +202,25 @@ class ClusterFolder:
 
 
 def state_folder(environment: Mapping[str, str]) -> Path:
-    """Where the user's clusters are: of the XDG state directory."""
+    """Return the folder of the user's clusters, in the XDG state directory."""
     base = environment.get("XDG_STATE_HOME", "")
-    # Relative ones are to be ignored, says the specification.
+    # The XDG specification ignores relative paths.
     folder = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
     return folder / "kubesched" / "clusters"
 
 
 def known_clusters(root: Path) -> list[ClusterFolder]:
-    """All that there are, by name, whether they run or not."""
+    """Return all named clusters, running or not, sorted by name."""
     if not root.is_dir():
         return []
     return [ClusterFolder(root, each.name) for each in sorted(root.iterdir()) if each.is_dir()]
 
 
 def named_cluster(root: Path, name: str) -> ClusterFolder:
-    """The cluster of that name.
+    """Return the cluster of that name.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is no such cluster.
     """
     names = [each.name for each in known_clusters(root)]
     if name in names:

@@ -1,4 +1,4 @@
-"""What `kubesched node` does; `node_command.py` has its options."""
+"""What `kubesched node` does: add fake nodes, remove them, stop and start them."""
 
 from __future__ import annotations
 
@@ -51,21 +51,21 @@ def run_add(
     resources: ResourceList = {"cpu": cpu, "memory": memory, "pods": str(pods), **extended}
     named_zones = [zone for zone in zones.split(",") if zone]
 
-    async def work(api: ApiAccess, tell: Callable[[str], None]) -> None:
-        there = {each.metadata.name for each in (await api.list(Node)).items}
-        for each in nodes_to_add(count, prefix, resources, labels, named_zones, taints, there):
+    async def work(api: ApiAccess, report: Callable[[str], None]) -> None:
+        existing = {each.metadata.name for each in (await api.list(Node)).items}
+        for each in nodes_to_add(count, prefix, resources, labels, named_zones, taints, existing):
             metadata = msgspec.structs.replace(each.metadata, annotations=annotations)
             await api.create(msgspec.structs.replace(each, metadata=metadata))
-            tell(each.metadata.name)
+            report(each.metadata.name)
 
     asyncio.run(_with_api(address, output, work))
 
 
 def run_remove(names: tuple[str, ...], address: ClusterAddress, output: str) -> None:
-    async def work(api: ApiAccess, tell: Callable[[str], None]) -> None:
+    async def work(api: ApiAccess, report: Callable[[str], None]) -> None:
         for name in names:
             await api.delete(Node, name)
-            tell(name)
+            report(name)
 
     asyncio.run(_with_api(address, output, work))
 
@@ -82,7 +82,7 @@ def _marking(names: Sequence[str], selector: str, stopped: str | None) -> Work:
     if not names and not selector:
         raise click.UsageError("name some nodes, or select them with --selector")
 
-    async def work(api: ApiAccess, tell: Callable[[str], None]) -> None:
+    async def work(api: ApiAccess, report: Callable[[str], None]) -> None:
         chosen = list(names)
         if selector:
             selected = await api.list(Node, label_selector=selector)
@@ -90,7 +90,7 @@ def _marking(names: Sequence[str], selector: str, stopped: str | None) -> Work:
         for name in dict.fromkeys(chosen):
             patch = {"metadata": {"annotations": {STOPPED: stopped}}}
             await api.patch(Node, name, None, patch, patch_type="merge")
-            tell(name)
+            report(name)
 
     return work
 
@@ -102,19 +102,19 @@ def nodes_to_add(
     labels: dict[str, str],
     zones: Sequence[str],
     taints: tuple[Taint, ...],
-    there: Iterable[str],
+    existing: Iterable[str],
 ) -> list[Node]:
-    """New nodes, with the first numbers that no node has."""
-    taken = set(there)
-    made: list[Node] = []
+    """Build nodes, with the lowest numbers that no existing node has."""
+    taken = set(existing)
+    added: list[Node] = []
     number = 0
-    while len(made) < count:
+    while len(added) < count:
         name = f"{prefix}-{number}"
         if name not in taken:
             marks = {_HOSTNAME: name, **_PLATFORM, **labels}
             if zones:
                 marks[_ZONE] = zones[number % len(zones)]
-            made.append(
+            added.append(
                 Node(
                     metadata=ObjectMeta(name=name, labels=marks),
                     spec=NodeSpec(taints=taints),
@@ -122,11 +122,11 @@ def nodes_to_add(
                 )
             )
         number += 1
-    return made
+    return added
 
 
 async def _with_api(address: ClusterAddress, output: str, work: Work) -> None:
-    """Have something done to nodes, each of which is named when it is done, or all in the end."""
+    """Run `work` on the cluster, and print the names of nodes: at once, or at the end as JSON."""
     names: list[str] = []
     is_json = output == "json"
     async with live_api(address, "node") as api:

@@ -1,4 +1,4 @@
-"""`kubesched node`: add nodes to a cluster without machines, stop, start and remove them."""
+"""`kubesched node`: options and help."""
 
 from __future__ import annotations
 

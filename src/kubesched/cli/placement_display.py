@@ -1,4 +1,4 @@
-"""Waits for a workload to be placed, and shows on standard error how far that is."""
+"""Waits until a workload is placed, and shows the progress on standard error."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ __all__ = ["PlacementDisplay"]
 
 _REFRESH_NS: Final = 100 * MILLISECOND
 _PLAIN_REFRESH_NS: Final = 1 * SECOND
-_MADE_WITHIN_NS: Final = 5 * SECOND  # pods of workloads; those that are refused never come
-# Controllers try again, and a cluster that has just begun may refuse what it takes a moment later.
+_MADE_WITHIN_NS: Final = 5 * SECOND  # for the pods of owners: the server may refuse some for ever
+# Controllers retry, and a new cluster may refuse at first what it accepts a moment later.
 _REFUSED_FOR_NS: Final = 2 * SECOND
 
 
 class PlacementDisplay:
-    """Follows pods and those who make them. A quiet one shows nothing."""
+    """Shows how many pods of a workload are placed. A quiet display shows nothing."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class PlacementDisplay:
         *,
         is_quiet: bool = False,
     ) -> None:
-        """`kinds` are those that the workload has."""
+        """Follow the pods of an informer; `kinds` are the kinds of the workload's objects."""
         self._api = api
         self._pods = pods
         self._followed = followed
@@ -63,9 +63,9 @@ class PlacementDisplay:
         self._refused_since_ns: dict[str, int] = {}
 
     async def until_decided(self, interrupted: asyncio.Event, timeout_ns: int) -> Mapping[str, str]:
-        """Wait until every pod is decided; return what is not after the timeout, and why.
+        """Wait until every pod is decided; return the undecided after the timeout, with reasons.
 
-        Whoever interrupts does not ask for the rest.
+        After an interrupt nothing is returned.
         """
         waiting_since_ns = self._clock.monotonic_ns()
         while True:
@@ -82,8 +82,8 @@ class PlacementDisplay:
             click.echo(err=True)
         return {} if interrupted.is_set() else undecided
 
-    async def until_known(self, interrupted: asyncio.Event, expected: int) -> None:
-        """Return when there are so many pods, or it takes too long."""
+    async def until_created(self, interrupted: asyncio.Event, expected: int) -> None:
+        """Wait until `expected` pods exist, at most five seconds."""
         since_ns = self._clock.monotonic_ns()
         while (
             len(self._pods.store.list()) < expected
@@ -93,7 +93,7 @@ class PlacementDisplay:
             await self.show()
 
     async def show(self, *, at_once: bool = False) -> None:
-        """Write the line, unless it was written a moment ago or says the same."""
+        """Write the progress, unless it is unchanged or was written a moment ago."""
         now_ns = self._clock.monotonic_ns()
         if self._is_quiet or (not at_once and now_ns < self._next_ns):
             return
@@ -115,7 +115,7 @@ class PlacementDisplay:
             click.echo(text, err=True)
 
     async def remarks(self) -> dict[str, str]:
-        """Owners whose pods come later, or not at all, and why."""
+        """Return the owners whose pods are created later or never, with reasons."""
         owners: list[Owner | CronJob] = [*await self._owners()]
         if self._cron_jobs:
             owners += (await self._api.list(CronJob)).items
@@ -125,7 +125,7 @@ class PlacementDisplay:
         return [each for kind in self._owner_kinds for each in (await self._api.list(kind)).items]
 
     async def _note_refusals(self, owners: Collection[Owner]) -> None:
-        """Find out whose pods are refused, and have been for a while."""
+        """Note the owners whose pods the server has refused for some time."""
         now_ns = self._clock.monotonic_ns()
         found = {}
         for owner in owners:
@@ -138,7 +138,7 @@ class PlacementDisplay:
         }
 
     async def _refusal(self, owner: Owner) -> str:
-        """What the server said to the owner's controller; empty if it did not refuse."""
+        """Return the server's refusal of an owner's pods; empty if there is none."""
         metadata = owner.metadata
         try:
             document = self._api.document(type(owner), metadata.name, metadata.namespace)

@@ -1,4 +1,4 @@
-"""What `kubesched record` does; `record_command.py` has its options."""
+"""What `kubesched record` does: record the pods of a live cluster as a trace."""
 
 from __future__ import annotations
 
@@ -26,38 +26,38 @@ def run_record(path: Path, duration: str, address: ClusterAddress, as_json: bool
     trace, recording = _Trace(path), Recording(clock.now_ns())
     with contextlib.closing(trace), contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_record(address, trace, recording, clock, duration_ns))
-    if not trace.has_begun:
+    if not trace.has_started:
         raise KubeschedError(f"{path}: nothing was written: the cluster did not answer in time")
     if as_json:
         facts = {"file": str(path), "added": recording.added, "ended": recording.ended}
         click.echo(msgspec.json.encode(facts).decode())
         return
-    said = f"wrote {path}: {recording.added} pods came, {recording.ended} ended"
-    click.echo(said, err=True)
+    text = f"wrote {path}: {recording.added} pods came, {recording.ended} ended"
+    click.echo(text, err=True)
 
 
 class _Trace:
-    """A file that is begun with the first line, so that one that is there is not lost in vain."""
+    """A file that is opened with the first line, so that a failure keeps an existing file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: io.FileIO | None = None
 
     @property
-    def has_begun(self) -> bool:
+    def has_started(self) -> bool:
         return self._file is not None
 
     def write(self, line: bytes) -> None:
-        """Write a whole line, at once.
+        """Write a line without buffering.
 
         Raises:
-            KubeschedError: it cannot be written.
+            KubeschedError: the file cannot be written.
         """
         try:
             if self._file is None:
                 self._file = io.FileIO(self._path, "w")
             rest = memoryview(line)
-            while rest:  # a disk that is nearly full takes less than it is given
+            while rest:  # a write to a nearly full disk may be partial
                 rest = rest[self._file.write(rest) or 0 :]
         except OSError as error:
             raise KubeschedError(f"{self._path}: cannot be written: {error.strerror}") from error

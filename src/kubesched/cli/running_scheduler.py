@@ -1,4 +1,4 @@
-"""A `kubesched run` as a source: asked through its secure port, as whoever the kubeconfig names."""
+"""A client of a running `kubesched run`: its secure port, with the kubeconfig's credentials."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _TIMEOUT_NS = 90 * SECOND
 
 
 class RunningScheduler(NamedTuple):
-    """Where it is, and how to know that it is the one."""
+    """The URL of a running scheduler, and how to verify its certificate."""
 
     url: str
     ca_file: Path | None
     insecure: bool
-    address: ClusterAddress  # whose credentials are shown
+    address: ClusterAddress  # of the kubeconfig with the credentials
 
     async def explain(self, pod: str, *, versus: str, suggest: bool) -> Explanation:
-        """What it says about a pod, `[namespace/]name`, with its place in the queue."""
+        """Return the explanation of a pod, `[namespace/]name`, with its place in the queue."""
         namespace, _, name = pod.rpartition("/")
         query = {"versus": versus} if versus else {}
         if not suggest:
@@ -42,17 +42,21 @@ class RunningScheduler(NamedTuple):
         return msgspec.json.decode(body, type=Explanation)
 
     async def queue(self) -> Any:
-        """Who waits where."""
+        """Return all pods of the queue with their places."""
         return msgspec.json.decode(await self._get("/explain/queue"))
 
     async def configuration(self) -> Any:
-        """The configuration in force, as its file would have it."""
+        """Return the scheduler's configuration, in the form of a file."""
         shown = msgspec.json.decode(await self._get("/configz"))["componentconfig"]
-        # How that scheduler gets at its cluster is nobody else's business.
+        # Leave out how that scheduler connects to its API server.
         return {key: each for key, each in shown.items() if key != "clientConnection"}
 
     async def _get(self, target: str) -> bytes:
-        """Raises ExplainError with what to do about it."""
+        """Request a path.
+
+        Raises:
+            ExplainError: the scheduler refuses the request.
+        """
         transport = HttpTransport(self._connection())
         try:
             answer = await transport.send(OutgoingRequest("GET", target, timeout_ns=_TIMEOUT_NS))

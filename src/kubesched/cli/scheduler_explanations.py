@@ -1,7 +1,7 @@
-"""Explanations from inside a running scheduler, for its own endpoint.
+"""Explanations by a running scheduler, for its endpoint `/explain`.
 
-Worked out in a forked child (decision 0025): it has the objects of the informers and the queue as
-they are at that moment, and no scheduling cycle waits for it. One at a time, however many ask.
+A forked child computes each explanation (decision 0025). It has the objects of the informers and
+the queue of that moment, and no scheduling cycle waits for it. Requests are answered one by one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LONGEST_S = 60.0
 
 
 class SchedulerExplanations:
-    """Answers `/explain/…` of a process. `scheduler` gives it once there is one."""
+    """Answers requests below `/explain`. `scheduler` returns None until it is built."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class SchedulerExplanations:
     async def explain(
         self, namespace: str, name: str, *, versus: str = "", suggest: bool = True
     ) -> bytes:
-        """The explanation of a pod as JSON, with its place in the queue.
+        """Return the explanation of a pod as JSON, with its place in the queue.
 
         Raises:
             ExplainError: there is no such pod.
@@ -71,12 +71,12 @@ class SchedulerExplanations:
                 answer["queue"] = place_of(place, scheduler.queue.line())
             return msgspec.json.encode(answer)
 
-        return await self._beside(work)
+        return await self._in_child(work)
 
     async def queue(self) -> bytes:
-        """All pods that wait, as JSON."""
+        """Return all pods of the queue, as JSON."""
         scheduler = self._running()
-        return await self._beside(
+        return await self._in_child(
             lambda: msgspec.json.encode(queue_of(scheduler.queue, self._clock.now_ns()))
         )
 
@@ -86,7 +86,7 @@ class SchedulerExplanations:
             raise ExplainError("this process has not begun to schedule")
         return scheduler
 
-    async def _beside(self, work: Callable[[], bytes]) -> bytes:
+    async def _in_child(self, work: Callable[[], bytes]) -> bytes:
         async with self._turn:
             if not hasattr(os, "fork"):
                 return await asyncio.to_thread(work)

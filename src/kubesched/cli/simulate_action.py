@@ -1,4 +1,4 @@
-"""What `kubesched simulate` does; `simulate_command.py` has its options."""
+"""What `kubesched simulate` does: run a scenario, compare its configurations, write results."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def run_simulate(
 
 
 def narrowed(scenario: Scenario, seeds: str, names: tuple[str, ...]) -> Scenario:
-    """The scenario with other seeds, or fewer configurations."""
+    """Return the scenario with these seeds and only these configurations."""
     if seeds:
         scenario = msgspec.structs.replace(scenario, seeds=_parse_seeds(seeds))
     if names:
@@ -117,7 +117,7 @@ def _report(results: list[RunResult], outputs: tuple[str, ...], scenario: Scenar
                 write_results(results, comparisons_of(results), Path(output), divergence)
             click.echo(f"wrote {output}", err=True)
         except KubeschedError as error:
-            failure = failure or error  # what can be shown of so much work is shown
+            failure = failure or error  # write the other outputs first
     if "json" not in outputs:
         click.echo(summary_text(results))
     if failure is not None:
@@ -125,7 +125,7 @@ def _report(results: list[RunResult], outputs: tuple[str, ...], scenario: Scenar
 
 
 def _between_configurations(results: list[RunResult], scenario: Scenario) -> Divergence | None:
-    """Where the first two configurations part, with the first seed."""
+    """Find where the first two configurations diverge, with the first seed."""
     if len(scenario.configurations) < 2:
         return None
     seed = scenario.seeds[0]
@@ -161,7 +161,7 @@ def _diff(first: Scenario, second: Scenario, outputs: tuple[str, ...]) -> None:
 
 
 class _Progress:
-    """A bar on a terminal, nothing elsewhere."""
+    """A progress bar; shows nothing if standard error is not a terminal."""
 
     def __init__(self, total: int) -> None:
         self._is_shown = total > 1 and sys.stderr.isatty()

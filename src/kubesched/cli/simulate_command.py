@@ -1,4 +1,4 @@
-"""`kubesched simulate`: what schedulers make of a scenario, in virtual time."""
+"""`kubesched simulate`: options and help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of text in columns."""
+"""Tables of text with aligned columns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["text_table"]
 
 
 def text_table(rows: Sequence[tuple[str, ...]]) -> str:
-    """One line per row, each column as wide as its widest cell."""
+    """Format one line per row; each column is as wide as its widest cell."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = (
         "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))

@@ -1,4 +1,4 @@
-"""What `kubesched tune` does; `tune_command.py` has its options."""
+"""What `kubesched tune` does: search for configurations that do well on a scenario."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kubesched tune`: search for a configuration that does well on a scenario."""
+"""`kubesched tune`: options and help."""
 
 from __future__ import annotations
 

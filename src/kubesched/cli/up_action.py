@@ -1,4 +1,4 @@
-"""What `kubesched up` does; `up_command.py` has its options."""
+"""What `kubesched up` does: run an embedded cluster here or in the background; show the summary."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def run_up(
         folder = ClusterFolder(state_folder(os.environ), name or _UNNAMED)
     if detach and folder is not None:
         summary = _detached(ctx, folder, output, options)
-        stays = False  # not here
+        stays = False  # the other process stays
     else:
         summary, stays = _here(folder, config_file, plugins, output, timeout, options)
     if summary.undecided and not stays:
@@ -71,7 +71,7 @@ def run_up(
 def _detached(
     ctx: click.Context, folder: ClusterFolder, output: str, options: dict[str, Any]
 ) -> ClusterSummary:
-    """Have another process run the cluster."""
+    """Start the cluster in another process, and show its summary."""
     try:
         started = start_detached(
             folder,
@@ -81,7 +81,7 @@ def _detached(
         )
     except DetachedError as exc:
         ctx.exit(exc.exit_code)
-    _tell(
+    _show(
         started,
         output,
         options["quiet"],
@@ -98,7 +98,7 @@ def _here(
     timeout: int,
     options: dict[str, Any],
 ) -> tuple[ClusterSummary, bool]:
-    """Run the cluster; what came of its workload, and whether it stayed after that."""
+    """Run the cluster in this process; return its summary, and whether it stayed after it."""
     descriptor, is_quiet = options["report_to"], options["quiet"]
     if descriptor is not None:
         log_to(LogSettings(), sys.stderr, sys.stderr, os.getpid())
@@ -130,20 +130,20 @@ def _here(
                 verify_engine=options["verify_engine"],
                 gates=gates,
                 timeout_ns=timeout * SECOND,
-                # The sample comes in slowly enough for a person to see it being placed.
+                # Create the sample slowly enough for a user to watch its placement.
                 pace_ns=_SAMPLE_PACE_NS if is_watched and not files else 0,
                 stays=stays,
                 is_quiet=is_quiet,
                 announces=not is_quiet and descriptor is None,
             )
         )
-        tell: Callable[[Started], None]
+        on_started: Callable[[Started], None]
         if descriptor is not None:
-            tell = lambda started: report_to(descriptor, started)  # noqa: E731
+            on_started = lambda started: report_to(descriptor, started)  # noqa: E731
         else:
             closing = "Running; Ctrl-C stops." if stays else ""
-            tell = lambda started: _tell(started, output, is_quiet, closing)  # noqa: E731
-        summary = asyncio.run(run.run(tell))
+            on_started = lambda started: _show(started, output, is_quiet, closing)  # noqa: E731
+        summary = asyncio.run(run.run(on_started))
     if folder is not None and descriptor is None and not is_quiet:
         again = f"kubesched up --name {folder.name} goes on"
         click.echo(f"Kept: {again}, kubesched down {folder.name} removes it.", err=True)
@@ -151,7 +151,7 @@ def _here(
 
 
 def _claim(held: contextlib.ExitStack, folder: ClusterFolder) -> int:
-    """Be the process of a cluster until the stack ends; the port it had before if it is free."""
+    """Lock the cluster's folder until the stack ends; return its previous port if it is free."""
     held.enter_context(folder.prepared())
     held.enter_context(folder.claimed())
     port = folder.begin_record(os.getpid(), format_time(RealClock().now_ns()))
@@ -164,8 +164,8 @@ def _claim(held: contextlib.ExitStack, folder: ClusterFolder) -> int:
     return port
 
 
-def _tell(started: Started, output: str, is_quiet: bool, closing: str) -> None:
-    """Sum up; where the cluster is, if it goes on, comes last."""
+def _show(started: Started, output: str, is_quiet: bool, closing: str) -> None:
+    """Show the summary, and after it how to reach the cluster if it stays."""
     if output == "json":
         encoded = msgspec.json.encode(started.summary).decode()
         click.echo(msgspec.json.format(encoded, indent=2))
@@ -187,7 +187,7 @@ def _configuration(
     plugins: Sequence[str],
     gates: FeatureGates,
 ) -> KubeSchedulerConfiguration:
-    """The file's configuration; without a file the default one with the plugins that were named."""
+    """Return the file's configuration; without a file the default one, with the named plugins."""
     if config_file is not None:
         return read_configuration(config_file, registry, gates)
     if not plugins:

@@ -1,4 +1,4 @@
-"""`kubesched up`: an embedded cluster, the scheduler, and a workload to place."""
+"""`kubesched up`: options and help."""
 
 from __future__ import annotations
 

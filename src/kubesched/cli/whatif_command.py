@@ -1,4 +1,4 @@
-"""`kubesched whatif`: drain, add, remove, scale, reconfigure, on a copy in virtual time."""
+"""`kubesched whatif`: options and help."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["whatif"]
 def _pairs(
     _context: click.Context, option: click.Parameter, values: Sequence[str]
 ) -> tuple[tuple[str, str], ...]:
-    """`LEFT:RIGHT`, divided at the first colon."""
+    """Split each `LEFT:RIGHT` at the first colon."""
     found = []
     for value in values:
         left, colon, right = value.partition(":")

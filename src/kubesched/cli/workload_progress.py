@@ -1,8 +1,8 @@
-"""How far the placing of a workload is: which pods are expected, which are decided, which open.
+"""The progress of a workload: which of its pods are expected, decided and undecided.
 
-A pod is decided when nothing more will happen to it by itself right now: it has a node, or was
-tried in vain and nobody makes room for it, or a plugin keeps it out of the queue. Pods that were
-evicted or deleted meanwhile are not waited for; pods that a controller is yet to make are.
+A pod is decided when it is bound, when an attempt failed and no preemption makes room for it, or
+when a plugin gates it. Evicted and deleted pods are not waited for; pods that a controller has not
+created yet are.
 """
 
 from __future__ import annotations
@@ -45,31 +45,31 @@ _FINISHED = ("Succeeded", "Failed")
 
 
 class Queue(Protocol):
-    """The scheduler's queue, as far as this asks it."""
+    """The part of the scheduler's queue that this module needs."""
 
     def describe(self, pod_key_or_uid: str, now_ns: int) -> PodPlace | None: ...
 
 
 class WorkloadProgress:
-    """Follows the pods of a workload; told of every pod that appears."""
+    """Tracks which pods of a workload are decided. `note` is called with every pod."""
 
     def __init__(
         self, queue: Queue, scheduler_names: Collection[str], expected: Iterable[str]
     ) -> None:
-        """`expected` are the keys of the pods that the workload itself has."""
+        """Track the pods of these schedulers; `expected` are keys of the workload's own pods."""
         self._queue = queue
         self._scheduler_names = scheduler_names
         self._expected = frozenset(expected)
         self._seen: set[str] = set()
 
     def note(self, pod: Pod) -> None:
-        """The pod is there, or was."""
+        """Note that a pod has been created."""
         self._seen.add(pod_key(pod))
 
     def total(
         self, pods: Collection[Pod], owners: Iterable[Owner], refused: Collection[str] = ()
     ) -> int:
-        """How many pods there are or will be, as far as anybody knows."""
+        """Return how many pods exist or will be created."""
         missing = len(self._expected - self._seen)
         for each in owners:
             if each.metadata.uid not in refused:
@@ -83,7 +83,7 @@ class WorkloadProgress:
         now_ns: int,
         refused: Collection[str] = (),
     ) -> dict[str, str]:
-        """What is not decided yet, by name, and why; not owners whose pods are `refused`."""
+        """Return the undecided pods and owners with reasons, except owners that are `refused`."""
         pods = list(pods)
         found = dict.fromkeys(sorted(self._expected - self._seen), "not created yet")
         for owner in short_of_pods(owners, pods):
@@ -95,7 +95,7 @@ class WorkloadProgress:
         return found
 
     def held(self, pods: Iterable[Pod], now_ns: int) -> Mapping[str, str]:
-        """Pods that a plugin keeps out of the queue: key to plugin."""
+        """Return the gated pods, with the plugin that gates each."""
         places = {
             pod_key(pod): self._queue.describe(pod_key(pod), now_ns)
             for pod in pods
@@ -108,7 +108,7 @@ class WorkloadProgress:
         }
 
     def _why_open(self, pod: Pod, now_ns: int) -> str:
-        """Why more will happen to the pod by itself; empty if not."""
+        """Return why a pod is undecided; empty if it is decided."""
         if (
             pod.spec.node_name
             or pod.status.phase in _FINISHED
@@ -132,7 +132,7 @@ def remarks(
     refused: Mapping[str, str],
     now_ns: int,
 ) -> dict[str, str]:
-    """Owners whose pods come later, or not at all, and why. `refused` is by uid."""
+    """Return the owners whose pods are created later or never, with reasons; `refused` by uid."""
     found = {}
     for owner in owners:
         if isinstance(owner, CronJob):
@@ -143,7 +143,7 @@ def remarks(
 
 
 def next_run(owner: CronJob, now_ns: int) -> str:
-    """When a CronJob makes its next Job."""
+    """Return when a CronJob creates its next Job."""
     if owner.spec.suspend:
         return "suspended"
     try:
@@ -154,12 +154,12 @@ def next_run(owner: CronJob, now_ns: int) -> str:
 
 
 def short_of_pods(owners: Iterable[Owner], pods: Collection[Pod]) -> list[Owner]:
-    """Those whose controllers have not made all their pods."""
+    """Return the owners whose controllers have not created all their pods."""
     return [each for each in owners if pods_of(each, pods) < wanted_pods(each, pods)]
 
 
 def owner_name(owner: Owner | CronJob) -> str:
-    """How an owner is called where there are pods too."""
+    """Return an owner's name with its kind, as it is shown among pods."""
     return f"{owner.kind} {owner.metadata.namespace}/{owner.metadata.name}"
 
 
@@ -168,13 +168,13 @@ def _made(owner: Owner, pods: Collection[Pod]) -> str:
 
 
 def wanted_pods(owner: Owner, pods: Collection[Pod]) -> int:
-    """How many pods a controller will have made for an object; those it has count if unknown."""
+    """Return how many pods a controller creates for an object; the current number if unknown."""
     match owner:
         case Deployment() | ReplicaSet() | ReplicationController():
             return 1 if owner.spec.replicas is None else owner.spec.replicas
         case StatefulSet(spec=spec):
             own = _owned(owner, pods)
-            # Each waits for the one before it, unless they may come together.
+            # Each pod waits for the one before it, unless the policy is Parallel.
             is_stuck = spec.pod_management_policy != "Parallel" and not all(
                 pod.spec.node_name for pod in own
             )
@@ -183,19 +183,19 @@ def wanted_pods(owner: Owner, pods: Collection[Pod]) -> int:
             parallelism = 1 if spec.parallelism is None else spec.parallelism
             return parallelism if spec.completions is None else min(parallelism, spec.completions)
         case DaemonSet(status=status, metadata=metadata):
-            # Until its controller has looked at the nodes, there is at least something to wait for.
+            # Until the controller has counted nodes, wait for at least one pod.
             is_new = status.observed_generation < max(1, metadata.generation)
             return pods_of(owner, pods) + 1 if is_new else status.desired_number_scheduled
     return 0
 
 
 def pods_of(owner: Owner, pods: Collection[Pod]) -> int:
-    """How many pods a controller has made for an object, directly or not."""
+    """Return how many pods exist for an object, created by its controller or by its children's."""
     match owner:
         case Deployment() | ReplicaSet():
             selector = owner.spec.selector
             labels = {} if selector is None else selector.match_labels or {}
-            # Pods come before their controller has counted them.
+            # Pods exist before the controller has counted them in the status.
             return max(owner.status.replicas, _labelled(owner, labels, pods))
         case ReplicationController():
             labels = owner.spec.selector or {}
@@ -206,7 +206,7 @@ def pods_of(owner: Owner, pods: Collection[Pod]) -> int:
 
 
 def _labelled(owner: Owner, labels: Mapping[str, str], pods: Collection[Pod]) -> int:
-    """How many pods of its namespace have the labels that an owner selects by."""
+    """Count the pods of an owner's namespace that its selector matches."""
     wanted, namespace = labels.items(), owner.metadata.namespace
     return sum(
         wanted <= pod.metadata.labels.items()

@@ -1,16 +1,15 @@
-"""Put any plugin through the plugin contract, on random clusters.
+"""Checks that a plugin fulfils the plugin contract, on random clusters.
 
-Call it from a test of your own:
+Call `check_plugin` from a test:
 
     def test_the_plugin_keeps_the_contract() -> None:
         check_plugin(SpareNodes)
 
-The rules: the plugin has a legal name and extends a point; methods raise nothing, mutate
-nothing they are given, and answer with what their extension point allows; Filter and Score
-say the same for one node as for many; parts of the pod, pods on nodes, other nodes and objects
-that `reads` does not declare make no difference, nor do pods that the plugin ignores;
-normalised scores are within 0..100; a cloned state is independent; registered events are
-well-formed and hints answer.
+The rules: the plugin has a legal name and extends a point. Methods raise nothing, do not mutate
+their arguments, and return what their extension point allows. Filter and Score return the same for
+one node as for many. Parts of the pod, pods on nodes, other nodes and objects that `reads` does not
+declare do not affect the result, nor do pods that the plugin ignores. Normalised scores are within
+0..100. A cloned state is independent. Registered events are well-formed, and their hints return.
 """
 
 from __future__ import annotations
@@ -41,11 +40,13 @@ def check_plugin(
     rounds: int = 30,
     args: Any = None,
 ) -> None:
-    """Raise PluginError at the first rule that the plugin breaks.
+    """Run all checks of the plugin contract.
 
-    The factory is the plugin class, or what builds one from (args, handle). Without `args`
-    a plugin that takes some gets the defaults of its `args_type`. A failure repeats with the
-    seed that its message names.
+    The factory is the plugin class, or a function of (args, handle). Without `args` the plugin gets
+    the defaults of its `args_type`. The message of a failure names the seed that repeats it.
+
+    Raises:
+        PluginError: the plugin violates a rule.
     """
     args_type = getattr(plugin_factory, "args_type", None)
     if args is None and args_type is not None:

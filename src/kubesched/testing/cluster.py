@@ -1,8 +1,8 @@
-"""A whole cluster for a test: API server, scheduler, kubelets, and nothing left afterwards.
+"""A whole cluster for a test: API server, scheduler, controllers and fake kubelets.
 
-Pods that a test creates are really scheduled and really (as far as anybody can see) run. The
-cluster is there in process, through `api`, and for clients of all kinds on a free port of the
-loopback interface, with the kubeconfig in `kubeconfig_path`.
+The scheduler binds the pods that a test creates, and the fake kubelets report them as running. The
+test uses the cluster in process through `api`; clients of all kinds use the free port of the
+loopback interface that the kubeconfig in `kubeconfig_path` names. Nothing remains after the block.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _IMAGE = "example.com/app"
 
 
 class Cluster:
-    """A running cluster, while its block runs.
+    """A cluster that runs while its `async with` block runs.
 
-    `nodes` are made by `make_node` if they are a number. With `serve=False` there is no server,
-    only `api`. `plugins` are classes, or factories by name; they run, unless a configuration is
-    given that enables others. `configuration` may also be a file, its text, or a dict in its form.
-    `files` are manifests that the cluster begins with. `feature_gates` are those of the scheduler
-    and the API server that do not have their defaults. With `scheduler_flags` the scheduler is the
+    `nodes` are `Node` objects, or a number of nodes that `make_node` builds. With `serve=False`
+    there is no server, only `api`. `plugins` are classes, or factories by name; they are enabled
+    unless a `configuration` is given, which is an object, a file, its text, or a dict in its form.
+    `files` are manifests to create at the start. `feature_gates` of the scheduler and the API
+    server differ from their defaults. With `scheduler_flags` the scheduler is the
     whole command `kubesched run` with these flags (`command`); its configuration comes from them
     alone. Pods run as soon as they are bound, unless they say otherwise (docs/cluster.md).
     """
@@ -105,7 +105,7 @@ class Cluster:
 
     @property
     def api(self) -> LocalApi:
-        """The cluster without a network in between; takes what the builders make as it is."""
+        """The API server without a network in between; accepts the builders' objects."""
         return self._api
 
     @property
@@ -126,7 +126,7 @@ class Cluster:
 
     @property
     def kubeconfig_path(self) -> Path:
-        """A kubeconfig of the administrator; the file goes with the cluster."""
+        """A kubeconfig of the administrator; the file is deleted with the cluster."""
         assert self._kubeconfig_path is not None, "the cluster is not being served"
         return self._kubeconfig_path
 
@@ -139,35 +139,36 @@ class Cluster:
         namespace: str | None = "default",
         timeout_s: float = 10.0,
     ) -> T:
-        """Wait until an object exists and fulfils a condition, from any event loop.
+        """Wait until an object exists and fulfils a condition; works on any event loop.
 
-        A text is the type of a condition in its status that is to be true, such as `Ready`.
+        `condition` is a function of the object, or the type of a condition in its status that must
+        be true, such as `Ready`.
 
         Raises:
-            TimeoutError: it did not in time; the error says what it is like.
+            TimeoutError: it is not fulfilled in time; the error shows the object's status.
         """
         if self._loop is not None and asyncio.get_running_loop() is not self._loop:
-            there = self.wait_for(kind, name, condition, namespace=namespace, timeout_s=timeout_s)
-            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(there, self._loop))
+            wait = self.wait_for(kind, name, condition, namespace=namespace, timeout_s=timeout_s)
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(wait, self._loop))
         if not self.api.store.catalog.by_type(kind).namespaced:
             namespace = None
         fulfils: Callable[[T], object]
         if isinstance(condition, str):
-            wanted = condition
+            condition_type = condition
 
             def fulfils(_: T) -> object:
-                return self._has_condition(kind, name, namespace, wanted)
+                return self._has_condition(kind, name, namespace, condition_type)
         else:
             fulfils = condition
         try:
             async with asyncio.timeout(timeout_s):
                 while True:
-                    with contextlib.suppress(_Outdated):
-                        return await self._awaited(kind, name, fulfils, namespace)
+                    with contextlib.suppress(_WatchEnded):
+                        return await self._watch_until(kind, name, fulfils, namespace)
         except TimeoutError:
             shown = f"{kind.__name__} {name if namespace is None else f'{namespace}/{name}'}"
-            what = self._shown(kind, name, namespace)
-            raise TimeoutError(f"{shown}: not within {timeout_s:g} s; {what}") from None
+            status = self._described_status(kind, name, namespace)
+            raise TimeoutError(f"{shown}: not within {timeout_s:g} s; {status}") from None
 
     def wait(
         self,
@@ -178,13 +179,13 @@ class Cluster:
         namespace: str | None = "default",
         timeout_s: float = 10.0,
     ) -> T:
-        """The same for a cluster in another thread, and code without an event loop."""
+        """Do the same as `wait_for` for a cluster in another thread, without an event loop."""
         return self.run(
             self.wait_for(kind, name, condition, namespace=namespace, timeout_s=timeout_s)
         )
 
     def run(self, work: Coroutine[Any, Any, A]) -> A:
-        """Do something with the `api` of a cluster in another thread, and return what comes of it.
+        """Run a coroutine on the loop of a cluster in another thread, and return its result.
 
         For example `cluster.run(cluster.api.create(make_pod("p")))`.
         """
@@ -192,32 +193,35 @@ class Cluster:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def apply(self, *files: Path | str) -> None:
-        """Create the objects of manifests; what is there already stays.
+        """Create the objects of manifests; existing objects stay as they are.
 
         Raises:
-            ManifestError: something is wrong with them.
+            ManifestError: a file is invalid.
         """
         await apply_manifests(self.api, load_manifests([*files]), keep_existing=True)
 
-    def _has_condition(self, kind: type[T], name: str, namespace: str | None, wanted: str) -> bool:
+    def _has_condition(
+        self, kind: type[T], name: str, namespace: str | None, condition_type: str
+    ) -> bool:
         conditions = self._status(kind, name, namespace).get("conditions", ())
         return any(
-            each.get("type") == wanted and each.get("status") == "True" for each in conditions
+            each.get("type") == condition_type and each.get("status") == "True"
+            for each in conditions
         )
 
     def _status(self, kind: type[T], name: str, namespace: str | None) -> Mapping[str, Any]:
         found: Mapping[str, Any] = self.api.document(kind, name, namespace).get("status", {})
         return found
 
-    def _shown(self, kind: type[T], name: str, namespace: str | None) -> str:
-        """What an object is like, for a person who waited for it in vain."""
+    def _described_status(self, kind: type[T], name: str, namespace: str | None) -> str:
+        """Describe an object's status for the error of a wait that timed out."""
         try:
             status = self._status(kind, name, namespace)
         except ApiError:
             return "there is no such object"
         return f"its status is {json.dumps(status)}"
 
-    async def _awaited(
+    async def _watch_until(
         self, kind: type[T], name: str, condition: Callable[[T], object], namespace: str | None
     ) -> T:
         try:
@@ -231,11 +235,11 @@ class Cluster:
         except ApiError as error:
             if error.code != _GONE:
                 raise
-        raise _Outdated
+        raise _WatchEnded
 
     async def __aenter__(self) -> Cluster:
-        # One task of its own enters and leaves everything: fixtures may end in another task
-        # than the one they began in.
+        # A task of its own enters and leaves the cluster: a fixture may be torn down in another
+        # task than the one that set it up.
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.create_task(self._run(), name="Cluster")
         ready = asyncio.create_task(self._ready.wait(), name="Cluster.ready")
@@ -279,31 +283,33 @@ class Cluster:
 
 
 def _configuration(
-    given: KubeSchedulerConfiguration | Mapping[str, Any] | Path | str | None,
+    configuration: KubeSchedulerConfiguration | Mapping[str, Any] | Path | str | None,
     plugins: Registry,
     gates: FeatureGates,
 ) -> KubeSchedulerConfiguration | None:
     known_args = PluginRegistry(plugins).known_args()
-    match given:
+    match configuration:
         case Mapping():
-            whole = {"apiVersion": API_VERSION, "kind": KIND, **given}
-            return configuration_from_builtins(whole, gates=gates, known_args=known_args)
+            document = {"apiVersion": API_VERSION, "kind": KIND, **configuration}
+            return configuration_from_builtins(document, gates=gates, known_args=known_args)
         case Path():
-            return load_configuration(given.read_bytes(), gates=gates, known_args=known_args)
+            return load_configuration(
+                configuration.read_bytes(), gates=gates, known_args=known_args
+            )
         case str():
-            return load_configuration(given.encode(), gates=gates, known_args=known_args)
-    return given
+            return load_configuration(configuration.encode(), gates=gates, known_args=known_args)
+    return configuration
 
 
-class _Outdated(Exception):  # noqa: N818  a turn of a loop, not an error
-    """A watch ended before what it was waiting for."""
+class _WatchEnded(Exception):  # noqa: N818  ends a turn of a loop, and is not an error
+    """A watch ended before the condition was fulfilled."""
 
 
 class _BuildersApi(LocalApi):
-    """Creates objects that builders made.
+    """Accepts the objects of builders, which a server would refuse.
 
-    Those have the marks of a server, for tests without one, and no more containers than a rule
-    about pods needs.
+    Builders set uids and resource versions, for tests without a server, and leave out containers
+    and images.
     """
 
     async def create(self, new: T) -> T:
@@ -311,32 +317,31 @@ class _BuildersApi(LocalApi):
         created = replace(new, metadata=metadata)
         if isinstance(created, Pod):
             containers = created.spec.containers or (Container(name="c"),)
-            whole = tuple(replace(each, image=each.image or _IMAGE) for each in containers)
-            created = replace(created, spec=replace(created.spec, containers=whole))
+            complete = tuple(replace(each, image=each.image or _IMAGE) for each in containers)
+            created = replace(created, spec=replace(created.spec, containers=complete))
         return await super().create(created)
 
 
 @contextlib.contextmanager
 def cluster_in_thread(nodes: int | Iterable[Node] = 3, **options: Any) -> Iterator[Cluster]:
-    """A cluster that runs in a thread, for tests and clients that know nothing of asyncio.
+    """Run a cluster in a thread, for tests and clients without asyncio.
 
-    What may be used from outside is what goes over the network (`url`, `token`,
-    `kubeconfig_path`), `wait`, `run` and `wait_for`.
+    Other threads may use `url`, `token`, `kubeconfig_path`, `wait`, `run` and `wait_for`.
     """
-    begun: list[Cluster] = []
+    started: list[Cluster] = []
     failures: list[BaseException] = []
     ready, stop = threading.Event(), threading.Event()
 
     async def live() -> None:
         async with Cluster(nodes, **options) as cluster:
-            begun.append(cluster)
+            started.append(cluster)
             ready.set()
             await asyncio.to_thread(stop.wait)
 
     def run() -> None:
         try:
             asyncio.run(live())
-        except BaseException as exc:  # it belongs to the caller's thread
+        except BaseException as exc:  # raised again in the caller's thread
             failures.append(exc)
         finally:
             ready.set()
@@ -345,8 +350,8 @@ def cluster_in_thread(nodes: int | Iterable[Node] = 3, **options: Any) -> Iterat
     thread.start()
     ready.wait()
     try:
-        if begun:
-            yield begun[0]
+        if started:
+            yield started[0]
     finally:
         stop.set()
         thread.join()

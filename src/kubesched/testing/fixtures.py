@@ -1,7 +1,7 @@
 """Pytest fixtures: a cluster for tests that talk to one over HTTP.
 
-They are there wherever kubesched is installed. `kubesched_cluster` is a cluster of three nodes for
-one test, or as a mark says; `cluster_fixture` makes another fixture:
+Pytest loads them wherever kubesched is installed. `kubesched_cluster` is a cluster of three nodes
+for one test; a mark sets other options. `cluster_fixture` builds a fixture with another scope:
 
     @pytest.mark.kubesched(nodes=50, plugins=[SpareNodes])
     def test_it(kubesched_cluster): ...
@@ -26,16 +26,16 @@ Scope = Literal["session", "package", "module", "class", "function"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the mark known."""
+    """Register the mark."""
     config.addinivalue_line(
-        "markers", f"{_MARK}(nodes=3, plugins=(), ...): what kubesched_cluster is made with"
+        "markers", f"{_MARK}(nodes=3, plugins=(), ...): options of the fixture kubesched_cluster"
     )
 
 
 def cluster_fixture(
     *, scope: Scope = "function", name: str | None = None, **options: Any
 ) -> Callable[..., Iterator[Cluster]]:
-    """A fixture that is a cluster in a thread; options are those of `kubesched.testing.Cluster`."""
+    """Build a fixture of a cluster in a thread, with the options of `kubesched.testing.Cluster`."""
 
     @pytest.fixture(scope=scope, name=name)
     def cluster() -> Iterator[Cluster]:
@@ -46,13 +46,13 @@ def cluster_fixture(
 
 @pytest.fixture
 def kubesched_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A cluster in a thread, for clients over HTTP; a mark may say what it is made with."""
+    """A cluster in a thread, for clients over HTTP; the mark `kubesched` has its options."""
     mark = request.node.get_closest_marker(_MARK)
     yield from _cluster({} if mark is None else mark.kwargs)
 
 
 def _cluster(options: dict[str, Any]) -> Iterator[Cluster]:
-    # Imported here: every run of pytest imports this module, and few need a cluster.
+    # Imported here: every run of pytest imports this module, but few need a cluster.
     from kubesched.testing.cluster import cluster_in_thread
 
     with cluster_in_thread(**options) as cluster:

@@ -1,4 +1,4 @@
-"""Placement tests: given nodes, when pods come, then they stand where they should.
+"""Placement tests: given nodes, when pods arrive, then claims about their nodes hold.
 
     expect_placement(
         nodes=[make_node("a", zone="1"), make_node("b", zone="2")],
@@ -6,8 +6,8 @@
         then=[Spread({"app": "web"}, over=ZONE, domains=2)],
     )
 
-runs the real scheduler on virtual time and raises AssertionError with a line for each claim that
-does not hold. `kubesched check` has the same claims in YAML.
+runs the real scheduler in virtual time, and raises AssertionError with a line for each claim that
+does not hold. `kubesched check` reads the same claims from YAML.
 """
 
 from __future__ import annotations
@@ -48,52 +48,52 @@ _WAIT_NS = 30 * SECOND
 
 
 class PlacedPod(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod, where it is, and how long it waited for that."""
+    """A pod, its node, and how long it waited for the node."""
 
     name: str  # namespace/name
     labels: Labels
-    node: str = ""  # empty: it has none
+    node: str = ""  # empty: the pod is pending
     pending_s: float = 0.0
-    reason: str = ""  # why it has none
+    reason: str = ""  # why the pod is pending
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
-    """Where pods ended up."""
+    """The nodes of all pods, and the labels of all nodes."""
 
     pods: tuple[PlacedPod, ...]
     nodes: Mapping[str, Labels]  # labels of each node
 
     def select(self, labels: Labels) -> list[PlacedPod]:
-        """The pods that have all of these labels."""
+        """Return the pods that have all of these labels."""
         return [pod for pod in self.pods if _matches(pod.labels, labels)]
 
     def node_of(self, name: str) -> str:
-        """The node of a pod by name, `namespace/` may be left out; empty if it has none."""
-        wanted = name if "/" in name else f"default/{name}"
-        return next(pod.node for pod in self.pods if pod.name == wanted)
+        """Return the node of a pod, `[namespace/]name`; empty if it has none."""
+        key = name if "/" in name else f"default/{name}"
+        return next(pod.node for pod in self.pods if pod.name == key)
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """Something that should hold. `check` says what does not, or nothing."""
+    """A statement about the placement of pods. `check` returns a violation, or an empty text."""
 
     pods: Labels = {}
 
     def check(self, placement: Placement) -> str:
         raise NotImplementedError
 
-    def found(self, placement: Placement) -> tuple[list[PlacedPod], str]:
-        """The pods it is about, and a complaint if there are none: a claim must be about some."""
+    def matching_pods(self, placement: Placement) -> tuple[list[PlacedPod], str]:
+        """Return the pods that the claim selects, and a violation if there are none."""
         chosen = placement.select(self.pods)
         return chosen, "" if chosen else f"no pod has the labels {_shown(self.pods)}"
 
 
 class Placed(Claim, frozen=True):
-    """All of the pods have a node; with `count`, so many of them do."""
+    """All of the pods have a node; with `count`, exactly so many."""
 
     count: int | None = None
 
     def check(self, placement: Placement) -> str:
-        chosen, problem = self.found(placement)
+        chosen, problem = self.matching_pods(placement)
         placed = sum(1 for pod in chosen if pod.node)
         wanted = len(chosen) if self.count is None else self.count
         if problem or placed == wanted:
@@ -102,13 +102,13 @@ class Placed(Claim, frozen=True):
 
 
 class Pending(Claim, frozen=True):
-    """Pods have no node: all, or so many; `reason` is part of why."""
+    """All of the pods, or exactly `count`, are pending; `reason` is part of their reasons."""
 
     count: int | None = None
     reason: str = ""
 
     def check(self, placement: Placement) -> str:
-        chosen, problem = self.found(placement)
+        chosen, problem = self.matching_pods(placement)
         waiting = [pod for pod in chosen if not pod.node]
         wanted = len(chosen) if self.count is None else self.count
         if problem:
@@ -127,7 +127,7 @@ class PendingAtMost(Claim, frozen=True):
     seconds: float = 0.0
 
     def check(self, placement: Placement) -> str:
-        chosen, problem = self.found(placement)
+        chosen, problem = self.matching_pods(placement)
         slow = [pod for pod in chosen if pod.pending_s > self.seconds]
         if problem or not slow:
             return problem
@@ -137,14 +137,14 @@ class PendingAtMost(Claim, frozen=True):
 
 
 class Spread(Claim, frozen=True):
-    """The pods are spread over values of a node label: over so many, or so evenly."""
+    """The pods are spread over values of a node label: at least `domains`, or within `skew`."""
 
     over: str = "topology.kubernetes.io/zone"
     domains: int | None = None
     skew: int | None = None
 
     def check(self, placement: Placement) -> str:
-        chosen, problem = self.found(placement)
+        chosen, problem = self.matching_pods(placement)
         counts = {
             labels[self.over]: 0 for labels in placement.nodes.values() if self.over in labels
         }
@@ -182,12 +182,12 @@ class Never(Claim, frozen=True):
 
 
 class Only(Claim, frozen=True):
-    """Those of the pods that have a node are on nodes with these labels."""
+    """Those pods that have a node are on nodes with these labels."""
 
     nodes: Labels = {}
 
     def check(self, placement: Placement) -> str:
-        chosen, problem = self.found(placement)
+        chosen, problem = self.matching_pods(placement)
         wrong = [
             pod
             for pod in chosen
@@ -197,7 +197,7 @@ class Only(Claim, frozen=True):
 
 
 class PerNode(Claim, frozen=True):
-    """No node has more than so many of the pods."""
+    """No node has more than `at_most` of the pods."""
 
     at_most: int = 1
 
@@ -220,7 +220,7 @@ def expect_placement(
     seed: int = 0,
     wait_s: float = _WAIT_NS / SECOND,
 ) -> Placement:
-    """Let the real scheduler place the pods, in order, and check the claims.
+    """Schedule the pods in order, in virtual time, and check the claims.
 
     Raises:
         AssertionError: a line for each claim that does not hold.
@@ -241,11 +241,11 @@ def expect_placement(
         )
         api = live.api
         for each in (*nodes, *objects):
-            await api.create(_new(each))
+            await api.create(_without_identity(each))
         async with live.running():
             await live.scheduler.informers.wait_for_sync()
             for pod in pods:
-                await api.create(_new(pod))
+                await api.create(_without_identity(pod))
             await clock.sleep(round(wait_s * SECOND))
         placed = (await api.list(Pod)).items
         found = (await api.list(Node)).items
@@ -261,7 +261,7 @@ def expect_placement(
     return placement
 
 
-def _new(each: ApiObject) -> ApiObject:
+def _without_identity(each: ApiObject) -> ApiObject:
     metadata = msgspec.structs.replace(each.metadata, uid="", resource_version="")  # type: ignore[attr-defined]
     return msgspec.structs.replace(each, metadata=metadata)
 

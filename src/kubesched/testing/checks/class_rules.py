@@ -1,4 +1,4 @@
-"""Rules about a plugin as it stands: its name, its extension points, its methods."""
+"""Rules about the plugin class: its name, its extension points, its methods."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["check_class"]
 
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?")
 
-# A method of which another makes use; alone it would never be called.
+# Methods that the scheduler calls only beside another one.
 _NEEDS = {
     "filter_nodes": "filter",
     "score_nodes": "score",

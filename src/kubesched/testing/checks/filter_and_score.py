@@ -1,4 +1,4 @@
-"""Rules about Filter and Score: two forms, one answer; states, rows and ranges."""
+"""Rules about Filter and Score: equal results of both forms, cloned states, score ranges."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ __all__ = [
     "check_dry_runs",
     "check_filter",
     "check_score",
+    "described",
     "filter_each",
     "run_pre_filter",
     "run_pre_score",
-    "said",
     "score_each",
 ]
 
@@ -41,7 +41,7 @@ AGREE = "scalar and vector answers agree"
 
 
 def check_filter(trial: Trial) -> None:
-    """Filter's two forms agree on all nodes, on some of them, and in any order."""
+    """Check that both forms of Filter agree on all nodes, on a subset, and in any order."""
     _check_concern(trial)
     if not overrides(trial.plugin, "filter"):
         run_pre_filter(trial, CycleState(), trial.plugin, trial.view)
@@ -57,24 +57,24 @@ def check_filter(trial: Trial) -> None:
             if not same_status(each[index], status):
                 trial.fail(
                     AGREE,
-                    f"on {trial.view.info(index).name} filter says {said(each[index])} "
-                    f"and filter_nodes says {said(status)}",
+                    f"on {trial.view.info(index).name} filter says {described(each[index])} "
+                    f"and filter_nodes says {described(status)}",
                 )
 
 
 def _check_concern(trial: Trial) -> None:
-    """A pod that does not concern the plugin is skipped by PreFilter."""
+    """Check that PreFilter skips a pod that does not concern the plugin."""
     if trial.plugin.concerns(trial.pod.spec):
         return
     with trial.calling("pre_filter"):
         answer = trial.plugin.pre_filter(CycleState(), PodInfo(trial.pod), trial.view)
     if not isinstance(answer, Status) or not answer.is_skip:
-        told = said(answer) if isinstance(answer, Status) else repr(answer)
-        trial.fail("what does not concern a plugin is skipped", f"pre_filter says {told}")
+        shown = described(answer) if isinstance(answer, Status) else repr(answer)
+        trial.fail("what does not concern a plugin is skipped", f"pre_filter says {shown}")
 
 
 def check_score(trial: Trial) -> None:
-    """Score's two forms agree, and the normalised scores are in range."""
+    """Check that both forms of Score agree, and that normalised scores are in range."""
     plugin = trial.plugin
     if not overrides(plugin, "score"):
         return
@@ -105,7 +105,7 @@ def check_score(trial: Trial) -> None:
 
 
 def check_dry_runs(trial: Trial) -> None:
-    """A cloned state is independent, and adding and removing a pod cancel out."""
+    """Check that a cloned state is independent, and that adding and removing a pod cancel out."""
     plugin = trial.plugin
     if not overrides(plugin, "add_pod") or not overrides(plugin, "filter"):
         return
@@ -115,11 +115,11 @@ def check_dry_runs(trial: Trial) -> None:
     before = filter_each(trial, plugin, state, trial.view)
     index = pick(trial.rng, trial.view)
     node = trial.view.info(index)
-    newcomer = random_pod(trial.rng, "newcomer", claims=trial.cluster.claims, node_name=node.name)
-    # Ports of a node are a set: two holders of one port would not survive the round trip.
-    bare = tuple(replace(container, ports=()) for container in newcomer.spec.containers)
-    newcomer = replace(newcomer, spec=replace(newcomer.spec, containers=bare, init_containers=()))
-    _round_trip(trial, state, before, index, PodInfo(newcomer), ("add_pod", "remove_pod"))
+    added = random_pod(trial.rng, "newcomer", claims=trial.cluster.claims, node_name=node.name)
+    # Ports of a node are a set: two pods with one port would not survive the round trip.
+    portless = tuple(replace(container, ports=()) for container in added.spec.containers)
+    added = replace(added, spec=replace(added.spec, containers=portless, init_containers=()))
+    _round_trip(trial, state, before, index, PodInfo(added), ("add_pod", "remove_pod"))
     if node.pods:
         resident = trial.rng.choice(node.pods)
         _round_trip(trial, state, before, index, resident, ("remove_pod", "add_pod"))
@@ -146,7 +146,7 @@ def _round_trip(
 
 
 def _move(trial: Trial, state: CycleState, node: NodeInfo, moved: PodInfo, step: str) -> None:
-    """Change the node, then tell the plugin, as a dry run does."""
+    """Change the node, then call the plugin, as a dry run does."""
     if step == "add_pod":
         node.add_pod(moved)
     else:
@@ -154,7 +154,7 @@ def _move(trial: Trial, state: CycleState, node: NodeInfo, moved: PodInfo, step:
     with trial.calling(step):
         status = getattr(trial.plugin, step)(state, trial.pod, moved, node)
     if not trial.check_status(step, status).is_success:
-        trial.fail("statuses are legal for the extension point", f"{step} says {said(status)}")
+        trial.fail("statuses are legal for the extension point", f"{step} says {described(status)}")
 
 
 def _compare(
@@ -173,14 +173,15 @@ def _compare(
     for place, status in enumerate(before):
         for now in (after[place], together[place]):
             if not same_status(status, now):
+                name, was = trial.view.info(place).name, described(status)
                 trial.fail(
                     "a cloned state is independent",
-                    f"{what}: on {trial.view.info(place).name} {said(status)} became {said(now)}",
+                    f"{what}: on {name} {was} became {described(now)}",
                 )
 
 
 def run_pre_filter(trial: Trial, state: CycleState, plugin: Plugin, view: NodeView) -> bool:
-    """Whether Filter has anything to do after PreFilter; its answer is checked."""
+    """Run PreFilter and check its result; return whether Filter has to run."""
     with trial.calling("pre_filter", view):
         answer = plugin.pre_filter(state, PodInfo(trial.pod), view)
     if isinstance(answer, OnlyNodes):
@@ -195,7 +196,7 @@ def filter_each(trial: Trial, plugin: Plugin, state: CycleState, view: NodeView)
 
 
 def passing(trial: Trial, state: CycleState) -> NodeView:
-    """Those nodes that the plugin's own filter lets pass, as a scheduling attempt finds them."""
+    """Return the nodes that pass the plugin's own filter, as in a scheduling attempt."""
     plugin, view = trial.plugin, trial.view
     with trial.calling("pre_filter"):
         answer = plugin.pre_filter(state, PodInfo(trial.pod), view)
@@ -248,12 +249,12 @@ def _check_array(trial: Trial, method: str, scores: object, count: int) -> None:
 
 
 def _selections(trial: Trial, count: int) -> list[NDArray[np.intp]]:
-    """All nodes, one of them, and some of them in a random order."""
+    """Return indexes of all nodes, of one node, and of a random subset in random order."""
     shuffled = trial.rng.sample(range(count), trial.rng.randint(1, count))
     alone = [trial.rng.randrange(count)]
     return [np.asarray(places, dtype=np.intp) for places in (range(count), alone, shuffled)]
 
 
-def said(status: Status) -> str:
+def described(status: Status) -> str:
     reasons = f" {list(status.all_reasons)}" if status.all_reasons else ""
     return f"{status.code.label}{reasons}"

@@ -1,4 +1,4 @@
-"""What plugins are given, as values that can be compared before and after a call."""
+"""Fingerprints of a plugin's arguments, to detect mutations by a call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _encoder = msgspec.json.Encoder(order="deterministic")
 
 
 def fingerprint(pod: Pod, view: NodeView) -> dict[str, Any]:
-    """A value per thing that a plugin could change: the pod, each node, each column."""
+    """Return a value for everything that a plugin could mutate: the pod, nodes, columns."""
     found: dict[str, Any] = {"the pod": _encoder.encode(pod)}
     for info in view:
         found[f"NodeInfo of {info.name}"] = _node_info(info)
@@ -29,7 +29,7 @@ def fingerprint(pod: Pod, view: NodeView) -> dict[str, Any]:
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """What changed, in words; empty if nothing did. A column may appear when first read."""
+    """Name what has changed; empty if nothing has. A new column may appear: reading creates it."""
     changed = [name for name, value in before.items() if after.get(name) != value]
     return ", ".join(changed)
 
@@ -63,7 +63,7 @@ def _amounts(resources: Any) -> tuple[int, int, int, dict[str, int]]:
 def _columns(table: NodeTable) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in vars(table).items():
-        if isinstance(value, np.ndarray) and not name.startswith("_"):  # the others are in there
+        if isinstance(value, np.ndarray) and not name.startswith("_"):  # private arrays are views
             found[f"column {name}"] = (value.shape, value.tobytes())
         elif isinstance(value, dict):
             for key, column in value.items():

@@ -1,4 +1,4 @@
-"""The rule about `ignores`: what a plugin says when a pod that it ignores leaves a node."""
+"""The rule about `ignores`: removing an ignored pod from a node changes no result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["check_ignored_pods"]
 
 
 def check_ignored_pods(trial: Trial) -> None:
-    """A pod that a plugin says it ignores may come and go unnoticed."""
+    """Check that results do not depend on pods that the plugin ignores."""
     plugin = trial.plugin
     if not overrides(plugin, "ignores") or not overrides(plugin, "filter"):
         return

@@ -1,4 +1,4 @@
-"""Which answers each extension point allows (docs/reference/04 §8.3)."""
+"""The results that each extension point allows (docs/reference/04 §8.3)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["illegal"]
 _YES_NO = frozenset({Code.SUCCESS, Code.ERROR}) | REJECTED
 _YES_SKIP = frozenset({Code.SUCCESS, Code.ERROR, Code.SKIP})
 
-# Permit answers with a Wait, not with a status of that code.
+# Permit returns a Wait, not a status with that code.
 LEGAL: dict[str, frozenset[Code]] = {
     "pre_enqueue": _YES_NO,
     "pre_filter": (_YES_NO | {Code.SKIP}) - {Code.PENDING},
@@ -28,7 +28,7 @@ LEGAL: dict[str, frozenset[Code]] = {
 
 
 def illegal(method: str, status: object) -> str:
-    """What is wrong with an answer, or nothing."""
+    """Return why a result is illegal; empty if it is legal."""
     if not isinstance(status, Status):
         return f"answered {status!r}, which is not a Status"
     if status.code not in LEGAL[method]:

@@ -1,4 +1,4 @@
-"""Rules about PostFilter: what a plugin may answer when no node fits."""
+"""Rules about PostFilter, which runs when no node fits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NO_ROOM = Status.unschedulable("no room").blame("Other")
 
 
 def check_post_filter(trial: Trial) -> None:
-    """Ask for room in a cluster where every node was rejected, among the in-tree plugins."""
+    """Run PostFilter in a cluster where every node was rejected, with the in-tree plugins."""
     if overrides(trial.plugin, "post_filter"):
         run(_ask(trial))
 
@@ -44,7 +44,7 @@ async def _ask(trial: Trial) -> None:
         diagnosis.add_node_status(name, _NO_ROOM)
     with trial.calling("post_filter"):
         result = trial.plugin.post_filter(state, pod_info, diagnosis)
-        # Evictions go on behind the attempt; their failures must not get lost.
+        # Evictions are background tasks of the attempt; wait, so that their failures are raised.
         this = asyncio.current_task()
         await asyncio.gather(*(task for task in asyncio.all_tasks() if task is not this))
     if not isinstance(result, PostFilterResult):

@@ -1,4 +1,4 @@
-"""Rules about what happens once a node is chosen: Reserve, Permit, PreBind, Bind."""
+"""Rules about the methods that run after a node is chosen: Reserve, Permit, PreBind, Bind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _POINTS = {
 
 
 def check_placing(trial: Trial) -> None:
-    """Place the pod on a node that the plugin itself lets pass, on virtual time."""
+    """Place the pod on a node that passes the plugin's own filter, in virtual time."""
     if not extension_points(trial.plugin) & _POINTS:
         return
     state = CycleState()
@@ -31,7 +31,7 @@ def check_placing(trial: Trial) -> None:
     with trial.calling("pre_score"):
         trial.plugin.pre_score(state, PodInfo(trial.pod), nodes)
     run(_place(trial, state, trial.rng.choice(list(nodes.names))))
-    # Reserve of an earlier plugin may fail: then this one never saw the pod.
+    # Unreserve must work without Reserve: Reserve of an earlier plugin may have failed.
     with trial.calling("unreserve"):
         trial.plugin.unreserve(CycleState(), trial.pod, nodes.info(0).name)
 

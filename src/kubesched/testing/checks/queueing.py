@@ -1,4 +1,4 @@
-"""Rules about what happens in the queue: PreEnqueue, events and hints, sorting."""
+"""Rules about the queue: PreEnqueue, events and hints, sorting."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _event_problem(event: ClusterEvent) -> str:
     if resource in _INCOMING_ONLY:
         return f"register {EventResource.POD!r} instead"
     if resource == EventResource.WILDCARD or resource in KINDS:
-        # All updates at once stand for whatever the kind has.
+        # An event with all updates stands for every update of the kind.
         fine = action & ActionType.UPDATE if action & ActionType.UPDATE != ActionType.UPDATE else 0
         if fine & _NODE_ACTIONS and resource not in (EventResource.NODE, EventResource.WILDCARD):
             return f"{resource} has no such update"

@@ -25,10 +25,10 @@ from kubesched.framework import (
 )
 from kubesched.framework.reads import POD_FIELDS
 from kubesched.testing.checks.filter_and_score import (
+    described,
     filter_each,
     run_pre_filter,
     run_pre_score,
-    said,
     score_each,
 )
 from kubesched.testing.checks.trial import Trial, pick
@@ -41,7 +41,7 @@ _RULE = "reads says all that the plugin looks at"
 
 
 def check_reads(trial: Trial) -> None:
-    """Change what is not declared: parts of the pod, pods on nodes, other nodes, objects."""
+    """Check that changes of what the plugin does not declare in `reads` change no result."""
     reads = trial.plugin.reads
     if not reads.other_nodes:
         _check_other_nodes(trial)
@@ -80,7 +80,7 @@ def _check_pod(trial: Trial) -> None:
 
 
 def _differing(trial: Trial, other: Pod) -> str | None:
-    """How the answers for another pod differ; None if they do not."""
+    """Return how the results for another pod differ; None if they are equal."""
     here = _answers(trial, trial.plugin, trial.view, trial.pod)
     there = _answers(trial, trial.plugin, trial.view, other)
     return _difference(here, there)
@@ -112,7 +112,7 @@ def _check_pods_on_node(trial: Trial) -> None:
 
 
 def _check_totals(trial: Trial) -> None:
-    """Dry runs over many nodes change totals alone."""
+    """Check a plugin that reads totals: dry runs over many nodes change totals only."""
     plugin = trial.plugin
     if not overrides(plugin, "filter_nodes") and plugin.reads.pods_on_node is PodsOnNode.TOTALS:
         trial.fail(_RULE, "totals are read through columns: filter_nodes is missing")
@@ -132,8 +132,8 @@ def _check_totals(trial: Trial) -> None:
         if not same_status(one, two):
             trial.fail(
                 _RULE,
-                f"on {node.name} without some pods it said {said(one)}, "
-                f"and {said(two)} when only totals are changed",
+                f"on {node.name} without some pods it said {described(one)}, "
+                f"and {described(two)} when only totals are changed",
             )
 
 
@@ -160,7 +160,7 @@ def _answers(
         with trial.calling("filter", view):
             verdicts = [plugin.filter(state, pod, node) for node in nodes]
         found = {
-            f"on {node.name} filter": said(verdict)
+            f"on {node.name} filter": described(verdict)
             for node, verdict in zip(nodes, verdicts, strict=True)
         }
     if overrides(plugin, "score"):
@@ -181,7 +181,7 @@ def _difference(here: dict[str, str], there: dict[str, str]) -> str | None:
 
 
 def _with_parts(pod: Pod, other: Pod, parts: list[PodPart]) -> Pod:
-    """The pod with these parts of another."""
+    """Return the pod with these parts replaced by those of another pod."""
     original = pod
     for part in parts:
         for path in POD_FIELDS.get(part, ()):
@@ -190,7 +190,7 @@ def _with_parts(pod: Pod, other: Pod, parts: list[PodPart]) -> Pod:
             pod = replace(pod, **{where: replace(holder, **{field: taken})})
     spec = replace(pod.spec, affinity=_mixed_affinity(pod, other, parts))
     if PodPart.VOLUMES in parts and PodPart.CONTAINERS not in parts:
-        # Image volumes are in both parts.
+        # Image volumes belong to both parts.
         volumes = [volume for volume in spec.volumes if volume.image is None]
         volumes += [volume for volume in original.spec.volumes if volume.image is not None]
         spec = replace(spec, volumes=tuple(volumes))
@@ -226,7 +226,7 @@ def _with_fewer_pods(trial: Trial, node: NodeInfo) -> NodeInfo:
 
 
 def _with_bare_pods(trial: Trial, node: NodeInfo) -> NodeInfo:  # noqa: ARG001
-    """The same totals, from pods that have nothing but their requests."""
+    """Return the node with the same totals, from pods that have requests only."""
     copy = node.clone()
     for pod_info in node.pods:
         copy.remove_pod(pod_info.uid)
@@ -248,7 +248,7 @@ def _bare(pod: Pod) -> Pod:
 
 
 def _with_relabelled_pods(trial: Trial, node: NodeInfo) -> NodeInfo:
-    """The same pods with other labels, annotations and owners, which have not started yet."""
+    """Return the node with pods that have other labels, annotations, owners and no start time."""
     copy = node.clone()
     for pod_info in node.pods:
         pod = pod_info.pod
@@ -277,7 +277,7 @@ def _totals_view(trial: Trial, nodes: list[NodeInfo]) -> TotalsView:
 
 
 def _with_other_neighbours(trial: Trial, name: str) -> Cluster:
-    """The same node with the same pods among nodes that are all different."""
+    """Return a view in which this node and its pods stay and all other nodes differ."""
     strangers = random_cluster(trial.rng, nodes=trial.rng.randint(0, 6), pods=10)
     nodes = [
         replace(node, metadata=replace(node.metadata, name=f"other-{node.metadata.name}"))
@@ -300,7 +300,7 @@ def _with_other_neighbours(trial: Trial, name: str) -> Cluster:
 
 
 def _answer_of_node(trial: Trial, plugin: Plugin, view: NodeView, name: str) -> str:
-    """What the plugin says of one node among others: verdict, and score before normalising."""
+    """Return the plugin's verdict on one node of a view, and its score before normalising."""
     state = CycleState()
     with trial.calling("pre_filter", view):
         answer = plugin.pre_filter(state, PodInfo(trial.pod), view)
@@ -310,11 +310,11 @@ def _answer_of_node(trial: Trial, plugin: Plugin, view: NodeView, name: str) -> 
         if name not in answer.names:
             return "left out by pre_filter"
     elif not answer.is_success and not answer.is_skip:
-        return said(answer)
+        return described(answer)
     if overrides(plugin, "filter") and not (isinstance(answer, Status) and answer.is_skip):
         verdict = filter_each(trial, plugin, state, view)[index]
     if not verdict.is_success or not overrides(plugin, "score"):
-        return said(verdict)
+        return described(verdict)
     if not run_pre_score(trial, state, plugin, view):
         return "no score"
     return f"score {score_each(trial, plugin, state, view)[index]}"

@@ -1,4 +1,4 @@
-"""One round of a plugin check: a random world, a plugin in it, and how a rule is reported."""
+"""One round of a plugin check: a random cluster, a plugin, and the report of a violation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PluginFactory = Callable[[Any, FakeHandle], Plugin]
 
 
 class Trial:
-    """A cluster drawn from (seed, number), a pod that waits, and a plugin built for both."""
+    """A cluster drawn from (seed, number), a pending pod, and the plugin built for both."""
 
     def __init__(self, factory: PluginFactory, args: Any, seed: int, number: int) -> None:
         self.seed, self.number = seed, number
@@ -42,19 +42,19 @@ class Trial:
         self.view: NodeView = self.handle.snapshot.nodes
 
     def in_other_world(self, cluster: Cluster) -> tuple[Plugin, NodeView]:
-        """The plugin built again for another cluster, and that cluster's nodes."""
+        """Build the plugin for another cluster; return it and the cluster's nodes."""
         handle = make_handle(cluster, self.pod, with_free_row=False)
         return self._factory(self._args, handle), handle.snapshot.nodes
 
     def fail(self, rule: str, seen: str) -> NoReturn:
-        """Raise PluginError: the plugin, the rule, what was seen, and how to see it again."""
+        """Raise PluginError with the plugin, the rule, the violation, and the seed."""
         name = self.plugin.name or type(self.plugin).__name__
         text = " ".join(seen.split())
         raise PluginError(f"{name}: {rule}: {text} (seed={self.seed}, round={self.number})")
 
     @contextlib.contextmanager
     def calling(self, method: str, view: NodeView | None = None) -> Iterator[None]:
-        """Around calls of a plugin's method: it raises nothing and leaves its inputs alone."""
+        """Check calls of a plugin's method: no exception, and no mutation of the arguments."""
         nodes = self.view if view is None else view
         before = fingerprint(self.pod, nodes)
         try:
@@ -68,7 +68,7 @@ class Trial:
             self.fail("inputs are not mutated", f"{method} changed {changed}")
 
     def check_status(self, method: str, status: object) -> Status:
-        """The answer as a Status that is legal for the method's extension point."""
+        """Check that a result is a Status that the method's extension point allows."""
         problem = illegal(method, status)
         if problem:
             self.fail("statuses are legal for the extension point", f"{method} {problem}")
@@ -77,9 +77,10 @@ class Trial:
 
 
 def make_handle(cluster: Cluster, pod: Pod, *, with_free_row: bool) -> FakeHandle:
-    """A world with this cluster and a pod that waits in it.
+    """Build a handle for a cluster with a pending pod.
 
-    A free row in the table keeps columns and views apart, as after a node was removed.
+    With a free row in the node table, row numbers differ from positions in a view, as after the
+    removal of a node.
     """
     cache = Cache()
     ghost = make_node("removed", labels={"disk": "ssd"})
@@ -97,10 +98,10 @@ def make_handle(cluster: Cluster, pod: Pod, *, with_free_row: bool) -> FakeHandl
 
 
 def copy_of(pod: Pod) -> Pod:
-    """An equal pod that shares nothing with the first."""
+    """Return a deep copy of a pod."""
     return msgspec.json.decode(msgspec.json.encode(pod), type=Pod)
 
 
 def pick(rng: random.Random, view: NodeView) -> int:
-    """The index of some node of the view."""
+    """Return the index of a random node of the view."""
     return rng.randrange(len(view))

@@ -1,1 +1,1 @@
-"""Stand-ins for the parts of a cluster that a plugin or a test talks to."""
+"""Fakes of the parts of a cluster that a plugin or a test calls."""

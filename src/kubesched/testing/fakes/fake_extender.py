@@ -32,18 +32,18 @@ Json = dict[str, Any]
 
 
 class Reply(NamedTuple):
-    """An answer that is not simply JSON with status 200."""
+    """A response other than JSON with status 200."""
 
     status: int
     body: bytes = b""
 
 
-# Takes the arguments of a call and returns the answer's JSON, or a `Reply`. May be async.
+# Takes the arguments of a call; returns the JSON of the response, or a `Reply`. May be async.
 Verb = Callable[[Json], Any | Awaitable[Any]]
 
 
 class ExtenderCall(NamedTuple):
-    """A call that was answered."""
+    """A recorded call."""
 
     verb: str
     arguments: Json
@@ -70,7 +70,7 @@ class FakeExtender:
         **verbs: Verb,
     ) -> None:
         self.verbs: dict[str, Verb] = dict(verbs)
-        # Answered calls, in the order in which they came.
+        # All calls, in order of arrival.
         self.calls: list[ExtenderCall] = []
         # Through `transport`: whether connections are refused.
         self.is_down = False
@@ -83,7 +83,7 @@ class FakeExtender:
         return f"{scheme}://{self._host}:{self._port}"
 
     def settings(self, path: str = "", **changes: Any) -> ExtenderConfig:
-        """The configuration of an extender at this address with the verbs that there are."""
+        """Return an extender configuration with this address and the verbs of the fake."""
         known = {
             f"{verb}_verb": verb
             for verb in ("filter", "prioritize", "preempt", "bind")
@@ -93,11 +93,11 @@ class FakeExtender:
         return ExtenderConfig(**{"url_prefix": self.url + path, **known, **weight, **changes})
 
     def called(self, verb: str) -> list[Json]:
-        """The arguments of the calls of a verb."""
+        """Return the arguments of all calls of a verb."""
         return [call.arguments for call in self.calls if call.verb == verb]
 
     async def answer(self, verb: str, body: bytes, headers: Mapping[str, str]) -> Reply:
-        """What a call is answered with."""
+        """Return the response to a call."""
         function = self.verbs.get(verb)
         if function is None:
             return Reply(404)
@@ -111,7 +111,7 @@ class FakeExtender:
         return answer if isinstance(answer, Reply) else Reply(200, msgspec.json.encode(answer))
 
     def transport(self, settings: ExtenderConfig) -> FakeTransport:
-        """How to reach the extender in this process; for `Scheduler(extender_transport=…)`."""
+        """Return a transport in this process, for `Scheduler(extender_transport=…)`."""
         return FakeTransport(self, settings.url_prefix)
 
     async def __aenter__(self) -> FakeExtender:
@@ -163,7 +163,7 @@ class FakeTransport:
     def stream(
         self, request: OutgoingRequest
     ) -> contextlib.AbstractAsyncContextManager[ResponseStream]:
-        raise NotImplementedError("nobody streams from an extender")
+        raise NotImplementedError("extenders have no streams")
 
     async def close(self) -> None:
         pass
@@ -174,7 +174,7 @@ def _verb(path: str) -> str:
 
 
 def keep_nodes(keep: Callable[[str], bool], why: str = "extender says no") -> Verb:
-    """A filter that leaves the nodes whose names satisfy a condition, in the form asked for."""
+    """Build a filter verb that keeps the nodes whose names satisfy a condition."""
 
     def answer(arguments: Json) -> Json:
         names = arguments.get("NodeNames")
@@ -190,7 +190,7 @@ def keep_nodes(keep: Callable[[str], bool], why: str = "extender says no") -> Ve
 
 
 def score_nodes(score: Callable[[str], int]) -> Verb:
-    """A prioritize verb that scores nodes by their names, from 0 to 10."""
+    """Build a prioritize verb that scores nodes by their names, from 0 to 10."""
 
     def answer(arguments: Json) -> list[Json]:
         return [{"Host": name, "Score": score(name)} for name in _names(arguments)]

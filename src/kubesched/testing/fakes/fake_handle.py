@@ -1,4 +1,4 @@
-"""A Handle over plain objects, so that a plugin can be built and tried in a test."""
+"""A Handle over plain objects, to build and call a plugin in a test."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class RecordedEvent(NamedTuple):
 
 
 class FakeRecorder:
-    """Keeps the events in a list."""
+    """Appends events to a list."""
 
     def __init__(self) -> None:
         self.events: list[RecordedEvent] = []
@@ -97,7 +97,7 @@ def make_nominator(objects: FakeObjects) -> PodNominator:
 
 
 class FakeWaitingPod:
-    """A pod that waits for these plugins, and what was decided."""
+    """A pod that waits on permit for these plugins, and their decisions."""
 
     def __init__(self, pod: Pod, *plugins: str) -> None:
         self.pod = pod
@@ -134,7 +134,7 @@ class FakeWaitingPod:
 
 
 class FakePodInPreBind:
-    """A pod that PreBind works on, until `is_over`, and why it was stopped."""
+    """A pod in PreBind until `is_over`, and the reason why it was stopped."""
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
@@ -206,7 +206,7 @@ class FakeHandle:
         return make_snapshot(self.objects.list(Node), placed)
 
     def refresh(self) -> None:
-        """Take a new snapshot of the objects as they are."""
+        """Take a new snapshot of the current objects."""
         self.snapshot = self._take_snapshot()
 
     def services(self) -> Services:
@@ -253,7 +253,7 @@ class FakeHandle:
         self.work.add(asyncio.get_running_loop().create_task(work, name=name))
 
     async def finish_work(self) -> None:
-        """Wait for all that was spawned; its exceptions come out here."""
+        """Wait for all background tasks; raises their exceptions."""
         while self.work:
             await self.work.pop()
 

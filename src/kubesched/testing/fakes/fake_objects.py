@@ -1,4 +1,4 @@
-"""Objects of a make-believe cluster, its listers, and an API that changes them.
+"""The objects of a fake cluster, its listers, and an API that changes them.
 
 No server: nothing is validated, defaulted or watched. What is written is in the listers at
 once. For anything closer to the real thing use the embedded API server.
@@ -48,7 +48,7 @@ class FakeLister(ObjectLister[T]):
 
 
 class FakeInformer(Generic[T]):
-    """Tells of the changes of one kind among the objects."""
+    """Calls handlers with the changes of one kind."""
 
     has_synced = True
 
@@ -80,7 +80,7 @@ class FakeInformer(Generic[T]):
 
 
 class ApiCall(NamedTuple):
-    """A write that was asked for: `what` is the new object, the patch, or the node's name."""
+    """A recorded write: `what` is the new object, the patch, or the node's name."""
 
     verb: str
     kind: str

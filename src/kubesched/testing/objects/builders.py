@@ -72,7 +72,7 @@ def make_meta(
     creation_timestamp: str | None = None,
     deletion_timestamp: str | None = None,
 ) -> ObjectMeta:
-    """Metadata with a uid of its own for every kind, namespace and name."""
+    """Build metadata; the uid is derived from kind, namespace and name."""
     if uid is None:
         uid = ".".join(part for part in (kind.lower(), namespace, name) if part)
     return ObjectMeta(
@@ -91,7 +91,7 @@ def make_meta(
 def make_owner(
     kind: str, name: str, *, namespace: str = "default", api_version: str = "apps/v1"
 ) -> OwnerReference:
-    """A reference to a controlling owner, with the uid the other builders would give it."""
+    """Build a reference to a controlling owner, with the uid that its builder would set."""
     return OwnerReference(
         api_version=api_version,
         kind=kind,
@@ -117,7 +117,7 @@ def make_container(
     ports: Iterable[int | ContainerPort] = (),
     restart_policy: str | None = None,
 ) -> Container:
-    """A container; `restart_policy="Always"` makes an init container a sidecar."""
+    """Build a container; `restart_policy="Always"` makes an init container a sidecar."""
     return Container(
         name=name,
         image=image,
@@ -255,7 +255,7 @@ def _claim_volumes(pvcs: Iterable[str]) -> tuple[Volume, ...]:
 
 
 def make_taint(text: str) -> Taint:
-    """A taint from `key=value:Effect` or `key:Effect`, as kubectl writes it."""
+    """Build a taint from `key=value:Effect` or `key:Effect`, the form of kubectl."""
     rest, _, effect = text.rpartition(":")
     key, _, value = rest.partition("=")
     return Taint(key=key, value=value, effect=effect)
@@ -282,7 +282,7 @@ def make_spread(
     node_taints_policy: str | None = None,
     match_label_keys: Iterable[str] = (),
 ) -> TopologySpreadConstraint:
-    """A topology spread constraint over the pods with these labels (None: over no pods)."""
+    """Build a topology spread constraint over pods with these labels (None: over no pods)."""
     return TopologySpreadConstraint(
         max_skew=max_skew,
         topology_key=topology_key,

@@ -163,7 +163,7 @@ def make_pvc(
     annotations: Labels | None = None,
     deletion_timestamp: str | None = None,
 ) -> PersistentVolumeClaim:
-    """A claim. With a `volume_name` it counts as bound, annotation included, unless told not."""
+    """Build a claim. With a `volume_name` it is bound and annotated, unless `bound` is False."""
     is_bound = bool(volume_name) if bound is None else bound
     marks = {"pv.kubernetes.io/bind-completed": "yes"} if is_bound else {}
     return PersistentVolumeClaim(
@@ -201,7 +201,7 @@ def make_pv(
     node_selector: NodeSelector | None = None,
     phase: str = "",
 ) -> PersistentVolume:
-    """A CSI volume, free or claimed by `claim`."""
+    """Build a CSI volume, unclaimed or bound to `claim`."""
     claim_ref = None
     if claim is not None:
         claim_ref = ObjectReference(
@@ -230,7 +230,7 @@ def make_pv(
 
 
 def make_csi_node(name: str, drivers: Mapping[str, int | None]) -> CSINode:
-    """What CSI drivers said about a node: driver -> how many volumes it can attach."""
+    """Build a CSINode from the number of attachable volumes by driver."""
     return CSINode(
         metadata=make_meta("CSINode", name),
         spec=CSINodeSpec(

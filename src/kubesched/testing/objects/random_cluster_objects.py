@@ -28,7 +28,7 @@ _DRIVER = "csi.example.com"
 def random_other_objects(
     rng: random.Random, namespaces: Sequence[str], nodes: Sequence[str], zones: Sequence[str]
 ) -> tuple[ApiObject, ...]:
-    """Objects that plugins look up, for a cluster with these names."""
+    """Return random objects that plugins look up, for a cluster with these names."""
     made: list[ApiObject] = [
         make_namespace(name, labels={"team": name.removeprefix("team-")}) for name in namespaces
     ]

@@ -82,7 +82,7 @@ class Cluster(msgspec.Struct, frozen=True):
 
 
 def random_cluster(rng: random.Random, *, nodes: int = 8, pods: int = 20) -> Cluster:
-    """A cluster with this many nodes and pods on them."""
+    """Return a random cluster with this many nodes, and pods on them."""
     made = tuple(random_node(rng, f"node-{number}") for number in range(nodes))
     others = random_other_objects(rng, NAMESPACES, [node.metadata.name for node in made], ZONES)
     empty = Cluster(made, (), others)
@@ -93,7 +93,7 @@ def random_cluster(rng: random.Random, *, nodes: int = 8, pods: int = 20) -> Clu
         pod = random_pod(rng, f"running-{number}", claims=empty.claims, node_name=node)
         ports = _host_ports(pod)
         if ports & taken.setdefault(node, set()):
-            # Two pods with one port could not have been placed together.
+            # The scheduler would not have placed two pods with one port on a node.
             pod = _without_ports(pod)
         else:
             taken[node] |= ports
@@ -135,7 +135,7 @@ def random_node(rng: random.Random, name: str) -> Node:
 
 
 def random_pod(rng: random.Random, name: str, *, claims: Claims = (), node_name: str = "") -> Pod:
-    """A pod that waits, or one that runs on the node named."""
+    """Return a random pod: pending, or running on `node_name`."""
     namespace = rng.choice(NAMESPACES)
     app = rng.choice(APPS)
     wish = _Wishes(rng)

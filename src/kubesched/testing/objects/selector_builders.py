@@ -1,4 +1,4 @@
-"""Selectors and affinities for tests, written shortly."""
+"""Builders of selectors and affinities, with short arguments."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Expression = tuple[str, str, *tuple[str, ...]]
 def make_selector(
     labels: Labels | LabelSelector | None = None, *expressions: Expression
 ) -> LabelSelector:
-    """A label selector; without arguments it selects everything."""
+    """Build a label selector; without arguments it selects everything."""
     if isinstance(labels, LabelSelector):
         return labels
     return LabelSelector(
@@ -51,7 +51,7 @@ def make_selector(
 
 
 def make_node_term(*expressions: Expression, fields: Iterable[Expression] = ()) -> NodeSelectorTerm:
-    """A node selector term: all expressions and all fields must hold."""
+    """Build a node selector term: all expressions and all fields must match."""
     return NodeSelectorTerm(
         match_expressions=tuple(map(_requirement, expressions)),
         match_fields=tuple(map(_requirement, fields)),
@@ -59,7 +59,7 @@ def make_node_term(*expressions: Expression, fields: Iterable[Expression] = ()) 
 
 
 def make_node_selector(*terms: NodeSelectorTerm | Expression) -> NodeSelector:
-    """A node selector: one of the terms must hold. A bare expression is a term of its own."""
+    """Build a node selector: one term must match. A bare expression is a term of its own."""
     return NodeSelector(
         node_selector_terms=tuple(
             term if isinstance(term, NodeSelectorTerm) else make_node_term(term) for term in terms
@@ -76,7 +76,7 @@ def make_pod_term(
     match_label_keys: Iterable[str] = (),
     mismatch_label_keys: Iterable[str] = (),
 ) -> PodAffinityTerm:
-    """A term about the pods with these labels; None and no expressions: about no pods."""
+    """Build a pod affinity term for these labels; None and no expressions select no pods."""
     about_none = labels is None and not expressions
     return PodAffinityTerm(
         topology_key=topology_key,

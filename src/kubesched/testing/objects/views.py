@@ -1,4 +1,4 @@
-"""Clusters for plugin tests, and plugins run on them in both of their forms."""
+"""Snapshots and views for plugin tests, and helpers that run both forms of a plugin."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 
 
 def make_snapshot(nodes: Iterable[Node], pods: Iterable[Pod] = ()) -> ClusterSnapshot:
-    """What a scheduling attempt sees of these nodes and the pods that name one of them."""
+    """Build the snapshot of these nodes and of the pods that are bound to them."""
     cache = Cache()
     for node in nodes:
         cache.add_node(node)
@@ -47,17 +47,17 @@ def make_snapshot(nodes: Iterable[Node], pods: Iterable[Pod] = ()) -> ClusterSna
 
 
 def make_view(*nodes: Node, pods: Iterable[Pod] = ()) -> NodeView:
-    """The nodes in the order given, with these pods on them, made by the real cache."""
+    """Build a view of the nodes in this order, with these pods, from the real cache."""
     return make_snapshot(nodes, pods).nodes
 
 
 def filter_each(plugin: Plugin, state: CycleState, pod: Pod, view: NodeView) -> list[Status]:
-    """Answers of the one-node form."""
+    """Return the results of the one-node form."""
     return [plugin.filter(state, pod, node) for node in view]
 
 
 def filter_together(plugin: Plugin, state: CycleState, pod: Pod, view: NodeView) -> list[Status]:
-    """Answers of the form for many nodes, one per node."""
+    """Return the results of the many-node form, one per node."""
     return _spread_out(plugin.filter_nodes(state, pod, view), len(view))
 
 
@@ -68,7 +68,7 @@ def _spread_out(rejections: Rejections, count: int) -> list[Status]:
 
 
 def same_status(one: Status, other: Status) -> bool:
-    """Whether two answers say the same; two errors do if their texts are equal."""
+    """Whether two statuses are equal; errors are equal if their texts are."""
     return (one.code, one.all_reasons) == (other.code, other.all_reasons)
 
 
@@ -103,14 +103,14 @@ def run_filter(
 
 
 def score_each(plugin: Plugin, state: CycleState, pod: Pod, view: NodeView) -> NDArray[np.int64]:
-    """Scores of the one-node form."""
+    """Return the scores of the one-node form."""
     return np.array([plugin.score(state, pod, node) for node in view], dtype=np.int64)
 
 
 def score_together(
     plugin: Plugin, state: CycleState, pod: Pod, view: NodeView
 ) -> NDArray[np.int64]:
-    """Scores of the form for many nodes."""
+    """Return the scores of the many-node form."""
     scores = plugin.score_nodes(state, pod, view)
     assert len(scores) == len(view), f"{len(scores)} scores for {len(view)} nodes"
     return scores
