@@ -1,4 +1,4 @@
-"""Files that are not what they should be: one line that names them, and no traceback."""
+"""Invalid files: each command prints one line that names the file, and no traceback."""
 
 from __future__ import annotations
 

@@ -41,11 +41,11 @@ def kubeconfig(server: str, cluster: str = "", user: str = "{}", current: str = 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder with all that is wrong, as the current one."""
+    """Change to a folder with all the invalid files."""
     with socket.socket() as busy, socket.socket() as closed:
         busy.bind(("127.0.0.1", 0))
         busy.listen()
-        closed.bind(("127.0.0.1", 0))  # and nobody listens
+        closed.bind(("127.0.0.1", 0))  # no process listens
         monkeypatch.setenv("BUSY", str(busy.getsockname()[1]))
         dead = closed.getsockname()[1]
         for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
@@ -83,7 +83,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def run(
     line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> tuple[object, list[str]]:
-    """The exit code, and what was said on standard error. Whatever else is raised fails."""
+    """Return the exit code and standard error. Any other exception fails the test."""
     argv = ["kubesched", *map(os.path.expandvars, shlex.split(line))]
     monkeypatch.setattr(sys, "argv", argv)
     with pytest.raises(SystemExit) as ended:
@@ -144,7 +144,7 @@ LINES = {
     "capture -o dangling -f node.yaml": "dangling: cannot be written: No such file",
     "capture -o socket -f node.yaml": "socket: cannot be written: No such device",
     "simulate pod.yaml -o folder": "folder: results are written as .html, .json or .parquet",
-    # Before the scenario is looked at, and long before it is over.
+    # The check comes before the scenario is read, and long before the run ends.
     "simulate pod.yaml -o /nope/x.json": "/nope/x.json: cannot be written: No such file",
     "simulate pod.yaml -o node.yaml/x.html": "node.yaml/x.html: cannot be written: Not a directory",
     "simulate pod.yaml -o folder.html": "folder.html: cannot be written: Is a directory",
@@ -183,7 +183,7 @@ LINES = {
     "node add --partitions 33": "invalid value for '--partitions': 33 is not in the range",
     "config validate missing": "missing: no such file or directory",
     "config validate /dev/zero": "/dev/zero: file too large",
-    # Can be opened, and not be read: as a file that is replaced, or on a disk that fails.
+    # A file that can be opened but not read, as on a failing disk.
     **{
         f"{command} /proc/self/mem": r"/proc/self/mem: .*[iI]nput/output error"
         for command in (
@@ -252,7 +252,7 @@ def test_one_clear_line(
     code, said = run(line, monkeypatch, capsys)
     assert code in (1, 2)
     command = r"(kubesched( \w+)*: )?"
-    # Warnings of a scheduler that has come far enough to have some stand before it.
+    # A scheduler may log warnings before the error.
     first = next((each for each in said if not re.match(r"[IW]\d{4} ", each)), "")
     assert re.match(command + want, first), said
     assert not any("Traceback" in each for each in said)
@@ -274,7 +274,7 @@ def test_a_recording_of_a_cluster_that_does_not_answer(
 
 
 def kubesched(line: str) -> tuple[int, str]:
-    """A process by a shell: its exit code, and what it said on standard error."""
+    """Run a command with a shell; return its exit code and standard error."""
     shell = f"exec {shlex.quote(sys.executable)} -m kubesched.cli.main {line}"
     done = subprocess.run(["/bin/bash", "-c", shell], capture_output=True, text=True, check=False)
     return done.returncode, done.stderr
@@ -294,4 +294,4 @@ def test_a_reader_that_has_seen_enough(tmp_path: Path) -> None:
     for line in ("run --help", "config default", f"simulate {scenario} -o json"):
         code, said = kubesched(f"{line} > >(exec true)")
         assert said == "", line
-        assert code in (0, 1), line  # nobody knows who was first
+        assert code in (0, 1), line  # either end of the pipe may close first

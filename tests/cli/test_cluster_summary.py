@@ -1,4 +1,4 @@
-"""What `kubesched up` prints in the end."""
+"""The summary that `kubesched up` prints."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_few_nodes_are_listed_and_many_summed_up_by_zone_and_size() -> None:
     assert len(lines(few)) == 1 + 20 + 2
     many = [row(number, "ab"[number % 2]) for number in range(20)] + [row(9, "a", cpu=8)]
     got = lines(ClusterSummary(0, 0, 0, (), tuple(many)))
-    # Each of the even ones has as many pods as its number, and 100m for each.
+    # Each even node has as many pods as its number, with 100m each.
     assert got[1] == ["10", "a", "4", "cpu,", "4", "GiB", "90/100", "22%", "25%", "n18", "180%"]
     assert [each[:2] for each in got[2:4]] == [["1", "a"], ["10", "b"]]
     assert len(got) == 4 + 2

@@ -1,4 +1,4 @@
-"""`kubesched config`: check a file, or show what it amounts to."""
+"""`kubesched config`: check a file, or show the complete configuration."""
 
 from __future__ import annotations
 

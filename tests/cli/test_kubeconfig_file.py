@@ -1,4 +1,4 @@
-"""A kubeconfig that others use too stays theirs."""
+"""Contexts are added to a shared kubeconfig and removed without changing the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command as a whole: what it has, what it says of itself, what it says to mistakes."""
+"""The command as a whole: its subcommands, its help, and its usage errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters with names: found, followed, ended, and nothing left behind."""
+"""Named clusters: they are listed, logged and ended, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_logs_and_down_speak_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A home with a kubeconfig of its own, in which nothing runs afterwards."""
+    """Provide a home folder with its own kubeconfig; end its clusters afterwards."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.delenv("KUBECONFIG", raising=False)

@@ -1,4 +1,4 @@
-"""`kubesched run`: from a command line to a configuration, or to what is wrong with it.
+"""`kubesched run`: from a command line to a configuration or an error.
 
 docs/reference/01 §11, §12, §13, §14 and rows 71-81 of §17; 02 §1.1.
 """
@@ -36,7 +36,7 @@ CLUSTER = ("--master=m", "--secure-port=0")
 
 
 def run(*argv: str, file: str = FILE) -> Outcome:
-    """Run a command line in a world of two files: a configuration and a kubeconfig."""
+    """Run a command line with two readable files: a configuration and a kubeconfig."""
     files = {"file": file, "kube": "kind: Config"}
 
     def read_file(path: str) -> bytes:
@@ -426,7 +426,7 @@ def test_a_flag_like_no_other_comes_without_a_guess() -> None:
 
 
 def completions(*words: str) -> list[str]:
-    """What a bash would be told for the last of these words."""
+    """Return the completions of the last word that bash would show."""
     done = subprocess.run(
         [sys.executable, "-m", "kubesched.cli.main"],
         env={
@@ -492,7 +492,7 @@ def test_what_is_not_built_is_refused(argv: list[str], file: str, want: str) -> 
     outcome = run(*CLUSTER, "--config=file", *argv, file=file)
     assert outcome.failure is not None
     assert outcome.failure.text == want
-    # What such a configuration means can still be written.
+    # Such a configuration can still be written to a file.
     assert run(*CLUSTER, "--config=file", "--write-config-to=out", *argv, file=file).write_to
 
 

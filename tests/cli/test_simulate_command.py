@@ -142,7 +142,7 @@ PODS = [
 
 
 def commands_of(document: str, heading: str) -> list[str]:
-    """What is typed in the first console of a chapter, here-documents included."""
+    """Return the commands of the first console of a chapter, with their here-documents."""
     text = (ROOT / "docs" / document).read_text().split(f"\n## {heading}")[1]
     console = text.split("```console\n")[1].split("```")[0]
     return [part.rstrip() for part in console.removeprefix("$ ").split("\n$ ")]
@@ -191,7 +191,7 @@ def test_from_a_cluster_to_a_lost_zone_as_the_document_types_it(tmp_path: Path) 
     assert rows["evicted"] == ["3"]
     assert rows["bound"] == ["3"]
     assert rows["pending at the end"] == ["0"]
-    # Unreachable after 50 s, evicted five minutes later: seen at the next step.
+    # Unreachable after 50 s, evicted five minutes later: visible in the next sample.
     assert "most pods waited after 8h10m: 1 (1 Insufficient cpu)" in summary
     assert summary.split("digest ")[1][:32] == again.split("digest ")[1][:32]
     assert "lose a zone" in (tmp_path / "report.html").read_text()

@@ -62,7 +62,7 @@ def test_the_sample_places_what_fits_and_says_why_the_rest_is_pending() -> None:
     messages = {each["name"]: each["message"] for each in summary["pending"]}
     assert 'persistentvolumeclaim "ledger" not found' in messages["ledger-000"]
     assert not any(name.startswith("database-") for name in reasons), "it has its volumes"
-    # Three GPUs by claim and one as an extended resource are had; eight of one node are not.
+    # Three GPUs by claim and one as an extended resource fit; eight on one node do not.
     assert [name for name in reasons if name.startswith("gpu-")] == ["gpu-004"]
     assert sum(node["pods"] for node in summary["nodes"]) == summary["bound"]
     assert all(node["cpuMilli"] <= node["allocatableCpuMilli"] for node in summary["nodes"])
@@ -79,7 +79,7 @@ def test_the_same_seed_gives_the_same_cluster() -> None:
 
 
 def what_was_asked_for(summary: dict[str, Any]) -> Any:
-    """Where pods run may depend on how fast the machine lets controllers and kubelets be."""
+    """The nodes of pods may depend on the speed of controllers and kubelets on this machine."""
     shapes = ("name", "zone", "allowedPods", "allocatableCpuMilli", "allocatableMemoryBytes")
     nodes = [[node[each] for each in shapes] for node in summary["nodes"]]
     return nodes, summary["total"], sorted(pod["name"] for pod in summary["pending"])

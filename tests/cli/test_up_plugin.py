@@ -58,7 +58,7 @@ def test_a_plugin_from_a_file_takes_part(tmp_path: Path) -> None:
 def test_without_a_configuration_a_named_plugin_runs_with_its_defaults(tmp_path: Path) -> None:
     done = up(tmp_path, "--plugin=examples/spare_nodes.py:SpareNodes")
     assert done.returncode == 0, done.stderr
-    # The default label is another one, so nothing is held.
+    # The default label differs, so no node is reserved.
     assert json.loads(done.stdout)["bound"] == 2
 
 

@@ -1,4 +1,4 @@
-"""How many files a configuration passes through on its way to a scheduler."""
+"""The number of files through which a configuration passes on its way to a scheduler."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ extenders:
 
 
 class Trace:
-    """The files of the package that are entered between `begin` and `end`, but for plugins."""
+    """Records the files of the package that are entered, except those of plugins."""
 
     def __init__(self) -> None:
         self.files: dict[str, None] = {}
@@ -100,8 +100,8 @@ def test_a_configuration_passes_through_few_files(monkeypatch: pytest.MonkeyPatc
         "scheduler/config/configuration_completion.py",
         "scheduler/process/scheduler_process.py",
     } <= set(trace.files)
-    assert "scheduler/scheduler.py" not in trace.files  # it is yet to be built
-    # A newcomer follows them one by one: if there are more, some rule has got a second home.
+    assert "scheduler/scheduler.py" not in trace.files  # the scheduler is not built yet
+    # A new reader follows these files one by one. More files mean that a rule exists twice.
     assert len(trace.files) <= 20, "\n".join(trace.files)
 
 

@@ -1,4 +1,4 @@
-"""When a workload is placed, as far as it can be."""
+"""`WorkloadProgress`: when a workload counts as placed."""
 
 from __future__ import annotations
 

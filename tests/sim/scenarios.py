@@ -1,4 +1,4 @@
-"""Scenarios that tests use, also where there is no pytest."""
+"""Scenarios that several tests use. This module does not need pytest."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ EVERYTHING = {
 
 
 def document(**changes: Any) -> dict[str, Any]:
-    """A small cluster with some work, and whatever is given in place of a part of it."""
+    """Return a small scenario; keyword arguments replace its fields."""
     nodes = {"name": "general", "count": 3, "cpu": 4, "memory": "8Gi", "zones": ["a", "b", "c"]}
     tasks = {
         "name": "tasks",
@@ -81,6 +81,6 @@ def scenario(folder: Path | None = None, **changes: Any) -> Scenario:
 
 
 def digest() -> str:
-    """Of a run in which there is something of everything."""
+    """Return the digest of a run that uses every feature."""
     planned = scenario(**EVERYTHING)
     return simulate(planned, planned.configurations[0], 7)[0].digest

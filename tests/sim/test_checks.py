@@ -1,4 +1,4 @@
-"""Placement tests: in Python, in YAML, and what they say when something does not hold."""
+"""Placement tests: in Python, in YAML, and their messages for violated claims."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ CLAIMS: dict[str, tuple[Claim, str]] = {
     "placed": (Placed(X), ""),
     "so many placed": (Placed({}, count=2), ""),
     "not placed": (Placed({}), "2 of 3 pods have a node, not 3; default/c: Insufficient cpu"),
-    "nobody to be placed": (Placed({"app": "z"}), "no pod has the labels app=z"),
+    "no pods to be placed": (Placed({"app": "z"}), "no pod has the labels app=z"),
     "pending": (Pending(Y, reason="cpu"), ""),
     "not pending": (Pending(X), "0 of 2 pods are pending, not 2"),
     "pending for another reason": (

@@ -1,9 +1,9 @@
 """A digest depends on the scenario, the configuration and the seed, and on nothing else.
 
-Beside repetitions, one scenario has its digest written down here, which every version of Python
-must come to. It may change when what a run does changes on purpose: a decision of the scheduler,
-the order of writes, a random number more. Then all that is measured may be different, too, and
-the change says so in CHANGELOG.md. It must not change with Python, NumPy, the platform, or speed.
+The digest of one scenario is recorded here, and every version of Python must compute it. It may
+change only with an intended change of a run: a decision of the scheduler, the order of writes, an
+additional random number. All measures may then differ as well, and CHANGELOG.md has to say so. It
+must not depend on Python, NumPy, the platform or the speed.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from tests.sim.scenarios import digest, scenario
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 120
 
-WRITTEN_DOWN = "bb40c0bfb688b461124d6a2c97243e53"
+RECORDED = "bb40c0bfb688b461124d6a2c97243e53"
 
 PRINT = "from tests.sim.scenarios import digest; print(digest())"
 
 
-def test_the_digest_is_the_one_that_is_written_down() -> None:
-    assert digest() == WRITTEN_DOWN
+def test_the_digest_is_the_recorded_one() -> None:
+    assert digest() == RECORDED
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "12345"])
 def test_the_order_of_hashes_does_not_matter(hash_seed: str) -> None:
-    assert printed(sys.executable, hash_seed) == WRITTEN_DOWN
+    assert printed(sys.executable, hash_seed) == RECORDED
 
 
 def test_what_ran_before_does_not_matter() -> None:
     others = scenario(duration="30m")
     for seed in (9, 8, 7):
         simulate(others, others.configurations[0], seed)
-    assert digest() == WRITTEN_DOWN
+    assert digest() == RECORDED
 
 
 def other_pythons() -> list[str]:
-    """Other versions of Python on this machine, as `python3.X` or named by PYTHONS."""
+    """Return other versions of Python on this machine: `python3.X`, or those of PYTHONS."""
     named = [each for each in os.environ.get("PYTHONS", "").split(os.pathsep) if each]
     mine = f"python3.{sys.version_info.minor}"
     names = [f"python3.{minor}" for minor in range(11, 20)]
@@ -55,14 +55,14 @@ def other_pythons() -> list[str]:
 
 @pytest.mark.slow
 def test_another_python_comes_to_the_same() -> None:
-    able = [each for each in other_pythons() if has_what_it_takes(each)]
+    able = [each for each in other_pythons() if can_import_the_package(each)]
     if not able:
         pytest.skip("no other python3.X with NumPy and msgspec; PYTHONS may name some, by path")
-    assert {each: printed(each, "0") for each in able} == dict.fromkeys(able, WRITTEN_DOWN)
+    assert {each: printed(each, "0") for each in able} == dict.fromkeys(able, RECORDED)
 
 
-def has_what_it_takes(python: str) -> bool:
-    """Whether a Python has the packages that a run needs."""
+def can_import_the_package(python: str) -> bool:
+    """Whether a Python has the packages that a simulation needs."""
     return run(python, "import kubesched.sim", "0").returncode == 0
 
 
@@ -73,7 +73,7 @@ def printed(python: str, hash_seed: str) -> str:
 
 
 def run(python: str, code: str, hash_seed: str) -> subprocess.CompletedProcess[str]:
-    """Run code with the package and these tests; nothing else of ours is seen."""
+    """Run code with the package and these tests, without other settings of this environment."""
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     environment = {
         name: value for name, value in os.environ.items() if not re.match("PYTHON|VIRTUAL", name)

@@ -1,4 +1,4 @@
-"""What a run holds grows with the cluster, not with how long it lasts."""
+"""The memory of a run grows with the cluster, not with the duration of the run."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pytest
 from kubesched.sim.simulation import Simulation, simulate
 from tests.sim.scenarios import document, scenario
 
-# What may grow: a row for each sample, and the log of changes, which has a bound of its own that
-# runs as short as these do not reach.
+# What may grow: a row for each sample, and the log of changes, which is bounded, but not reached by
+# runs as short as these.
 MAY_GROW = {"Series.columns", "Series.digests", "Collection._log", "LogSamples._sizes"}
 MAY_GROW |= {"GarbageCollector._gone"}  # also bounded, by thousands
 ENOUGH = 250
 
 
 def sizes(simulation: Simulation) -> Counter[str]:
-    """How many entries there are in containers, by the class and attribute that hold them."""
+    """Count the entries of all containers, by the class and attribute that hold them."""
     found: Counter[str] = Counter()
     seen: set[int] = set()
     waiting: list[tuple[str, Any]] = [("", simulation)]

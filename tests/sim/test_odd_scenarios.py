@@ -1,4 +1,4 @@
-"""Scenarios at the edge of what makes sense: they run, and what they say is true."""
+"""Edge cases of scenarios: they run, and their results are correct."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_nothing_arrives_at_the_very_end() -> None:
     assert not result.pending
 
 
-def test_the_autoscaler_knows_how_many_pods_a_node_takes() -> None:
+def test_the_autoscaler_respects_the_pod_limit_of_a_node() -> None:
     node = {"cpu": 4000, "memory": 2**33, "pods": 10}
     assert nodes_needed([{"cpu": 1, "memory": 0, "pods": 1}] * 35, node, 20) == 4
 
@@ -69,13 +69,13 @@ def test_amounts_are_written_for_people(percent: float, want: str) -> None:
 def test_a_list_without_its_columns_is_no_trace(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("name,when,cpu_milli\na,1,2\n")
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as raised:
         read_trace(path)
-    assert str(told.value).startswith(f"{path}:1: no column memory_mib, num_gpu, gpu_milli")
+    assert str(raised.value).startswith(f"{path}:1: no column memory_mib, num_gpu, gpu_milli")
     path.write_text(
         "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time,scheduled_time\n"
         "a,1000,1024,0,0,5,soon,6\n"
     )
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as raised:
         read_trace(path)
-    assert str(told.value) == f"{path}:2: could not convert string to float: 'soon'"
+    assert str(raised.value) == f"{path}:2: could not convert string to float: 'soon'"

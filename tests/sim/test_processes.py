@@ -1,4 +1,4 @@
-"""Sweeps as processes: what a signal leaves behind, and how they go on."""
+"""Sweeps as processes: the state after a signal, and how a sweep resumes."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def folder(tmp_path: Path) -> Path:
 
 @contextlib.contextmanager
 def started(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
-    """A sweep that would take very long, once its first run is finished."""
+    """Start a very long sweep, and wait for its first finished run."""
     process = subprocess.Popen(
         [*SIMULATE, "--seeds", "1-5000", *options],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A shell lets what it starts in the background ignore interrupts, and so do its children.
+        # A shell starts background processes with interrupts ignored; children inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
@@ -59,12 +59,12 @@ def started(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def finished(folder: Path) -> list[int]:
-    """The seeds of runs that are kept."""
+    """Return the seeds of the stored runs."""
     return sorted(int(path.stem.partition("-")[2]) for path in folder.glob("s.yaml.runs/*.json"))
 
 
 def gone_on(folder: Path, seeds: list[int]) -> list[int]:
-    """The seeds that the same command makes a run of, if it has to come to these."""
+    """Return the seeds that the same command runs, to reach these results."""
     before = {seed: (folder / f"s.yaml.runs/default-{seed}.json").stat().st_mtime_ns
               for seed in finished(folder)}  # fmt: skip
     wanted = ",".join(map(str, seeds))

@@ -1,4 +1,4 @@
-"""Whole runs: they repeat, they measure what happens, and nothing from outside gets in."""
+"""Whole runs: they are deterministic, measure the cluster, and do not read the environment."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_more_pods_at_once_than_a_watch_remembers_are_bound_at_once() -> None:
 
 
 def test_amounts_by_hand() -> None:
-    """One node of four cores: a pod of three is there throughout, a second one never fits."""
+    """One node of four cores: a pod of three cores runs all the time, a second one never fits."""
     result = run(
         scenario(
             cluster={
@@ -92,7 +92,7 @@ def test_amounts_by_hand() -> None:
     assert last["pending"] == last["pending: Insufficient cpu"] == 1
     assert last["cpu allocated"] == pytest.approx(3 / 5)
     assert last["n: cpu allocated"] == pytest.approx(3 / 4)
-    # What is left fits no pod of the workload: one core on each of the nodes.
+    # No pod of the workload fits into the rest: one core on each of the nodes.
     assert last["cpu stranded"] == last["cpu fragmented"] == pytest.approx(2 / 5)
     assert last["memory stranded"] == pytest.approx(15 / 16)
     assert last["cost"] == pytest.approx(2)
@@ -121,7 +121,7 @@ def test_a_drained_node_is_empty_and_comes_back() -> None:
 
 
 def test_pods_of_a_zone_that_fails_go_elsewhere_and_the_zone_comes_back() -> None:
-    """Nodes are called unreachable after 50 s, and pods tolerate that for five minutes."""
+    """A node is unreachable after 50 s, and pods tolerate that for five minutes."""
     failing = scenario(
         workloads=[{"name": "web", "kind": "Deployment", "replicas": 6, "cpu": "500m"}],
         events=[{"fail": {"zone": "a"}, "at": "10m", "for": "30m"}],
@@ -132,7 +132,7 @@ def test_pods_of_a_zone_that_fails_go_elsewhere_and_the_zone_comes_back() -> Non
     assert result.time_to_bind["web"]["max"] < 1
     shares = result.series["cpu zone imbalance"]
     assert shares[0] == 0
-    assert shares[-1] > 0.3  # nobody moves back by itself
+    assert shares[-1] > 0.3  # pods are not moved back
 
 
 def test_failures_at_a_rate_hit_one_node_at_a_time() -> None:
@@ -143,7 +143,7 @@ def test_failures_at_a_rate_hit_one_node_at_a_time() -> None:
     )
     first = simulate(failing, failing.configurations[0], 1, window=(0, 10**15))[1]
     decisions = first.observer.decisions
-    # Nodes stay; they only stop for a while.
+    # The nodes are not deleted, only stopped for some time.
     assert {what for _, what, _, _ in decisions} == {"node", "fails", "is back"}
     times = [time_ns for time_ns, what, _, _ in decisions if what == "fails"]
     assert len(times) == len(set(times)) > 10
@@ -236,7 +236,7 @@ def test_every_change_is_kept_if_asked() -> None:
     assert len(changes["time"]) > result.counts["created"]
     assert changes["time"] == sorted(changes["time"])
     assert not run(scenario()).changes
-    # What the steps say of the cluster is what the last change before them said.
+    # A sample has the same values as the last change before it.
     for name in ("nodes", "pending", "bound", "cpu allocated", "cpu used", "memory allocated"):
         for step, value in zip(result.series["time"], result.series[name], strict=True):
             last = max(place for place, time in enumerate(changes["time"]) if time <= step)
@@ -244,7 +244,7 @@ def test_every_change_is_kept_if_asked() -> None:
 
 
 def test_what_is_used_and_allocated_goes_with_its_node() -> None:
-    """Two nodes of four cores, a pod of two on each; one node goes for good."""
+    """Two nodes of four cores, a pod of two on each; one node is removed."""
     result = run(
         scenario(
             cluster={"nodes": [{"name": "n", "count": 2, "cpu": 4, "memory": "8Gi"}]},
@@ -358,7 +358,7 @@ items:
 
 
 def test_a_cluster_from_a_dump_goes_on_as_it_was(tmp_path: Path) -> None:
-    """Owners keep what they own, and what others own is not collected."""
+    """Owned objects keep their owners, and the garbage collector deletes none of them."""
     (tmp_path / "dump.yaml").write_text(DUMP)
     planned = scenario(tmp_path, cluster={"files": ["dump.yaml"]}, workloads=[])
     result, simulation = simulate(planned, planned.configurations[0], 1)
@@ -404,7 +404,7 @@ items:
 
 
 def test_volumes_of_a_dump_stay_bound_to_their_claims(tmp_path: Path) -> None:
-    """A volume is given back when its claim is another one; uids are others in a copy."""
+    """A volume stays bound, although its claim has a new uid in the copy."""
     (tmp_path / "dump.yaml").write_text(VOLUMES)
     planned = scenario(tmp_path, cluster={"files": ["dump.yaml"]}, workloads=[])
     _, simulation = simulate(planned, planned.configurations[0], 1)
@@ -445,7 +445,7 @@ items:
 
 
 def test_claims_for_devices_of_a_dump_stay_with_their_pods(tmp_path: Path) -> None:
-    """A claim is taken from pods that are not there any more; uids are others in a copy."""
+    """A claim stays reserved for its pod, although the pod has a new uid in the copy."""
     (tmp_path / "dump.yaml").write_text(DEVICES)
     planned = scenario(tmp_path, cluster={"files": ["dump.yaml"]}, workloads=[])
     _, simulation = simulate(planned, planned.configurations[0], 1)
@@ -492,7 +492,7 @@ items:
 
 
 def test_owners_that_are_given_twice_keep_what_they_own(tmp_path: Path) -> None:
-    """As dumps overlap: `kubectl get all` and another of some of it."""
+    """Dumps may overlap, such as `kubectl get all` and one of its kinds."""
     (tmp_path / "dump.yaml").write_text(TWICE)
     planned = scenario(tmp_path, cluster={"files": ["dump.yaml"]}, workloads=[])
     _, simulation = simulate(planned, planned.configurations[0], 1)
@@ -510,7 +510,7 @@ def test_a_column_that_comes_later_is_zero_before() -> None:
     assert series.columns == {"time": [1.0, 2.0], "a": [5, 0.0], "b": [0.0, 7]}
 
 
-# -- what must not get in --------------------------------------------------------------------
+# -- isolation from the environment ----------------------------------------------------------
 
 PLUGIN = """
 import {imports}

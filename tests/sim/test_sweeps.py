@@ -1,4 +1,4 @@
-"""Many runs: kept, gone on with, compared, and shown."""
+"""Sweeps: runs are stored, resumed, compared and shown."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_what_is_many_times_as_much_is_said_so() -> None:
 
 
 def test_the_summary_names_the_seed_in_which_most_pods_waited() -> None:
-    """Four cores; a burst of six pods of two cores leaves four of them waiting."""
+    """Four cores: a burst of six pods of two cores leaves four of them pending."""
     planned = scenario(
         seeds="1-2",
         cluster={"nodes": [{"name": "n", "count": 1, "cpu": 4, "memory": "8Gi"}]},

@@ -1,4 +1,4 @@
-"""Small plugins that keep the contract, for the tests of the tools that check it."""
+"""Small correct plugins, for the tests of `check_plugin` and the fakes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HELD = Status.unresolvable("node(s) had no disk")
 
 
 class Disks(Plugin):
-    """Node-local, both forms: pods with a tier need a node with a disk, an ssd is better."""
+    """A node-local plugin with both forms: pods with a tier need a disk, preferably an SSD."""
 
     name = "Disks"
     reads = Reads(pod=PodPart.TEMPLATE, other_nodes=False)
@@ -71,7 +71,7 @@ class Disks(Plugin):
 
 
 class Crowd:
-    """How many pods of the same app each node has; copied with the state."""
+    """The number of pods of the same app on each node; cloned with the state."""
 
     def __init__(self, counts: dict[str, int]) -> None:
         self.counts = counts
@@ -81,7 +81,7 @@ class Crowd:
 
 
 class FewOfAKind(Plugin):
-    """Not node-local, one form, with state: at most two pods of an app per cluster and node."""
+    """A plugin with state and only the one-node form: at most two pods of an app per node."""
 
     name = "FewOfAKind"
     key = "PreFilterFewOfAKind"
@@ -139,7 +139,7 @@ class WithArguments(Plugin):
 
 
 class Patient(Plugin):
-    """Extends what comes after the choice of a node."""
+    """A plugin of the binding cycle: Reserve, Permit, PreBind, Bind."""
 
     name = "example.com/Patient"
 
@@ -168,7 +168,7 @@ class Patient(Plugin):
 
 
 class MakesRoom(Plugin):
-    """Extends what comes when nothing fits; nominates the first node there is."""
+    """A PostFilter plugin that nominates the first node."""
 
     name = "MakesRoom"
 

@@ -1,4 +1,4 @@
-"""Plugins that keep the contract pass, and for every rule a plugin that breaks it is caught."""
+"""`check_plugin` accepts correct plugins, and detects a plugin that violates each rule."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class WaitsInFilter(Plugin):
 
 
 class Unconcerned(Disks):
-    """Says that nothing concerns it, and would have had something to look at."""
+    """Declares that no pod concerns it, but does not skip them."""
 
     def concerns(self, spec: PodSpec) -> bool:
         return False
@@ -121,7 +121,7 @@ class OtherReason(Disks):
 
 
 class WholeTable(Disks):
-    """Right on the whole table, wrong on a part of it."""
+    """Correct on the whole table, wrong on a subset of its rows."""
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
         return Rejections.where(nodes.table.label_column("disk").ids < 0, HELD)
@@ -365,7 +365,7 @@ class NamesPods(Plugin):
 
 
 class ReadsInfosForTotals(Plugin):
-    """Counts pods, as it says; but not through columns, which a dry run changes alone."""
+    """Counts pods, as declared, but not through columns, which are all that a dry run changes."""
 
     name = "ReadsInfosForTotals"
     reads = Reads(pods_on_node=PodsOnNode.TOTALS)

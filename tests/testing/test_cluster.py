@@ -1,4 +1,4 @@
-"""The cluster that tests get: pods are scheduled, clients are served, nothing stays."""
+"""`kubesched.testing.Cluster`: pods are scheduled, clients are served, nothing remains."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def test_a_fixture_of_ones_own_has_a_scope(shared: Cluster) -> None:
 def test_pytest_finds_the_fixtures_where_kubesched_is_installed() -> None:
     root = Path(__file__).resolve().parents[2]
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
-    # Under the module's name, so that naming it in pytest_plugins too does no harm.
+    # Registered under the module's name, so that pytest_plugins may name it as well.
     assert project["entry-points"]["pytest11"] == {
         "kubesched.testing.fixtures": "kubesched.testing.fixtures"
     }

@@ -1,4 +1,4 @@
-"""Random clusters repeat from their seed, hold together, and reach the corners."""
+"""Random clusters are repeatable, consistent, and cover rare combinations."""
 
 from __future__ import annotations
 

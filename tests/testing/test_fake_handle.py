@@ -1,4 +1,4 @@
-"""The fake world answers like a world: objects, listers, nominations, waiting pods, writes."""
+"""`FakeHandle`: objects, listers, nominations, waiting pods, and recorded writes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""A cluster in this process, but for its scheduler: nodes and controllers around an API server.
+"""A cluster in this process: an API server, fake kubelets, controllers, and a scheduler.
 
-`nodes/` stands in for kubelets, `controllers/` for the controller manager. Both know the cluster
-through `ApiAccess` alone. `embedded_cluster.py` wires them to the server in `apiserver/`.
+`nodes/` replaces kubelets, `controllers/` the controller manager. Both use the cluster through
+`ApiAccess` alone. `embedded_cluster.py` wires them to the server in `apiserver/`;
+`live_cluster.py` adds the scheduler.
 """

@@ -1,4 +1,4 @@
-"""The kinds that manifests may name: built-in ones, and those that manifests themselves define."""
+"""The kinds that manifests may contain: built-in kinds, and those that manifests define."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DEFINITION: Final = CUSTOM_RESOURCE_DEFINITION
 
 
 class ManifestKind(NamedTuple):
-    """A kind, and the type that its objects are read as."""
+    """A kind of object, and its Python type."""
 
     group: str
     version: str
@@ -38,10 +38,10 @@ class ManifestKind(NamedTuple):
 
 
 class ManifestKinds:
-    """What the kinds of some documents are. Definitions among them count for all."""
+    """The kinds of a set of documents. A definition among them applies to all documents."""
 
     def __init__(self, store: Store, documents: Iterable[Any]) -> None:
-        """The store knows the kinds that need no definition."""
+        """Collect the kinds that the store serves, and those that `documents` define."""
         known = (_kind(resource) for resource in store.catalog.all())
         self._kinds = {(_version(each), each.kind): each for each in known}
         self._ranks = {each.type: rank for rank, each in enumerate(self._kinds.values())}
@@ -50,11 +50,11 @@ class ManifestKinds:
                 self._define(document)
 
     def find(self, api_version: str, kind: str) -> ManifestKind | None:
-        """None if nobody knows it."""
+        """Return a kind; None if it is neither built-in nor defined."""
         return self._kinds.get((api_version, kind))
 
     def unknown(self, api_version: str, kind: str) -> str:
-        """What to say of a kind that nobody knows."""
+        """Return the error text for an unknown kind."""
         text = f'no kind "{kind}" is known in version "{api_version}"'
         if versions := [version for version, name in self._kinds if name == kind]:
             return f'{text}; did you mean "{versions[-1]}"?'
@@ -67,13 +67,13 @@ class ManifestKinds:
         return text
 
     def rank(self, kind: type[ApiObject]) -> int:
-        """The place in the order of creation: what others refer to comes first."""
+        """Return the position in the order of creation: referenced kinds come first."""
         if is_definition(kind):
             return -1
         return len(self._ranks) if issubclass(kind, CustomObject) else self._ranks[kind]
 
     def _define(self, document: dict[str, Any]) -> None:
-        """Take note of a definition, as far as it is one: the store says what is wrong with it."""
+        """Add the kinds of a definition. The store reports the problems of an invalid one."""
         try:
             spec = document["spec"]
             group, plural, kind = spec["group"], spec["names"]["plural"], spec["names"]["kind"]
@@ -93,13 +93,13 @@ def is_definition(kind: type[ApiObject]) -> bool:
 
 
 def serve_everything(store: Store) -> None:
-    """Let a store have the kinds that are not in every store: definitions and policies."""
+    """Make a store serve the optional kinds: definitions and admission policies."""
     serve_stored_definitions(store)
     enforce_policies(store)
 
 
 def stored_definitions(store: Store) -> list[dict[str, Any]]:
-    """The definitions of custom resources that a store has and serves."""
+    """Return the definitions of custom resources that a store contains and serves."""
     serve_everything(store)
     served = {each.group_resource for each in store.catalog.all()}
     records = store.collection(_DEFINITION).objects

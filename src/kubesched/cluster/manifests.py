@@ -1,8 +1,8 @@
-"""Objects from users' YAML files: everything that is wrong is found before anything is used.
+"""Manifests: objects from users' YAML files, completely checked before any of them is created.
 
-A file holds any mix of kinds, in several documents or in lists. Each object remembers where
-it stands, and each complaint names the line of the field it is about. Objects are checked by
-the rules of the store itself, against the other objects of the same files.
+A file contains any mix of kinds, in several documents or in lists. Every object has its file and
+line, and every problem names the line of its field. The store's own rules check the objects,
+together with the other objects of the same files.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["Manifest", "apply_manifests", "load_manifests"]
 
 _STDIN = "-"
 _SUFFIXES = (".yaml", ".yml", ".json")
-# What a server wrote into an object that was exported from it.
+# Fields that a server has written into an exported object.
 _SERVER_METADATA = (
     "creationTimestamp",
     "deletionGracePeriodSeconds",
@@ -56,15 +56,15 @@ _FORBIDDEN = 403
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """An object of a user's file, and where it starts."""
+    """An object of a user's file, with the line where it starts."""
 
     file: str
     line: int
     object: ApiObject
+    # The object as JSON, with fields that its type does not declare.
     document: dict[str, Any]
-    """The object as it stands there, with fields that no type declares."""
+    # Whether it was exported from a cluster, and is loaded with its identity.
     is_dumped: bool = False
-    """Whether it was exported from a cluster, and is to be taken over as it was there."""
 
     @property
     def location(self) -> str:
@@ -74,12 +74,12 @@ class Manifest(msgspec.Struct, frozen=True):
 def load_manifests(
     paths: Sequence[str | Path], definitions: Iterable[dict[str, Any]] = ()
 ) -> list[Manifest]:
-    """Read the objects of files, what others refer to first; `-` is standard input.
+    """Read the objects of files, those that others refer to first; `-` is standard input.
 
-    `definitions` are custom resources that a cluster has already.
+    `definitions` are the custom resources that the cluster serves already.
 
     Raises:
-        ManifestError: one line `FILE:LINE: what is wrong` for each thing that is.
+        ManifestError: one line `FILE:LINE: problem` for each problem.
     """
     problems = _Problems()
     parts: list[tuple[str, YamlDocument]] = []
@@ -99,7 +99,7 @@ def load_manifests(
     read = (_object(file, part, kinds, problems) for file, part in parts)
     found = [each for each in read if each is not None]
     found.sort(key=lambda each: kinds.rank(type(each.object)))
-    _try_out(found, store, problems)
+    _validate(found, store, problems)
     problems.raise_if_any()
     return [each.manifest() for each in found]
 
@@ -107,13 +107,13 @@ def load_manifests(
 async def apply_manifests(
     api: LocalApi, manifests: Iterable[Manifest], *, keep_existing: bool = False
 ) -> None:
-    """Create the objects, with the status that they have in their file.
+    """Create the objects, with the status of their files.
 
-    With `keep_existing` those that are there already stay as they are. So do they if a dump has
-    them too: its objects keep uids, owners, nodes and status, and bring missing namespaces along.
+    With `keep_existing` existing objects stay as they are. Dumped objects never replace existing
+    ones; they keep uids, owners, nodes and status, and missing namespaces are created.
 
     Raises:
-        ManifestError: the server refuses one; those before it have been created.
+        ManifestError: the server refuses an object; those before it have been created.
     """
     for manifest in manifests:
         kind, document = type(manifest.object), manifest.document
@@ -140,7 +140,7 @@ async def apply_manifests(
 async def _apply_status(api: LocalApi, manifest: Manifest, created: Any) -> None:
     status = getattr(manifest.object, "status", None)
     if is_definition(type(manifest.object)):
-        return  # the server's own
+        return  # the server writes this status
     if isinstance(created, CustomObject):
         namespace = manifest.document["metadata"].get("namespace")
         resource = api.store.catalog.by_type(type(manifest.object))
@@ -161,7 +161,7 @@ async def _apply_status(api: LocalApi, manifest: Manifest, created: Any) -> None
 
 
 def _texts(path: str, problems: _Problems) -> Iterator[tuple[str, str]]:
-    """The files that a path stands for, with their content."""
+    """Yield the files of a path, which may be a folder, with their content."""
     if path == _STDIN:
         yield "<stdin>", read_standard_text()
         return
@@ -181,14 +181,14 @@ def _texts(path: str, problems: _Problems) -> Iterator[tuple[str, str]]:
 
 
 class _Problems:
-    """What is wrong, in order of files and lines whenever it was found."""
+    """Problems of all files, reported in the order of files and lines."""
 
     def __init__(self) -> None:
         self._files: dict[str, int] = {}
         self._found: list[tuple[int, int, str]] = []
 
     def begin(self, file: str) -> int:
-        """Files that begin later come later; the place of this one."""
+        """Register a file, and return its position in the report."""
         return self._files.setdefault(file, len(self._files))
 
     def add(self, file: str, line: int, text: str) -> None:
@@ -200,7 +200,7 @@ class _Problems:
 
 
 class _Found:
-    """An object on its way to becoming a manifest."""
+    """A parsed object, before it becomes a manifest."""
 
     def __init__(
         self,
@@ -224,7 +224,7 @@ class _Found:
 
 
 def _items(file: str, source: YamlDocument, problems: _Problems) -> list[YamlDocument]:
-    """The objects of a document: itself, or the items of a list."""
+    """Return the objects of a document: itself, or the items of a list."""
     value = source.value
     if value is None:
         return []
@@ -237,7 +237,7 @@ def _items(file: str, source: YamlDocument, problems: _Problems) -> list[YamlDoc
         for index, item in enumerate(value["items"]):
             part = source.item("items", index)
             if isinstance(item, dict) and kind != "List":
-                # Items of a list of one kind need not say again what they are.
+                # Items of a typed list may leave out kind and version.
                 head = {"apiVersion": value.get("apiVersion"), "kind": kind.removesuffix("List")}
                 part.value = {**head, **item}
             found += _items(file, part, problems)
@@ -258,7 +258,7 @@ def _object(
     kind = kinds.find(*named)
     is_dumped = _is_dumped(value)
     if kind is None and is_dumped:
-        return None  # a dump may hold more than is known here
+        return None  # a dump may contain kinds that this server does not have
     if kind is None:
         problems.add(file, source.line_of("kind"), kinds.unknown(*named))
         return None
@@ -268,9 +268,9 @@ def _object(
     document = remove_nulls(
         {k: v for k, v in value.items() if k not in ("apiVersion", "kind")}, None
     )
-    # In objects of which nothing is read, anything may be called `limits`.
-    is_read = not issubclass(kind.type, CustomObject | PlainObject)
-    wrong = _wrong_amounts(document, "") if is_read else []
+    # In objects without a declared schema a field `limits` need not be quantities.
+    has_schema = not issubclass(kind.type, CustomObject | PlainObject)
+    wrong = _wrong_amounts(document, "") if has_schema else []
     if wrong:
         for at, text in wrong:
             problems.add(file, source.line_of(at), f"{at}: {text}")
@@ -298,7 +298,7 @@ def _object(
 
 
 def _is_dumped(value: dict[str, Any]) -> bool:
-    """Whether a server gave the object its identity."""
+    """Whether a server has created the object: then it has a uid."""
     metadata = value.get("metadata")
     return isinstance(metadata, dict) and bool(metadata.get("uid"))
 
@@ -308,13 +308,13 @@ _ANY_KEY = "[...]"
 
 
 def _explained(error: msgspec.ValidationError, document: Any) -> tuple[str, str]:
-    """The path of a wrong type, and a text that begins with it."""
+    """Return the path of a type error, and a text that begins with it."""
     text, _, path = str(error).partition(" - at `$")
     path = path.rstrip("`").removeprefix(".")
     text = text.replace("`", "")
     before, wildcard, after = path.partition(_ANY_KEY)
     if wildcard:
-        # Inside a map the error does not say under which key; look for what it says it got.
+        # The error does not name the key of a map: search for a value of the type it names.
         got = _JSON_TYPES.get(text.rpartition("got ")[2])
         for key, value in _walk(document, before).items():
             if after or type(value) is got:
@@ -325,7 +325,7 @@ def _explained(error: msgspec.ValidationError, document: Any) -> tuple[str, str]
 
 
 def _walk(document: Any, path: str) -> dict[str, Any]:
-    """The map at a path, empty if there is none."""
+    """Return the map at a path; empty if there is none."""
     value = document
     for index, key in re.findall(r"\[(\d+)\]|([^.\[\]]+)", path):
         value = value[int(index)] if index else value.get(key, {})
@@ -333,7 +333,7 @@ def _walk(document: Any, path: str) -> dict[str, Any]:
 
 
 def _wrong_amounts(value: Any, path: str) -> list[tuple[str, str]]:
-    """Where something that should be a quantity is none."""
+    """Return the paths of invalid quantities, with texts."""
     wrong: list[tuple[str, str]] = []
     if isinstance(value, list):
         for index, item in enumerate(value):
@@ -352,7 +352,7 @@ def _wrong_quantities(amounts: dict[str, Any], path: str) -> list[tuple[str, str
     wrong = []
     for name, raw in amounts.items():
         if isinstance(raw, dict | list | bool):
-            continue  # capacity of a device, or a wrong type that the types will report
+            continue  # the capacity of a device, or a type error that is reported later
         try:
             quantity_from_json(raw)
         except QuantityError as error:
@@ -366,12 +366,12 @@ def _name(value: Any) -> str:
     )
 
 
-def _try_out(found: Sequence[_Found], store: Store, problems: _Problems) -> None:
-    """Create everything in an empty store, and note what that store refuses."""
+def _validate(found: Sequence[_Found], store: Store, problems: _Problems) -> None:
+    """Create all objects in an empty store, and note what it refuses."""
     namespaces = store.catalog.by_type(Namespace)
     for each in found:
         if each.is_dumped:
-            # Another server has had it: it is taken as it is.
+            # Another server has validated it already.
             if is_definition(type(each.object)):
                 store.load(store.catalog.by_type(type(each.object)), dict(each.document), 0)
                 serve_everything(store)
@@ -388,13 +388,13 @@ def _try_out(found: Sequence[_Found], store: Store, problems: _Problems) -> None
                 serve_definition(store, created.data)
         except ApiError as error:
             if isinstance(each.object, CustomObject) and error.code == _NOT_FOUND:
-                continue  # something is wrong with its definition
+                continue  # its definition is invalid, which is reported
             for path, text in _complaints(error):
                 problems.add(each.file, each.source.line_of(path), text)
 
 
 def _complaints(error: ApiError) -> list[tuple[str, str]]:
-    """Where a refusal points to, and what it says."""
+    """Return the paths and texts of a refusal."""
     details = error.status.details
     if details is None or not details.causes or error.code != _INVALID:
         path = "spec.priorityClassName" if error.code == _FORBIDDEN else "metadata.name"

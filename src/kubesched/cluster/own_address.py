@@ -1,4 +1,4 @@
-"""Where the Service `kubernetes` leads: to the API server itself, in both forms of endpoints."""
+"""The endpoints of the Service `kubernetes`: the address of the API server itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOOPBACK = "127.0.0.1"
 
 
 def publish_own_address(store: Store, url: str, now_ns: int) -> None:
-    """Have the endpoints of the Service say where the server is. Without the Service, nothing."""
+    """Write Endpoints and EndpointSlice of the Service `kubernetes`, if it exists."""
     if _NAME not in {
         each["metadata"]["name"] for each in store.in_namespace("services", _NAMESPACE)
     }:
@@ -44,7 +44,7 @@ def publish_own_address(store: Store, url: str, now_ns: int) -> None:
 
 
 def _address(host: str) -> str:
-    """An address at which clients on this machine reach a server that listens on a host."""
+    """Return the address at which clients on this machine reach a server on this host."""
     try:
         found = ipaddress.ip_address(host)
     except ValueError:
@@ -58,6 +58,6 @@ def _write(store: Store, kind: Any, body: Json, now_ns: int) -> None:
     if held is None:
         store.create(resource, _NAMESPACE, body, now_ns)
     elif any(held.data.get(key) != value for key, value in body.items() if key != "metadata"):
-        # The kind of its addresses stays what it was: another one needs another object.
+        # The address type is immutable: a new one needs a new object.
         store.delete(resource, _NAMESPACE, _NAME, now_ns)
         store.create(resource, _NAMESPACE, body, now_ns)

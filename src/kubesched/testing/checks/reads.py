@@ -144,10 +144,10 @@ def _answers(
     pod: Pod,
     changed: list[NodeInfo] | None = None,
 ) -> dict[str, str]:
-    """What is said of each node, as far as it could be cached: verdict, or unnormalised score.
+    """Return the cacheable result for each node: the verdict, or the unnormalised score.
 
-    With `changed`, of these nodes in place of those that PreFilter and PreScore saw. Nothing is
-    said where PreFilter or PreScore decide: they run for every pod.
+    With `changed`, these nodes replace the ones that PreFilter and PreScore saw. The result is
+    empty if PreFilter or PreScore decides, because these are not cached.
     """
     state = CycleState()
     with trial.calling("pre_filter", view):
