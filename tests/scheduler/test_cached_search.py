@@ -199,7 +199,7 @@ def change_something(rng: random.Random, pair: Pair, running: dict[str, Pod]) ->
 @pytest.mark.parametrize("with_user_plugin", [False, True], ids=["in-tree", "and a user's plugin"])
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_kept_answers_equal_a_full_evaluation(with_user_plugin: bool, seed: int) -> None:
+def test_the_cached_search_equals_the_full_search(with_user_plugin: bool, seed: int) -> None:
     rng = random.Random(seed)
     registry: dict[str, type[Plugin]] = dict(IN_TREE_PLUGINS)
     extra: tuple[PluginRef, ...] = ()

@@ -72,7 +72,7 @@ def connect(settings: ExtenderConfig) -> Transport:
 
 
 def document_keeper(api: ApiAccess, extenders: Collection[HTTPExtender]) -> DocumentKeeper:
-    """Return an API access that keeps the JSON of objects that extenders may be sent."""
+    """Return an API access that stores the JSON of objects that extenders may be sent."""
     called = [each for each in extenders if each.takes_part_in_attempts]
     shows_victims = any(
         each.settings.preempt_verb and not each.settings.node_cache_capable for each in called

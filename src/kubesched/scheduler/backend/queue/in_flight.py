@@ -47,7 +47,7 @@ class InFlight:
         self._kept: KeptChildren[str, GaugeMetric] = KeptChildren(metrics.inflight_events.labels)
         self._pods: OrderedDict[str, InFlightPod] = OrderedDict()
         self._events: list[SeenEvent] = []
-        self._dropped = 0  # events that stood before self._events[0]
+        self._dropped = 0  # the number of events dropped before self._events[0]
 
     def __len__(self) -> int:
         return len(self._pods)

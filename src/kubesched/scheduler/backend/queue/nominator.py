@@ -40,7 +40,7 @@ class PodNominator:
         self._nowhere: dict[str, _Reference] = {}  # nominated to the empty name
         self._node_of: dict[str, str] = {}  # uid -> node
         self._changes: list[str] = []  # nodes, in the order in which their nominations changed
-        self._dropped = 0  # changes that stood before self._changes[0]
+        self._dropped = 0  # the number of changes dropped before self._changes[0]
         self.position = 0  # how many changes there were
 
     def nominated_pods(self, node_name: str) -> Collection[PodInfo]:
