@@ -1,7 +1,7 @@
-"""The arguments that in-tree plugins take (docs/reference/01 §8.3).
+"""The arguments of in-tree plugins (docs/reference/01 §8.3).
 
-A value built without arguments carries the defaults. Where a default depends on a feature
-gate, the class shows the one for the gates as they come; `defaults.py` knows the others.
+A value that is built without arguments has the defaults. Where a default depends on a feature
+gate, the class has the one for the default gates; `defaults.py` has the others.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ LIST_DEFAULTING: Final = "List"
 
 
 class PluginArgs(ConfigStruct):
-    """Base of every in-tree plugin's arguments."""
+    """The base of the arguments of every in-tree plugin."""
 
 
 class ResourceSpec(ConfigStruct):
-    """A resource and its share in a score."""
+    """A resource and its weight in a score."""
 
     name: str = ""
     weight: Int64 = 0
@@ -72,13 +72,13 @@ class UtilizationShapePoint(ConfigStruct):
 
 
 class RequestedToCapacityRatioParam(ConfigStruct):
-    """The shape that RequestedToCapacityRatio scores by."""
+    """The scoring function of RequestedToCapacityRatio."""
 
     shape: tuple[UtilizationShapePoint, ...] = ()
 
 
 class ScoringStrategy(ConfigStruct):
-    """How NodeResourcesFit ranks nodes. A strategy that is given must name its type."""
+    """The scoring strategy of NodeResourcesFit. A strategy in a file must have a type."""
 
     type: str = ""
     resources: tuple[ResourceSpec, ...] = ()
@@ -92,27 +92,27 @@ DEFAULT_RESOURCES: Final = (
 
 
 class DefaultPreemptionArgs(PluginArgs):
-    """How many candidate nodes a preemption attempt looks at."""
+    """The number of candidate nodes of a preemption attempt."""
 
     min_candidate_nodes_percentage: Int32 = 10
     min_candidate_nodes_absolute: Int32 = 100
 
 
 class InterPodAffinityArgs(PluginArgs):
-    """What existing pods' terms count for when scoring."""
+    """The weights of existing pods' affinity terms in the score."""
 
     hard_pod_affinity_weight: Int32 = 1
     ignore_preferred_terms_of_existing_pods: bool = False
 
 
 class NodeAffinityArgs(PluginArgs):
-    """Node affinity that every pod of the profile has on top of its own."""
+    """Node affinity that is added to every pod of the profile."""
 
     added_affinity: NodeAffinity | None = None
 
 
 class NodeResourcesBalancedAllocationArgs(PluginArgs):
-    """The resources whose use should stay in proportion."""
+    """The resources whose utilization should be balanced."""
 
     resources: tuple[ResourceSpec, ...] = DEFAULT_RESOURCES
 
@@ -135,7 +135,7 @@ class PodTopologySpreadArgs(PluginArgs):
 
 
 class VolumeBindingArgs(PluginArgs):
-    """How long binding may take, and how free capacity scores."""
+    """The time limit of binding, and the scoring function of free capacity."""
 
     bind_timeout_seconds: Int64 = 600
     shape: tuple[UtilizationShapePoint, ...] | None = None

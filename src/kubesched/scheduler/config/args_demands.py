@@ -1,8 +1,8 @@
-"""What a plugin's own arguments demand beyond their types, in the words of a file.
+"""Checks of an out-of-tree plugin's arguments beyond their types, with paths of the file.
 
 An `args_type` is a msgspec struct: it may have members that must be given, ranges, patterns and a
-`__post_init__`. msgspec names the first demand that is not met, with the path of its own; here
-are all of them, each with the path of a file.
+`__post_init__`. msgspec reports the first violation with a path of its own. This module
+reports all of them with paths of the file.
 """
 
 from __future__ import annotations

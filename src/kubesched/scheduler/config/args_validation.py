@@ -1,8 +1,7 @@
 """Rules for plugin arguments (docs/reference/01 §8.3, §8.4).
 
-The same rules run twice in a scheduler's life: over the configuration, with the whole path,
-and when a plugin is built, with paths relative to its arguments. NodeResourcesFit is checked
-only then; that is the reference's slip, and users see it.
+The rules run twice: for the configuration, with full paths, and when a plugin is built, with paths
+relative to its arguments. As in the reference, NodeResourcesFit is checked only when it is built.
 """
 
 from __future__ import annotations
@@ -49,14 +48,14 @@ def validate_plugin_args(
     """Check a plugin's arguments as its constructor does; plugins without rules pass.
 
     Raises:
-        InvalidConfigurationError: every rule that is broken, with paths from the arguments.
+        InvalidConfigurationError: every violated rule, with paths relative to the arguments.
     """
     if name in _RULES:
         raise_all(_RULES[name].check("", args, gates))
 
 
 def args_errors(path: str, name: str, args: Any, gates: FeatureGates) -> Errors:
-    """What is wrong with the arguments of a `pluginConfig` entry, for configuration checks."""
+    """Return the violations in a `pluginConfig` entry, for the check of a configuration."""
     rules = _CONFIGURATION_RULES.get(name)
     if rules is None:
         return

@@ -1,4 +1,4 @@
-"""What configuration types are made of: the base struct, and scalars with their ranges.
+"""The building blocks of configuration types: the base struct, and scalars with ranges.
 
 To a type checker the scalars are plain `int` and `float`. The decoder reads the name in
 `extra` to check the range, to accept a duration only in its written form, and to word its
@@ -41,13 +41,13 @@ Float32 = Annotated[float, Meta(extra={SCALAR: "float32"})]
 # Nanoseconds in memory, text such as "1m30s" in the file.
 DurationNs = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1, extra={SCALAR: "duration"})]
 
-# A value that the decoder hands on as it found it, for someone else to decode.
+# A value that the decoder returns unchanged; another module decodes it.
 RawValue = Annotated[Any, Meta(extra={SCALAR: "raw"})]
 
 
 @cache
 def scalar_members(struct: type) -> Mapping[str, str]:
-    """The members of a struct that are scalars of this module: name in the file to scalar."""
+    """Return the members of a struct that are scalars of this module, by name in the file."""
     described = inspect.type_info(struct)
     if not isinstance(described, inspect.StructType):
         return {}
@@ -64,4 +64,4 @@ def _scalar(kind: inspect.Type) -> str:
 # Struct options are inherited, but type checkers look for them on each class anew.
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class ConfigStruct(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A value of the configuration: immutable, with the file's names."""
+    """The base of configuration types: immutable, with the names of the file."""

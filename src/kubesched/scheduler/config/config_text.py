@@ -1,7 +1,7 @@
-"""From the text of a configuration to plain values, as the reference reads it.
+"""Parses the text of a configuration to plain values, as the reference does.
 
-docs/reference/01 §2.1. Text whose first character is `{` is JSON, anything else YAML. Neither stops
-at a repeated key: that is a strictness problem, reported together with unknown fields.
+docs/reference/01 §2.1. Text whose first character is `{` is JSON, anything else YAML. A repeated
+key does not end parsing: it is a strictness problem, reported together with unknown fields.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class JsonNumber(float):
-    """A number with a fraction or an exponent, with the text it was written as."""
+    """A number with a fraction or an exponent, and its text in the file."""
 
     text: str
 
@@ -39,7 +39,7 @@ class JsonNumber(float):
 
 
 class JsonObject(dict[str, Any]):
-    """An object with all its members, repeated ones too, in the order of the text."""
+    """An object with all its members in the order of the text, including repeated ones."""
 
     pairs: tuple[tuple[str, Any], ...]
 
@@ -49,7 +49,7 @@ class JsonObject(dict[str, Any]):
 
 
 class ConfigDocument(msgspec.Struct, frozen=True):
-    """What a text holds, and the complaints of its format about repeated keys."""
+    """The value of a text, and the problems with repeated keys."""
 
     root: Any
     text: str
@@ -57,7 +57,7 @@ class ConfigDocument(msgspec.Struct, frozen=True):
 
 
 def read_document(text: str | bytes) -> ConfigDocument:
-    """Parse a configuration text; only the first of several YAML documents counts."""
+    """Parse a configuration text. Of several YAML documents only the first is used."""
     decoded = text.decode(errors="replace") if isinstance(text, bytes) else text
     try:
         if decoded.lstrip().startswith("{"):
@@ -69,12 +69,12 @@ def read_document(text: str | bytes) -> ConfigDocument:
 
 
 def members(value: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Every member of an object, repeated ones included."""
+    """Iterate over the members of an object, including repeated ones."""
     yield from value.pairs if isinstance(value, JsonObject) else value.items()
 
 
 def plain(value: Any) -> Any:
-    """The value in ordinary types; of a repeated key the last one stays."""
+    """Convert a value to built-in types. The last value of a repeated key wins."""
     match value:
         case dict():
             return {key: plain(item) for key, item in value.items()}
@@ -86,7 +86,7 @@ def plain(value: Any) -> Any:
 
 
 def json_kind(value: Any) -> str:
-    """What a value is called in type errors."""
+    """Return the name of a value's type in error messages."""
     match value:
         case bool():
             return "bool"
@@ -132,7 +132,7 @@ _JSON_PROBLEMS: Final = (
 
 
 def _json_problem(exc: json.JSONDecodeError) -> str:
-    """Word a syntax error as Go's parser does, as far as the position tells."""
+    """Return the text of Go's parser for a syntax error, as far as the position determines it."""
     rest = exc.doc[exc.pos :]
     if not rest.strip() or exc.msg.startswith("Unterminated string"):
         return "unexpected end of JSON input"
@@ -152,7 +152,7 @@ def _character(text: str) -> str:
 
 
 def _innermost_bracket(text: str) -> str:
-    """The bracket that is open at the end of valid JSON text."""
+    """Return the innermost open bracket at the end of a JSON prefix."""
     brackets: list[str] = []
     in_string = escaped = False
     for char in text:

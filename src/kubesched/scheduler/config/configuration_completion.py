@@ -1,9 +1,9 @@
-"""From a loaded configuration to profiles that can be built.
+"""Completes a loaded configuration, so that profiles can be built from it.
 
-`complete_configuration` is the step between `config/load.py` and the scheduler: extenders get
-their default timeout and take resources away from NodeResourcesFit, and every
-rule about profiles is checked, those that the reference reports only when it constructs them
-included. `as_written` is what such a configuration looks like in a file.
+`complete_configuration` is the step between `config/load.py` and the scheduler. Extenders get their
+default timeout, NodeResourcesFit ignores the resources that they manage, and every rule about
+profiles is checked, including those that the reference checks only when it builds them.
+`as_written` returns such a configuration in the form of a file.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def complete_configuration(
     *,
     gates: FeatureGates = DEFAULT_FEATURE_GATES,
 ) -> KubeSchedulerConfiguration:
-    """The configuration that a scheduler is built from; completing it again changes nothing.
+    """Return the configuration that a scheduler is built from. Idempotent.
 
     `implemented` holds the extension points of every plugin that exists.
 
     Raises:
-        ConfigError: no scheduler can be built from it; with the reference's text.
+        ConfigError: no scheduler can be built from it; the text is the reference's.
     """
     completed = _with_extender_defaults(configuration)
     expand_profiles(completed.profiles, implemented, gates=gates)
@@ -62,17 +62,17 @@ def complete_configuration(
 
 
 def as_written(configuration: KubeSchedulerConfiguration) -> KubeSchedulerConfiguration:
-    """A complete configuration with the arguments of each profile's own plugins only, by name."""
+    """Return a complete configuration with only the arguments that its profiles use."""
     return replace(configuration, profiles=tuple(map(_with_own_args, configuration.profiles)))
 
 
 def _with_extender_defaults(
     configuration: KubeSchedulerConfiguration,
 ) -> KubeSchedulerConfiguration:
-    """Give extenders their timeout, and have NodeResourcesFit ignore what they ask it to.
+    """Set the extenders' timeouts, and make NodeResourcesFit ignore their resources.
 
     Raises:
-        ConfigError: a profile lacks the arguments that would have to change.
+        ConfigError: a profile has no arguments of NodeResourcesFit.
     """
     extenders = tuple(
         replace(e, http_timeout_ns=e.http_timeout_ns or DEFAULT_EXTENDER_TIMEOUT_NS)
@@ -91,7 +91,7 @@ def _with_extender_defaults(
 
 
 def ordered_extenders(extenders: Iterable[ExtenderConfig]) -> tuple[ExtenderConfig, ...]:
-    """Extenders in the order they are called: those that may fail come last."""
+    """Return extenders in the order of their calls: ignorable ones come last."""
     return tuple(sorted(extenders, key=lambda extender: extender.ignorable))
 
 
@@ -107,7 +107,7 @@ def expand_profiles(
     *,
     gates: FeatureGates = DEFAULT_FEATURE_GATES,
 ) -> dict[str, ExpandedPlugins]:
-    """Say what each profile runs, by scheduler name, or why the profiles cannot be built.
+    """Return the plugins of each extension point, by scheduler name.
 
     Raises:
         ConfigError: with the reference's text.

@@ -41,7 +41,7 @@ _PERCENTAGE: Final = "not in valid range [0-100]"
 _REMOVED: Final = (
     f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{API_VERSION}")'
 )
-# Points where the reference does not look for removed plugins.
+# Extension points where the reference does not check for removed plugins.
 _UNCHECKED_POINTS: Final = frozenset(
     {names.MULTI_POINT, names.PLACEMENT_GENERATE, names.PLACEMENT_SCORE}
 )
@@ -55,7 +55,7 @@ def validate_configuration(
     """Check a complete configuration.
 
     Raises:
-        InvalidConfigurationError: names every rule that is broken.
+        InvalidConfigurationError: has every violated rule.
     """
     raise_all(configuration_errors(configuration, gates=gates))
 
@@ -63,7 +63,7 @@ def validate_configuration(
 def configuration_errors(
     configuration: KubeSchedulerConfiguration, *, gates: FeatureGates = DEFAULT_FEATURE_GATES
 ) -> Errors:
-    """Everything that is wrong with a complete configuration."""
+    """Return every violation in a complete configuration."""
     burst = configuration.client_connection.burst
     if burst < 0:
         yield invalid("clientConnection.burst", burst, "must be non-negative")
@@ -158,7 +158,7 @@ def _removed_plugin(path: str, name: str) -> FieldError:
 
 
 def _common_queue_sort(profiles: tuple[KubeSchedulerProfile, ...]) -> Errors:
-    """All profiles share one queue, so they must agree on its order."""
+    """Check that all profiles use one QueueSort plugin, because they share one queue."""
     first = profiles[0]
     common = first.plugins.queue_sort
     if len(common.enabled) > 1:

@@ -1,9 +1,8 @@
 """Strict decoding of plain values into configuration types (docs/reference/01 §2.3).
 
-Unknown and repeated fields do not stop the decoder: it collects them all, each with its path.
-A value of the wrong type is worse: the first one is the error, as in the reference, and what else
-was found comes along with it. What comes out are members for `msgspec.convert`: nulls are gone,
-durations are nanoseconds, bytes are bytes.
+The decoder collects all unknown and repeated fields with their paths. Of values with a wrong type
+the first one is the error, as in the reference; the others accompany it. The result are members
+for `msgspec.convert`: without nulls, durations as nanoseconds, bytes decoded.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _INTEGER_RANGES: Final = {
     "int64": (-(2**63), 2**63 - 1),
     "float32": (-3.4028235e38, 3.4028235e38),
 }
-# Core types say `int` for what the API keeps in 32 bits.
+# The types in `api` have `int` where the API has 32 bits.
 _INT32_MEMBERS: Final = frozenset(
     {
         ("PreferredSchedulingTerm", "weight"),
@@ -44,7 +43,7 @@ _INT32_MEMBERS: Final = frozenset(
         ("TopologySpreadConstraint", "minDomains"),
     }
 )
-# Members of a profile that are easily put beside the profiles.
+# Members of a profile that users often put beside the profiles by mistake.
 _OF_A_PROFILE: Final = frozenset({"plugins", "pluginConfig", "percentageOfNodesToScore"})
 _API_NAMES: Final = {
     "PluginRef": "v1.Plugin",
@@ -55,17 +54,17 @@ _API_NAMES: Final = {
 
 
 class Decoded(msgspec.Struct, frozen=True):
-    """Members that fit the type, and the strictness problems met on the way."""
+    """The members that fit the type, and the strictness problems."""
 
     members: dict[str, Any]
     problems: tuple[str, ...]
-    notes: tuple[str, ...] = ()  # what to do about them
+    notes: tuple[str, ...] = ()  # the remedies
 
 
 class WrongTypeError(ConfigError):
-    """Values that cannot be read. The text is about the first; `problems` has all, with paths.
+    """Values with a wrong type. The text is about the first; `problems` has all, with paths.
 
-    `decoded` is all the rest.
+    `decoded` has the other members.
     """
 
     def __init__(self, problems: Sequence[tuple[str, str]], decoded: Decoded) -> None:
@@ -76,11 +75,11 @@ class WrongTypeError(ConfigError):
 def decode_members(value: Any, struct: type, *, is_own: bool = False) -> Decoded:
     """Decode an object whose members are those of `struct`, plus a version and a kind.
 
-    Type errors of a type that is somebody's own (`is_own`) speak of fields; those of the
-    reference's types are worded as it words them.
+    Errors about the type of an out-of-tree plugin (`is_own`) name fields; errors about the
+    reference's types have its texts.
 
     Raises:
-        WrongTypeError: a value has the wrong type, or is a text that cannot be read.
+        WrongTypeError: a value has the wrong type, or is a text that cannot be parsed.
     """
     decoder = _Decoder(is_own)
     found = decoder.struct(struct, value, extra=TYPE_META)
@@ -89,14 +88,14 @@ def decode_members(value: Any, struct: type, *, is_own: bool = False) -> Decoded
     if wrong := [*decoder.unreadable, *decoder.type_errors]:
         error = WrongTypeError(wrong, decoded)
         if decoder.unreadable:
-            # The reference does not say where; a person wants to know.
+            # The reference does not name the place; add it.
             error.add_note(f"in {decoder.unreadable[0][0]}")
         raise error
     return decoded
 
 
 class _Decoder:
-    """One pass over one object; knows where it is for the sake of its errors."""
+    """Decodes one object and tracks the path for error messages."""
 
     def __init__(self, is_own: bool = False) -> None:
         self._is_own = is_own
@@ -232,7 +231,7 @@ class _Decoder:
             self.notes.append(f"{name}: did you mean {by_lower_case[near[0]]!r}?")
 
     def _mismatch(self, value: Any, wanted: str, found: str = "") -> None:
-        """Note a wrong type; what is wrong is None, and left out."""
+        """Record a wrong type. Returns None, so that the value is omitted."""
         if self._is_own:
             where = "".join(self._path) or "the arguments"
             given = found or _KINDS[json_kind(value)]
@@ -259,7 +258,7 @@ _KINDS: Final = {
 
 
 def _plain_name(go_name: str) -> str:
-    """What a type is called in a file."""
+    """Return the name of a type for users."""
     if go_name.startswith("[]"):
         return "a list"
     if go_name.startswith(("int", "uint")):
@@ -315,7 +314,7 @@ _ZEROS: Final[tuple[tuple[type, Callable[[], Any]], ...]] = (
 
 
 def _zero(kind: inspect.Type) -> Any:
-    """What a null inside a list or a map stands for."""
+    """Return the value of a null inside a list or a map."""
     kind = kind.type if isinstance(kind, inspect.Metadata) else kind
     return next((make() for described, make in _ZEROS if isinstance(kind, described)), None)
 

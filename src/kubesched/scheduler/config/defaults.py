@@ -1,7 +1,7 @@
-"""The values that a configuration gets where the file is silent (docs/reference/01 §3, §5.1, §8.2).
+"""The defaults of fields that a file omits (docs/reference/01 §3, §5.1, §8.2).
 
-Most defaults stand in the types themselves. Here are those that depend on feature gates or on
-other fields, and those that also replace an explicit zero.
+Most defaults are in the types. This module has those that depend on feature gates or on other
+fields, and those that also replace an explicit zero.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def default_profile(
     gates: FeatureGates = DEFAULT_FEATURE_GATES,
     known_args: Mapping[str, type] = IN_TREE_ARGS,
 ) -> KubeSchedulerProfile:
-    """A profile as the reference builds it when the file says nothing."""
+    """Return the profile that the reference uses without a file."""
     plugins = default_plugins(gates)
     return KubeSchedulerProfile(
         scheduler_name=scheduler_name,
@@ -105,7 +105,7 @@ def default_profile(
 def default_configuration(
     gates: FeatureGates = DEFAULT_FEATURE_GATES,
 ) -> KubeSchedulerConfiguration:
-    """The configuration of a scheduler that was given none."""
+    """Return the configuration of a scheduler without a file."""
     return KubeSchedulerConfiguration(profiles=(default_profile(gates=gates),))
 
 
@@ -116,7 +116,7 @@ def with_default_plugin_config(
     gates: FeatureGates,
     known_args: Mapping[str, type],
 ) -> tuple[PluginConfig, ...]:
-    """Add arguments for every enabled plugin that takes some and was given none."""
+    """Add default arguments for every enabled plugin that has none in the file."""
     named = {entry.name for entry in given}
     added = (
         PluginConfig(name, build_args(known_args[name], {}, gates))
@@ -139,7 +139,7 @@ def build_args(args_type: type, given: Mapping[str, Any], gates: FeatureGates) -
 def with_leader_election_defaults(
     given: LeaderElectionConfiguration,
 ) -> LeaderElectionConfiguration:
-    """Give every zero or empty field its default; whether to elect at all is kept."""
+    """Set the default of every zero or empty field, except `leaderElect`."""
     return _nonzero(given, LeaderElectionConfiguration(leader_elect=given.leader_elect))
 
 
@@ -157,12 +157,12 @@ def _nonzero(given: _StructT, defaults: _StructT) -> _StructT:
 
 @functools.lru_cache(maxsize=256)
 def _has_defaults(args_type: type) -> bool:
-    """Whether a value can be built from nothing; a plugin's own type may demand a field."""
+    """Whether a type has a default for every field."""
     return not any(field.required for field in msgspec.structs.fields(args_type))
 
 
 def _absent_by_gate(args_type: type, gates: FeatureGates) -> dict[str, Any]:
-    """Members whose default is taken away by a gate that is off."""
+    """Return the members that have no default while a gate is off."""
     absent: dict[str, Any] = {}
     if args_type is plugin_args.DynamicResourcesArgs:
         if not gates.enabled("DRASchedulerFilterTimeout"):

@@ -1,4 +1,4 @@
-"""How the scheduler's feature gates stood in earlier releases, for `--emulated-version`.
+"""The scheduler's feature gates in earlier releases, for `--emulated-version`.
 
 Gates of other components mean nothing here and keep the state of this release.
 """

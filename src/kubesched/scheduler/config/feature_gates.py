@@ -1,4 +1,4 @@
-"""Feature gates: which exist, which are on, and how `--feature-gates` sets them.
+"""Feature gates: their state, and the parser of `--feature-gates`.
 
 docs/reference/01 §16. A `FeatureGates` is a value: setting gates gives a new one. Names are
 checked, because a gate that does not exist would otherwise silently read as off.
@@ -50,7 +50,7 @@ _log = get_logger(__name__)
 
 
 class Stage(Enum):
-    """How far a feature has come; the value is the label that the metrics use."""
+    """The stage of a feature; the value is its label in metrics."""
 
     PRE_ALPHA = "PREALPHA"  # the release in question does not have it
     ALPHA = "ALPHA"
@@ -60,7 +60,7 @@ class Stage(Enum):
 
 
 class Feature(msgspec.Struct, frozen=True):
-    """What is known of a gate before anybody sets it."""
+    """The stage and the default of a gate in one release."""
 
     name: str
     stage: Stage
@@ -87,7 +87,7 @@ FEATURES: Final[Mapping[str, Feature]] = {
 
 @cache
 def features_at(version: MinorVersion) -> Mapping[str, Feature]:
-    """The gates as a release knew them."""
+    """Return the gates of a release."""
     if version >= BINARY_VERSION:
         return FEATURES
     earlier = {name: _state_at(FEATURES[name], states, version) for name, states in HISTORY.items()}
@@ -105,7 +105,7 @@ def _state_at(
 
 
 class FeatureGates:
-    """Which features are on, in the release that is emulated.
+    """The state of every feature gate in the emulated release.
 
     Raises:
         ConfigError: a gate does not exist, is locked, or needs another that is off; the text
@@ -128,11 +128,11 @@ class FeatureGates:
             _raise_all(list(_dependency_errors(self._enabled, settings, version)))
 
     def enabled(self, name: str) -> bool:
-        """Whether a feature is on; a KeyError says that no such gate exists."""
+        """Whether a feature is on. Raises KeyError for an unknown gate."""
         return self._enabled[name]
 
     def items(self) -> Iterator[tuple[Feature, bool]]:
-        """Every gate with its state, by name."""
+        """Return every gate with its state, by name."""
         for name in sorted(self._features):
             yield self._features[name], self._enabled[name]
 
@@ -172,7 +172,7 @@ def parse_feature_gates(
 
 
 def check_built(gates: FeatureGates, *, has_extenders: bool) -> None:
-    """Refuse what is asked for and does not exist here, instead of passing over it.
+    """Refuse gates of features that kubesched does not have, instead of ignoring them.
 
     Raises:
         ConfigError: the first gate that cannot be set like this.
@@ -189,10 +189,10 @@ def check_built(gates: FeatureGates, *, has_extenders: bool) -> None:
 def check_combination(gates: FeatureGates, *, has_extenders: bool) -> None:
     """Refuse extenders beside pod groups.
 
-    An attempt at a group waits for nobody, and extenders have to be waited for.
+    An attempt for a group never awaits, and a call of an extender must be awaited.
 
     Raises:
-        ConfigError: both are asked for.
+        ConfigError: both are configured.
     """
     if has_extenders and gates.enabled("GenericWorkload"):
         raise ConfigError(

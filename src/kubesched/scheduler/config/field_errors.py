@@ -1,4 +1,4 @@
-"""Complaints about fields, worded as the reference words them (docs/reference/01 §3.1)."""
+"""Errors about fields, with the reference's texts (docs/reference/01 §3.1)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FORBIDDEN: Final = "Forbidden"
 
 
 class FieldError(msgspec.Struct, frozen=True):
-    """One complaint: where, of which kind, about which value (as text), and why."""
+    """One error: the path, the kind, the value as text, and the detail."""
 
     path: str
     kind: str
@@ -46,7 +46,7 @@ class FieldError(msgspec.Struct, frozen=True):
 
 
 class InvalidConfigurationError(ConfigError):
-    """A configuration that breaks rules; `errors` has one entry for each."""
+    """A configuration that violates rules; `errors` has one entry for each."""
 
     def __init__(self, errors: Iterable[FieldError]) -> None:
         self.errors = tuple(errors)
@@ -58,7 +58,7 @@ class InvalidConfigurationError(ConfigError):
 
 
 def raise_all(errors: Iterable[FieldError]) -> None:
-    """Raise an error that names every complaint, or do nothing if there is none."""
+    """Raise an error with every field error, or do nothing if there is none."""
     if found := tuple(errors):
         raise InvalidConfigurationError(found)
 

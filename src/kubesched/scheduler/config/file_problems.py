@@ -1,7 +1,7 @@
-"""Everything that is wrong with a configuration file, with the lines it stands on.
+"""Every problem of a configuration file, with line numbers.
 
-The reference reports what one step finds and stops; the text of an error stays as it has it.
-A person wants to mend a file in one go: `find_problems` takes all steps as far as they go.
+The reference reports the problems of one step and stops. `find_problems` runs all steps as far as
+possible, so that users can correct a file at once. The texts are the reference's.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ _QUOTED: Final = re.compile(r'"([^"]+)"')
 
 
 class ConfigProblem(msgspec.Struct, frozen=True):
-    """One thing that is wrong: the line it stands on (0: no particular one), what, what next."""
+    """One problem: its line (0: no particular one), its text, and notes with remedies."""
 
     line: int
     text: str
     notes: tuple[str, ...] = ()
 
     def at(self, file: str) -> str:
-        """The problem as one line that begins with its place."""
+        """Return the problem as one line that begins with file and line."""
         place = f"{file}:{self.line}" if self.line else file
         return f"{place}: {self.text}"
 
 
 def with_places(error: ConfigError, file: str, problems: Iterable[ConfigProblem]) -> ConfigError:
-    """The error, with a note for every problem of the file that has a place."""
+    """Add a note to the error for every problem of the file that has a line."""
     for problem in problems:
         if problem.line:
             error.add_note(problem.at(file))
@@ -71,7 +71,7 @@ def find_problems(
     known_args: Mapping[str, type] | None = None,
     implemented: Implemented = IN_TREE_EXTENSION_POINTS,
 ) -> tuple[ConfigProblem, ...]:
-    """Say everything that is wrong with a configuration, in the order of its lines."""
+    """Return every problem of a configuration in the order of its lines."""
     configuration, errors = load_as_far_as_possible(text, gates=gates, known_args=known_args)
     lines = _Lines(text)
     found = [each for error in errors for each in _split(error, lines)]
@@ -158,7 +158,7 @@ def _without(
 
 
 def _split(error: ConfigError, lines: _Lines) -> Iterator[ConfigProblem]:
-    """The problems that an error reports together."""
+    """Split an error into the problems that it reports."""
     notes = _notes(error)
     match error:
         case InvalidConfigurationError(errors=errors):
@@ -202,7 +202,7 @@ def _one_line(text: str) -> str:
 
 
 class _Lines:
-    """Where fields of a text stand; in one that is no YAML, nowhere."""
+    """The lines of the fields of a text; none if it is not YAML."""
 
     def __init__(self, text: str | bytes) -> None:
         decoded = text.decode(errors="replace") if isinstance(text, bytes) else text
@@ -210,7 +210,7 @@ class _Lines:
         self._document = None if isinstance(first, YamlProblem) else first
 
     def of(self, path: str) -> int:
-        """The line of a field, or of the last thing on the way to it that is there."""
+        """Return the line of a field, or of the last existing value on its path."""
         if self._document is None or not path:
             return 0
         top = path.partition(".")[0].partition("[")[0]

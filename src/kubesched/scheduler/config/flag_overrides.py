@@ -1,7 +1,7 @@
-"""What command line flags do to a configuration (docs/reference/01 §12).
+"""Overrides of a configuration by command line flags (docs/reference/01 §12).
 
-Flags come by name without dashes, with the text the user gave. Names that mean nothing here
-are skipped, so the caller may pass all that were set.
+Flags are passed by name without dashes, with the text of the user. Other flags are ignored, so the
+caller may pass all flags that were set.
 """
 
 from __future__ import annotations

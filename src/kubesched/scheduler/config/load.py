@@ -1,7 +1,7 @@
-"""Reading a configuration: text to values, values to types, defaults, validation.
+"""Loads a configuration: parsing, decoding, defaults and validation.
 
 All of docs/reference/01 §2 to §10 that concerns the file. Every error is a `ConfigError` with the
-reference's text; where a setting of an earlier release is at fault, a note names its successor.
+reference's text. For a setting of an earlier release a note names its successor.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _finish(
 
 
 class StrictDecodingError(ConfigError):
-    """Fields that do not exist or are repeated; `problems` has one entry for each."""
+    """The configuration has unknown or repeated fields; `problems` has one entry for each."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)

@@ -1,6 +1,6 @@
-"""Plugin lists: from what a profile says to what runs where.
+"""The plugin lists of a profile, merged with the defaults and expanded per extension point.
 
-`merge_plugins` lays a profile's sets over the built-in ones (docs/reference/01 §6); the result is
+`merge_plugins` merges a profile's sets with the built-in ones (docs/reference/01 §6); the result is
 what `--write-config-to` prints. `expand_plugins` says, given the points that each plugin
 implements, which plugins run at each point, in which order and with which weight, or why the
 profile cannot be built (docs/reference/01 §7). Both know names only; building the plugins is the
@@ -86,7 +86,7 @@ def merge_plugin_set(defaults: PluginSet, custom: PluginSet) -> PluginSet:
 def expand_plugins(
     plugins: Plugins, implemented: Implemented, *, scheduler_name: str
 ) -> ExpandedPlugins:
-    """Say what runs at each point of a profile.
+    """Return the plugins that run at each extension point of a profile.
 
     `implemented` holds, for every plugin that exists, the names of its extension points, or
     None if only building it will tell: what it is enabled for by name is believed, and the rest

@@ -1,7 +1,7 @@
-"""What replaced the settings of earlier releases.
+"""The successors of settings of earlier releases.
 
-The reference rejects them with the same words as a typing mistake. The words stay; a note
-under them says where the setting went.
+The reference rejects such settings with the same text as a misspelled field. kubesched keeps the
+text and adds a note that names the successor.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ _OLD_GROUPS: Final = frozenset({GROUP, "componentconfig"})
 
 
 def field_note(name: str) -> str | None:
-    """Where a field that no longer exists went."""
+    """Return a note about the successor of a removed field."""
     return f"{name} was removed: {_FIELDS[name]}" if name in _FIELDS else None
 
 
 def plugin_note(name: str) -> str | None:
-    """What does the work of a plugin that no longer exists."""
+    """Return a note about the successor of a removed plugin."""
     return f"{name} was removed: {_PLUGINS[name]}" if name in _PLUGINS else None
 
 
 def version_note(api_version: str, kind: str) -> str | None:
-    """What to write instead of a version or kind of an earlier release."""
+    """Return a note about the successor of a removed version or kind."""
     group = api_version.rpartition("/")[0]
     if kind == "Policy":
         return f"policy files are gone: write a {KIND} ({API_VERSION}) with profiles[].plugins"

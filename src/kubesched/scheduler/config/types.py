@@ -1,8 +1,8 @@
 """The scheduler's configuration with every default filled in (docs/reference/01 §3, §4, §10).
 
-These are the values the rest of the program reads: immutable, complete, and named as in the
-configuration file. Reading, defaulting, checking and writing them is left to the sibling
-modules; a value built here by hand is neither merged nor validated.
+The rest of the program reads these values: immutable, complete, and named as in the configuration
+file. Sibling modules parse, default, validate and write them. A value that is built directly is
+neither merged nor validated.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ GROUP: Final = "kubescheduler.config.k8s.io"
 API_VERSION: Final = f"{GROUP}/v1"
 KIND: Final = "KubeSchedulerConfiguration"
 
-# How a profile chooses among nodes with the same, highest score.
+# The values of `tieBreak`: the choice among nodes with the same, highest score.
 RANDOM: Final = "Random"
 BY_NAME: Final = "NodeName"
 
 
 class PluginRef(msgspec.Struct, frozen=True, rename="camel"):
-    """A plugin's name in a list; weight 0 means that none was given."""
+    """A plugin in a list, with its weight; 0 means no weight."""
 
     name: str = ""
     weight: Int32 = 0
 
 
 class PluginSet(ConfigStruct):
-    """What a profile says about one extension point."""
+    """The enabled and disabled plugins of one extension point."""
 
     enabled: tuple[PluginRef, ...] = ()
     disabled: tuple[PluginRef, ...] = ()
@@ -124,7 +124,7 @@ class KubeSchedulerProfile(ConfigStruct):
 
 
 class LeaderElectionConfiguration(ConfigStruct):
-    """How replicas of the scheduler agree on the active one."""
+    """The settings of leader election."""
 
     leader_elect: bool = True
     lease_duration_ns: DurationNs = msgspec.field(name="leaseDuration", default=15 * SECOND)
@@ -136,7 +136,7 @@ class LeaderElectionConfiguration(ConfigStruct):
 
 
 class ClientConnectionConfiguration(ConfigStruct):
-    """How to reach the API server, and how hard to use it."""
+    """The settings of the client of the API server: kubeconfig, encoding and rate limit."""
 
     kubeconfig: str = ""
     accept_content_types: str = ""
@@ -146,14 +146,14 @@ class ClientConnectionConfiguration(ConfigStruct):
 
 
 class ExtenderManagedResource(ConfigStruct):
-    """An extended resource that an extender looks after."""
+    """An extended resource that an extender manages."""
 
     name: str = ""
     ignored_by_scheduler: bool = False
 
 
 class ExtenderTLSConfig(ConfigStruct):
-    """Certificates for talking to an extender; data wins over files."""
+    """The TLS settings of an extender. Data takes precedence over files."""
 
     insecure: bool = False
     server_name: str = ""
@@ -166,7 +166,7 @@ class ExtenderTLSConfig(ConfigStruct):
 
 
 class ExtenderConfig(ConfigStruct):
-    """An HTTP service that takes part in decisions; an empty verb is not called."""
+    """An HTTP extender. The scheduler does not call an empty verb."""
 
     url_prefix: str = ""
     filter_verb: str = ""
@@ -183,7 +183,7 @@ class ExtenderConfig(ConfigStruct):
 
 
 class KubeSchedulerConfiguration(ConfigStruct):
-    """The whole configuration, as the file gave it or as the defaults have it."""
+    """The whole configuration of a scheduler."""
 
     parallelism: Int32 = 16
     leader_election: LeaderElectionConfiguration = LeaderElectionConfiguration()

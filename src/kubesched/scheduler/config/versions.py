@@ -1,4 +1,4 @@
-"""The version this program answers for, and the earlier ones it can behave like.
+"""The version of this program, and the earlier releases that it can emulate.
 
 docs/reference/01 §11.2. `--emulated-version` and `--min-compatibility-version` name a minor
 release, perhaps with the component in front (`kube=1.35`). Which values are allowed is checked
@@ -74,13 +74,13 @@ class Version(NamedTuple):
 
 
 class EffectiveVersion(NamedTuple):
-    """The release to behave like, and the oldest one to get along with."""
+    """The emulated release, and the oldest compatible one."""
 
     emulation: MinorVersion = BINARY_VERSION
     min_compatibility: MinorVersion = BINARY_VERSION.before()
 
     def problems(self) -> Iterator[str]:
-        """Say which of the two is out of range."""
+        """Return the versions that are out of range."""
         if not _FLOOR <= self.emulation <= BINARY_VERSION:
             yield (
                 f"emulation version {self.emulation} is not between [{_FLOOR}, {BINARY_VERSION}.0]"

@@ -1,4 +1,4 @@
-"""The configuration as a file again, as `--write-config-to` prints it (docs/reference/01 §14)."""
+"""Writes a configuration as a file, as `--write-config-to` does (docs/reference/01 §14)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kubesched.scheduler.config.yaml_output import dump_yaml
 
 __all__ = ["versioned", "written"]
 
-# Members that are left out when they are false, zero or empty; lists and nulls always are.
+# Members that are omitted when they are false, zero or empty. Empty lists and nulls always are.
 _OMITTED_WHEN_EMPTY: Final[dict[type, frozenset[str]]] = {
     KubeSchedulerConfiguration: frozenset({"delayCacheUntilActive"}),
     KubeSchedulerProfile: frozenset({"tieBreak"}),
@@ -58,12 +58,12 @@ _WRITTEN_WHEN_EMPTY: Final[dict[str, frozenset[str]]] = {
 
 
 def written(configuration: KubeSchedulerConfiguration) -> str:
-    """The YAML of a complete configuration."""
+    """Return the YAML of a complete configuration."""
     return dump_yaml(versioned(as_written(configuration)))
 
 
 def versioned(configuration: KubeSchedulerConfiguration) -> dict[str, Any]:
-    """The configuration in plain types, with the names and versions of the file."""
+    """Return the configuration in built-in types, with the names and versions of the file."""
     return {"kind": KIND, "apiVersion": API_VERSION, **_members(configuration)}
 
 

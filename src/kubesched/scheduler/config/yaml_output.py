@@ -1,7 +1,7 @@
 """YAML in the layout of Kubernetes tools: sorted keys, lists level with their key.
 
-Text is quoted only where it would otherwise be read back as something else, or where YAML
-itself demands it. The emitter is PyYAML's; only the choice of quotes is made here.
+Text is quoted only where a parser would otherwise read another value, or where YAML requires
+quotes. PyYAML emits the text; this module only decides about quotes.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _stays_text(text: str) -> bool:
 
 @functools.cmp_to_key
 def _natural_order(left: str, right: str) -> int:
-    """Order keys as people would: signs, then numbers by value, then letters."""
+    """Return a sort key for natural order: signs, then numbers by value, then letters."""
     for a, b in zip(_PARTS.findall(left), _PARTS.findall(right), strict=False):
         if a == b:
             continue

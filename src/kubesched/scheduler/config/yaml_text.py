@@ -25,7 +25,7 @@ from kubesched.foundation.util.yaml_reader import (
 
 __all__ = ["read_yaml"]
 
-# Values that an alias may repeat, in proportion to all, before a text counts as an attack.
+# The bounds between which the allowed share of aliased values decreases.
 _SAFE_COUNT: Final = 400_000
 _LARGE_COUNT: Final = 4_000_000
 
