@@ -1,8 +1,8 @@
-"""Which of several replicas works: a Lease that one of them holds (docs/reference/02 §7).
+"""Leader election: one of several replicas holds a Lease (docs/reference/02 §7).
 
-A leader renews the lease, and gives up well before anyone may take it over. What a leader does
-to the cluster goes through the elector's `fence`, which closes by itself when the lease could be
-in other hands, even if this process was stopped for minutes and knows of nothing.
+A leader renews the lease, and gives up well before another replica may acquire it. The writes of a
+leader pass through the elector's `fence`. It closes by itself when another replica could hold the
+lease, even if this process was suspended for minutes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _Moment = tuple[int, int]  # monotonic, wall
 
 
 class ElectionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Which lease, who we are, and the three durations."""
+    """The lease, the identity of this process, and the three durations."""
 
     identity: str
     name: str = "kube-scheduler"
@@ -68,7 +68,7 @@ class ElectionSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaderElector:
-    """A component that stands for election once: it ends when it no longer leads.
+    """A component that takes part in one election. It ends when it no longer leads.
 
     `record` is called with the lease and what happened, for an event.
     """
@@ -117,7 +117,7 @@ class LeaderElector:
         return self.fence.may_begin()
 
     async def run(self) -> None:
-        """Acquire the lease, keep it, and release it at the end, however that comes."""
+        """Acquire the lease, renew it, and release it at the end in every case."""
         await self._stop.guard(self._acquire_and_renew())
         self.fence.close()
         self._over.set()
@@ -196,7 +196,7 @@ class LeaderElector:
                 self._metrics.count_slow_path()
             spec = self._spec(found.spec.acquire_time, found.spec.lease_transitions)
         else:
-            # A number beyond 32 bits would be refused, and the lease be nobody's for ever.
+            # A server refuses a number beyond 32 bits, and no replica could acquire the lease.
             changes = (found.spec.lease_transitions or 0) + 1
             spec = self._spec(None, changes if changes <= _MOST_TRANSITIONS else 0)
         return await self._write(spec, began)
@@ -247,7 +247,7 @@ class LeaderElector:
         )
 
     async def _release(self) -> None:
-        """Let the next one take the lease at once instead of waiting for it to run out."""
+        """Release the lease, so that another replica need not wait until it expires."""
         if not self._view.is_ours:
             return
         await self.fence.settled()

@@ -1,4 +1,4 @@
-"""What a leader may still send, while its lease is ours for certain.
+"""The fence that lets a leader write only while its lease is certainly valid.
 
     since the last renewal                        by default     what may be under way
     until half way from retry to renew deadline        6 s       any number of writes
@@ -52,7 +52,7 @@ class LeaseFence:
 
     @property
     def under_way(self) -> int:
-        """How many writes were sent, or are about to be, and have not been answered."""
+        """The number of writes in flight."""
         return self._under_way
 
     def renewed(self, began_ns: int, began_wall_ns: int) -> None:
@@ -61,7 +61,7 @@ class LeaseFence:
         self._renewed_ns, self._renewed_wall_ns = began_ns, began_wall_ns
 
     def close(self) -> None:
-        """Let nothing begin. What is under way is for whoever sent it to abandon."""
+        """Refuse new writes. The senders abandon those in flight."""
         self._is_open = False
 
     def may_begin(self) -> bool:
@@ -98,7 +98,7 @@ class LeaseFence:
         return left_ns
 
     def leave(self, ends_ns: int, *, is_settled: bool) -> None:
-        """Note that a write is over for us; it is settled if it was answered or never sent.
+        """Report the end of a write; it is settled if it has a response or was never sent.
 
         One that is not may still be carried out until about `ends_ns`, as `enter` gave it.
         """
@@ -108,7 +108,7 @@ class LeaseFence:
             self._settled_ns = max(self._settled_ns, ends_ns + self._allowance_ns)
 
     async def settled(self) -> None:
-        """Wait until nothing that we sent can still be carried out. Bounded by the limits."""
+        """Wait until the server can execute no write any more. Bounded by the limits."""
         while self._under_way:
             self._left.clear()
             await self._clock.wait(self._left, _LOOK_AGAIN_NS)

@@ -1,8 +1,8 @@
-"""What a contender knows of a lease, and since when (docs/reference/02 §7.3).
+"""The state of a lease as one contender has seen it (docs/reference/02 §7.3).
 
-A plain class: it is told what was read or written and at which time, and answers whether the
-lease still holds. The times written in a lease are never compared with a clock of ours; what
-counts is how long we have seen no change.
+A plain class: it takes what was read or written and at which time, and decides whether the lease is
+still valid. It never compares the times in a lease with a local clock. What counts is the time
+since the last observed change.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class LeaseView:
 
     def __init__(self, identity: str) -> None:
         self._identity = identity
-        self.lease = Lease()  # what the next write is based on
+        self.lease = Lease()  # the base of the next write
         self.spec = LeaseSpec()
         self._version = ""
         self._changed_ns = 0
@@ -30,7 +30,7 @@ class LeaseView:
         return self.spec.holder_identity == self._identity
 
     def is_valid(self, now_ns: int) -> bool:
-        """Whether the holder, whoever it is, may still count on the lease.
+        """Whether the lease is still valid for its holder.
 
         The duration is the one in the lease, which is the holder's.
         """
@@ -38,7 +38,7 @@ class LeaseView:
         return self._changed_ns + duration_ns > now_ns
 
     def saw(self, lease: Lease, now_ns: int) -> None:
-        """Take in what was read. Any write by anyone counts as a change."""
+        """Record a read. A write by any contender counts as a change."""
         self.lease = lease
         # The reference compares the record, to the second. A version tells of writes that a
         # holder with a clock that stands still or goes back would hide.
@@ -48,9 +48,9 @@ class LeaseView:
             self.spec, self._changed_ns = lease.spec, now_ns
 
     def wrote(self, lease: Lease, now_ns: int) -> None:
-        """Take in what we wrote, as the server answered it."""
+        """Record a write, as the server returned it."""
         self.lease, self.spec, self._changed_ns = lease, lease.spec, now_ns
 
     def proposal(self, spec: LeaseSpec) -> Lease:
-        """The lease with another state; whatever else it has stays."""
+        """Return the lease with another state. Its other fields stay."""
         return msgspec.structs.replace(self.lease, spec=spec)

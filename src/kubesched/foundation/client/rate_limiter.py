@@ -1,8 +1,7 @@
-"""How often a client may ask: a token bucket (docs/reference/02 §9.2).
+"""The rate limit of a client: a token bucket (docs/reference/02 §9.2).
 
-`TokenBucket` is a plain class: it is told the time and answers how long to wait. Callers are
-served in the order in which they ask, because each takes its token at once, even from the
-future.
+`TokenBucket` is a plain class: it takes the time and returns how long to wait. Callers are served
+in the order of their calls, because each takes its token at once, even a future one.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ _HANGUP = getattr(select, "POLLRDHUP", 0)
 # An answer that takes longer does not keep others from being asked for, up to so many at once.
 _OVERDUE_S = 2.0
 _OVERDUE_PER_SLOT = 8
-# Where nobody listens, nobody will a moment later: a thousand bindings need not all find out.
+# After a refused connection, other requests fail for this long without an attempt to connect.
 _REFUSED_S = 0.1
 
 
@@ -260,7 +260,7 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None or self._answer.done():
-            self.close()  # nobody asked
+            self.close()  # bytes without a request
             return
         if self.on_data is not None:
             self.on_data()

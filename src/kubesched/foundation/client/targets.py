@@ -1,4 +1,4 @@
-"""Where an API server has its objects: paths and queries."""
+"""The paths and queries of objects on an API server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["group_target", "target"]
 
 
 def group_target(group: str, version: str) -> str:
-    """The path of a version of an API group; the core group has no name."""
+    """Return the path of a version of an API group; the core group has no name."""
     return f"/apis/{group}/{version}" if group else f"/api/{version}"
 
 
@@ -22,7 +22,7 @@ def target(
     subresource: str = "",
     query: Mapping[str, str] | None = None,
 ) -> str:
-    """The path and query of an object, or without a name of the collection.
+    """Return the path and query of an object, or of the collection without a name.
 
     Values of the query that are empty are left out.
     """

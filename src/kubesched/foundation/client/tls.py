@@ -1,4 +1,4 @@
-"""TLS towards an API server: whom to trust, and who we are.
+"""TLS contexts of a client: trusted authorities and the client certificate.
 
 A context is made from bytes, so that certificates from files, from a kubeconfig and from an exec
 plugin are the same thing, and a rotated one is simply another context.
@@ -25,7 +25,7 @@ class KeyPair(msgspec.Struct, frozen=True):
 
 
 class TlsOptions(msgspec.Struct, frozen=True):
-    """How to check the server. Without `ca` the system's certificates are trusted."""
+    """The verification of the server. Without `ca` the system's authorities are trusted."""
 
     ca: bytes = b""
     server_name: str = ""
@@ -33,7 +33,7 @@ class TlsOptions(msgspec.Struct, frozen=True):
 
 
 def client_context(options: TlsOptions, pair: KeyPair | None) -> ssl.SSLContext:
-    """Make a context that trusts what the options say and shows the pair, if there is one.
+    """Make a context for these options, with a client certificate if there is one.
 
     Raises:
         ConfigError: a certificate or key cannot be used.

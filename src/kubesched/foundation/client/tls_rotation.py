@@ -79,7 +79,7 @@ class RotatingContext:
         if file.is_stale:
             return "failure", "read_error"
         if not ca.strip():
-            # Nothing would mean the authorities of the system, which nobody asked for.
+            # An empty bundle would mean the authorities of the system.
             return "failure", "empty"
         if ca == self._ca:
             return "success", "unchanged"

@@ -1,8 +1,7 @@
-"""What a client needs of HTTP: send a request, or open a stream.
+"""The transport protocol of the client: send a request, or open a stream.
 
-`HttpApi` speaks to this protocol, and knows nothing of sockets. A transport knows nothing of
-Kubernetes but the paths it is given; whatever the network does to it comes out as a
-`TransportError`.
+`HttpApi` uses this protocol and has no sockets. A transport has no rules of Kubernetes. It raises a
+`TransportError` for every failure of the network.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ FailureKind = Literal["refused", "reset", "timeout", "credentials", "tls", "othe
 
 
 class TransportError(KubeschedError):
-    """There is no answer. `kind` says why, as far as callers treat causes differently.
+    """A request has no response. `kind` is the cause, as far as callers distinguish causes.
 
-    `refused` means that nothing was sent; after `reset` and `timeout` the server may or may not
-    have done what was asked.
+    `refused` means that nothing was sent. After `reset` and `timeout` the server may have executed
+    the request.
     """
 
     def __init__(self, message: str, kind: FailureKind = "other") -> None:
@@ -42,11 +41,11 @@ class TransportError(KubeschedError):
 
 
 class OutgoingRequest(msgspec.Struct, frozen=True):
-    """One HTTP request. The target is a path with its query, encoded; timeouts of 0 are none.
+    """A request of a client. The target is an encoded path and query. A timeout of 0 is none.
 
-    `before_send` is called when there is a connection and nothing but sending is left to do. It
-    says for how many nanoseconds from then on the server may go on with the request, which is
-    told to the server; what it raises comes out of `send` as it is, and nothing is sent.
+    The transport calls `before_send` when it has a connection, right before it sends. The result is
+    the time in nanoseconds within which the server must execute the request; it is sent along. If
+    `before_send` raises, nothing is sent, and `send` raises the exception.
     """
 
     method: str
@@ -58,7 +57,7 @@ class OutgoingRequest(msgspec.Struct, frozen=True):
 
 
 def with_timeout(target: str, limit_ns: int) -> str:
-    """The target with the parameter by which API servers know when to give up a request."""
+    """Return the target with the parameter that limits the execution on an API server."""
     mark = "&" if "?" in target else "?"
     return f"{target}{mark}timeout={max(1, limit_ns // MILLISECOND)}ms"
 
@@ -70,13 +69,13 @@ class ServerResponse(msgspec.Struct, frozen=True):
 
 
 class ResponseStream(Protocol):
-    """An answer that goes on. If its status is not 200, `read` has the whole body."""
+    """A response that is streamed. If its status is not 200, `read` returns the whole body."""
 
     status: int
     headers: Mapping[str, str]
 
     async def read_chunk(self) -> bytes:
-        """What has arrived, as soon as something has; empty when the server ended the stream."""
+        """Wait for bytes and return them; empty when the server has ended the stream."""
         ...
 
     async def read(self) -> bytes: ...
@@ -90,7 +89,7 @@ class Transport(Protocol):
 
     @property
     def base_url(self) -> str:
-        """What targets are put behind, for messages."""
+        """The URL in front of targets, for messages."""
         ...
 
     async def send(self, request: OutgoingRequest) -> ServerResponse:

@@ -21,7 +21,7 @@ _LEVELS = ("ALPHA", "BETA", "STABLE")
 
 
 class ProcessMetrics(Collector):
-    """`process_*`, read from the operating system whenever somebody asks."""
+    """The `process_*` metrics, read from the operating system at each scrape."""
 
     def __init__(self, registry: CollectorRegistry, proc: Path = Path("/proc")) -> None:
         self._proc = proc

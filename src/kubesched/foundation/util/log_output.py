@@ -202,7 +202,7 @@ def _plain(value: object) -> Any:
 
 
 def _shortened(text: str) -> str:
-    """No more than somebody could want to read: others may have had a say in it."""
+    """Truncate a text to a readable length, because it may come from outside."""
     return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 3]}..."
 
 

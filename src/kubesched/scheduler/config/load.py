@@ -277,7 +277,7 @@ class _Reader:
         if not decoded.problems:
             return
         self._notes.extend(decoded.notes)
-        # As one in the reference's error, one by one for whoever wants all that is wrong.
+        # One error with the reference's text, but separate entries for `find_problems`.
         told = [", ".join(decoded.problems)] if self._errors is None else decoded.problems
         self._problems.extend(
             f"{where}: strict decoding error: decoding args for plugin {name}: "

@@ -100,7 +100,7 @@ def process_config(
 
 
 def check_leader_election(config: ProcessConfig) -> None:
-    """Refuse an election that nobody could win; the reference does so when it runs."""
+    """Refuse an election that no replica could win. The reference does so when it runs."""
     election = config.configuration.leader_election
     if election.leader_elect:
         _check_timings(election)
@@ -112,7 +112,7 @@ def check_leader_election(config: ProcessConfig) -> None:
 
 
 def _check_timings(election: LeaderElectionConfiguration) -> None:
-    """Refuse timings by which nobody could stay leader."""
+    """Refuse timings with which no replica could stay leader."""
     lease_ns, renew_ns = election.lease_duration_ns, election.renew_deadline_ns
     problem = ""
     if lease_ns <= renew_ns:
