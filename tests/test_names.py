@@ -1,4 +1,4 @@
-"""A search for a class or a file finds one: names are unique in the package (docs/style.md §3)."""
+"""A search for a class or a file finds one: names are unique in the package."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "kubesched"
 SHARED_CLASS_NAMES = {
     "Event": {"api/core.py", "api/events.py"},
     "NodeAffinity": {"api/affinity.py", "scheduler/plugins/node_affinity/plugin.py"},
-    "Nominator": {"framework/handle.py", "scheduler/backend/queue/nominator.py"},
-    "PodInPreBind": {"framework/handle.py", "scheduler/runtime/waiting_pods.py"},
-    "Snapshot": {"framework/handle.py", "explain/cluster_snapshot.py"},
+    "Snapshot": {"framework/handle.py", "explain/snapshot.py"},
     "Status": {"api/meta.py", "framework/status.py"},
 }
 # The regular shape of a plugin's folder.

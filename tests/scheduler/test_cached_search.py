@@ -47,7 +47,7 @@ from kubesched.scheduler.search.cached_search import CachedSearch
 from kubesched.scheduler.search.full_search import FullSearch
 from kubesched.testing import FakeHandle, make_node, make_pod
 from kubesched.testing.objects.random_clusters import (
-    Cluster,
+    RandomCluster,
     random_cluster,
     random_node,
     random_pod,
@@ -122,7 +122,7 @@ class Pair:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: RandomCluster,
         registry: Registry,
         extra: tuple[PluginRef, ...],
         profile: KubeSchedulerProfile | None = None,
@@ -246,7 +246,7 @@ def test_a_second_pod_of_the_same_shape_asks_about_the_changed_node_only() -> No
 
     nodes = tuple(make_node(f"node-{number}") for number in range(6))
     registry = {**IN_TREE_PLUGINS, Noting.name: Noting}
-    pair = Pair(Cluster(nodes, (), ()), registry, (PluginRef(Noting.name),))
+    pair = Pair(RandomCluster(nodes, (), ()), registry, (PluginRef(Noting.name),))
     pair.cache.update_snapshot()
     first = pair.outcome(CachedSearch, make_pod("a"))
     assert sorted(asked) == [node.metadata.name for node in nodes]
@@ -274,7 +274,7 @@ def test_filters_beyond_the_row_are_asked_about_the_best_nodes_only() -> None:
 
     nodes = tuple(make_node(f"node-{number}") for number in range(200))
     registry = {**IN_TREE_PLUGINS, Watchful.name: Watchful}
-    pair = Pair(Cluster(nodes, (), ()), registry, (PluginRef(Watchful.name),))
+    pair = Pair(RandomCluster(nodes, (), ()), registry, (PluginRef(Watchful.name),))
     search = CachedSearch(pair.cache.snapshot, random.Random(0))
     for number in range(20):
         pair.cache.update_snapshot()
@@ -288,7 +288,7 @@ def test_filters_beyond_the_row_are_asked_about_the_best_nodes_only() -> None:
 
 def test_the_least_recently_used_shapes_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kubesched.scheduler.runtime.answer_cache._MAX_BYTES", 1_000)
-    pair = Pair(Cluster((make_node("n"),), (), ()), IN_TREE_PLUGINS, ())
+    pair = Pair(RandomCluster((make_node("n"),), (), ()), IN_TREE_PLUGINS, ())
     pair.cache.update_snapshot()
     for number in range(50):
         pair.outcome(CachedSearch, make_pod("p", requests={"cpu": f"{number}m"}))

@@ -8,7 +8,7 @@ import sys
 import click
 import msgspec
 
-from kubesched.sim.tuning import Trial, Tuning, load_tuning
+from kubesched.sim.tuning import Tuning, TuningTrial, load_tuning
 from kubesched.sim.tuning import tune as search
 
 __all__ = ["run_tune"]
@@ -30,7 +30,7 @@ def run_tune(file: str, trials: int | None, processes: int | None, output: str) 
         click.echo(_text(tuning, found))
 
 
-def _text(tuning: Tuning, trials: list[Trial]) -> str:
+def _text(tuning: Tuning, trials: list[TuningTrial]) -> str:
     front = [each for each in trials if each.is_on_front]
     first = tuning.objectives[0]
     front.sort(key=lambda each: each.values[first.measure] * (1 if first.minimize else -1))

@@ -16,7 +16,7 @@ from kubesched.api.pod import PodTemplateSpec
 from kubesched.errors import KubeschedError
 from kubesched.foundation.util.clock import SECOND, Clock
 from kubesched.foundation.util.randomness import derive
-from kubesched.sim.scenario import Scenario, Workload
+from kubesched.sim.scenario import Scenario, ScenarioWorkload
 from kubesched.sim.templates import drawn, priority_class, sized
 
 __all__ = ["PodArrivals"]
@@ -46,7 +46,7 @@ class PodArrivals:
         if self._scenario.trace:
             yield self._replay()
 
-    async def _feed(self, workload: Workload) -> None:
+    async def _feed(self, workload: ScenarioWorkload) -> None:
         times = derive(self._seed, "arrivals", workload.name)
         sizes = derive(self._seed, "sizes", workload.name)
         start_ns = self._scenario.start_ns
@@ -64,7 +64,7 @@ class PodArrivals:
         if wait_ns > 0:
             await self._clock.sleep(wait_ns)
 
-    async def _arrive(self, workload: Workload, number: int, rng: random.Random) -> None:
+    async def _arrive(self, workload: ScenarioWorkload, number: int, rng: random.Random) -> None:
         replicas = workload.replicas.draw(rng)
         name = f"{workload.name}-{number}"
         if workload.kind == "Pod":
@@ -94,7 +94,7 @@ class PodArrivals:
         deployment = DeploymentSpec(replicas=replicas, selector=selector, template=template)
         await self._create(Deployment(metadata=owner, spec=deployment))
 
-    def _pod(self, workload: Workload, name: str, rng: random.Random) -> Pod:
+    def _pod(self, workload: ScenarioWorkload, name: str, rng: random.Random) -> Pod:
         """Build a pod of a workload. Pods of a Deployment run until they are deleted."""
         pod = self._of_size(workload, drawn(workload.cpu, rng), drawn(workload.memory, rng))
         annotations = dict(pod.metadata.annotations)
@@ -109,7 +109,9 @@ class PodArrivals:
         )
         return msgspec.structs.replace(pod, metadata=metadata)
 
-    def _of_size(self, workload: Workload, cpu_milli: int | None, memory_bytes: int | None) -> Pod:
+    def _of_size(
+        self, workload: ScenarioWorkload, cpu_milli: int | None, memory_bytes: int | None
+    ) -> Pod:
         """Return the workload's pod with these requests; cached, as most repeat."""
         key = (workload.name, cpu_milli, memory_bytes)
         found = self._sized.get(key)

@@ -28,9 +28,9 @@ __all__ = [
     "NodeGroup",
     "Scenario",
     "ScenarioEvent",
+    "ScenarioWorkload",
     "Target",
     "TracePod",
-    "Workload",
 ]
 
 GROUP_LABEL: Final = "kubesched.io/node-group"
@@ -47,7 +47,7 @@ class NodeGroup(msgspec.Struct, frozen=True, kw_only=True):
     price_per_hour: float = 0.0
 
 
-class Workload(msgspec.Struct, frozen=True, kw_only=True):
+class ScenarioWorkload(msgspec.Struct, frozen=True, kw_only=True):
     """Pods that arrive over time, created from one template."""
 
     name: str
@@ -126,7 +126,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     seeds: tuple[int, ...] = (0,)
     groups: tuple[NodeGroup, ...] = ()
     objects: tuple[ApiObject, ...] = ()
-    workloads: tuple[Workload, ...] = ()
+    workloads: tuple[ScenarioWorkload, ...] = ()
     trace: tuple[TracePod, ...] = ()
     node_events: tuple[ScenarioEvent, ...] = ()
     autoscalers: tuple[Autoscaler, ...] = ()

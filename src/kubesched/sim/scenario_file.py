@@ -36,9 +36,9 @@ from kubesched.sim.scenario import (
     NodeGroup,
     Scenario,
     ScenarioEvent,
+    ScenarioWorkload,
     Target,
     TracePod,
-    Workload,
 )
 from kubesched.sim.templates import ZONE_LABEL, node_template, pod_template
 from kubesched.sim.traces import openb_nodes, read_trace
@@ -231,7 +231,7 @@ def _group(members: Members) -> NodeGroup:
 # -- workloads -----------------------------------------------------------------------------
 
 
-def _workload(members: Members) -> Workload:
+def _workload(members: Members) -> ScenarioWorkload:
     name = members.take("name", str)
     kind = members.take("kind", str, "Pod")
     if kind not in _KINDS:
@@ -239,7 +239,7 @@ def _workload(members: Members) -> Workload:
     arrivals = Arrivals("at", times_ns=(0,))
     if members.has("arrivals"):
         arrivals = parse_arrivals(members.raw("arrivals"), members.at("arrivals"))
-    workload = Workload(
+    workload = ScenarioWorkload(
         name=name,
         kind=kind,
         arrivals=arrivals,
@@ -262,7 +262,7 @@ def _count(value: Any) -> int:
     return value
 
 
-def _validate_pod(workload: Workload, path: str) -> None:
+def _validate_pod(workload: ScenarioWorkload, path: str) -> None:
     """Check a pod of the workload with the validation of the store."""
     store = Store()
     pod = workload.template

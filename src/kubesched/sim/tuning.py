@@ -39,7 +39,7 @@ from kubesched.sim.scenario_file import load_scenario
 from kubesched.sim.sweep import sweep
 from kubesched.sim.values import ScenarioError
 
-__all__ = ["Objective", "Parameter", "Trial", "Tuning", "load_tuning", "tune"]
+__all__ = ["Objective", "Parameter", "Tuning", "TuningTrial", "load_tuning", "tune"]
 
 _STEP: Final = re.compile(r"([^.\[\]]+)|\[([^\]]+)\]")
 _HEAD: Final = {
@@ -74,7 +74,7 @@ class Tuning(msgspec.Struct, frozen=True):
     seed: int
 
 
-class Trial(msgspec.Struct, frozen=True):
+class TuningTrial(msgspec.Struct, frozen=True):
     """One setting of the parameters, and its measures over the seeds of the scenario."""
 
     number: int
@@ -159,7 +159,7 @@ def tune(
     *,
     processes: int = 1,
     progress: Callable[[int, int], None] | None = None,
-) -> list[Trial]:
+) -> list[TuningTrial]:
     """Search, and return all trials; those on the Pareto front are marked.
 
     A trial is on the front if no other is at least as good in every objective and better in one.
@@ -172,13 +172,13 @@ def tune(
         directions=["minimize" if each.minimize else "maximize" for each in tuning.objectives],
         sampler=optuna.samplers.TPESampler(seed=tuning.seed),
     )
-    trials: list[Trial] = []
+    trials: list[TuningTrial] = []
     for number in range(tuning.trials):
         asked = study.ask()
         chosen = {each.path: _suggest(asked, each) for each in tuning.parameters}
         values = _measured(tuning, chosen, processes)
         study.tell(asked, [values[each.measure] for each in tuning.objectives])
-        trials.append(Trial(number, chosen, values))
+        trials.append(TuningTrial(number, chosen, values))
         if progress is not None:
             progress(number + 1, tuning.trials)
     return _with_front(trials, tuning.objectives)
@@ -227,8 +227,8 @@ def _mean(results: list[RunResult], measure: str) -> float:
     return sum(each.get(measure, 0.0) for each in found) / len(found)
 
 
-def _with_front(trials: list[Trial], objectives: tuple[Objective, ...]) -> list[Trial]:
-    def costs(trial: Trial) -> list[float]:
+def _with_front(trials: list[TuningTrial], objectives: tuple[Objective, ...]) -> list[TuningTrial]:
+    def costs(trial: TuningTrial) -> list[float]:
         return [trial.values[each.measure] * (1 if each.minimize else -1) for each in objectives]
 
     marked = []

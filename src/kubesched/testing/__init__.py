@@ -50,7 +50,7 @@ from kubesched.testing.objects.object_builders import (
     make_stateful_set,
     make_storage_class,
 )
-from kubesched.testing.objects.random_clusters import Cluster as ClusterObjects
+from kubesched.testing.objects.random_clusters import RandomCluster as ClusterObjects
 from kubesched.testing.objects.random_clusters import random_cluster, random_node, random_pod
 from kubesched.testing.objects.selector_builders import (
     make_affinity,

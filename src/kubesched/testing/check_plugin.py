@@ -18,6 +18,7 @@ from typing import Any
 
 from kubesched.framework import Plugin
 from kubesched.testing.checks.class_rules import check_class
+from kubesched.testing.checks.declared_reads import check_reads
 from kubesched.testing.checks.filter_and_score import (
     check_dry_runs,
     check_filter,
@@ -27,7 +28,6 @@ from kubesched.testing.checks.ignored_pods import check_ignored_pods
 from kubesched.testing.checks.making_room import check_post_filter
 from kubesched.testing.checks.placing import check_placing
 from kubesched.testing.checks.queueing import check_queueing
-from kubesched.testing.checks.reads import check_reads
 from kubesched.testing.checks.trial import PluginFactory, Trial
 
 __all__ = ["check_plugin"]

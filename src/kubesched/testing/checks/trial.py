@@ -19,7 +19,7 @@ from kubesched.testing.checks.fingerprint import difference, fingerprint
 from kubesched.testing.checks.legal import illegal
 from kubesched.testing.fakes.fake_handle import FakeHandle
 from kubesched.testing.objects.builders import make_node
-from kubesched.testing.objects.random_clusters import Cluster, random_cluster, random_pod
+from kubesched.testing.objects.random_clusters import RandomCluster, random_cluster, random_pod
 
 __all__ = ["PluginFactory", "Trial"]
 
@@ -41,7 +41,7 @@ class Trial:
         self.plugin = factory(args, self.handle)
         self.view: NodeView = self.handle.snapshot.nodes
 
-    def in_other_world(self, cluster: Cluster) -> tuple[Plugin, NodeView]:
+    def in_other_world(self, cluster: RandomCluster) -> tuple[Plugin, NodeView]:
         """Build the plugin for another cluster; return it and the cluster's nodes."""
         handle = make_handle(cluster, self.pod, with_free_row=False)
         return self._factory(self._args, handle), handle.snapshot.nodes
@@ -76,7 +76,7 @@ class Trial:
         return status
 
 
-def make_handle(cluster: Cluster, pod: Pod, *, with_free_row: bool) -> FakeHandle:
+def make_handle(cluster: RandomCluster, pod: Pod, *, with_free_row: bool) -> FakeHandle:
     """Build a handle for a cluster with a pending pod.
 
     With a free row in the node table, row numbers differ from positions in a view, as after the

@@ -25,7 +25,7 @@ from kubesched.api import (
 from kubesched.api.base import ApiObject
 from kubesched.framework import ActionType, ClusterEvent, EventResource
 from kubesched.testing.objects.builders import make_meta
-from kubesched.testing.objects.random_clusters import Cluster, random_node, random_pod
+from kubesched.testing.objects.random_clusters import RandomCluster, random_node, random_pod
 
 __all__ = ["KINDS", "random_change"]
 
@@ -47,7 +47,7 @@ KINDS: Final[dict[str, type[ApiObject]]] = {
 
 
 def random_change(
-    rng: random.Random, cluster: Cluster, pod: Pod, event: ClusterEvent
+    rng: random.Random, cluster: RandomCluster, pod: Pod, event: ClusterEvent
 ) -> tuple[Any, Any]:
     """An (old, new) pair of the event's kind for one of its actions; None where there is none.
 
@@ -70,7 +70,7 @@ def random_change(
     return subject, _other_version(rng, subject, cluster)
 
 
-def _some_object(rng: random.Random, cluster: Cluster, kind: type[ApiObject]) -> Any:
+def _some_object(rng: random.Random, cluster: RandomCluster, kind: type[ApiObject]) -> Any:
     if kind is Pod and (not cluster.pods or rng.random() < 0.2):
         return random_pod(rng, "elsewhere", claims=cluster.claims)
     found = [stored for stored in cluster.objects if type(stored) is kind]
@@ -79,7 +79,7 @@ def _some_object(rng: random.Random, cluster: Cluster, kind: type[ApiObject]) ->
     return replace(kind(), metadata=make_meta(kind.kind, "some"))
 
 
-def _other_version(rng: random.Random, subject: Any, cluster: Cluster) -> Any:
+def _other_version(rng: random.Random, subject: Any, cluster: RandomCluster) -> Any:
     """The same object with another content: that of a random one of its kind."""
     if isinstance(subject, Pod):
         other: Any = random_pod(

@@ -46,7 +46,7 @@ from kubesched.testing.objects.selector_builders import (
     make_selector,
 )
 
-__all__ = ["Cluster", "random_cluster", "random_node", "random_pod"]
+__all__ = ["RandomCluster", "random_cluster", "random_node", "random_pod"]
 
 NAMESPACES = ("default", "team-a", "team-b")
 APPS = ("web", "db", "batch")
@@ -61,7 +61,7 @@ MIB = 1024 * 1024
 Claims = Sequence[tuple[str, str]]  # (namespace, name) of claims that exist
 
 
-class Cluster(msgspec.Struct, frozen=True):
+class RandomCluster(msgspec.Struct, frozen=True):
     """Nodes, the pods on them, and the objects around them."""
 
     nodes: tuple[Node, ...]
@@ -81,11 +81,11 @@ class Cluster(msgspec.Struct, frozen=True):
         ]
 
 
-def random_cluster(rng: random.Random, *, nodes: int = 8, pods: int = 20) -> Cluster:
+def random_cluster(rng: random.Random, *, nodes: int = 8, pods: int = 20) -> RandomCluster:
     """Return a random cluster with this many nodes, and pods on them."""
     made = tuple(random_node(rng, f"node-{number}") for number in range(nodes))
     others = random_other_objects(rng, NAMESPACES, [node.metadata.name for node in made], ZONES)
-    empty = Cluster(made, (), others)
+    empty = RandomCluster(made, (), others)
     taken: dict[str, set[int]] = {}
     placed = []
     for number in range(pods if made else 0):
@@ -98,7 +98,7 @@ def random_cluster(rng: random.Random, *, nodes: int = 8, pods: int = 20) -> Clu
         else:
             taken[node] |= ports
         placed.append(pod)
-    return Cluster(made, tuple(placed), others)
+    return RandomCluster(made, tuple(placed), others)
 
 
 def random_node(rng: random.Random, name: str) -> Node:

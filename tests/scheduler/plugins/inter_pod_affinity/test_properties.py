@@ -16,7 +16,7 @@ from kubesched.scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from kubesched.testing import FakeHandle, check_plugin, make_namespace
 from kubesched.testing.objects.random_clusters import (
     NAMESPACES,
-    Cluster,
+    RandomCluster,
     random_cluster,
     random_pod,
 )
@@ -177,7 +177,7 @@ def namespaces(rng: random.Random) -> list[Namespace]:
     ]
 
 
-def affine_pod(rng: random.Random, cluster: Cluster, likely: float = 0.8) -> Pod:
+def affine_pod(rng: random.Random, cluster: RandomCluster, likely: float = 0.8) -> Pod:
     """Return a pod that probably has affinity, unlike most pods of the generator."""
     while True:
         pod = random_pod(rng, "incoming", claims=cluster.claims)

@@ -17,7 +17,7 @@ from kubesched.scheduler.config.args import LIST_DEFAULTING, PodTopologySpreadAr
 from kubesched.scheduler.plugins.pod_topology_spread import PodTopologySpread
 from kubesched.scheduler.plugins.pod_topology_spread.plugin import SYSTEM_DEFAULTS
 from kubesched.testing import HOSTNAME, FakeHandle, check_plugin, make_spread
-from kubesched.testing.objects.random_clusters import Cluster, random_cluster, random_pod
+from kubesched.testing.objects.random_clusters import RandomCluster, random_cluster, random_pod
 from kubesched.testing.objects.views import (
     filter_each,
     filter_together,
@@ -152,7 +152,7 @@ class Oracle:
         ]
 
 
-def spread_pod(rng: random.Random, cluster: Cluster) -> Pod:
+def spread_pod(rng: random.Random, cluster: RandomCluster) -> Pod:
     """Return a pod with constraints; some pods of the generator have none."""
     while True:
         pod = random_pod(rng, "incoming", claims=cluster.claims)

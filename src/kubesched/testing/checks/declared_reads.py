@@ -32,7 +32,7 @@ from kubesched.testing.checks.filter_and_score import (
     score_each,
 )
 from kubesched.testing.checks.trial import Trial, pick
-from kubesched.testing.objects.random_clusters import Cluster, random_cluster, random_pod
+from kubesched.testing.objects.random_clusters import RandomCluster, random_cluster, random_pod
 from kubesched.testing.objects.views import filter_together, same_status
 
 __all__ = ["check_reads"]
@@ -89,7 +89,7 @@ def _differing(trial: Trial, other: Pod) -> str | None:
 def _check_objects(trial: Trial) -> None:
     kinds = trial.plugin.reads.objects or ()
     others = tuple(each for each in trial.cluster.others if type(each) in kinds)
-    without = Cluster(trial.cluster.nodes, trial.cluster.pods, others)
+    without = RandomCluster(trial.cluster.nodes, trial.cluster.pods, others)
     other_plugin, other_view = trial.in_other_world(without)
     here = _answers(trial, trial.plugin, trial.view, trial.pod)
     there = _answers(trial, other_plugin, other_view, trial.pod)
@@ -276,7 +276,7 @@ def _totals_view(trial: Trial, nodes: list[NodeInfo]) -> TotalsView:
     )
 
 
-def _with_other_neighbours(trial: Trial, name: str) -> Cluster:
+def _with_other_neighbours(trial: Trial, name: str) -> RandomCluster:
     """Return a view in which this node and its pods stay and all other nodes differ."""
     strangers = random_cluster(trial.rng, nodes=trial.rng.randint(0, 6), pods=10)
     nodes = [
@@ -296,7 +296,7 @@ def _with_other_neighbours(trial: Trial, name: str) -> Cluster:
     place = trial.rng.randint(0, len(nodes))
     nodes[place:place] = [node for node in trial.cluster.nodes if node.metadata.name == name]
     pods += [pod for pod in trial.cluster.pods if pod.spec.node_name == name]
-    return Cluster(tuple(nodes), tuple(pods), trial.cluster.others)
+    return RandomCluster(tuple(nodes), tuple(pods), trial.cluster.others)
 
 
 def _answer_of_node(trial: Trial, plugin: Plugin, view: NodeView, name: str) -> str:
