@@ -21,7 +21,7 @@ from kubesched.framework import (
     Reads,
     Status,
 )
-from kubesched.scheduler.search.node_sampling import nodes_to_find
+from kubesched.scheduler.search.node_filtering import nodes_to_find
 from kubesched.scheduler.search.schedule_result import NoNodesError
 from kubesched.testing import make_node, make_pod
 from tests.support import PluginHarness, plugin_class

@@ -34,12 +34,12 @@ from kubesched.framework import (
     overrides,
 )
 from kubesched.framework.engine import TotalIndex
-from kubesched.scheduler.runtime.answer_key import pod_key_function
 from kubesched.scheduler.runtime.cached_answers import (
     CachedAnswers,
     CachedFilters,
     CachedScores,
     Weighted,
+    pod_key_function,
 )
 from kubesched.scheduler.runtime.plugin_calls import (
     call_filter,

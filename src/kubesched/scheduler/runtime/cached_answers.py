@@ -1,33 +1,45 @@
 """One entry of the answer cache: verdicts and scores of every row, for pods with one key.
 
+The key has all that the cached plugins read of a pod, as bytes: every part of the pod that one of
+them declares in `Plugin.reads`. Pods with the same key get the same answers.
+
 An entry has the answers of the cached plugins for every row, up to a version of the cluster. The
 answer cache brings it up to date; no plugin is called here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import reduce
 from itertools import takewhile
+from operator import attrgetter, or_
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from kubesched.api import Pod, PodSpec
+from kubesched.foundation.util.identity_cache import IdentityCache
 from kubesched.framework import (
     ClusterVersion,
     Diagnosis,
     NodeView,
     Plugin,
+    PodPart,
     PodsOnNode,
+    Reads,
     Status,
 )
 from kubesched.framework.engine import TotalIndex
+from kubesched.framework.reads import POD_FIELDS
 
-__all__ = ["CachedAnswers", "CachedFilters", "CachedScores", "Weighted"]
+__all__ = ["CachedAnswers", "CachedFilters", "CachedScores", "Weighted", "pod_key_function"]
 
 Rows = int | slice | NDArray[np.intp]
 Weighted = Sequence[tuple[Plugin, int]]
 
+_encode = msgspec.json.Encoder(order="deterministic").encode
 _INDEX_BYTES = 120  # per row in the index
 _LARGE_BYTES = 128 << 10
 
@@ -267,3 +279,58 @@ def _kinds_read(plugins: Sequence[Plugin]) -> tuple[type[Any], ...] | None:
             return None
         kinds.update(dict.fromkeys(plugin.reads.objects))
     return tuple(kinds)
+
+
+def pod_key_function(reads: Iterable[Reads]) -> Callable[[Pod], bytes | None]:
+    """Return a function that encodes all parts of a pod that are read.
+
+    It returns None for a pod whose answers must not be cached.
+    """
+    parts = reduce(or_, (each.pod for each in reads), PodPart.NOTHING)
+    fields = [name for part, names in POD_FIELDS.items() if part in parts for name in names]
+    # With one name attrgetter returns no tuple, which makes no difference for the key.
+    plain: Callable[[Pod], Any] = attrgetter(*fields) if fields else _nothing
+    computed_parts = [get for part, get in _COMPUTED.items() if part in parts]
+    by_spec_alone = all(name.startswith("spec.") for name in fields)
+    key_of_spec: IdentityCache[PodSpec, bytes] = IdentityCache()
+
+    def key(pod: Pod) -> bytes | None:
+        status, spec = pod.status, pod.spec
+        if status.container_statuses or status.resources is not None:
+            return None  # after a resize the requests follow the status, not the spec
+        cached = key_of_spec.get(spec)
+        if cached is not None:
+            return cached
+        # Computed parts are empty for most pods.
+        computed = [get(pod) for get in computed_parts] if spec.affinity or spec.volumes else ()
+        encoded = _encode((plain(pod), computed) if any(computed) else plain(pod))
+        if by_spec_alone:
+            key_of_spec.store(spec, encoded)
+        return encoded
+
+    return key
+
+
+def _nothing(_pod: Pod) -> None:
+    return None
+
+
+def _image_volumes(pod: Pod) -> Any:
+    return [volume.image for volume in pod.spec.volumes if volume.image is not None]
+
+
+def _node_affinity(pod: Pod) -> Any:
+    affinity = pod.spec.affinity
+    return affinity and affinity.node_affinity
+
+
+def _pod_affinity(pod: Pod) -> Any:
+    affinity = pod.spec.affinity
+    return affinity and (affinity.pod_affinity, affinity.pod_anti_affinity)
+
+
+_COMPUTED: dict[PodPart, Callable[[Pod], Any]] = {
+    PodPart.CONTAINERS: _image_volumes,
+    PodPart.NODE_SELECTION: _node_affinity,
+    PodPart.POD_AFFINITY: _pod_affinity,
+}

@@ -201,7 +201,7 @@ class CachedSearch:
         Computes the feasible nodes only if the index cannot give the best one.
         """
         framework, state = attempt.framework, attempt.state
-        ties = self.scoring.ties_of(framework)
+        ties = framework.own_ties or self.scoring.random_ties
         entry, nodes, feasible = filtered.entry, filtered.nodes, filtered.feasible
         is_summed = framework.answer_cache.is_summed(state, attempt.pod_info.pod, nodes)
         if is_summed and entry.index is not None:

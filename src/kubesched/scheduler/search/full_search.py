@@ -16,8 +16,7 @@ from kubesched.scheduler.backend.cluster_snapshot import ClusterSnapshot
 from kubesched.scheduler.runtime.framework import Framework
 from kubesched.scheduler.runtime.search_outcomes import PreFilterOutcome
 from kubesched.scheduler.search.node_evaluation import NodeEvaluation, PluginEvaluation
-from kubesched.scheduler.search.node_filtering import NodeFiltering
-from kubesched.scheduler.search.node_sampling import NodeSampling
+from kubesched.scheduler.search.node_filtering import NodeFiltering, NodeSampling
 from kubesched.scheduler.search.node_scoring import NodeScoring
 from kubesched.scheduler.search.schedule_result import ScheduleResult
 from kubesched.scheduler.search.search_attempt import SearchAttempt

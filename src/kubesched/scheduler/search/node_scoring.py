@@ -27,7 +27,8 @@ class NodeScoring:
 
     def __init__(self, rng: random.Random, evaluation: NodeEvaluation) -> None:
         """`rng` draws one of several nodes with the same, highest total."""
-        self._ties = RandomTies(rng)
+        # Draws among nodes with the same total, for profiles without a rule of their own.
+        self.random_ties = RandomTies(rng)
         self._evaluation = evaluation
 
     def score(
@@ -55,7 +56,7 @@ class NodeScoring:
 
     def ties_of(self, framework: Framework) -> Ties:
         """Return the profile's rule for nodes with the same total."""
-        return framework.own_ties or self._ties
+        return framework.own_ties or self.random_ties
 
     def choose(self, framework: Framework, scores: Scores, feasible: NodeView) -> str:
         """Return the name of the best node."""
