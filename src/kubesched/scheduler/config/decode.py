@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import difflib
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -24,11 +24,15 @@ from kubesched.scheduler.config.config_text import JsonNumber, json_kind, member
 from kubesched.scheduler.config.removed import field_note
 from kubesched.scheduler.config.types import KIND
 
-__all__ = ["TYPE_META", "Decoded", "WrongTypeError", "decode_members"]
+__all__ = ["TYPE_META", "Decoded", "WrongTypeError", "decode_members", "rejected_members"]
 
 TYPE_META: Final = ("apiVersion", "kind")
 
 _MAX_PROBLEMS: Final = 100
+# Messages of msgspec: what is wrong, and where; a missing member; the first part of a path.
+_MSGSPEC_ERROR: Final = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?", re.DOTALL)
+_MISSING: Final = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
+_FIRST_PART: Final = re.compile(r"[^.\[]*")
 _BASE64: Final = re.compile(rb"[A-Za-z0-9+/\r\n]*")
 _INTEGER_RANGES: Final = {
     "int32": (-(2**31), 2**31 - 1),
@@ -336,3 +340,49 @@ def _type_name(kind: inspect.Type) -> str:
 
 def _api_name(struct: type) -> str:
     return _API_NAMES.get(struct.__name__, f"v1.{struct.__name__}")
+
+
+def rejected_members(
+    build: Callable[[Mapping[str, Any]], object],
+    given: Mapping[str, Any],
+    reported: Iterable[str] = (),
+) -> list[tuple[str, str]]:
+    """Return the paths and errors of all members that `build` rejects.
+
+    An out-of-tree plugin's `args_type` may have required members, ranges, patterns and a
+    `__post_init__`. msgspec reports only the first error, so a rejected member is removed and
+    `build` is called again with the rest. Members at the paths in `reported` already have an error
+    and are not in `given`.
+    """
+    rejected: list[tuple[str, str]] = []
+    left = dict(given)
+    removed = {_first_part(path) for path in reported}
+    while True:
+        try:
+            build(left)
+            return rejected
+        except msgspec.ValidationError as exc:
+            path, text = _path_and_text(str(exc))
+        member = _first_part(path)
+        if member in removed:
+            return rejected
+        rejected.append((path, text))
+        if member not in left:
+            return rejected
+        del left[member]
+        removed.add(member)
+
+
+def _first_part(path: str) -> str:
+    first = _FIRST_PART.match(path)
+    return "" if first is None else first[0]
+
+
+def _path_and_text(error: str) -> tuple[str, str]:
+    """Split an error of msgspec into its path and a text that begins with the path."""
+    found = _MSGSPEC_ERROR.fullmatch(error)
+    what, path = (error, "") if found is None else (found["what"], found["path"] or "")
+    if missing := _MISSING.fullmatch(what):
+        path = ".".join(part for part in (path, missing["field"]) if part)
+        return path, f"{path}: must be given"
+    return path, f"{path}: {what[:1].lower()}{what[1:]}" if path else what

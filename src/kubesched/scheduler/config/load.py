@@ -22,7 +22,6 @@ from kubesched.foundation.util.bounded_file import MOST_SETTINGS_BYTES, read_bou
 from kubesched.foundation.util.go_format import quote
 from kubesched.scheduler.config import removed
 from kubesched.scheduler.config.args import IN_TREE_ARGS
-from kubesched.scheduler.config.args_demands import unmet_demands
 from kubesched.scheduler.config.config_text import (
     ConfigDocument,
     json_kind,
@@ -31,7 +30,13 @@ from kubesched.scheduler.config.config_text import (
     read_document,
 )
 from kubesched.scheduler.config.configuration_validation import validate_configuration
-from kubesched.scheduler.config.decode import TYPE_META, Decoded, WrongTypeError, decode_members
+from kubesched.scheduler.config.decode import (
+    TYPE_META,
+    Decoded,
+    WrongTypeError,
+    decode_members,
+    rejected_members,
+)
 from kubesched.scheduler.config.defaults import (
     build_args,
     default_configuration,
@@ -262,7 +267,7 @@ class _Reader:
             return self._stand_in(name, args_type)
         if not decoded.problems or self._errors is not None:
             build = functools.partial(build_args, args_type, gates=self._gates)
-            unmet = unmet_demands(build, decoded.members, unread=[path for path, _ in wrong])
+            unmet = rejected_members(build, decoded.members, reported=[path for path, _ in wrong])
             if unmet:
                 place = f"{where}: decoding args for plugin {name}"
                 told = [(path, f"{place}: {text}") for path, text in unmet]
