@@ -221,7 +221,7 @@ LINES = {
     "whatif -f node.yaml --scale deploy/x=1": "no Deployment default/x",
     "whatif -f node.yaml --taint x": "invalid value for '--taint': 'x' is not",
     "check missing": "missing: cannot be read: No such file",
-    "check folder": "folder: no placement tests in there",
+    "check folder": "folder: no placement tests found",
     "check node.yaml": "node.yaml:2: kind: must be PlacementTest, not 'Node'",
     "simulate missing": "missing: cannot be read: No such file",
     "simulate folder": "folder: cannot be read: Is a directory",

@@ -15,7 +15,7 @@ from tests.sim.scenarios import document, scenario
 # What may grow: a row for each sample, and the log of changes, which is bounded, but not reached by
 # runs as short as these.
 MAY_GROW = {"Series.columns", "Series.digests", "Collection._log", "LogSamples._sizes"}
-MAY_GROW |= {"GarbageCollector._gone"}  # also bounded, by thousands
+MAY_GROW |= {"GarbageCollector._deleted"}  # also bounded, by thousands
 ENOUGH = 250
 
 

@@ -249,8 +249,7 @@ def _object(
     file: str, source: YamlDocument, kinds: ManifestKinds, problems: _Problems
 ) -> _Found | None:
     value = source.value
-    missing = [field for field in ("apiVersion", "kind") if not value.get(field)]
-    if missing:
+    if missing := [field for field in ("apiVersion", "kind") if not value.get(field)]:
         for field in missing:
             problems.add(file, source.line, f"{field} is missing")
         return None
@@ -268,20 +267,15 @@ def _object(
     document = remove_nulls(
         {k: v for k, v in value.items() if k not in ("apiVersion", "kind")}, None
     )
-    # In objects without a declared schema a field `limits` need not be quantities.
-    has_schema = not issubclass(kind.type, CustomObject | PlainObject)
-    wrong = _wrong_amounts(document, "") if has_schema else []
-    if wrong:
+    if wrong := _wrong_amounts_of(kind.type, document):
         for at, text in wrong:
             problems.add(file, source.line_of(at), f"{at}: {text}")
         return None
     metadata = document.get("metadata")
     if isinstance(metadata, dict):
-        if not is_dumped:
-            metadata = {k: v for k, v in metadata.items() if k not in _SERVER_METADATA}
-        if kind.namespaced:
-            metadata.setdefault("namespace", "default")
-        document["metadata"] = metadata
+        document["metadata"] = metadata = _own_metadata(
+            metadata, is_dumped=is_dumped, namespaced=kind.namespaced
+        )
         if not metadata.get("name") and not metadata.get("generateName"):
             problems.add(file, source.line_of("metadata"), "metadata.name is missing")
             return None
@@ -295,6 +289,21 @@ def _object(
         problems.add(file, source.line_of(path), text)
         return None
     return _Found(file, source, document, parsed, is_dumped=is_dumped)
+
+
+def _wrong_amounts_of(kind: type[Any], document: Any) -> list[tuple[str, str]]:
+    """In objects without a declared schema a field `limits` need not be quantities."""
+    has_schema = not issubclass(kind, CustomObject | PlainObject)
+    return _wrong_amounts(document, "") if has_schema else []
+
+
+def _own_metadata(metadata: dict[str, Any], *, is_dumped: bool, namespaced: bool) -> dict[str, Any]:
+    """Drop the fields that the server sets, unless it has set them; default the namespace."""
+    if not is_dumped:
+        metadata = {k: v for k, v in metadata.items() if k not in _SERVER_METADATA}
+    if namespaced:
+        metadata.setdefault("namespace", "default")
+    return metadata
 
 
 def _is_dumped(value: dict[str, Any]) -> bool:

@@ -54,10 +54,15 @@ def pod_history(
     if pod.spec.node_name and not any(step["what"] == "placed" for step in steps):
         steps.append(_placed_before(pod))
     if pod.status.start_time and pod.status.phase == "Running":
-        started_ms = parse_time(pod.status.start_time) // _MILLISECOND
-        last = max((step["at"] for step in steps), default=started_ms)
-        steps.append({"at": max(started_ms, last), "what": "running", "text": "runs"})
+        steps.append(_start(pod.status.start_time, steps))
     return sorted(steps, key=lambda step: (step["at"], _ORDER.get(step["what"], _DECIDED)))
+
+
+def _start(start_time: str, steps: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the step in which the pod began to run; the clocks of nodes may be behind."""
+    started_ms = parse_time(start_time) // _MILLISECOND
+    last_ms = max((step["at"] for step in steps), default=started_ms)
+    return {"at": max(started_ms, last_ms), "what": "running", "text": "runs"}
 
 
 def _creation(pod: Pod, created_ms: int) -> dict[str, Any]:

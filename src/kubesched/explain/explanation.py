@@ -201,14 +201,8 @@ def _explanation_html(explanation: Explanation) -> str:
         f"<p>{escape(text)}</p>" for text in (explanation.advice, explanation.breakdown) if text
     ]
     if explanation.suggestions:
-        parts.append("<h2>What would help (each tried out)</h2><ol>")
-        for each in explanation.suggestions:
-            command = f"<br><code>{escape(each.command)}</code>" if each.command else ""
-            parts.append(
-                f"<li>{escape(each.change)} <span class=dim>→ {escape(each.node)}</span>"
-                f"{command}</li>"
-            )
-        parts.append("</ol>")
+        items = "".join(map(_suggestion_item, explanation.suggestions))
+        parts.append(f"<h2>What would help (each tried out)</h2><ol>{items}</ol>")
     if explanation.preemption is not None and explanation.verdict == "pending":
         words = explanation.preemption.in_words()
         parts.append(f"<h2>Preemption</h2><p>{escape(words)}</p>")
@@ -216,19 +210,27 @@ def _explanation_html(explanation: Explanation) -> str:
         parts.append("<h2>Best nodes</h2>" + _scores(explanation.scores))
     if explanation.versus is not None:
         parts.append(_versus(explanation.versus))
-    rejecting = [group for group in explanation.groups if group.rejections]
-    if rejecting:
-        count = sum(group.count for group in rejecting)
-        heading = f"Why not ({count} node{'' if count == 1 else 's'})"
-        parts.append(f"<h2>{heading}</h2><div class=wide><table>")
-        parts += map(rejection_row, rejecting)
-        parts.append("</table></div>")
+    if rejecting := [group for group in explanation.groups if group.rejections]:
+        parts.append(_rejection_table(rejecting))
     if explanation.queue:
         places = "".join(f"<li>{escape(line)}</li>" for line in queue_lines(explanation.queue))
         parts.append(f"<h2>Queue</h2><ul>{places}</ul>")
     if explanation.message:
         parts.append(f"<p class=dim>{escape(explanation.message)}</p>")
     return "".join(parts)
+
+
+def _suggestion_item(suggestion: Suggestion) -> str:
+    command = f"<br><code>{escape(suggestion.command)}</code>" if suggestion.command else ""
+    where = f"<span class=dim>→ {escape(suggestion.node)}</span>"
+    return f"<li>{escape(suggestion.change)} {where}{command}</li>"
+
+
+def _rejection_table(groups: list[VerdictGroup]) -> str:
+    count = sum(group.count for group in groups)
+    heading = f"Why not ({count} node{'' if count == 1 else 's'})"
+    rows = "".join(map(rejection_row, groups))
+    return f"<h2>{heading}</h2><div class=wide><table>{rows}</table></div>"
 
 
 def rejection_row(group: VerdictGroup) -> str:

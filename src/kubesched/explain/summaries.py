@@ -136,13 +136,12 @@ def _advice(suggestions: Sequence[Suggestion], preemption: Preemption | None) ->
     if not chosen:
         return _NOTHING_HELPS
     chosen.sort(key=lambda each: each.size)
-    parts = [
-        f"{each.change} ({each.command})"
-        if each.command and len(each.command) <= _SHORT_COMMAND
-        else each.change
-        for each in chosen
-    ]
-    return f"To fix it: {', or '.join(parts)}."
+    return f"To fix it: {', or '.join(map(_change_with_command, chosen))}."
+
+
+def _change_with_command(suggestion: Suggestion) -> str:
+    is_short = 0 < len(suggestion.command) <= _SHORT_COMMAND
+    return f"{suggestion.change} ({suggestion.command})" if is_short else suggestion.change
 
 
 def unschedulable_message(pod: Pod) -> str:

@@ -102,17 +102,25 @@ def parse_arrivals(value: Any, path: str) -> Arrivals:
         case "poisson":
             return Arrivals("poisson", gap_ns=parse_rate_ns(given, at), **limits)
         case "diurnal":
-            _only(given, at, "mean", "peak", "swing")
-            swing = given.get("swing", 0.5)
-            if not isinstance(swing, int | float) or not 0 <= swing <= 1:
-                raise ScenarioError(f"{at}.swing", "must be from 0 to 1")
-            return Arrivals(
-                "diurnal",
-                gap_ns=parse_rate_ns(given.get("mean"), f"{at}.mean"),
-                peak_ns=parse_duration_ns(given.get("peak", "14h"), f"{at}.peak"),
-                swing=float(swing),
-                **limits,
-            )
+            return _diurnal(given, at, limits)
+    return _bursts(given, at, limits)
+
+
+def _diurnal(given: Any, at: str, limits: dict[str, Any]) -> Arrivals:
+    _only(given, at, "mean", "peak", "swing")
+    swing = given.get("swing", 0.5)
+    if not isinstance(swing, int | float) or not 0 <= swing <= 1:
+        raise ScenarioError(f"{at}.swing", "must be from 0 to 1")
+    return Arrivals(
+        "diurnal",
+        gap_ns=parse_rate_ns(given.get("mean"), f"{at}.mean"),
+        peak_ns=parse_duration_ns(given.get("peak", "14h"), f"{at}.peak"),
+        swing=float(swing),
+        **limits,
+    )
+
+
+def _bursts(given: Any, at: str, limits: dict[str, Any]) -> Arrivals:
     _only(given, at, "every", "size", "within")
     size = given.get("size")
     if not isinstance(size, int) or size < 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kubesched.sim.compare import TIMES, Comparison, compare, measures_of
 from kubesched.sim.results import RunResult
@@ -31,20 +31,14 @@ def summary_text(results: Sequence[RunResult]) -> str:
     }
     measured = (key for runs in by_name.values() for run in runs for key in run)
     measures = list(dict.fromkeys((*TIMES, *measured)))
-    first = results[0]
-    width = max(len(measure) for measure in measures)
-    seeds = sorted({each.seed for each in results})
+    width = max(map(len, measures))
     lines = [
-        f"{first.scenario}: {format_duration(round(first.virtual_s * 1e9))} of virtual time, "
-        f"{_many(len(results), 'run')}, {_many(len(seeds), 'seed')}",
+        _heading(results),
         "",
         " " * width + "".join(f"  {name:>14}" for name in names),
     ]
     for measure in measures:
-        cells = []
-        for name in names:
-            values = [run[measure] for run in by_name[name] if measure in run]
-            cells.append(_cell(measure, sum(values) / len(values)) if values else _NO_VALUE)
+        cells = [_mean_cell(measure, by_name[name]) for name in names]
         lines.append(f"{measure:<{width}}" + "".join(f"  {cell:>14}" for cell in cells))
     lines += ["", *_pending(results)]
     lines += [each.sentence() for each in comparisons_of(results)]
@@ -52,8 +46,22 @@ def summary_text(results: Sequence[RunResult]) -> str:
     return "\n".join(_without_double_blanks(lines))
 
 
+def _heading(results: Sequence[RunResult]) -> str:
+    first = results[0]
+    seeds = {each.seed for each in results}
+    return (
+        f"{first.scenario}: {format_duration(round(first.virtual_s * 1e9))} of virtual time, "
+        f"{_many(len(results), 'run')}, {_many(len(seeds), 'seed')}"
+    )
+
+
 def _many(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _mean_cell(measure: str, runs: Sequence[Mapping[str, float]]) -> str:
+    values = [run[measure] for run in runs if measure in run]
+    return _cell(measure, sum(values) / len(values)) if values else _NO_VALUE
 
 
 def _cell(measure: str, value: float) -> str:

@@ -179,17 +179,25 @@ def parse_distribution(value: Any, path: str, parse: Parse) -> Distribution:
     kind, given = kinds[0], value[kinds[0]]
     at = f"{path}.{kind}"
     if kind == "uniform":
-        if not isinstance(given, list) or len(given) != 2:
-            raise ScenarioError(at, "needs the least and the largest value: [1m, 5m]")
-        low, high = (_parsed(parse, each, f"{at}[{n}]") for n, each in enumerate(given))
-        if low > high:
-            raise ScenarioError(at, "the first value must not be above the second")
-        return Distribution(kind, (low, high))
+        return _uniform(given, at, parse)
     if kind == "choice":
         return _choice(value, given, path, parse)
     if kind not in _PARAMETERS:
         known = ", ".join(sorted([*_PARAMETERS, "uniform", "choice"]))
         raise ScenarioError(path, f"no distribution {kind!r}; known are {known}")
+    return _by_parameters(kind, given, at, parse)
+
+
+def _uniform(given: Any, at: str, parse: Parse) -> Distribution:
+    if not isinstance(given, list) or len(given) != 2:
+        raise ScenarioError(at, "needs the least and the largest value: [1m, 5m]")
+    low, high = (_parsed(parse, each, f"{at}[{n}]") for n, each in enumerate(given))
+    if low > high:
+        raise ScenarioError(at, "the first value must not be above the second")
+    return Distribution("uniform", (low, high))
+
+
+def _by_parameters(kind: str, given: Any, at: str, parse: Parse) -> Distribution:
     names, number = _PARAMETERS[kind]
     wanted = [*names, *([number] if number else [])]
     if not isinstance(given, dict) or sorted(given) != sorted(wanted):

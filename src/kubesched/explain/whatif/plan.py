@@ -62,31 +62,41 @@ async def carry_out(cluster: VirtualCluster, plan: Plan) -> dict[str, str]:
         model = nodes[plan.like] if plan.like else max(nodes.values(), key=_size)
         for number in range(1, plan.add + 1):
             await api.create(node_like(model, f"{model.metadata.name}-new-{number}"))
+    await _edit_nodes(cluster, plan, nodes)
+    for target, replicas in plan.scale:
+        await _scale(cluster, target, replicas)
+    for name in plan.remove:
+        await _remove(cluster, name)
+    blocked: dict[str, str] = {}
+    for name in plan.drain:
+        blocked |= await _drain(cluster, name)
+    return blocked
+
+
+async def _edit_nodes(cluster: VirtualCluster, plan: Plan, nodes: dict[str, Node]) -> None:
+    """Add the plan's taints and labels."""
     for name, taint in plan.taint:
         for node in _named(nodes, name):
             taints = (*node.spec.taints, taint)
-            nodes[node.metadata.name] = await api.update(
+            nodes[node.metadata.name] = await cluster.api.update(
                 replace(node, spec=replace(node.spec, taints=taints))
             )
     for name, key, value in plan.label:
         for node in _named(nodes, name):
             labels = {**node.metadata.labels, key: value}
-            nodes[node.metadata.name] = await api.update(
+            nodes[node.metadata.name] = await cluster.api.update(
                 replace(node, metadata=replace(node.metadata, labels=labels))
             )
-    for target, replicas in plan.scale:
-        await _scale(cluster, target, replicas)
-    for name in plan.remove:
-        await api.delete(Node, name)
-        for pod in (await cluster.pods()).values():
-            if pod.spec.node_name == name:
-                await api.delete(
-                    Pod, pod.metadata.name, pod.metadata.namespace, grace_period_seconds=0
-                )
-    blocked: dict[str, str] = {}
-    for name in plan.drain:
-        blocked |= await _drain(cluster, name)
-    return blocked
+
+
+async def _remove(cluster: VirtualCluster, name: str) -> None:
+    """Delete a node and the pods on it."""
+    await cluster.api.delete(Node, name)
+    for pod in (await cluster.pods()).values():
+        if pod.spec.node_name == name:
+            await cluster.api.delete(
+                Pod, pod.metadata.name, pod.metadata.namespace, grace_period_seconds=0
+            )
 
 
 def _named(nodes: Mapping[str, Node], pattern: str) -> list[Node]:

@@ -12,7 +12,7 @@ from kubesched.api import Pod
 from kubesched.api.pod_facts import pod_priority
 from kubesched.api.pod_requests import fit_requested
 from kubesched.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY
-from kubesched.framework import Cause, NodeInfo
+from kubesched.framework import Cause, NodeInfo, PodInfo
 from kubesched.framework.causes import InsufficientResource, TooManyPods
 from kubesched.framework.explaining import (
     Detail,
@@ -241,8 +241,8 @@ def _request_less(
             yield Remedy(", and ".join(parts), size, pod, parts=together)
 
 
-def _free_on_node(rejected: RejectedNodes, node: NodeInfo, wanted: dict[str, int]) -> Remedy | None:
-    """Propose to move the fewest, least important pods that free enough on one node."""
+def _fewest_pods(node: NodeInfo, wanted: dict[str, int]) -> list[PodInfo]:
+    """Return one pod that is large enough, or else the largest pods; none if that is too many."""
     by_importance = sorted(
         node.pods, key=lambda each: (pod_priority(each.pod), each.pod.metadata.name)
     )
@@ -251,23 +251,25 @@ def _free_on_node(rejected: RejectedNodes, node: NodeInfo, wanted: dict[str, int
         for each in by_importance
         if not wanted or any(each.requested.amount(name) > 0 for name in wanted)
     ]
-    enough = [
-        each
-        for each in useful
-        if all(each.requested.amount(name) >= amount for name, amount in wanted.items())
-    ]
-    chosen = enough[:1]
-    if not chosen:
-        left = dict(wanted)
-        for each in sorted(
-            useful, key=lambda each: -max(each.requested.amount(name) for name in wanted)
-        ):
-            if not any(amount > 0 for amount in left.values()):
-                break
-            chosen.append(each)
-            left = {name: amount - each.requested.amount(name) for name, amount in left.items()}
-        if any(amount > 0 for amount in left.values()) or len(chosen) > _MOST_DELETED:
-            return None
+    for each in useful:
+        if all(each.requested.amount(name) >= amount for name, amount in wanted.items()):
+            return [each]
+    chosen: list[PodInfo] = []
+    left = dict(wanted)
+    for each in sorted(
+        useful, key=lambda each: -max(each.requested.amount(name) for name in wanted)
+    ):
+        if max(left.values()) <= 0:
+            break
+        chosen.append(each)
+        left = {name: amount - each.requested.amount(name) for name, amount in left.items()}
+    is_enough = max(left.values(), default=0) <= 0
+    return chosen if is_enough and len(chosen) <= _MOST_DELETED else []
+
+
+def _free_on_node(rejected: RejectedNodes, node: NodeInfo, wanted: dict[str, int]) -> Remedy | None:
+    """Propose to move the fewest, least important pods that free enough on one node."""
+    chosen = _fewest_pods(node, wanted)
     if not chosen:
         return None
     what = " and ".join(f"{shown_amount(name, amount)} {name}" for name, amount in wanted.items())
