@@ -1,6 +1,6 @@
 """Kinds that may not be listed: plugins that need them are left out, as they would be wrong.
 
-A volume that somebody may not see is not a volume that does not exist.
+A volume that the user may not read is not a missing volume.
 """
 
 from __future__ import annotations

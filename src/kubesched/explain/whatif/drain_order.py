@@ -19,7 +19,7 @@ def drain_order(model: ClusterModel, names: Sequence[str]) -> tuple[str, ...]:
 
     Several orders are tried: as given, then those with the largest pods first, which are hardest
     to place, and the other way round. If in none of them all pods find a place, it is the one in
-    which most nodes can be drained before somebody has to wait. Pods are placed by the scheduler's
+    which most nodes can be drained before a pod has to wait. Pods are placed by the scheduler's
     own search.
     """
     given = list(dict.fromkeys(names))

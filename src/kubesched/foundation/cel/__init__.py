@@ -1,7 +1,8 @@
 """The Common Expression Language as Kubernetes uses it.
 
-Device selectors have a face of their own (`CompiledSelector`); other environments compile with
-`compile_expression`. docs/cel.md says what is supported, docs/decisions/0012 why this is ours.
+`CompiledSelector` evaluates device selectors; other environments compile with
+`compile_expression`. docs/cel.md lists the supported features. docs/decisions/0012 explains why
+the code is our own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Device selectors of DRA: a CEL expression that says yes or no to a device.
+"""Device selectors of DRA: CEL expressions that select devices.
 
 The rules are in docs/reference/08 §9. A selector is compiled once (`DeviceSelector.compile`,
-cached by its text); a device is prepared once (`DeviceInput`) and then put to any number of
-selectors.
+cached by its text); a device is converted once (`DeviceInput`) and then evaluated by any number
+of selectors.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ class _Domains(dict[str, dict[str, Value]]):
 
 
 class DeviceInput:
-    """A device in the form that selectors read.
+    """A device converted to CEL values.
 
-    What cannot be converted is an error of every selector that sees the device, whatever it
-    asks for: `failure` holds it.
+        A value that cannot be converted is an error of every selector on this device; `failure` is
+    that error.
     """
 
     __slots__ = ("failure", "value")
@@ -141,7 +141,7 @@ class CompiledSelector:
         capacity: Mapping[str, Capacity],
         allow_multiple_allocations: bool | None,
     ) -> bool:
-        """Whether a device is one that the selector asks for.
+        """Whether the selector selects a device.
 
         Raises:
             CelRuntimeError: the text after `CEL runtime error: ` in the reference's messages.
@@ -149,7 +149,7 @@ class CompiledSelector:
         return self.selects(DeviceInput(driver, attributes, capacity, allow_multiple_allocations))
 
     def selects(self, device: DeviceInput) -> bool:
-        """The same for a device that was prepared before."""
+        """Whether the selector selects a converted device."""
         if device.failure is not None:
             raise device.failure
         result = self._program.evaluate_one(device.value)
@@ -173,12 +173,12 @@ def _compiled(expression: str, list_attributes: bool) -> CompiledSelector:
 
 
 def clear_compiled() -> None:
-    """Forget all compiled selectors; for measuring."""
+    """Clear the cache of compiled selectors; for benchmarks."""
     _compiled.cache_clear()
 
 
 def _split(name: str, driver: str) -> tuple[str, str]:
-    """The domain and the identifier of a qualified name; without a domain, the driver's."""
+    """Split a qualified name into domain and identifier; the default domain is the driver's."""
     domain, slash, identifier = name.partition("/")
     return (domain, identifier) if slash else (driver, name)
 
@@ -223,7 +223,7 @@ def _version(text: str) -> Value:
 
 
 def _not_bool(result: Value) -> CelRuntimeError:
-    """The reference's words for a selector whose value is something else."""
+    """Return the reference's error for a selector whose value is not a bool."""
     name = type_name(result)
     if name == "string":
         reason = "unsupported native conversion from string to 'bool'"

@@ -1,4 +1,4 @@
-"""The libraries that Kubernetes gives to every expression."""
+"""The function libraries that Kubernetes adds to every expression."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def kubernetes_environment(
     makes: Iterable[str] = (),
     cost_limit: int = PER_CALL_LIMIT,
 ) -> Environment:
-    """An environment with all of Kubernetes' functions and some variables.
+    """Return an environment with all of Kubernetes' functions and these variables.
 
-    A variable of type `dyn` may hold anything JSON can; one of a declared object type is
-    checked for its fields when an expression is compiled.
+    A variable of type `dyn` may hold any JSON value. The compiler checks the fields of a variable
+    of a declared object type.
     """
     libraries = (*LIBRARIES, JSON_PATCHES) if makes else LIBRARIES
     return Environment(

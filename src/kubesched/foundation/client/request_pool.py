@@ -1,4 +1,4 @@
-"""Connections to one server that are kept open, each for one request at a time.
+"""Persistent connections to one server, each for one request at a time.
 
 An API server gets thousands of small requests from a scheduler. This does what they need and no
 more, at a third of what a general HTTP client costs (docs/decisions/0008-own-request-pool.md).
@@ -42,7 +42,7 @@ _REFUSED_S = 0.1
 
 
 class RequestPool:
-    """Sends requests to a host and port, so many at once; the others wait."""
+    """Sends requests to a host and port; at most a fixed number is in flight."""
 
     def __init__(self, host: str, port: int, *, parallel: int) -> None:
         self._host, self._port = host, port
@@ -84,7 +84,7 @@ class RequestPool:
 
     @contextlib.asynccontextmanager
     async def _slot(self) -> AsyncIterator[None]:
-        """One of the places, given back early if the answer takes long.
+        """Hold one of the slots; it is released early if the response is slow.
 
         A server that does not answer some requests may answer others: a few bindings that hang,
         behind a webhook that hangs, must not keep all others waiting for a minute and a half.
@@ -110,7 +110,7 @@ class RequestPool:
                 self._slots.release()
 
     def close(self) -> None:
-        """Close what is kept open."""
+        """Close all idle connections."""
         while self._idle:
             self._idle.pop().close()
 
@@ -134,7 +134,7 @@ class RequestPool:
         return answer
 
     def _kept(self, context: ssl.SSLContext | None) -> _Connection | None:
-        """An open connection, the one that was used last: the others get old."""
+        """Return the idle connection that was used last, so that the others expire."""
         self._close_old()
         while self._idle:
             connection = self._idle.pop()
@@ -214,7 +214,7 @@ async def _unless_silent(connection: _Connection, request: bytes) -> ServerRespo
 
 
 class _Connection(asyncio.Protocol):
-    """One connection. `send`, and wait for the answer before the next."""
+    """One connection, with one request at a time."""
 
     def __init__(self, context: ssl.SSLContext | None) -> None:
         self.context = context
@@ -229,7 +229,7 @@ class _Connection(asyncio.Protocol):
 
     @property
     def has_answered(self) -> bool:
-        """Whether something of the answer to the last request has arrived."""
+        """Whether a part of the response to the last request has arrived."""
         return self._reader.has_begun
 
     def is_usable(self) -> bool:
@@ -294,7 +294,7 @@ class _Connection(asyncio.Protocol):
 
 
 def open_socket(family: int, kind: int, protocol: int) -> socket.socket:
-    """A socket that notices within a minute when the other machine is gone."""
+    """Open a socket that detects a lost peer within a minute."""
     opened = socket.socket(family, kind, protocol)
     opened.setblocking(False)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -1,7 +1,7 @@
 """The `rest_client_*` and `leader_election_*` metrics (docs/reference/02 §11.4).
 
-`ClientMetrics` belongs to a process: all its API clients share one. Every client has a pool of
-connections of its own; what the reference says about its cache of transports is said of these.
+All API clients of a process share one `ClientMetrics`. Every client has its own pool of
+connections; the reference's metrics of its transport cache count these pools.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ROTATION_AGE = (
 
 
 class ClientMetrics(FamilyGroup):
-    """What the API clients of this process did, registered with the given registry."""
+    """Metrics of the API clients of this process, registered with the given registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         super().__init__()
@@ -154,14 +154,13 @@ class ClientMetrics(FamilyGroup):
         )
         self.counter(
             "rest_client_transport_cache_gc_calls_total",
-            "[ALPHA] Number of times a transport was dropped because nobody used it, by the "
-            "result.",
+            "[ALPHA] Number of times a transport was dropped because it was unused, by the result.",
             "result",
         )
 
 
 class LeaderElectionMetrics(FamilyGroup):
-    """Whether this process leads; `name` is the component's, whatever the lease is called."""
+    """Whether this process leads; `name` is the name of the component, not of the lease."""
 
     def __init__(self, registry: CollectorRegistry, name: str = "kube-scheduler") -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""The text form of metrics, as the reference writes it (docs/reference/02 §11.1).
+"""The text format of metrics, as in the reference (docs/reference/02 §11.1).
 
 Families are sorted by name, series by their label values, labels by name with `le` or
-`quantile` last. Numbers have the fewest digits that read back as the same value.
+`quantile` last. Numbers have the fewest digits that parse to the same value.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _LAST = ("le", "quantile")
 
 
 def render(registry: CollectorRegistry) -> str:
-    """Write everything the registry collects."""
+    """Render all metrics of the registry."""
     return render_families(registry.collect())
 
 
 def render_families(families: Iterable[Metric]) -> str:
-    """Write the families that have samples."""
+    """Render the families that have samples."""
     named = sorted((_exposed_name(family), family) for family in families if family.samples)
     return "".join(line for name, family in named for line in _family(name, family))
 
 
 def format_number(value: float) -> str:
-    """Write a number: plain from 1e-4 up to below 1e6, else with an exponent."""
+    """Format a number: plain from 1e-4 to below 1e6, otherwise with an exponent."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):

@@ -38,7 +38,7 @@ UNEXPECTED = "unexpected"
 
 
 def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """Return `count` bounds, each the one before times `factor`."""
+    """Return `count` bounds; each is the previous one times `factor`."""
     bounds = [start]
     while len(bounds) < count:
         bounds.append(bounds[-1] * factor)
@@ -54,12 +54,12 @@ class Instrument(Protocol):
     def zero(self) -> None: ...
 
     def samples(self) -> Iterable[tuple[str, dict[str, str], float]]:
-        """Give the suffix of the sample's name, its additional labels, and its value."""
+        """Yield the suffix of each sample's name, its additional labels, and its value."""
         ...
 
 
 class CounterMetric:
-    """A number that only grows."""
+    """A counter: a number that only grows."""
 
     kind = "counter"
     __slots__ = ("value",)
@@ -82,7 +82,7 @@ class CounterMetric:
 
 
 class GaugeMetric:
-    """A number that goes up and down."""
+    """A gauge: a number that rises and falls."""
 
     kind = "gauge"
     __slots__ = ("value",)
@@ -111,9 +111,9 @@ class GaugeMetric:
 
 
 class HistogramMetric:
-    """How many observations were at most each bound, and their sum.
+    """A histogram: the number of observations up to each bound, and their sum.
 
-    Durations are put into their buckets many at a time, when there are many or someone looks.
+    Durations are collected and sorted into buckets in batches, at the latest on a scrape.
     """
 
     kind = "histogram"
@@ -130,7 +130,7 @@ class HistogramMetric:
         self._sum += value
 
     def observe_ns(self, duration_ns: int) -> None:
-        """Observe a duration, in seconds as all durations are exposed."""
+        """Observe a duration; it is exposed in seconds."""
         noted = self._noted_ns
         noted.append(duration_ns)
         if len(noted) >= _NOTED:
@@ -138,14 +138,14 @@ class HistogramMetric:
 
     @property
     def note_ns(self) -> Callable[[int], None]:
-        """Takes durations as `observe_ns` does, and does not look how many there are.
+        """Record a duration without sorting it into a bucket.
 
-        To be kept by its user, who calls `settle` now and then.
+        The caller calls `settle` regularly.
         """
         return self._noted_ns.append
 
     def settle(self) -> None:
-        """Put the durations that were noted into their buckets."""
+        """Sort the recorded durations into their buckets."""
         ordered = sorted(self._noted_ns)
         self._noted_ns.clear()
         below = 0
@@ -158,7 +158,7 @@ class HistogramMetric:
 
     @property
     def counts(self) -> Sequence[int]:
-        """How many there were in each bucket; the last is beyond all bounds."""
+        """The number of observations in each bucket; the last one is above all bounds."""
         if self._noted_ns:
             self.settle()
         return self._counts
@@ -199,7 +199,7 @@ C = TypeVar("C")
 
 
 class KeptChildren(dict[K, C]):
-    """Children by what their user has at hand; each is looked for once, when it is first used."""
+    """A cache of children by a key of the caller's choice."""
 
     def __init__(self, find: Callable[[K], C]) -> None:
         super().__init__()
@@ -247,7 +247,7 @@ class Family(Generic[I_co]):
         return child
 
     def allow_only(self, label: str, values: Iterable[str]) -> None:
-        """Show all other values of a label as `unexpected`, so that series stay few."""
+        """Report all other values of a label as `unexpected`, to limit the number of series."""
         self._allowed[self.label_names.index(label)] = frozenset(values)
         for known in [known for known in self._children if self._shown(known) != known]:
             del self._children[known]
@@ -261,13 +261,13 @@ class Family(Generic[I_co]):
         )
 
     def children(self) -> Iterator[tuple[dict[str, str], I_co]]:
-        """Iterate over the children that exist as far as a reader can tell."""
+        """Iterate over the children that a scrape shows."""
         for values, child in self._children.items():
             if values not in self._hidden or not child.is_zero:
                 yield dict(zip(self.label_names, values, strict=True)), child
 
     def reset(self) -> None:
-        """Forget: labelled children vanish until used again, a bare counter restarts.
+        """Remove labelled children until they are used again; restart a bare counter.
 
         Bare gauges and histograms keep their values, as in the reference.
         """
@@ -294,7 +294,7 @@ class Family(Generic[I_co]):
 
 
 class FamilyGroup(Collector):
-    """Families that are registered, collected and reset together."""
+    """A group of families that are registered, collected and reset together."""
 
     def __init__(self) -> None:
         self.families: dict[str, Family[Instrument]] = {}
@@ -310,7 +310,7 @@ class FamilyGroup(Collector):
             family.reset()
 
     def disable(self, name: str) -> bool:
-        """Leave a metric out, though it may still be counted; False if there is none so named."""
+        """Hide a metric, which may still be updated; False if there is no metric of this name."""
         return self.families.pop(name, None) is not None
 
     def counter(self, name: str, help_text: str, *labels: str) -> Family[CounterMetric]:

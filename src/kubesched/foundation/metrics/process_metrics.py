@@ -84,7 +84,7 @@ class ProcessMetrics(Collector):
 
 
 class BuildMetrics(FamilyGroup):
-    """What was built and what is switched on; constant while the process lives."""
+    """Versions and feature gates; constant while the process runs."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class BuildMetrics(FamilyGroup):
         features: Iterable[tuple[str, str, bool]],
         own_version: str = "",
     ) -> None:
-        """`features` are names with their stages (`ALPHA`, …) and whether they are on."""
+        """`features` are gates with their stages (`ALPHA`, …) and whether they are enabled."""
         super().__init__()
         labels = tuple(build)
         self.gauge(
@@ -144,10 +144,10 @@ class BuildMetrics(FamilyGroup):
         registry.register(self)
 
     def reset(self) -> None:
-        """Constants stay."""
+        """Do nothing: these metrics are constant."""
 
     def count_registered(self, groups: Iterable[FamilyGroup], disabled: int = 0) -> None:
-        """Set how many metrics there are, by level, once all groups exist, and are left out."""
+        """Set the numbers of registered and hidden metrics by level, once all groups exist."""
         self._disabled.inc(disabled)
         for group in (self, *groups):
             for family in group.families.values():

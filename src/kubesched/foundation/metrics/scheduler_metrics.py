@@ -1,7 +1,7 @@
 """Every `scheduler_*` metric (docs/reference/02 §11.2, 03 §14, 04 §19).
 
-Attributes carry the metric's name without its prefix. A metric with labels is a `Family`:
-`metrics.goroutines.labels("binding").inc()`. Keep a child where it is used often. A metric
+Attributes have the metric's name without its prefix. A metric with labels is a `Family`:
+`metrics.goroutines.labels("binding").inc()`. Cache a child that is used often. A metric
 without labels is its instrument: `metrics.preemption_attempts_total.inc()`.
 
 Metrics of features that are off are absent (None), as in the reference. Help texts of stable
@@ -83,13 +83,13 @@ class SchedulerMetrics(FamilyGroup):
             refresh()
 
     def observe_attempt(self, result: AttemptResult, profile: str, duration_ns: int) -> None:
-        """Count an attempt, and how long it took from the start of its cycle to the outcome."""
+        """Count an attempt and its duration, from the start of its cycle to its result."""
         attempts, durations = self._attempts[result, profile]
         attempts.value += 1
         durations.observe_ns(duration_ns)
 
     def observe_bound(self, attempts: int, since_first_queued_ns: int | None) -> None:
-        """Record what it took to place a pod; None if it was never admitted to the queue."""
+        """Record the latency of a bound pod; None if it was never admitted to the queue."""
         self.pod_scheduling_attempts.observe(attempts)
         if since_first_queued_ns is not None:
             self._waits[min(attempts, _MANY_ATTEMPTS)].observe_ns(since_first_queued_ns)
@@ -130,7 +130,7 @@ class SchedulerMetrics(FamilyGroup):
         waits.labels(profile, driver, status).observe_ns(duration_ns)
 
     def show_plugin_evaluations(self, profile: str, points: Mapping[str, Iterable[str]]) -> None:
-        """Make the series of a profile's plugins exist before they are first counted.
+        """Create the series of a profile's plugins before they are first counted.
 
         `points` maps PreFilter, Filter, PreScore and Score to the plugins enabled there.
         """

@@ -1,4 +1,4 @@
-"""Metrics of the endpoints themselves: who asked, and how that was decided.
+"""Metrics of the endpoints: authentication, authorization and health.
 
 docs/reference/02 §11.4.
 """
@@ -44,7 +44,7 @@ _SHOWN_USERS = frozenset({"admin", "client", "kube_proxy", "kubelet"})
 
 
 class ServerMetrics(FamilyGroup):
-    """What authentication and authorization of requests have done."""
+    """Metrics of the authentication and authorization of requests."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ class ServerMetrics(FamilyGroup):
 
 
 class HealthMetrics(FamilyGroup):
-    """What the health roots answered, for `/metrics/slis`; not part of `/metrics`."""
+    """Results of the health checks, for `/metrics/slis`; not part of `/metrics`."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
 """A priority queue whose members are found, replaced and removed by key.
 
 The smallest sort key is first; equal sort keys leave in the order they came. Replacing a member
-keeps its place if its sort key is unchanged, else it counts as newly come. The sort key is read
-when a member is added or updated, never later.
+keeps its place if its sort key is unchanged; otherwise it counts as newly added. The sort key is
+read when a member is added or updated, never later.
 
 Members mostly come in order, and then stand in a line that costs nothing to take from; one that
 comes out of order goes to a heap beside it. Removal leaves a dead entry behind that is skipped when

@@ -33,7 +33,7 @@ _SEVERITIES: Final = {logging.ERROR: "E", logging.WARNING: "W"}
 
 
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What is logged, in which form, and where to."""
+    """The verbosity, the format and the destination of log lines."""
 
     is_json: bool = False
     verbosity: int = 0
@@ -43,7 +43,7 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def log_to(settings: LogSettings, errors: TextIO, infos: TextIO, process_id: int) -> SplitHandler:
-    """Make the package log as the settings say; what was set up before is replaced."""
+    """Configure the package's logging; this replaces an earlier configuration."""
     handler = SplitHandler(
         errors,
         infos if settings.split_streams else None,
@@ -84,7 +84,7 @@ class SplitHandler(logging.Handler):
             self.handleError(record)  # a log line that fails must not end the program
 
     def flush(self) -> None:
-        """Write what is held back."""
+        """Write buffered lines."""
         if self._held and self._infos is not None:
             lines, self._held, self._held_bytes = "".join(self._held), [], 0
             self._write(self._infos, lines)

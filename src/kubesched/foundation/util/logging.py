@@ -73,7 +73,7 @@ def _level(detail: int) -> int:
 
 
 class LogMessage:
-    """A message and its fields, joined to text when someone asks for it."""
+    """A message and its fields; the text is built on demand."""
 
     __slots__ = ("fields", "message")
 
@@ -96,7 +96,7 @@ class Logger:
         self._log = logger.log
 
     def enabled(self, detail: int = 0) -> bool:
-        """Whether lines of this detail are shown; guards fields that are dear to compute."""
+        """Whether lines of this detail are logged; guards fields that are expensive to compute."""
         # As `_level`, without its cost: asked several times for every pod.
         return self._enabled(_INFO - detail if detail < _INFO else 1)
 

@@ -226,7 +226,7 @@ KNOWN_FAILURES = (
     b"resourceVersion: Invalid value: ",
     b"field not declared in schema",
     b'"target.name: Required value"',
-    b"invalid syntax",
+    b"strconv.Parse",
 )
 
 

@@ -29,7 +29,7 @@ _LAZY: Final = frozenset(("or", "orValue"))
 
 
 def compile_call(compiler: NodeCompiler, node: Call) -> CompiledNode:
-    """The code of a call."""
+    """Compile a call."""
     if node.target is not None and node.function in _LAZY:
         return _alternative(compiler, node)
     codes = [compiler.compile(operand) for operand in node.operands]
@@ -45,7 +45,7 @@ def compile_call(compiler: NodeCompiler, node: Call) -> CompiledNode:
 
 
 def _is_certain(node: Call) -> bool:
-    """Whether the types alone say which overload it is, and that the arguments fit it.
+    """Whether the static types determine the overload, and the arguments match it.
 
     They do not if one is dynamic, or null, which passes for many types.
     """
@@ -56,7 +56,7 @@ def _is_certain(node: Call) -> bool:
 
 
 def _folded(node: Call, call: Callable[..., Value]) -> CompiledNode | None:
-    """A call with constant arguments, made now. One that fails is made when it is reached."""
+    """Evaluate a call with constant arguments at compile time; a failing call stays a call."""
     if not is_constant_call(node):
         return None
     arguments = tuple(each.value for each in node.operands if isinstance(each, Literal))
@@ -69,12 +69,12 @@ def _folded(node: Call, call: Callable[..., Value]) -> CompiledNode | None:
 
 
 def is_constant_call(node: Call) -> bool:
-    """Whether all that is passed to a call is known beforehand."""
+    """Whether all arguments of a call are constants."""
     return bool(node.operands) and all(isinstance(each, Literal) for each in node.operands)
 
 
 def cost_of(overload: Overload, arguments: tuple[Value, ...], result: Value) -> int:
-    """What a call with these arguments costs."""
+    """Return the cost of a call with these arguments."""
     cost = overload.cost
     return cost if isinstance(cost, int) else cost(arguments, result)
 
@@ -97,7 +97,7 @@ def _metered(
     call: Callable[..., Value],
     runs: tuple[Run, ...],
 ) -> Run:
-    """A call whose cost depends on its arguments or on what it returns."""
+    """Compile a call whose cost depends on its arguments or its result."""
     limit = compiler.limit
 
     def run(frame: Frame) -> Value:
@@ -112,7 +112,7 @@ def _metered(
 
 
 def _alternative(compiler: NodeCompiler, node: Call) -> CompiledNode:
-    """`x.or(y)` and `x.orValue(y)`: y is only computed if x is absent."""
+    """Compile `x.or(y)` and `x.orValue(y)`: y is only evaluated if x is absent."""
     assert node.target is not None
     target, cost = compiler.compile(node.target)
     otherwise = compiler.charged(compiler.compile(node.arguments[0]))
@@ -148,7 +148,7 @@ def _dispatch(overloads: tuple[Overload, ...]) -> Callable[..., Value]:
 
 
 def _check_of(wanted: Type) -> Callable[[Value], bool]:
-    """Whether a value may be passed where a type is wanted."""
+    """Return a function that checks whether a value has a type."""
     if wanted.is_parameter or wanted.is_dynamic:
         return lambda _value: True
     name = wanted.name

@@ -1,4 +1,4 @@
-"""What can go wrong with an expression: before it runs, and while it runs."""
+"""Errors of expressions, at compile time and at run time."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class EvaluationError(CelRuntimeError):
 
 
 class CostLimitError(CelRuntimeError):
-    """The evaluation was stopped for what it cost. Nothing absorbs this one."""
+    """The evaluation exceeded its cost limit. No operator absorbs this error."""
 
     def __init__(self) -> None:
         super().__init__("operation cancelled: actual cost limit exceeded")
 
 
 def no_such_overload() -> EvaluationError:
-    """A value of a type that the operation does not take."""
+    """Return the error for a value of a type that the operation does not accept."""
     return EvaluationError(NO_SUCH_OVERLOAD)

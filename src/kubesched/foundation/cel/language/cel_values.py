@@ -1,7 +1,7 @@
-"""Values while an expression runs.
+"""The values of expressions at run time.
 
-Most are plain Python: bool, int, float, str, bytes, None, list, dict. Here are the others. A
-bool is an int for Python and never one for CEL: code that tells types apart asks `type(x) is`.
+Most are plain Python values: bool, int, float, str, bytes, None, list, dict. This module has the
+others. In Python a bool is an int, in CEL it is not, so code that compares types uses `type(x) is`.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class UnorderedList(list[Any]):
         self.keys = keys
 
     def identity(self, element: Any) -> Any:
-        """What makes an element the one it is."""
+        """Return the key that identifies an element."""
         if not self.keys or not isinstance(element, dict):
             return element
         return {key: element[key] for key in self.keys if key in element}

@@ -1,4 +1,4 @@
-"""Find the type of every part of an expression, or say what does not fit.
+"""The type checker: determines the type of every part of an expression.
 
 The rules are the language's: overloads are tried in order and unified with the types of the
 arguments; where several fit, as they may with dynamic arguments, the result is dynamic unless
@@ -72,7 +72,7 @@ def check(source: Source, root: SyntaxNode, environment: Environment) -> Type:
     """Type the whole tree; returns the type of the expression.
 
     Raises:
-        CelCompileError: something does not fit, with every place where.
+        CelCompileError: there are type errors; it lists all of them.
     """
     checker = _Checker(source, environment)
     found = checker.check(root)
@@ -98,7 +98,7 @@ class _Checker:
         return self._substitutions.resolve(found, free_to_dyn=True)
 
     def check(self, node: SyntaxNode) -> Type:
-        """The type of one expression; notes it in the node."""
+        """Determine the type of one expression and store it in the node."""
         found = self._rule(node)
         node.type = found
         self._nodes.append(node)
@@ -264,7 +264,7 @@ class _Checker:
     def _resolve(
         self, node: SyntaxNode, function: str, given: tuple[Type, ...], *, member: bool
     ) -> tuple[Type, tuple[Overload, ...]]:
-        """The result and the overloads that fit, of which there may be several."""
+        """Return the result type and the matching overloads, of which there may be several."""
         result: Type | None = None
         fitting: list[Overload] = []
         for overload in self._environment.functions[function]:
@@ -395,7 +395,7 @@ _B: Final = types.parameter("B")
 
 
 def _unwrap(found: Type) -> tuple[Type, bool]:
-    """What an optional holds, and whether the type was one."""
+    """Return the type inside an optional, and whether it was an optional."""
     if found.name == "optional_type":
         return found.parameters[0], True
     return found, False

@@ -1,4 +1,4 @@
-"""Operators with two operands as closures, with short ways for what selectors do most."""
+"""Binary operators as closures, with fast paths for common selectors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SIZED: Final = frozenset(("string", "bytes", "list", "map", "dyn", "any"))
 
 
 def compile_binary(compiler: NodeCompiler, node: Binary) -> CompiledNode:
-    """The code of an arithmetic operator, a comparison or `in`."""
+    """Compile an arithmetic operator, a comparison or `in`."""
     left, left_cost = compiler.compile(node.left)
     right, right_cost = compiler.compile(node.right)
     cost = left_cost + right_cost
@@ -47,7 +47,7 @@ _OPERATIONS: Final[dict[str, Callable[[Value, Value], Value]]] = {
 
 
 def _equal_to_constant(node: Binary, left: Run) -> tuple[Run, int] | None:
-    """Comparing with a constant on the right, which costs no more than the constant is long."""
+    """Compile a comparison with a constant; its cost is limited by the constant's length."""
     if not isinstance(node.right, Literal) or type(node.right.value) not in _SCALARS:
         return None
     constant = node.right.value
@@ -80,7 +80,7 @@ def _metered(
     left: Run,
     right: Run,
 ) -> Run:
-    """An operator on values whose size decides what it costs."""
+    """Compile an operator whose cost depends on the size of its operands."""
     limit = compiler.limit
     sum_counts = operator == "+"
 
@@ -125,7 +125,7 @@ def _membership(
 
 
 def _literal_texts(node: SyntaxNode) -> frozenset[str] | None:
-    """The strings of a literal list of nothing else."""
+    """Return the strings of a literal list of strings, otherwise None."""
     if not isinstance(node, ListLiteral) or any(node.optional) or not node.elements:
         return None
     texts = [each.value for each in node.elements if isinstance(each, Literal)]

@@ -1,4 +1,4 @@
-"""From a typed syntax tree to Python closures.
+"""The compiler: turns a typed syntax tree into Python closures.
 
 Every node becomes a function of a frame: a list whose first element is the cost so far, then
 the variables, each in a slot that is known when compiling. A run is a chain of such calls and
@@ -77,7 +77,7 @@ class Compiler:
         self.metered = _is_metered(root)
 
     def compile(self, node: SyntaxNode) -> CompiledNode:
-        """The code of one expression."""
+        """Compile one expression."""
         match node:
             case Literal():
                 value = node.value
@@ -128,7 +128,7 @@ class Compiler:
         return charge
 
     def new_slot(self) -> int:
-        """A place in the frame for a variable of the expression's own."""
+        """Allocate a slot in the frame for a local variable."""
         self.frame_size += 1
         return self.frame_size - 1
 
@@ -140,7 +140,7 @@ class Compiler:
         self._scopes.pop()
 
     def in_scope(self, names: Mapping[str, int], node: SyntaxNode) -> CompiledNode:
-        """The code of an expression that also sees the variables in some slots."""
+        """Compile an expression with access to the variables in some slots."""
         self.enter(
             {name: CompiledNode(operator.itemgetter(slot), 1) for name, slot in names.items()}
         )
@@ -227,7 +227,7 @@ class Compiler:
         return CompiledNode(_map_of(entries), cost)
 
     def _bind(self, node: Bind) -> CompiledNode:
-        """The value is computed when, and if, the body asks for it."""
+        """Compile `cel.bind`: the value is computed lazily."""
         slot = self.new_slot()
         value = self.charged(self.compile(node.value))
 
@@ -271,12 +271,12 @@ def _constant(value: Value) -> Run:
 
 
 def _held(found: Type) -> Type:
-    """The type of what an optional holds, or the type itself."""
+    """Return the type inside an optional, or the type itself."""
     return found.parameters[0] if found.name == "optional_type" else found
 
 
 def constant_list(node: SyntaxNode) -> list[Value] | None:
-    """The elements of a literal list of constants, else None."""
+    """Return the elements of a literal list of constants, otherwise None."""
     if not isinstance(node, ListLiteral) or any(node.optional):
         return None
     if all(isinstance(element, Literal) for element in node.elements):
@@ -285,7 +285,7 @@ def constant_list(node: SyntaxNode) -> list[Value] | None:
 
 
 def _is_metered(node: SyntaxNode) -> bool:
-    """Whether what a run costs depends on more than the expression."""
+    """Whether the cost of an evaluation depends on the input."""
     if isinstance(node, Comprehension | Bind | OptionalMap):
         return True
     if isinstance(node, Call) and not is_constant_call(node):
@@ -325,7 +325,7 @@ def _optional_lookup(operand: Run, field: str) -> Run:
 
 
 def _optional_find(value: Value, key: Value) -> OptionalValue:
-    """What is under a key, if there is something; also inside an optional."""
+    """Look up a key that may be absent, also inside an optional."""
     if isinstance(value, OptionalValue):
         if value is NONE:
             return NONE

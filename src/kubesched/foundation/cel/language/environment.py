@@ -1,4 +1,4 @@
-"""What an expression may refer to: variables, types, functions; and what it may cost."""
+"""The environment of an expression: variables, types, functions, and the cost limit."""
 
 from __future__ import annotations
 

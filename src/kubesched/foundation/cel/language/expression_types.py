@@ -1,4 +1,4 @@
-"""The types that expressions have before they run."""
+"""The static types of expressions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""From the text of an expression to tokens.
+"""The lexer: turns the text of an expression into tokens.
 
-Strings are decoded here and numbers are converted: what the parser sees are values. Every
+Strings are decoded and numbers are converted here, so the parser receives values. Every
 text ends in tokens or in a compile error, in time linear in its length.
 """
 
@@ -126,7 +126,7 @@ def _string(source: Source, position: int, text: str) -> str | bytes:
 
 
 class _Unescape:
-    """What an escape sequence stands for in a string."""
+    """Decodes the escape sequences of a string."""
 
     def __init__(self, source: Source, position: int) -> None:
         self._source, self._position = source, position

@@ -1,4 +1,4 @@
-"""What a constant in an expression must be, beyond its type.
+"""Checks of constants in an expression beyond their types.
 
 A literal list or map holds values of one type; a literal pattern, duration or time that a
 function is called with must be a valid one; a literal format fits its arguments.
@@ -35,7 +35,7 @@ _PARSERS: Final[dict[str, Callable[[str], object]]] = {
 
 
 def check_literals(source: Source, root: SyntaxNode) -> None:
-    """Report every constant that cannot be what it is used for."""
+    """Report every constant that is invalid where it is used."""
     pending = [root]
     while pending:
         node = pending.pop()

@@ -1,7 +1,7 @@
 """`&&`, `||`, `!` and `?:` as closures.
 
-`&&` and `||` do not care in which order their terms are decided: an error, or a value that is
-not a bool, counts only if no other term settles the answer. The first error is reported.
+The result of `&&` and `||` does not depend on the order of their terms: an error, or a value
+that is not a bool, counts only if no other term determines the result. The first error is reported.
 """
 
 from __future__ import annotations

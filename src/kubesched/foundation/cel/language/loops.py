@@ -1,7 +1,7 @@
 """Comprehensions as closures: `all`, `exists`, `map`, `transformMap`, `sortBy`, ….
 
-What a turn of the loop costs beside its body is what the reference's expansion of the macro
-costs: its condition, its step, and the names these use.
+An iteration costs its body and the cost of the reference's expansion of the macro: its condition,
+its step, and the names these use.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LIST: Final = 10
 
 
 def compile_loop(compiler: NodeCompiler, node: Comprehension) -> CompiledNode:
-    """The code of a comprehension."""
+    """Compile a comprehension."""
     operand, cost = compiler.compile(node.operand)
     slots = {name: compiler.new_slot() for name in node.variables}
     slot = slots[node.variables[0]]

@@ -1,7 +1,7 @@
 """Operators on values: equality, order, arithmetic, membership, lookup.
 
-Errors carry the reference's words. Where the reference would only notice by its cost limit
-that a string or list has become huge, its size is bounded here (`MAX_SIZE`).
+Errors have the reference's words. The size of strings and lists is limited here (`MAX_SIZE`); the
+reference relies on its cost limit.
 """
 
 from __future__ import annotations
@@ -364,14 +364,14 @@ def negate(value: Value) -> Value:
 
 
 def size(value: Value) -> int:
-    """How many characters, bytes, elements or entries a value has."""
+    """Return the number of characters, bytes, elements or entries of a value."""
     if isinstance(value, str | bytes | list | tuple | dict):
         return len(value)
     raise no_such_overload()
 
 
 def find(mapping: dict[Value, Value], key: Value) -> Value:
-    """What a map holds under a key, or `NONE_FOUND`. True is not the key 1."""
+    """Return the value of a key in a map, or `NONE_FOUND`. True is not the key 1."""
     value = mapping.get(key, NONE_FOUND)
     if value is not NONE_FOUND and type(key) is not str and key in (0, 1):
         boolean = type(key) is bool
@@ -408,7 +408,7 @@ def list_index(key: Value) -> int:
 
 
 def lookup(container: Value, key: Value) -> Value:
-    """What a container holds under a key, or `NONE_FOUND`."""
+    """Return the value of a key or index, or `NONE_FOUND`."""
     if isinstance(container, dict):
         return find(container, key) if _is_key(key) else NONE_FOUND
     if isinstance(container, list | tuple):

@@ -1,7 +1,7 @@
 """Regular expressions in RE2's syntax, in time linear in the text.
 
-Python's own `re` backtracks: a pattern of a dozen characters can keep it busy for years. RE2
-cannot be made to; what it refuses is an error here, too.
+Python's own `re` backtracks: a pattern of a dozen characters can take years. RE2 takes linear
+time; a pattern that RE2 refuses is an error here, too.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ __all__ = ["Pattern", "compile_pattern", "cost", "search"]
 
 
 class Match(Protocol):
-    """Where a pattern was found."""
+    """A match of a pattern."""
 
     def group(self) -> str: ...
 
 
 class Pattern(Protocol):
-    """A compiled pattern, as far as it is used here."""
+    """The parts of a compiled pattern that are used here."""
 
     def search(self, text: str) -> Match | None: ...
 

@@ -14,7 +14,7 @@ _LONGEST_LINE: Final = 16_384
 
 
 class Source:
-    """The text of an expression; collects what is wrong with it."""
+    """The text of an expression, and its errors."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -22,7 +22,7 @@ class Source:
         self._untold = 0
 
     def report(self, position: int, message: str) -> None:
-        """Note a problem at an offset of the text."""
+        """Record an error at an offset of the text."""
         if len(self._problems) >= _MOST_PROBLEMS:
             self._untold += 1
             return

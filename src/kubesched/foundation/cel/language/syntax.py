@@ -1,4 +1,4 @@
-"""The syntax tree: what the parser makes, the checker types and the compiler runs.
+"""The syntax tree, which the parser builds and the checker annotates with types.
 
 Operators and macros are nodes of their own, so that each has one rule in the checker and one
 in the compiler. `position` is the offset in the source that an error points at.

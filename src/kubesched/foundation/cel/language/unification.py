@@ -1,4 +1,4 @@
-"""Which types fit which, and what the type parameters of a call stand for."""
+"""Unification: assignability of types, and the values of type parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Semantic versions: `semver("1.2.3")` and what can be asked of one."""
+"""Semantic versions: `semver("1.2.3")` and their functions."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""From a command line to what a scheduler process is built from."""
+"""Command-line options, and the configuration of a process that follows from them."""

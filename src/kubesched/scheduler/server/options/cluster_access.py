@@ -1,4 +1,4 @@
-"""Which API server to talk to, and by which credentials: found, not yet used.
+"""The address and the credentials of the API server. No connection is opened here.
 
 docs/reference/02 §9.1.
 """
@@ -29,9 +29,9 @@ _TOKEN: Final = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 
 class ClusterAccess(msgspec.Struct, frozen=True):
-    """The way to an API server; `master` overrides the address in the kubeconfig.
+    """How to reach an API server; `master` overrides the address in the kubeconfig.
 
-    With neither and not in a cluster, it is in the files that $KUBECONFIG lists.
+    Without both, and outside a cluster, the files in $KUBECONFIG are used.
     """
 
     kubeconfig: str = ""
@@ -45,10 +45,10 @@ def find_cluster(
     read_file: ReadFile,
     environment: Mapping[str, str],
 ) -> ClusterAccess:
-    """Find the API server that the configuration, the flags or the pod's surroundings name.
+    """Find the API server in the configuration, the flags or the pod's environment.
 
     Raises:
-        ConfigError: there is none, or it could not be talked to with these settings.
+        ConfigError: no server is named, or these settings cannot work.
     """
     if connection.kubeconfig:
         _check_kubeconfig(connection.kubeconfig, master, read_file)

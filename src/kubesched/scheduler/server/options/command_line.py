@@ -1,7 +1,7 @@
-"""What a command line asks of the scheduler process, as values.
+"""The options of a scheduler process, parsed from its command line.
 
 docs/reference/01 §11, 02 §2.1, §3.1. The first of the steps command line → `Options` → `Config` →
-completed → scheduler. Options are read, not yet judged: `server.options_validation` does that.
+completed → scheduler. Options are parsed here; `option_validation` validates them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SecureServingOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuthenticationOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How the endpoint finds out who asks."""
+    """How the endpoint authenticates requests."""
 
     kubeconfig: str
     token_cache_ttl_ns: int
@@ -72,7 +72,7 @@ class AuthenticationOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuthorizationOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How the endpoint decides whether who asks may."""
+    """How the endpoint authorizes requests."""
 
     kubeconfig: str
     allow_cache_ttl_ns: int
@@ -81,7 +81,7 @@ class AuthorizationOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MetricsOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Which metrics are shown, and which values their labels may have."""
+    """The metrics that are exposed, and the permitted values of their labels."""
 
     show_hidden_for_version: str
     disabled: tuple[str, ...]
@@ -90,7 +90,7 @@ class MetricsOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoggingOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How log lines look, how many there are, and where they go."""
+    """The format, the verbosity and the destination of log lines."""
 
     format: str
     flush_frequency_ns: int
@@ -103,7 +103,7 @@ class LoggingOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a command line can ask for."""
+    """All options of the command line."""
 
     config_file: str
     write_config_to: str
@@ -130,7 +130,7 @@ def parse_command_line(argv: Sequence[str]) -> ParsedFlags:
     """Read the flags of the scheduler.
 
     Raises:
-        FlagError: with a note if a flag of an earlier release is at fault.
+        FlagError: a flag is invalid; with a note if it is of an earlier release.
     """
     try:
         return parse(GROUPS, argv)
@@ -145,7 +145,7 @@ def parse_command_line(argv: Sequence[str]) -> ParsedFlags:
 
 
 def check_arguments(flags: ParsedFlags) -> None:
-    """Refuse arguments that are not flags; empty ones are tolerated."""
+    """Refuse arguments that are not flags; empty ones are ignored."""
     if any(flags.arguments):
         raise UnwantedArgumentsError(
             f"{quote(COMMAND)} does not take any arguments, "

@@ -1,4 +1,4 @@
-"""Values that only flags of the scheduler take: gates, log levels, certificates, versions."""
+"""Value types of the scheduler's flags: gates, log levels, certificates, versions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PRINT_RAW: Final = "raw"
 
 
 class NamedCertKey(msgspec.Struct, frozen=True):
-    """Files of a certificate and its key, and the host names they are for."""
+    """The files of a certificate and its key, and their host names."""
 
     cert_file: str
     key_file: str
@@ -44,7 +44,7 @@ class NamedCertKey(msgspec.Struct, frozen=True):
 
 
 def _read_gates(text: str, previous: Previous) -> tuple[tuple[str, str], ...]:
-    """Keep settings with their component, which is empty if none was named."""
+    """Return settings with their component, which is empty if none was named."""
     added = []
     for setting in filter(None, text.split(",")):
         component, colon, rest = setting.partition(":")

@@ -1,7 +1,7 @@
-"""Every flag of the scheduler, grouped and with defaults as in the reference.
+"""All flags of the scheduler, with the groups and defaults of the reference.
 
-docs/reference/01 §11.2. Two are additions: `--plugin` names a plugin to load that is not part of
-the package, and `--verify-engine` checks what is kept between attempts.
+docs/reference/01 §11.2. Two are additions: `--plugin` loads a plugin that is not part of
+the package, and `--verify-engine` verifies cached answers.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ LEADER_ELECTION: Final = FlagGroup(
 
 
 def _gate_list() -> str:
-    """The gates that can be changed, a line each; those that are locked are only accepted."""
+    """Return the gates that can be changed, one per line; locked gates are not listed."""
     return "\n".join(
         f"{name} ({feature.stage.name}, {'on' if feature.default else 'off'})"
         for name, feature in sorted(FEATURES.items())
@@ -270,7 +270,7 @@ FILE_FLAGS: Final = frozenset(
 
 
 def all_flags() -> Iterator[Flag]:
-    """Every flag, group by group."""
+    """Return all flags by group."""
     for group in GROUPS:
         yield from group.flags
 

@@ -1,4 +1,4 @@
-"""Judging the logging options, and what to log accordingly (docs/reference/01 §11.2)."""
+"""Validation of the logging options, and the log settings (docs/reference/01 §11.2)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whether options make sense, before anything is done about them (docs/reference/01 §13 step 5.2).
+"""Validation of options before they are used (docs/reference/01 §13 step 5.2).
 
-Everything that is wrong is reported at once. The configuration file is not looked at here, and
-neither are TLS settings: those are judged when they are put to use.
+All errors are reported together. The configuration file and TLS settings are not validated here
+but when they are used.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def validate_options(
 
 
 def aggregate(problems: Iterable[str]) -> None:
-    """Raise one error for all problems, if there are any; equal ones count once."""
+    """Raise one error for all problems, without duplicates; none if there are none."""
     distinct = list(dict.fromkeys(problems))
     if distinct:
         raise ConfigError(distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]")
 
 
 def open_error(path: str, error: OSError, verb: str = "open") -> str:
-    """The error as Go words it."""
+    """Return the error in Go's words."""
     return f"{verb} {path}: {(error.strerror or str(error)).lower()}"
 
 

@@ -1,8 +1,8 @@
-"""From options to the configuration of a process that is ready to be built.
+"""The validated configuration that a scheduler process is built from.
 
     options --feature_gates_of--> gates --validate_options--> process_config --> the scheduler
 
-Nothing here opens a port, writes a file or talks to a server: a mistake leaves nothing behind.
+Nothing here opens a port, writes a file or contacts a server, so an error has no side effects.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def process_config(
     known_args: Mapping[str, type] | None = None,
     implemented: Implemented = IN_TREE_EXTENSION_POINTS,
 ) -> ProcessConfig:
-    """Load the configuration and check, in the reference's order, all that it will need.
+    """Load the configuration and validate all inputs, in the reference's order.
 
     `known_args` has the argument types of plugins that are not in-tree, `implemented` the
     extension points of all plugins.
@@ -100,7 +100,7 @@ def process_config(
 
 
 def check_leader_election(config: ProcessConfig) -> None:
-    """Refuse an election that no replica could win. The reference does so when it runs."""
+    """Refuse settings with which no replica can be elected. The reference refuses them later."""
     election = config.configuration.leader_election
     if election.leader_elect:
         _check_timings(election)
@@ -112,7 +112,7 @@ def check_leader_election(config: ProcessConfig) -> None:
 
 
 def _check_timings(election: LeaderElectionConfiguration) -> None:
-    """Refuse timings with which no replica could stay leader."""
+    """Refuse timings with which no leader could renew its lease."""
     lease_ns, renew_ns = election.lease_duration_ns, election.renew_deadline_ns
     problem = ""
     if lease_ns <= renew_ns:
@@ -137,7 +137,7 @@ def _with_places(
     known_args: Mapping[str, type] | None,
     implemented: Implemented,
 ) -> ConfigError:
-    """Add to an error of the reference all that is wrong with the file, and where."""
+    """Add all errors of the file, with their lines, to an error of the reference."""
     if text is None:
         return error
     problems = find_problems(

@@ -1,6 +1,6 @@
-"""Whether the endpoint could be served as the options ask (docs/reference/02 §2, §4).
+"""Validation of the serving options (docs/reference/02 §2, §4).
 
-These are the checks that need no socket. They matter only if there is a port to serve on.
+These checks need no socket. They apply only if a port is configured.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MAX_CURVE: Final = 65535
 def check_serving(
     serving: SecureServingOptions, authorization: AuthorizationOptions, read_file: ReadFile
 ) -> None:
-    """Raise a ConfigError for the first setting that cannot be put to use."""
+    """Raise a ConfigError for the first setting that cannot be used."""
     if serving.port == 0:
         return
     if serving.cert_file or serving.key_file:

@@ -1,4 +1,4 @@
-"""Flags of the scheduler's own HTTPS endpoint: serving, who may ask, and what.
+"""Flags of the scheduler's own HTTPS endpoint: serving and access control.
 
 docs/reference/02 §2.1.
 """

@@ -1,4 +1,4 @@
-"""Names of TLS versions, cipher suites and key exchanges, as flags spell them."""
+"""Names of TLS versions, cipher suites and key exchanges in flags."""
 
 from __future__ import annotations
 
