@@ -287,7 +287,7 @@ def test_filters_beyond_the_row_are_asked_about_the_best_nodes_only() -> None:
 
 
 def test_the_least_recently_used_shapes_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubesched.scheduler.runtime.answer_cache._MAX_BYTES", 1_000)
+    monkeypatch.setattr("kubesched.scheduler.runtime.answer_cache.MOST_BYTES", 1_000)
     pair = Pair(RandomCluster((make_node("n"),), (), ()), IN_TREE_PLUGINS, ())
     pair.cache.update_snapshot()
     for number in range(50):

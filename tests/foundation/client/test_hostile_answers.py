@@ -73,7 +73,7 @@ def test_answers_without_end(
     monkeypatch.setattr(request_pool, "_WHOLE_S", 0.3)
     monkeypatch.setattr(http_transport, "_HEADERS_S", 0.3)
     monkeypatch.setattr("kubesched.foundation.client.api_failures._RETRIES", 0)
-    monkeypatch.setattr("kubesched.foundation.client.watch_stream._LONGEST_LINE", 1_000)
+    monkeypatch.setattr("kubesched.foundation.client.watch_stream.LONGEST_LINE", 1_000)
 
     async def follow(api: HttpApi) -> None:
         async for _ in api.watch(Pod, resource_version="1"):

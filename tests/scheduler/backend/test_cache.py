@@ -477,7 +477,7 @@ def test_labels_that_change_while_the_node_is_away_are_seen_when_it_is_back() ->
 
 
 def test_changes_that_no_attempt_asks_about_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubesched.scheduler.backend.cache._LONGEST_LOG", 10)
+    monkeypatch.setattr("kubesched.scheduler.backend.cache.LONGEST_LOG", 10)
     cache = cache_with("n1", "n2")
     for number in range(100):
         cache.add_pod(bound(f"p{number}", "n1"))

@@ -20,14 +20,14 @@ from kubesched.cluster.controllers.plans import Action, ActionPlan, Create, Dele
 from kubesched.cluster.controllers.triggers import RelatedChange
 from kubesched.cluster.nodes.pod_behavior import PREFIX
 
-__all__ = ["DEVICES", "DEVICE_DRIVER", "AnnotatedDevices", "plan_devices"]
+__all__ = ["DEVICES", "DEVICE_DRIVER", "MOST_DEVICES", "AnnotatedDevices", "plan_devices"]
 
 Json = dict[str, Any]
 
 DEVICES = PREFIX + "devices"
 _PER_SLICE = 64
 # Devices of one node, parts included.
-_MOST_DEVICES = 10_000
+MOST_DEVICES = 10_000
 _VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+([-+].*)?", re.ASCII)
 
 
@@ -40,7 +40,7 @@ class AnnotatedDevices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     """Devices of a node that are equal: one entry of its annotation."""
 
     driver: _Text
-    count: Annotated[int, msgspec.Meta(ge=0, le=_MOST_DEVICES)]
+    count: Annotated[int, msgspec.Meta(ge=0, le=MOST_DEVICES)]
     attributes: _Texts = {}
     capacity: _Texts = {}
     partitions: Annotated[int, msgspec.Meta(ge=0, le=32)] = 0
@@ -84,8 +84,8 @@ def _read_devices(text: str) -> list[AnnotatedDevices]:
     """
     groups = msgspec.json.decode(text, type=list[AnnotatedDevices])
     count = sum(group.count * (1 + group.partitions) for group in groups)
-    if count > _MOST_DEVICES:
-        raise ValueError(f"{count} devices, at most {_MOST_DEVICES} can be published")
+    if count > MOST_DEVICES:
+        raise ValueError(f"{count} devices, at most {MOST_DEVICES} can be published")
     return groups
 
 

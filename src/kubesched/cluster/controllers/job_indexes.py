@@ -7,10 +7,10 @@ from typing import Final
 
 from kubesched.foundation.util.ints import whole_number
 
-__all__ = ["indexes_from", "indexes_text"]
+__all__ = ["MOST_INDEXES", "indexes_from", "indexes_text"]
 
 # Any user who may write a Job can write a range of two thousand million.
-_MOST_INDEXES: Final = 1_000_000
+MOST_INDEXES: Final = 1_000_000
 
 
 def indexes_text(indexes: Collection[int]) -> str:
@@ -38,5 +38,5 @@ def indexes_from(text: str) -> set[int]:
         first, dash, last = part.strip().partition("-")
         begin, end = whole_number(first), whole_number(last if dash else first)
         if begin is not None and end is not None:
-            found.update(range(begin, min(end + 1, begin + _MOST_INDEXES - len(found))))
+            found.update(range(begin, min(end + 1, begin + MOST_INDEXES - len(found))))
     return found

@@ -10,7 +10,14 @@ from kubesched.api.meta import Status, StatusDetails
 from kubesched.foundation.client.transport import ServerResponse, TransportError
 from kubesched.foundation.util.clock import SECOND
 
-__all__ = ["bounded", "refusal", "retry_after_ns", "retry_lost_ns", "unreachable"]
+__all__ = [
+    "LONGEST_MESSAGE",
+    "bounded",
+    "refusal",
+    "retry_after_ns",
+    "retry_lost_ns",
+    "unreachable",
+]
 
 _RETRIES = 10
 # The longest Retry-After that the client obeys.
@@ -19,7 +26,7 @@ _MOST_DIGITS = 9
 _TOO_MANY_REQUESTS = 429
 _RETRY_LOST_NS = SECOND
 _SHOWN = 2048
-_LONGEST_MESSAGE = 16 * 1024
+LONGEST_MESSAGE = 16 * 1024
 
 # The reasons and messages that client-go uses for responses without a Status.
 _NAMELESS = {
@@ -73,9 +80,9 @@ def bounded(status: Status) -> Status:
 
     The message is written to logs, events and conditions, and a webhook may send one of any length.
     """
-    if len(status.message) <= _LONGEST_MESSAGE:
+    if len(status.message) <= LONGEST_MESSAGE:
         return status
-    message = f"{status.message[: _LONGEST_MESSAGE - 3]}..."
+    message = f"{status.message[: LONGEST_MESSAGE - 3]}..."
     return msgspec.structs.replace(status, message=message)
 
 

@@ -28,13 +28,20 @@ from kubesched.foundation.util.components import Component
 from kubesched.foundation.util.go_format import sprintf_without_arguments
 from kubesched.foundation.util.logging import get_logger
 
-__all__ = ["Broadcaster", "EventBroadcaster", "EventsV1Recorder", "Recorder", "truncate_note"]
+__all__ = [
+    "QUEUE_CAPACITY",
+    "Broadcaster",
+    "EventBroadcaster",
+    "EventsV1Recorder",
+    "Recorder",
+    "truncate_note",
+]
 
 log = get_logger(__name__)
 
 # The reference starts a sender for each event, so it hardly ever drops one. The bound is for a
 # server that stays unreachable.
-_QUEUE_CAPACITY = 100_000
+QUEUE_CAPACITY = 100_000
 _FLUSH_NS = 5 * SECOND
 _SENDERS = 8
 # The longest time that an event waits for other requests to complete.
@@ -125,7 +132,7 @@ class EventBroadcaster:
         clock: Clock,
         random: random.Random,
         *,
-        capacity: int = _QUEUE_CAPACITY,
+        capacity: int = QUEUE_CAPACITY,
         is_busy: Callable[[], bool] | None = None,
         on_drop: Callable[[], None] = lambda: None,
     ) -> None:

@@ -16,12 +16,12 @@ from kubesched.api.base import ApiStruct
 from kubesched.api.meta import ObjectMeta, Status
 from kubesched.foundation.client.unreadable import leave_out
 
-__all__ = ["WatchDecoder"]
+__all__ = ["LONGEST_LINE", "WatchDecoder"]
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
-_LONGEST_LINE = 64 << 20
+LONGEST_LINE = 64 << 20
 
 
 class _Event(ApiStruct, Generic[T]):
@@ -72,7 +72,7 @@ class WatchDecoder(Generic[T]):
     def _keep(self, part: bytes) -> None:
         self._parts.append(part)
         self._length += len(part)
-        if self._length > _LONGEST_LINE:
+        if self._length > LONGEST_LINE:
             raise _unreadable("an event is longer than any object can be")
 
     def _decode(self, lines: bytes) -> list[WatchEvent[T]]:

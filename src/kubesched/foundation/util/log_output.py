@@ -24,11 +24,19 @@ from kubesched.foundation.util.clock import Clock
 from kubesched.foundation.util.go_format import quote
 from kubesched.foundation.util.logging import LogMessage, set_verbosity
 
-__all__ = ["JsonFormatter", "KlogFormatter", "LogFlusher", "LogSettings", "SplitHandler", "log_to"]
+__all__ = [
+    "LONGEST_TEXT",
+    "JsonFormatter",
+    "KlogFormatter",
+    "LogFlusher",
+    "LogSettings",
+    "SplitHandler",
+    "log_to",
+]
 
 _ROOT: Final = "kubesched"
 # Of one field.
-_LONGEST_TEXT: Final = 64 * 1024
+LONGEST_TEXT: Final = 64 * 1024
 _SEVERITIES: Final = {logging.ERROR: "E", logging.WARNING: "W"}
 
 
@@ -203,7 +211,7 @@ def _plain(value: object) -> Any:
 
 def _shortened(text: str) -> str:
     """Truncate a text to a readable length, because it may come from outside."""
-    return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 3]}..."
+    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 3]}..."
 
 
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:

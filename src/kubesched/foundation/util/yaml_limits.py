@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import yaml
 
-__all__ = ["TooManyValuesError", "YamlLimitError", "check_yaml"]
+__all__ = ["MOST_REPEATED", "TooManyValuesError", "YamlLimitError", "check_yaml"]
 
 _DEEPEST: Final = 1_000
 # The number of values that aliases may add.
-_MOST_REPEATED: Final = 100_000
+MOST_REPEATED: Final = 100_000
 
 
 class YamlLimitError(yaml.MarkedYAMLError):
@@ -80,7 +80,7 @@ class _Check:
         size = self._sizes.get(event.anchor or "", 1)
         self._count += size
         self._repeated += size
-        if self._repeated > _MOST_REPEATED:
+        if self._repeated > MOST_REPEATED:
             raise _refusal("document contains excessive aliasing", event)
 
 

@@ -22,11 +22,11 @@ from kubesched.scheduler.backend.cluster_snapshot import ClusterSnapshot
 from kubesched.scheduler.backend.image_table import ImageTable
 from kubesched.scheduler.backend.node_tree import NodeTree
 
-__all__ = ["Cache", "CacheCorruptedError"]
+__all__ = ["LONGEST_LOG", "Cache", "CacheCorruptedError"]
 
 # A process that waits for the leader lease makes no attempts, so its log is applied at this
 # length. No attempt meets as many changes, however long it waits for an extender.
-_LONGEST_LOG = 100_000
+LONGEST_LOG = 100_000
 
 
 class CacheCorruptedError(CacheError):
@@ -261,7 +261,7 @@ class Cache:
         self._dirty.add(name)
 
     def _bound_log(self) -> None:
-        if len(self._log) >= _LONGEST_LOG:
+        if len(self._log) >= LONGEST_LOG:
             self.update_snapshot()
 
     def update_snapshot(self) -> ClusterSnapshot:

@@ -27,12 +27,12 @@ from kubesched.scheduler.cycles.attempt import Attempt
 from kubesched.scheduler.cycles.decision_watch import FailureWatcher
 from kubesched.scheduler.runtime.framework import Framework
 
-__all__ = ["CLEAR_NOMINATION", "FailureHandler", "FailureNote", "HandleFailure"]
+__all__ = ["CLEAR_NOMINATION", "LONGEST_MESSAGE", "FailureHandler", "FailureNote", "HandleFailure"]
 
 log = get_logger(__name__)
 
 # The limit for messages of other conditions; an API server refuses much longer ones.
-_LONGEST_MESSAGE = 32_768
+LONGEST_MESSAGE = 32_768
 
 CLEAR_NOMINATION = Nominating(NominatingMode.OVERRIDE, "")
 
@@ -158,7 +158,7 @@ class FailureHandler:
 
 
 def _shortened(message: str) -> str:
-    return message if len(message) <= _LONGEST_MESSAGE else f"{message[: _LONGEST_MESSAGE - 3]}..."
+    return message if len(message) <= LONGEST_MESSAGE else f"{message[: LONGEST_MESSAGE - 3]}..."
 
 
 def _is_another(current: Pod | None, pod: Pod) -> bool:

@@ -54,11 +54,11 @@ from kubesched.scheduler.runtime.plugin_set import ProfilePlugins
 from kubesched.scheduler.runtime.point_metrics import PointMetrics
 from kubesched.scheduler.runtime.services import Services
 
-__all__ = ["AnswerCache"]
+__all__ = ["MOST_BYTES", "MOST_ENTRIES", "AnswerCache"]
 
-_MAX_BYTES = 128 << 20
+MOST_BYTES = 128 << 20
 # In a small cluster the bytes would allow thousands of keys, most of which never come again.
-_MAX_ENTRIES = 1_000
+MOST_ENTRIES = 1_000
 # After its first uses an entry seldom grows, so its size is computed once in so many uses.
 _COUNTED_USES = 8
 # Up to so many nodes, one-node calls are faster than the fixed cost of NumPy.
@@ -161,7 +161,7 @@ class AnswerCache:
         self._bytes += size - latest.counted_bytes
         latest.counted_bytes = size
         entries = self._entries
-        while (self._bytes > _MAX_BYTES and len(entries) > 1) or len(entries) > _MAX_ENTRIES:
+        while (self._bytes > MOST_BYTES and len(entries) > 1) or len(entries) > MOST_ENTRIES:
             self._drop(next(iter(self._entries)))
 
     def _drop(self, key: bytes) -> None:

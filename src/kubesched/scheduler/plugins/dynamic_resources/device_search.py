@@ -43,6 +43,7 @@ from kubesched.scheduler.plugins.dynamic_resources.device_selectors import (
 from kubesched.scheduler.plugins.dynamic_resources.device_taints import are_tolerated
 
 __all__ = [
+    "MOST_STEPS",
     "AllocationError",
     "DeviceSearch",
     "NamedClaim",
@@ -52,7 +53,7 @@ __all__ = [
 ]
 
 _STEPS_PER_CLOCK_READ = 256
-_MAX_STEPS = 20_000_000  # the limit where the clock stands still, as in a simulation
+MOST_STEPS = 20_000_000  # the limit where the clock stands still, as in a simulation
 
 
 class AllocationError(Exception):
@@ -288,7 +289,7 @@ class DeviceSearch:
     def _check_deadline(self) -> None:
         self._steps += 1
         if self._steps % _STEPS_PER_CLOCK_READ == 1 and (
-            self._steps > _MAX_STEPS or (self._is_timed_out is not None and self._is_timed_out())
+            self._steps > MOST_STEPS or (self._is_timed_out is not None and self._is_timed_out())
         ):
             raise SearchTimeoutError
 

@@ -25,7 +25,7 @@ from kubesched.cluster.apiserver.rules.schema.definitions import Json
 from kubesched.foundation.cel.language.cel_errors import EvaluationError
 from kubesched.foundation.cel.language.regex import compile_pattern
 
-__all__ = ["ABSENT", "ValidationSteps", "match_old_items", "schema_problems"]
+__all__ = ["ABSENT", "MOST_STEPS", "ValidationSteps", "match_old_items", "schema_problems"]
 
 # Stands for a missing old value.
 ABSENT: Final = object()
@@ -33,7 +33,7 @@ _COMPARED_IN_A_STEP: Final = 50
 _STEPS_TO_COMPILE: Final = 50
 
 
-_MOST_STEPS: Final = 1_000_000
+MOST_STEPS: Final = 1_000_000
 
 
 class ValidationSteps:
@@ -48,8 +48,8 @@ class ValidationSteps:
     def add(self, steps: int = 1) -> None:
         """Add steps. Raises ApiError 413 if there are too many."""
         self._steps += steps
-        if self._steps > _MOST_STEPS:
-            raise too_much_to_check(_MOST_STEPS)
+        if self._steps > MOST_STEPS:
+            raise too_much_to_check(MOST_STEPS)
 
 
 def schema_problems(

@@ -15,16 +15,25 @@ from kubesched.cluster.apiserver.rules.patching.merge_keys import merge_key
 from kubesched.foundation.util.go_format import quote
 from kubesched.foundation.util.ints import whole_number
 
-__all__ = ["PatchError", "apply_patch", "json_patch", "merge_patch", "strategic_merge_patch"]
+__all__ = [
+    "MOST_COPIED_BYTES",
+    "MOST_COPIED_ITEMS",
+    "MOST_OPERATIONS",
+    "PatchError",
+    "apply_patch",
+    "json_patch",
+    "merge_patch",
+    "strategic_merge_patch",
+]
 
 Json = Any
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
-_MOST_OPERATIONS = 10_000
-_MOST_COPIED_BYTES = 3 * 1024 * 1024
+MOST_OPERATIONS = 10_000
+MOST_COPIED_BYTES = 3 * 1024 * 1024
 # The limit for the sizes of all lists and maps that the operations of one patch copy.
-_MOST_COPIED_ITEMS = 20_000_000
+MOST_COPIED_ITEMS = 20_000_000
 
 
 class PatchError(ValueError):
@@ -64,9 +73,9 @@ def merge_patch(original: Json, patch: Json) -> Json:
 
 def json_patch(original: Json, operations: Sequence[Mapping[str, Any]]) -> Json:
     """Apply a JSON patch (RFC 6902): all operations in order, or none."""
-    if len(operations) > _MOST_OPERATIONS:
+    if len(operations) > MOST_OPERATIONS:
         raise PatchError(
-            f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, "
+            f"The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, "
             f"got {len(operations)}"
         )
     document = original
@@ -78,10 +87,10 @@ def json_patch(original: Json, operations: Sequence[Mapping[str, Any]]) -> Json:
         if operation["op"] == "copy":
             # A copy of a copy doubles the size with every operation, so the total is limited.
             copied += _size(_lookup(document, _pointer(operation.get("from", ""))))
-            if copied > _MOST_COPIED_BYTES:
+            if copied > MOST_COPIED_BYTES:
                 raise PatchError(
                     "Unable to complete the copy, the accumulated size increase of copy is "
-                    f"{copied}, exceeding the limit {_MOST_COPIED_BYTES}"
+                    f"{copied}, exceeding the limit {MOST_COPIED_BYTES}"
                 )
         document = _apply(document, operation, edit)
     return document
@@ -174,7 +183,7 @@ class _Edit:
 
     def _count(self, copied: Mapping[str, Any] | list[Any]) -> None:
         self._copied += len(copied)
-        if self._copied > _MOST_COPIED_ITEMS:
+        if self._copied > MOST_COPIED_ITEMS:
             raise PatchError("the operations of this JSON patch are too much work for its object")
 
     def _in_map(

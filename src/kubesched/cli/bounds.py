@@ -1,0 +1,168 @@
+"""Every bound of kubesched: on what, how much, and what happens beyond.
+
+`docs/reliability.md` contains this table. After a change, print it with `python -m
+kubesched.cli.bounds` and replace the one in the document; a test compares them. A row takes its
+figure from the constant that the code compares with.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kubesched.cluster.apiserver.rules.custom import schema_validation
+from kubesched.cluster.apiserver.rules.errors import value_limit
+from kubesched.cluster.apiserver.rules.patching import patches
+from kubesched.cluster.apiserver.store import log_budget
+from kubesched.cluster.controllers import (
+    device_driver,
+    job_indexes,
+    pod_creation_limit,
+    terminated_pods,
+)
+from kubesched.foundation.cel import device
+from kubesched.foundation.cel.language import parser
+from kubesched.foundation.client import api_failures, event_recorder, watch_stream
+from kubesched.foundation.util import bounded_file, log_output, yaml_limits
+from kubesched.framework import pod_limits
+from kubesched.scheduler.backend import cache
+from kubesched.scheduler.cycles import failure
+from kubesched.scheduler.plugins.dynamic_resources import device_requests, device_search
+from kubesched.scheduler.runtime import answer_cache
+from kubesched.scheduler.server.serving.secure_server import HTTP_LIMITS
+
+__all__ = ["BOUNDS", "Bound", "bounds_table"]
+
+
+class Bound(NamedTuple):
+    """One bound."""
+
+    # The object, request or part of the program that is bounded.
+    of: str
+    # The figure and its unit.
+    limit: str
+    # What happens beyond it.
+    beyond: str
+
+
+def _size(count: int) -> str:
+    """Format a number of bytes."""
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if count >= 1 << power:
+            return f"{count / (1 << power):g} {unit}"
+    return f"{count} B"
+
+
+_UNSCHEDULABLE: Final = "unschedulable, with a condition that states the limit"
+_ON_PODS: Final = (
+    Bound("pod: affinity terms", f"{pod_limits.MOST_AFFINITY_TERMS}", _UNSCHEDULABLE),
+    Bound("pod: spread constraints", f"{pod_limits.MOST_SPREAD_CONSTRAINTS}", _UNSCHEDULABLE),
+    Bound(
+        "pod: selector expressions in affinity terms, and in spread constraints",
+        f"{pod_limits.MOST_SELECTOR_EXPRESSIONS} each",
+        _UNSCHEDULABLE,
+    ),
+    Bound("pod: requirements of nodes", f"{pod_limits.MOST_NODE_REQUIREMENTS:,}", _UNSCHEDULABLE),
+    Bound("pod: tolerations", f"{pod_limits.MOST_TOLERATIONS}", _UNSCHEDULABLE),
+    Bound("pod: resources", f"{pod_limits.MOST_RESOURCES}", _UNSCHEDULABLE),
+    Bound(
+        "claim: devices",
+        f"{device_requests.MAX_RESULTS}",
+        "error for this pod, as in the reference",
+    ),
+    Bound(
+        "device allocation for one node",
+        f"{device_search.MOST_STEPS:,} steps",
+        "error for this pod",
+    ),
+    Bound(
+        "CEL expression",
+        f"{parser.MAX_LENGTH:,} characters, {parser.MAX_DEPTH} levels, a cost of "
+        f"{device.DEVICE_COST_LIMIT:,} for a device",
+        "error for this pod; the server refuses the object",
+    ),
+)
+_IN_THE_SCHEDULER: Final = (
+    Bound(
+        "cached answers of a profile",
+        f"{answer_cache.MOST_ENTRIES:,} kinds of pods, {_size(answer_cache.MOST_BYTES)}",
+        "the least recently used are evicted",
+    ),
+    Bound(
+        "changes that the cache has logged",
+        f"{cache.LONGEST_LOG:,}",
+        "readers that are further behind read all nodes",
+    ),
+    Bound("events in memory", f"{event_recorder.QUEUE_CAPACITY:,}", "dropped, and counted"),
+    Bound("condition of a pod", _size(failure.LONGEST_MESSAGE), "truncated, with three dots"),
+    Bound("error message", _size(api_failures.LONGEST_MESSAGE), "truncated, with three dots"),
+    Bound("field of the log", _size(log_output.LONGEST_TEXT), "truncated, with three dots"),
+    Bound("event of a watch", _size(watch_stream.LONGEST_LINE), "the watch ends, and is repeated"),
+    Bound(
+        "request to the scheduler",
+        f"{_size(HTTP_LIMITS.body_bytes)} of body in {HTTP_LIMITS.body_seconds:g} s, "
+        f"{HTTP_LIMITS.headers} headers of {_size(HTTP_LIMITS.line_bytes)}, "
+        f"{HTTP_LIMITS.connections:,} connections",
+        "413, 408, 431, closed",
+    ),
+)
+_IN_THE_EMBEDDED_CLUSTER: Final = (
+    Bound(
+        "object",
+        f"{value_limit.MOST_VALUES:,} values, counted before they are read (decision 0028)",
+        "413",
+    ),
+    Bound(
+        "YAML file", f"{yaml_limits.MOST_REPEATED:,} values by aliases", "400; one line of error"
+    ),
+    Bound(
+        "object of a custom resource",
+        f"{schema_validation.MOST_STEPS:,} steps of checking by its schema",
+        "413",
+    ),
+    Bound(
+        "JSON patch",
+        f"{patches.MOST_OPERATIONS:,} operations, {_size(patches.MOST_COPIED_BYTES)} copied, "
+        f"{patches.MOST_COPIED_ITEMS:,} items of lists and maps copied on the way",
+        "400, 422",
+    ),
+    Bound(
+        "changes that watches read",
+        f"{_size(log_budget.MOST_BYTES)} of a kind, {_size(log_budget.MOST_BYTES_IN_ALL)} in all; "
+        f"one change in {log_budget.MEASURED_EVERY}, chosen at random, is measured",
+        "410, list again",
+    ),
+    Bound(
+        "Deployment, Job, StatefulSet …",
+        f"{pod_creation_limit.MOST_AT_ONCE} pods at a time, "
+        f"{pod_creation_limit.MOST_WAITING:,} that wait for a node; "
+        f"{job_indexes.MOST_INDEXES:,} indexes",
+        "later, with an event; left out",
+    ),
+    Bound("devices of a node", f"{device_driver.MOST_DEVICES:,}", "none, with an event"),
+    Bound(
+        "completed pods",
+        f"{terminated_pods.TERMINATED_POD_THRESHOLD:,}",
+        "the oldest are deleted",
+    ),
+)
+_ON_FILES: Final = (
+    Bound(
+        "file that a command reads",
+        f"{_size(bounded_file.MOST_BYTES)}; settings {_size(bounded_file.MOST_SETTINGS_BYTES)}",
+        "one line of error, before memory is exhausted",
+    ),
+)
+
+# The table, in the order of the document.
+BOUNDS: Final = (*_ON_PODS, *_IN_THE_SCHEDULER, *_IN_THE_EMBEDDED_CLUSTER, *_ON_FILES)
+
+
+def bounds_table() -> str:
+    """Return the table as Markdown."""
+    lines = ["| bounded | limit | beyond it |", "|---|---|---|"]
+    lines += [f"| {each.of} | {each.limit} | {each.beyond} |" for each in BOUNDS]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(bounds_table())
