@@ -19,15 +19,20 @@ _RFC3339: Final = re.compile(
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND: Final = timedelta(seconds=1)
+# Longer texts have more decimals than any time needs. They are not cached, to bound the cache.
+_LONGEST_CACHED: Final = 40
 
 
-@lru_cache(maxsize=4096)
 def parse_time(text: str) -> int:
     """Parse a time; digits beyond nanoseconds are truncated.
 
     Raises:
         ValueError: the text is not an RFC 3339 time.
     """
+    return _parse_cached(text) if len(text) <= _LONGEST_CACHED else _parse(text)
+
+
+def _parse(text: str) -> int:
     match = _RFC3339.fullmatch(text)
     if match is None:
         raise ValueError(f"not an RFC 3339 time: {text!r}")
@@ -42,6 +47,9 @@ def parse_time(text: str) -> int:
         seconds += offset if sign == "-" else -offset
     nanoseconds = int(fraction[:9].ljust(9, "0")) if fraction else 0
     return seconds * 1_000_000_000 + nanoseconds
+
+
+_parse_cached = lru_cache(maxsize=4096)(_parse)
 
 
 def format_time(ns: int) -> str:

@@ -22,9 +22,9 @@ from kubesched.cluster.apiserver.rules.strategies.shared_specs import (
     compute_once,
     share_spec,
 )
-from kubesched.cluster.apiserver.rules.time_fields import time_problem
+from kubesched.cluster.apiserver.rules.time_fields import InvalidTimeError, canonical_times
 
-__all__ = ["check_details", "check_document", "invalid_body", "remove_nulls"]
+__all__ = ["check_document", "decode_details", "invalid_body", "remove_nulls"]
 
 Json = dict[str, Any]
 
@@ -71,15 +71,14 @@ def _checked(resource: Resource, document: Json) -> Json:
             wrong = type_problem(resource.group, resource.version, resource.kind, document)
             if wrong is not None:
                 raise invalid_body(resource, wrong)
-    check_details(resource, document)
-    return document
+    return decode_details(resource, document)
 
 
 def _valid_shared_spec(spec: Any) -> SharedSpec | None:
     """Return the shared form of a pod's spec if it is valid, else None.
 
     Equal specs are checked only once. For an invalid spec the caller checks the whole pod, which
-    finds the problem.
+    finds the problem. A spec with a time that is not canonical is not shared either.
     """
     if not isinstance(spec, dict):
         return None
@@ -98,28 +97,35 @@ def _is_valid(spec: Json) -> bool:
         msgspec.convert(document, Pod)
     except msgspec.ValidationError:
         return False
-    return not time_problem("", "v1", "Pod", document)
+    try:
+        return canonical_times("", "v1", "Pod", document) is document
+    except InvalidTimeError:
+        return False
 
 
-def check_details(resource: Resource, document: Json, known: Json | None = None) -> None:
-    """Check fields that the struct types do not check: times and `metadata.managedFields`.
+def decode_details(resource: Resource, document: Json, known: Json | None = None) -> Json:
+    """Decode the fields that the struct types do not: times and `metadata.managedFields`.
 
-    Parts that are the same objects as in the `known` document are not checked.
+    Returns the document with its times in canonical form. Parts that are the same objects as in
+    the `known` document are not decoded again.
 
     Raises:
         ApiError: 400.
     """
     group, version, kind = resource.group, resource.version, resource.kind
-    if problem := time_problem(group, version, kind, document, known):
-        raise invalid_body(resource, problem)
+    try:
+        document = canonical_times(group, version, kind, document, known)
+    except InvalidTimeError as exc:
+        raise invalid_body(resource, str(exc)) from exc
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not metadata.get("managedFields"):
-        return
+        return document
     try:
         msgspec.convert(metadata["managedFields"], list[_ManagedFields])
     except msgspec.ValidationError as exc:
         place = str(exc).replace("$", "$.metadata.managedFields", 1)
         raise invalid_body(resource, place) from exc
+    return document
 
 
 _SCALARS = (str, int, float)

@@ -34,8 +34,8 @@ from kubesched.cluster.apiserver.rules.generated_metadata import (
 from kubesched.cluster.apiserver.rules.kubelet_reports import merge_report
 from kubesched.cluster.apiserver.rules.patching.patches import PatchError, apply_patch
 from kubesched.cluster.apiserver.rules.request_documents import (
-    check_details,
     check_document,
+    decode_details,
     invalid_body,
     remove_nulls,
 )
@@ -284,7 +284,7 @@ class Store(StoredObjects):
         if patch_type != "strategic":  # a strategic patch leaves no null values
             document = remove_nulls(document, old.data)
         if not trusted:
-            check_details(resource, document, old.data)
+            document = decode_details(resource, document, old.data)
             check_object(document)
         base: tuple[Any, Json] | None = None
         if resource.type is not None:
