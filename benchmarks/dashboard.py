@@ -53,7 +53,7 @@ from kubesched.scheduler.scheduler import Scheduler
 # name -> (is there a page, viewers that read, viewers that do not)
 _ROUNDS: Final = {
     "no page": (False, 0, 0),
-    "nobody looks": (True, 0, 0),
+    "no viewer": (True, 0, 0),
     "1 viewer": (True, 1, 0),
     "5 viewers": (True, 5, 0),
     "5 viewers, 1 stalled": (True, 4, 1),

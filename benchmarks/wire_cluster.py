@@ -313,7 +313,7 @@ class WireApi:
         self._send("MODIFIED", self._pod(self._waiting.pop((namespace, name)), node))
 
     async def create(self, new: T) -> T:
-        return new  # an event about a pod, which nobody here reads
+        return new  # an Event object, which the benchmark does not read
 
     async def update(self, changed: T, *, subresource: str = "") -> T:
         raise _refused("update", type(changed).__name__, subresource)
@@ -346,5 +346,5 @@ class WireApi:
 
 
 def _refused(*words: object) -> ApiError:
-    message = f"nobody expects: {' '.join(str(word) for word in words)}"
+    message = f"unexpected request: {' '.join(str(word) for word in words)}"
     return ApiError(Status(status="Failure", code=405, reason="MethodNotAllowed", message=message))

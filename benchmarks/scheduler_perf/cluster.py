@@ -133,7 +133,7 @@ class Cluster:
 
 
 def _with_tolerations(pod: Json, added: list[Json]) -> Json:
-    """The pod with the tolerations that admission gave it, which nobody may take away."""
+    """The pod with the tolerations of admission, which an update may not remove."""
     own = pod["spec"].get("tolerations", [])
     missing = [toleration for toleration in added if toleration not in own]
     return {**pod, "spec": {**pod["spec"], "tolerations": own + missing}}

@@ -139,7 +139,7 @@ class GpuPolicy(Plugin):
         return SUCCESS if request_of(pod).count else SKIP
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Write down which devices the pod was given, for whoever starts it."""
+        """Annotate the pod with its devices, for the device plugin that starts it."""
         index = "-".join(map(str, self.ledger.reserved(pod)))
         patch = {"metadata": {"annotations": {GPU_INDEX: index}}}
         await self.handle.api.patch(Pod, pod.metadata.name, pod.metadata.namespace, patch)

@@ -1,4 +1,4 @@
-"""Every command and what may be wrong with what it is given: a clear line, and nothing is lost.
+"""Invalid input of every command: one clear line, and no data is lost.
 
 Run in this process, but for what only a process has: closed and full standard streams.
 """

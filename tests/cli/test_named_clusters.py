@@ -232,7 +232,7 @@ def test_the_life_of_a_cluster_in_the_background(home: Path) -> None:
     assert (resumed.returncode, resumed.stdout, resumed.stderr) == (0, "", "")
     (there,) = listed()
     assert (there["state"], there["nodes"], there["pods"]) == ("running", 2, 1)
-    assert there["address"] == row["address"], "kubeconfigs that somebody has still work"
+    assert there["address"] == row["address"], "existing kubeconfigs still work"
 
     assert kubesched("down", "--all").split() == ["blue"]
     assert yaml.safe_load((home / ".kube/config").read_text()) == yaml.safe_load(THEIRS)

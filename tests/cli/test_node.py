@@ -57,9 +57,9 @@ def test_nodes_stop_and_start_by_name_or_label(cluster: Cluster) -> None:
     assert node(cluster, "start", "-l", f"{zone}=y").stdout.split() == ["dark-1"]
     annotations = cluster.api.document(Node, "dark-1")["metadata"].get("annotations", {})
     assert "kubesched.io/stopped" not in annotations
-    nobody = node(cluster, "stop")
-    assert nobody.returncode == 2
-    assert "name some nodes" in nobody.stderr
+    unnamed = node(cluster, "stop")
+    assert unnamed.returncode == 2
+    assert "name some nodes" in unnamed.stderr
     assert node(cluster, "stop", "none").returncode == 1
 
 

@@ -65,7 +65,7 @@ def why_open(pod: Pod, place: Place | None = None) -> dict[str, str]:
 
 CASES = {
     "one with a node is decided": (make_pod("p", node_name="n"), None, ""),
-    "one nobody looked at is open": (make_pod("p"), None, "not tried yet"),
+    "an untried pod is open": (make_pod("p"), None, "not tried yet"),
     "one that fits nowhere is decided": (failed(make_pod("p")), Place.UNSCHEDULABLE, ""),
     "one that waits for its next try is decided": (failed(make_pod("p")), Place.BACKOFF, ""),
     "one whose next try is due is open": (failed(make_pod("p")), Place.ACTIVE, "being placed"),

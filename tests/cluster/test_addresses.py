@@ -1,4 +1,4 @@
-"""Addresses of pods and nodes are not given twice, also when a cluster begins anew."""
+"""Addresses of pods and nodes are unique, also after a restart of the cluster."""
 
 from __future__ import annotations
 

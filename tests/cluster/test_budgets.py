@@ -1,4 +1,4 @@
-"""What one object may cost the cluster around it, by counting: controllers, kubelets, collector.
+"""The cost of one object in controllers, kubelets and the collector, in function calls.
 
 Every list and map of every kind that something in the embedded cluster looks at, and what is made
 of it: pods of templates, claims of volumes. Costs may grow with what is in an object, not with its
@@ -180,7 +180,9 @@ async def life(cluster: EmbeddedCluster, documents: list[Json], status: Any = No
         api.delete(*place, now_ns, grace_period_seconds=0)
     await asyncio.sleep(60)
     for place in places:
-        with contextlib.suppress(ApiError):  # it is gone, or waits for what nobody does here
+        with contextlib.suppress(
+            ApiError
+        ):  # it is gone, or waits for a controller that does not run here
             api.patch(*place, {"metadata": {"finalizers": None}}, now_ns, patch_type="merge")
     await asyncio.sleep(1)
 
@@ -213,7 +215,7 @@ def test_what_is_made_of_an_object_costs_no_more_than_its_items(story: Story) ->
 
 
 REAL = {"Pod": {"nodeName": "n0"}, "CronJob": {"schedule": "0 0 1 1 *"}}
-"""A pod that somebody sees to, and a schedule that does not make costs a matter of luck."""
+"""A pod with an owner, and a schedule that makes the costs deterministic."""
 SEEN = {each.kind: each for each in Store(random.Random(0)).catalog.all() if each.type in FOLLOWED}
 
 

@@ -1,4 +1,4 @@
-"""Files with definitions, their objects, policies and roles, as charts and operators ship them."""
+"""Files with definitions, custom objects, policies and roles, as operators ship them."""
 
 from __future__ import annotations
 

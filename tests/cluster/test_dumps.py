@@ -1,4 +1,4 @@
-"""A cluster's dump, loaded into another: everything is as it was, and goes on."""
+"""A dump of a cluster, loaded into another: objects are unchanged, controllers go on."""
 
 from __future__ import annotations
 

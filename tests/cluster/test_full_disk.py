@@ -1,4 +1,4 @@
-"""A data file that takes nothing for a while: refusals, nothing lost, and the cluster goes on."""
+"""A data file that cannot be written for a while: writes are refused, none is lost."""
 
 from __future__ import annotations
 

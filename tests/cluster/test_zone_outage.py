@@ -1,4 +1,4 @@
-"""A zone goes dark and comes back: the example, played twice."""
+"""The example of a zone outage, run twice with the same result."""
 
 from __future__ import annotations
 

@@ -58,10 +58,10 @@ def needs_devices(pod: Pod, objects: FakeObjects) -> bool:
 def expectation(recorded: Mapping[str, Any], missing: frozenset[str]) -> Expectation:
     """Reduce a recorded step to what the plugins that exist can answer."""
     fields = {key: value for key, value in recorded.items() if key != "pod"}
-    judges = _judges(recorded) & missing
-    if judges:
+    blockers = _blocking_plugins(recorded) & missing
+    if blockers:
         # Whether a node passes is everything: without that verdict nothing can be compared.
-        return Expectation({}, tuple(sorted(judges)))
+        return Expectation({}, tuple(sorted(blockers)))
     needs = set(recorded.get("scores", {})) & missing
     _without_scores(fields, needs)
     if "postFilter" in fields:
@@ -72,7 +72,7 @@ def expectation(recorded: Mapping[str, Any], missing: frozenset[str]) -> Expecta
     return Expectation(fields, tuple(sorted(needs)))
 
 
-def _judges(recorded: Mapping[str, Any]) -> set[str]:
+def _blocking_plugins(recorded: Mapping[str, Any]) -> set[str]:
     """The plugins that rejected the pod, or the pod on some node."""
     found = {status["plugin"] for status in recorded.get("rejected", {}).values()}
     found |= set(recorded.get("unschedulablePlugins", ()))

@@ -1,4 +1,4 @@
-"""Who may see the page: signed in, by a known name, from the page itself."""
+"""Access to the page: a session, a known host name, and the page's own origin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flight recorder: told by a scheduler, or read off pods; bounded; the story of a pod."""
+"""The decision log: filled by a scheduler or from pods, bounded, read by pod."""
 
 from __future__ import annotations
 
@@ -159,5 +159,5 @@ def test_a_pod_that_had_to_go_is_noted_once() -> None:
     assert (log.preempted, [each["what"] for each in log.since(0, 9)]) == (1, ["preempted"])
     at_once = replace(marked, metadata=replace(marked.metadata, name="other", uid="other"))
     log.removed(at_once, False)
-    log.removed(make_pod("deleted by somebody"), False)
+    log.removed(make_pod("deleted by a user"), False)
     assert log.preempted == 2

@@ -1,4 +1,4 @@
-"""The page in a real browser: arrive, read why, apply, stop a zone, play a drain, go through time.
+"""The page in a real browser: sign-in, causes, changes, outages, drains, the timeline.
 
 Needs a Chromium (Debian's package) and Playwright; skipped with a reason where there is none.
 """

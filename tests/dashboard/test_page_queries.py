@@ -1,4 +1,4 @@
-"""What the page is told: frames, nodes with devices and volumes, the queue, changes."""
+"""The queries of the page: frames, nodes with devices and volumes, the queue, changes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_pending_pod_is_explained() -> None:
 
 
 class _Shunning(Plugin):
-    """A plugin of somebody's own, which wants no node."""
+    """A user's own plugin, which rejects every node."""
 
     name = "Shunning"
 

@@ -1,4 +1,4 @@
-"""The view of a scheduler's own counts: the same as one that counts for itself, at any time."""
+"""The view of a scheduler's own counts equals a recount at any time."""
 
 from __future__ import annotations
 

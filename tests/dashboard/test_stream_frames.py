@@ -1,4 +1,4 @@
-"""Frames: made once for all viewers, small for those who keep up, whole for those who do not."""
+"""Frames: encoded once for all viewers, as changes for fast ones, whole for slow ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time that can be gone through: captures, one after the other or from within, and simulations."""
+"""Timelines of captures, of the changes within a capture, and of simulations."""
 
 from __future__ import annotations
 

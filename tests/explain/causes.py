@@ -1,4 +1,4 @@
-"""Pods that wait, with known causes: a cluster each, the pod, and what an SRE has to be told.
+"""Pending pods with known causes: a cluster, the pod, and the facts to report.
 
 The tests read the first lines of the text that they get; `docs/explain.md` shows some of them.
 """
@@ -280,7 +280,7 @@ CAUSES: dict[str, Cause] = {
         ("anti-affinity", "one pod with app=web per node", "every node has one"),
         ("drop the required pod anti-affinity", "add one more node like"),
     ),
-    "anti-affinity of somebody else": Cause(
+    "anti-affinity of another pod": Cause(
         [*nodes("a"), running("lonely", "a", affinity=PAIR, priority=9)],
         waiting(labels=WEB),
         ("keep it away by their anti-affinity", "shop/lonely"),
@@ -485,7 +485,7 @@ CAUSES: dict[str, Cause] = {
         ("Insufficient cpu", "preemptionPolicy is Never", "shop/low"),
         ("allow it to preempt",),
     ),
-    "everybody else is as important": Cause(
+    "all other pods are as important": Cause(
         [*nodes("a"), running("peer", "a", requests={"cpu": "3"}, priority=10)],
         waiting(requests={"cpu": "2"}, priority=10),
         ("Insufficient cpu", "asks 2", "at most 1 is free"),
@@ -563,7 +563,7 @@ CAUSES: dict[str, Cause] = {
         not_started("ImagePullBackOff", "Back-off pulling image"),
         ("has been placed on a", "not to the scheduler", "container web: ImagePullBackOff"),
     ),
-    "nobody has tried it": Cause(
+    "no scheduler has tried it": Cause(
         nodes("a"),
         waiting(creation_timestamp="2026-01-01T00:00:00Z"),
         ("It fits", "would go to a", "No scheduler has tried it yet"),

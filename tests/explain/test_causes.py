@@ -18,7 +18,7 @@ from tests.explain.unusual_causes import UNUSUAL
 CAUSES = {**USUAL, **UNUSUAL}
 PENDING_OR_NOT = {
     "its node cannot pull the image",
-    "nobody has tried it",
+    "no scheduler has tried it",
     "a pod on a node that was deleted",
     "it is already running",
     "the default scheduler is down",

@@ -1,4 +1,4 @@
-"""Screens in docs/explain.md are what the commands print; UPDATE_SNAPSHOTS=1 makes them anew."""
+"""Screens in docs/explain.md equal the output; UPDATE_SNAPSHOTS=1 rewrites them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What events say of pods that fit nowhere, and how seldom that is worked out."""
+"""The notes of events about pods that fit nowhere, and how rarely they are computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many copies fit: the same number whichever way it is counted, and what stops the next."""
+"""The number of copies that fit, by two ways of counting, and the cause that stops the next."""
 
 from __future__ import annotations
 

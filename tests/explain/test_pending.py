@@ -1,4 +1,4 @@
-"""Pods that wait: groups with all rules, two changes together, preemption, nothing left behind."""
+"""Pending pods: groups, two changes together, preemption, and no leftover state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On every recorded decision an explanation says what the reference said, and then more.
+"""Explanations of every recorded decision contain the message of the reference.
 
 Each pending pod of each scenario is explained right before it is scheduled: the first rule that
 rejects a node, the scores and the choice must be the recording's.

@@ -1,4 +1,4 @@
-"""On random clusters: every suggestion holds, and none is larger than the smallest single change.
+"""On random clusters every suggestion works, and none exceeds the smallest single change.
 
 Suggestions are carried out on a cluster that is built anew from the changed objects. The smallest
 single change is found by trying all of them, with code of its own.

@@ -1,4 +1,4 @@
-"""Changes played in virtual time: who moves, who waits, what budgets refuse."""
+"""Changes in virtual time: moved pods, pending pods, evictions that budgets refuse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods that wait for unusual causes: what an SRE would not think of first."""
+"""Pending pods with unusual causes."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ UNUSUAL: dict[str, Cause] = {
             "infra/cache",
         ),
     ),
-    "a scheduler that nobody runs": Cause(
+    "a scheduler that does not run": Cause(
         nodes("a"),
         waiting(scheduler_name="volcano"),
         ("schedulerName is 'volcano'", "Run a scheduler that is called 'volcano'"),

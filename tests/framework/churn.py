@@ -1,4 +1,4 @@
-"""A cluster that changes at random, seen through one cache for all its life."""
+"""A cluster that changes at random, and one cache that follows all changes."""
 
 from __future__ import annotations
 

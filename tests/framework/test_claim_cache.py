@@ -1,4 +1,4 @@
-"""Claims that are watched, and the scheduler's own writes before the watch brings them."""
+"""Watched claims, and the scheduler's own writes that the watch has not delivered yet."""
 
 from __future__ import annotations
 

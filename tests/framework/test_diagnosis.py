@@ -1,4 +1,4 @@
-"""Looking verdicts up: one node's, and all nodes with a code."""
+"""Lookup of statuses: of one node, and of all nodes with a code."""
 
 from __future__ import annotations
 

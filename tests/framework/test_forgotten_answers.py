@@ -1,4 +1,4 @@
-"""Answers that the index forgets are gone at once, and leave nothing to the garbage collector."""
+"""Evicted index entries are freed at once, without the garbage collector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What updates amount to (docs/reference/03 §8.2, §8.3), by table and as the reference answered."""
+"""Classification of updates (docs/reference/03 §8.2, §8.3), by table and by recordings."""
 
 from __future__ import annotations
 
@@ -268,15 +268,15 @@ def test_declared_features_are_a_feature() -> None:
 
 
 def test_updates_amount_to_what_the_reference_says(goldens: Path) -> None:
-    judged = 0
+    compared = 0
     with gzip.open(goldens / "hints.jsonl.gz", "rt") as lines:
         for line in lines:
             for change in json.loads(line)["events"]:
                 if change["action"] == "update" and change["resource"] in ("Pod", "Node"):
                     want = [event["label"] for event in change["expected"]]
                     assert update_labels(change) == want, change
-                    judged += 1
-    assert judged > 1000
+                    compared += 1
+    assert compared > 1000
 
 
 def update_labels(change: dict[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The pods on the nodes by group: counts equal a look at every pod."""
+"""The index of pods on nodes by group: its counts equal a recount."""
 
 from __future__ import annotations
 

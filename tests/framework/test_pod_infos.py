@@ -1,4 +1,4 @@
-"""What is computed about a pod holds for the next one only if that looks the same."""
+"""Computed facts about a pod are reused only for pods that are equal in the inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of a pod: together they are the whole pod, and none overlaps another."""
+"""Parts of a pod: they cover the whole pod, and none overlaps another."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def test_a_watcher_that_does_not_read_is_dropped() -> None:
             url = "/api/v1/namespaces/default/configmaps"
             async with client.post(url, json=large) as answer:
                 assert answer.status == 201
-        while server.http.watches:  # noqa: ASYNC110  the server tells nobody
+        while server.http.watches:  # noqa: ASYNC110  the server offers no notification
             await asyncio.sleep(0.01)
         writer.close()
 
@@ -117,7 +117,7 @@ def test_a_client_that_goes_away_leaves_no_watch_behind() -> None:
     async def test(client: aiohttp.ClientSession, server: Server) -> None:
         async with client.get("/api/v1/nodes?watch=1"):
             assert server.http.watches == 1
-        while server.http.watches:  # noqa: ASYNC110  the server tells nobody
+        while server.http.watches:  # noqa: ASYNC110  the server offers no notification
             await asyncio.sleep(0.01)
 
     Server().run(test)

@@ -146,7 +146,7 @@ async def survive(harness: ServerOutageHarness, run: Run) -> None:
     before = await harness.nodes_of_pods()
     await harness.create_pods("c")
     after = await harness.until_bound(3 * BATCH)
-    # What was bound stays where it was, whoever was told of it.
+    # A bound pod stays on its node, whether or not the client received the answer.
     assert {name: after[name] for name in (placed | before)} == placed | before
     assert run.process.returncode is None, run.said()
     assert "Traceback" not in run.said()

@@ -44,7 +44,7 @@ SPARE: dict[str, Callable[[Right], bool]] = {
     ),
     "where lists are not streamed": lambda right: right[2] == "list",
     "leases are not watched": lambda right: right[1:] == ("leases", "watch"),
-    "nobody asked for a page": lambda right: right[1].endswith("reviews"),
+    "the page is not enabled": lambda right: right[1].endswith("reviews"),
 }
 
 

@@ -86,7 +86,7 @@ class Page(NamedTuple):
 
 
 async def page_of(kubeconfig: Path) -> Page:
-    """What `kubesched dashboard` answers to somebody who opens its link."""
+    """The answers of `kubesched dashboard` to a browser that opens its link."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "kubesched.cli.main", "dashboard",
         "--kubeconfig", str(kubeconfig), "--listen", "127.0.0.1:0",

@@ -1,4 +1,4 @@
-"""A real kubectl against the embedded cluster, over TLS and with a token.
+"""The real kubectl against the embedded cluster, over TLS and with a token.
 
 `KUBECTL` names the program to use; the default is the one on the path.
 """

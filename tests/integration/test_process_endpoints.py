@@ -62,7 +62,7 @@ def test_health_is_for_everyone_and_pages_are_for_those_the_cluster_knows(tmp_pa
                 async with aiohttp.ClientSession(connector=connector) as session:
                     async with asyncio.timeout(30):
                         await until_ready(session, url)
-                    await judge(session, url, cluster.token)
+                    await check_endpoints(session, url, cluster.token)
                     await judge_page(session, f"{url}/dashboard", cluster.token)
                 await judge_event(cluster)
                 await judge_commands(kubeconfig, url, tmp_path)
@@ -73,7 +73,7 @@ def test_health_is_for_everyone_and_pages_are_for_those_the_cluster_knows(tmp_pa
     asyncio.run(main())
 
 
-async def judge(session: aiohttp.ClientSession, url: str, token: str) -> None:
+async def check_endpoints(session: aiohttp.ClientSession, url: str, token: str) -> None:
     async def get(path: str, token: str = "") -> tuple[int, str]:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         async with session.get(url + path, headers=headers) as response:

@@ -1,4 +1,4 @@
-"""A cluster on virtual time whose scheduler asks fake extenders."""
+"""A cluster on virtual time whose scheduler calls fake extenders."""
 
 from __future__ import annotations
 

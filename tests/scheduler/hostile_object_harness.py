@@ -1,4 +1,4 @@
-"""A scheduler whose API server hands out objects that no API server should.
+"""A scheduler whose API server returns invalid objects.
 
 Objects are made in the ordinary way, and what a watch says about them is replaced on the way. So
 anything can be tried that JSON can say, whatever the embedded server would refuse.

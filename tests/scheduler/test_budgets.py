@@ -1,4 +1,4 @@
-"""What one pod may cost the scheduler, by counting: every list that a pod has, and its twins.
+"""The cost of one pod in calls, for every list that a pod has.
 
 A pod with `n` items somewhere waits, and three like it are on nodes already, so that whatever
 compares the one with the others is seen. Costs may grow with what a pod contains, not with its

@@ -1,4 +1,4 @@
-"""Kept answers after awkward histories: full nodes that change, pods of one shape that differ
+"""Cached answers after unusual histories: full nodes that change, pods of one shape that differ
 in what plugins skip, plugins that fail, nominations in between."""
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ def test_who_waits_on_permit_and_is_bound_by_somebody_else_waits_no_more(
             harness.handlers.delete_pod(bound)
         return (await entry.outcome()).message
 
-    assert run(main) == ("bound by somebody else" if is_told else "removed")
+    assert run(main) == ("bound by another scheduler" if is_told else "removed")
 
 
 def test_a_deleted_assigned_pod_leaves_the_cache_and_is_announced(

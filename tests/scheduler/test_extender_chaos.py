@@ -1,7 +1,7 @@
-"""Extenders that answer late, wrongly or not at all, among pods, nodes and deletions at random.
+"""Extenders that fail or answer late, with random pods, nodes and deletions.
 
 Whatever they do: no node is ever given more than it has, no pod is placed on a node that the
-extender refused it, nobody is lost, and pods that no extender is interested in do not wait.
+extender refused it, no pod is lost, and pods that no extender manages do not wait.
 """
 
 from __future__ import annotations

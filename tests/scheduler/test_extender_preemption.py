@@ -112,7 +112,7 @@ CASES = {
         [],
         NO_ROOM + "preemption: failed preempt with extender at URL http://x:1/preempt, code 500",
     ),
-    "a node that nobody knows is an error": Case(
+    "an unknown node is an error": Case(
         [(says({"n9": {"Pods": [{"UID": "x"}]}}), {})],
         [],
         NO_ROOM + 'preemption: nodeinfo not found for node name "n9"',

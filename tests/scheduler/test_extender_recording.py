@@ -1,4 +1,4 @@
-"""What the reference sent to two extenders and did with their answers, replayed.
+"""Recorded requests of the reference to two extenders, and the effects of their answers.
 
 The cluster, the pods and the extenders' answers are those of the recording. What is sent must be
 the same, but for identities and times, and so must the pods and events be in the end.

@@ -159,7 +159,7 @@ CASES = {
         [(FakeExtender(filter=lambda _: Reply(200)), {})],
         condition=("SchedulerError", "EOF"),
     ),
-    "scores of nodes that nobody asked about are nobody's": Case(
+    "scores of nodes outside the request are ignored": Case(
         [
             (
                 FakeExtender(

@@ -1,4 +1,4 @@
-"""What storms from seeds brought to light (docs/reliability.md), each in its smallest form."""
+"""Bugs found by fault injection (docs/reliability.md), each as a minimal test."""
 
 from __future__ import annotations
 

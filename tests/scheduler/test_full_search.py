@@ -34,11 +34,11 @@ def nodes(*names: str) -> list[Node]:
 def reject_all(reason: str, *names: str) -> type[Plugin]:
     """A filter that rejects the named nodes, or all if none is named."""
 
-    def judge(state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+    def filter_node(state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         rejected = not names or node.name in names
         return Status.unschedulable(reason) if rejected else SUCCESS
 
-    return plugin_class("F", filter=judge)
+    return plugin_class("F", filter=filter_node)
 
 
 def narrow(plugin: str, *names: str) -> type[Plugin]:
@@ -119,12 +119,12 @@ def test_a_filter_that_looks_at_other_nodes_is_asked_about_all() -> None:
 
 def test_other_objects_may_change_every_mind() -> None:
     open_now: set[str] = set()
-    judge = plugin_class(
+    filtering = plugin_class(
         "F",
         filter=lambda *_: SUCCESS if open_now else Status.unschedulable("no"),
         reads=Reads(pod=PodPart.TEMPLATE, other_nodes=False),
     )
-    harness = PluginHarness(judge, nodes=nodes("a", "b"))
+    harness = PluginHarness(filtering, nodes=nodes("a", "b"))
     harness.cache.update_snapshot()
     since = harness.framework.dry_run.version
     open_now.add("now")
@@ -269,11 +269,11 @@ def test_a_plugin_that_fails_ends_the_attempt_in_an_error(
 
 
 def test_a_filter_error_on_one_node_ends_the_attempt_even_if_others_fit() -> None:
-    def judge(state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+    def filter_node(state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         return Status.failure("broken") if node.name == "n1" else SUCCESS
 
     with pytest.raises(PluginError):
-        PluginHarness(plugin_class("F", filter=judge), nodes=nodes("n1", "n2")).schedule(
+        PluginHarness(plugin_class("F", filter=filter_node), nodes=nodes("n1", "n2")).schedule(
             make_pod("p")
         )
 
@@ -335,12 +335,14 @@ def test_the_profile_overrides_the_global_percentage() -> None:
 
 
 def test_rejections_after_the_last_wanted_node_are_not_recorded() -> None:
-    def judge(state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+    def filter_node(state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         return SUCCESS if int(node.name[1:]) % 2 == 0 else Status.unschedulable("odd")
 
     like_all = plugin_class("S", score=lambda *_: 0)
     many = nodes(*(f"n{number:03d}" for number in range(300)))
-    harness = PluginHarness(plugin_class("F", filter=judge), like_all, nodes=many, percentage=1)
+    harness = PluginHarness(
+        plugin_class("F", filter=filter_node), like_all, nodes=many, percentage=1
+    )
     result = harness.schedule(make_pod("p"))
     assert len(result.feasible) == 100
     # n000 .. n199 hold a hundred even nodes; the search stops at the next one, n200.

@@ -1,4 +1,4 @@
-"""Whatever a pod or node contains: other pods are placed, and the process goes on."""
+"""Invalid pods and nodes do not stop the process or the placement of other pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plugins that answer nonsense or raise what ends tasks and processes: one pod, one attempt."""
+"""Plugins that return wrong values or raise any exception fail one attempt of one pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run leaves in the metrics (docs/reference/02 §11.2, 03 §14, 04 §19), on virtual time."""
+"""The metrics after a run (docs/reference/02 §11.2, 03 §14, 04 §19), on virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one object may cost the scheduler, by counting: every list and map of all that it watches.
+"""The cost of one object in calls, for every list and map of each watched kind.
 
 A cluster has one object of each kind, and pods that need them: a volume that is bound and one that
 is to be, a device, a budget, namespaces by their labels. A watch shows one of the objects with `n`

@@ -1,4 +1,4 @@
-"""A scheduler over HTTP whose API server is in trouble: nothing lost, nothing bound twice.
+"""A scheduler over HTTP with a failing API server: no pod lost, none bound twice.
 
 All on virtual time: the real client, informers and scheduler, the embedded server behind a
 network that does to requests and watches what the case says. Pods come before, during and after.
@@ -209,7 +209,7 @@ CASES = {
     "the server has too much to do": answering(says(429, "TooManyRequests", retry_after="1")),
     "the server has too much to do and says no time": answering(says(429, "TooManyRequests")),
     "a proxy answers with a page": answering(ServerResponse(502, b"<html>bad gateway</html>")),
-    "nobody knows us": answering(says(401, "Unauthorized")),
+    "the credentials are refused": answering(says(401, "Unauthorized")),
     "nothing is allowed": answering(says(403, "Forbidden")),
     "watches cannot be opened": answering(says(500, "InternalError"), is_watch),
     "no version is known": answering(says(410, "Expired"), is_watch),

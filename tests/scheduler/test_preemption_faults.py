@@ -1,8 +1,8 @@
-"""Preemption while the API server has its troubles, on virtual time.
+"""Preemption while the API server fails, on virtual time.
 
 Pods of all priorities come and go on a cluster that is too small for them. At no time is a node
-given more than it has, or a pod evicted that nobody outranks; and when calm has returned,
-everybody who waits does so for a reason. A failure repeats from its seed.
+given more than it has, or a pod evicted without a preemptor of higher priority. After the faults
+end, every pending pod has a reason. A failure repeats from its seed.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Watchman(RandomFaults):
             for record in self._store.list(pods).records
             if not record.typed.spec.node_name
         ]
-        assert max(waiting, default=-1) > victim.spec.priority, f"nobody outranks {name}"
+        assert max(waiting, default=-1) > victim.spec.priority, f"no waiting pod outranks {name}"
 
 
 async def create(api: LocalApi, new: Pod | Node | PriorityClass) -> None:

@@ -1,4 +1,4 @@
-"""What a program that builds a scheduler may put in the place of its parts."""
+"""The parts of a scheduler that a program may replace."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_informers_of_the_caller_are_used_and_run_by_the_caller() -> None:
         await create(api, make_pod("p", images=["i"]))
         async with running(scheduler):
             await asyncio.sleep(5)
-            assert not scheduler.synced.is_set(), "nobody runs the informers yet"
+            assert not scheduler.synced.is_set(), "the informers do not run yet"
             async with running(*informers.components()):
                 await asyncio.sleep(5)
                 return (await api.get(Pod, "p", "default")).spec.node_name

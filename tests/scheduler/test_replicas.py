@@ -145,7 +145,7 @@ def test_every_pod_is_bound_once_by_whoever_leads(seed: int, replicas: int) -> N
             assert [pod.metadata.name for pod in pods if not pod.spec.node_name] == []
             assert len(harness.bound) == PODS
             assert set(harness.bound.values()) == {1}
-            assert len(harness.actors) > 1, "nobody ever took over"
+            assert len(harness.actors) > 1, "no replica ever took over"
         finally:
             for task in tasks:
                 task.cancel()

@@ -1,4 +1,4 @@
-"""The whole way of a pod, on virtual time: embedded API server, informers, queue, loop, binding."""
+"""The path of a pod on virtual time: API server, informers, queue, attempt, binding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the documents show about simulation works."""
+"""The commands and files in the documents about simulation work."""
 
 from __future__ import annotations
 

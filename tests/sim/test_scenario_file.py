@@ -1,4 +1,4 @@
-"""Scenarios from files: what they come to, and what is said of mistakes."""
+"""Scenarios from files: the parsed scenario, and the messages for mistakes."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ class Soak:
         if waiting:
             self.problems.append(f"{len(waiting)} pods wait for ever: {waiting[:5]}")
         if self._harness.leader() is None:
-            self.problems.append("nobody leads")
+            self.problems.append("no replica leads")
 
     def _judge(self) -> None:
         minutes = self._second / 60

@@ -1,4 +1,4 @@
-"""Builders say what was asked for and fill the rest with what an API server would hold."""
+"""Builders set the given fields and fill the rest as an API server would."""
 
 from __future__ import annotations
 

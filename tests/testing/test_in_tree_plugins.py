@@ -1,4 +1,4 @@
-"""Every plugin in the tree keeps the contract that plugins of users are held to."""
+"""Every in-tree plugin fulfils the contract for plugins of users."""
 
 from __future__ import annotations
 

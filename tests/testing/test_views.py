@@ -1,4 +1,4 @@
-"""Plugins are run as an attempt runs them, and the two forms are held against each other."""
+"""Plugins run as in an attempt, and their two forms give equal results."""
 
 from __future__ import annotations
 

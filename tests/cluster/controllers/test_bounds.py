@@ -1,4 +1,4 @@
-"""Numbers without measure: what an object asks for must not fill the memory or the loop."""
+"""Extreme numbers in objects must not fill the memory or block the event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workloads make pods, and take them along when they go."""
+"""Workloads create pods, and their deletion deletes the pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices of nodes: published, claimed, given back."""
+"""Devices of nodes are published, allocated to claims, and released."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events end an hour after they last happened."""
+"""Events are deleted an hour after their last occurrence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evictions: what a budget allows, notes, and gets back."""
+"""Evictions: disruptions that a budget allows, records and regains."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_budget_is_used_up_at_once_and_refilled_when_the_pod_is_replaced() -> 
         assert caught.value.code == 429
         details = caught.value.status.details
         assert details is not None
-        assert not details.retry_after_seconds, "nobody knows when it will be refilled"
+        assert not details.retry_after_seconds, "the time of the next allowance is unknown"
         (cause,) = details.causes
         assert cause.message == "The disruption budget b needs 2 healthy pods and has 3 currently"
         marked = await harness.get(Pod, first.metadata.name)

@@ -1,4 +1,4 @@
-"""Jobs: failures that count and that do not, indexes, ends; CronJobs."""
+"""Jobs: counted and ignored failures, indexes, completion; CronJobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes that fall silent: conditions, taints, evictions, and pods that nobody sees to."""
+"""Nodes without heartbeats: conditions, taints, evictions, and pods without an owner."""
 
 from __future__ import annotations
 

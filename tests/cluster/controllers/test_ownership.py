@@ -1,4 +1,4 @@
-"""Adopting, releasing, foreground deletion: who owns what, and what goes with whom."""
+"""Adoption, release, and foreground deletion of dependents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PodGroups in an embedded cluster: kept while pods of them are there."""
+"""PodGroups in an embedded cluster are protected while they have pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deployments: shares of a change, ends of patience, recreation, rollbacks."""
+"""Deployments: surge and unavailability, progress deadlines, recreation, rollbacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""StatefulSets: names that last, one pod after the other, claims, versions."""
+"""StatefulSets: stable names, ordered pods, claims, revisions."""
 
 from __future__ import annotations
 

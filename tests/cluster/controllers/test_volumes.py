@@ -1,4 +1,4 @@
-"""Claims and volumes: found, made, kept while used, given back."""
+"""Claims and volumes: binding, provisioning, protection while in use, reclaim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster with controllers and kubelets on virtual time, and somebody who binds pods."""
+"""A cluster with controllers, kubelets and a simple binder on virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes that somebody creates become ready; what somebody says about a node stays."""
+"""Created nodes become ready, and fields that a client sets on a node stay."""
 
 from __future__ import annotations
 

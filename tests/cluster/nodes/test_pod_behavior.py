@@ -1,4 +1,4 @@
-"""Pods that misbehave on request: by annotation, by rule, by literal command."""
+"""Pods that fail on request: by annotation, by rule, by literal command."""
 
 from __future__ import annotations
 

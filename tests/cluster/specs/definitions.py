@@ -1,4 +1,4 @@
-"""Custom resources for stories: defined as the suite's helpers define them."""
+"""Definitions of custom resources for specs, equal to those of the suite's helpers."""
 
 from __future__ import annotations
 

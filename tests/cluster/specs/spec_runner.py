@@ -1,4 +1,4 @@
-"""A whole cluster on virtual time, asked over its HTTP interface as the official suite asks one.
+"""A cluster on virtual time, used through its HTTP API as the official suite does.
 
 What the suite's specs do step by step is told in the tables of the files beside this one. The
 stories of a table share one cluster, each in a namespace of its own and all at the same virtual
@@ -113,7 +113,7 @@ class RefusedError(Exception):
 
 
 class Watching:
-    """A watch that somebody has begun and reads when they like."""
+    """A watch that a spec has begun and reads later."""
 
     def __init__(self, stream: ServedWatch) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""Service accounts and what every namespace has, as the official suite asks for them."""
+"""Specs of service accounts and of the objects that every namespace has."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ STORIES: dict[str, Story] = {
     "the authority is known everywhere": _authority,
     "service accounts are managed": _accounts,
     "tokens are given and recognized": _tokens,
-    "tokens are mounted unless somebody opts out": _mounts,
+    "tokens are mounted unless the pod or the account opts out": _mounts,
     "reviews are answered": _reviews,
     "certificates are asked for, approved and given": _certificates,
 }

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets and evictions, as the official suite asks for them."""
+"""Specs of PodDisruptionBudgets and evictions."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def _counts(spec: Spec) -> None:
     assert condition_of({"status": held}, "DisruptionAllowed") == "True"
 
 
-async def _ignores_what_nobody_manages(spec: Spec) -> None:
+async def _ignores_unmanaged_pods(spec: Spec) -> None:
     spec.create("poddisruptionbudgets", budget(maxUnavailable=1))
     spec.create("pods", pod("p", labels=LABELS))
     await spec.until(lambda: spec.running())
@@ -198,7 +198,7 @@ def _unhealthy(policy: str | None, ready: bool, goes: bool) -> Story:
 STORIES: dict[str, Story] = {
     "a budget is created, updated, patched and deleted": _is_made,
     "a budget's status follows the pods": _counts,
-    "pods that nobody manages do not count": _ignores_what_nobody_manages,
+    "pods without a controller do not count": _ignores_unmanaged_pods,
     "a budget's status can be written": _status_is_written,
     "budgets are listed and deleted by label": _lists_and_deletes,
     "an eviction is blocked until the budget is changed": _blocks_until_changed,

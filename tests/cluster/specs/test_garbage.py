@@ -1,4 +1,4 @@
-"""Owners, what they own, and namespaces that go, as the official suite asks for them."""
+"""Specs of owners, their dependents, and the deletion of namespaces."""
 
 from __future__ import annotations
 

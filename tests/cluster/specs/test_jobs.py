@@ -1,4 +1,4 @@
-"""Jobs and CronJobs, as the official suite asks for them."""
+"""Specs of Jobs and CronJobs."""
 
 from __future__ import annotations
 

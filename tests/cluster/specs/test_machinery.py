@@ -1,4 +1,4 @@
-"""What the official suite asks of the API itself: definitions, policies, events, lists, watches."""
+"""Specs of the API itself: definitions, policies, events, lists, watches."""
 
 from __future__ import annotations
 

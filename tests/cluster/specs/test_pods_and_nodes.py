@@ -1,4 +1,4 @@
-"""Pods, nodes and what the specs of sig-node need, as the official suite asks for it."""
+"""Specs of pods and nodes, as in sig-node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quotas and what they count, as the official suite asks for them."""
+"""Specs of quotas and of the objects that they count."""
 
 from __future__ import annotations
 

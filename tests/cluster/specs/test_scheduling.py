@@ -1,4 +1,4 @@
-"""The scheduler in its cluster, as the official suite asks for it. Each story has its own cluster:
+"""Specs of the scheduler in its cluster. Each story has its own cluster:
 they are about what is free on its nodes."""
 
 from __future__ import annotations

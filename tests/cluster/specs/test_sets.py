@@ -1,4 +1,4 @@
-"""ReplicaSets, ReplicationControllers and Deployments, as the official suite asks for them."""
+"""Specs of ReplicaSets, ReplicationControllers and Deployments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""StatefulSets and DaemonSets, as the official suite asks for them."""
+"""Specs of StatefulSets and DaemonSets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Volumes, claims, classes and devices, as the official suite asks for them."""
+"""Specs of volumes, claims, classes and devices."""
 
 from __future__ import annotations
 

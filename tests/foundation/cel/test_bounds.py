@@ -1,4 +1,4 @@
-"""Whatever the text: an answer or a CelError, soon, and in little memory."""
+"""Any expression yields a value or a CelError, within bounds of steps and memory."""
 
 from __future__ import annotations
 

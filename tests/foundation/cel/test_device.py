@@ -1,4 +1,4 @@
-"""Device selectors: what they see of a device, and what they say when they cannot decide."""
+"""Device selectors: the variables of a device, and errors at evaluation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transport that answers from recordings of a real API server, and keeps what it was sent."""
+"""A transport that replays recordings of a real API server and stores the requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a server may ask its clients to wait."""
+"""The longest delay that a server's Retry-After may impose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON of pods and nodes, kept beside what is decoded of them."""
+"""The JSON of pods and nodes, stored beside the decoded objects."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def test_what_cannot_be_read_is_left_out(caplog: pytest.LogCaptureFixture) -> No
     "options", [{"send_initial_events": True}, {"resource_version": "8"}], ids=["a list", "old"]
 )
 def test_what_cannot_be_read_is_left_out_of_lists_and_of_old_events(options: Any) -> None:
-    """Whoever follows a watch must not be shown an object that is not there."""
+    """A follower of a watch must not receive an object that does not exist."""
 
     async def scenario() -> None:
         script = Script()
@@ -326,7 +326,7 @@ async def kept_after(script: Script, **options: Any) -> DocumentKeeper:
 
 
 def test_old_events_of_what_is_gone_are_not_kept() -> None:
-    """Seed 275: a watch began too early, and nobody would ever have it forgotten again."""
+    """Seed 275: a watch began too early, and the object was never removed again."""
 
     async def scenario() -> None:
         script = Script()
@@ -343,7 +343,7 @@ def test_what_a_list_does_not_show_any_more_is_forgotten() -> None:
         script = Script()
         script.events = [event("ADDED", "a", "12"), event("ADDED", "gone", "10")]
         keeper = await kept_after(script, send_initial_events=True)
-        assert len(keeper) == 0  # nobody has seen a whole list
+        assert len(keeper) == 0  # no whole list has been read
         script.events = [event("ADDED", "a", "12"), END]
         async for _ in keeper.watch(Pod, resource_version="", send_initial_events=True):
             pass

@@ -1,4 +1,4 @@
-"""What is remembered of events is bounded, and what may come again is remembered longest."""
+"""The table of event series is bounded, and the series that may recur are evicted last."""
 
 from __future__ import annotations
 

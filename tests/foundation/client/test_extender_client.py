@@ -1,4 +1,4 @@
-"""One extender over a transport: what is sent, and what is made of what comes back."""
+"""One extender over a transport: the requests, and the decoding of the responses."""
 
 from __future__ import annotations
 
@@ -79,11 +79,11 @@ FAILURES = {
     "a body that is a page": Failure(
         ServerResponse(200, b"<html>"), "invalid character '<' looking for beginning of value"
     ),
-    "nobody listens": Failure(
+    "no listener": Failure(
         TransportError("x", "refused"),
         f'Post "{URL}/filter": dial tcp extender.example:8080: connect: connection refused',
     ),
-    "nobody listens at the default port": Failure(
+    "no listener at the default port": Failure(
         TransportError("x", "refused"),
         'Post "https://e/filter": dial tcp e:443: connect: connection refused',
         "https://e",
@@ -94,7 +94,7 @@ FAILURES = {
         f'Post "{URL}/filter": context deadline exceeded '
         "(Client.Timeout exceeded while awaiting headers)",
     ),
-    "the certificate is somebody's": Failure(
+    "the certificate has another authority": Failure(
         TransportError("certificate verify failed: self-signed certificate", "tls"),
         f'Post "{URL}/filter": tls: failed to verify certificate: '
         "x509: certificate signed by unknown authority",

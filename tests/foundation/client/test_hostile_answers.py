@@ -1,4 +1,4 @@
-"""A server whose answers have no end, or are not what was asked for: an error, and an end to it."""
+"""Endless or unexpected responses of a server end in an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP/1.1 as bytes: what is sent, and answers in whatever pieces they arrive."""
+"""HTTP/1.1 as bytes: the requests, and responses that arrive in arbitrary pieces."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_header_names_are_in_their_usual_spelling() -> None:
         b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok and more",
     ],
-    ids=["the server closes", "an old server", "something that nobody asked for"],
+    ids=["the server closes", "an old server", "bytes without a request"],
 )
 def test_a_connection_is_not_used_again(head: bytes) -> None:
     answer, reader = read(head)

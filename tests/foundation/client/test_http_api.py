@@ -1,4 +1,4 @@
-"""The HTTP client against what a real API server answered."""
+"""The HTTP client against the recorded responses of a real API server."""
 
 from __future__ import annotations
 
@@ -318,9 +318,9 @@ def pod_body(name: str, version: int, **spec: Any) -> dict[str, Any]:
 
 
 NEW_TO_US = {
-    "a phase that nobody knows": {"status": {"phase": "Paused"}},
-    "a policy that nobody knows": {"spec": {"preemptionPolicy": "Sometimes"}},
-    "a field that nobody knows": {"spec": {"orbit": {"height": [1, "2", None]}}},
+    "an unknown phase": {"status": {"phase": "Paused"}},
+    "an unknown policy": {"spec": {"preemptionPolicy": "Sometimes"}},
+    "an unknown field": {"spec": {"orbit": {"height": [1, "2", None]}}},
     "null in place of a list": {"spec": {"containers": None, "tolerations": None}},
     "no time of creation": {"metadata": {"name": "p", "creationTimestamp": None}},
 }

@@ -1,4 +1,4 @@
-"""Kubeconfig files: merging, and a clear line for each thing that can be wrong."""
+"""Kubeconfig files: merging, and one clear line for each error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leader election on virtual time: the cases of the chapter, and storms of trouble."""
+"""Leader election on virtual time: the cases of the chapter, and random faults."""
 
 from __future__ import annotations
 
@@ -364,7 +364,7 @@ def test_there_are_never_two_who_may_act(seed: int, contenders: int) -> None:
             machine.trouble = False
         await asyncio.gather(*troubles)
         await asyncio.sleep(120)
-        assert sum(machine.acts() for machine in machines) == 1, "nobody leads in good weather"
+        assert sum(machine.acts() for machine in machines) == 1, "no replica leads without faults"
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

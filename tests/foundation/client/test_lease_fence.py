@@ -1,4 +1,4 @@
-"""What leaders send: never while another one may act, and little when the end is near.
+"""Writes of leaders: none while another may lead, few shortly before the lease expires.
 
 The contenders here are whole: elections and writes over HTTP, to a server that may think for
 long, on a network that delays and loses, from machines that are stopped and whose clocks jump.
@@ -269,7 +269,7 @@ def contend(
             assert harness.witness.wrong == []
             before = harness.witness.writes.total()
             await asyncio.sleep(10)
-            assert harness.witness.writes.total() > before, "nobody acts in good weather"
+            assert harness.witness.writes.total() > before, "no replica acts without faults"
         finally:
             for task in tasks:
                 task.cancel()
@@ -302,7 +302,7 @@ class TestContenders:
             await asyncio.sleep(pause_s)
             leader.wake()
             await asyncio.sleep(60)
-            # Nobody may follow within 15 s, and somebody must within 20.
+            # No replica may take over within 15 s, and one must within 20.
             if pause_s < 15 or pause_s > 20:
                 assert len(harness.witness.order) == (1 if pause_s < 15 else 2)
 
@@ -405,7 +405,7 @@ def test_a_write_that_waits_for_a_connection_is_not_sent_when_it_gets_one_too_la
     contend(2, story)
 
 
-class Weather(msgspec.Struct, frozen=True):
+class NetworkFaults(msgspec.Struct, frozen=True):
     """For so long, this is what the network and one machine are like."""
 
     seconds: float
@@ -417,15 +417,15 @@ class Weather(msgspec.Struct, frozen=True):
     jump_s: int
 
 
-weathers = st.lists(
+fault_phases = st.lists(
     st.builds(
-        Weather,
+        NetworkFaults,
         seconds=st.floats(0.5, 40),
         lost=st.sampled_from([0.0, 0.1, 0.5, 1.0]),
         answer_lost=st.sampled_from([0.0, 0.1, 0.5]),
         slow=st.sampled_from([0.0, 0.3, 1.0]),
         longest_s=st.floats(0.1, 30),
-        stopped=st.integers(-3, 2),  # nobody, more often than not
+        stopped=st.integers(-3, 2),  # negative: no replica stops
         jump_s=st.sampled_from([0, 0, -3600, 7, 3600]),
     ),
     min_size=2,
@@ -436,39 +436,39 @@ weathers = st.lists(
 @settings(max_examples=30, deadline=None)
 @given(
     st.integers(2, 3),
-    weathers,
+    fault_phases,
     st.integers(0, 1 << 32),
     st.tuples(*[st.floats(0.95, 1.05)] * 3),
 )
-def test_whatever_the_weather_a_write_takes_effect_only_while_its_sender_holds_the_lease(
-    contenders: int, forecast: list[Weather], seed: int, rates: tuple[float, ...]
+def test_a_write_takes_effect_only_while_its_sender_holds_the_lease(
+    contenders: int, phases: list[NetworkFaults], seed: int, rates: tuple[float, ...]
 ) -> None:
     async def story(harness: LeaseFenceHarness) -> None:
         dice = random.Random(seed)
         # One that was stopped may wake with all of its writes under way, and send none of them.
-        stopped = {weather.stopped for weather in forecast}
+        stopped = {faults.stopped for faults in phases}
         steady = [each for each in harness.replicas if each.number not in stopped]
-        for weather in forecast:
-            harness.network.trouble = lambda _, w=weather: _trouble(w, dice)  # type: ignore[misc]
+        for faults in phases:
+            harness.network.trouble = lambda _, w=faults: _trouble(w, dice)  # type: ignore[misc]
             for replica in harness.replicas:
-                replica.clock.wall_offset_ns += weather.jump_s * SECOND * dice.randint(0, 1)
+                replica.clock.wall_offset_ns += faults.jump_s * SECOND * dice.randint(0, 1)
                 replica.wake()
-            if 0 <= weather.stopped < contenders:
-                harness.replicas[weather.stopped].sleep()
-            await asyncio.sleep(weather.seconds)
+            if 0 <= faults.stopped < contenders:
+                harness.replicas[faults.stopped].sleep()
+            await asyncio.sleep(faults.seconds)
             assert all(replica.most_after_loss <= 1 for replica in steady)
 
     contend(contenders, story, rates)
 
 
-def _trouble(weather: Weather, dice: random.Random) -> Trouble:
-    longest_ns = int(weather.longest_s * SECOND) if dice.random() < weather.slow else 0
+def _trouble(faults: NetworkFaults, dice: random.Random) -> Trouble:
+    longest_ns = int(faults.longest_s * SECOND) if dice.random() < faults.slow else 0
     # The way is shorter than what the fence leaves for it; all else may take any time.
     return Trouble(
         queued_ns=dice.randint(0, longest_ns),
         travel_ns=dice.randint(0, min(longest_ns, SECOND)),
-        lost=dice.random() < weather.lost,
+        lost=dice.random() < faults.lost,
         server_ns=dice.randint(0, longest_ns),
         answer_ns=dice.randint(0, longest_ns),
-        answer_lost=dice.random() < weather.answer_lost,
+        answer_lost=dice.random() < faults.answer_lost,
     )

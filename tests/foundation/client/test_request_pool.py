@@ -1,4 +1,4 @@
-"""Requests that are not answered do not keep others from being sent."""
+"""Requests without a response do not block other requests."""
 
 from __future__ import annotations
 

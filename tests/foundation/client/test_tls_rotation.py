@@ -58,7 +58,7 @@ def test_authorities_are_looked_at_again(
     later = rotating.current(None)
     assert reloads == [counted]
     assert (later is not first) == is_new
-    # Whatever happened to the file, nobody but its authorities is trusted.
+    # Only the authorities in the file are trusted, whatever happened to it.
     assert len(later.get_ca_certs()) == 1
 
 

@@ -1,4 +1,4 @@
-"""An API server and its clients on virtual time, with a network between them that has troubles.
+"""An API server and its clients on virtual time, with a faulty network between them.
 
 Everything is real but the sockets: requests are made by `HttpApi`, and answered by the embedded
 server's `ApiService`. What is sent goes on without its sender, as on a real network: a client

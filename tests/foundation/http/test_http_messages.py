@@ -1,4 +1,4 @@
-"""A request's target is decoded once and never tidied."""
+"""A request's target is decoded once and not normalized."""
 
 from __future__ import annotations
 

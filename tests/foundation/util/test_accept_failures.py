@@ -1,4 +1,4 @@
-"""Out of descriptors: a line now and then, and nothing else is hidden."""
+"""A server without free descriptors logs at a limited rate and hides no other error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work beside the loop: nothing outlives its scheduler."""
+"""Background tasks end with their owner."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ class TestSoon:
                     raise RuntimeError("over")
 
             with pytest.raises(RuntimeError, match="over"):
-                await fails()  # a coroutine that nobody awaited would be a warning, and fail here
+                await fails()  # a coroutine that is never awaited warns, and warnings fail the test
             assert asyncio.all_tasks() == {asyncio.current_task()}
 
         run(story)

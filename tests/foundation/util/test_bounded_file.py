@@ -1,4 +1,4 @@
-"""Files are read to an end, also those that have none."""
+"""Files are read up to a bound, also endless ones."""
 
 from __future__ import annotations
 

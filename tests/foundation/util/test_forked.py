@@ -1,4 +1,4 @@
-"""Work in a child process: its answer, its refusals, and nothing that it leaves behind."""
+"""Work in a child process: its result, its errors, and the absence of leftovers."""
 
 from __future__ import annotations
 

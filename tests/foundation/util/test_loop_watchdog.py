@@ -1,4 +1,4 @@
-"""A loop that stands still is noticed, with where it stands."""
+"""The watchdog reports a blocked event loop with its stack."""
 
 from __future__ import annotations
 

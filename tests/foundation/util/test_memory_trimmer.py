@@ -1,4 +1,4 @@
-"""Memory that is free goes back to the system."""
+"""Free memory is returned to the operating system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file is as it was, or whole."""
+"""A written file has either its old content or the whole new one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""YAML that is too deep, or too much once its aliases are followed, is refused unread."""
+"""YAML that is too deep, or too large after alias expansion, is refused early."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ ERRORS: dict[str, Case] = {
         '[resources[1].name: Duplicate value: "cpu", '
         "resources[1].weight: Invalid value: 2: must be 1]",
     ),
-    "defaulting that nobody knows": (
+    "unknown defaulting type": (
         "PodTopologySpread",
         {"defaultingType": "Other"},
         'defaultingType: Unsupported value: "Other": supported values: "System", "List"',

@@ -196,7 +196,7 @@ ACCEPTED: dict[str, dict[str, Any]] = {
         "leaderElection": {"leaderElect": False, "leaseDuration": "-1s", "resourceLock": "x"}
     },
     "one profile without a name": {"profiles": [profile()]},
-    "plugins that nobody knows": {"profiles": [profile(**plugins(filter=enabled("Nope")))]},
+    "unknown plugins": {"profiles": [profile(**plugins(filter=enabled("Nope")))]},
     "removed plugin in multiPoint": {
         "profiles": [profile(**plugins(multiPoint=enabled("EBSLimits")))]
     },

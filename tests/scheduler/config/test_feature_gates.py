@@ -87,7 +87,10 @@ ERRORS = {
         "set kube feature gates with default empty prefix or kube: prefix consistently, "
         "do not mix use",
     ),
-    "prefix of nobody": (["foo:GenericWorkload=true"], "component not registered: foo"),
+    "prefix of an unknown component": (
+        ["foo:GenericWorkload=true"],
+        "component not registered: foo",
+    ),
 }
 
 

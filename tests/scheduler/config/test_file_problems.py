@@ -1,4 +1,4 @@
-"""All that is wrong with a file, with its lines."""
+"""All problems of a file, with their lines."""
 
 from __future__ import annotations
 

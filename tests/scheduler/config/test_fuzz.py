@@ -1,4 +1,4 @@
-"""Broken configurations: nothing makes a traceback, and every rejection names a place."""
+"""Broken configurations cause no traceback, and every rejection names a place."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from kubesched.scheduler.config import (
 from kubesched.scheduler.config.plugin_lists import merge_plugin_set
 from kubesched.scheduler.config.plugin_names import EXTENSION_POINTS, IN_TREE_EXTENSION_POINTS
 
-# Plugins of nobody's tree, with the points they implement.
+# Plugins outside the tree, with the points they implement.
 OTHERS = {
     "Foo": {"filter"},
     "X": {"score"},

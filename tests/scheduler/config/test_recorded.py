@@ -1,4 +1,4 @@
-"""Configurations and flags as the reference took them (goldens/config.jsonl, api/configz.json)."""
+"""Configurations and flags against recordings (goldens/config.jsonl, api/configz.json)."""
 
 from __future__ import annotations
 

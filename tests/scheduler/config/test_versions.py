@@ -1,4 +1,4 @@
-"""Emulated versions, and the gates that come with them.
+"""Emulated versions, and the feature gates of each.
 
 docs/reference/01 §11.2, §16; §17 row 77.
 """

@@ -206,7 +206,7 @@ class Answering:
         return ServerResponse(200, self._body)
 
     def stream(self, request: OutgoingRequest) -> Any:
-        raise AssertionError("nobody streams from an extender")
+        raise AssertionError("the client does not stream from an extender")
 
     async def close(self) -> None:
         """Nothing is open."""

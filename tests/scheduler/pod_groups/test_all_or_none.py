@@ -1,4 +1,4 @@
-"""Of a gang, as many as it needs are placed, or none: whatever else happens.
+"""Of a gang either at least its minimum is placed, or no pod, under any fault.
 
 Random gangs, nodes and other pods, in random order, on virtual time. Caching must not matter:
 every decision is compared with a full search.

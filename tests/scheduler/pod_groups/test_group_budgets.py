@@ -1,4 +1,4 @@
-"""What a group of pods may cost, by counting: one more member the same among few and many."""
+"""The cost of a pod group in calls: each further member costs the same."""
 
 from __future__ import annotations
 

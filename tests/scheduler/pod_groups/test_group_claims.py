@@ -1,4 +1,4 @@
-"""Claims of a group: made once, reserved once, used by all (docs/reference/08 §10.3)."""
+"""Claims of a group: created once, reserved once, shared (docs/reference/08 §10.3)."""
 
 from __future__ import annotations
 

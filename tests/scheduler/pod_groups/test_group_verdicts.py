@@ -83,7 +83,7 @@ CASES = {
     ),
     "it fits and too few others do": Case(GROUP_FAILS, fits(), HELD, CLEAR_NOMINATION),
     "it preempts in vain": Case(GROUP_FAILS, preempts(), HELD, CLEAR_NOMINATION),
-    "nobody fits": Case(GROUP_FAILS, result(NOTHING_FITS), NOTHING_FITS.message, None),
+    "no pod fits": Case(GROUP_FAILS, result(NOTHING_FITS), NOTHING_FITS.message, None),
 }
 
 

@@ -1,4 +1,4 @@
-"""What kube-scheduler did with pod groups, scenario by scenario (tests/goldens/README.md).
+"""Recorded decisions of kube-scheduler about pod groups, by scenario (tests/goldens/README.md).
 
 Of pods that are equal, any may be the one that fails; nodes of equal score are any of them.
 """

@@ -30,7 +30,7 @@ NOTHING, TOTALS, SPECS, DETAIL = PodsOnNode
 NODES = [make_node(name) for name in ("a", "b", "c")]
 
 
-def judge(name: str, matter: PodsOnNode, *rejected: str, **more: Any) -> type[Plugin]:
+def filter_plugin(name: str, matter: PodsOnNode, *rejected: str, **more: Any) -> type[Plugin]:
     """A filter in both forms that rejects the nodes named, and every node with 5 pods."""
     status = Status.unschedulable(f"{name} says no")
 
@@ -67,9 +67,9 @@ def ask(
 
 def test_the_first_filter_that_rejects_a_node_is_the_one_that_counts() -> None:
     harness = PluginHarness(
-        judge("A", NOTHING, "a"),
-        judge("B", TOTALS, "a", "b"),
-        judge("C", TOTALS, "c", "b"),
+        filter_plugin("A", NOTHING, "a"),
+        filter_plugin("B", TOTALS, "a", "b"),
+        filter_plugin("C", TOTALS, "c", "b"),
         nodes=NODES,
     )
     assert ask(harness, 0, 0, 0) == ["A: A says no", "B: B says no", "C: C says no"]
@@ -78,14 +78,17 @@ def test_the_first_filter_that_rejects_a_node_is_the_one_that_counts() -> None:
 
 
 def test_totals_are_those_of_the_dry_run() -> None:
-    harness = PluginHarness(judge("A", TOTALS), nodes=NODES)
+    harness = PluginHarness(filter_plugin("A", TOTALS), nodes=NODES)
     assert ask(harness, 5, 4, 5) == ["A: A says no", "", "A: A says no"]
     assert ask(harness, 0, 0, 0) == ["", "", ""]
 
 
 def test_filters_behind_one_that_looks_at_single_pods_are_not_asked() -> None:
     harness = PluginHarness(
-        judge("A", TOTALS, "a"), judge("B", DETAIL), judge("C", TOTALS, "c"), nodes=NODES
+        filter_plugin("A", TOTALS, "a"),
+        filter_plugin("B", DETAIL),
+        filter_plugin("C", TOTALS, "c"),
+        nodes=NODES,
     )
     assert ask(harness, 0, 0, 0) == ["A: A says no", "", ""]
     assert ask(harness, 0, 0, 0, skip="B") == ["A: A says no", "", "C: C says no"]
@@ -93,9 +96,9 @@ def test_filters_behind_one_that_looks_at_single_pods_are_not_asked() -> None:
 
 def test_in_full_all_filters_are_asked_in_their_order() -> None:
     harness = PluginHarness(
-        judge("A", TOTALS, "a"),
-        judge("B", DETAIL, "a", "b"),
-        judge("C", TOTALS, "b", "c"),
+        filter_plugin("A", TOTALS, "a"),
+        filter_plugin("B", DETAIL, "a", "b"),
+        filter_plugin("C", TOTALS, "b", "c"),
         nodes=NODES,
     )
     assert ask(harness, 0, 0, 0, in_full=True) == ["A: A says no", "B: B says no", "C: C says no"]
@@ -105,7 +108,7 @@ def test_in_full_all_filters_are_asked_in_their_order() -> None:
 
 def ignoring(name: str, **more: Any) -> type[Plugin]:
     """A filter that reads single pods, but ignores those with its own name."""
-    return judge(
+    return filter_plugin(
         name,
         DETAIL,
         ignores=lambda _state, _pod, other: other.pod.metadata.name == name,
@@ -114,7 +117,7 @@ def ignoring(name: str, **more: Any) -> type[Plugin]:
 
 
 def test_a_pod_makes_no_difference_if_all_who_look_at_single_pods_ignore_it() -> None:
-    framework = PluginHarness(judge("A", TOTALS), ignoring("B"), nodes=NODES).framework
+    framework = PluginHarness(filter_plugin("A", TOTALS), ignoring("B"), nodes=NODES).framework
     tell = framework.dry_run.ignored_pods(CycleState(), make_pod("p"))
     assert tell is not None
     assert tell(PodInfo(make_pod("B")))
@@ -126,7 +129,7 @@ def test_a_pod_makes_no_difference_if_all_who_look_at_single_pods_ignore_it() ->
 
 
 CANNOT_TELL: dict[str, type[Plugin]] = {
-    "a plugin says nothing about it": judge("B", DETAIL),
+    "a plugin does not declare it": filter_plugin("B", DETAIL),
     "only the one-node form exists": plugin_class(
         "B", filter=lambda *_: SUCCESS, ignores=lambda *_: True
     ),
@@ -146,16 +149,16 @@ def test_nobody_can_tell_who_makes_a_difference(plugin: type[Plugin]) -> None:
 
 
 SUFFICE: dict[str, tuple[type[Plugin], bool]] = {
-    "pods do not matter": (judge("B", NOTHING), True),
-    "totals matter": (judge("B", TOTALS), True),
-    "single pods matter": (judge("B", DETAIL), False),
-    "a plugin says nothing about it": (plugin_class("B", filter=lambda *_: SUCCESS), False),
+    "pods do not matter": (filter_plugin("B", NOTHING), True),
+    "totals matter": (filter_plugin("B", TOTALS), True),
+    "single pods matter": (filter_plugin("B", DETAIL), False),
+    "a plugin does not declare it": (plugin_class("B", filter=lambda *_: SUCCESS), False),
     "only the one-node form exists": (
         plugin_class("B", filter=lambda *_: SUCCESS, reads=Reads(pods_on_node=TOTALS)),
         False,
     ),
     "hooks follow single pods": (
-        judge("B", TOTALS, pre_filter=lambda *_: SUCCESS, add_pod=lambda *_: SUCCESS),
+        filter_plugin("B", TOTALS, pre_filter=lambda *_: SUCCESS, add_pod=lambda *_: SUCCESS),
         False,
     ),
 }
@@ -163,7 +166,7 @@ SUFFICE: dict[str, tuple[type[Plugin], bool]] = {
 
 @pytest.mark.parametrize(("plugin", "want"), SUFFICE.values(), ids=SUFFICE)
 def test_totals_suffice(plugin: type[Plugin], want: bool) -> None:
-    framework = PluginHarness(judge("A", TOTALS), plugin, nodes=NODES).framework
+    framework = PluginHarness(filter_plugin("A", TOTALS), plugin, nodes=NODES).framework
     state = CycleState()
     assert framework.dry_run.reads_totals_only(state) is want
     state.skip_filter.add("B")

@@ -1,4 +1,4 @@
-"""What nominated pods ask for in sum: after any history, as if added up anew."""
+"""The total requests of nominated pods equal a recount after any history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which plugins exist: registering them, and loading them from elsewhere."""
+"""Registration of plugins, and loading them from files and packages."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ CASES = {
         "A",
         CLEAR,
     ),
-    "an error ends it and nominates nobody": Case(
+    "an error ends it without a nomination": Case(
         [says("A", Status.failure("not found"), TO_X), says("B", SUCCESS, TO_X)],
         "Error",
         "not found",

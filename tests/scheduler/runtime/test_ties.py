@@ -1,4 +1,4 @@
-"""Which of several equally good nodes is taken, by the rule of the profile."""
+"""The choice between equally good nodes, by the rule of the profile."""
 
 from __future__ import annotations
 

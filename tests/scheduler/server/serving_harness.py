@@ -1,4 +1,4 @@
-"""An API server that answers reviews, and the endpoints that ask it."""
+"""An API server that answers reviews, and the endpoints that send them."""
 
 from __future__ import annotations
 

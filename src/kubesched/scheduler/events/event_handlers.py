@@ -107,7 +107,7 @@ class EventHandlers:
         elif new.spec.node_name:
             started_ns = self._add_assigned(new)
             if self._is_responsible(old):
-                self._stop_waiting(new, "bound by somebody else")
+                self._stop_waiting(new, "bound by another scheduler")
                 self._queue.delete(old)
                 self._observe(_WAITING_POD_DELETE, started_ns)
         elif self._is_responsible(old):

@@ -281,7 +281,7 @@ UNSERVABLE = {
     "a slash in the plural": definition(names={"plural": "a/b"}),
     "a list as the kind": definition(names={"kind": ["Widget"]}),
     "numbers as short names": definition(names={"shortNames": [5]}),
-    "a scope that nobody knows": definition(scope="Galaxy"),
+    "an unknown scope": definition(scope="Galaxy"),
     "a text as subresources": definition(versions=[{**VERSION, "subresources": "status"}]),
 }
 

@@ -1,4 +1,4 @@
-"""Random operations against a plain model of what a queue promises.
+"""Random operations on the queue, compared with a plain model.
 
 A pod is in exactly one place and none is lost; an event that could help leads to a retry, also
 when it came in flight, and one that could not leaves the pod alone; no backoff is shortened;

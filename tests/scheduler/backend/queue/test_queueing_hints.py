@@ -1,4 +1,4 @@
-"""Registration of interest and the judgement of events (docs/reference/03 §7, §9, §10)."""
+"""Registration of events and the evaluation of queueing hints (docs/reference/03 §7, §9, §10)."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ JUDGEMENTS = {
         LATER,
         ["A QueueSkip", "B Queue"],
     ),
-    "a pod that nobody rejected is tried again in any case": Judgement(
+    "a pod that no plugin rejected is requeued by every event": Judgement(
         set(), set(), {"A": always_skip}, LATER, []
     ),
 }

@@ -249,7 +249,7 @@ REPLAYS = {
     "an event that only others registered is not asked about": Replay(
         {"B": always_queue}, QueueName.UNSCHEDULABLE
     ),
-    "an event that nobody registered is not even kept": Replay(
+    "an event without a registered plugin is not stored": Replay(
         {"A": always_queue}, QueueName.UNSCHEDULABLE, event=NODE_LABEL
     ),
     "after an error the pod is tried again whatever happened": Replay({}, QueueName.BACKOFF, ()),

@@ -1,4 +1,4 @@
-"""What people see of a pod in the queue."""
+"""The printed view of a pod in the queue."""
 
 from __future__ import annotations
 

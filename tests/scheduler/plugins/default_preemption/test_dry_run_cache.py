@@ -186,11 +186,11 @@ def attempt(seed: int, rounds: int) -> int:
 
 def test_the_second_preemptor_evaluates_few_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at: list[int] = []
-    judge = TotalsDryRun.dry_run
+    dry_run = TotalsDryRun.dry_run
 
     def counting(self: TotalsDryRun, rows: Any, **options: Any) -> Any:
         looked_at.append(len(rows))
-        return judge(self, rows, **options)
+        return dry_run(self, rows, **options)
 
     monkeypatch.setattr(TotalsDryRun, "dry_run", counting)
 

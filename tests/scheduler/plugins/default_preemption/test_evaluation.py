@@ -89,7 +89,7 @@ CASES = {
         message="preemption: 0/4 nodes are available: "
         "2 Insufficient cpu, 2 Preemption is not helpful for scheduling.",
     ),
-    "the pod may not preempt anybody": Case(
+    "the pod may not preempt": Case(
         [*nodes("a"), running("p", "a")],
         preemptor(preemption_policy="Never"),
         None,

@@ -37,8 +37,8 @@ CASES = {
     "another namespace": Case([make_pdb("x", selector=WEB, namespace="other")], [web("a")], []),
     "other labels": Case([make_pdb("x", selector={"app": "db"})], [web("a")], []),
     "no labels": Case([make_pdb("x", selector={})], [make_pod("a")], []),
-    "a selector of everything is about nobody": Case([make_pdb("x", selector={})], [web("a")], []),
-    "no selector is about nobody": Case([make_pdb("x", selector=None)], [web("a")], []),
+    "an empty selector matches no pod": Case([make_pdb("x", selector={})], [web("a")], []),
+    "a missing selector matches no pod": Case([make_pdb("x", selector=None)], [web("a")], []),
     "a selector that cannot be read": Case([make_pdb("x", selector=UNREADABLE)], [web("a")], []),
     "a pod that the budget counted already": Case(
         [make_pdb("x", selector=WEB, disruptions_allowed=1, disrupted_pods={"a": None})],

@@ -92,7 +92,7 @@ UNRESOLVED = {
         [claim("mine")],
         'pod "default/p": ResourceClaim not created yet',
     ),
-    "a generated claim of somebody else": (
+    "a generated claim of another pod": (
         with_template(status=named("mine")),
         [claim("mine")],
         "ResourceClaim default/mine was not created for Pod default/p (Pod is not owner)",
@@ -227,7 +227,7 @@ def test_a_pod_is_requeued_once_its_generated_claims_resolve() -> None:
         ]
         assert hint is not None
         assert hint(waiting, waiting, told) is want
-        assert hint(make_pod("somebody"), waiting, told) is QueueingHint.SKIP
+        assert hint(make_pod("other"), waiting, told) is QueueingHint.SKIP
 
 
 def test_the_contract_of_plugins() -> None:

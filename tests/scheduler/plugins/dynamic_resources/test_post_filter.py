@@ -27,7 +27,7 @@ from tests.scheduler.plugins.dynamic_resources.device_objects import (
 CLASS = device_class("k", f'device.driver == "{DRIVER}"')
 POD = pod_with("c")
 ITSELF = {"resource": "pods", "name": "pod", "uid": POD.metadata.uid}
-SOMEBODY = {"resource": "pods", "name": "somebody", "uid": "uid-somebody"}
+OTHER_POD = {"resource": "pods", "name": "other", "uid": "uid-other"}
 UNAVAILABLE = "resourceclaim not available on the node"
 LONG_AGO = "2020-01-01T00:00:00Z"
 FAR_AHEAD = "2099-01-01T00:00:00Z"
@@ -58,17 +58,17 @@ def elsewhere(*users: dict[str, str]) -> ResourceClaim:
 
 
 CASES = {
-    "on another node, and nobody uses it": Case(
+    "on another node, without a user": Case(
         elsewhere(), UNAVAILABLE, "deallocation of ResourceClaim completed", True
     ),
     "on another node, for this pod alone": Case(
         elsewhere(ITSELF), UNAVAILABLE, "deallocation of ResourceClaim completed", True
     ),
-    "on another node, for somebody else": Case(
-        elsewhere(SOMEBODY), UNAVAILABLE, "still not schedulable", False
+    "on another node, for another pod": Case(
+        elsewhere(OTHER_POD), UNAVAILABLE, "still not schedulable", False
     ),
     "on another node, for two": Case(
-        elsewhere(ITSELF, SOMEBODY), UNAVAILABLE, "still not schedulable", False
+        elsewhere(ITSELF, OTHER_POD), UNAVAILABLE, "still not schedulable", False
     ),
     "a device failed": Case(
         allocated(claim("c", exactly()), CONDITIONED, devices=reported("broken")),

@@ -92,9 +92,7 @@ CASES = {
         make_pod("p", requests=[{A: 3}, {A: 3}]), {A: 2}, never_fits(A)
     ),
     "zero of an overcommitted extended resource": Case({A: 0}, {A: 6}, SUCCESS),
-    "a resource nobody has heard of": Case(
-        {"example.com/bbb": 1}, {}, never_fits("example.com/bbb")
-    ),
+    "an unknown resource": Case({"example.com/bbb": 1}, {}, never_fits("example.com/bbb")),
     "huge pages": Case({HUGE: 1}, {HUGE: 5}, lacks(HUGE)),
     "a name that is not counted": Case({"foo": 1, "Example.com/x": 1}, {}, SUCCESS),
     "overhead counts": Case(

@@ -241,7 +241,7 @@ FILTER: dict[str, tuple[tuple[ApiObject, ...], list[Status]]] = {
         (claim("c", storage_class="dp", annotations={SELECTED: "n2"}), volume("a@n1")),
         [NO, YES],
     ),
-    "n1 is selected, and nobody makes volumes": (
+    "n1 is selected, and no provisioner exists": (
         (claim("c", annotations={SELECTED: "n1"}), volume("a@n1")),
         [NO, NO],
     ),

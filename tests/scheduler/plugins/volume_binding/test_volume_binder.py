@@ -232,7 +232,7 @@ def reset_reference(harness: VolumeHarness) -> None:
 FAR = 'pv "far" node affinity doesn\'t match node "n1": no matching NodeSelectorTerms'
 DEADLINE = "context deadline exceeded"
 FAILURES: dict[str, tuple[str, Callable[[VolumeHarness], None], str, int]] = {
-    "nobody binds": ("dp", lambda _: None, DEADLINE, 10),
+    "no controller binds": ("dp", lambda _: None, DEADLINE, 10),
     "annotations are gone": (
         "dp",
         forget_annotations,

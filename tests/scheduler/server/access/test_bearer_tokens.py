@@ -1,4 +1,4 @@
-"""Bearer tokens, reviewed and remembered (docs/reference/02 §3.3, cases 19 to 22 and 28)."""
+"""Bearer tokens: reviews and their cache (docs/reference/02 §3.3, cases 19 to 22 and 28)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where trusted authorities come from, and how they change.
+"""The sources of trusted authorities, and their rotation.
 
 docs/reference/02 §3.2, cases 30 and 31.
 """

@@ -1,4 +1,4 @@
-"""Who may ask for what (docs/reference/02 §4, cases 23 to 29)."""
+"""Authorization of requests by path (docs/reference/02 §4, cases 23 to 29)."""
 
 from __future__ import annotations
 

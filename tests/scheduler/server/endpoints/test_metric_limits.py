@@ -1,4 +1,4 @@
-"""Metrics that are left out, and label values that are not told apart (docs/reference/02 §11.1)."""
+"""Disabled metrics, and label values outside the allow-list (docs/reference/02 §11.1)."""
 
 from __future__ import annotations
 

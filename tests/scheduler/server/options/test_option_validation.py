@@ -1,4 +1,4 @@
-"""Options that make no sense, and settings that cannot be put to use.
+"""Invalid options, and settings that cannot be applied.
 
 docs/reference/01 §11.2, §12.
 """

@@ -1,4 +1,4 @@
-"""Browsers on the secure port: a password is a token, and strangers are asked for one."""
+"""Browsers on the secure port: the password is a token, and 401 asks for one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request meets before its handler (docs/reference/02 §2.4, §4.1, cases 15 to 25)."""
+"""The filters before a handler (docs/reference/02 §2.4, §4.1, cases 15 to 25)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Case(NamedTuple):
 
 OPEN = ("--authorization-always-allow-paths=/healthz,/metrics",)
 CASES = {
-    "anybody may ask for health": Case("/healthz", 200),
+    "health needs no credentials": Case("/healthz", 200),
     "but not for a single check": Case("/livez/ping", 403),
     "nor with a slash behind it": Case("/healthz/", 403),
     "nor for what does not exist": Case("/nope", 403),

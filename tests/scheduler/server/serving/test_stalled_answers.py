@@ -1,4 +1,4 @@
-"""Probes are told that the loop stands still, by a thread, on the port that they know."""
+"""A thread answers probes on the usual port while the event loop is blocked."""
 
 from __future__ import annotations
 

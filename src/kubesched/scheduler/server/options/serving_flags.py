@@ -210,7 +210,7 @@ AUTHORIZATION: Final = FlagGroup(
             "authorization-always-allow-paths",
             STRING_LIST,
             ("/healthz", "/readyz", "/livez"),
-            "Paths that anybody may ask for; a * at the end stands for anything.",
+            "Paths that need no authorization; a * at the end matches any suffix.",
         ),
     ),
 )
