@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Scheduler", "__version__", "connect"]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:
