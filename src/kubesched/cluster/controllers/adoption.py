@@ -6,15 +6,20 @@ match.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kubesched.api import ReplicationController
+from kubesched.api import OwnerReference, ReplicationController
 from kubesched.api.base import ApiObject
 from kubesched.api.labels import Selector
 from kubesched.cluster.controllers.object_index import ObjectIndex, controller_reference
 from kubesched.cluster.controllers.plans import Action, Patch
 
-__all__ = ["claim_objects", "selector_of"]
+__all__ = ["claim_objects", "owners_patch", "reference_document", "selector_of"]
+
+
+def _any_object(_subject: Any) -> bool:
+    return True
 
 
 def selector_of(owner: Any) -> Selector:
@@ -26,38 +31,53 @@ def selector_of(owner: Any) -> Selector:
 
 
 def claim_objects(
-    objects: ObjectIndex, owner: Any, kind: type[ApiObject], selector: Selector
+    objects: ObjectIndex,
+    owner: Any,
+    kind: type[ApiObject],
+    selector: Selector,
+    is_member: Callable[[Any], bool] = _any_object,
 ) -> tuple[list[Any], list[Action]]:
-    """Return the objects that an owner controls or adopts, and the patches for that."""
+    """Return the objects that an owner controls or adopts, and the patches for that.
+
+    `is_member` is a condition besides the selector, such as the form of the name.
+    """
     claimed: list[Any] = []
     actions: list[Action] = []
     metadata = owner.metadata
     deleting = metadata.deletion_timestamp is not None
     for each in objects.controlled(metadata.uid, kind):
-        if selector.matches(each.metadata.labels):
+        if selector.matches(each.metadata.labels) and is_member(each):
             claimed.append(each)
         elif not deleting and each.metadata.deletion_timestamp is None:
             actions.append(_release(each, metadata.uid))
     if not deleting:
         for each in objects.orphans(kind, metadata.namespace):
-            if each.metadata.deletion_timestamp is None and selector.matches(each.metadata.labels):
+            if each.metadata.deletion_timestamp is not None:
+                continue
+            if selector.matches(each.metadata.labels) and is_member(each):
                 claimed.append(each)
                 actions.append(_adopt(each, owner))
     return claimed, actions
 
 
 def _adopt(each: Any, owner: Any) -> Patch:
-    references = [_reference(other) for other in each.metadata.owner_references]
-    references.append(controller_reference(owner))
-    return Patch(each, {"metadata": {"ownerReferences": references}})
+    references = [reference_document(other) for other in each.metadata.owner_references]
+    return owners_patch(each, [*references, controller_reference(owner)])
 
 
 def _release(each: Any, uid: str) -> Patch:
-    kept = [_reference(other) for other in each.metadata.owner_references if other.uid != uid]
-    return Patch(each, {"metadata": {"ownerReferences": kept or None}})
+    kept = [other for other in each.metadata.owner_references if other.uid != uid]
+    return owners_patch(each, [reference_document(other) for other in kept])
 
 
-def _reference(owner: Any) -> dict[str, Any]:
+def owners_patch(subject: Any, owners: Sequence[Mapping[str, Any]]) -> Patch:
+    """Return the patch that replaces the owner references of an object."""
+    patch = {"metadata": {"ownerReferences": list(owners) or None}}
+    return Patch(subject, patch, unless_changed=True)
+
+
+def reference_document(owner: OwnerReference) -> dict[str, Any]:
+    """Return the JSON of an owner reference."""
     written = {
         "apiVersion": owner.api_version,
         "kind": owner.kind,

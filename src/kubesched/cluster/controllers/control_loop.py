@@ -132,6 +132,8 @@ class Controllers:
         # Failed attempts in a row, by uid.
         self._failures: dict[str, int] = {}
         self._action_count = 0
+        # The versions that the present plan has written with `unless_changed`, by uid.
+        self._written: dict[str, str] = {}
         self._changed = asyncio.Event()
         self._stopping = StopSwitch()
         groups: tuple[type[ApiObject], ...] = (PodGroup,) if has_pod_groups else ()
@@ -345,6 +347,7 @@ class Controllers:
         After a rejection the plan's other creations are skipped. Its other actions are not.
         """
         refused = ""
+        self._written.clear()
         for action in plan.actions:
             if not isinstance(action, Create):
                 await self._carry_out(controller, action, subject)
@@ -373,17 +376,26 @@ class Controllers:
                 await self._delete(controller, action, owner)
             case RecordEvent():
                 self._record(controller, action)
-            case Patch(subject, patch, subresource, strategic):
-                metadata = subject.metadata
-                changed = await self._api.patch(
-                    type(subject),
-                    metadata.name,
-                    metadata.namespace or None,
-                    {**patch, "metadata": {**patch.get("metadata", {}), "uid": metadata.uid}},
-                    patch_type="strategic" if strategic else "merge",
-                    subresource=subresource,
-                )
-                self._observe(changed)
+            case Patch():
+                await self._patch(action)
+
+    async def _patch(self, action: Patch) -> None:
+        metadata = action.subject.metadata
+        preconditions = {"uid": metadata.uid}
+        if action.unless_changed:
+            version = self._written.get(metadata.uid, metadata.resource_version)
+            preconditions["resourceVersion"] = version
+        changed: Any = await self._api.patch(
+            type(action.subject),
+            metadata.name,
+            metadata.namespace or None,
+            {**action.patch, "metadata": {**action.patch.get("metadata", {}), **preconditions}},
+            patch_type="strategic" if action.strategic else "merge",
+            subresource=action.subresource,
+        )
+        if action.unless_changed:
+            self._written[metadata.uid] = changed.metadata.resource_version
+        self._observe(changed)
 
     async def _create(self, controller: str, action: Create, owner: Any | None) -> None:
         namespace = action.document["metadata"].get("namespace")

@@ -95,11 +95,13 @@ def _is_tracked(pod: Pod, _before: Pod | None = None) -> bool:
 
 def _remove_finalizer(pod: Pod) -> Patch:
     remaining = [each for each in pod.metadata.finalizers if each != TRACKING]
-    return Patch(pod, {"metadata": {"finalizers": remaining or None}})
+    return Patch(pod, {"metadata": {"finalizers": remaining or None}}, unless_changed=True)
 
 
 def _add_finalizer(pod: Pod) -> Patch:
-    return Patch(pod, {"metadata": {"finalizers": [*pod.metadata.finalizers, TRACKING]}})
+    return Patch(
+        pod, {"metadata": {"finalizers": [*pod.metadata.finalizers, TRACKING]}}, unless_changed=True
+    )
 
 
 def _plan_ended_job(job: _JobState, actions: list[Action], end_time: str | None) -> ActionPlan:

@@ -89,11 +89,15 @@ def _waiting_event(objects: ObjectIndex, claim: PersistentVolumeClaim) -> Record
 
 def _remove_finalizer(subject: Any, finalizer: str) -> Patch:
     remaining = [each for each in subject.metadata.finalizers if each != finalizer]
-    return Patch(subject, {"metadata": {"finalizers": remaining or None}})
+    return Patch(subject, {"metadata": {"finalizers": remaining or None}}, unless_changed=True)
 
 
 def _add_finalizer(subject: Any, finalizer: str) -> Patch:
-    return Patch(subject, {"metadata": {"finalizers": [*subject.metadata.finalizers, finalizer]}})
+    return Patch(
+        subject,
+        {"metadata": {"finalizers": [*subject.metadata.finalizers, finalizer]}},
+        unless_changed=True,
+    )
 
 
 def _is_used(objects: ObjectIndex, claim: PersistentVolumeClaim) -> bool:

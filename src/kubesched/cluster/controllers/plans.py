@@ -51,6 +51,9 @@ class Patch(msgspec.Struct, frozen=True):
     patch: Json
     subresource: str = ""
     strategic: bool = False
+    # Whether the server refuses the patch if the object has changed since it was cached. For lists
+    # that other clients write, too: the patch replaces the whole list.
+    unless_changed: bool = False
 
 
 class RecordEvent(msgspec.Struct, frozen=True):

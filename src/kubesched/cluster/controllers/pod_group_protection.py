@@ -39,7 +39,9 @@ def plan_protection(
         if group_of(objects, pod) is owner and pod.status.phase not in _FINISHED:
             return ActionPlan()
     remaining = [each for each in metadata.finalizers if each != _PROTECTION]
-    return ActionPlan([Patch(owner, {"metadata": {"finalizers": remaining or None}})])
+    return ActionPlan(
+        [Patch(owner, {"metadata": {"finalizers": remaining or None}}, unless_changed=True)]
+    )
 
 
 def _group_of_changed_pod(

@@ -150,7 +150,7 @@ def plan_claim(
         status: Json = {"reservedFor": msgspec.json.decode(msgspec.json.encode(remaining)) or None}
         if not remaining:
             status |= {"allocation": None, "devices": None}
-        actions.append(Patch(owner, {"status": status}, "status"))
+        actions.append(Patch(owner, {"status": status}, "status", unless_changed=True))
     # A claim that is not free keeps its finalizer: the scheduler adds it before it allocates.
     if is_free and _PROTECTION in owner.metadata.finalizers:
         actions.append(_remove_protection(owner))
@@ -161,7 +161,7 @@ def plan_claim(
 
 def _remove_protection(claim: ResourceClaim) -> Patch:
     finalizers = [each for each in claim.metadata.finalizers if each != _PROTECTION]
-    return Patch(claim, {"metadata": {"finalizers": finalizers or None}})
+    return Patch(claim, {"metadata": {"finalizers": finalizers or None}}, unless_changed=True)
 
 
 def _is_of_finished_pod(objects: ObjectIndex, claim: ResourceClaim) -> bool:

@@ -7,6 +7,11 @@ from typing import Any, NamedTuple
 
 from kubesched.api import PersistentVolumeClaim, Pod, StatefulSet
 from kubesched.cluster.controllers.adoption import claim_objects, selector_of
+from kubesched.cluster.controllers.claim_retention import (
+    has_stale_claim,
+    plan_claim_owners,
+    set_of_claim,
+)
 from kubesched.cluster.controllers.controller import Controller
 from kubesched.cluster.controllers.object_index import ObjectIndex, is_available, is_ready
 from kubesched.cluster.controllers.plans import (
@@ -14,7 +19,6 @@ from kubesched.cluster.controllers.plans import (
     ActionPlan,
     Create,
     Delete,
-    Patch,
     status_patch,
 )
 from kubesched.cluster.controllers.pod_creation_limit import MOST_AT_ONCE, limit_new_pods
@@ -24,7 +28,12 @@ from kubesched.cluster.controllers.revisions import (
     delete_surplus_revisions,
     plan_revisions,
 )
-from kubesched.cluster.controllers.triggers import AdoptableObject, OwnChange, controlled
+from kubesched.cluster.controllers.triggers import (
+    AdoptableObject,
+    OwnChange,
+    RelatedChange,
+    controlled,
+)
 
 __all__ = ["STATEFUL_SET_CONTROLLER", "plan_stateful_set"]
 
@@ -64,7 +73,9 @@ def plan_stateful_set(
     objects: ObjectIndex, owner: StatefulSet, document: Mapping[str, Any], now_ns: int
 ) -> ActionPlan:
     """Create, delete and update the pods of a StatefulSet in order, and set its status."""
-    claim = claim_objects(objects, owner, Pod, selector_of(owner))
+    claim = claim_objects(
+        objects, owner, Pod, selector_of(owner), lambda pod: _ordinal(owner, pod) is not None
+    )
     spec = document["spec"]
     by_ordinal = {number: pod for pod in claim[0] if (number := _ordinal(owner, pod)) is not None}
     first = spec.get("ordinals", {}).get("start", 0)
@@ -76,7 +87,7 @@ def plan_stateful_set(
     current = status.get("currentRevision") or revisions.current_name
     updated = revisions.current_name
     if owner.metadata.deletion_timestamp is None:
-        actions += _retain_claims(objects, stateful_set)
+        actions += plan_claim_owners(objects, owner, spec, by_ordinal, stateful_set.ordinals())
         templates = {
             each.metadata.name: each.data["spec"]["template"] for each in revisions.existing
         }
@@ -143,6 +154,12 @@ def _create_missing(
     for ordinal in stateful_set.ordinals():
         pod = stateful_set.pods.get(ordinal)
         if pod is None:
+            name = f"{stateful_set.owner.metadata.name}-{ordinal}"
+            if has_stale_claim(objects, stateful_set.owner, stateful_set.spec, name):
+                # Its deletion is under way: a pod that used it would lose its volume.
+                if not stateful_set.is_parallel:
+                    return _Step(actions, is_last=True)
+                continue
             if created >= limit:
                 return _Step([*actions, *events], is_last=True)
             actions += _create_pod(objects, stateful_set, ordinal, versions)
@@ -281,52 +298,6 @@ def _create_claim(stateful_set: _Set, template: Mapping[str, Any], name: str) ->
     return Create(PersistentVolumeClaim, document, reports=True, optional=True)
 
 
-def _retain_claims(objects: ObjectIndex, stateful_set: _Set) -> list[Action]:
-    """Set the owners of claims that are deleted with the set, or when it scales down."""
-    policy = stateful_set.spec.get("persistentVolumeClaimRetentionPolicy", {})
-    when_deleted = policy.get("whenDeleted") == "Delete"
-    when_scaled = policy.get("whenScaled") == "Delete"
-    if not (when_deleted or when_scaled):
-        return []
-    actions: list[Action] = []
-    owner = stateful_set.owner
-    for claim in objects.within(PersistentVolumeClaim, owner.metadata.namespace):
-        ordinal = _ordinal_of_claim(stateful_set, claim)
-        if ordinal is None:
-            continue
-        owners: list[Json] = []
-        if ordinal not in stateful_set.ordinals():
-            pod = stateful_set.pods.get(ordinal)
-            if pod is None or not when_scaled:
-                continue
-            owners = [_owner_reference(pod)]
-        elif when_deleted:
-            owners = [_owner_reference(owner)]
-        stored = [each.uid for each in claim.metadata.owner_references]
-        if stored != [each["uid"] for each in owners]:
-            actions.append(Patch(claim, {"metadata": {"ownerReferences": owners or None}}))
-    return actions
-
-
-def _ordinal_of_claim(stateful_set: _Set, claim: PersistentVolumeClaim) -> int | None:
-    """Return the ordinal in a claim's name (template, set, ordinal); None for other claims."""
-    # The name of a template may contain a dash as well.
-    start, _, number = claim.metadata.name.rpartition("-")
-    suffix = f"-{stateful_set.owner.metadata.name}"
-    if not number.isdecimal() or not start.endswith(suffix):
-        return None
-    templates = (
-        each["metadata"]["name"] for each in stateful_set.spec.get("volumeClaimTemplates", ())
-    )
-    return int(number) if start.removesuffix(suffix) in templates else None
-
-
-def _owner_reference(owner: Any) -> Json:
-    metadata = owner.metadata
-    kind, version = type(owner).kind, type(owner).api_version
-    return {"apiVersion": version, "kind": kind, "name": metadata.name, "uid": metadata.uid}
-
-
 def _status_actions(
     stateful_set: _Set, document: Mapping[str, Any], current: str, updated: str, now_ns: int
 ) -> list[Action]:
@@ -361,5 +332,6 @@ STATEFUL_SET_CONTROLLER = Controller(
         OwnChange(StatefulSet),
         controlled(Pod, by=StatefulSet),
         AdoptableObject(Pod, StatefulSet),
+        RelatedChange(PersistentVolumeClaim, StatefulSet, set_of_claim),
     ),
 )
