@@ -77,9 +77,9 @@ def set_of_claim(
     if not number.isdecimal():
         return ()
     return [
-        uid
-        for uid in objects.uids_within(claim.metadata.namespace).get(StatefulSet, ())
-        if start.endswith(f"-{objects.get(uid).metadata.name}")
+        each.metadata.uid
+        for each in objects.within(StatefulSet, claim.metadata.namespace)
+        if start.endswith(f"-{each.metadata.name}")
     ]
 
 

@@ -36,6 +36,7 @@ from kubesched.cluster.controllers.daemon_sets import DAEMON_SET_CONTROLLER
 from kubesched.cluster.controllers.deployments import DEPLOYMENT_CONTROLLER
 from kubesched.cluster.controllers.device_driver import DEVICE_DRIVER
 from kubesched.cluster.controllers.disruption_budgets import DISRUPTION_CONTROLLER
+from kubesched.cluster.controllers.endpoint_mirroring import ENDPOINT_MIRRORING_CONTROLLER
 from kubesched.cluster.controllers.endpoint_slices import ENDPOINT_SLICE_CONTROLLER, ENDPOINTS
 from kubesched.cluster.controllers.ephemeral_volumes import EPHEMERAL_VOLUME_CONTROLLER
 from kubesched.cluster.controllers.jobs import JOB_CONTROLLER, LOST_JOB_CONTROLLER
@@ -90,6 +91,7 @@ def all_controllers(
         namespace_controller(authority),
         DISRUPTION_CONTROLLER,
         ENDPOINT_SLICE_CONTROLLER,
+        ENDPOINT_MIRRORING_CONTROLLER,
     )
 
 
