@@ -30,7 +30,11 @@ ABSENT = (
 )
 # One attempt in ten is timed plugin by plugin; a short run may have none.
 BY_CHANCE = {"scheduler_plugin_execution_duration_seconds"}
-ADDED = {"kubesched_build_info", "kubesched_events_dropped_total"}
+ADDED = {
+    "kubesched_build_info",
+    "kubesched_events_dropped_total",
+    "kubesched_leader_election_failing",
+}
 
 
 class Family(NamedTuple):
@@ -108,6 +112,7 @@ MOVED = (
     r'apiserver_delegated_authz_request_total\{code="201"\} [1-9]',
     r'authentication_token_cache_request_total\{status="hit"\} [1-9]',
     r"kubesched_events_dropped_total 0",
+    r"kubesched_leader_election_failing 0",
 )
 
 

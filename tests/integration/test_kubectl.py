@@ -305,7 +305,7 @@ def test_what_is_in_deploy_is_accepted(kubectl: Kubectl) -> None:
     applied = kubectl("apply", "-f", "-", "-n", "kube-system", given="\n---\n".join(others))
     # The name of the configuration has a checksum: a changed one rolls the pods.
     configuration, *rest = applied.splitlines()
-    assert re.fullmatch(r"configmap/kubesched-\w+ created", configuration)
+    assert re.fullmatch(r"configmap/kubesched-config-\w+ created", configuration)
     assert rest == [
         "deployment.apps/kubesched created",
         "poddisruptionbudget.policy/kubesched created",

@@ -17,9 +17,10 @@ from kubesched.api.access import ApiAccess, ApiError
 from kubesched.api.coordination import Lease, LeaseSpec
 from kubesched.api.meta import ObjectMeta
 from kubesched.api.time import format_micro_time
-from kubesched.errors import ConfigError
+from kubesched.errors import ConfigError, KubeschedError
 from kubesched.foundation.client.informer_backoff import jitter
 from kubesched.foundation.client.lease_fence import LeaseFence
+from kubesched.foundation.client.lease_trouble import LeaseTrouble
 from kubesched.foundation.client.lease_view import LeaseView
 from kubesched.foundation.metrics.client_metrics import LeaderElectionMetrics
 from kubesched.foundation.util.clock import SECOND, Clock
@@ -88,6 +89,8 @@ class LeaderElector:
         self._settings, self._metrics, self._record = settings, metrics, record
         self._lock = f"{settings.namespace}/{settings.name}"
         self._view = LeaseView(settings.identity)
+        # What a health check reports about the requests of this elector.
+        self.trouble = LeaseTrouble(clock, self._lock, settings.renew_deadline_ns, metrics)
         # What this process may send to the cluster, as the leader.
         self.fence = LeaseFence(
             clock,
@@ -166,6 +169,8 @@ class LeaderElector:
             async with asyncio.timeout(limit_ns / SECOND):
                 return await self._try()
         except TimeoutError:
+            no_answer = KubeschedError("the API server does not answer in time")
+            self.trouble.failed("Error retrieving lease lock", no_answer)
             return False
 
     async def _try(self) -> bool:
@@ -180,7 +185,7 @@ class LeaderElector:
         except ApiError as error:
             if error.code == 404:
                 return await self._create(began)
-            log.error("Error retrieving lease lock", exc=error, lock=self._lock)
+            self.trouble.failed("Error retrieving lease lock", error)
             return False
         view.saw(found, self._clock.monotonic_ns())
         if not view.is_ours:
@@ -190,6 +195,7 @@ class LeaderElector:
             log.detail(
                 4, "Lease is held by and has not yet expired", lock=self._lock, holder=holder
             )
+            self.trouble.ended()
             return False
         if view.is_ours:
             if self._metrics is not None:
@@ -205,12 +211,13 @@ class LeaderElector:
         view = self._view
         if view.spec.holder_identity and not view.is_ours and view.is_valid(began[0]):
             # Someone deleted the lease; its holder may not have noticed.
+            self.trouble.ended()
             return False
         metadata = ObjectMeta(name=self._settings.name, namespace=self._settings.namespace)
         try:
             created = await self._api.create(Lease(metadata=metadata, spec=self._spec(None, 0)))
         except ApiError as error:
-            log.error("Error initially creating lease lock", exc=error, lock=self._lock)
+            self.trouble.failed("Error initially creating lease lock", error)
             return False
         return self._written(created, began)
 
@@ -219,7 +226,7 @@ class LeaderElector:
             updated = await self._api.update(self._view.proposal(spec))
         except ApiError as error:
             if detail is None:
-                log.error("Failed to update lease", exc=error, lock=self._lock)
+                self.trouble.failed("Failed to update lease", error)
             else:
                 log.detail(
                     detail,
@@ -232,6 +239,7 @@ class LeaderElector:
 
     def _written(self, lease: Lease, began: _Moment) -> bool:
         self._view.wrote(lease, self._clock.monotonic_ns())
+        self.trouble.ended()
         # From before the request: others cannot have begun to wait earlier than this.
         self.fence.renewed(*began)
         return True

@@ -177,8 +177,16 @@ class LeaderElectionMetrics(FamilyGroup):
             "string used to identify the lease. Please make sure to group by name.",
             "name",
         )
+        self._failing: GaugeMetric = self.gauge(
+            "kubesched_leader_election_failing",
+            "[ALPHA] Whether the last request about the lease failed: 1 if the API server refused "
+            "it or did not answer, otherwise 0. An addition of kubesched.",
+        ).labels()
         self._name = name
         registry.register(self)
+
+    def set_failing(self, failing: bool) -> None:
+        self._failing.set(1 if failing else 0)
 
     def set_leading(self, leading: bool) -> None:
         self._statuses.labels(self._name).set(1 if leading else 0)

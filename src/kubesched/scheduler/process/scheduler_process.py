@@ -371,7 +371,11 @@ class SchedulerProcess:
             # The reference completes the plugin arguments only when it logs the configuration.
             configuration = as_written(configuration)
         shown = versioned(configuration)
-        elected = [HealthCheck("leaderElection", lambda: None)] if self._elector else []
+        elector = self._elector
+        # A lost lease ends the process. A lease that cannot be acquired is no reason to restart it,
+        # so only readiness depends on that.
+        elected = [HealthCheck("leaderElection", lambda: None)] if elector else []
+        electing = [HealthCheck("leaderElection", elector.trouble.problem)] if elector else []
         return Pages(
             configuration=lambda: shown,
             flags=self._inputs.flags,
@@ -382,7 +386,7 @@ class SchedulerProcess:
                 implementation=f"kubesched {kubesched.__version__}",
             ),
             healthz=elected,
-            readyz=(*elected, self._shutdown.as_check(), self._handler_sync.as_check()),
+            readyz=(*electing, self._shutdown.as_check(), self._handler_sync.as_check()),
             pods=self._cached_pods,
             is_leading=lambda: self._leads,
             profiling=config.configuration.enable_profiling,

@@ -63,6 +63,27 @@ def test_a_role_applies_where_it_is_bound() -> None:
     assert client.send("GET", PODS, token="dev")[0] == 403
 
 
+def test_a_rule_with_names_applies_to_lists_of_one_name() -> None:
+    """As the request info of a real API server: `metadata.name` of a field selector is the name."""
+    client = Guarded()
+    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}
+    client.create(
+        f"{RBAC}/namespaces/default/roles",
+        {"metadata": {"name": "one"}, "rules": [{**rule, "resourceNames": ["p"]}]},
+    )
+    client.create(
+        f"{RBAC}/namespaces/default/rolebindings",
+        {
+            "metadata": {"name": "one"},
+            "roleRef": {"kind": "Role", "name": "one", "apiGroup": "rbac.authorization.k8s.io"},
+            "subjects": [{"kind": "User", "name": "ann"}],
+        },
+    )
+    assert client.send("GET", f"{PODS}?fieldSelector=metadata.name%3Dp", token="ann")[0] == 200
+    for query in ("", "?fieldSelector=metadata.name%3Dq", "?fieldSelector=metadata.name%21%3Dp"):
+        assert client.send("GET", f"{PODS}{query}", token="ann")[0] == 403, query
+
+
 def test_roles_are_put_together_from_labelled_ones() -> None:
     client = Guarded()
     label = {"rbac.authorization.k8s.io/aggregate-to-view": "true"}

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from kubesched.api.access import ApiError
+from kubesched.api.fields import FieldSelector
 from kubesched.cluster.apiserver.http.access_reviews import REVIEWS, answer_review
 from kubesched.cluster.apiserver.http.discovery_documents import AGGREGATED, VERSION, Discovery
 from kubesched.cluster.apiserver.http.health_checks import HEALTH_PATHS, health, is_health
@@ -36,6 +37,7 @@ from kubesched.cluster.apiserver.store.admission_policies import enforce_policie
 from kubesched.cluster.apiserver.store.custom_resource_definitions import serve_stored_definitions
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.apiserver.store.wire_form import status_body
+from kubesched.errors import SelectorError
 from kubesched.foundation.http.http_messages import JSON, TEXT, Request, Response
 from kubesched.foundation.util.clock import Clock
 
@@ -250,5 +252,15 @@ def _attributes(request: Request, target: RequestTarget | None) -> Attributes:
         target.plural,
         target.subresource,
         target.namespace or "",
-        target.name,
+        target.name or (_selected_name(request) if verb in ("list", "watch") else ""),
     )
+
+
+def _selected_name(request: Request) -> str:
+    """Return the name to which a list or watch is restricted; rules with names then apply."""
+    try:
+        terms = FieldSelector.parse(request.query.get("fieldSelector", "")).terms
+    except SelectorError:
+        return ""  # the handler refuses it
+    names = (each.value for each in terms if each.path == "metadata.name" and not each.is_negated)
+    return next(names, "")
