@@ -141,6 +141,7 @@ class Scenario:
                 got["preBind"] = _status(status)
         if got:
             points.run_unreserve(state, assumed.pod, node_name)
+            await harness.finish_work()
         if "reserve" in recorded or "preBind" in recorded:
             harness.cache.forget_pod(assumed.pod)
             harness.nominator.add_nominated_pod(pod_info, CLEAR_NOMINATION)

@@ -202,6 +202,22 @@ def test_an_unresolvable_pre_filter_stops_the_others() -> None:
     assert called == []
 
 
+def test_an_unresolvable_pre_filter_clears_the_plugins_that_narrowed_the_nodes() -> None:
+    harness = PluginHarness(
+        narrow("N", "n1"), answer("A", Status.unresolvable("x")), nodes=nodes("n1", "n2")
+    )
+    error = fit_error(harness)
+    assert str(error) == "0/2 nodes are available: x."
+    assert error.diagnosis.unschedulable_plugins == {"A"}
+
+
+def test_an_unschedulable_pre_filter_leaves_the_plugins_that_narrowed_the_nodes() -> None:
+    harness = PluginHarness(
+        narrow("N", "n1"), answer("A", Status.unschedulable("x")), nodes=nodes("n1", "n2")
+    )
+    assert fit_error(harness).diagnosis.unschedulable_plugins == {"A", "N"}
+
+
 def test_an_unschedulable_pre_filter_lets_the_others_run() -> None:
     called = []
     later = plugin_class("B", pre_filter=lambda *_: called.append("B") or SKIP)
@@ -349,6 +365,21 @@ def test_rejections_after_the_last_wanted_node_are_not_recorded() -> None:
     assert result.evaluated_nodes == 200
 
 
+def test_sampling_calls_a_filter_once_for_every_node() -> None:
+    called: list[str] = []
+
+    def judge(state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        called.append(node.name)
+        return SUCCESS
+
+    like_all = plugin_class("S", score=lambda *_: 0)
+    many = nodes(*(f"n{number:03d}" for number in range(200)))
+    harness = PluginHarness(plugin_class("F", filter=judge), like_all, nodes=many, percentage=50)
+    assert len(harness.schedule(make_pod("p")).feasible) == 100
+    # The search ends at the 101st feasible node.
+    assert called == [f"n{number:03d}" for number in range(101)]
+
+
 def test_without_score_plugins_the_first_fitting_node_is_enough() -> None:
     result = PluginHarness(nodes=nodes("a", "b", "c")).schedule(make_pod("p"))
     assert (result.node_name, len(result.feasible), result.evaluated_nodes) == ("a", 1, 1)
@@ -419,6 +450,15 @@ def test_a_nominated_node_that_does_not_fit_costs_one_more_look() -> None:
     result = harness.schedule(make_pod("p", nominated_node_name="c"))
     assert result.node_name in "ab"
     assert len(CountingFilter.calls) == 4
+
+
+def test_plugins_that_reject_the_nominated_node_are_listed_with_those_that_narrow() -> None:
+    harness = PluginHarness(narrow("N", "a"), reject_all("no"), nodes=nodes("a", "b", "c"))
+    with pytest.raises(FitError) as refusal:
+        harness.schedule(make_pod("p", nominated_node_name="c"))
+    assert str(refusal.value) == (
+        "0/3 nodes are available: 1 node(s) didn't satisfy plugin(s) [F N], 2 no."
+    )
 
 
 def test_a_nominated_node_that_is_gone_leads_to_a_full_search() -> None:

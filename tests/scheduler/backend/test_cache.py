@@ -241,6 +241,15 @@ def test_a_change_of_zone_alone_does_not_reorder_the_nodes() -> None:
     assert order_of(cache) == ["b", "c", "d", "a"]
 
 
+def test_the_order_is_the_one_when_the_snapshot_was_taken_whenever_it_is_read() -> None:
+    cache = Cache()
+    for name, zone in {"a": "z1", "b": "z1", "c": "z2"}.items():
+        cache.add_node(make_node(name, labels={ZONE: zone}))
+    cache.update_snapshot()
+    cache.update_node(make_node("a", labels={ZONE: "z2"}))
+    assert order_of(cache) == ["a", "c", "b"]
+
+
 def test_a_node_that_was_re_created_between_refreshes_keeps_its_place() -> None:
     cache = cache_with("a", "b", "c")
     assert order_of(cache) == ["a", "b", "c"]

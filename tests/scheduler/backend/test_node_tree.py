@@ -19,20 +19,20 @@ def tree_of(**zone_of: str) -> NodeTree:
 
 def test_nodes_are_listed_round_robin_over_zones_in_the_order_they_were_seen() -> None:
     tree = tree_of(a="z1", d="z1", b="z2", c="z3", e="z3", f="z3")
-    assert tree.names() == ["a", "b", "c", "d", "e", "f"]
+    assert tree.listing().names() == ["a", "b", "c", "d", "e", "f"]
 
 
 def test_a_zone_that_emptied_and_came_back_is_listed_last() -> None:
     tree = tree_of(a="z1", b="z2")
     tree.remove(make_node("a", labels={ZONE: "z1"}))
     tree.add(make_node("c", labels={ZONE: "z1"}))
-    assert tree.names() == ["b", "c"]
+    assert tree.listing().names() == ["b", "c"]
 
 
 def test_a_node_that_changes_its_zone_goes_to_the_end_of_the_new_one() -> None:
     tree = tree_of(a="z1", b="z2", c="z2")
     tree.update(make_node("a", labels={ZONE: "z1"}), make_node("a", labels={ZONE: "z2"}))
-    assert tree.names() == ["b", "c", "a"]
+    assert tree.listing().names() == ["b", "c", "a"]
 
 
 def test_a_duplicate_is_ignored_and_a_stranger_cannot_be_removed() -> None:

@@ -351,8 +351,9 @@ class Cache:
                 f"assumed pods that are not in the cache: {self._assumed - set(known)}"
             )
         real = {name for name, info in self._nodes.items() if info.node is not None}
-        if len(real) != len(self._tree) or real != set(self._tree.names()):
-            raise CacheError(f"nodes and node tree differ: {real} and {self._tree.names()}")
+        names = self._tree.listing().names()
+        if len(real) != len(self._tree) or real != set(names):
+            raise CacheError(f"nodes and node tree differ: {real} and {names}")
         empty = [name for name, info in self._nodes.items() if not info.pods and not info.node]
         if empty:
             raise CacheError(f"ghost nodes without pods: {empty}")

@@ -28,8 +28,9 @@ class ClusterSnapshot:
         self.pod_index = PodIndex(table)
         self.infos: list[NodeInfo | None] = []  # NodeInfo[row]
         self._tree = tree
+        # The list of nodes as of the last update that added or removed some.
+        self._listing = tree.listing()
         self._view: NodeView | None = None
-        self._order_names: list[str] | None = None
         self._order: NDArray[np.intp] | None = None
         self._pvc_users: Counter[str] = Counter()
 
@@ -47,10 +48,8 @@ class ClusterSnapshot:
     def order(self) -> NDArray[np.intp]:
         """Rows in the order of the node list; it changes when nodes are added or removed."""
         if self._order is None:
-            if self._order_names is None:
-                self._order_names = self._tree.names()
             row_of = self.table.row_of
-            rows = [row_of[name] for name in self._order_names if name in row_of]
+            rows = [row_of[name] for name in self._listing.names() if name in row_of]
             if len(rows) != len(row_of):
                 raise CacheError(
                     "snapshot state is not consistent, length of NodeInfoList="
@@ -81,8 +80,13 @@ class ClusterSnapshot:
         self._view = None
 
     def nodes_changed(self) -> None:
-        """Invalidate the order: the set of nodes has changed."""
-        self._order = self._order_names = None
+        """Update the order: the set of nodes has changed.
+
+        The order is that of the tree at this moment. A node that changes its zone later keeps its
+        position until the set of nodes changes again.
+        """
+        self._listing = self._tree.listing()
+        self._order = None
 
     def rows_moved(self) -> None:
         """Invalidate the rows of the order: the same nodes have other rows.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import zip_longest
 
 from kubesched.api import Node
 from kubesched.errors import CacheError
 
-__all__ = ["NodeTree", "zone_key"]
+__all__ = ["NodeListing", "NodeTree", "zone_key"]
+
+# Names in order (the values are None), by the key of their zone.
+_Zones = dict[str, dict[str, None]]
 
 _ZONE_LABELS = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
 _REGION_LABELS = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
@@ -21,17 +25,48 @@ def zone_key(node: Node) -> str:
     return f"{region}:\x00:{zone}" if zone or region else ""
 
 
+class NodeListing:
+    """The names of a tree as they were when the listing was taken."""
+
+    __slots__ = ("_zones",)
+
+    def __init__(self, zones: Mapping[str, Mapping[str, None]]) -> None:
+        self._zones = zones
+
+    def names(self) -> list[str]:
+        """Return the first node of each zone, then the second of each, and so on."""
+        rounds = zip_longest(*self._zones.values())
+        return [name for one_round in rounds for name in one_round if name is not None]
+
+
 class NodeTree:
     """Node names by zone. Zones and names are in the order in which they were added."""
 
     def __init__(self) -> None:
-        self._zones: dict[str, dict[str, None]] = {}
+        self._zones: _Zones = {}
         self._count = 0
+        self._listing: NodeListing | None = None  # the last one, while it shows the current zones
 
     def __len__(self) -> int:
         return self._count
 
+    def listing(self) -> NodeListing:
+        """Return the names as they are now. Later changes do not affect the listing.
+
+        Taking it costs nothing: the next change copies the zones first.
+        """
+        if self._listing is None:
+            self._listing = NodeListing(self._zones)
+        return self._listing
+
+    def _separate(self) -> None:
+        """Leave the current zones to the listing, and change a copy of them."""
+        if self._listing is not None:
+            self._zones = {key: names.copy() for key, names in self._zones.items()}
+            self._listing = None
+
     def add(self, node: Node) -> None:
+        self._separate()
         names = self._zones.setdefault(zone_key(node), {})
         if node.metadata.name not in names:
             names[node.metadata.name] = None
@@ -43,6 +78,7 @@ class NodeTree:
         Raises:
             CacheError: the node is not in its zone.
         """
+        self._separate()
         key = zone_key(node)
         names = self._zones.get(key)
         if names is None or node.metadata.name not in names:
@@ -59,8 +95,3 @@ class NodeTree:
                 return
             self.remove(old)
         self.add(new)
-
-    def names(self) -> list[str]:
-        """Return the first node of each zone, then the second of each, and so on."""
-        rounds = zip_longest(*self._zones.values())
-        return [name for one_round in rounds for name in one_round if name is not None]

@@ -427,7 +427,9 @@ class _PreFilterVerdict:
         if answer.is_success:
             return False
         if answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            # The plugins that narrowed the nodes before do not reject it (docs/reference/04 §8.3).
             self._rejection, self._only_nodes = answer.blame(plugin.name), None
+            self._narrowing.clear()
             return True
         if answer.code is not Code.UNSCHEDULABLE:
             fail(PRE_FILTER, plugin, answer)

@@ -164,13 +164,17 @@ class NodeFiltering:
         return feasible
 
     def narrowed(self, outcome: PreFilterOutcome, diagnosis: Diagnosis) -> NodeView:
-        """Return the only nodes that PreFilter left; record the status of the others."""
+        """Return the only nodes that PreFilter left; record the status of the others.
+
+        Its text also lists the plugins that rejected the nominated node: the reference adds them
+        to the same set.
+        """
         assert outcome.only_nodes is not None
-        names = format_slice(sorted(outcome.narrowing_plugins))
+        diagnosis.unschedulable_plugins |= outcome.narrowing_plugins
+        names = format_slice(sorted(diagnosis.unschedulable_plugins))
         diagnosis.absent_nodes_status = Status.unresolvable(
             f"node(s) didn't satisfy plugin(s) {names}"
         )
-        diagnosis.unschedulable_plugins |= outcome.narrowing_plugins
         return self._snapshot.nodes.at_rows(self._snapshot.table.rows_of(outcome.only_nodes))
 
     def filter(self, attempt: SearchAttempt, nodes: NodeView, diagnosis: Diagnosis) -> NodeView:
@@ -208,10 +212,12 @@ class NodeFiltering:
             if is_enough:
                 # The reference does not visit the node that is one too many, nor those after it.
                 end = int(np.flatnonzero(fits)[missing])
+                unvisited = np.zeros(nodes.table.capacity, dtype=bool)
+                unvisited[chunk[end:]] = True
+                diagnosis.merge_except(verdicts, unvisited)
                 chunk, fits = chunk[:end], fits[:end]
-                verdicts = Diagnosis(diagnosis.names)
-                self.filter(attempt, nodes.at_rows(chunk), verdicts)
-            diagnosis.merge(verdicts)
+            else:
+                diagnosis.merge(verdicts)
             found.append(chunk[fits])
             if is_enough:
                 break
