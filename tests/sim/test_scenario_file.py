@@ -91,7 +91,7 @@ MISTAKES = {
         15,
         "cluster.nodes[0].prize: unknown field; did you mean 'price'?",
     ),
-    "no duration": ("duration: 2h", "duration: soon", 3, "duration: 'soon' is no duration"),
+    "no duration": ("duration: 2h", "duration: soon", 3, "duration: 'soon' is not a duration"),
     "no quantity": ("    cpu: 8", "    cpu: lots", 10, "cluster.nodes[0].cpu: 'lots' is no"),
     "no kind": (
         "  kind: Job",

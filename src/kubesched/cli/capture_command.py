@@ -17,7 +17,7 @@ __all__ = ["capture"]
 
 
 @click.command(
-    short_help="Write all that scheduling depends on to one file.",
+    short_help="Write the scheduling state of a cluster to one file.",
     epilog="Example: kubesched capture --out cluster.capture --anonymize",
 )
 @click.option(
@@ -27,16 +27,16 @@ __all__ = ["capture"]
     required=True,
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     metavar="FILE",
-    help="The file to write; an existing one is replaced once the new one is whole.",
+    help="The file to write. An existing file is replaced when the new one is complete.",
 )
-@click.option("--anonymize", is_flag=True, help="Replace names, labels and images, consistently.")
+@click.option("--anonymize", is_flag=True, help="Replace names, labels and images consistently.")
 @click.option(
     "-f",
     "--filename",
     "files",
     multiple=True,
     metavar="FILE",
-    help="Take a dump instead of a live cluster; may be repeated.",
+    help="Read a dump instead of a live cluster; may be repeated.",
 )
 @cluster_options
 @scheduler_options
@@ -44,9 +44,9 @@ __all__ = ["capture"]
     "--config",
     "config_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The KubeSchedulerConfiguration of the scheduler there, to be kept with it.",
+    help="The scheduler's KubeSchedulerConfiguration; it is stored in the capture.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Say what was written as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print a summary as JSON.")
 def capture(
     path: Path,
     anonymize: bool,
@@ -58,7 +58,7 @@ def capture(
 ) -> None:
     """Write nodes, pods, claims, volumes, budgets and the like to one compressed file.
 
-    Only reading is asked of the cluster. Secrets, config maps, env, commands and annotations
+    The command only reads from the cluster. Secrets, config maps, env, commands and annotations
     that scheduling does not read are not in the file. With --scheduler it holds the
     configuration and the queue of that scheduler as well.
     """

@@ -14,7 +14,7 @@ __all__ = ["check"]
 @click.argument("files", nargs=-1, required=True, metavar="FILES...")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
 def check(files: tuple[str, ...], output: str) -> None:
-    """Run the placement tests in FILES or folders: given nodes, when pods come, then claims.
+    """Run the placement tests in FILES or folders: nodes, then pods, then expectations.
 
     docs/placement-tests.md documents the form. Exit codes: 0 all claims hold, 1 some do not, 2 a
     file cannot be used.

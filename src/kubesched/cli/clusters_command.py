@@ -24,7 +24,7 @@ _LINES = 1000
     help="Form of the list on standard output.",
 )
 def clusters(output: str) -> None:
-    """List clusters that have names: those that run, were stopped, or whose process was killed.
+    """List named clusters: running, stopped, and those whose process was killed.
 
     `kubesched up --name NAME` starts one again where it was, `kubesched down NAME` removes it.
     """
@@ -34,21 +34,21 @@ def clusters(output: str) -> None:
 
 
 @click.command(
-    short_help="End clusters of `kubesched up --name` and remove what they left.",
+    short_help="Stop clusters of `kubesched up --name` and remove their files.",
     epilog="Example: kubesched down blue",
 )
 @click.argument("names", nargs=-1, type=ClusterName(), metavar="NAME...")
-@click.option("--all", "everything", is_flag=True, help="All clusters that have names.")
+@click.option("--all", "everything", is_flag=True, help="All named clusters.")
 @click.option(
     "-o",
     "--output",
     type=click.Choice(["name", "json"]),
     default="name",
     show_default=True,
-    help="Names line by line, or a list of them in JSON.",
+    help="One name per line, or a JSON list.",
 )
 def down(names: tuple[str, ...], everything: bool, output: str) -> None:
-    """End clusters, and remove their data, logs, kubeconfigs and contexts. Each prints its name."""
+    """Stop clusters and remove their data, logs, kubeconfigs and contexts. Prints their names."""
     from kubesched.cli.clusters_action import run_down
 
     run_down(names, everything, output)
@@ -59,14 +59,16 @@ def down(names: tuple[str, ...], everything: bool, output: str) -> None:
     epilog="Example: kubesched logs blue --follow",
 )
 @click.argument("name", type=ClusterName())
-@click.option("-f", "--follow", is_flag=True, help="Go on until Ctrl-C or the cluster's end.")
+@click.option(
+    "-f", "--follow", is_flag=True, help="Follow the log until Ctrl-C or until the cluster stops."
+)
 @click.option(
     "--tail",
     default=_LINES,
     show_default=True,
     type=click.IntRange(min=0),
     metavar="LINES",
-    help="How many of the last lines.",
+    help="The number of last lines to print.",
 )
 @click.option(
     "-o",
@@ -74,10 +76,10 @@ def down(names: tuple[str, ...], everything: bool, output: str) -> None:
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="The lines as they are, or each as JSON in a line.",
+    help="Plain lines, or one JSON object per line.",
 )
 def logs(name: str, follow: bool, tail: int, output: str) -> None:
-    """Show what a cluster of `kubesched up --name NAME --detach` has written."""
+    """Show the log of a cluster of `kubesched up --name NAME --detach`."""
     from kubesched.cli.clusters_action import run_logs
 
     run_logs(name, follow, tail, output)

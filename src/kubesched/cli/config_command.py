@@ -14,7 +14,7 @@ __all__ = ["config"]
     epilog="Example: kubesched config validate scheduler.yaml",
 )
 def config() -> None:
-    """Check a KubeSchedulerConfiguration, or show it with everything filled in.
+    """Check a KubeSchedulerConfiguration, or show it with all defaults.
 
     Exit code 2 if something is wrong with it: each problem is a line that begins with the
     file's name.
@@ -27,7 +27,7 @@ def _with_plugins(command: Callable[..., None]) -> Callable[..., None]:
         "plugins",
         multiple=True,
         metavar="PLUGIN",
-        help="Also know this plugin: module:Class or the path of a .py file; may be repeated.",
+        help="Also load this plugin: module:Class or the path of a .py file; may be repeated.",
     )(command)
     return _with_gates(command)
 
@@ -38,7 +38,7 @@ def _with_gates(command: Callable[..., None]) -> Callable[..., None]:
         "gates",
         multiple=True,
         metavar="NAME=BOOL,...",
-        help="Feature gates, which decide some defaults and what is allowed.",
+        help="Feature gates; they change some defaults and the allowed fields.",
     )(command)
 
 
@@ -62,10 +62,10 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="Lines of text, or JSON on standard output.",
+    help="Form of the result on standard output.",
 )
 def validate(file: str, gates: tuple[str, ...], plugins: tuple[str, ...], output: str) -> None:
-    """Say what is wrong with FILE (- for standard input), or that nothing is."""
+    """Check FILE (- for standard input) and report all problems."""
     from kubesched.cli.config_action import run_validate
 
     run_validate(file, gates, plugins, output)
@@ -76,7 +76,7 @@ def validate(file: str, gates: tuple[str, ...], plugins: tuple[str, ...], output
 @_with_plugins
 @_with_output
 def show(file: str, gates: tuple[str, ...], plugins: tuple[str, ...], output: str) -> None:
-    """Show FILE (- for standard input) as the scheduler uses it, defaults included."""
+    """Show FILE (- for standard input) as the scheduler uses it, with defaults."""
     from kubesched.cli.config_action import run_show
 
     run_show(file, gates, plugins, output)
@@ -86,7 +86,7 @@ def show(file: str, gates: tuple[str, ...], plugins: tuple[str, ...], output: st
 @_with_gates
 @_with_output
 def default(gates: tuple[str, ...], output: str) -> None:
-    """Show the configuration of a scheduler that has no file."""
+    """Show the configuration of a scheduler without a file."""
     from kubesched.cli.config_action import run_default
 
     run_default(gates, output)

@@ -27,14 +27,14 @@ __all__ = ["dashboard"]
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="What `kubesched capture` wrote, instead of a live cluster; repeat it for several "
+    help="A file of `kubesched capture` instead of a live cluster; repeat it for several "
     "moments of one cluster.",
 )
 @click.option(
     "--report",
     type=click.Path(exists=True, path_type=Path),
     metavar="RUN",
-    help="What `kubesched simulate -o run.history` wrote; its .json or folder of runs shows "
+    help="A file of `kubesched simulate -o run.history`; a .json file or folder of runs shows "
     "numbers over time without nodes and pods.",
 )
 @click.option(
@@ -44,20 +44,20 @@ __all__ = ["dashboard"]
     "--listen",
     type=ListenAddress(),
     metavar="HOST:PORT",
-    help="Where to serve the page; default 127.0.0.1 and a free port.",
+    help="Address of the page; default: 127.0.0.1 and a free port.",
 )
 @click.option(
     "-n",
     "--namespace",
     default="",
     metavar="NAME",
-    help="Shown if you may not read all namespaces; default: that of the context.",
+    help="The namespace to show if you may not read all; default: that of the context.",
 )
 @click.option(
     "--public-url",
     default="",
     metavar="URL",
-    help="The address by which a reverse proxy serves this one, with its path.",
+    help="The public address of the page, with its path, behind a reverse proxy.",
 )
 @click.option(
     "-o",
@@ -77,7 +77,7 @@ def dashboard(
     public_url: str,
     output: str,
 ) -> None:
-    """Serve the page until Ctrl-C. Nothing is ever written to the cluster.
+    """Serve the page until Ctrl-C. The command never writes to the cluster.
 
     The page shows what your own rights allow; kinds that you may not read are named and left out.
     """

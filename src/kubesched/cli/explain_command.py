@@ -16,11 +16,11 @@ __all__ = ["explain"]
 
 
 @click.group(
-    short_help="Why a pod is pending, and what would help.",
+    short_help="Explain why a pod is pending, and which changes would help.",
     epilog="Example: kubesched explain pod shop/web-7 -f dump.yaml",
 )
 def explain() -> None:
-    """Ask the scheduler why. Nothing is ever written to a cluster."""
+    """Explain decisions of the scheduler. The command never writes to a cluster."""
 
 
 @explain.command(
@@ -31,8 +31,8 @@ def explain() -> None:
 @source_options
 @scheduler_options
 @click.option("--node", default="", metavar="NODE", help="Only this node, in full.")
-@click.option("--versus", default="", metavar="NODE", help="Why the chosen node and not this one.")
-@click.option("--no-suggestions", is_flag=True, help="Leave out what would help.")
+@click.option("--versus", default="", metavar="NODE", help="Compare this node with the chosen one.")
+@click.option("--no-suggestions", is_flag=True, help="Do not search for remedies.")
 @click.option(
     "-o",
     "--output",
@@ -50,11 +50,11 @@ def explain_pod(
     no_suggestions: bool,
     output: str,
 ) -> None:
-    """Explain why a pod is pending, or where it goes and why there.
+    """Explain why a pod is pending, or which node it gets and why.
 
     The cluster comes from files (-f, a dump of `kubectl get nodes,pods,... -A -o yaml`), a
-    capture, or the API server of --kubeconfig, of which only reading is asked; or a running
-    scheduler is asked (--scheduler). Exit status: 0 answered, 1 not.
+    capture, or the API server of --kubeconfig, from which the command only reads. With
+    --scheduler it queries a running scheduler. Exit status: 0 explained, 1 failed.
     """
     from kubesched.cli.explain_action import run_explain_pod
 

@@ -15,14 +15,14 @@ __all__ = ["fit"]
 
 
 @click.command(
-    short_help="How many copies of a pod fit, and what stops the next one.",
+    short_help="Count the copies of a pod that fit, and explain the limit.",
     epilog="Example: kubesched fit -f pod.yaml --replicas 40",
 )
 @source_options
 @click.option(
-    "--replicas", type=click.IntRange(min=1), metavar="N", help="Whether so many copies fit."
+    "--replicas", type=click.IntRange(min=1), metavar="N", help="Check whether N copies fit."
 )
-@click.option("--max", "as_many", is_flag=True, help="As many as fit; the default.")
+@click.option("--max", "as_many", is_flag=True, help="Count the copies that fit; the default.")
 @click.option(
     "-o",
     "--output",
@@ -32,9 +32,9 @@ __all__ = ["fit"]
     help="Form of the answer on standard output.",
 )
 def fit(source: SourceOptions, replicas: int | None, as_many: bool, output: str) -> None:
-    """Place copies of the pods of the files on a copy of the cluster until one fits nowhere.
+    """Place copies of a pod on a copy of the cluster until one fits nowhere.
 
-    Several pods are placed in turn, a set at a time. Nothing is written to the cluster.
+    Several pods in the files are placed as a set. The command never writes to the cluster.
     """
     from kubesched.cli.fit_action import run_fit
 

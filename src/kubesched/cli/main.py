@@ -31,24 +31,26 @@ COMMANDS: Final[Mapping[str, _Place]] = {
     "up": _Place("up_command", "Run a cluster in this process and place a workload."),
     "clusters": _Place("clusters_command", "List the clusters of `kubesched up --name`."),
     "down": _Place(
-        "clusters_command", "End clusters of `kubesched up --name` and remove what they left."
+        "clusters_command", "Stop clusters of `kubesched up --name` and remove their files."
     ),
     "logs": _Place("clusters_command", "Show the log of a cluster in the background."),
     "run": _Place("run_command", "Schedule the pods of a cluster, as kube-scheduler does."),
     "config": _Place("config_command", "Check or show a configuration file."),
     "node": _Place("node_command", "Add, remove, stop or start nodes of a running cluster."),
-    "explain": _Place("explain_command", "Why a pod is pending, and what would help."),
-    "fit": _Place("fit_command", "How many copies of a pod fit, and what stops the next one."),
-    "whatif": _Place("whatif_command", "What would happen if nodes or workloads changed."),
+    "explain": _Place(
+        "explain_command", "Explain why a pod is pending, and which changes would help."
+    ),
+    "fit": _Place("fit_command", "Count the copies of a pod that fit, and explain the limit."),
+    "whatif": _Place("whatif_command", "Show the effects of changes to nodes or workloads."),
     "dashboard": _Place(
         "dashboard_command", "Show a cluster, a capture or a simulation as a page."
     ),
-    "capture": _Place("capture_command", "Write all that scheduling depends on to one file."),
+    "capture": _Place("capture_command", "Write the scheduling state of a cluster to one file."),
     "simulate": _Place(
         "simulate_command", "Run a scenario in virtual time and compare configurations."
     ),
     "record": _Place(
-        "record_command", "Write the pods of a live cluster, as they come and go, to a trace."
+        "record_command", "Record the pods of a live cluster as a trace for simulation."
     ),
     "tune": _Place(
         "tune_command", "Search over weights, strategies and thresholds for an objective."

@@ -27,7 +27,7 @@ _EFFECTS = (NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE)
     epilog="Example: kubesched node add --count 100 --cpu 8 --memory 32Gi --zones a,b,c",
 )
 def node() -> None:
-    """Add nodes without machines to a cluster such as that of `kubesched up`, or remove nodes.
+    """Add simulated nodes to a cluster such as that of `kubesched up`, or remove nodes.
 
     The cluster is that of --name, --kubeconfig or $KUBECONFIG.
     """
@@ -79,7 +79,7 @@ def _devices(
 
 _OUTPUT = click.option(
     "-o", "--output", type=click.Choice(["name", "json"]), default="name", show_default=True,
-    help="Names line by line, or a list of them in JSON.",
+    help="One name per line, or a JSON list.",
 )  # fmt: skip
 
 
@@ -97,21 +97,21 @@ _OUTPUT = click.option(
 @click.option(
     "--device", "devices", multiple=True, metavar="DRIVER:COUNT", callback=_devices,
     help="Devices to publish as ResourceSlices, such as gpu.example.com:8; may be repeated. A "
-    "DeviceClass of the driver's name is made too.",
+    "DeviceClass with the driver's name is created too.",
 )  # fmt: skip
 @click.option(
     "--partitions", default=0, type=click.IntRange(0, 32), metavar="NUMBER",
-    help="Each device can also be had in so many parts.",
+    help="The number of partitions of each device.",
 )  # fmt: skip
 @click.option(
     "--attribute", "attributes", multiple=True, metavar="NAME=VALUE", callback=_pair,
-    help="Of all devices, such as model=a100; may be repeated.",
+    help="An attribute of all devices, such as model=a100; may be repeated.",
 )  # fmt: skip
 @click.option(
     "--capacity", "capacity", multiple=True, metavar="NAME=QUANTITY", callback=_pair,
-    help="Of each device, such as memory=80Gi; may be repeated.",
+    help="A capacity of each device, such as memory=80Gi; may be repeated.",
 )  # fmt: skip
-@click.option("--zones", default="", metavar="A,B,...", help="Zones, taken in turn.")
+@click.option("--zones", default="", metavar="A,B,...", help="Zones, assigned in turn.")
 @click.option("--taint", "taints", multiple=True, metavar="KEY=VALUE:EFFECT", callback=_taints)
 @cluster_options
 @_OUTPUT
@@ -159,7 +159,7 @@ def add(
 @cluster_options
 @_OUTPUT
 def remove(names: tuple[str, ...], address: ClusterAddress, output: str) -> None:
-    """Remove nodes by their names, and print these."""
+    """Remove nodes by name, and print the names."""
     from kubesched.cli.node_action import run_remove
 
     run_remove(names, address, output)
@@ -177,7 +177,7 @@ _SELECTOR = click.option(
 @cluster_options
 @_OUTPUT
 def stop(names: tuple[str, ...], selector: str, address: ClusterAddress, output: str) -> None:
-    """Let nodes fail: their kubelets say nothing more and do nothing more. Prints their names.
+    """Make nodes fail: their kubelets stop sending heartbeats. Prints the names.
 
     After 50 s a node counts as unreachable, gets the taints for it, and its pods go when they no
     longer tolerate them.
@@ -193,7 +193,7 @@ def stop(names: tuple[str, ...], selector: str, address: ClusterAddress, output:
 @cluster_options
 @_OUTPUT
 def start(names: tuple[str, ...], selector: str, address: ClusterAddress, output: str) -> None:
-    """Let nodes that were stopped go on, and print their names."""
+    """Restart stopped nodes, and print their names."""
     from kubesched.cli.node_action import run_start
 
     run_start(names, selector, address, output)

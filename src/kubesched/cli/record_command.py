@@ -16,7 +16,7 @@ __all__ = ["record"]
 
 
 @click.command(
-    short_help="Write the pods of a live cluster, as they come and go, to a trace.",
+    short_help="Record the pods of a live cluster as a trace for simulation.",
     epilog="Example: kubesched record -o monday.jsonl --for 24h",
 )
 @click.option(
@@ -26,19 +26,19 @@ __all__ = ["record"]
     required=True,
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     metavar="FILE",
-    help="JSON lines; docs/simulate.md has the form. An existing file is replaced once the "
-    "cluster answers.",
+    help="The file to write: JSON lines (docs/simulate.md). An existing file is replaced when the "
+    "cluster responds.",
 )
 @click.option(
-    "--for", "duration", default="", metavar="24h", help="How long; default: until Ctrl-C."
+    "--for", "duration", default="", metavar="24h", help="Duration; default: until Ctrl-C."
 )
 @cluster_options
-@click.option("--json", "as_json", is_flag=True, help="Say what was written as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print a summary as JSON.")
 def record(path: Path, duration: str, address: ClusterAddress, as_json: bool) -> None:
-    """Follow the pods of a cluster and write what a simulation needs of them.
+    """Watch the pods of a cluster and record the fields that a simulation needs.
 
-    Only reading is asked of the cluster. Every line is written at once, so that what was recorded
-    until Ctrl-C can be used.
+    The command only reads from the cluster. Every line is written at once, so that the file is
+    complete after Ctrl-C.
     """
     from kubesched.cli.record_action import run_record
 

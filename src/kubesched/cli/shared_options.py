@@ -84,7 +84,7 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that select a cluster; the command receives an `address`."""
 
     @click.option(
-        "--kubeconfig", default="", metavar="FILE", help="Of the cluster; default $KUBECONFIG."
+        "--kubeconfig", default="", metavar="FILE", help="Kubeconfig; default: $KUBECONFIG."
     )
     @click.option("--context", default="", metavar="NAME", help="A context of the kubeconfig.")
     @click.option(
@@ -119,14 +119,14 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
         multiple=True,
         metavar="FILE",
         help="Objects of the cluster, YAML or JSON, such as a dump; may be repeated; - reads "
-        "standard input. Files without nodes are laid over the capture or the live cluster: so "
-        "a pod that does not exist yet is asked about.",
+        "standard input. Files without nodes are added to the capture or the live cluster, for "
+        "example a pod that does not exist yet.",
     )
     @click.option(
         "--capture",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         metavar="FILE",
-        help="What `kubesched capture` wrote.",
+        help="A file of `kubesched capture`.",
     )
     @cluster_options
     @click.option(
@@ -141,7 +141,7 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
         multiple=True,
         metavar="PLUGIN",
         help="A plugin of that configuration: module:Class, or the path of a .py file; may be "
-        "repeated. Installed ones need no option.",
+        "repeated. Installed plugins need no option.",
     )
     @functools.wraps(command)
     def wrapped(
@@ -169,16 +169,18 @@ def scheduler_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "url",
         default="",
         metavar="URL",
-        help="Ask a running `kubesched run` at https://HOST:PORT, with the credentials of the "
-        "kubeconfig; also tells where the pod stands in its queue.",
+        help="Query a running `kubesched run` at https://HOST:PORT, with the credentials of the "
+        "kubeconfig; adds the position of the pod in its queue.",
     )
     @click.option(
         "--scheduler-ca",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         metavar="FILE",
-        help="Trusted for its certificate; default: the cluster's authority.",
+        help="The CA of the scheduler's certificate; default: the cluster's CA.",
     )
-    @click.option("--scheduler-insecure", is_flag=True, help="Do not check its certificate at all.")
+    @click.option(
+        "--scheduler-insecure", is_flag=True, help="Do not verify the scheduler's certificate."
+    )
     @functools.wraps(command)
     def wrapped(
         *args: Any, url: str, scheduler_ca: Path | None, scheduler_insecure: bool, **options: Any

@@ -23,28 +23,33 @@ __all__ = ["simulate"]
     help="json prints results; a file may end in .html, .json or .parquet, or in .history for "
     "`kubesched dashboard --report`; may be repeated.",
 )
-@click.option("--seeds", default="", metavar="1-10", help="Instead of those of the scenario.")
+@click.option("--seeds", default="", metavar="1-10", help="Seeds; default: those of the scenario.")
 @click.option(
-    "--configuration", "names", multiple=True, help="Only this one of the scenario's; repeatable."
+    "--configuration",
+    "names",
+    multiple=True,
+    help="Only this configuration of the scenario; may be repeated.",
 )
 @click.option(
     "--processes",
     type=click.IntRange(1),
     default=None,
-    help="Runs at the same time; default: the number of processors.",
+    help="The number of parallel runs; default: the number of processors.",
 )
-@click.option("--dask", default="", metavar="ADDRESS", help="Run on this Dask cluster.")
+@click.option(
+    "--dask", default="", metavar="ADDRESS", help="Run on the Dask cluster at this address."
+)
 @click.option(
     "--runs",
     type=click.Path(file_okay=False, path_type=Path),
     default=None,
-    help="Where finished runs are kept, so that a sweep can go on; default: SCENARIO.runs.",
+    help="Folder of finished runs, from which a sweep resumes; default: SCENARIO.runs.",
 )
-@click.option("--fresh", is_flag=True, help="Make all runs anew.")
+@click.option("--fresh", is_flag=True, help="Repeat all runs.")
 @click.option(
     "--verify",
     is_flag=True,
-    help="First make one run twice in different processes: both must come to the same.",
+    help="First repeat one run in two processes and compare the results.",
 )
 @click.option(
     "--diff",
@@ -66,10 +71,10 @@ def simulate(
     verify: bool,
     diff: tuple[str, str] | None,
 ) -> None:
-    """Run a SCENARIO in virtual time and compare what its configurations make of it.
+    """Run a SCENARIO in virtual time and compare its configurations.
 
-    The scenario is documented in docs/simulate.md. Ctrl-C keeps the runs that are finished, and
-    the same command goes on with the rest. Exit codes: 0 done, 1 a run failed, 2 the scenario
+    The scenario is documented in docs/simulate.md. Finished runs are stored: after Ctrl-C the
+    same command resumes with the rest. Exit codes: 0 done, 1 a run failed, 2 the scenario
     cannot be used, 130 interrupted.
     """
     from kubesched.cli.simulate_action import run_simulate

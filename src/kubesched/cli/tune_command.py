@@ -12,14 +12,22 @@ __all__ = ["tune"]
     epilog="Example: kubesched tune tuning.yaml",
 )
 @click.argument("file", metavar="TUNING")
-@click.option("--trials", type=click.IntRange(1), default=None, help="Instead of the file's.")
-@click.option("--processes", type=click.IntRange(1), default=None, help="Runs at the same time.")
+@click.option(
+    "--trials",
+    type=click.IntRange(1),
+    default=None,
+    help="The number of trials; default: that of the file.",
+)
+@click.option(
+    "--processes", type=click.IntRange(1), default=None, help="The number of parallel runs."
+)
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
 def tune(file: str, trials: int | None, processes: int | None, output: str) -> None:
-    """Try configurations on the scenario that TUNING names, and report the front.
+    """Try configurations on the scenario of TUNING, and report the Pareto front.
 
-    With several objectives no single configuration is the best: the front is those that no other
-    beats in all of them. docs/simulate.md documents the file. Needs the extra `tune`.
+    With several objectives no single configuration is the best. The Pareto front has the
+    configurations that no other one beats in all objectives. docs/simulate.md documents the
+    file. The command needs the extra `tune`.
     """
     from kubesched.cli.tune_action import run_tune
 

@@ -44,22 +44,22 @@ __all__ = ["up"]
     "--listen",
     type=ListenAddress(),
     metavar="HOST:PORT",
-    help="Serve the API here, and go on running until Ctrl-C; port 0 takes a free one. On a "
+    help="Serve the API here until Ctrl-C; port 0 selects a free port. On a "
     "terminal the default is 127.0.0.1:0.",
 )
 @click.option(
     "--kubeconfig",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     metavar="FILE",
-    help="Write here how to reach the API. By default a temporary file, whose name is shown; with "
-    "a name the first file of $KUBECONFIG, or ~/.kube/config.",
+    help="Write the kubeconfig of the cluster here. By default a temporary file; with "
+    "--name the first file of $KUBECONFIG, or ~/.kube/config.",
 )
 @click.option(
     "--data",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Keep the cluster in this file (SQLite), and go on where it was. What -f names and the "
-    "file already has stays as it is.",
+    help="Store the cluster in this file (SQLite), and resume from it. Objects of -f that the "
+    "file already has are not changed.",
 )
 @click.option(
     "--behavior",
@@ -67,26 +67,26 @@ __all__ = ["up"]
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
     help="YAML with rules for how pods behave: how long they take to start, when they fail, and so "
-    "on; see docs/cluster.md. Annotations of a pod come first.",
+    "on; see docs/cluster.md. Annotations of a pod take precedence.",
 )
 @click.option(
     "--name",
     type=ClusterName(),
     metavar="NAME",
-    help="Keep the cluster under this name until `kubesched down NAME`; its context kubesched-NAME "
-    "is added to the kubeconfig that kubectl uses. Other commands find it by --name.",
+    help="Store the cluster under this name until `kubesched down NAME`; its context "
+    "kubesched-NAME is added to the kubeconfig that kubectl uses. Other commands "
+    "select it with --name.",
 )
 @click.option(
     "--detach",
     is_flag=True,
-    help="Go on in the background once the workload is placed, under the name `default` if none is "
-    "given; `kubesched clusters` lists what runs.",
+    help="Continue in the background when the workload is placed, under the name `default` "
+    "without --name; `kubesched clusters` lists the clusters.",
 )
 @click.option(
     "--rbac",
     is_flag=True,
-    help="Let clients do what Roles and bindings allow, and nothing else. The kubeconfig is the "
-    "administrator's.",
+    help="Authorize clients by Roles and bindings. The kubeconfig is the administrator's.",
 )
 @click.option(
     "--feature-gates",
@@ -95,16 +95,18 @@ __all__ = ["up"]
     help="Turn features of the scheduler and the API server on or off, as in `kubesched run`. For "
     "example GenericWorkload=true,GangScheduling=true for pod groups (docs/pod-groups.md).",
 )
-@click.option("--seed", default=0, show_default=True, help="Same seed, same ties broken.")
+@click.option(
+    "--seed", default=0, show_default=True, help="Seed for the choice between equal nodes."
+)
 @click.option(
     "--verify-engine",
     is_flag=True,
     help="Check every decision against a full evaluation; stop on the first difference.",
 )
 @click.option(
-    "--exit", "exit_when_done", is_flag=True, help="End after the summary, on a terminal too."
+    "--exit", "exit_when_done", is_flag=True, help="Exit after the summary, also on a terminal."
 )
-@click.option("-q", "--quiet", is_flag=True, help="Only errors, and JSON if that is asked for.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only errors, and the JSON of -o json.")
 @click.option(
     "-o",
     "--output",
@@ -119,11 +121,10 @@ __all__ = ["up"]
     type=click.IntRange(0, 10**6),
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait until every pod is decided; then sum up what is, and fail.",
+    help="The longest wait for a decision about every pod. Afterwards the command prints the "
+    "summary and fails.",
 )
-@click.option(
-    "--fail-on-pending", is_flag=True, help="Exit with 1 if some pod has no node in the end."
-)
+@click.option("--fail-on-pending", is_flag=True, help="Exit with 1 if a pod is pending at the end.")
 @click.option("--report-to", type=int, hidden=True)
 @click.pass_context
 def up(
@@ -140,9 +141,9 @@ def up(
 ) -> None:
     """Run a whole cluster in this process: API server, kubelets, scheduler.
 
-    Applies the files, shows the pods being placed, and prints where they went and why the rest
-    is pending. On a terminal it then goes on running until Ctrl-C, and kubectl and other clients
-    can use it with the kubeconfig that it writes.
+    Applies the files, shows the progress of the placement, and prints the nodes of the pods and
+    the causes of pending ones. On a terminal the cluster then runs until Ctrl-C, and kubectl and
+    other clients can use it with the kubeconfig that it writes.
     """
     from kubesched.cli.up_action import run_up
 

@@ -50,22 +50,30 @@ def _scales(
 
 
 @click.command(
-    short_help="What would happen if nodes or workloads changed.",
+    short_help="Show the effects of changes to nodes or workloads.",
     epilog="Example: kubesched whatif --drain node-3,node-4 -f dump.yaml",
 )
 @source_options
 @click.option(
-    "--drain", multiple=True, callback=_names, metavar="NODE,...", help="Cordon and evict."
+    "--drain",
+    multiple=True,
+    callback=_names,
+    metavar="NODE,...",
+    help="Cordon these nodes and evict their pods.",
 )
-@click.option("--add", type=click.IntRange(1, 100_000), metavar="N", help="More nodes.")
-@click.option("--like", default="", metavar="NODE", help="Of the added; default: the largest.")
-@click.option("--remove", multiple=True, callback=_names, metavar="NODE,...", help="Nodes gone.")
+@click.option("--add", type=click.IntRange(1, 100_000), metavar="N", help="Add N nodes.")
+@click.option(
+    "--like", default="", metavar="NODE", help="The node to copy for --add; default: the largest."
+)
+@click.option(
+    "--remove", multiple=True, callback=_names, metavar="NODE,...", help="Remove these nodes."
+)
 @click.option(
     "--taint",
     multiple=True,
     callback=_pairs,
     metavar="NODE:KEY=VALUE:EFFECT",
-    help="A node by name, or nodes by a label KEY=VALUE.",
+    help="Add a taint to a node, or to the nodes with a label KEY=VALUE.",
 )
 @click.option("--label", multiple=True, callback=_pairs, metavar="NODE:KEY=VALUE")
 @click.option(
@@ -76,7 +84,7 @@ def _scales(
     multiple=True,
     type=click.Path(exists=True, path_type=Path),
     metavar="FILE",
-    help="Objects to create or replace, if -f names the cluster itself.",
+    help="Objects to create or replace, if -f is the cluster itself.",
 )
 @click.option(
     "-o",
@@ -98,7 +106,7 @@ def whatif(
     changes: tuple[Path, ...],
     output: str,
 ) -> None:
-    """Play changes on a copy of the cluster, with the real scheduler and controllers.
+    """Apply changes to a copy of the cluster, with the real scheduler and controllers.
 
     Shows which pods move, wait, are preempted or gone, and how full zones and pools are before and
     after. Files (-f) without nodes, or beside a capture, are changes: objects to create or

@@ -70,10 +70,10 @@ def parse_duration_ns(value: Any, path: str = "") -> int:
     if isinstance(value, int | float) and not isinstance(value, bool):
         value = f"{value}s"
     if not isinstance(value, str):
-        raise ScenarioError(path, f"{value!r} is no duration such as 90s, 1h30m or 2d")
+        raise ScenarioError(path, f"{value!r} is not a duration such as 90s, 1h30m or 2d")
     parts = _PART.findall(value)
     if not parts or "".join(number + unit for number, unit in parts) != value:
-        raise ScenarioError(path, f"{value!r} is no duration such as 90s, 1h30m or 2d")
+        raise ScenarioError(path, f"{value!r} is not a duration such as 90s, 1h30m or 2d")
     total = sum(round(float(number) * _UNITS_NS[unit]) for number, unit in parts)
     if total > _LONGEST:
         raise ScenarioError(path, f"{value!r} is more than a hundred years")

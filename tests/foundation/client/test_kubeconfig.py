@@ -274,7 +274,8 @@ WRONG = {
         },
     ),
     "a plugin that must ask someone": wrong_user(
-        "FILE: users[u].user.exec.interactiveMode: 'Always' cannot work: nobody is there to ask",
+        "FILE: users[u].user.exec.interactiveMode: 'Always' is not supported: the process has no "
+        "terminal",
         exec={
             "command": "x",
             "apiVersion": "client.authentication.k8s.io/v1",

@@ -215,7 +215,9 @@ def _exec_settings(
         error.add_note(f"use {' or '.join(_EXEC_VERSIONS)}")
         raise error
     if plugin.interactive_mode == "Always":
-        raise ConfigError(f"{where}.interactiveMode: 'Always' cannot work: nobody is there to ask")
+        raise ConfigError(
+            f"{where}.interactiveMode: 'Always' is not supported: the process has no terminal"
+        )
     command = plugin.command
     # As in kubectl: a bare name is looked up, a path is relative to the file.
     if "/" in command:

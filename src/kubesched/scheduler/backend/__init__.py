@@ -1,1 +1,1 @@
-"""Who is where and who waits: the cache, its snapshot, the scheduling queue."""
+"""The state of the scheduler: the cache, its snapshot, the scheduling queue."""
