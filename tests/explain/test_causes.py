@@ -13,9 +13,10 @@ from kubesched.explain.text import render
 from kubesched.foundation.util.clock import ManualClock
 from tests.explain.causes import CAUSES as USUAL
 from tests.explain.causes import Cause
+from tests.explain.device_causes import DEVICES
 from tests.explain.unusual_causes import UNUSUAL
 
-CAUSES = {**USUAL, **UNUSUAL}
+CAUSES = {**USUAL, **UNUSUAL, **DEVICES}
 PENDING_OR_NOT = {
     "its node cannot pull the image",
     "no scheduler has tried it",

@@ -1,15 +1,17 @@
-"""Explains missing devices: which claim, what it requests, and how many devices there are."""
+"""Explains missing devices: which claim, what it requests, and which devices there are."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
-from msgspec.structs import replace
-
-from kubesched.api import DeviceClass, Pod, ResourceClaim, ResourceSlice
-from kubesched.api.dynamic_resources import DeviceTaint, DeviceToleration
+from kubesched.api import (
+    DeviceClass,
+    Pod,
+    ResourceClaim,
+    ResourceClaimTemplate,
+)
 from kubesched.framework.causes import (
     AllocatedDeviceUnreachable,
     Cause,
@@ -22,6 +24,15 @@ from kubesched.framework.explaining import (
     RejectedNodes,
     Remedy,
 )
+from kubesched.scheduler.plugins.dynamic_resources.device_remedies import device_remedies
+from kubesched.scheduler.plugins.dynamic_resources.device_requests import (
+    ALL,
+    ResolvedDeviceRequest,
+)
+from kubesched.scheduler.plugins.dynamic_resources.device_selectors import DeviceSelectors
+from kubesched.scheduler.plugins.dynamic_resources.device_state import DeviceState
+from kubesched.scheduler.plugins.dynamic_resources.device_tally import DeviceTally, tally_devices
+from kubesched.scheduler.plugins.dynamic_resources.selector_attributes import attribute_uses
 from kubesched.scheduler.plugins.helpers.wording import (
     listed,
     nearest,
@@ -30,18 +41,80 @@ from kubesched.scheduler.plugins.helpers.wording import (
 
 __all__ = ["DynamicResourcesExplaining"]
 
+_LONGEST_SELECTOR: Final = 200
 
-_CLOSED = ("NoSchedule", "NoExecute")
+
+class _Counted(NamedTuple):
+    """A request of a claim, and the devices for it."""
+
+    claim: ResourceClaim
+    request: ResolvedDeviceRequest
+    tally: DeviceTally
+
+    @property
+    def is_short(self) -> bool:
+        """Whether no node has enough free devices for this request alone."""
+        if self.request.mode == ALL:
+            tally = self.tally
+            return not tally.matching or bool(tally.in_use or tally.closed)
+        return self.tally.most_free[0] < max(self.request.count, 1)
 
 
 class DynamicResourcesExplaining(Explaining):
-    """Counts devices, and proposes other device classes, fewer devices or tolerations."""
+    """Counts devices, and proposes other selectors, classes, numbers or tolerations."""
+
+    def __init__(self, devices: DeviceState) -> None:
+        self._devices = devices
+        self._selectors = DeviceSelectors(list_attributes=devices.features.list_attributes)
 
     def details(self, rejected: RejectedNodes, cause: Cause | None) -> Detail:
-        return _describe(rejected, cause)
+        objects, pod = rejected.objects, rejected.pod
+        claims = [(name, claim) for name, claim in _claims_of(objects, pod) if claim is not None]
+        asked = listed(each for _, claim in claims for each in _requests_of(claim))
+        match cause:
+            case DeviceClassMissing(device_class=wanted):
+                near = nearest(wanted, [each.metadata.name for each in objects.list(DeviceClass)])
+                hint = f"; did you mean {near}?" if near else ""
+                return Detail(asked, sentence=f"device class {wanted} does not exist{hint}")
+            case AllocatedDeviceUnreachable():
+                return _allocated_elsewhere(claims, asked)
+        if missing := _missing_claim(objects, pod):
+            return missing._replace(asked=asked)
+        brief = "no free devices for its claims"
+        if not asked:
+            return Detail(brief=brief)
+        counted = self._counted(rejected, [claim for _, claim in claims])
+        return Detail(asked, sentence=_sentence(asked, counted), brief=brief)
 
     def remedies(self, rejected: RejectedNodes) -> Iterator[Remedy]:
-        return _remedies(rejected)
+        own = [
+            claim for _, claim in _claims_of(rejected.objects, rejected.pod) if claim is not None
+        ]
+        return device_remedies(rejected, own, self._tallies(rejected, own))
+
+    def _tallies(
+        self, rejected: RejectedNodes, claims: Sequence[ResourceClaim]
+    ) -> dict[tuple[str, str], DeviceTally]:
+        """Return the tallies by claim and request; those of alternatives are left out."""
+        return {
+            (each.claim.metadata.name, each.request.request): each.tally
+            for each in self._counted(rejected, claims)
+            if not each.request.subrequest
+        }
+
+    def _counted(self, rejected: RejectedNodes, claims: Iterable[ResourceClaim]) -> list[_Counted]:
+        """Count the devices for each request that is not allocated yet."""
+        nodes = [each.node for each in rejected.nodes if each.node is not None]
+        found = []
+        for claim in claims:
+            if claim.status.allocation is not None:
+                continue
+            _, requests = self._devices.requests_of(claim.spec.devices)
+            for choice in requests.choices:
+                for request in choice.alternatives:
+                    tally = tally_devices(self._devices.inventory, nodes, request, self._selectors)
+                    found.append(_Counted(claim, request, tally))
+        return found
 
 
 def _claims_of(objects: ObjectReader, pod: Pod) -> Iterator[tuple[str, ResourceClaim | None]]:
@@ -71,59 +144,140 @@ def _requests_of(claim: ResourceClaim) -> list[str]:
     return found
 
 
-def _missing_claim(objects: ObjectReader, pod: Pod) -> str:
-    """Describe a claim that must exist before the pod can be tried; empty if there is none."""
+def _missing_claim(objects: ObjectReader, pod: Pod) -> Detail | None:
+    """Describe a claim that must exist before the pod can be tried."""
+    namespace = pod.metadata.namespace
     for each in pod.spec.resource_claims:
-        if each.resource_claim_template_name and not any(
+        template = each.resource_claim_template_name
+        if not template or any(
             status.name == each.name for status in pod.status.resource_claim_statuses
         ):
-            return (
-                f"its device claim {each.name} has yet to be made from ResourceClaimTemplate "
-                f"{each.resource_claim_template_name}"
+            continue
+        if objects.get(ResourceClaimTemplate, template, namespace) is not None:
+            return _missing(
+                f"its device claim {each.name} has not been created from ResourceClaimTemplate "
+                f"{template} yet",
+                "The resource claim controller of kube-controller-manager creates it; if it does "
+                "not, look at its log.",
             )
-    namespace = pod.metadata.namespace
+        known = [one.metadata.name for one in objects.list(ResourceClaimTemplate, namespace)]
+        return _missing(
+            f"ResourceClaimTemplate {template} of its device claim {each.name} does not exist in "
+            f"namespace {namespace}{_did_you_mean(template, known)}",
+            f"Create ResourceClaimTemplate {namespace}/{template}, or name one that exists in "
+            "spec.resourceClaims.",
+        )
     for name, claim in _claims_of(objects, pod):
         if claim is None:
             known = [each.metadata.name for each in objects.list(ResourceClaim, namespace)]
-            near = nearest(name, known)
-            hint = f"; did you mean {near}?" if near else ""
-            return f"ResourceClaim {name} does not exist in namespace {namespace}{hint}"
-    return ""
+            return _missing(
+                f"ResourceClaim {name} does not exist in namespace {namespace}"
+                f"{_did_you_mean(name, known)}",
+                f"Create ResourceClaim {namespace}/{name}, or name one that exists in "
+                "spec.resourceClaims.",
+            )
+    return None
 
 
-def _describe(rejected: RejectedNodes, cause: Cause | None) -> Detail:
-    objects, pod = rejected.objects, rejected.pod
-    claims = [(name, claim) for name, claim in _claims_of(objects, pod) if claim is not None]
-    asked = listed(each for _, claim in claims for each in _requests_of(claim))
-    match cause:
-        case DeviceClassMissing(device_class=wanted):
-            near = nearest(wanted, [each.metadata.name for each in objects.list(DeviceClass)])
-            hint = f"; did you mean {near}?" if near else ""
-            return Detail(asked, sentence=f"device class {wanted} does not exist{hint}")
-        case AllocatedDeviceUnreachable():
-            return _allocated_elsewhere(claims, asked)
-    if missing := _missing_claim(objects, pod):
-        return Detail(
-            asked,
-            detail=missing,
-            sentence=missing,
-            brief="device claim missing",
-            advice="Create the ResourceClaim, or name one that exists in spec.resourceClaims.",
+def _missing(text: str, advice: str) -> Detail:
+    return Detail(detail=text, sentence=text, brief="device claim missing", advice=advice)
+
+
+def _did_you_mean(name: str, known: Sequence[str]) -> str:
+    near = nearest(name, known)
+    return f"; did you mean {near}?" if near else ""
+
+
+def _sentence(asked: str, counted: Sequence[_Counted]) -> str:
+    """Say which devices a request lacks, or that they cannot be had together."""
+    start = f"its claim asks for {asked}, and "
+    short = [each for each in counted if each.is_short]
+    if not short:
+        return f"{start}no node has that free together{_constraints(counted)}"
+    several = len(counted) > 1
+    parts = [
+        (f"for request {each.request.own_name} " if several else "") + _shortage(each)
+        for each in short
+    ]
+    return start + "; ".join(dict.fromkeys(parts))
+
+
+def _constraints(counted: Sequence[_Counted]) -> str:
+    attributes = dict.fromkeys(
+        constraint.match_attribute or constraint.distinct_attribute or ""
+        for each in counted
+        for constraint in each.claim.spec.devices.constraints
+    )
+    shown = listed(filter(None, attributes))
+    return f" (its constraints compare {shown})" if shown else ""
+
+
+def _shortage(counted: _Counted) -> str:
+    """Say why no node has enough devices for one request."""
+    tally, request = counted.tally, counted.request
+    device_class = "" if request.device_class is None else request.device_class.metadata.name
+    if not tally.published:
+        if tally.incomplete:
+            return f"pool {listed(sorted(tally.incomplete))} is incomplete: slices are missing"
+        return "no node offers any device"
+    if not tally.matching and tally.problem:
+        return f"a selector fails: {tally.problem}"
+    if not tally.of_class:
+        drivers = listed(f"{name} ({n})" for name, n in tally.drivers.most_common())
+        return (
+            f"none of the {plural(tally.published, 'device')} is of class {device_class} "
+            f"(devices by driver: {drivers})"
         )
-    brief = "no free devices for its claims"
-    if not asked:
-        return Detail(brief=brief)
-    total, used = _counts(objects)
-    if not total:
-        sentence = f"its claim asks for {asked}, and no node offers any device"
-    elif tainted := _tainted(objects, [claim for _, claim in claims]):
-        sentence = f"its claim asks for {asked}, and devices are closed to it: {tainted}"
-    else:
-        most, where = max((count - used[node], node) for node, count in total.items())
-        there = f"{plural(sum(total.values()), 'device')}, {sum(used.values())} in use"
-        sentence = f"its claim asks for {asked}, and no node has that free ({there}"
-        sentence += f"; most free: {most} on {where})" if where else ")"
-    return Detail(asked, sentence=sentence, brief=brief)
+    if not tally.matching:
+        return _all_excluded(counted, device_class)
+    if tally.closed:
+        closed = listed(
+            f"{plural(count, 'free device')} with taint {taint}"
+            for taint, count in tally.closed.most_common()
+        )
+        return f"devices are closed to it: {closed}"
+    free, where = tally.most_free
+    there = f"{plural(tally.matching, 'device')}, {tally.in_use} in use"
+    excluded = "".join(
+        f"; selector {_shown(selector)} excludes {count} more"
+        for selector, count in tally.excluded.most_common(1)
+    )
+    most = f"; most free: {free} on {where}" if where else ""
+    what = "all of them" if request.mode == ALL else "that"
+    return f"no node has {what} free ({there}{most}{excluded})"
+
+
+def _all_excluded(counted: _Counted, device_class: str) -> str:
+    """Say which selectors exclude all devices of the class, and what the devices have."""
+    tally, request = counted.tally, counted.request
+    total = f"{plural(tally.of_class, 'device')} of class {device_class}"
+    if len(request.selectors) == 1:
+        (selector,) = request.selectors
+        return f"selector {_shown(selector)} excludes all {total}{_values(selector, tally)}"
+    parts = [
+        f"{_shown(selector)} excludes {tally.excluded[selector]}{_values(selector, tally)}"
+        for selector in request.selectors
+        if tally.excluded[selector]
+    ]
+    return f"its selectors exclude all {total}: {', '.join(parts)}"
+
+
+def _values(selector: str, tally: DeviceTally) -> str:
+    """Return the values that devices of the class have of the attributes in a selector."""
+    parts = []
+    for use in attribute_uses(selector):
+        values: Counter[str] = Counter()
+        for content, count in tally.of_the_class.items():
+            values[use.value(content) or "not set"] += count
+        shown = listed(f"{value} ({count})" for value, count in values.most_common())
+        parts.append(f"{use.name} is {shown}")
+    return f" (their {', '.join(parts)})" if parts else ""
+
+
+def _shown(selector: str) -> str:
+    text = " ".join(selector.split())
+    cut = text if len(text) <= _LONGEST_SELECTOR else f"{text[:_LONGEST_SELECTOR]}…"
+    return f"`{cut}`"
 
 
 def _allocated_elsewhere(claims: list[tuple[str, ResourceClaim]], asked: str) -> Detail:
@@ -145,168 +299,3 @@ def _allocated_elsewhere(claims: list[tuple[str, ResourceClaim]], asked: str) ->
     return Detail(
         asked, sentence="its device claims cannot be used there", brief="claims elsewhere"
     )
-
-
-def _open_taints(objects: ObjectReader, claims: Iterable[ResourceClaim]) -> Counter[str]:
-    """Count unused devices by the taint that the claims do not tolerate."""
-    tolerations = [
-        toleration
-        for claim in claims
-        for request in claim.spec.devices.requests
-        if request.exactly is not None
-        for toleration in request.exactly.tolerations
-    ]
-    taken = {
-        (result.driver, result.pool, result.device)
-        for claim in objects.list(ResourceClaim)
-        if claim.status.allocation is not None
-        for result in claim.status.allocation.devices.results
-    }
-    counts: Counter[str] = Counter()
-    for each in objects.list(ResourceSlice):
-        for device in each.spec.devices:
-            if (each.spec.driver, each.spec.pool.name, device.name) in taken:
-                continue
-            for taint in device.taints:
-                if taint.effect in _CLOSED and not any(
-                    _tolerates(toleration, taint) for toleration in tolerations
-                ):
-                    value = f"={taint.value}" if taint.value else ""
-                    counts[f"{taint.key}{value}:{taint.effect}"] += 1
-    return counts
-
-
-def _tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
-    return (
-        toleration.key in ("", taint.key)
-        and toleration.effect in ("", taint.effect)
-        and (toleration.operator == "Exists" or toleration.value == taint.value)
-    )
-
-
-def _tainted(objects: ObjectReader, claims: Iterable[ResourceClaim]) -> str:
-    counts = _open_taints(objects, claims)
-    return listed(
-        f"{plural(count, 'free device')} with taint {taint}" for taint, count in counts.items()
-    )
-
-
-def _counts(objects: ObjectReader) -> tuple[Counter[str], Counter[str]]:
-    """Count devices and allocated devices per node; those of several nodes are under ""."""
-    total: Counter[str] = Counter()
-    home: dict[tuple[str, str, str], str] = {}
-    for each in objects.list(ResourceSlice):
-        node = each.spec.node_name or ""
-        total[node] += len(each.spec.devices)
-        for device in each.spec.devices:
-            home[each.spec.driver, each.spec.pool.name, device.name] = node
-    used: Counter[str] = Counter()
-    for claim in objects.list(ResourceClaim):
-        allocation = claim.status.allocation
-        for result in () if allocation is None else allocation.devices.results:
-            place = home.get((result.driver, result.pool, result.device))
-            if place is not None:
-                used[place] += 1
-    return total, used
-
-
-_MOST: Final = 4
-
-
-def _remedies(rejected: RejectedNodes) -> Iterator[Remedy]:
-    objects, pod = rejected.objects, rejected.pod
-    own = [claim for _, claim in _claims_of(objects, pod) if claim is not None]
-    for claim in own:
-        yield from _other_class(rejected, claim)
-        yield from _fewer(rejected, claim)
-        yield from _tolerating(rejected, claim)
-    names = {claim.metadata.name for claim in own}
-    holding = [
-        each
-        for each in objects.list(ResourceClaim)
-        if each.status.allocation is not None
-        and (each.metadata.name not in names or each.metadata.namespace != pod.metadata.namespace)
-    ]
-    for each in (*own, *holding[:_MOST]):
-        if each.status.allocation is None:
-            continue
-        name = f"{each.metadata.namespace}/{each.metadata.name}"
-        users = ", ".join(user.name for user in each.status.reserved_for)
-        yield Remedy(
-            f"release claim {name}" + (f" (used by {users})" if users else ""),
-            2.0,
-            pod,
-            (replace(each, status=replace(each.status, allocation=None, reserved_for=())),),
-        )
-
-
-def _other_class(rejected: RejectedNodes, claim: ResourceClaim) -> Iterator[Remedy]:
-    known = sorted(each.metadata.name for each in rejected.objects.list(DeviceClass))
-    for request in claim.spec.devices.requests:
-        if request.exactly is None:
-            continue
-        wanted = request.exactly.device_class_name
-        others = [each for each in known if each != wanted]
-        near = nearest(wanted, others) if wanted not in known else ""
-        ordered = [near, *(each for each in others if each != near)] if near else others
-        for number, other in enumerate(ordered[:_MOST]):
-            changed = _with_request(claim, request.name, device_class_name=other)
-            yield Remedy(
-                f"ask for class {other} instead of {wanted} in claim {claim.metadata.name}",
-                1.0 + number / 100,
-                rejected.pod,
-                (changed,),
-            )
-
-
-def _fewer(rejected: RejectedNodes, claim: ResourceClaim) -> Iterator[Remedy]:
-    """Propose the largest smaller number of devices with which the pod fits."""
-    for request in claim.spec.devices.requests:
-        exactly = request.exactly
-        if exactly is None or exactly.allocation_mode == "All" or (exactly.count or 1) < 2:
-            continue
-        asked = exactly.count or 1
-        for count in range(asked - 1, 0, -1):
-            changed = _with_request(claim, request.name, count=count)
-            devices = "device" if count == 1 else "devices"
-            remedy = Remedy(
-                f"ask for {count} {devices} instead of {asked} in claim {claim.metadata.name}",
-                (asked - count) / asked,
-                rejected.pod,
-                (changed,),
-            )
-            if rejected.fits_after(remedy):
-                yield remedy
-                break
-
-
-def _tolerating(rejected: RejectedNodes, claim: ResourceClaim) -> Iterator[Remedy]:
-    """Propose to tolerate taints of devices; as for nodes, they may be there for a reason."""
-    taints = _open_taints(rejected.objects, [claim])
-    for shown in list(taints)[:_MOST]:
-        key, _, effect = shown.rpartition(":")
-        key, _, value = key.partition("=")
-        for request in claim.spec.devices.requests:
-            if request.exactly is None:
-                continue
-            toleration = DeviceToleration(
-                key=key, operator="Equal" if value else "Exists", value=value, effect=effect
-            )
-            tolerations = (*request.exactly.tolerations, toleration)
-            yield Remedy(
-                f"tolerate device taint {shown} in claim {claim.metadata.name}",
-                1.5,
-                rejected.pod,
-                (_with_request(claim, request.name, tolerations=tolerations),),
-            )
-
-
-def _with_request(claim: ResourceClaim, name: str, **changes: object) -> ResourceClaim:
-    devices = claim.spec.devices
-    requests = tuple(
-        replace(each, exactly=replace(each.exactly, **changes))
-        if each.name == name and each.exactly is not None
-        else each
-        for each in devices.requests
-    )
-    return replace(claim, spec=replace(claim.spec, devices=replace(devices, requests=requests)))

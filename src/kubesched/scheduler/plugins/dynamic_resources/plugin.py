@@ -240,7 +240,7 @@ class DynamicResources(Plugin):
             DynamicResourcesExplaining,
         )
 
-        return DynamicResourcesExplaining()
+        return DynamicResourcesExplaining(self.devices)
 
 
 def _read_state(state: CycleState) -> PodDevices | Status:

@@ -1,0 +1,179 @@
+"""Remedies for missing devices: other selectors, classes, numbers, tolerations, free devices."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from kubesched.api import DeviceClass, ResourceClaim
+from kubesched.api.dynamic_resources import CELDeviceSelector, DeviceSelector, DeviceToleration
+from kubesched.framework.explaining import RejectedNodes, Remedy
+from kubesched.scheduler.plugins.dynamic_resources.device_tally import DeviceTally
+from kubesched.scheduler.plugins.dynamic_resources.selector_attributes import attribute_uses
+from kubesched.scheduler.plugins.helpers.wording import nearest
+
+__all__ = ["device_remedies"]
+
+_MOST: Final = 4
+_LONGEST_SELECTOR: Final = 100
+
+# The tallies of devices by claim and request.
+_Tallies = Mapping[tuple[str, str], DeviceTally]
+
+
+def device_remedies(
+    rejected: RejectedNodes, claims: Sequence[ResourceClaim], tallies: _Tallies
+) -> Iterator[Remedy]:
+    """Propose changes of the pod's claims, and devices of other claims that could be released."""
+    objects, pod = rejected.objects, rejected.pod
+    for claim in claims:
+        yield from _other_class(rejected, claim)
+        yield from _fewer(rejected, claim)
+        yield from _tolerating(rejected, claim, tallies)
+        yield from _other_selector(rejected, claim, tallies)
+    names = {claim.metadata.name for claim in claims}
+    holding = [
+        each
+        for each in objects.list(ResourceClaim)
+        if each.status.allocation is not None
+        and (each.metadata.name not in names or each.metadata.namespace != pod.metadata.namespace)
+    ]
+    for each in (*claims, *holding[:_MOST]):
+        if each.status.allocation is None:
+            continue
+        name = f"{each.metadata.namespace}/{each.metadata.name}"
+        users = ", ".join(user.name for user in each.status.reserved_for)
+        yield Remedy(
+            f"release claim {name}" + (f" (used by {users})" if users else ""),
+            2.0,
+            pod,
+            (replace(each, status=replace(each.status, allocation=None, reserved_for=())),),
+        )
+
+
+def _other_class(rejected: RejectedNodes, claim: ResourceClaim) -> Iterator[Remedy]:
+    known = sorted(each.metadata.name for each in rejected.objects.list(DeviceClass))
+    for request in claim.spec.devices.requests:
+        if request.exactly is None:
+            continue
+        wanted = request.exactly.device_class_name
+        others = [each for each in known if each != wanted]
+        near = nearest(wanted, others) if wanted not in known else ""
+        ordered = [near, *(each for each in others if each != near)] if near else others
+        for number, other in enumerate(ordered[:_MOST]):
+            changed = _with_request(claim, request.name, device_class_name=other)
+            yield Remedy(
+                f"ask for class {other} instead of {wanted} in claim {claim.metadata.name}",
+                1.0 + number / 100,
+                rejected.pod,
+                (changed,),
+            )
+
+
+def _fewer(rejected: RejectedNodes, claim: ResourceClaim) -> Iterator[Remedy]:
+    """Propose the largest smaller number of devices with which the pod fits."""
+    for request in claim.spec.devices.requests:
+        exactly = request.exactly
+        if exactly is None or exactly.allocation_mode == "All" or (exactly.count or 1) < 2:
+            continue
+        asked = exactly.count or 1
+        for count in range(asked - 1, 0, -1):
+            changed = _with_request(claim, request.name, count=count)
+            devices = "device" if count == 1 else "devices"
+            remedy = Remedy(
+                f"ask for {count} {devices} instead of {asked} in claim {claim.metadata.name}",
+                (asked - count) / asked,
+                rejected.pod,
+                (changed,),
+            )
+            if rejected.fits_after(remedy):
+                yield remedy
+                break
+
+
+def _tolerating(
+    rejected: RejectedNodes, claim: ResourceClaim, tallies: _Tallies
+) -> Iterator[Remedy]:
+    """Propose to tolerate taints of devices; as for nodes, they may be there for a reason."""
+    for request in claim.spec.devices.requests:
+        tally = tallies.get((claim.metadata.name, request.name))
+        if request.exactly is None or tally is None:
+            continue
+        for shown, _ in tally.closed.most_common(_MOST):
+            key, _, effect = shown.rpartition(":")
+            key, _, value = key.partition("=")
+            toleration = DeviceToleration(
+                key=key, operator="Equal" if value else "Exists", value=value, effect=effect
+            )
+            tolerations = (*request.exactly.tolerations, toleration)
+            yield Remedy(
+                f"tolerate device taint {shown} in claim {claim.metadata.name}",
+                1.5,
+                rejected.pod,
+                (_with_request(claim, request.name, tolerations=tolerations),),
+            )
+
+
+def _other_selector(
+    rejected: RejectedNodes, claim: ResourceClaim, tallies: _Tallies
+) -> Iterator[Remedy]:
+    """Propose the values that devices have, or to drop a selector that excludes devices."""
+    for request in claim.spec.devices.requests:
+        tally = tallies.get((claim.metadata.name, request.name))
+        if request.exactly is None or tally is None:
+            continue
+        given = request.exactly.selectors
+        for place, each in enumerate(given):
+            expression = "" if each.cel is None else each.cel.expression
+            if not tally.excluded[expression]:
+                continue
+            for number, (text, corrected) in enumerate(_corrected(expression, tally)):
+                selector = DeviceSelector(cel=CELDeviceSelector(expression=corrected))
+                selectors = (*given[:place], selector, *given[place + 1 :])
+                yield Remedy(
+                    f"{text} in a selector of claim {claim.metadata.name}",
+                    0.9 + number / 100,
+                    rejected.pod,
+                    (_with_request(claim, request.name, selectors=selectors),),
+                )
+            shown = " ".join(expression.split())
+            if len(shown) > _LONGEST_SELECTOR:
+                shown = f"{shown[:_LONGEST_SELECTOR]}…"
+            yield Remedy(
+                f"drop selector `{shown}` of claim {claim.metadata.name}",
+                1.0,
+                rejected.pod,
+                (
+                    _with_request(
+                        claim, request.name, selectors=(*given[:place], *given[place + 1 :])
+                    ),
+                ),
+            )
+
+
+def _corrected(expression: str, tally: DeviceTally) -> Iterator[tuple[str, str]]:
+    """Yield texts and expressions with a value that devices of the class have."""
+    for use in attribute_uses(expression):
+        values: Counter[str] = Counter()
+        for content, count in tally.of_the_class.items():
+            if value := use.value(content):
+                values[value] += count
+        near = nearest(use.text, list(values)) if use.text else ""
+        ordered = sorted(values, key=lambda each: (each != near, -values[each], each))
+        for value in ordered[:_MOST]:
+            if value != use.text and (changed := use.corrected(expression, value)):
+                yield f'ask for {use.name} "{value}" instead of "{use.text}"', changed
+
+
+def _with_request(claim: ResourceClaim, name: str, **changes: object) -> ResourceClaim:
+    devices = claim.spec.devices
+    requests = tuple(
+        replace(each, exactly=replace(each.exactly, **changes))
+        if each.name == name and each.exactly is not None
+        else each
+        for each in devices.requests
+    )
+    return replace(claim, spec=replace(claim.spec, devices=replace(devices, requests=requests)))
