@@ -7,6 +7,7 @@ import pytest
 from kubesched.api import Deployment, Node, ObjectMeta, Pod
 from kubesched.api.core import ResourceQuota
 from kubesched.explain import ExplainError, Explanation, Snapshot
+from kubesched.explain.text import render
 from kubesched.foundation.util.clock import ManualClock
 from kubesched.testing import make_node, make_pod, make_pvc
 
@@ -89,8 +90,26 @@ def test_rules_about_kinds_that_may_not_be_read_are_left_out() -> None:
     unseen = Snapshot(
         [*nodes("a"), claim, pod], unknown=["PersistentVolume"], clock=ManualClock()
     ).explain(pod)
-    assert (unseen.verdict, unseen.node) == ("fits", "a")
+    assert (unseen.verdict, unseen.node) == ("unknown", "")
+    assert "it depends on PersistentVolume, which has not been read" in unseen.summary
     assert unseen.unknown == ("PersistentVolume",)
+    plain = Snapshot(nodes("a"), unknown=["PersistentVolume"], clock=ManualClock())
+    assert plain.explain(make_pod("q")).verdict == "fits"
+
+
+def test_a_device_claim_is_unknown_if_its_kinds_have_not_been_read() -> None:
+    pod = make_pod("p", resource_claims={"gpu": "gpu"}, requests={"cpu": "1"})
+    unread = ["ResourceClaim", "ResourceSlice", "DeviceClass", "PodGroup"]
+    answer = Snapshot(nodes("a"), unknown=unread, clock=ManualClock()).explain(pod)
+    assert answer.verdict == "unknown"
+    assert "ResourceClaim, ResourceSlice, DeviceClass, which have not been read" in answer.summary
+    # Another rule rejects the pod whatever the devices are; a change may still not be enough.
+    large = make_pod("p", resource_claims={"gpu": "gpu"}, requests={"cpu": "64"})
+    rejected = Snapshot(nodes("a"), unknown=unread, clock=ManualClock()).explain(large)
+    assert rejected.verdict == "pending"
+    assert rejected.summary.startswith("Insufficient cpu")
+    assert {each.verified for each in rejected.suggestions} == {False}
+    assert "without the rules about kinds that have not been read" in render(rejected)
 
 
 def test_what_else_is_wrong_is_said_behind_the_first_thing() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,8 +18,12 @@ from msgspec.structs import replace
 from kubesched.api import Namespace, ObjectMeta, Pod, PodCondition
 from kubesched.cluster.apiserver.http.users import Users
 from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
+from kubesched.explain.clusters.reading_role import reading_role
 from kubesched.foundation.util.clock import RealClock
 from kubesched.testing import make_node, make_pod
+from tests.explain.device_causes import GPU, claim
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "explain.md"
 
 RBAC = "rbac.authorization.k8s.io"
 NODES = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]}
@@ -35,9 +40,8 @@ def bound(kind: str, user: str, role_kind: str, role: str) -> tuple[str, dict[st
     return kind, body
 
 
-# The viewer has what docs/explain.md says, but for volumes and storage classes: what may not be
-# read must be named. Of the others, one may read pods of a namespace and nodes, one such pods and
-# nothing else.
+# The viewer may not read volumes and storage classes: what may not be read must be named. Of the
+# others, one may read pods of a namespace and nodes, one such pods and nothing else.
 GRANTS: list[tuple[str, dict[str, Any]]] = [
     ("clusterroles", {"metadata": {"name": "nodes"}, "rules": [NODES]}),
     ("namespaces/default/roles", {"metadata": {"name": "pods"}, "rules": [PODS]}),
@@ -49,11 +53,11 @@ GRANTS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-async def grant(cluster: EmbeddedCluster) -> None:
+async def grant(cluster: EmbeddedCluster, grants: list[tuple[str, dict[str, Any]]]) -> None:
     headers = {"Authorization": f"Bearer {cluster.token}"}
     connector = aiohttp.TCPConnector(ssl=False)
     async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
-        for path, body in GRANTS:
+        for path, body in grants:
             url = f"{cluster.url}/apis/{RBAC}/v1/{path}"
             async with session.post(url, json=body) as answer:
                 assert answer.status == 201, await answer.text()
@@ -158,6 +162,44 @@ async def fill(cluster: EmbeddedCluster) -> None:
     await cluster.api.update(replace(stored, status=small.status), subresource="status")
 
 
+def documented_role() -> dict[str, Any]:
+    """The role that docs/explain.md shows."""
+    text = DOCUMENT.read_text()
+    (block,) = re.findall(r"^<!-- role -->\n```yaml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    role: dict[str, Any] = yaml.safe_load(block)
+    return role
+
+
+def test_the_documented_role_has_every_kind_that_is_read() -> None:
+    assert documented_role() == reading_role()
+
+
+def test_with_exactly_the_documented_role_nothing_is_unknown(tmp_path: Path) -> None:
+    async def main() -> None:
+        cluster = EmbeddedCluster(RealClock(), random.Random(0), listen=Listen(), rbac=True)
+        async with cluster:
+            pod = make_pod("small", images=["small"], resource_claims={"gpu": "gpu"})
+            made: list[Any] = [make_node("n0", cpu="4"), GPU, claim("gpu", "gpu"), pod]
+            for each in made:
+                metadata = replace(each.metadata, uid="", resource_version="")
+                if metadata.namespace:
+                    metadata = replace(metadata, namespace="default")
+                await cluster.api.create(replace(each, metadata=metadata))
+            role = documented_role()
+            name = role["metadata"]["name"]
+            await grant(
+                cluster,
+                [("clusterroles", role), bound("clusterrolebindings", "sre", "ClusterRole", name)],
+            )
+            answer = await explained(kubeconfig_of(cluster, "sre", tmp_path / "sre"))
+            assert answer["unknown"] == []
+            assert answer["partial"] == []
+            assert answer["verdict"] == "pending"
+            assert "no node offers any device" in answer["summary"]
+
+    asyncio.run(main())
+
+
 def test_viewers_are_answered_by_reading_alone(
     tmp_path: Path, requests: list[tuple[str, str]]
 ) -> None:
@@ -165,7 +207,7 @@ def test_viewers_are_answered_by_reading_alone(
         cluster = EmbeddedCluster(RealClock(), random.Random(0), listen=Listen(), rbac=True)
         async with cluster:
             await fill(cluster)
-            await grant(cluster)
+            await grant(cluster, GRANTS)
             before = cluster.store.revision
             files = {
                 user: kubeconfig_of(cluster, user, tmp_path / user)

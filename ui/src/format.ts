@@ -54,7 +54,7 @@ export function eventWords(label: string): string {
 /** Describes which kinds may not be read, and the consequences. */
 export function limitsInWords({ unknown, partial, namespace }: Limits): string {
   const parts: string[] = [];
-  if (unknown.length) parts.push(`You may not read ${unknown.join(", ")}: rules about them are left out.`);
+  if (unknown.length) parts.push(`Not read: ${unknown.join(", ")}. Rules about them are left out.`);
   if (partial.length)
     parts.push(
       `Of ${partial.join(", ")} you may read those of namespace ${namespace} only: nodes may be fuller than they look.`,

@@ -63,7 +63,7 @@ class Suggestion(Result, frozen=True, kw_only=True):
     """A change with which the pod fits: the search confirmed it on a copy of the cluster."""
 
     change: str
-    verified: bool
+    verified: bool  # the search ran with all rules; False: some kinds have not been read
     node: str  # where the pod would go then
     kind: str  # pod, cluster, or preemption
     parts: tuple[str, ...] = ()  # the single changes, where several are needed together
@@ -136,7 +136,7 @@ class Explanation(Result, frozen=True, kw_only=True):
     """Why a pod is pending, or which node it gets and why."""
 
     pod: str  # namespace/name
-    verdict: str  # fits or pending
+    verdict: str  # fits, pending, or unknown: it depends on kinds that have not been read
     summary: str  # the headline
     breakdown: str = ""  # how many nodes each reason excludes, if there are several
     advice: str = ""  # what to do
@@ -155,6 +155,13 @@ class Explanation(Result, frozen=True, kw_only=True):
     queue: dict[str, Any] | None = None  # of a running scheduler
     unknown: tuple[str, ...] = ()  # kinds that could not be read
     partial: tuple[str, ...] = ()  # kinds of which only one namespace could be read
+
+    @property
+    def trials(self) -> str:
+        """How the suggestions have been verified."""
+        if all(each.verified for each in self.suggestions):
+            return "each tried out"
+        return "each tried out, without the rules about kinds that have not been read"
 
     def to_pandas(self) -> Any:
         """Return a pandas frame with a row for each node; needs the extra `pandas`."""
@@ -202,7 +209,7 @@ def _explanation_html(explanation: Explanation) -> str:
     ]
     if explanation.suggestions:
         items = "".join(map(_suggestion_item, explanation.suggestions))
-        parts.append(f"<h2>What would help (each tried out)</h2><ol>{items}</ol>")
+        parts.append(f"<h2>What would help ({explanation.trials})</h2><ol>{items}</ol>")
     if explanation.preemption is not None and explanation.verdict == "pending":
         words = explanation.preemption.in_words()
         parts.append(f"<h2>Preemption</h2><p>{escape(words)}</p>")

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from kubesched.api import Node, Pod
 from kubesched.explain.clusters.cluster_model import ClusterModel, ExplainError, SearchOutcome
+from kubesched.explain.clusters.unknown_kinds import kinds_needed_by
 from kubesched.explain.explanation import Explanation, Preemption, Suggestion, VerdictGroup
 from kubesched.explain.groups import verdict_groups
 from kubesched.explain.plugin_explanations import PluginExplanations
@@ -29,7 +30,7 @@ from kubesched.explain.summaries import (
 from kubesched.explain.untried_pods import with_other_scheduler, without_gates
 from kubesched.explain.verdicts import AllVerdicts, find_all_verdicts, one_cause_each
 from kubesched.framework import PodInfo, RejectedNodes, Status
-from kubesched.scheduler.plugins.helpers.wording import nearest, pod_name
+from kubesched.scheduler.plugins.helpers.wording import listed, nearest, pod_name
 
 __all__ = ["explain_pod"]
 
@@ -81,6 +82,8 @@ def explain_pod(
         answer = _explain(model, pod, "", versus, suggest=suggest)
     if "Pod" in partial:
         answer = _of_partial_view(pod, answer)
+    if needed := kinds_needed_by(pod, unknown):
+        answer = _without_kinds(answer, needed)
     return replace(answer, unknown=tuple(unknown), partial=tuple(partial))
 
 
@@ -208,6 +211,27 @@ def _of_partial_view(pod: Pod, answer: Explanation) -> Explanation:
         "(kubesched capture).",
         message=told,
         scores=(),
+    )
+
+
+def _without_kinds(answer: Explanation, needed: Sequence[str]) -> Explanation:
+    """Correct the answer for a pod whose rules need kinds that have not been read.
+
+    A rejection by the other rules stays true. A node that fits by the other rules may not fit,
+    and neither may one after a suggested change.
+    """
+    suggestions = tuple(replace(each, verified=False) for each in answer.suggestions)
+    answer = replace(answer, suggestions=suggestions)
+    if answer.verdict != "fits" or answer.current_node:
+        return answer
+    kinds, verb = listed(needed, len(needed)), "has" if len(needed) == 1 else "have"
+    return replace(
+        answer,
+        verdict="unknown",
+        node="",
+        summary=f"it depends on {kinds}, which {verb} not been read (no permission to list, or "
+        f"not in the dump). By the other rules it fits, and would go to {answer.node}",
+        advice="Ask for the ClusterRole of docs/explain.md, or for a capture (kubesched capture).",
     )
 
 

@@ -37,7 +37,7 @@ def render(explanation: Explanation, *, width: int = 100, paint: Paint = plain) 
     lines = _first_lines(explanation, width, paint)
     if explanation.unknown:
         lines += _wrapped(
-            f"Not allowed to read {', '.join(explanation.unknown)}: rules about them are left out.",
+            f"Not read: {', '.join(explanation.unknown)}. Rules about them are left out.",
             width,
         )
     if explanation.partial:
@@ -45,7 +45,7 @@ def render(explanation: Explanation, *, width: int = 100, paint: Paint = plain) 
         fuller = ": nodes may be fuller than it looks" if "Pod" in explanation.partial else ""
         lines += _wrapped(f"Only of one namespace may be read: {kinds}{fuller}.", width)
     if explanation.suggestions:
-        lines += ["", paint("What would help (each tried out)", "head")]
+        lines += ["", paint(f"What would help ({explanation.trials})", "head")]
         lines += _suggestions(explanation.suggestions, width, paint)
     if explanation.preemption is not None and not is_good:
         lines += [
