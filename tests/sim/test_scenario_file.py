@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from kubesched.api.time import parse_time
 from kubesched.errors import ConfigError
-from kubesched.sim import load_scenario
+from kubesched.sim import load_scenario, parse_scenario
 
 GOOD = """\
 kind: Scenario
@@ -201,3 +203,14 @@ def test_a_mistake_is_one_line_that_says_where(
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nowhere.yaml: cannot be read: No such file"):
         load_scenario(tmp_path / "nowhere.yaml")
+
+
+def test_a_simulation_begins_at_the_latest_time_of_its_objects(tmp_path: Path) -> None:
+    node = {"metadata": {"name": "a", "creationTimestamp": "2031-03-01T10:00:00Z"}}
+    (tmp_path / "node.json").write_text(json.dumps({"apiVersion": "v1", "kind": "Node", **node}))
+    value = {"duration": "1h", "cluster": {"files": ["node.json"]}}
+    assert parse_scenario(value, tmp_path).start_ns == parse_time("2031-03-01T10:00:00Z")
+    later = parse_scenario({**value, "start": "2031-03-02T00:00:00Z"}, tmp_path)
+    assert later.start_ns == parse_time("2031-03-02T00:00:00Z")
+    with pytest.raises(ConfigError, match="start: is before 2031-03-01T10:00:00Z"):
+        parse_scenario({**value, "start": "2026-01-05T00:00:00Z"}, tmp_path)

@@ -22,8 +22,6 @@ from kubesched.errors import KubeschedError
 
 __all__ = ["Identity", "take_over"]
 
-_CREATED = "2026-01-01T00:00:00Z"
-
 
 class Identity(enum.Enum):
     """Whether objects keep their uids when another API server stores them."""
@@ -77,10 +75,9 @@ def _load_all(api: LocalApi, objects: Iterable[ApiObject]) -> None:
 
 
 def _document(each: ApiObject, uid: str) -> dict[str, Any]:
-    """Return an object as JSON; objects without an identity get this uid and a fixed time."""
+    """Return an object as JSON; objects without an identity get this uid."""
     document: dict[str, Any] = remove_unidentified_items(msgspec.to_builtins(each))
     metadata = {"uid": uid, **document.get("metadata", {})}
-    metadata.setdefault("creationTimestamp", _CREATED)
     if isinstance(each, PodDisruptionBudget):
         # The cluster's own controller counts again: zero and unknown are the same in our types.
         document.pop("status", None)

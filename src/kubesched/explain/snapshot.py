@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from kubesched.api import Pod
 from kubesched.api.access import ApiAccess
 from kubesched.api.base import ApiObject
+from kubesched.api.latest_time import latest_time_ns
 from kubesched.explain.clusters.capture import read_capture
 from kubesched.explain.clusters.cluster_model import ClusterModel
 from kubesched.explain.clusters.sources import load_files, read_cluster
@@ -20,7 +21,8 @@ from kubesched.explain.fitting import Fit, fit_pods
 from kubesched.explain.pod_explanation import explain_pod
 from kubesched.explain.whatif import Plan, WhatIf, play
 from kubesched.explain.whatif.drain_order import drain_order
-from kubesched.foundation.util.clock import Clock, RealClock
+from kubesched.foundation.util.clock import Clock, ManualClock, RealClock
+from kubesched.foundation.util.virtual_loop import DEFAULT_START_NS
 from kubesched.scheduler.config.load import configuration_from_builtins
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
@@ -49,7 +51,11 @@ class Snapshot:
         """Build the model. `queue` has the places of pending pods in a running scheduler's queue.
 
         `unknown` are kinds that may not be read, `partial` those of which one namespace may.
+        Without a clock the moment of the snapshot is the latest time in its objects.
         """
+        objects = list(objects)
+        if clock is None:
+            clock = ManualClock(latest_time_ns(objects) or DEFAULT_START_NS)
         self.unknown = tuple(unknown)
         self.partial = tuple(partial)
         self._places: Mapping[str, Any] = {} if queue is None else queue.get("pods", {})
@@ -59,7 +65,7 @@ class Snapshot:
         }
         plugins = without_rules(known, self.unknown)
         self.model = ClusterModel(
-            objects, clock or RealClock(), configuration=configuration, plugins=plugins, **options
+            objects, clock, configuration=configuration, plugins=plugins, **options
         )
 
     @classmethod
@@ -72,6 +78,7 @@ class Snapshot:
     async def from_cluster(cls, api: ApiAccess, namespace: str = "", **options: Any) -> Snapshot:
         """Read the objects of an API server, as far as the user may list them."""
         loaded = await read_cluster(api, namespace=namespace)
+        options.setdefault("clock", RealClock())
         return cls(loaded.objects, unknown=loaded.unknown, partial=loaded.partial, **options)
 
     @classmethod
@@ -80,6 +87,9 @@ class Snapshot:
         capture = read_capture(Path(path))
         if options.get("configuration") is None and capture.configuration is not None:
             options["configuration"] = configuration_from_builtins(capture.configuration)
+        if capture.taken and options.get("clock") is None:
+            moment_ns = max(capture.taken_ns, latest_time_ns(capture.objects))
+            options["clock"] = ManualClock(moment_ns)
         return cls(capture.objects, unknown=capture.unknown, queue=capture.queue, **options)
 
     def overlaid(self, objects: Iterable[ApiObject]) -> Snapshot:
@@ -135,6 +145,7 @@ class Snapshot:
             plan,
             configuration=self.model.configuration,
             plugins=self._out_of_tree,
+            now_ns=self.model.clock.now_ns(),
         )
 
     def __repr__(self) -> str:

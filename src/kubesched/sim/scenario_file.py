@@ -11,7 +11,8 @@ import msgspec
 
 from kubesched.api import ApiError, Node, Pod
 from kubesched.api.base import ApiObject
-from kubesched.api.time import parse_time
+from kubesched.api.latest_time import latest_time_ns
+from kubesched.api.time import format_time, parse_time
 from kubesched.cluster.apiserver import Store
 from kubesched.cluster.apiserver.rules.validation.names import dns_subdomain
 from kubesched.cluster.nodes.behavior_rules import parse_behavior_rules
@@ -103,7 +104,7 @@ def parse_scenario(
     scenario = Scenario(
         name=top.take("name", str, default_name),
         duration_ns=_above_zero(top, "duration"),
-        start_ns=_start(top),
+        start_ns=_start(top, cluster),
         step_ns=_above_zero(top, "step", "5m"),
         seeds=_seeds(top.raw("seeds", 0), "seeds"),
         groups=groups,
@@ -155,16 +156,22 @@ def _above_zero(top: Members, name: str, default: str | None = None) -> int:
     return duration_ns
 
 
-def _start(top: Members) -> int:
+def _start(top: Members, cluster: _Cluster) -> int:
+    """Return the start of virtual time; without one, the moment of the cluster's objects."""
+    latest_ns = max(latest_time_ns(cluster.objects), cluster.taken_ns)
     value = top.raw("start")
     if value is None:
-        return DEFAULT_START_NS
+        return latest_ns or DEFAULT_START_NS
     try:
-        return parse_time(str(value))
+        start_ns = parse_time(str(value))
     except ValueError as error:
         raise ScenarioError(
             "start", f"{value!r} is no time such as 2026-01-05T00:00:00Z"
         ) from error
+    if start_ns < latest_ns:
+        text = f"is before {format_time(latest_ns)}, the latest time in the cluster's objects"
+        raise ScenarioError("start", f"{text}; without a start the simulation begins then")
+    return start_ns
 
 
 def _seeds(value: Any, path: str) -> tuple[int, ...]:
@@ -186,17 +193,18 @@ class _Cluster(NamedTuple):
     groups: tuple[NodeGroup, ...]
     objects: tuple[ApiObject, ...]
     configuration: Any  # of the scheduler in a capture, in the form of a file
+    taken_ns: int = 0  # when the capture was taken
 
 
 def _cluster(members: Members, files: _Files) -> _Cluster:
     objects: list[ApiObject] = []
-    configuration = None
+    configuration, taken_ns = None, 0
     try:
         if members.has("capture"):
             name = members.take("capture", str)
             captured = read_capture(files.path(name, members.at("capture")))
             objects += captured.objects
-            configuration = captured.configuration
+            configuration, taken_ns = captured.configuration, captured.taken_ns
         for number, name in enumerate(members.texts("files")):
             path = files.path(name, f"{members.at('files')}[{number}]")
             if path.name.removesuffix(".gz").endswith(".csv"):
@@ -211,7 +219,7 @@ def _cluster(members: Members, files: _Files) -> _Cluster:
     members.done()
     if not groups and not any(isinstance(each, Node) for each in objects):
         raise ScenarioError(members.path, "has no nodes: needs nodes, files or capture")
-    return _Cluster(groups, tuple(objects), configuration)
+    return _Cluster(groups, tuple(objects), configuration, taken_ns)
 
 
 def _group(members: Members) -> NodeGroup:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from kubesched.api.base import ApiObject
 from kubesched.api.kinds import by_api_version_kind, kind_of
+from kubesched.api.time import parse_time
 from kubesched.explain.clusters.anonymizing import Anonymizer
 from kubesched.explain.clusters.cluster_model import ExplainError
 from kubesched.explain.clusters.sources import SCHEDULING_KINDS
@@ -67,6 +68,11 @@ class Capture(msgspec.Struct, frozen=True):
     queue: Any = None
     anonymized: bool = False
 
+    @property
+    def taken_ns(self) -> int:
+        """When the capture was taken; 0 if it does not have the time."""
+        return parse_time(self.taken) if self.taken else 0
+
 
 def write_capture(capture: Capture, path: Path, *, anonymize: bool = False) -> int:
     """Write the file atomically; return the number of its objects."""
@@ -107,6 +113,10 @@ def read_capture(path: Path) -> Capture:
         raise ExplainError(f"{path}: not a capture: {error}") from error
     if header.format != FORMAT:
         raise ExplainError(f"{path}: format {header.format!r} is not known here, only {FORMAT!r}")
+    try:
+        parse_time(header.taken or "1970-01-01T00:00:00Z")
+    except ValueError as error:
+        raise ExplainError(f"{path}:1: taken: {error}") from error
     objects: list[ApiObject] = []
     for number, line in enumerate(rest, start=2):
         try:

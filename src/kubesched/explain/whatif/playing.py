@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from kubesched.api import Pod, ReplicaSet
 from kubesched.api.base import ApiObject
+from kubesched.api.latest_time import latest_time_ns
 from kubesched.explain.clusters.virtual_cluster import VirtualCluster
 from kubesched.explain.whatif.difference import ClusterState, WhatIf, difference
 from kubesched.explain.whatif.plan import Plan, carry_out
@@ -29,14 +30,20 @@ def play(
     configuration: KubeSchedulerConfiguration | None = None,
     plugins: Mapping[str, Any] | None = None,
     seed: int = 0,
+    now_ns: int = 0,
 ) -> WhatIf:
     """Play the plan on a copy of the cluster. Same input, same answer.
+
+    The copy begins at `now_ns`, and not before the latest time in the objects.
 
     Raises:
         ExplainError: the plan names what is not there.
     """
     whole = list(objects)
-    return virtual_loop.run(lambda: _play(whole, plan, configuration, plugins, seed), seed=seed)
+    start_ns = max(latest_time_ns(whole), now_ns) or virtual_loop.DEFAULT_START_NS
+    return virtual_loop.run(
+        lambda: _play(whole, plan, configuration, plugins, seed), start_ns=start_ns, seed=seed
+    )
 
 
 async def _play(
