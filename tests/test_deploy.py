@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -139,3 +141,26 @@ def test_the_static_pod_mounts_what_its_flags_name() -> None:
     assert {volume["hostPath"]["path"] for volume in pod["volumes"]} == named
     options = [arg for arg in container["args"] if arg.startswith("--")]
     assert not parse_command_line(options).arguments
+
+
+def test_the_image_pins_what_the_package_needs_by_hash() -> None:
+    lines = (DEPLOY / "requirements.txt").read_text().replace("\\\n", "").splitlines()
+    pinned = {line.partition(" ")[0]: line for line in lines if not line.startswith("#")}
+    developed = set((ROOT / "requirements-dev.txt").read_text().splitlines())
+    assert set(pinned) <= developed
+    assert all("--hash=sha256:" in line for line in pinned.values())
+    names = {pin.partition("==")[0].lower().replace("_", "-") for pin in pinned}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = {re.split(r"[>=<]", each)[0].lower() for each in project["dependencies"]}
+    assert declared <= names
+
+
+def test_the_image_runs_without_root_and_without_a_compiler() -> None:
+    build, final = (DEPLOY / "Dockerfile").read_text().split("\nFROM ")[1:]
+    assert "--require-hashes -r requirements.txt" in build
+    assert "apt-get" not in final
+    (user,) = re.findall(r"^USER (\d+):\d+$", final, re.MULTILINE)
+    assert (
+        int(user) == one("Deployment")["spec"]["template"]["spec"]["securityContext"]["runAsUser"]
+    )
+    assert re.search(r'^ENTRYPOINT \["kubesched"\]$', final, re.MULTILINE)
