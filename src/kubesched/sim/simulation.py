@@ -120,7 +120,7 @@ class Simulation:
         self.observer = Observer(scenario.start_ns, window)
         self.series = Series()
         self.changes = Series()
-        self._plugins = out_of_tree_plugins(configuration.plugins)
+        self._plugins = out_of_tree_plugins(configuration.plugins, installed=())
         self.cluster = LiveCluster(
             embedded,
             configuration=configuration.configuration,

@@ -45,9 +45,6 @@ _TWO_VARIABLES: Final = {
     ("transformMapEntry", 4),
 }
 _SAME: Final = {"exists_one": "existsOne"}
-_SIMPLE_NAME: Final = "argument must be a simple name"
-_IDENTIFIER: Final = "argument is not an identifier"
-_BIND: Final = "cel.bind() variable names must be simple identifiers"
 
 
 def expand(
@@ -66,20 +63,16 @@ def expand(
     if target is None:
         return _has(source, position, arguments[0]) if (function, count) == ("has", 1) else None
     if isinstance(target, Identifier) and target.name == "cel" and (function, count) == ("bind", 3):
-        name = _variable(source, arguments[0], _BIND)
-        return Bind(position, name, arguments[1], arguments[2])
+        return Bind(position, _variable(source, arguments[0]), arguments[1], arguments[2])
     if function in ("optMap", "optFlatMap") and count == 2:
-        refusal = f"{function}() variable name must be a simple identifier"
-        name = _variable(source, arguments[0], refusal)
+        name = _variable(source, arguments[0])
         return OptionalMap(position, target, name, arguments[1], flat=function == "optFlatMap")
     if (function, count) in _ONE_VARIABLE:
-        refusal = _IDENTIFIER if function in ("filter", "map") else _SIMPLE_NAME
-        names: tuple[str, ...] = (_variable(source, arguments[0], refusal),)
+        names: tuple[str, ...] = (_variable(source, arguments[0]),)
     elif (function, count) in _TWO_VARIABLES:
-        first, second = arguments[0], arguments[1]
-        names = (_variable(source, first, _SIMPLE_NAME), _variable(source, second, _SIMPLE_NAME))
+        names = (_variable(source, arguments[0]), _variable(source, arguments[1]))
         if names[0] == names[1]:
-            raise source.fail(second.position, f"duplicate variable name: {names[0]}")
+            raise source.fail(arguments[1].position, "duplicate variable name")
     else:
         return None
     rest = arguments[len(names) :]
@@ -101,7 +94,7 @@ def _has(source: Source, position: int, argument: SyntaxNode) -> SyntaxNode:
     )
 
 
-def _variable(source: Source, node: SyntaxNode, refusal: str) -> str:
+def _variable(source: Source, node: SyntaxNode) -> str:
     if not isinstance(node, Identifier):
-        raise source.fail(node.position, refusal)
+        raise source.fail(node.position, "argument must be a simple name")
     return node.name
