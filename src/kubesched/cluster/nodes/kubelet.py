@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from kubesched.api import ApiAccess, ApiError, Node, Pod
 from kubesched.api.access import WatchEvent, deliver
 from kubesched.cluster.apiserver import LocalApi
-from kubesched.cluster.nodes.node_agent import is_stopped
+from kubesched.cluster.nodes.node_agent import NODE_NETWORK, is_stopped
 from kubesched.cluster.nodes.pod_behavior import Behavior, behavior_of
 from kubesched.cluster.nodes.pod_events import PodEventSink, events_of, termination_events
 from kubesched.cluster.nodes.pod_lifecycle import PodLifecycles, Step
@@ -245,7 +245,7 @@ class FakeKubelet:
 
     def _host_ip(self, node: str) -> str:
         if node not in self._host_ips:
-            self._host_ips[node] = _address(10, 0, len(self._host_ips) + 1)
+            self._host_ips[node] = _address(10, NODE_NETWORK, len(self._host_ips) + 1)
         return self._host_ips[node]
 
     def _next_pod_ip(self) -> str:

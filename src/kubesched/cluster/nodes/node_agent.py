@@ -21,6 +21,7 @@ from kubesched.foundation.util.logging import get_logger
 
 __all__ = [
     "LEASE_NAMESPACE",
+    "NODE_NETWORK",
     "SILENT_REASON",
     "NodeAgent",
     "first_status",
@@ -53,6 +54,10 @@ def is_stopped(node: Node) -> bool:
     return node.metadata.annotations.get(STOPPED, "false").lower() not in ("", "false")
 
 
+# Nodes have addresses from 10.64.0.1 on: services and pods have the networks before and after it.
+# A node in the data of an older cluster may have an address in 10.0.0.0/10.
+NODE_NETWORK = 64
+
 _SYSTEM = {
     "kubeletVersion": "v1.36.4",
     "operatingSystem": "linux",
@@ -79,7 +84,7 @@ def first_status(node: Node, now_ns: int, number: int = 0) -> dict[str, Any] | N
         return None
     addresses = [{"type": "Hostname", "address": node.metadata.name}]
     if number:
-        internal = f"10.{number >> 16 & 127}.{number >> 8 & 255}.{number & 255}"
+        internal = f"10.{NODE_NETWORK + (number >> 16 & 63)}.{number >> 8 & 255}.{number & 255}"
         addresses.insert(0, {"type": "InternalIP", "address": internal})
     return {
         "conditions": _healthy(now_ns),
@@ -147,7 +152,7 @@ def _number(address: str) -> int:
     parts = [int(part) for part in address.split(".") if part.isdecimal()]
     if len(parts) != 4 or parts[0] != 10 or parts[1] > 127:
         return 0
-    return parts[1] << 16 | parts[2] << 8 | parts[3]
+    return parts[1] % NODE_NETWORK << 16 | parts[2] << 8 | parts[3]
 
 
 class NodeAgent:

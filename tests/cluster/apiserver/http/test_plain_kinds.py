@@ -57,25 +57,26 @@ def test_a_plain_kind_is_created_changed_listed_and_deleted(kind: Any) -> None:
     path = (
         f"{home}/namespaces/default/{kind.plural}" if kind.namespaced else f"{home}/{kind.plural}"
     )
+    name = "192.0.2.1" if kind.kind == "IPAddress" else "one"
     body = {
         "apiVersion": kind.api_version,
         "kind": kind.kind,
-        "metadata": {"name": "one"},
+        "metadata": {"name": name},
         **BODIES.get(kind.kind, {}),
     }
     made = client.create(path, body)
     assert (made["apiVersion"], made["kind"]) == (kind.api_version, kind.kind)
     code, labelled = client.send(
-        "PATCH", f"{path}/one", {"metadata": {"labels": {"a": "b"}}}, content_type=STRATEGIC
+        "PATCH", f"{path}/{name}", {"metadata": {"labels": {"a": "b"}}}, content_type=STRATEGIC
     )
     assert (code, labelled["metadata"]["labels"]) == (200, {"a": "b"})
     listed = client.get(f"{path}?labelSelector=a%3Db")
-    assert [item["metadata"]["name"] for item in listed["items"]] == ["one"]
+    assert [item["metadata"]["name"] for item in listed["items"]] == [name]
     assert listed["kind"] == f"{kind.kind}List"
     table = client.get(path, accept=TABLE)
     assert all(len(row["cells"]) == len(table["columnDefinitions"]) for row in table["rows"])
-    assert client.send("DELETE", f"{path}/one")[0] == 200
-    assert client.send("GET", f"{path}/one")[0] == 404
+    assert client.send("DELETE", f"{path}/{name}")[0] == 200
+    assert client.send("GET", f"{path}/{name}")[0] == 404
 
 
 def test_every_kind_has_columns_of_its_own() -> None:

@@ -1,4 +1,4 @@
-"""System objects: bootstrap roles, flow schemas, component statuses, APIServices.
+"""System objects: bootstrap roles, flow schemas, component statuses, APIServices, IPAddresses.
 
 The server creates them when a request first names their kind. Most clients never do, and this
 shortens the start of a cluster.
@@ -6,12 +6,17 @@ shortens the start of a cluster.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from kubesched.api.access import ApiError
 from kubesched.cluster.apiserver.rules.bootstrap_roles import bootstrap_bindings, bootstrap_roles
 from kubesched.cluster.apiserver.rules.generated_metadata import format_timestamp
+from kubesched.cluster.apiserver.rules.strategies.service_addresses import (
+    MANAGED_ADDRESS,
+    SERVICE_NETWORK,
+)
 from kubesched.cluster.apiserver.store.object_store import Store
 
 __all__ = ["SystemObjects"]
@@ -21,6 +26,8 @@ Json = dict[str, Any]
 _FLOW = "flowcontrol.apiserver.k8s.io"
 _RBAC = "rbac.authorization.k8s.io"
 _SERVICES = "apiregistration.k8s.io"
+_NETWORKING = "networking.k8s.io"
+_FAMILY_LABEL = "ipaddress.kubernetes.io/ip-family"
 # Flow schemas: priority level, precedence and distinguisher method.
 _PRECEDENCES: dict[str, tuple[str, int, str]] = {
     "exempt": ("exempt", 1, ""),
@@ -63,11 +70,16 @@ class SystemObjects:
         self._created: set[str] = set()  # keys of _MAKERS
         # The number of catalog changes when the APIServices were last updated.
         self._published_changes = -1
+        # The revision of the store when the IPAddresses were last updated.
+        self._published_revision = -1
 
     def provide(self, group: str, plural: str) -> None:
         """Create the system objects of the resource that a request names."""
         if group == _SERVICES:
             self._publish_services()
+            return
+        if group == _NETWORKING:
+            self._publish_networks(plural)
             return
         key = group or plural
         make = _MAKERS.get(key)
@@ -89,6 +101,46 @@ class SystemObjects:
             return  # an admission policy refuses it
         if "status" in body:
             self._store.update(resource, None, name, body, now_ns, subresource="status")
+
+    def _publish_networks(self, plural: str) -> None:
+        """Create the ServiceCIDR of the cluster, or an IPAddress per cluster IP of a service."""
+        if plural == "servicecidrs":
+            spec = {"cidrs": [str(SERVICE_NETWORK)]}
+            body = {"metadata": {"name": "kubernetes"}, "spec": spec}
+            self._create(_NETWORKING, "v1", plural, body)
+        elif plural == "ipaddresses" and self._published_revision != self._store.revision:
+            self._publish_addresses(plural)
+            self._published_revision = self._store.revision
+
+    def _publish_addresses(self, plural: str) -> None:
+        resource = self._store.catalog.by_url(_NETWORKING, "v1", plural)
+        current = {
+            each["spec"]["clusterIP"]: each["metadata"]
+            for each in self._store.all("services")
+            if each.get("spec", {}).get("clusterIP") not in (None, "", "None")
+        }
+        manager, value = MANAGED_ADDRESS
+        for name, record in list(self._store.collection(resource).objects.items()):
+            labels = record.data["metadata"].get("labels", {})
+            service = current.get(name)
+            reference = record.data["spec"].get("parentRef", {})
+            if labels.get(manager) == value and (
+                service is None
+                or (reference.get("namespace"), reference.get("name"))
+                != (service["namespace"], service["name"])
+            ):
+                self._store.delete(resource, None, name, self._now_ns())
+        for name, service in current.items():
+            reference = {
+                "resource": "services",
+                "namespace": service["namespace"],
+                "name": service["name"],
+            }
+            version = ipaddress.ip_address(name).version
+            labels = {_FAMILY_LABEL: f"IPv{version}", manager: value}
+            metadata = {"name": name, "labels": labels}
+            body = {"metadata": metadata, "spec": {"parentRef": reference}}
+            self._create(_NETWORKING, "v1", plural, body)
 
     def _publish_services(self) -> None:
         """Create and delete APIServices, so that there is one per group and version."""

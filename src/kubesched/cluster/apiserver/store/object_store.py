@@ -326,6 +326,8 @@ class Store(StoredObjects):
         new, problems = _prepared(resource, part, subresource, new, old.data)
         if problems:
             raise api_errors.invalid(resource.group_kind, metadata["name"], problems)
+        if part == "object":
+            new = resource.strategy.admit_update(new, old.data, self)
         if is_reviewed:
             self._review_update(resource, metadata, new, old, subresource, dry_run=dry_run)
         if new == old.data:

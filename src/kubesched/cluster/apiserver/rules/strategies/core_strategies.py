@@ -10,13 +10,20 @@ from kubesched.cluster.apiserver.rules.strategies.resource_strategy import (
     ObjectLookup,
     ResourceStrategy,
 )
-from kubesched.cluster.apiserver.rules.strategies.service_addresses import allocate_addresses
+from kubesched.cluster.apiserver.rules.strategies.service_addresses import (
+    allocate_addresses,
+    inherit_addresses,
+)
 from kubesched.cluster.apiserver.rules.validation.names import dns_1035_label, dns_label
 from kubesched.cluster.apiserver.rules.validation.object_validation import (
     check_budget,
     check_lease,
     check_priority_class,
     check_priority_class_update,
+)
+from kubesched.cluster.apiserver.rules.validation.service_validation import (
+    check_service,
+    check_service_update,
 )
 
 __all__ = [
@@ -109,36 +116,50 @@ class ServiceStrategy(StatusStrategy):
         spec = new.get("spec", {})
         if old is not None and spec is old.get("spec"):
             return new
-        filled = {
-            "type": "ClusterIP",
-            "sessionAffinity": "None",
-            "internalTrafficPolicy": "Cluster",
-            **spec,
-        }
+        filled = {"type": "ClusterIP", "sessionAffinity": "None", **spec}
+        kind = filled["type"]
+        if kind != "ExternalName":
+            filled.setdefault("internalTrafficPolicy", "Cluster")
+        if kind in ("NodePort", "LoadBalancer"):
+            filled.setdefault("externalTrafficPolicy", "Cluster")
+        if kind == "LoadBalancer":
+            filled.setdefault("allocateLoadBalancerNodePorts", True)
+        if filled["sessionAffinity"] == "ClientIP":
+            filled.setdefault("sessionAffinityConfig", {"clientIP": {"timeoutSeconds": 10800}})
+        if addresses := filled.get("clusterIPs"):
+            filled.setdefault("clusterIP", addresses[0])
         if ports := spec.get("ports"):
             filled["ports"] = [
-                {"protocol": "TCP", "targetPort": port.get("port", 0), **port} for port in ports
+                {
+                    "protocol": "TCP",
+                    **port,
+                    "targetPort": port.get("targetPort") or port.get("port"),
+                }
+                for port in ports
             ]
         return {**new, "spec": filled}
 
     def admit(self, new: Json, cluster: ObjectLookup, /) -> Json:
-        return allocate_addresses(new, cluster)
+        # A service that is not valid gets no addresses: the store refuses it afterwards.
+        return new if check_service(new) else allocate_addresses(new, cluster)
+
+    def admit_update(self, new: Json, old: Json, cluster: ObjectLookup, /) -> Json:
+        if new["spec"] == old.get("spec"):
+            return new
+        return allocate_addresses(new, cluster, old)
 
     def prepare_create(self, new: Json, stamp: str, /) -> Json:
         return {**super().prepare_create(new, stamp), "status": {"loadBalancer": {}}}
 
     def prepare_update(self, new: Json, old: Json, /) -> Json:
         """Preserve the addresses that an update omits."""
-        new = super().prepare_update(new, old)
-        spec, before = new["spec"], old.get("spec", {})
-        if spec.get("type") == "ExternalName":
-            return new
-        kept = {
-            key: before[key]
-            for key in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
-            if key in before and not spec.get(key)
-        }
-        return {**new, "spec": {**spec, **kept}} if kept else new
+        return inherit_addresses(super().prepare_update(new, old), old)
+
+    def check_new(self, new: Json, /) -> list[FieldProblem]:
+        return check_service(new)
+
+    def check_change(self, new: Json, old: Json, /) -> list[FieldProblem]:
+        return check_service_update(new, old)
 
 
 class ResourceQuotaStrategy(StatusStrategy):

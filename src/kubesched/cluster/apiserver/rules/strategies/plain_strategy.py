@@ -13,6 +13,13 @@ from kubesched.cluster.apiserver.rules.errors.field_problems import (
 )
 from kubesched.cluster.apiserver.rules.strategies.pod_defaults import default_pod_spec
 from kubesched.cluster.apiserver.rules.strategies.resource_strategy import Json, ResourceStrategy
+from kubesched.cluster.apiserver.rules.validation.network_policy_validation import (
+    check_network_policy,
+)
+from kubesched.cluster.apiserver.rules.validation.service_validation import (
+    address_name,
+    check_service_network,
+)
 
 __all__ = ["PLAIN_STRATEGIES"]
 
@@ -75,6 +82,38 @@ class _RoleBindingStrategy(PlainStrategy):
         if new.get("roleRef") == old.get("roleRef"):
             return []
         return [invalid("roleRef", new.get("roleRef"), "cannot change roleRef")]
+
+
+class _ServiceNetworkStrategy(PlainStrategy):
+    """The rules for ServiceCIDRs, which are ready at once: services can get their addresses."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            status=True, generation=True, fixed=("spec.cidrs",), needed=("spec.cidrs",)
+        )
+
+    def prepare_create(self, new: Json, stamp: str, /) -> Json:
+        ready = {
+            "type": "Ready",
+            "status": "True",
+            "lastTransitionTime": stamp,
+            "reason": "",
+            "message": "Kubernetes Service CIDR is ready",
+        }
+        return {**new, "status": {"conditions": [ready]}}
+
+    def check_new(self, new: Json, /) -> list[FieldProblem]:
+        return super().check_new(new) + check_service_network(new)
+
+
+class _NetworkPolicyStrategy(PlainStrategy):
+    """The rules for network policies, which no component enforces."""
+
+    def __init__(self) -> None:
+        super().__init__(generation=True, default=_network_policy)
+
+    def check_new(self, new: Json, /) -> list[FieldProblem]:
+        return super().check_new(new) + check_network_policy(new)
 
 
 def _at(data: Any, path: str) -> Any:
@@ -223,9 +262,11 @@ PLAIN_STRATEGIES: dict[str, ResourceStrategy] = {
     ),
     "IngressClass": PlainStrategy(generation=True, fixed=("spec.controller",)),
     "Ingress": PlainStrategy(status=True, generation=True),
-    "IPAddress": PlainStrategy(generation=True, fixed=("spec",), needed=("spec.parentRef",)),
-    "NetworkPolicy": PlainStrategy(generation=True, default=_network_policy),
-    "ServiceCIDR": PlainStrategy(status=True, generation=True, needed=("spec.cidrs",)),
+    "IPAddress": PlainStrategy(
+        generation=True, fixed=("spec",), needed=("spec.parentRef",), names=address_name
+    ),
+    "NetworkPolicy": _NetworkPolicyStrategy(),
+    "ServiceCIDR": _ServiceNetworkStrategy(),
     "ClusterRole": _ROLE,
     "Role": _ROLE,
     "ClusterRoleBinding": _BOUND,

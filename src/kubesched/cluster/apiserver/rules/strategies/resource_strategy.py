@@ -66,6 +66,10 @@ class ResourceStrategy:
         """Complete a new object with data of other objects. Raises ApiError to refuse it."""
         return new
 
+    def admit_update(self, new: Json, _old: Json, _cluster: ObjectLookup, /) -> Json:
+        """Complete a valid update with data of other objects. Raises ApiError to refuse it."""
+        return new
+
     def prepare_create(self, new: Json, _stamp: str, /) -> Json:
         if self.has_status and not self.keeps_status and "status" in new:
             return {key: value for key, value in new.items() if key != "status"}
