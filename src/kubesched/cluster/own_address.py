@@ -39,8 +39,9 @@ def publish_own_address(store: Store, url: str, now_ns: int) -> None:
         "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
         "ports": ports,
     }
-    _write(store, plain_type("v1", "Endpoints"), older, now_ns)
-    _write(store, EndpointSlice, newer, now_ns)
+    with store.own_writes():
+        _write(store, plain_type("v1", "Endpoints"), older, now_ns)
+        _write(store, EndpointSlice, newer, now_ns)
 
 
 def _address(host: str) -> str:
