@@ -9,6 +9,7 @@ import pytest
 from kubesched.cluster.apiserver.http import ADMIN, ApiService, Requester, Users
 from kubesched.foundation.http.http_messages import Response
 from tests.cluster.apiserver.http.client import Client
+from tests.counted_calls import count_calls
 
 Json = dict[str, Any]
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -286,3 +287,156 @@ def test_a_token_that_is_mounted_by_hand_stays() -> None:
     made = client.create(PODS, {"metadata": {"name": "p"}, "spec": spec})["spec"]
     assert made["containers"][0]["volumeMounts"] == [mount]
     assert [volume["name"] for volume in made["volumes"]] == ["mine"]
+
+
+ROLES, BINDINGS = f"{RBAC}/clusterroles", f"{RBAC}/clusterrolebindings"
+FULL = [
+    {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
+    {"nonResourceURLs": ["*"], "verbs": ["*"]},
+]
+
+
+def grant(client: Client, user: str, rules: list[Json]) -> None:
+    client.create(ROLES, {"metadata": {"name": user}, "rules": rules})
+    reference = {"kind": "ClusterRole", "name": user}
+    subjects = [{"kind": "User", "name": user}]
+    binding = {"metadata": {"name": user}, "roleRef": reference, "subjects": subjects}
+    client.create(BINDINGS, binding)
+
+
+def may(client: Client, verb: str, token: str) -> bool:
+    attributes = {"verb": verb, "group": "", "resource": "pods"}
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    review = {"spec": {"resourceAttributes": attributes}}
+    allowed: bool = client.send("POST", path, review, token=token)[1]["status"]["allowed"]
+    return allowed
+
+
+def test_roles_that_select_each_other_are_collected_once() -> None:
+    client = Guarded()
+    label = {"all": "yes"}
+    rule = {"clusterRoleSelectors": [{"matchLabels": label}, {"matchLabels": {"b": "c"}}]}
+    for number in range(40):
+        metadata = {"name": f"r{number}", "labels": label}
+        client.create(ROLES, {"metadata": metadata, "aggregationRule": rule})
+    reads = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
+    client.create(ROLES, {"metadata": {"name": "leaf", "labels": label}, "rules": reads})
+    reference = {"kind": "ClusterRole", "name": "r0"}
+    subjects = [{"kind": "User", "name": "ann"}]
+    client.create(BINDINGS, {"metadata": {"name": "b"}, "roleRef": reference, "subjects": subjects})
+    # A search for every path through these roles would not end.
+    first = count_calls(lambda: may(client, "get", "ann"))
+    assert first < 20_000
+    assert count_calls(lambda: may(client, "get", "ann")) < first
+    assert may(client, "get", "ann")
+    assert not may(client, "get", "dev")
+    # A changed role counts at once.
+    merge = "application/merge-patch+json"
+    change = {"rules": [{**reads[0], "verbs": ["watch"]}]}
+    client.send("PATCH", f"{ROLES}/leaf", change, content_type=merge)
+    assert not may(client, "get", "ann")
+    assert may(client, "watch", "ann")
+
+
+def test_an_apply_creates_only_with_the_permission_to_create() -> None:
+    client = Guarded()
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+    apply = {"content_type": "application/apply-patch+yaml", "token": "ann"}
+    path = f"{PODS}/p?fieldManager=m"
+    allow(client, ["patch"], {"kind": "User", "name": "ann"})
+    code, answer = client.send("PATCH", path, pod, **apply)
+    assert (code, answer["message"]) == (
+        403,
+        'pods "p" is forbidden: User "ann" cannot create resource "pods" in API group "" in the '
+        'namespace "default"',
+    )
+    allow(client, ["create"], {"kind": "User", "name": "ann"}, role="creator")
+    assert client.send("PATCH", path, pod, **apply)[0] == 201
+    client.send("DELETE", f"{RBAC}/namespaces/default/rolebindings/creator")
+    assert client.send("PATCH", path, pod, **apply)[0] == 200  # the pod exists
+
+
+def test_a_role_must_exist_to_be_bound_by_a_user() -> None:
+    client = Guarded()
+    verbs = ["create", "update", "patch", "get"]
+    grant(client, "ann", [{"apiGroups": ["*"], "resources": ["*"], "verbs": verbs}])
+    for kind, plural in (("Role", "roles"), ("ClusterRole", "clusterroles")):
+        binding = {"metadata": {"name": "b"}, "roleRef": {"kind": kind, "name": "future"}}
+        path = f"{RBAC}/namespaces/default/rolebindings"
+        code, answer = client.send("POST", path, binding, token="ann")
+        assert code == 404
+        assert answer["message"] == f'{plural}.rbac.authorization.k8s.io "future" not found'
+        assert client.send("POST", path, binding)[0] == 201  # the administrator may
+        client.send("DELETE", f"{path}/b")
+
+
+def test_an_aggregation_rule_needs_every_permission() -> None:
+    client = Guarded()
+    verbs = ["create", "update", "patch", "get"]
+    grant(client, "ann", [{"apiGroups": ["*"], "resources": ["*"], "verbs": verbs}])
+    rule = {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}
+    role = {"metadata": {"name": "x"}, "aggregationRule": rule}
+    code, answer = client.send("POST", ROLES, role, token="ann")
+    assert (code, answer["message"]) == (
+        403,
+        'clusterroles.rbac.authorization.k8s.io "x" is forbidden: must have cluster-admin '
+        "privileges to use the aggregationRule",
+    )
+    client.create(ROLES, role)
+    # To remove the rule changes what the role aggregates, too.
+    assert client.send("PUT", f"{ROLES}/x", {"metadata": {"name": "x"}}, token="ann")[0] == 403
+    grant(client, "dan", FULL)
+    assert client.send("PUT", f"{ROLES}/x", {"metadata": {"name": "x"}}, token="dev")[0] == 200
+
+
+def test_an_endless_role_is_refused_to_users_without_the_right_to_escalate() -> None:
+    client = Guarded()
+    verbs = ["create", "update", "patch", "get"]
+    grant(client, "ann", [{"apiGroups": ["*"], "resources": ["*"], "verbs": verbs}])
+    names = [f"n{number}" for number in range(2000)]
+    rules = [{"apiGroups": names, "resources": names, "resourceNames": names, "verbs": ["get"]}]
+    body = {"metadata": {"name": "x"}, "rules": rules}
+    assert count_calls(lambda: client.send("POST", ROLES, body, token="ann")) < 200_000
+    assert client.send("GET", f"{ROLES}/x")[0] == 404
+    assert client.send("POST", ROLES, body)[0] == 201
+
+
+def test_a_star_is_no_user() -> None:
+    client = Guarded()
+    allow(client, ["list"], {"kind": "User", "name": "*"})
+    assert client.send("GET", PODS, token="ann")[0] == 403
+
+
+def test_a_token_for_another_audience_is_refused() -> None:
+    client = Guarded()
+    client.create(ACCOUNTS, {"metadata": {"name": "bot"}})
+    allow(client, ["list"], {"kind": "ServiceAccount", "name": "bot", "namespace": "default"})
+
+    def token(*audiences: str) -> str:
+        spec = {"audiences": list(audiences)}
+        made: str = client.create(f"{ACCOUNTS}/bot/token", {"spec": spec})["status"]["token"]
+        return made
+
+    own = "https://localhost"
+    assert client.send("GET", PODS, token=token("vault"))[0] == 401
+    assert client.send("GET", PODS, token=token("vault", own))[0] == 200
+
+    def review(issued: str, *audiences: str) -> Json:
+        path = "/apis/authentication.k8s.io/v1/tokenreviews"
+        spec = {"token": issued, "audiences": list(audiences)}
+        status: Json = client.send("POST", path, {"spec": spec})[1]["status"]
+        return status
+
+    assert review(token("vault"))["error"] == (
+        '[invalid bearer token, token audiences ["vault"] is invalid for the target audiences '
+        '["https://localhost"]]'
+    )
+    assert review(token("vault", "a"), "vault", "b")["audiences"] == ["vault"]
+    assert "authenticated" not in review(token("vault"), "b")
+    assert review("root", own)["authenticated"] is True
+    assert "authenticated" not in review("root", "vault")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kubesched.cluster.apiserver.http.service_account_tokens import AUDIENCE
-from kubesched.cluster.apiserver.http.users import Attributes, Requester, Users
+from kubesched.cluster.apiserver.http.users import AUDIENCE, Attributes, Requester, Users
 from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.apiserver.rules.rbac_rules import Subject
 from kubesched.cluster.apiserver.store.access_rules import AccessRules
+from kubesched.foundation.util.go_format import quote
 
 __all__ = ["REVIEWS", "answer_review"]
 
@@ -43,10 +43,18 @@ def answer_review(group: str, plural: str, body: Json, users: Users, requester: 
 
 
 def _token(spec: Json, users: Users, _requester: Requester) -> Json:
-    user = users.by_token(str(spec.get("token", "")))
-    if user is None:
+    identity = users.by_token(str(spec.get("token", "")))
+    if identity is None:
         return {"user": {}, "error": "invalid bearer token"}
-    return {"authenticated": True, "user": user.document(), "audiences": [AUDIENCE]}
+    requested = spec.get("audiences") or [AUDIENCE]
+    common = [each for each in identity.audiences if each in requested]
+    if not common:
+        named, wanted = (
+            f"[{' '.join(map(quote, each))}]" for each in (identity.audiences, requested)
+        )
+        text = f"token audiences {named} is invalid for the target audiences {wanted}"
+        return {"user": {}, "error": f"[invalid bearer token, {text}]"}
+    return {"authenticated": True, "user": identity.user.document(), "audiences": common}
 
 
 def _own_access(spec: Json, users: Users, requester: Requester) -> Json:

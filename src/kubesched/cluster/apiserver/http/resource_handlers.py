@@ -39,7 +39,7 @@ from kubesched.cluster.apiserver.http.scale_subresource import (
 )
 from kubesched.cluster.apiserver.http.served_watch import ServedWatch
 from kubesched.cluster.apiserver.http.service_account_tokens import ServiceAccountTokens
-from kubesched.cluster.apiserver.http.users import Requester
+from kubesched.cluster.apiserver.http.users import Attributes, Requester, Users
 from kubesched.cluster.apiserver.rules.apply import (
     Manager,
     apply_document,
@@ -51,6 +51,7 @@ from kubesched.cluster.apiserver.rules.errors.value_limit import check_object
 from kubesched.cluster.apiserver.rules.generated_metadata import format_timestamp
 from kubesched.cluster.apiserver.rules.patching.patches import PatchError, apply_patch
 from kubesched.cluster.apiserver.rules.rbac_rules import Subject
+from kubesched.cluster.apiserver.rules.request_documents import check_document
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.store import custom_resource_definitions
 from kubesched.cluster.apiserver.store.access_rules import AccessRules
@@ -96,11 +97,13 @@ class ResourceHandlers:
         store: Store,
         clock: Clock,
         *,
+        users: Users | None = None,
         tokens: ServiceAccountTokens | None = None,
         rules: AccessRules | None = None,
     ) -> None:
-        """`tokens` issues service account tokens. `rules` limits what users may grant."""
+        """`users` authorizes, `tokens` issues tokens, `rules` limits what users may grant."""
         self._store = store
+        self._users = users or Users()
         self._tokens = tokens
         self._rules = rules
         self._now_ns = clock.now_ns
@@ -250,11 +253,33 @@ class ResourceHandlers:
         return self._rules is not None and call.resource.group == _RBAC
 
     def _check_grant(self, call: ResourceRequest, document: Json) -> None:
-        """Refuse a role or binding with permissions that the requester lacks (ApiError 403)."""
-        if self._rules is not None and self._grants_permissions(call):
-            subject = Subject(call.requester.name, call.requester.all_groups)
-            namespace = call.target.namespace or ""
-            self._rules.check_grant(subject, call.resource.plural, document, namespace)
+        """Refuse a role or binding with permissions that the requester lacks.
+
+        Raises:
+            ApiError: 400, 403 or 404.
+        """
+        if self._rules is None or not self._grants_permissions(call):
+            return
+        document = check_document(call.resource, document)
+        subject = Subject(call.requester.name, call.requester.all_groups)
+        namespace, name = call.target.namespace or "", call.target.name
+        record = self._store.find_record(call.resource, namespace, name) if name else None
+        old = None if record is None else record.data
+        self._rules.check_grant(subject, call.resource.plural, document, namespace, old)
+
+    def _check_creation(self, call: ResourceRequest) -> None:
+        """Refuse to create an object by an apply if the requester may only patch (ApiError 403)."""
+        target = call.target
+        self._users.authorize(
+            call.requester,
+            Attributes(
+                "create",
+                target.group,
+                target.plural,
+                namespace=target.namespace or "",
+                name=target.name,
+            ),
+        )
 
     def _create_object(self, call: ResourceRequest, document: Json, *, dry_run: bool) -> Record:
         record = self._store.create(
@@ -382,6 +407,7 @@ class ResourceHandlers:
         check_object(document)
         self._check_grant(call, document)
         if live is None:
+            self._check_creation(call)
             document["metadata"]["name"] = call.target.name
             record = self._create_object(call, document, dry_run=dry_run)
             return rendering.object(record, 201, problems)

@@ -86,12 +86,14 @@ class ApiService:
         self._policies = enforce_policies(store)
         self._system = SystemObjects(store, clock.now_ns, self._discovery.group_versions)
         tokens = ServiceAccountTokens(store, token_key or secrets.token_bytes(32), clock.now_ns)
-        self._users.issued = tokens.user_of
+        self._users.issued = tokens.identify
         rules: AccessRules | None = None
         if rbac:
             self._system.provide(_RBAC, "")
             self._users.authorizer = rules = AccessRules(store)
-        self._resources = ResourceHandlers(store, clock, tokens=tokens, rules=rules)
+        self._resources = ResourceHandlers(
+            store, clock, users=self._users, tokens=tokens, rules=rules
+        )
         self._pages: dict[str, Callable[[Request], Response]] = {
             "/version": lambda _: _json(VERSION),
             "/api": self._core_versions,

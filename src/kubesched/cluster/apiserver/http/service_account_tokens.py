@@ -14,18 +14,17 @@ from typing import Any
 
 import msgspec
 
-from kubesched.cluster.apiserver.http.users import Requester
+from kubesched.cluster.apiserver.http.users import AUDIENCE, Identity, Requester
 from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.apiserver.rules.errors.field_problems import invalid
 from kubesched.cluster.apiserver.rules.generated_metadata import format_timestamp
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.foundation.util.clock import SECOND
 
-__all__ = ["AUDIENCE", "ServiceAccountTokens"]
+__all__ = ["ServiceAccountTokens"]
 
 Json = dict[str, Any]
 
-AUDIENCE = "https://localhost"
 _SHORTEST_SECONDS, _LONGEST_SECONDS, _USUAL_SECONDS = 600, 1 << 32, 3600
 _CLAIMS = "kubernetes.io"
 
@@ -91,8 +90,8 @@ class ServiceAccountTokens:
             "status": {"token": token, "expirationTimestamp": format_timestamp(expiry_ns)},
         }
 
-    def user_of(self, token: str) -> Requester | None:
-        """Return the user of a token, or None if the token is invalid or expired."""
+    def identify(self, token: str) -> Identity | None:
+        """Return the user and the audiences of a token; None if it is invalid or expired."""
         content, dot, signature = token.rpartition(".")
         if not dot or not hmac.compare_digest(self._signature(content), signature.encode()):
             return None
@@ -105,12 +104,13 @@ class ServiceAccountTokens:
         if "pod" in bound:
             prefix = "authentication.kubernetes.io/pod-"
             extra = {f"{prefix}{field}": (bound["pod"][field],) for field in ("name", "uid")}
-        return Requester(
+        user = Requester(
             f"system:serviceaccount:{namespace}:{account['name']}",
             account["uid"],
             ("system:serviceaccounts", f"system:serviceaccounts:{namespace}"),
             extra,
         )
+        return Identity(user, tuple(claims["aud"]))
 
     def _exist(self, claims: Json) -> bool:
         """Whether the service account and the pod of a token still exist."""

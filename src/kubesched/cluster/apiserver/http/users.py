@@ -17,9 +17,20 @@ from kubesched.api.access import ApiError
 from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.apiserver.rules.rbac_rules import Attributes, Subject
 
-__all__ = ["ADMIN", "VIEWERS", "Attributes", "Requester", "RoleAuthorizer", "Users"]
+__all__ = [
+    "ADMIN",
+    "AUDIENCE",
+    "VIEWERS",
+    "Attributes",
+    "Identity",
+    "Requester",
+    "RoleAuthorizer",
+    "Users",
+]
 
 VIEWERS = "kubesched:viewers"
+# The audience of the API server. It accepts only tokens for this one.
+AUDIENCE = "https://localhost"
 _MASTERS = "system:masters"
 _AUTHENTICATED = "system:authenticated"
 _UNAUTHENTICATED = "system:unauthenticated"
@@ -56,6 +67,13 @@ class Requester(msgspec.Struct, frozen=True):
         return shown
 
 
+class Identity(msgspec.Struct, frozen=True):
+    """The user of a token, and the audiences that the token is for."""
+
+    user: Requester
+    audiences: tuple[str, ...] = (AUDIENCE,)
+
+
 ADMIN = Requester("admin", "admin", (_MASTERS,))
 
 
@@ -71,8 +89,8 @@ class Users:
     def __init__(self, tokens: Mapping[str, Requester] | None = None) -> None:
         """If `tokens` is None, every request is one of the administrator."""
         self._tokens = None if tokens is None else dict(tokens)
-        # Finds the user of a token that the server itself issued.
-        self.issued: Callable[[str], Requester | None] = lambda _token: None
+        # Identifies the user of a token that the server itself issued.
+        self.issued: Callable[[str], Identity | None] = lambda _token: None
         # Authorizes requests; None if there is no RBAC.
         self.authorizer: RoleAuthorizer | None = None
 
@@ -81,19 +99,20 @@ class Users:
         if self._tokens is None:
             return ADMIN
         if authorization[: len(_BEARER)].lower() == _BEARER:
-            user = self.by_token(authorization[len(_BEARER) :].strip())
-            if user is not None:
-                return user
+            identity = self.by_token(authorization[len(_BEARER) :].strip())
+            if identity is not None and AUDIENCE in identity.audiences:
+                return identity.user
         raise api_errors.unauthorized()
 
-    def by_token(self, token: str) -> Requester | None:
+    def by_token(self, token: str) -> Identity | None:
+        """Return the user of a token for any audience, or None if the token is invalid."""
         try:
             encoded = token.encode()
         except UnicodeEncodeError:
             return None  # the header was not valid UTF-8
         for known, user in (self._tokens or {}).items():
             if hmac.compare_digest(known.encode(), encoded):
-                return user
+                return Identity(user)
         return self.issued(token)
 
     def allows(self, groups: tuple[str, ...], attributes: Attributes, name: str = "") -> bool:

@@ -13,7 +13,15 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Attributes", "Subject", "expand_rules", "rule_allows", "rules_cover", "subject_matches"]
+__all__ = [
+    "Attributes",
+    "Subject",
+    "count_permissions",
+    "expand_rules",
+    "rule_allows",
+    "rules_cover",
+    "subject_matches",
+]
 
 Json = Mapping[str, Any]
 
@@ -48,7 +56,7 @@ def subject_matches(binding_subject: Json, subject: Subject, namespace: str) -> 
     """Whether a subject in a binding of a namespace refers to this subject."""
     match binding_subject.get("kind"):
         case "User":
-            return binding_subject.get("name") in (_ANY, subject.name)
+            return bool(binding_subject.get("name") == subject.name)
         case "Group":
             return binding_subject.get("name") in subject.groups
         case "ServiceAccount":
@@ -91,6 +99,14 @@ def rules_cover(rules: Iterable[Json], granted: Iterable[Json]) -> bool:
     """Whether `rules` allow everything that the `granted` rules allow."""
     owned = list(rules)
     return all(any(rule_allows(rule, each) for rule in owned) for each in expand_rules(granted))
+
+
+def count_permissions(rule: Json) -> int:
+    """Return the number of single permissions of a rule."""
+    verbs = len(rule.get("verbs") or ())
+    resources = len(rule.get("apiGroups") or ()) * len(rule.get("resources") or ())
+    names = len(rule.get("resourceNames") or ("",))
+    return verbs * (len(rule.get("nonResourceURLs") or ()) + resources * names)
 
 
 def expand_rules(rules: Iterable[Json]) -> Iterator[Attributes]:
