@@ -39,9 +39,11 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.framework.pod_status_writer import POD_SCHEDULED, PodStatusWriter
+from kubesched.framework.status_writes import StatusWrites
 from kubesched.scheduler.plugins.dynamic_resources.allocated_devices import AllocatedDevices
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing import make_pod
+from kubesched.testing.fakes.fake_objects import FakeObjects
 from tests.foundation.client.own_clock import OwnClock
 
 DRIVER = "gpu.example.com"
@@ -319,7 +321,9 @@ def test_what_is_said_of_a_pod_is_not_written_into_its_successor() -> None:
         await api.delete(Pod, "p", "default", grace_period_seconds=0)
         await api.create_document(Pod, "default", document)
         condition = PodCondition(type=POD_SCHEDULED, status="False", reason="Unschedulable")
-        writer = PodStatusWriter(api, clock, derive(0, "status"))
+        writer = PodStatusWriter(
+            api, clock, derive(0, "status"), StatusWrites(FakeObjects().lister)
+        )
         with pytest.raises(ApiError, match="UID in precondition"):
             await writer.write(first, condition, "n0")
         second = await api.get(Pod, "p", "default")

@@ -10,15 +10,21 @@ retried finds them up to date.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import Protocol
 
 import msgspec
 
-from kubesched.api import ResourceClaim, ResourceClaimStatus
+from kubesched.api import ObjectMeta, ResourceClaim, ResourceClaimStatus
 from kubesched.errors import CacheError
 
-__all__ = ["ClaimCache"]
+__all__ = ["ClaimCache", "compare_versions"]
 
 OnClaim = Callable[[ResourceClaim | None, ResourceClaim | None], None]
+
+
+class _Versioned(Protocol):
+    @property
+    def metadata(self) -> ObjectMeta: ...
 
 
 class _Entry(msgspec.Struct, gc=False):
@@ -94,7 +100,7 @@ class ClaimCache:
         if entry is None:
             raise CacheError(f'could not find ResourceClaim "{metadata.namespace}/{metadata.name}"')
         before = entry.latest
-        if _compare_versions(written, before) < 0:
+        if compare_versions(written, before) < 0:
             raise CacheError(
                 f'ResourceClaim "{metadata.namespace}/{metadata.name}" is out of sync: version '
                 f"{metadata.resource_version} is older than {before.metadata.resource_version}"
@@ -133,11 +139,11 @@ def _is_news(watched: ResourceClaim, known: ResourceClaim) -> bool:
     """Whether a watched claim is new; it is not if it is the result of an own write."""
     if watched.metadata.uid != known.metadata.uid:
         return True
-    order = _compare_versions(watched, known)
+    order = compare_versions(watched, known)
     return order > 0 or (order == 0 and watched != known)
 
 
-def _compare_versions(one: ResourceClaim, other: ResourceClaim) -> int:
+def compare_versions(one: _Versioned, other: _Versioned) -> int:
     """Compare versions; positive if the first is newer, 0 if one of them is no server's version."""
     version, known = one.metadata.resource_version, other.metadata.resource_version
     if version == known or not version.isdecimal() or not known.isdecimal():

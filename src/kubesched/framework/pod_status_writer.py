@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, TypeVar
 
 from kubesched.api.access import ApiAccess, ApiError
 from kubesched.api.pod import Pod, PodCondition
 from kubesched.api.scheduling import PodGroup
 from kubesched.api.time import format_time
 from kubesched.foundation.util.clock import MILLISECOND, Clock
+from kubesched.framework.status_writes import StatusWrites
 
 __all__ = [
     "POD_SCHEDULED",
@@ -18,6 +19,8 @@ __all__ = [
     "send_status_patch",
     "status_patch",
 ]
+
+T = TypeVar("T", Pod, PodGroup)
 
 POD_SCHEDULED = "PodScheduled"
 _RETRIED_REASONS = frozenset({"InternalError", "ServiceUnavailable", "Conflict"})
@@ -78,31 +81,39 @@ def for_this_object(target: Pod | PodGroup, patch: dict[str, Any]) -> dict[str, 
 class PodStatusWriter:
     """Sends status patches, and retries while the server is overloaded."""
 
-    def __init__(self, api: ApiAccess, clock: Clock, rng: random.Random) -> None:
+    def __init__(
+        self, api: ApiAccess, clock: Clock, rng: random.Random, writes: StatusWrites
+    ) -> None:
         self._api = api
         self._clock = clock
         self._random = rng
+        self._writes = writes
 
     async def write(
         self, pod: Pod, condition: PodCondition | None, nominated_node: str | None
     ) -> None:
-        """Patch what changed, if anything.
+        """Patch what differs from the newest state of the pod, if anything.
 
-        A nominated node of None stays as it is; an empty one is cleared.
+        Earlier writes to the pod end first. A nominated node of None stays as it is; an empty one
+        is cleared.
 
         Raises:
             ApiError: all tries failed.
         """
-        patch = status_patch(pod, condition, nominated_node, self._clock.now_ns())
-        if patch is None:
-            return
-        await send_status_patch(self._api, self._clock, self._random, pod, patch)
+        await self._writes.write(
+            self._api,
+            pod,
+            lambda newest: status_patch(newest, condition, nominated_node, self._clock.now_ns()),
+            lambda patch: send_status_patch(self._api, self._clock, self._random, pod, patch),
+        )
 
 
 async def send_status_patch(
-    api: ApiAccess, clock: Clock, rng: random.Random, target: Pod | PodGroup, patch: dict[str, Any]
-) -> None:
+    api: ApiAccess, clock: Clock, rng: random.Random, target: T, patch: dict[str, Any]
+) -> T:
     """Patch the status of an object, and retry while the server is overloaded.
+
+    Return the object as the server has stored it.
 
     Raises:
         ApiError: all tries failed, or another object has taken the name.
@@ -111,10 +122,9 @@ async def send_status_patch(
     patch = for_this_object(target, patch)
     for attempt in range(1, _TRIES + 1):
         try:
-            await api.patch(
+            return await api.patch(
                 type(target), metadata.name, metadata.namespace, patch, subresource="status"
             )
-            return
         except ApiError as exc:
             # Code 0: the connection was refused or broke.
             if attempt == _TRIES or (exc.reason not in _RETRIED_REASONS and exc.code != 0):
@@ -122,3 +132,4 @@ async def send_status_patch(
         jitter = 1 + _JITTER * rng.random()
         await clock.sleep(int(delay_ns * jitter))
         delay_ns *= _DELAY_FACTOR
+    raise AssertionError("the last try returns or raises")

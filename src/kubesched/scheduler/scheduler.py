@@ -23,6 +23,7 @@ from kubesched.foundation.util.randomness import derive
 from kubesched.framework import ActionType, ClusterVersion, PodInfo, PodsOnNode, QueuedPodInfo
 from kubesched.framework.pod_groups import group_name_of
 from kubesched.framework.pod_status_writer import PodStatusWriter
+from kubesched.framework.status_writes import status_writes
 from kubesched.scheduler.backend.cache import Cache, CacheCorruptedError
 from kubesched.scheduler.backend.grouping_cache import GroupingCache
 from kubesched.scheduler.backend.queue import (
@@ -138,7 +139,8 @@ class Scheduler:
             extenders_choose=self._extenders is not None and self._extenders.narrow_or_rank,
         )
         self._fit_checks = FitChecks(self.cache.snapshot, self._search.filtering)
-        self._build_cycles(PodStatusWriter(api, clock, derive(seed, "status")), options)
+        writes = status_writes(self.services.shared, self.services.lister)
+        self._build_cycles(PodStatusWriter(api, clock, derive(seed, "status"), writes), options)
         self._add_handlers()
 
     def _build_informers(self, api: ApiAccess, options: SchedulerOptions) -> InformerFactory:

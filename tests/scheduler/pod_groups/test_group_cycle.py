@@ -668,3 +668,24 @@ def test_without_the_gate_pods_of_a_group_are_pods() -> None:
             assert harness.faults.count("list", "PodGroup") == 0
 
     run(scenario)
+
+
+# -- the condition of the group --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delay_ms", [1, 100, 2_000])
+def test_a_gang_stays_scheduled_while_its_first_condition_is_being_written(delay_ms: int) -> None:
+    """A gang of three of which two fit, with minCount 2: the third pod's cycle comes at once."""
+
+    async def scenario() -> None:
+        async with group_harness() as harness:
+            delay = Fault(delay_ns=delay_ms * SECOND // 1000)
+            harness.faults.next["patch PodGroup"] = [delay] * 2
+            await harness.add(make_node("n", cpu="2"), gang(2), member("p1"), member("p2"))
+            await asyncio.sleep(delay_ms / 2000)
+            await harness.add(member("p3"))
+            await harness.settle(10)
+            assert await harness.bound() == {"p1", "p2"}
+            assert await harness.group_condition() == SCHEDULED
+
+    run(scenario)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from kubesched.api import PodGroup
 from kubesched.foundation.util.clock import Clock
+from kubesched.framework.status_writes import status_writes
 from kubesched.scheduler.backend.grouping_cache import GroupingCache
 from kubesched.scheduler.backend.queue.grouping_queue import GroupingQueue
 from kubesched.scheduler.cycles.binding_cycle import PodPlacement
@@ -45,7 +46,9 @@ def build_group_cycle(
         failures,
         broken,
         services.lister(PodGroup),
-        PodGroupConditionWriter(services.api, clock, rng),
+        PodGroupConditionWriter(
+            services.api, clock, rng, status_writes(services.shared, services.lister)
+        ),
         services.spawn,
         services.metrics,
         clock,

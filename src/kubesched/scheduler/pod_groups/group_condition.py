@@ -12,6 +12,7 @@ from kubesched.foundation.util.clock import Clock
 from kubesched.foundation.util.logging import get_logger
 from kubesched.framework import Status
 from kubesched.framework.pod_status_writer import send_status_patch
+from kubesched.framework.status_writes import StatusWrites
 
 __all__ = ["POD_GROUP_SCHEDULED", "PodGroupConditionWriter", "condition_of", "condition_patch"]
 
@@ -86,18 +87,23 @@ _FIELDS = {
 class PodGroupConditionWriter:
     """Writes the condition of PodGroups. A failure is logged, not raised."""
 
-    def __init__(self, api: ApiAccess, clock: Clock, rng: random.Random) -> None:
+    def __init__(
+        self, api: ApiAccess, clock: Clock, rng: random.Random, writes: StatusWrites
+    ) -> None:
         self._api = api
         self._clock = clock
         self._random = rng
+        self._writes = writes
 
-    async def write(self, group: PodGroup, patch: dict[str, Any]) -> None:
+    async def write(self, group: PodGroup, status: Status) -> None:
+        """Write the verdict of a group cycle if it differs from the newest state of the group."""
+        wanted = condition_of(status, group.metadata.generation)
         try:
-            await send_status_patch(self._api, self._clock, self._random, group, patch)
+            await self._writes.write(
+                self._api,
+                group,
+                lambda newest: condition_patch(newest, wanted, self._clock.now_ns()),
+                lambda patch: send_status_patch(self._api, self._clock, self._random, group, patch),
+            )
         except ApiError as exc:
             log.error("Failed to update PodGroup status", exc=exc, group=group)
-
-    def patch(self, group: PodGroup, status: Status) -> dict[str, Any] | None:
-        """Return the patch for the verdict of a group cycle; None if there is nothing to write."""
-        wanted = condition_of(status, group.metadata.generation)
-        return condition_patch(group, wanted, self._clock.now_ns())

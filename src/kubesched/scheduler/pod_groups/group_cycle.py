@@ -152,9 +152,7 @@ class PodGroupCycle:
             text = f'podgroup.scheduling.k8s.io "{name}" not found'
             log.error("Failed to update PodGroup status", err=text, group=f"{namespace}/{name}")
             return
-        patch = self._conditions.patch(group, outcome.status)
-        if patch is not None:
-            self._spawn(self._conditions.write(group, patch), "pod group status")
+        self._spawn(self._conditions.write(group, outcome.status), "pod group status")
 
     def _observe_algorithm(self, duration_ns: int) -> None:
         histogram = self._metrics.podgroup_scheduling_algorithm_duration_seconds

@@ -13,6 +13,8 @@ from kubesched.api import Status as ApiStatus
 from kubesched.api.access import ApiError
 from kubesched.foundation.util.clock import SECOND, current_clock
 from kubesched.framework import Nominating, NominatingMode, PodInfo
+from kubesched.framework.pod_status_writer import PodStatusWriter
+from kubesched.framework.status_writes import status_writes
 from kubesched.scheduler.plugins.default_preemption.eviction import Evictions
 from kubesched.scheduler.plugins.default_preemption.preemption_candidates import PreemptionCandidate
 from kubesched.testing import (
@@ -574,6 +576,25 @@ def test_pods_of_lower_priority_lose_their_nomination_to_the_node() -> None:
         assert harness.api.started[0] == ("patch", "lower", 0)
         assert harness.patches["lower"]["status"] == {"nominatedNodeName": None}
         assert set(harness.patches) == {"lower", "v"}
+
+    run(scenario)
+
+
+def test_a_nomination_that_is_being_written_is_cleared() -> None:
+    async def scenario() -> None:
+        lower = make_pod("lower", priority=10)
+        harness = EvictionHarness(victim("v"))
+        harness.handle.objects.put(lower)
+        nominate(harness.handle, lower, "n")
+        handle = harness.handle
+        writes = status_writes(handle.shared, handle.lister)
+        writer = PodStatusWriter(harness.api, handle.clock, handle.random, writes)
+        handle.spawn(writer.write(lower, None, "n"), "nomination")
+        await harness.evict()
+        cleared = harness.pod("lower")
+        assert cleared is not None
+        assert cleared.status.nominated_node_name == ""
+        assert harness.api.started[:2] == [("patch", "lower", 0), ("patch", "lower", 1)]
 
     run(scenario)
 

@@ -19,6 +19,7 @@ from kubesched.foundation.util.logging import get_logger
 from kubesched.framework import Handle, Lister, PodInfo
 from kubesched.framework.pod_groups import group_name_of
 from kubesched.framework.pod_status_writer import PodStatusWriter
+from kubesched.framework.status_writes import status_writes
 from kubesched.scheduler.plugins.default_preemption.preemption_candidates import PreemptionCandidate
 
 __all__ = [
@@ -359,7 +360,8 @@ class Evictions:
         priority = pod_priority(preemption.preemptor)
         is_cleared = True
         for other in list(self._handle.nominator.nominated_pods(preemption.node_name)):
-            if pod_priority(other.pod) >= priority or not other.pod.status.nominated_node_name:
+            # A nomination that is still being written is cleared, too.
+            if pod_priority(other.pod) >= priority:
                 continue
             try:
                 await self._writer().write(other.pod, None, "")
@@ -369,7 +371,9 @@ class Evictions:
         return is_cleared
 
     def _writer(self) -> PodStatusWriter:
-        return PodStatusWriter(self._handle.api, self._handle.clock, self._handle.random)
+        handle = self._handle
+        writes = status_writes(handle.shared, handle.lister)
+        return PodStatusWriter(handle.api, handle.clock, handle.random, writes)
 
 
 def _task_name(preemptor: Pod) -> str:
