@@ -459,16 +459,6 @@ UNBUILT = {
         FILE,
         "feature gate SchedulerAsyncAPICalls turns on what kubesched does not have",
     ),
-    "a gate that no code asks about": (
-        ["--feature-gates=SchedulerPopFromBackoffQ=false"],
-        FILE,
-        "feature gate SchedulerPopFromBackoffQ cannot be turned off in kubesched",
-    ),
-    "all alpha features at once": (
-        ["--feature-gates=AllAlpha=true"],
-        FILE,
-        "feature gate ClientsAllowCBOR turns on what kubesched does not have",
-    ),
     "a plugin that is not here": (
         [],
         FILE + "profiles: [{plugins: {multiPoint: {enabled: [{name: PodGroupPodsCount}]}}}]\n",

@@ -10,18 +10,30 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kubesched.api import EventsEvent, Node, ObjectMeta, Pod, PriorityClass
+from kubesched.api import EventsEvent, Node, ObjectMeta, Pod, PriorityClass, ResourceRequirements
 from kubesched.api import Status as ApiStatus
 from kubesched.api.access import ApiError
 from kubesched.cluster.apiserver.local_api import Fault, LocalApi
 from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.errors import ConfigError
 from kubesched.foundation.util import virtual_loop
 from kubesched.foundation.util.clock import SECOND, current_clock
 from kubesched.foundation.util.components import running
 from kubesched.foundation.util.randomness import derive
-from kubesched.framework import SUCCESS, CycleState, NodeInfo, Plugin, PodPart, Reads, Status, Wait
+from kubesched.framework import (
+    SKIP,
+    SUCCESS,
+    CycleState,
+    NodeInfo,
+    Plugin,
+    PodPart,
+    Reads,
+    Status,
+    Wait,
+)
 from kubesched.scheduler.backend.cache import CacheCorruptedError
 from kubesched.scheduler.config import default_configuration
+from kubesched.scheduler.config.feature_gates import FeatureGates
 from kubesched.scheduler.config.types import PluginRef
 from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
 from kubesched.scheduler.scheduler import Scheduler
@@ -60,7 +72,13 @@ class Faults:
 class Cluster:
     """A store, a scheduler on it, and what a test wants to know of them."""
 
-    def __init__(self, *plugins: type[Plugin], schedulers: tuple[str, ...] = (), seed: int = 0):
+    def __init__(
+        self,
+        *plugins: type[Plugin],
+        schedulers: tuple[str, ...] = (),
+        seed: int = 0,
+        gates: dict[str, bool] | None = None,
+    ) -> None:
         self.clock = current_clock()
         self.faults = Faults()
         self.store = Store(derive(seed, "store"), now_ns=self.clock.now_ns())
@@ -82,6 +100,7 @@ class Cluster:
             configuration=replace(configuration, profiles=profiles),
             registry={**IN_TREE_PLUGINS, **{cls.name: cls for cls in plugins}},
             seed=seed,
+            feature_gates=FeatureGates(gates),
         )
 
     async def add(self, *objects: Node | Pod) -> None:
@@ -354,6 +373,80 @@ def test_a_pod_deleted_while_it_waits_on_permit_is_forgotten() -> None:
             assert harness.scheduler.cache.pod_count == 0
             assert list(harness.scheduler.services.waiting_pods) == []
             assert harness.faults.count("bind", "Pod") == 0
+
+    run(scenario)
+
+
+def test_without_expectations_no_node_is_published_and_every_pre_bind_runs() -> None:
+    called: list[str] = []
+
+    class Patient(Plugin):
+        name = "Patient"
+
+        def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | Wait:
+            return Wait(600 * SECOND)
+
+        def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+            called.append("PreBindPreFlight")
+            return SKIP
+
+        async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+            called.append("PreBind")
+            return SUCCESS
+
+    async def scenario() -> None:
+        gates = {"NominatedNodeNameForExpectation": False}
+        async with cluster(Patient, gates=gates) as harness:
+            await harness.add(make_node("n1"), a_pod("p"))
+            await harness.settle()
+            assert (await harness.pod("p")).status.nominated_node_name == ""
+            [waiting] = harness.scheduler.services.waiting_pods
+            waiting.allow("Patient")
+            await harness.settle()
+            assert await harness.node_of("p") == "n1"
+
+    run(scenario)
+    assert called == ["PreBind"]
+
+
+POD_LEVEL_OFF = {"PodLevelResources": False, "InPlacePodLevelResourcesVerticalScaling": False}
+
+
+@pytest.mark.parametrize(
+    ("gates", "want"),
+    [({}, ["n1", ""]), (POD_LEVEL_OFF, ["n1", "n1"])],
+    ids=["on by default", "off"],
+)
+def test_pod_level_requests_count_only_with_their_gate(
+    gates: dict[str, bool], want: list[str]
+) -> None:
+    def demanding(name: str) -> Pod:
+        pod = a_pod(name, requests={"cpu": "1"})
+        whole = ResourceRequirements(requests={"cpu": "3"})
+        return replace(pod, spec=replace(pod.spec, resources=whole))
+
+    async def scenario() -> list[str]:
+        async with cluster(gates=gates) as harness:
+            await harness.add(make_node("n1", cpu="4"))
+            await harness.add(demanding("p"))
+            await harness.settle()
+            await harness.add(demanding("q"))
+            await harness.settle()
+            return [await harness.node_of("p"), await harness.node_of("q")]
+
+    assert run(scenario) == want
+
+
+def test_a_scheduler_refuses_a_feature_that_is_not_built() -> None:
+    async def scenario() -> None:
+        with pytest.raises(ConfigError, match="WorkloadAwarePreemption turns on what kubesched"):
+            Cluster(
+                gates={
+                    "GenericWorkload": True,
+                    "GangScheduling": True,
+                    "WorkloadAwarePreemption": True,
+                }
+            )
 
     run(scenario)
 

@@ -35,7 +35,7 @@ from kubesched.scheduler.backend.queue import (
 from kubesched.scheduler.backend.queue.grouping_queue import GroupingQueue
 from kubesched.scheduler.backend.queue_flusher import QueueFlusher
 from kubesched.scheduler.config.configuration_completion import as_written
-from kubesched.scheduler.config.feature_gates import check_combination
+from kubesched.scheduler.config.feature_gates import check_built
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.scheduler.cycles.binding_cycle import BindingCycle, PodPlacement
 from kubesched.scheduler.cycles.broken_attempts import BrokenAttempts
@@ -46,6 +46,7 @@ from kubesched.scheduler.cycles.extender_tasks import ExtenderTasks
 from kubesched.scheduler.cycles.failure import FailureHandler
 from kubesched.scheduler.cycles.scheduling_cycle import SchedulingCycle, skip_reason
 from kubesched.scheduler.events.event_handlers import EventHandlers
+from kubesched.scheduler.events.pod_level_resources import pod_level_transform
 from kubesched.scheduler.events.watched_kinds import watched_kind
 from kubesched.scheduler.extenders.chain import Extenders
 from kubesched.scheduler.extenders.extender import HTTPExtender
@@ -112,7 +113,7 @@ class Scheduler:
         self._begins = options["begins"]
         self._beginning = StopSwitch()
         extenders = build_extenders(configuration.extenders, options["extender_transport"])
-        check_combination(gates, has_extenders=bool(extenders))
+        check_built(gates, has_extenders=bool(extenders))
         self._documents = document_keeper(api, extenders) if extenders else None
         self._runs_informers = options["informer_factory"] is None
         self.informers = options["informer_factory"] or self._build_informers(api, options)
@@ -145,6 +146,7 @@ class Scheduler:
 
     def _build_informers(self, api: ApiAccess, options: SchedulerOptions) -> InformerFactory:
         watched: Any = api if self._documents is None else self._documents
+        change = pod_level_transform(options["feature_gates"].enabled)
         return InformerFactory(
             watched,
             self._clock,
@@ -152,6 +154,7 @@ class Scheduler:
             options={Pod: NON_TERMINAL_PODS},
             stream_lists=options["stream_lists"],
             share_parts=options["share_parts"],
+            change=None if change is None else {Pod: change},
         )
 
     def _build_services(
@@ -254,6 +257,7 @@ class Scheduler:
             max_backoff_ns=configuration.pod_max_backoff_seconds * SECOND,
             max_in_unschedulable_ns=longest // _MICROSECOND * MICROSECOND,
             needs=None if extenders is None else extenders.names_asked_about,
+            pops_from_backoff=options["feature_gates"].enabled("SchedulerPopFromBackoffQ"),
         )
 
     def _hints_of(self, framework: Framework) -> tuple[RegisteredHint, ...]:

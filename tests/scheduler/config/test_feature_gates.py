@@ -9,7 +9,8 @@ import pytest
 
 from kubesched.errors import ConfigError
 from kubesched.scheduler.config import DEFAULT_FEATURE_GATES, FeatureGates, parse_feature_gates
-from kubesched.scheduler.config.feature_gates import FEATURES
+from kubesched.scheduler.config.feature_gates import FEATURES, check_built
+from kubesched.scheduler.config.versions import effective_version
 
 
 def test_gates_are_those_of_the_reference_with_their_stages(goldens: Path) -> None:
@@ -49,6 +50,75 @@ def test_locks_and_dependencies_of_the_scheduler() -> None:
     assert all(FEATURES[name].locked and FEATURES[name].default for name in LOCKED)
     assert not FEATURES["DRAPrioritizedList"].locked
     assert {name: FEATURES[name].depends_on for name in DEPENDENCIES} == DEPENDENCIES
+
+
+# Generally available or deprecated gates of other components, and whether v1.36 locks them.
+LOCKS_OF_OTHERS = {
+    "AllowDNSOnlyNodeCSR": False,
+    "CustomCPUCFSQuotaPeriod": False,
+    "DisableNodeKubeProxyVersion": True,
+    "GitRepoVolumeDriver": True,
+    "MutatingAdmissionPolicy": False,
+    "SeparateCacheWatchRPC": True,
+}
+
+
+def test_locks_of_other_components() -> None:
+    assert {name: FEATURES[name].locked for name in LOCKS_OF_OTHERS} == LOCKS_OF_OTHERS
+
+
+def test_gates_that_need_an_atomic_fifo_go_off_with_it() -> None:
+    needy = (
+        "StaleControllerConsistencyDaemonSet",
+        "StaleControllerConsistencyJob",
+        "StaleControllerConsistencyReplicaSet",
+        "StaleControllerConsistencyStatefulSet",
+        "UnlockWhileProcessingFIFO",
+    )
+    with pytest.raises(ConfigError) as caught:
+        parse_feature_gates(["AtomicFIFO=false"])
+    assert str(caught.value) == (
+        "["
+        + ", ".join(
+            f"{name} is enabled, but depends on features that are disabled: [AtomicFIFO]"
+            for name in needy
+        )
+        + "]"
+    )
+    off = ",".join(f"{name}=false" for name in ("AtomicFIFO", *needy))
+    assert not parse_feature_gates([off]).enabled("AtomicFIFO")
+
+
+def test_the_authorization_of_device_status_needs_device_status() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_feature_gates(["DRAResourceClaimDeviceStatus=false,DRADeviceBindingConditions=false"])
+    assert str(caught.value) == (
+        "DRAResourceClaimGranularStatusAuthorization is enabled, but depends on features that are "
+        "disabled: [DRAResourceClaimDeviceStatus]"
+    )
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["MatchLabelKeysInPodTopologySpreadSelectorMerge=false"],
+        ["ClearingNominatedNodeNameAfterBinding=false"],
+        ["ShardedListAndWatch=true"],
+        ["ClientsAllowCBOR=true,ClientsPreferCBOR=true,NativeHistograms=true"],
+        ["NominatedNodeNameForExpectation=false"],
+        ["SchedulerPopFromBackoffQ=false"],
+        ["AllBeta=false"],
+        ["AllAlpha=true"],
+    ],
+)
+def test_gates_that_a_scheduler_starts_with(values: list[str]) -> None:
+    check_built(parse_feature_gates(values), has_extenders=False)
+
+
+@pytest.mark.parametrize("emulated", ["1.33", "1.34", "1.35"])
+def test_every_emulated_version_is_built(emulated: str) -> None:
+    gates = parse_feature_gates([], version=effective_version([emulated], []))
+    check_built(gates, has_extenders=False)
 
 
 def test_every_dependency_exists_and_holds_by_default() -> None:
@@ -127,10 +197,11 @@ def test_last_setting_of_a_gate_wins() -> None:
 def test_all_of_a_stage_but_what_is_set_by_name() -> None:
     gates = FeatureGates({"AllAlpha": True, "StorageCapacityScoring": False})
     assert gates.enabled("GangScheduling")
+    assert not gates.enabled("TopologyAwareWorkloadScheduling"), "kubesched does not have it"
     assert not gates.enabled("StorageCapacityScoring")
     assert not gates.enabled("SchedulerAsyncAPICalls"), "a beta gate that is off by default"
     betas = FeatureGates({"AllBeta": True})
-    assert betas.enabled("SchedulerAsyncAPICalls")
+    assert betas.enabled("CoordinatedLeaderElection")
     assert not betas.enabled("GangScheduling")
 
 

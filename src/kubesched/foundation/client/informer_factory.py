@@ -53,7 +53,9 @@ class InformerFactory:
         options: Mapping[type[msgspec.Struct], InformerOptions] | None = None,
         stream_lists: bool = False,
         share_parts: bool = False,
+        change: Mapping[type[msgspec.Struct], Callable[[Any], Any]] | None = None,
     ) -> None:
+        """`change` has a function for some kinds; their objects are stored as it returns them."""
         self._api, self._clock, self._seed = api, clock, seed
         self._stream_lists = stream_lists
         self._options = options or {}
@@ -65,6 +67,7 @@ class InformerFactory:
                 PersistentVolume: VolumeSharing().share,
                 PersistentVolumeClaim: ClaimSharing().share,
             }
+        self._change = change or {}
         self._informers: dict[type[msgspec.Struct], SharedInformer[Any]] = {}
 
     def informer(self, kind: type[T]) -> SharedInformer[T]:
@@ -79,10 +82,19 @@ class InformerFactory:
                 field_selector=options.field_selector,
                 label_selector=options.label_selector,
                 namespace=options.namespace,
-                transform=options.transform or self._sharing.get(kind),
+                transform=self._transform_of(kind, options),
                 stream_lists=self._stream_lists,
             )
         return informer
+
+    def _transform_of(
+        self, kind: type[Any], options: InformerOptions
+    ) -> Callable[[Any, Any], Any] | None:
+        transform = options.transform or self._sharing.get(kind)
+        change = self._change.get(kind)
+        if change is None or transform is None:
+            return transform if change is None else lambda new, _: change(new)
+        return lambda new, old: transform(change(new), old)
 
     def lister(self, kind: type[T]) -> ObjectStore[T]:
         """Return the lister of a kind, and make the informer of the kind if there is none."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["ALWAYS_ON", "DEPENDENCIES", "GATES", "LOCKED", "NOT_BUILT"]
+__all__ = ["DEPENDENCIES", "GATES", "LOCKED", "NOT_BUILT"]
 
 # Stage, default, names.
 GATES: Final[tuple[tuple[str, bool, str], ...]] = (
@@ -140,10 +140,22 @@ GATES: Final[tuple[tuple[str, bool, str], ...]] = (
 
 # A generally available gate cannot be turned off, but for these.
 _GA_UNLOCKED: Final = frozenset(
-    {"AllowServiceExternalIPs", "DRAPrioritizedList", "InformerResourceVersion"}
+    {
+        "AllowServiceExternalIPs",
+        "CustomCPUCFSQuotaPeriod",
+        "DRAPrioritizedList",
+        "InformerResourceVersion",
+        "MutatingAdmissionPolicy",
+    }
 )
 _DEPRECATED_LOCKED: Final = frozenset(
-    {"AggregatedDiscoveryRemoveBetaType", "AllowOverwriteTerminationGracePeriodSeconds"}
+    {
+        "AggregatedDiscoveryRemoveBetaType",
+        "AllowOverwriteTerminationGracePeriodSeconds",
+        "DisableNodeKubeProxyVersion",
+        "GitRepoVolumeDriver",
+        "SeparateCacheWatchRPC",
+    }
 )
 
 LOCKED: Final[frozenset[str]] = _DEPRECATED_LOCKED.union(
@@ -154,26 +166,10 @@ LOCKED: Final[frozenset[str]] = _DEPRECATED_LOCKED.union(
     if name not in _GA_UNLOCKED
 )
 
-# Gates of the scheduler whose code does not exist here: nothing could keep what they promise.
+# Gates of the scheduler whose code does not exist here. They are refused, and AllAlpha leaves
+# them off.
 NOT_BUILT: Final = frozenset(
-    {
-        "ClientsAllowCBOR",
-        "ClientsPreferCBOR",
-        "NativeHistograms",
-        "SchedulerAsyncAPICalls",
-        "ShardedListAndWatch",
-        "TopologyAwareWorkloadScheduling",
-        "WorkloadAwarePreemption",
-    }
-)
-# Gates that are on by default, and that no code here asks about.
-ALWAYS_ON: Final = frozenset(
-    {
-        "ClearingNominatedNodeNameAfterBinding",
-        "MatchLabelKeysInPodTopologySpreadSelectorMerge",
-        "NominatedNodeNameForExpectation",
-        "SchedulerPopFromBackoffQ",
-    }
+    {"SchedulerAsyncAPICalls", "TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption"}
 )
 
 DEPENDENCIES: Final[dict[str, tuple[str, ...]]] = {
@@ -189,6 +185,8 @@ DEPENDENCIES: Final[dict[str, tuple[str, ...]]] = {
     "DRANodeAllocatableResources": ("DynamicResourceAllocation",),
     "DRAPartitionableDevices": ("DynamicResourceAllocation",),
     "DRAPrioritizedList": ("DynamicResourceAllocation",),
+    "DRAResourceClaimGranularStatusAuthorization": ("DRAResourceClaimDeviceStatus",),
+    "DRAResourcePoolStatus": ("DynamicResourceAllocation",),
     "DRASchedulerFilterTimeout": ("DynamicResourceAllocation",),
     "DRAWorkloadResourceClaims": ("DynamicResourceAllocation", "GenericWorkload"),
     "DeclarativeValidationTakeover": ("DeclarativeValidation",),
@@ -197,6 +195,7 @@ DEPENDENCIES: Final[dict[str, tuple[str, ...]]] = {
     "GangScheduling": ("GenericWorkload",),
     "GracefulNodeShutdownBasedOnPodPriority": ("GracefulNodeShutdown",),
     "ImageVolumeWithDigest": ("ImageVolume",),
+    "InOrderInformersBatchProcess": ("InOrderInformers",),
     "InPlacePodLevelResourcesVerticalScaling": (
         "InPlacePodVerticalScaling",
         "PodLevelResources",
@@ -210,12 +209,17 @@ DEPENDENCIES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "MatchLabelKeysInPodTopologySpreadSelectorMerge": ("MatchLabelKeysInPodTopologySpread",),
     "PodCertificateRequest": ("AuthorizeNodeWithSelectors",),
+    "PodLevelResourceManagers": ("PodLevelResources",),
     "PodLifecycleSleepActionAllowZero": ("PodLifecycleSleepAction",),
     "ProcMountType": ("UserNamespacesSupport",),
     "ResourceHealthStatus": ("DynamicResourceAllocation",),
     "ResourceHealthStatusMessage": ("ResourceHealthStatus",),
     "RestartAllContainersOnContainerExits": ("ContainerRestartRules", "NodeDeclaredFeatures"),
     "ServiceAccountTokenNodeBinding": ("ServiceAccountTokenNodeBindingValidation",),
+    "StaleControllerConsistencyDaemonSet": ("AtomicFIFO",),
+    "StaleControllerConsistencyJob": ("AtomicFIFO",),
+    "StaleControllerConsistencyReplicaSet": ("AtomicFIFO",),
+    "StaleControllerConsistencyStatefulSet": ("AtomicFIFO",),
     "StorageVersionAPI": ("APIServerIdentity",),
     "StructuredAuthenticationConfigurationEgressSelector": (
         "StructuredAuthenticationConfiguration",
@@ -223,6 +227,7 @@ DEPENDENCIES: Final[dict[str, tuple[str, ...]]] = {
     "StructuredAuthenticationConfigurationJWKSMetrics": ("StructuredAuthenticationConfiguration",),
     "TopologyAwareWorkloadScheduling": ("GenericWorkload",),
     "UnknownVersionInteroperabilityProxy": ("APIServerIdentity",),
+    "UnlockWhileProcessingFIFO": ("AtomicFIFO",),
     "UserNamespacesHostNetworkSupport": ("UserNamespacesSupport",),
     "WindowsGracefulNodeShutdown": ("GracefulNodeShutdown",),
     "WorkloadAwarePreemption": ("GangScheduling",),

@@ -20,7 +20,6 @@ from kubesched.foundation.util.go_format import format_slice
 from kubesched.foundation.util.logging import get_logger
 from kubesched.scheduler.config.feature_gate_history import HISTORY
 from kubesched.scheduler.config.feature_gate_table import (
-    ALWAYS_ON,
     DEPENDENCIES,
     GATES,
     LOCKED,
@@ -41,7 +40,6 @@ __all__ = [
     "FeatureGates",
     "Stage",
     "check_built",
-    "check_combination",
     "features_at",
     "parse_feature_gates",
 ]
@@ -174,26 +172,15 @@ def parse_feature_gates(
 def check_built(gates: FeatureGates, *, has_extenders: bool) -> None:
     """Refuse gates of features that kubesched does not have, instead of ignoring them.
 
+    Extenders are refused together with pod groups: an attempt for a group never awaits, and a call
+    of an extender must be awaited.
+
     Raises:
         ConfigError: the first gate that cannot be set like this.
     """
     asked_for = sorted(name for name in NOT_BUILT if gates.enabled(name))
     if asked_for:
         raise ConfigError(f"feature gate {asked_for[0]} turns on what kubesched does not have")
-    always_on = sorted(name for name in ALWAYS_ON if not gates.enabled(name))
-    if always_on:
-        raise ConfigError(f"feature gate {always_on[0]} cannot be turned off in kubesched")
-    check_combination(gates, has_extenders=has_extenders)
-
-
-def check_combination(gates: FeatureGates, *, has_extenders: bool) -> None:
-    """Refuse extenders beside pod groups.
-
-    An attempt for a group never awaits, and a call of an extender must be awaited.
-
-    Raises:
-        ConfigError: both are configured.
-    """
     if has_extenders and gates.enabled("GenericWorkload"):
         raise ConfigError(
             "feature gate GenericWorkload cannot be turned on together with extenders in kubesched"
@@ -241,7 +228,14 @@ def _resolve(settings: Mapping[str, bool], features: Mapping[str, Feature]) -> d
     enabled = {feature.name: feature.default for feature in features.values()}
     for name, stage in _ALL_OF_STAGE.items():
         if name in settings:
-            enabled |= {f.name: settings[name] for f in features.values() if f.stage is stage}
+            of_stage = {feature.name for feature in features.values() if feature.stage is stage}
+            if settings[name] and (left_out := sorted(of_stage & NOT_BUILT - settings.keys())):
+                _log.warning(
+                    f"{name} leaves off features that kubesched does not have",
+                    gates=", ".join(left_out),
+                )
+                of_stage -= NOT_BUILT
+            enabled |= dict.fromkeys(of_stage, settings[name])
     # A feature of all stages is itself a beta or alpha gate; only its own setting counts.
     enabled |= dict.fromkeys(_ALL_OF_STAGE, False)
     return {**enabled, **settings}

@@ -79,6 +79,8 @@ class BindingCycle:
         self._clock = clock
         self._extenders = extenders
         self._running = services.metrics.goroutines.labels("binding")
+        # The gate of PreBindPreFlight and of publishing the chosen node before a long binding.
+        self._has_expectations = services.feature_enabled("NominatedNodeNameForExpectation")
 
     async def run(self, placement: PodPlacement) -> None:
         self._running.value += 1
@@ -102,13 +104,16 @@ class BindingCycle:
         framework, state = placement.attempt.framework, placement.attempt.state
         pod, node_name = placement.assumed.pod, placement.node_name
         binding = framework.binding
-        pre_flight = binding.run_pre_bind_pre_flight(state, pod, node_name)
-        has_work = pre_flight is not SKIP and pre_flight.is_success
-        if not has_work and pre_flight is not SKIP and not pre_flight.is_skip:
-            return pre_flight
         may_wait = binding.may_wait
-        if has_work or (may_wait and binding.will_wait_on_permit(pod)):
-            await self._publish_choice(pod, node_name)
+        if self._has_expectations:
+            pre_flight = binding.run_pre_bind_pre_flight(state, pod, node_name)
+            has_work = pre_flight is not SKIP and pre_flight.is_success
+            if not has_work and pre_flight is not SKIP and not pre_flight.is_skip:
+                return pre_flight
+            if has_work or (may_wait and binding.will_wait_on_permit(pod)):
+                await self._publish_choice(pod, node_name)
+        else:
+            has_work = binding.has_pre_bind
         if may_wait:
             status = await binding.wait_on_permit(pod)
             if status.is_rejected:

@@ -52,6 +52,7 @@ class BindingPoints:
         self._reserve = plugins.at(ExtensionPoint.RESERVE)
         self._permit = plugins.at(ExtensionPoint.PERMIT)
         self._pre_bind = plugins.at(ExtensionPoint.PRE_BIND)
+        self.has_pre_bind = bool(self._pre_bind)
         self._bind = plugins.at(ExtensionPoint.BIND)
         self._post_bind = plugins.at(ExtensionPoint.POST_BIND)
         # Whether a plugin may make pods wait.

@@ -73,6 +73,12 @@ BACKING_OFF = {
     ),
     "failed just before a whole second": Case(queued(at=10.9, rejections=1), 12.0, False),
     "never attempted": Case(queued(at=10), 10, False),
+    "without windows the expiry is exact": Case(
+        queued(at=10.5, rejections=1), 11.5, True, Backoff(SECOND, 10 * SECOND, 1)
+    ),
+    "without windows the backoff ends right after its expiry": Case(
+        queued(at=10.5, rejections=1), 11.500001, False, Backoff(SECOND, 10 * SECOND, 1)
+    ),
     "backoff is turned off": Case(queued(at=10, rejections=3), 10, False, Backoff(0, 0)),
     "an initial penalty of zero still waits for the next second": Case(
         queued(at=10.5, rejections=1), 10.9, True, Backoff(0, 10 * SECOND)

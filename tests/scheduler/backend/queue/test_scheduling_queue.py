@@ -109,6 +109,32 @@ class TestPop:
         assert harness.incoming()["active", "PopFromBackoffQ"] == 1
         assert harness.pending() == {"backoff": 1, "unschedulable": 1}
 
+    def test_without_the_gate_no_pod_leaves_its_backoff_early(self) -> None:
+        gate = Gate()
+        harness = QueueHarness(a_hears(NODE_ADD), [gate], pops_from_backoff=False)
+        harness.add_failed(make_pod("p"), "A")
+        gate.asked.clear()
+        harness.move(NODE_ADD)
+        assert gate.asked == [], "PreEnqueue runs when the pod leaves the backoff queue"
+        assert harness.pop_names() == []
+        harness.wait(1)
+        assert harness.queue.flush_backoff(harness.now_ns) == 0, "the expiry itself still waits"
+        harness.wait(0.001)
+        assert harness.queue.flush_backoff(harness.now_ns) == 1
+        assert gate.asked == ["p"]
+        assert harness.pop_names() == ["p"]
+
+    def test_without_the_gate_a_pod_is_gated_when_it_leaves_its_backoff(self) -> None:
+        gate = Gate()
+        harness = QueueHarness(a_hears(NODE_ADD), [gate], pops_from_backoff=False)
+        harness.add_failed(make_pod("p"), "A")
+        harness.move(NODE_ADD)
+        gate.closed_for.add("p")
+        harness.wait(2)
+        harness.queue.flush_backoff(harness.now_ns)
+        assert harness.place("p") == "gated"
+        harness.queue.check_invariants()
+
     def test_an_errored_pod_is_ready_only_when_its_backoff_was_flushed(self) -> None:
         harness = QueueHarness()
         harness.add(make_pod("p"))

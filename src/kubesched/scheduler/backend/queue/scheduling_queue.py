@@ -87,10 +87,13 @@ class SchedulingQueue:
         max_backoff_ns: int = 10 * SECOND,
         max_in_unschedulable_ns: int = 5 * MINUTE,
         needs: Needs | None = None,
+        pops_from_backoff: bool = True,
     ) -> None:
         """`monotonic_ns` is for durations in metrics; without it none are observed.
 
         `needs` returns the extenders that an attempt at a pod waits for; without it there are none.
+        `pops_from_backoff` is the gate SchedulerPopFromBackoffQ. Without it no pod leaves its
+        backoff early, and PreEnqueue runs when a pod leaves its backoff, not when it enters it.
         """
         # Called when there may be a pod to pop.
         self.on_ready: Callable[[], None] | None = None
@@ -114,7 +117,9 @@ class SchedulingQueue:
             random,
             monotonic_ns,
         )
-        self._backoff = Backoff(initial_backoff_ns, max_backoff_ns)
+        self._pops_from_backoff = pops_from_backoff
+        window_ns = SECOND if pops_from_backoff else 1
+        self._backoff = Backoff(initial_backoff_ns, max_backoff_ns, window_ns)
         containers = Containers(sort_key, self._backoff, frozenset(profiles), self._metrics, needs)
         self._needs = needs
         self._containers = containers
@@ -296,7 +301,8 @@ class SchedulingQueue:
         """
         completed = self._backing_off.pop_completed(now_ns)
         for queued in completed:
-            self._move_to_active(queued, BACKOFF_COMPLETE, now_ns, is_checked=True)
+            is_checked = self._pops_from_backoff
+            self._move_to_active(queued, BACKOFF_COMPLETE, now_ns, is_checked=is_checked)
         if completed:
             self._wake()
         return len(completed)
@@ -433,7 +439,7 @@ class SchedulingQueue:
 
     def _move_to_backoff(self, queued: QueuedPodInfo, label: str, now_ns: int) -> bool:
         key = queued.key
-        if not self._gatekeeper.check(queued):
+        if self._pops_from_backoff and not self._gatekeeper.check(queued):
             self._park_gated(queued, key, label, now_ns)
             return False
         self._unschedulable.delete(key)
@@ -493,12 +499,12 @@ class SchedulingQueue:
             return self._move_to_active(queued, label, now_ns)
         queued = self._backing_off.delete(key)
         if queued is not None:
-            return self._move_to_active(queued, label, now_ns, is_checked=True)
+            return self._move_to_active(queued, label, now_ns, is_checked=self._pops_from_backoff)
         return False
 
     def _pop_first(self, busy: Collection[str]) -> QueuedPodInfo | None:
         queued = self._active.pop_unless(busy)
-        if queued is not None or not self._backing_off.rejected:
+        if queued is not None or not self._pops_from_backoff or not self._backing_off.rejected:
             return queued
         if busy and self._needs is not None:
             needs = self._needs
