@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from kubesched.cli.schema_option import schema_option
+
 __all__ = ["check"]
 
 
@@ -13,6 +15,7 @@ __all__ = ["check"]
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILES...")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+@schema_option("placement-test")
 def check(files: tuple[str, ...], output: str) -> None:
     """Run the placement tests in FILES or folders: nodes, then pods, then expectations.
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from kubesched.cli.schema_option import schema_option
+
 __all__ = ["simulate"]
 
 
@@ -59,6 +61,7 @@ __all__ = ["simulate"]
     metavar="A.yaml B.yaml",
     help="Find the first decision in which two scenarios differ.",
 )
+@schema_option("scenario")
 def simulate(
     scenario_file: str | None,
     outputs: tuple[str, ...],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from kubesched.cli.schema_option import schema_option
+
 __all__ = ["tune"]
 
 
@@ -22,6 +24,7 @@ __all__ = ["tune"]
     "--processes", type=click.IntRange(1), default=None, help="The number of parallel runs."
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+@schema_option("tuning")
 def tune(file: str, trials: int | None, processes: int | None, output: str) -> None:
     """Try configurations on the scenario of TUNING, and report the Pareto front.
 
