@@ -42,7 +42,8 @@ def test_the_list_of_commands_says_of_each_what_it_says_itself() -> None:
 
 
 MISTAKES = {
-    "upp": "kubesched: no such command 'upp'",
+    "upp": "kubesched: no such command 'upp'; did you mean 'up'?",
+    "frobnicate": "kubesched: no such command 'frobnicate'",
     "up --exi": "kubesched up: no such option '--exi'. Did you mean '--exit'?",
     "up --seed many": "kubesched up: invalid value for '--seed': 'many' is not a valid integer",
     "node add --taint a": (

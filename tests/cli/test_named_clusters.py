@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -207,6 +210,20 @@ def listed() -> list[dict[str, Any]]:
     return rows
 
 
+def signs_in(link: str) -> int:
+    """Open a link as a browser does; return the status of the page."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    opener = urllib.request.build_opener(
+        urllib.request.HTTPSHandler(context=context), urllib.request.HTTPCookieProcessor()
+    )
+    try:
+        with opener.open(link, timeout=30) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as refused:
+        return refused.code
+
+
 def test_the_life_of_a_cluster_in_the_background(home: Path) -> None:
     begun = up("--name", "blue", "--detach", "-f", "-", given=f"{NODE}---\n{POD}")
     assert begun.returncode == 0, begun.stderr
@@ -220,6 +237,12 @@ def test_the_life_of_a_cluster_in_the_background(home: Path) -> None:
     assert (row["name"], row["state"], row["nodes"], row["pods"]) == ("blue", "running", 1, 1)
     assert row["address"] == config["clusters"][1]["cluster"]["server"]
     assert kubesched("node", "add", "--name", "blue").split() == ["node-0"]
+    link = json.loads(kubesched("dashboard", "--name", "blue", "-o", "json"))["dashboard"]
+    assert link.startswith(f"{row['address']}/dashboard/?token=")
+    assert signs_in(link) == 200
+    assert signs_in(link) == 401, "a link works once"
+    assert signs_in(row["dashboard"]) == 200
+    assert "Dashboard of blue: https://" in kubesched("clusters")
     assert "1/1 pods placed" in kubesched("logs", "blue")
     again = up("--name", "blue", "--detach", "--quiet")
     assert again.stderr == ("kubesched: cluster 'blue' runs already; kubesched down blue ends it\n")

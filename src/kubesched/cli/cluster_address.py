@@ -30,11 +30,26 @@ _VARIABLES = ("KUBECONFIG", "KUBERNETES_SERVICE_HOST")
 
 
 class ClusterAddress(NamedTuple):
-    """The values of `cluster_options`; without any, $KUBECONFIG selects the cluster."""
+    """The values of `cluster_options`.
+
+    Without any, the cluster is the current context of kubectl: of $KUBECONFIG, or else of
+    ~/.kube/config. In a pod without these files it is the pod's own cluster.
+    """
 
     kubeconfig: str = ""
     context: str = ""
     name: str = ""
+
+    def check_is_named(self) -> None:
+        """Check that the user named a cluster. Commands that write never use ~/.kube/config.
+
+        Raises:
+            ConfigError: no option and no $KUBECONFIG names one.
+        """
+        if not (self.name or self.context or self.kubeconfig) and not any(
+            os.environ.get(each) for each in _VARIABLES
+        ):
+            raise _no_cluster()
 
     def connection(self, clock: Clock, user_agent: str) -> Connection:
         """Return how to connect to the cluster.
@@ -45,12 +60,11 @@ class ClusterAddress(NamedTuple):
         """
         if self.name:
             return self._named(clock, user_agent)
-        if self.context:
+        if self.context or self._is_of_kubectl():
             files = [Path(self.kubeconfig)] if self.kubeconfig else kubectl_files(os.environ)
             found = load_kubeconfig(files, must_exist=bool(self.kubeconfig))
             return connect_selected(found.select(self.context), clock, user_agent=user_agent)
-        if not self.kubeconfig and not any(os.environ.get(each) for each in _VARIABLES):
-            raise _no_cluster()
+        self.check_is_named()
         return connect_process(self.kubeconfig, "", clock, os.environ, user_agent=user_agent)
 
     def namespace(self) -> str:
@@ -60,7 +74,7 @@ class ClusterAddress(NamedTuple):
             files = [named_cluster(state_folder(os.environ), self.name).kubeconfig]
         elif self.kubeconfig:
             files = [Path(self.kubeconfig)]
-        elif not self.context and not os.environ.get("KUBECONFIG"):
+        elif not (self.context or os.environ.get("KUBECONFIG") or self._is_of_kubectl()):
             with contextlib.suppress(OSError):
                 return (SERVICE_ACCOUNT / "namespace").read_text().strip()
         try:
@@ -68,6 +82,12 @@ class ClusterAddress(NamedTuple):
         except ConfigError:
             return _NAMESPACE
         return selected.namespace or _NAMESPACE
+
+    def _is_of_kubectl(self) -> bool:
+        """Whether ~/.kube/config selects the cluster, because nothing else does."""
+        if self.kubeconfig or os.environ.get("KUBECONFIG"):
+            return False
+        return any(path.is_file() for path in kubectl_files(os.environ))
 
     def _named(self, clock: Clock, user_agent: str) -> Connection:
         folder = named_cluster(state_folder(os.environ), self.name)

@@ -25,6 +25,8 @@ class ClusterSource(NamedTuple):
 
     snapshot: Snapshot
     pods: tuple[Pod, ...]
+    # The namespace of names without one: that of the context, for a live cluster.
+    namespace: str = "default"
 
 
 class SourceOptions(NamedTuple):
@@ -59,6 +61,7 @@ class SourceOptions(NamedTuple):
             return ClusterSource(Snapshot(objects, **options), pods)
         else:
             base = await self._live(options, namespace)
+            return ClusterSource(base.overlaid(objects), pods, self.address.namespace())
         return ClusterSource(base.overlaid(objects), pods)
 
     async def base_and_changes(self) -> tuple[Snapshot, tuple[ApiObject, ...]]:

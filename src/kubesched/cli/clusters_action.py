@@ -21,6 +21,7 @@ from kubesched.cli.named_clusters import (
     named_cluster,
     state_folder,
 )
+from kubesched.cli.page_link import new_page_link
 from kubesched.cli.text_table import text_table
 from kubesched.errors import KubeschedError
 
@@ -45,6 +46,8 @@ class ClusterRow(msgspec.Struct, frozen=True):
     context: str
     kubeconfig: str
     log: str
+    # A link to the cluster's page; it signs its first user in.
+    dashboard: str = ""
 
 
 def run_clusters(output: str) -> None:
@@ -57,6 +60,9 @@ def run_clusters(output: str) -> None:
         return
     head = ("NAME", "STATE", "NODES", "PODS", "ADDRESS", "SINCE", "PID")
     click.echo(text_table([head, *map(_cells, rows)]))
+    for row in rows:
+        if row.dashboard:
+            click.echo(f"Dashboard of {row.name}: {row.dashboard}")
 
 
 def run_down(names: tuple[str, ...], everything: bool, output: str) -> None:
@@ -129,8 +135,10 @@ async def _row(folder: ClusterFolder) -> ClusterRow:
     state, record = folder.state(), folder.record()
     is_running = state == "running"
     nodes = pods = None
+    page = ""
     if is_running:
         nodes, pods = await _counts(folder)
+        page = await _page(folder.name) if nodes is not None else ""
     return ClusterRow(
         name=folder.name,
         state="not answering" if is_running and nodes is None else state,
@@ -142,6 +150,7 @@ async def _row(folder: ClusterFolder) -> ClusterRow:
         context=folder.context if is_running else "",
         kubeconfig=str(folder.kubeconfig) if is_running else "",
         log=str(folder.log) if folder.log.exists() else "",
+        dashboard=page,
     )
 
 
@@ -156,6 +165,14 @@ async def _counts(folder: ClusterFolder) -> tuple[int | None, int | None]:
             return len(nodes.items), len(pods.items)
     except (ApiError, KubeschedError, TimeoutError):
         return None, None
+
+
+async def _page(name: str) -> str:
+    """Return a link to the page of a cluster; empty if it does not issue one in time."""
+    with contextlib.suppress(KubeschedError, TimeoutError):
+        async with asyncio.timeout(_ANSWERS_WITHIN_S):
+            return await new_page_link(name)
+    return ""
 
 
 def _cells(row: ClusterRow) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from kubesched.cli.cluster_address import ClusterAddress, live_api
+from kubesched.cli.page_link import new_page_link
 from kubesched.cluster.embedded_cluster import Listen
 from kubesched.dashboard.capture_timeline import timeline_of_captures, timeline_of_objects
 from kubesched.dashboard.dashboard import Dashboard
@@ -40,6 +41,10 @@ def run_dashboard(
 ) -> None:
     if sum(map(bool, (captures, report, files))) > 1:
         raise click.UsageError("choose one of --capture, --report and -f")
+    is_live = not captures and report is None and not files
+    if address.name and is_live and listen is None and not public_url and not namespace:
+        _print_link(asyncio.run(new_page_link(address.name)), as_json=output == "json")
+        return
     listen = listen or Listen()
     sign_in = SignIn([listen.host], public_url=public_url)
     site = Site(listen, public_url, sign_in, as_json=output == "json")
@@ -111,8 +116,11 @@ async def _show(page: Dashboard, site: Site, parts: tuple[Component, ...]) -> No
         PageServer(page, listen.host, listen.port, path=path) as server,
         running(*parts),
     ):
-        link = site.link(server.url)
-        encoded = msgspec.json.encode({"dashboard": link}).decode()
-        click.echo(encoded if site.as_json else f"Dashboard: {link}")
+        _print_link(site.link(server.url), as_json=site.as_json)
         click.echo("Ctrl-C stops.", err=True)
         await stopping.wait()
+
+
+def _print_link(link: str, *, as_json: bool) -> None:
+    encoded = msgspec.json.encode({"dashboard": link}).decode()
+    click.echo(encoded if as_json else f"Dashboard: {link}")

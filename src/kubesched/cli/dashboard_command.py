@@ -80,6 +80,9 @@ def dashboard(
     """Serve the page until Ctrl-C. The command never writes to the cluster.
 
     The page shows what your own rights allow; kinds that you may not read are named and left out.
+
+    With --name alone the command prints a new link to the page that the cluster itself serves,
+    with full rights, and exits.
     """
     from kubesched.cli.dashboard_action import run_dashboard
 

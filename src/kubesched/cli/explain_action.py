@@ -54,7 +54,7 @@ def run_explain_pod(
 def _pod(cluster: ClusterSource, name: str) -> Pod:
     """Return the named pod; without a name the only pod of the files, or the only pending one."""
     if name:
-        return cluster.snapshot.pod(name)
+        return cluster.snapshot.pod(name, cluster.namespace)
     if len(cluster.pods) == 1:
         return cluster.pods[0]
     waiting = cluster.snapshot.pending()

@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 it failed, 2 what was given cannot be used, 130 interrupte
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 import sys
@@ -72,6 +73,18 @@ class _Commands(click.Group):
         command = getattr(importlib.import_module(f"kubesched.cli.{place.module}"), cmd_name)
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            similar = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
+            if not similar:
+                raise
+            message = f"no such command {args[0]!r}; did you mean {similar[0]!r}?"
+            raise click.UsageError(message, ctx) from error
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

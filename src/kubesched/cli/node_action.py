@@ -129,6 +129,7 @@ async def _with_api(address: ClusterAddress, output: str, work: Work) -> None:
     """Run `work` on the cluster, and print the names of nodes: at once, or at the end as JSON."""
     names: list[str] = []
     is_json = output == "json"
+    address.check_is_named()
     async with live_api(address, "node") as api:
         await work(api, names.append if is_json else click.echo)
     if is_json:

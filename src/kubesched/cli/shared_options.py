@@ -84,7 +84,10 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that select a cluster; the command receives an `address`."""
 
     @click.option(
-        "--kubeconfig", default="", metavar="FILE", help="Kubeconfig; default: $KUBECONFIG."
+        "--kubeconfig",
+        default="",
+        metavar="FILE",
+        help="Kubeconfig; default: $KUBECONFIG, then ~/.kube/config.",
     )
     @click.option("--context", default="", metavar="NAME", help="A context of the kubeconfig.")
     @click.option(
