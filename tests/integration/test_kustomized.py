@@ -185,7 +185,7 @@ class RoleCluster:
             read_file=lambda path: (
                 installation.files.get(path) or Path(path).read_bytes()
             ).replace(place.encode(), here.encode()),
-            environment=os.environ,
+            environment={**os.environ, "KUBECONFIG": here},
         )
         assert outcome.process is not None, outcome.failure
         return SchedulerProcess(outcome.process, RealClock(), 0, "host")
@@ -241,9 +241,7 @@ async def installed(
     )
     async with embedded:
         cluster = RoleCluster(embedded, objects, folder)
-        with pytest.MonkeyPatch.context() as environment:
-            environment.setenv("KUBECONFIG", str(folder / "kubeconfig"))
-            process = await cluster.scheduler(installation)
+        process = await cluster.scheduler(installation)
         running = asyncio.create_task(process.run(), name="scheduler")
         try:
             async with asyncio.timeout(60):

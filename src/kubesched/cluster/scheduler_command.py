@@ -29,6 +29,8 @@ from kubesched.scheduler.process.scheduler_process import SchedulerProcess
 __all__ = ["SchedulerCommand"]
 
 _LOCALHOST = "127.0.0.1"
+# The kubeconfig counts even if this process runs in a pod.
+_NO_SERVICE_ACCOUNT = {"KUBERNETES_SERVICE_HOST": "", "KUBERNETES_SERVICE_PORT": ""}
 _POLL_NS = 20 * MILLISECOND
 _REQUEST_TIMEOUT_NS = 10 * SECOND
 
@@ -74,7 +76,6 @@ class SchedulerCommand:
     async def _run(self, kubeconfig: Path) -> int:
         self._port = _free_port()
         flags = [
-            f"--kubeconfig={kubeconfig}",
             f"--authentication-kubeconfig={kubeconfig}",
             f"--authorization-kubeconfig={kubeconfig}",
             f"--bind-address={_LOCALHOST}",
@@ -84,7 +85,8 @@ class SchedulerCommand:
         outcome = run_command_line(
             flags,
             read_file=lambda path: read_bounded(path, MOST_SETTINGS_BYTES),
-            environment=os.environ,
+            # Not by a flag: --kubeconfig has no effect together with a --config among the flags.
+            environment={**os.environ, "KUBECONFIG": str(kubeconfig), **_NO_SERVICE_ACCOUNT},
         )
         if outcome.process is None:
             failure = outcome.failure

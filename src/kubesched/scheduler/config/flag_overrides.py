@@ -17,10 +17,10 @@ from kubesched.foundation.util.go_format import parse_duration, quote
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 
 __all__ = [
-    "DEPRECATED_FLAGS",
     "LEADER_ELECTION_FLAGS",
     "apply_deprecated_flags",
     "apply_leader_election_flags",
+    "ignored_flags",
 ]
 
 
@@ -45,7 +45,15 @@ _DEBUG_FLAGS: Final[Mapping[str, tuple[str, _Parser]]] = {
     "profiling": ("enable_profiling", parse_bool),
     "contention-profiling": ("enable_contention_profiling", parse_bool),
 }
-DEPRECATED_FLAGS: Final = frozenset({*_CLIENT_FLAGS, *_DEBUG_FLAGS})
+# The fields of a configuration file that take the place of the deprecated flags.
+_FIELDS_OF_FLAGS: Final[Mapping[str, str]] = {
+    "kubeconfig": "clientConnection.kubeconfig",
+    "kube-api-content-type": "clientConnection.contentType",
+    "kube-api-qps": "clientConnection.qps",
+    "kube-api-burst": "clientConnection.burst",
+    "profiling": "enableProfiling",
+    "contention-profiling": "enableContentionProfiling",
+}
 
 
 def apply_leader_election_flags(
@@ -66,6 +74,21 @@ def apply_deprecated_flags(
     return replace(
         configuration, client_connection=client_connection, **_changes(_DEBUG_FLAGS, flags)
     )
+
+
+def ignored_flags(
+    configuration: KubeSchedulerConfiguration, flags: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the deprecated flags that differ from a file's configuration, each with its field.
+
+    The reference ignores all deprecated flags when there is a file.
+    """
+    return {
+        flag: field
+        for flag, field in _FIELDS_OF_FLAGS.items()
+        if flag in flags
+        and apply_deprecated_flags(configuration, {flag: flags[flag]}) != configuration
+    }
 
 
 def _changes(known: Mapping[str, tuple[str, _Parser]], flags: Mapping[str, str]) -> dict[str, Any]:

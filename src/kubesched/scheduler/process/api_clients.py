@@ -5,7 +5,6 @@ docs/reference/02 §9.1.
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
 
@@ -54,11 +53,12 @@ class ApiClients:
         """
         self._limits, self._clock, self._metrics, self._seed = limits, clock, metrics, seed
         self._clients: list[HttpApi] = []
+        self._environment = cluster.environment
         self._connection = connect_process(
             cluster.kubeconfig,
             cluster.master,
             clock,
-            os.environ,
+            cluster.environment,
             user_agent=user_agent(),
             metrics=metrics,
         )
@@ -116,9 +116,14 @@ class ApiClients:
         agent = user_agent()
         if kubeconfig:
             return connect_process(
-                kubeconfig, "", self._clock, os.environ, user_agent=agent, metrics=self._metrics
+                kubeconfig,
+                "",
+                self._clock,
+                self._environment,
+                user_agent=agent,
+                metrics=self._metrics,
             )
         try:
-            return connect_in_cluster(self._clock, os.environ, user_agent=agent)
+            return connect_in_cluster(self._clock, self._environment, user_agent=agent)
         except ConfigError:
             return None

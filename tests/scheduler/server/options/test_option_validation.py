@@ -192,14 +192,51 @@ def build(*argv: str, file: str | None = None, **files: str) -> ProcessConfig:
 
 
 def test_flags_go_over_the_file_where_they_may() -> None:
-    config = build("--kubeconfig=foo", "--leader-elect=false", file=FILE)
-    assert config.configuration.client_connection.kubeconfig == ""
+    config = build("--leader-elect=false", file=FILE)
     assert not config.configuration.leader_election.leader_elect
     without = build("--kubeconfig=kube", "--pod-max-in-unschedulable-pods-duration=90s")
     assert without.configuration.client_connection.kubeconfig == "kube"
     assert without.options.pod_max_in_unschedulable_pods_ns == 90 * SECOND
     assert without.cluster.kubeconfig == "kube"
     assert without.cluster.master == "m"
+
+
+# Flags that the reference ignores, and what takes their place.
+IGNORED = {
+    "--kubeconfig=kube": (
+        "clientConnection.kubeconfig in file, or the environment variable KUBECONFIG"
+    ),
+    "--kube-api-content-type=application/json": "clientConnection.contentType in file",
+    "--kube-api-qps=7": "clientConnection.qps in file",
+    "--kube-api-burst=7": "clientConnection.burst in file",
+    "--profiling=false": "enableProfiling in file",
+    "--contention-profiling=false": "enableContentionProfiling in file",
+}
+
+
+@pytest.mark.parametrize(("flag", "place"), IGNORED.items(), ids=IGNORED)
+def test_a_flag_that_the_file_overrides_is_refused(flag: str, place: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        build(flag, file=FILE)
+    name = flag.partition("=")[0]
+    assert str(error.value) == (f"{name} has no effect together with --config: set {place} instead")
+
+
+def test_all_flags_that_the_file_overrides_are_named() -> None:
+    text = FILE + "clientConnection: {kubeconfig: kube}\n"
+    with pytest.raises(ConfigError) as error:
+        build("--kubeconfig=other", "--kube-api-qps=7", file=text)
+    assert str(error.value) == (
+        "--kubeconfig, --kube-api-qps have no effect together with --config: "
+        "set clientConnection.kubeconfig, clientConnection.qps in file instead"
+    )
+
+
+def test_a_flag_that_agrees_with_the_file_is_accepted() -> None:
+    """As kubeadm writes it: the kubeconfig in a flag, and in the file that the user has added."""
+    text = FILE + "clientConnection: {kubeconfig: kube, qps: 7}\n"
+    flags = ("--kubeconfig=kube", "--kube-api-qps=7.0", "--profiling", "--kube-api-burst=100")
+    assert build(*flags, file=text).cluster.kubeconfig == "kube"
 
 
 CONFIGS = {

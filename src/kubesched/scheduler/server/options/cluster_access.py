@@ -37,6 +37,8 @@ class ClusterAccess(msgspec.Struct, frozen=True):
     kubeconfig: str = ""
     master: str = ""
     in_cluster: bool = False
+    # The environment variables of the process.
+    environment: Mapping[str, str] = {}
 
 
 def find_cluster(
@@ -52,9 +54,9 @@ def find_cluster(
     """
     if connection.kubeconfig:
         _check_kubeconfig(connection.kubeconfig, master, read_file)
-        access = ClusterAccess(connection.kubeconfig, master)
+        access = ClusterAccess(connection.kubeconfig, master, environment=environment)
     elif master:
-        access = ClusterAccess(master=master)
+        access = ClusterAccess(master=master, environment=environment)
     else:
         log.warning(
             "Neither --kubeconfig nor --master was specified.  "
@@ -63,7 +65,7 @@ def find_cluster(
         in_cluster = _is_in_cluster(read_file, environment)
         if not in_cluster and not environment.get("KUBECONFIG"):
             raise ConfigError(_NOTHING_PROVIDED)
-        access = ClusterAccess(in_cluster=in_cluster)
+        access = ClusterAccess(in_cluster=in_cluster, environment=environment)
     return access
 
 

@@ -23,6 +23,7 @@ from kubesched.scheduler.config import (
     parse_feature_gates,
 )
 from kubesched.scheduler.config.file_problems import find_problems, with_places
+from kubesched.scheduler.config.flag_overrides import ignored_flags
 from kubesched.scheduler.config.plugin_lists import Implemented
 from kubesched.scheduler.config.plugin_names import IN_TREE_EXTENSION_POINTS
 from kubesched.scheduler.config.versions import EffectiveVersion, effective_version
@@ -81,6 +82,8 @@ def process_config(
         configuration = load_configuration(text, flags=flags, gates=gates, known_args=known_args)
     except ConfigError as exc:
         raise _with_places(exc, options, text, gates, known_args, implemented) from None
+    if options.config_file:
+        _check_flags(configuration, options)
     connection = configuration.client_connection
     cluster = find_cluster(connection, options.master, read_file, environment)
     check_serving(options.secure_serving, options.authorization, read_file)
@@ -97,6 +100,20 @@ def process_config(
         gates=gates,
         cluster=cluster,
     )
+
+
+def _check_flags(configuration: KubeSchedulerConfiguration, options: Options) -> None:
+    """Refuse flags that have no effect because there is a configuration file."""
+    ignored = ignored_flags(configuration, options.configuration_flags)
+    if not ignored:
+        return
+    # Another cluster or other limits than the user has named would be used without a word.
+    flags = ", ".join(f"--{flag}" for flag in ignored)
+    remedy = f"set {', '.join(ignored.values())} in {options.config_file}"
+    if not configuration.client_connection.kubeconfig and "kubeconfig" in ignored:
+        remedy += ", or the environment variable KUBECONFIG"
+    verb = "has" if len(ignored) == 1 else "have"
+    raise ConfigError(f"{flags} {verb} no effect together with --config: {remedy} instead")
 
 
 def check_leader_election(config: ProcessConfig) -> None:
