@@ -13,7 +13,7 @@ from kubesched.cli.cluster_address import ClusterAddress
 from kubesched.explain import ExplainError, Explanation
 from kubesched.foundation.client.http_transport import Connection, HttpTransport
 from kubesched.foundation.client.tls import TlsOptions
-from kubesched.foundation.client.transport import OutgoingRequest
+from kubesched.foundation.client.transport import OutgoingRequest, TransportError
 from kubesched.foundation.util.clock import SECOND, RealClock
 from kubesched.scheduler.process.api_clients import user_agent
 
@@ -56,10 +56,18 @@ class RunningScheduler(NamedTuple):
 
         Raises:
             ExplainError: the scheduler refuses the request.
+            TransportError: the scheduler does not answer, or its certificate cannot be verified.
         """
         transport = HttpTransport(self._connection())
         try:
             answer = await transport.send(OutgoingRequest("GET", target, timeout_ns=_TIMEOUT_NS))
+        except TransportError as exc:
+            if exc.kind == "tls" and not self.insecure:
+                exc.add_note(
+                    "if the scheduler signs its certificate itself, name the authority with "
+                    "--scheduler-ca FILE, or do not verify the certificate: --scheduler-insecure"
+                )
+            raise
         finally:
             await transport.close()
         if answer.status == 200:
