@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import ssl
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -19,6 +22,7 @@ from kubesched.cluster.apiserver.http import (
     Users,
 )
 from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.foundation.http.self_signed import self_signed_certificate
 from kubesched.foundation.util.clock import RealClock
 
 Test = Callable[[aiohttp.ClientSession, "Server"], Awaitable[None]]
@@ -28,10 +32,15 @@ PODS = "/api/v1/namespaces/default/pods"
 class Server:
     """A server for one test, with short methods for requests."""
 
-    def __init__(self, users: Users | None = None, limits: ApiLimits | None = None) -> None:
+    def __init__(
+        self,
+        users: Users | None = None,
+        limits: ApiLimits | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.store = Store()
         self.service = ApiService(self.store, RealClock(), users=users)
-        self.http = ApiServer(self.service, limits=limits)
+        self.http = ApiServer(self.service, limits=limits, tls=tls)
 
     def run(self, test: Test, **session: Any) -> None:
         async def main() -> None:
@@ -111,6 +120,104 @@ def test_a_watcher_that_does_not_read_is_dropped() -> None:
         writer.close()
 
     Server(limits=ApiLimits(stalled_seconds=0.05)).run(test)
+
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+async def silent(server: Server, target: str) -> asyncio.StreamWriter:
+    """Open a connection that sends a request and never reads the response."""
+    tls = None
+    if server.http.url.startswith("https"):
+        tls = ssl.create_default_context()
+        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    raw = socket.socket()
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    raw.connect(("127.0.0.1", int(server.http.url.rpartition(":")[2])))
+    reader, writer = await asyncio.open_connection(sock=raw, ssl=tls, server_hostname=tls and "x")
+    writer.write(f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    await reader.readline()
+    writer.transport.pause_reading()  # type: ignore[attr-defined]
+    return writer
+
+
+def buffered(server: Server) -> list[int]:
+    """The bytes that the transports of the server's connections hold."""
+    assert server.http._http is not None
+    sizes = []
+    for connection in server.http._http.connections:
+        transport: Any = connection.transport
+        if transport is not None:
+            inner = getattr(transport, "_ssl_protocol", None)
+            sizes.append(transport.get_write_buffer_size())
+            if inner is not None:
+                sizes[-1] += inner._transport.get_write_buffer_size()
+    return sizes
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
+@pytest.mark.parametrize("query", ["", "?watch=1", "?watch=1&resourceVersion=1"])
+def test_a_client_that_reads_nothing_costs_little_and_is_dropped(query: str, tls: bool) -> None:
+    async def test(client: aiohttp.ClientSession, server: Server) -> None:
+        resource = server.store.catalog.by_url("", "v1", "configmaps")
+        for number in range(20):
+            body = {"metadata": {"name": f"c{number}"}, "data": {"a": "x" * 900_000}}
+            server.store.create(resource, "default", body, 0)
+        clients = [await silent(server, f"{MAPS}{query}") for _ in range(3)]
+        http = server.http._http
+        assert http is not None
+        most = 0
+        while http.open_connections:
+            await asyncio.sleep(0.01)
+            most = max([most, *buffered(server)])
+        assert most < 400_000
+        assert http.unsent.total == 0
+        for each in clients:
+            each.transport.abort()
+
+    context = self_signed_certificate(["127.0.0.1"], time.time_ns()).server_context()
+    limits = ApiLimits(stalled_seconds=0.2)
+    Server(limits=limits, tls=context if tls else None).run(test)
+
+
+def test_large_responses_together_have_a_limit() -> None:
+    async def test(client: aiohttp.ClientSession, server: Server) -> None:
+        resource = server.store.catalog.by_url("", "v1", "configmaps")
+        for number in range(20):
+            body = {"metadata": {"name": f"c{number}"}, "data": {"a": "x" * 900_000}}
+            server.store.create(resource, "default", body, 0)
+        first = await silent(server, MAPS)
+        async with client.get(MAPS) as refused:
+            assert refused.status == 429
+            assert refused.headers["Retry-After"] == "1"
+        async with client.get(f"{MAPS}/c0") as small:
+            assert small.status == 200
+        first.transport.abort()
+        http = server.http._http
+        assert http is not None
+        while http.unsent.total:  # noqa: ASYNC110  the server offers no notification
+            await asyncio.sleep(0.01)
+        async with client.get(MAPS) as answer:
+            assert answer.status == 200
+            assert len((await answer.json())["items"]) == 20
+
+    Server(limits=ApiLimits(unsent_bytes=20_000_000, patience_seconds=1000.0)).run(test)
+
+
+def test_a_stalled_client_makes_room_for_others() -> None:
+    async def test(client: aiohttp.ClientSession, server: Server) -> None:
+        resource = server.store.catalog.by_url("", "v1", "configmaps")
+        for number in range(20):
+            body = {"metadata": {"name": f"c{number}"}, "data": {"a": "x" * 900_000}}
+            server.store.create(resource, "default", body, 0)
+        first = await silent(server, MAPS)
+        await asyncio.sleep(0.05)  # twice the patience
+        async with client.get(MAPS) as answer:
+            assert answer.status == 200
+            assert len((await answer.json())["items"]) == 20
+        first.transport.abort()
+
+    Server(limits=ApiLimits(unsent_bytes=20_000_000, patience_seconds=0.02)).run(test)
 
 
 def test_a_client_that_goes_away_leaves_no_watch_behind() -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from kubesched.cluster.apiserver.http.api_limits import ApiLimits
 from kubesched.cluster.apiserver.rules.custom import schema_validation
 from kubesched.cluster.apiserver.rules.errors import value_limit
 from kubesched.cluster.apiserver.rules.patching import patches
-from kubesched.cluster.apiserver.store import log_budget
+from kubesched.cluster.apiserver.store import access_rules, log_budget
 from kubesched.cluster.controllers import (
     device_driver,
     job_indexes,
@@ -22,6 +23,7 @@ from kubesched.cluster.controllers import (
 from kubesched.foundation.cel import device
 from kubesched.foundation.cel.language import parser
 from kubesched.foundation.client import api_failures, event_recorder, watch_stream
+from kubesched.foundation.http.http_server import PART_BYTES
 from kubesched.foundation.util import bounded_file, log_output, yaml_limits
 from kubesched.framework import pod_limits
 from kubesched.scheduler.backend import cache
@@ -105,6 +107,36 @@ _IN_THE_SCHEDULER: Final = (
         "413, 408, 431, closed",
     ),
 )
+_API: Final = ApiLimits()
+_OF_THE_EMBEDDED_SERVER: Final = (
+    Bound(
+        "request to the embedded server",
+        f"{_size(_API.body_bytes)} of body in {_API.body_seconds:g} s, {_API.header_seconds:g} s "
+        f"to begin, TLS included; {_API.connections:,} connections",
+        "413, 408, closed",
+    ),
+    Bound(
+        "response that a client does not read",
+        f"{_size(PART_BYTES)} written at a time, {_API.stalled_seconds:g} s without progress",
+        "the client is dropped",
+    ),
+    Bound(
+        "large responses that all clients have not read",
+        _size(_API.unsent_bytes),
+        f"clients that took nothing for {_API.patience_seconds:g} s are dropped; then 429",
+    ),
+    Bound("open watches", f"{_API.watches:,}", "429"),
+    Bound(
+        "ClusterRole that aggregates others",
+        f"{access_rules.MOST_COMPARISONS:,} comparisons of a role with a selector",
+        "no rules, and a warning in the log",
+    ),
+    Bound(
+        "role or binding of a user without the verb escalate or bind",
+        f"{access_rules.MOST_GRANT_CHECKS:,} comparisons of a permission with a rule of the user",
+        "403",
+    ),
+)
 _IN_THE_EMBEDDED_CLUSTER: Final = (
     Bound(
         "object",
@@ -154,7 +186,13 @@ _ON_FILES: Final = (
 )
 
 # The table, in the order of the document.
-BOUNDS: Final = (*_ON_PODS, *_IN_THE_SCHEDULER, *_IN_THE_EMBEDDED_CLUSTER, *_ON_FILES)
+BOUNDS: Final = (
+    *_ON_PODS,
+    *_IN_THE_SCHEDULER,
+    *_OF_THE_EMBEDDED_SERVER,
+    *_IN_THE_EMBEDDED_CLUSTER,
+    *_ON_FILES,
+)
 
 
 def bounds_table() -> str:

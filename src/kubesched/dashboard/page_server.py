@@ -23,7 +23,6 @@ _LIMITS: Final = HttpLimits(
     idle_seconds=180.0,
     body_bytes=1 << 20,
     body_seconds=30.0,
-    response_seconds=None,
 )
 
 

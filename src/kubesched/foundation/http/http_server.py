@@ -7,10 +7,11 @@ its connection.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import resource
 import socket
 import ssl
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -28,9 +29,10 @@ from kubesched.foundation.http.http_messages import (
     parse_target,
     text_error,
 )
+from kubesched.foundation.http.unsent_bytes import UnsentBytes
 from kubesched.foundation.util.logging import get_logger
 
-__all__ = ["HttpLimits", "HttpServer"]
+__all__ = ["PART_BYTES", "HttpLimits", "HttpServer"]
 
 log = get_logger(__name__)
 
@@ -38,6 +40,8 @@ log = get_logger(__name__)
 _RESERVED_DESCRIPTORS: Final = 64
 # Out of descriptors, asyncio tries to accept once for each place of the backlog.
 _BACKLOG: Final = 128
+# Larger bodies and chunks are written in parts, each after the client has taken the one before.
+PART_BYTES: Final = 64 * 1024
 _REASONS: Final = {400: "Bad Request", 431: "Request Header Fields Too Large"}
 
 
@@ -56,10 +60,14 @@ class HttpLimits(msgspec.Struct, frozen=True):
     body_bytes: int = 64 * 1024
     # A body must have arrived by then.
     body_seconds: float = 10.0
-    # A client must have taken a response without a stream by then. None is no limit.
-    response_seconds: float | None = 60.0
-    # A client that does not take the next chunk of a stream for this long is dropped.
+    # A client must have taken a small response, of one part, by then.
+    response_seconds: float = 60.0
+    # A client that does not take the next part of a response for this long is dropped.
     stalled_seconds: float = 60.0
+    # What all clients together have not taken of large responses. Beyond it clients that have
+    # taken nothing for a second are dropped, and then large responses are refused with 429.
+    unsent_bytes: int = 256 * 1024 * 1024
+    patience_seconds: float = 1.0
     # The request line and each header. Together a little more than the reference's 1 MiB.
     line_bytes: int = 16 * 1024
     headers: int = 100
@@ -79,6 +87,7 @@ class HttpServer(web.Server):
         self.limits = limits or HttpLimits()
         self.max_connections = _affordable(self.limits.connections)
         self.open_connections = 0
+        self.unsent = UnsentBytes(self.limits.unsent_bytes, self.limits.patience_seconds)
         self._listening: asyncio.Server | None = None
 
     def __call__(self) -> RequestHandler:
@@ -139,9 +148,11 @@ class HttpServer(web.Server):
             response = await self._handler(self._received(request, connection.certificates))
         except BadRequest as exc:
             response = text_error(str(exc), exc.status)
-        if response.stream is None:
+        if response.stream is not None:
+            return await self._send_stream(request, response, response.stream)
+        if len(response.body) <= PART_BYTES or request.method == "HEAD":
             return _wire_response(response)
-        return await self._send_stream(request, response, response.stream)
+        return await self._send_large(request, response)
 
     def _received(self, request: web.BaseRequest, certificates: tuple[bytes, ...]) -> Request:
         if request.version.major != 1:
@@ -179,24 +190,72 @@ class HttpServer(web.Server):
             raise BadRequest("400 Bad Request") from exc
         return b"".join(pieces)
 
+    async def _send_large(self, request: web.BaseRequest, response: Response) -> web.StreamResponse:
+        """Send a large body in parts, or refuse it while other clients do not take theirs."""
+        size, now = len(response.body), asyncio.get_running_loop().time()
+        if not self.unsent.make_room(size, now):
+            refusal = text_error("too many large responses are being sent", 429)
+            return _wire_response(refusal.with_headers(Retry_After="1"))
+        headers: dict[str, Any] = {**response.headers, "Content-Type": response.content_type}
+        sent = web.StreamResponse(status=response.status, headers=headers)
+        sent.content_length = size
+        if response.closes_connection:
+            sent.force_close()
+        with self._dropping(request, sent):
+            await sent.prepare(request)
+            await self._write_parts(request, sent, response.body)
+        return sent
+
+    async def _write(
+        self, request: web.BaseRequest, sent: web.StreamResponse, part: bytes | memoryview
+    ) -> None:
+        """Write, and wait until the client takes it. Raises TimeoutError if it does not."""
+        async with asyncio.timeout(self.limits.stalled_seconds):
+            await sent.write(part)
+            # A small write does not wait by itself.
+            await request.writer.drain()
+
+    async def _write_parts(
+        self, request: web.BaseRequest, sent: web.StreamResponse, data: bytes
+    ) -> None:
+        """Write a large body or chunk. Raises TimeoutError if the client does not take a part."""
+        loop, parts = asyncio.get_running_loop(), memoryview(data)
+        self.unsent.begin(request.protocol, len(data), loop.time(), lambda: _drop(request))
+        try:
+            for start in range(0, len(data), PART_BYTES):
+                part = parts[start : start + PART_BYTES]
+                await self._write(request, sent, part)
+                self.unsent.taken(request.protocol, len(part), loop.time())
+        finally:
+            self.unsent.end(request.protocol)
+
+    @contextlib.contextmanager
+    def _dropping(self, request: web.BaseRequest, sent: web.StreamResponse) -> Iterator[None]:
+        """Drop a client that takes nothing, or that goes away, while the block sends to it."""
+        try:
+            yield
+        except TimeoutError:
+            _drop(request)
+        except ConnectionError:
+            sent.force_close()
+
     async def _send_stream(
         self, request: web.BaseRequest, response: Response, chunks: AsyncGenerator[bytes, None]
     ) -> web.StreamResponse:
         """Send chunks until they end, the client goes away, or it stops reading."""
         headers: dict[str, Any] = {**response.headers, "Content-Type": response.content_type}
         sent = web.StreamResponse(status=response.status, headers=headers)
-        try:
+        loop = asyncio.get_running_loop()
+        with self._dropping(request, sent):
             async with aclosing(chunks):
                 await sent.prepare(request)
                 async for chunk in chunks:
-                    async with asyncio.timeout(self.limits.stalled_seconds):
-                        await sent.write(chunk)
-        except TimeoutError:
-            log.warning("Dropped a client that does not read", path=request.path)
-            if request.transport is not None:
-                request.transport.abort()
-        except ConnectionError:
-            sent.force_close()
+                    if len(chunk) <= PART_BYTES:
+                        await self._write(request, sent, chunk)
+                        continue
+                    # A stream cannot be refused in the middle.
+                    self.unsent.make_room(len(chunk), loop.time())
+                    await self._write_parts(request, sent, chunk)
         return sent
 
 
@@ -223,6 +282,9 @@ class _Connection(RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        # TLS holds up to 512 KiB by default.
+        assert isinstance(transport, asyncio.WriteTransport)
+        transport.set_write_buffer_limits(PART_BYTES)
         self._server.open_connections += 1
         if self._server.open_connections > self._server.max_connections:
             self.force_close()
@@ -272,6 +334,12 @@ class _Connection(RequestHandler):
         answer = _wire_response(text_error(f"{status} {reason}", status))
         answer.force_close()
         return answer
+
+
+def _drop(request: web.BaseRequest) -> None:
+    log.warning("Dropped a client that does not read", path=request.path)
+    if request.transport is not None:
+        request.transport.abort()
 
 
 def _affordable(connections: int) -> int:

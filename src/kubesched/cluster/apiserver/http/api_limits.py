@@ -16,9 +16,7 @@ class ApiLimits(HttpLimits, frozen=True):
     handshake_seconds: float = 10.0
     header_seconds: float = 10.0
     idle_seconds: float = 180.0
-    # A list may be large and a connection slow.
-    response_seconds: float | None = None
-    # A watcher that does not read for this long is dropped.
+    # A client that reads nothing of a list or watch for this long is dropped.
     stalled_seconds: float = 10.0
     # One more watch is refused with 429.
     watches: int = 2000

@@ -1,7 +1,7 @@
 """A watch that the server has accepted, and the chunks that its client receives.
 
-Nothing is buffered per watcher. The next chunk is read from the store's log after the client has
-taken the one before.
+Only one chunk is encoded per watcher. The next one is read from the store's log after the client
+has taken the one before.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ __all__ = ["ServedWatch", "WatchStream"]
 
 # Seconds between two chunks of one watch. Changes in between are sent together.
 _SHORTEST_PAUSE = 0.005
+# The events of a chunk are encoded in groups, until the chunk has this size.
+_GROUP = 16
+_CHUNK_BYTES = 256 * 1024
 
 
 class ServedWatch(msgspec.Struct, frozen=True):
@@ -50,6 +53,8 @@ class WatchStream:
         self._changed = asyncio.Event()
         self._is_over = False
         self._bookmark_due = False
+        # Events that have been read from the log but not encoded, in reverse.
+        self._unsent: list[WatchedChange] = []
         self._next_bookmark: asyncio.TimerHandle | None = None
 
     def end(self) -> None:
@@ -72,13 +77,14 @@ class WatchStream:
                 except ApiError as error:
                     yield self._watch.error(error.status)
                     return
-                if initial_events and watcher.idle:
+                is_idle = watcher.idle and not self._unsent
+                if initial_events and is_idle:
                     lines += self._watch.bookmark(self._watch.revision(), True)
                     initial_events = False
                 if lines:
                     yield lines
                     await asyncio.sleep(_SHORTEST_PAUSE)
-                elif watcher.idle:
+                elif is_idle:
                     await self._wait_for_change()
         finally:
             ending.cancel()
@@ -103,13 +109,23 @@ class WatchStream:
         self._schedule_bookmark()
 
     def _lines(self) -> bytes:
-        watch = self._watch
-        seen = watch.watcher.read()
-        lines = watch.encode([each for each in seen if each.record is not None]) if seen else b""
+        watch, unsent = self._watch, self._unsent
+        if not unsent:
+            unsent.extend(reversed(watch.watcher.read()))
+        pieces: list[bytes] = []
+        size, last = 0, None
+        while unsent and size < _CHUNK_BYTES:
+            group = unsent[-_GROUP:]
+            del unsent[-_GROUP:]
+            last = group[0]
+            pieces.append(
+                watch.encode([each for each in reversed(group) if each.record is not None])
+            )
+            size += len(pieces[-1])
         if watch.bookmarks:
-            if seen and seen[-1].record is None:
-                lines += watch.bookmark(seen[-1].revision, False)
-            elif self._bookmark_due and watch.watcher.idle:
-                lines += watch.bookmark(watch.revision(), False)
+            if last is not None and last.record is None:
+                pieces.append(watch.bookmark(last.revision, False))
+            elif self._bookmark_due and watch.watcher.idle and not unsent:
+                pieces.append(watch.bookmark(watch.revision(), False))
                 self._bookmark_due = False
-        return lines
+        return b"".join(pieces)

@@ -29,7 +29,7 @@ from kubesched.cluster.apiserver.store.stored_records import Record
 from kubesched.errors import SelectorError
 from kubesched.foundation.util.logging import get_logger
 
-__all__ = ["AccessRules"]
+__all__ = ["MOST_COMPARISONS", "MOST_GRANT_CHECKS", "AccessRules"]
 
 log = get_logger(__name__)
 
@@ -40,9 +40,9 @@ _MASTERS = "system:masters"
 
 
 # A role with more selectors and roles to compare than this has no aggregated rules.
-_MOST_COMPARISONS = 100_000
+MOST_COMPARISONS = 100_000
 # The number of permissions in a role, times the rules of the user who grants it.
-_MOST_GRANT_CHECKS = 100_000
+MOST_GRANT_CHECKS = 100_000
 _FULL_AUTHORITY: tuple[Json, ...] = (
     {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
     {"verbs": ["*"], "nonResourceURLs": ["*"]},
@@ -128,7 +128,7 @@ class AccessRules:
         """Raises ApiError 403 if the subject lacks a permission that the rules grant."""
         granted, owned = list(granted), list(self.rules_of(subject, namespace))
         checks = sum(map(count_permissions, granted)) * len(owned)
-        if checks <= _MOST_GRANT_CHECKS and rules_cover(owned, granted):
+        if checks <= MOST_GRANT_CHECKS and rules_cover(owned, granted):
             return
         groups = ", ".join(f'"{group}"' for group in subject.groups)
         raise api_errors.forbidden(
@@ -172,7 +172,7 @@ class AccessRules:
                     continue
                 used.add(encoded)
                 comparisons += len(others)
-                if comparisons > _MOST_COMPARISONS:
+                if comparisons > MOST_COMPARISONS:
                     log.warning("Too many roles to aggregate", clusterrole=first.key)
                     return []
                 for key in _selected(others, selector):
