@@ -13,7 +13,8 @@ PUBLIC = {
     """,
     "kubesched": "Scheduler __version__ connect",
     "kubesched.framework": """
-        MAX_NODE_SCORE MIN_NODE_SCORE REJECTED SKIP SUCCESS ActionType AffinityTerm Cause
+        MAX_NODE_SCORE MIN_NODE_SCORE REJECTED SKIP SUCCESS ActionType AffinityTerm
+        ApiDispatcher BackgroundCall BackgroundCallOutcome BackgroundCallResult Cause
         ClaimCache Clonable ClusterChange ClusterEvent ClusterEventWithHint ClusterVersion Code
         CycleState Detail Diagnosis DryRun
         EventRecorder EventResource Explaining Extender ExtensionPoint FitError Handle HintFunction

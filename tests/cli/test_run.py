@@ -459,11 +459,6 @@ def test_a_shell_completes_flags_and_file_names() -> None:
 
 
 UNBUILT = {
-    "a gate whose code is not here": (
-        ["--feature-gates=SchedulerAsyncAPICalls=true"],
-        FILE,
-        "feature gate SchedulerAsyncAPICalls turns on what kubesched does not have",
-    ),
     "a plugin that is not here": (
         [],
         FILE + "profiles: [{plugins: {multiPoint: {enabled: [{name: PodGroupPodsCount}]}}}]\n",

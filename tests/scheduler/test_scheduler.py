@@ -409,6 +409,23 @@ def test_without_expectations_no_node_is_published_and_every_pre_bind_runs() -> 
     assert called == ["PreBind"]
 
 
+def test_api_calls_in_the_background_bind_and_report() -> None:
+    async def scenario() -> None:
+        async with cluster(gates={"SchedulerAsyncAPICalls": True}) as harness:
+            await harness.add(make_node("n1", cpu="2"))
+            await harness.add(a_pod("fits", requests={"cpu": "1"}))
+            await harness.add(a_pod("big", requests={"cpu": "8"}))
+            await harness.settle()
+            assert await harness.node_of("fits") == "n1"
+            condition = await harness.condition("big")
+            assert condition is not None
+            assert condition[1] == "Unschedulable"
+            framework = harness.scheduler.profiles["default-scheduler"]
+            assert framework.api_dispatcher is not None
+
+    run(scenario)
+
+
 POD_LEVEL_OFF = {"PodLevelResources": False, "InPlacePodLevelResourcesVerticalScaling": False}
 
 

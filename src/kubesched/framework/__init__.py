@@ -1,6 +1,12 @@
 """The plugin contract: the base class, its arguments and results, and the services of a plugin."""
 
 from kubesched.framework.affinity_terms import AffinityTerm, WeightedAffinityTerm
+from kubesched.framework.background_calls import (
+    ApiDispatcher,
+    BackgroundCall,
+    BackgroundCallOutcome,
+    BackgroundCallResult,
+)
 from kubesched.framework.causes import Cause
 from kubesched.framework.claim_cache import ClaimCache
 from kubesched.framework.cluster_events import (
@@ -66,6 +72,10 @@ __all__ = [
     "SUCCESS",
     "ActionType",
     "AffinityTerm",
+    "ApiDispatcher",
+    "BackgroundCall",
+    "BackgroundCallOutcome",
+    "BackgroundCallResult",
     "Cause",
     "ClaimCache",
     "Clonable",

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from kubesched.api import Pod
 from kubesched.api.access import ApiAccess
 from kubesched.foundation.util.clock import Clock
+from kubesched.framework.background_calls import ApiDispatcher
 from kubesched.framework.claim_cache import ClaimCache
 from kubesched.framework.node_info import NodeInfo
 from kubesched.framework.node_view import NodeView
@@ -238,6 +239,11 @@ class Handle(Protocol):
     @property
     def api(self) -> ApiAccess:
         """The API server. For PreBind and later: a scheduling cycle never waits."""
+        ...
+
+    @property
+    def api_dispatcher(self) -> ApiDispatcher | None:
+        """Executes calls beside the scheduling loop; None without SchedulerAsyncAPICalls."""
         ...
 
     @property

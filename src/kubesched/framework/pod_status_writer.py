@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from kubesched.api.access import ApiAccess, ApiError
 from kubesched.api.pod import Pod, PodCondition
@@ -15,6 +15,7 @@ from kubesched.framework.status_writes import StatusWrites
 __all__ = [
     "POD_SCHEDULED",
     "PodStatusWriter",
+    "StatusWriter",
     "for_this_object",
     "send_status_patch",
     "status_patch",
@@ -78,7 +79,16 @@ def for_this_object(target: Pod | PodGroup, patch: dict[str, Any]) -> dict[str, 
     return {"metadata": {"uid": uid}, **patch} if uid else patch
 
 
-class PodStatusWriter:
+class StatusWriter(Protocol):
+    """Writes what changed in the status of a pod."""
+
+    async def write(
+        self, pod: Pod, condition: PodCondition | None, nominated_node: str | None
+    ) -> None:
+        """Patch what changed, if anything; `PodStatusWriter` has the details."""
+
+
+class PodStatusWriter(StatusWriter):
     """Sends status patches, and retries while the server is overloaded."""
 
     def __init__(
@@ -105,6 +115,16 @@ class PodStatusWriter:
             pod,
             lambda newest: status_patch(newest, condition, nominated_node, self._clock.now_ns()),
             lambda patch: send_status_patch(self._api, self._clock, self._random, pod, patch),
+        )
+
+    def has_changes(
+        self, pod: Pod, condition: PodCondition | None, nominated_node: str | None
+    ) -> bool:
+        """Whether `write` would send a patch, or may send one after a write that is under way."""
+        newest = self._writes.newest_known(pod)
+        return (
+            newest is None
+            or status_patch(newest, condition, nominated_node, self._clock.now_ns()) is not None
         )
 
 

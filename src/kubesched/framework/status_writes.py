@@ -88,11 +88,18 @@ class StatusWrites:
             entry.is_uncertain = False
         else:
             found = self._lister(type(target)).get(metadata.name, metadata.namespace)
+        entry.newest = _newest_of(entry.newest, target, found)
         newest: T = entry.newest
-        for each in (target, found):
-            if each is not None and each.metadata.uid == metadata.uid:
-                newest = each if compare_versions(each, newest) > 0 else newest
-        entry.newest = newest
+        return newest
+
+    def newest_known(self, target: T) -> T | None:
+        """Return the newest state of the object; None while a write to it is under way."""
+        metadata = target.metadata
+        entry = self._entries.get(metadata.uid)
+        if entry is not None and (entry.writers or entry.is_uncertain):
+            return None
+        found = self._lister(type(target)).get(metadata.name, metadata.namespace)
+        newest: T = _newest_of(target if entry is None else entry.newest, target, found)
         return newest
 
     def _remove_delivered(self) -> None:
@@ -109,6 +116,14 @@ class StatusWrites:
         if listed is None or listed.metadata.uid != metadata.uid:
             return True
         return not entry.is_uncertain and compare_versions(listed, newest) >= 0
+
+
+def _newest_of(newest: T, *others: T | None) -> T:
+    """Return the newest of some versions of an object."""
+    for each in others:
+        if each is not None and each.metadata.uid == newest.metadata.uid:
+            newest = each if compare_versions(each, newest) > 0 else newest
+    return newest
 
 
 async def _send(

@@ -21,8 +21,9 @@ from kubesched.foundation.util.components import BackgroundTasks, StopSwitch, ru
 from kubesched.foundation.util.logging import get_logger
 from kubesched.foundation.util.randomness import derive
 from kubesched.framework import ActionType, ClusterVersion, PodInfo, PodsOnNode, QueuedPodInfo
+from kubesched.framework.pod_calls import DispatchingStatusWriter
 from kubesched.framework.pod_groups import group_name_of
-from kubesched.framework.pod_status_writer import PodStatusWriter
+from kubesched.framework.pod_status_writer import PodStatusWriter, StatusWriter
 from kubesched.framework.status_writes import status_writes
 from kubesched.scheduler.backend.cache import Cache, CacheCorruptedError
 from kubesched.scheduler.backend.grouping_cache import GroupingCache
@@ -62,6 +63,7 @@ from kubesched.scheduler.pod_groups.group_building import build_group_cycle
 from kubesched.scheduler.pod_groups.group_cycle import PodGroupCycle
 from kubesched.scheduler.pod_groups.group_event_handlers import GroupEventHandlers
 from kubesched.scheduler.profiles import build_profiles
+from kubesched.scheduler.runtime.api_dispatcher import BackgroundApiDispatcher
 from kubesched.scheduler.runtime.framework import Framework
 from kubesched.scheduler.runtime.plugin_registry import Registry, plugin_type_of
 from kubesched.scheduler.runtime.services import Services
@@ -122,6 +124,11 @@ class Scheduler:
             api, clock, derive(seed, "events")
         )
         self.services = self._build_services(api, options, extenders)
+        writes = status_writes(self.services.shared, self.services.lister)
+        plain_writer = PodStatusWriter(api, clock, derive(seed, "status"), writes)
+        writer: StatusWriter = plain_writer
+        if gates.enabled("SchedulerAsyncAPICalls"):
+            writer = self._build_dispatcher(api, plain_writer, configuration.parallelism)
         self._extenders = None
         if extenders:
             self._extenders = Extenders(extenders, self.services.metrics, options["may_act"])
@@ -140,8 +147,7 @@ class Scheduler:
             extenders_choose=self._extenders is not None and self._extenders.narrow_or_rank,
         )
         self._fit_checks = FitChecks(self.cache.snapshot, self._search.filtering)
-        writes = status_writes(self.services.shared, self.services.lister)
-        self._build_cycles(PodStatusWriter(api, clock, derive(seed, "status"), writes), options)
+        self._build_cycles(writer, options)
         self._add_handlers()
 
     def _build_informers(self, api: ApiAccess, options: SchedulerOptions) -> InformerFactory:
@@ -182,7 +188,18 @@ class Scheduler:
             pod_groups=self.cache.groups if isinstance(self.cache, GroupingCache) else None,
         )
 
-    def _build_cycles(self, writer: PodStatusWriter, options: SchedulerOptions) -> None:
+    def _build_dispatcher(
+        self, api: ApiAccess, writer: PodStatusWriter, limit: int
+    ) -> StatusWriter:
+        """Build the dispatcher of API calls; return the writer that gives patches to it."""
+        dispatcher = BackgroundApiDispatcher(
+            api, self.services.metrics, self._tasks.spawn, self._clock.monotonic_ns, limit
+        )
+        self.services.api_dispatcher = dispatcher
+        self.informers.informer(Pod).add_handler(on_update=lambda _, pod: dispatcher.sync(pod))
+        return DispatchingStatusWriter(dispatcher, writer)
+
+    def _build_cycles(self, writer: StatusWriter, options: SchedulerOptions) -> None:
         """Build the cycles: scheduling, binding, pod groups, and attempts with extenders."""
         cache, queue, clock = self.cache, self.queue, self._steady
         pods = self.informers.lister(Pod)

@@ -106,6 +106,7 @@ def test_the_authorization_of_device_status_needs_device_status() -> None:
         ["ShardedListAndWatch=true"],
         ["ClientsAllowCBOR=true,ClientsPreferCBOR=true,NativeHistograms=true"],
         ["NominatedNodeNameForExpectation=false"],
+        ["SchedulerAsyncAPICalls=true"],
         ["SchedulerPopFromBackoffQ=false"],
         ["AllBeta=false"],
         ["AllAlpha=true"],

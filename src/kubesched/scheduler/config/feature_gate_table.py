@@ -168,9 +168,7 @@ LOCKED: Final[frozenset[str]] = _DEPRECATED_LOCKED.union(
 
 # Gates of the scheduler whose code does not exist here. They are refused, and AllAlpha leaves
 # them off.
-NOT_BUILT: Final = frozenset(
-    {"SchedulerAsyncAPICalls", "TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption"}
-)
+NOT_BUILT: Final = frozenset({"TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption"})
 
 DEPENDENCIES: Final[dict[str, tuple[str, ...]]] = {
     "AuthorizeNodeWithSelectors": ("AuthorizeWithSelectors",),

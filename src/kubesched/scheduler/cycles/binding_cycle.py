@@ -23,7 +23,7 @@ from kubesched.framework import (
     Status,
 )
 from kubesched.framework.cluster_events import ASSIGNED_POD_DELETE
-from kubesched.framework.pod_status_writer import PodStatusWriter
+from kubesched.framework.pod_status_writer import StatusWriter
 from kubesched.scheduler.backend.cache import Cache
 from kubesched.scheduler.backend.queue import SchedulingQueue
 from kubesched.scheduler.cycles.attempt import Attempt
@@ -66,7 +66,7 @@ class BindingCycle:
         cache: Cache,
         queue: SchedulingQueue,
         services: Services,
-        writer: PodStatusWriter,
+        writer: StatusWriter,
         failures: FailureHandler,
         clock: SteadyClock,
         extenders: Extenders | None = None,

@@ -20,7 +20,7 @@ from kubesched.framework import (
     QueuedPodInfo,
     Status,
 )
-from kubesched.framework.pod_status_writer import POD_SCHEDULED, PodStatusWriter
+from kubesched.framework.pod_status_writer import POD_SCHEDULED, StatusWriter
 from kubesched.framework.post_filter import nominated_node
 from kubesched.scheduler.backend.queue import SchedulingQueue
 from kubesched.scheduler.cycles.attempt import Attempt
@@ -53,7 +53,7 @@ class FailureHandler:
         self,
         queue: SchedulingQueue,
         pods: Lister[Pod],
-        writer: PodStatusWriter,
+        writer: StatusWriter,
         clock: Clock,
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
         instead: HandleFailure | None = None,

@@ -49,6 +49,7 @@ from kubesched.framework import (
     Snapshot,
     Status,
 )
+from kubesched.framework.background_calls import ApiDispatcher
 from kubesched.framework.pod_groups import PodGroups
 from kubesched.scheduler.config.types import BY_NAME, KubeSchedulerProfile
 from kubesched.scheduler.runtime.answer_cache import AnswerCache
@@ -142,6 +143,10 @@ class Framework:
     @property
     def api(self) -> ApiAccess:
         return self._services.api
+
+    @property
+    def api_dispatcher(self) -> ApiDispatcher | None:
+        return self._services.api_dispatcher
 
     @property
     def recorder(self) -> EventRecorder:

@@ -24,6 +24,7 @@ from kubesched.framework import (
     SharedState,
     Snapshot,
 )
+from kubesched.framework.background_calls import ApiDispatcher
 from kubesched.framework.pod_groups import PodGroups
 from kubesched.scheduler.runtime.object_versions import ObjectVersions
 from kubesched.scheduler.runtime.waiting_pods import PodsInPreBind, WaitingPods
@@ -62,6 +63,7 @@ class Services:
         component_config_version: str = "",
         shared: SharedState | None = None,
         pod_groups: PodGroups | None = None,
+        api_dispatcher: ApiDispatcher | None = None,
     ) -> None:
         self.snapshot = snapshot
         self.api = api
@@ -87,6 +89,7 @@ class Services:
         self.pods_in_pre_bind = PodsInPreBind()
         self.shared = shared or SharedState()
         self.pod_groups = pod_groups
+        self.api_dispatcher = api_dispatcher
 
     def informer(self, kind: type[Any]) -> Informer[Any]:
         if self._informer is None:

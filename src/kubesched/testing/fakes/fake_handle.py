@@ -35,6 +35,7 @@ from kubesched.framework import (
     Status,
     WaitingPod,
 )
+from kubesched.framework.background_calls import ApiDispatcher
 from kubesched.framework.pod_groups import PodGroups
 from kubesched.scheduler.backend.queue import PodNominator
 from kubesched.scheduler.config.feature_gates import FeatureGates
@@ -174,8 +175,10 @@ class FakeHandle:
         extenders: Sequence[Extender] = (),
         kubeconfig: Any = None,
         pod_groups: PodGroups | None = None,
+        api_dispatcher: ApiDispatcher | None = None,
     ) -> None:
         self.pod_groups = pod_groups
+        self.api_dispatcher = api_dispatcher
         self.extenders = tuple(extenders)
         self.kubeconfig = kubeconfig
         self.component_config_version = API_VERSION
@@ -231,6 +234,7 @@ class FakeHandle:
             metrics=self.metrics,
             shared=self.shared,
             pod_groups=self.pod_groups,
+            api_dispatcher=self.api_dispatcher,
         )
 
     def lister(self, kind: type[T]) -> Lister[T]:
