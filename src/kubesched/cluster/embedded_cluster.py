@@ -38,6 +38,7 @@ from kubesched.cluster.nodes.node_agent import NodeAgent
 from kubesched.cluster.nodes.pod_behavior import Behavior, behavior_of
 from kubesched.cluster.nodes.pod_events import PodEvent, PodEventSink
 from kubesched.cluster.own_address import publish_own_address
+from kubesched.cluster.webhook_client import WebhookClient
 from kubesched.errors import KubeschedError
 from kubesched.foundation.client.core_event_recorder import CoreEventBroadcaster
 from kubesched.foundation.client.rate_limiter import TokenBucket
@@ -166,6 +167,7 @@ class EmbeddedCluster:
             # Not without heartbeats: a simulation counts its ended pods at the end.
             self.parts.append(TerminatedPodCollector(self.store, clock))
         self._server: ApiServer | None = None
+        self._webhooks: WebhookClient | None = None
         self._certificate = b""
         self._token = ""
         self._listen = listen
@@ -204,6 +206,8 @@ class EmbeddedCluster:
             self._certificate, context = certificate.authority, certificate.server_context()
         key = self._secret("service-account-key", lambda: secrets.token_bytes(32))
         service = ApiService(self.store, clock, users=users, rbac=self._rbac, token_key=key)
+        self._webhooks = WebhookClient(self.store)
+        self.api.webhook_calls = service.call_webhooks_with(self._webhooks)
         self._server = ApiServer(
             service, host=listen.host, port=listen.port, tls=context, limits=limits
         )
@@ -257,6 +261,8 @@ class EmbeddedCluster:
     ) -> None:
         if self._server is not None:
             await self._server.stop()
+        if self._webhooks is not None:
+            await self._webhooks.close()
         self.close()
 
 

@@ -83,6 +83,7 @@ class Cluster:
         )
         self._manifests = load_manifests(paths) if (paths := [*files]) else []
         self._api = _BuildersApi(embedded.store, embedded.clock)
+        self._api.webhook_calls = embedded.api.webhook_calls
         registry: Registry = (
             plugins if isinstance(plugins, Mapping) else {each.name: each for each in plugins}
         )

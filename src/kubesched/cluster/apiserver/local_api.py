@@ -28,11 +28,13 @@ from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.apiserver.store.store_watch import WatchedChange, Watcher
 from kubesched.cluster.apiserver.store.stored_records import Record
 from kubesched.cluster.apiserver.store.typed_views import overlay
+from kubesched.cluster.apiserver.webhook_calls import WebhookCalls
 from kubesched.foundation.util.clock import Clock
 
 __all__ = ["Fault", "Faults", "LocalApi"]
 
 T = TypeVar("T", bound=msgspec.Struct)
+W = TypeVar("W")
 
 _UNSERVED = 404
 _NO_STATUS = PodStatus()
@@ -63,10 +65,12 @@ class LocalApi:
         self._clock = clock
         self._faults = faults
         self._delivery_groups = DeliveryGroups()
+        # Repeats writes that need webhooks; None if none can be called.
+        self.webhook_calls: WebhookCalls | None = None
 
     @property
     def answers_at_once(self) -> bool:
-        """Whether every request completes without waiting."""
+        """Whether every request completes without waiting, except writes that need webhooks."""
         return self._faults is None
 
     async def get(self, kind: type[T], name: str, namespace: str | None = None) -> T:
@@ -158,12 +162,14 @@ class LocalApi:
         namespace = metadata.namespace or None
         name = metadata.name or metadata.generate_name
         fault = await self._before("create", type(new), namespace, name) if self._faults else None
-        record = self.store.create(
-            self._resource(type(new)),
-            namespace,
-            _document(new),
-            self._clock.now_ns(),
-            trusted=True,
+        record = await self._write(
+            lambda: self.store.create(
+                self._resource(type(new)),
+                namespace,
+                _document(new),
+                self._clock.now_ns(),
+                trusted=True,
+            )
         )
         return cast("T", _answer(fault, record.typed))
 
@@ -174,8 +180,10 @@ class LocalApi:
         metadata = document.get("metadata", {})
         name = metadata.get("name") or metadata.get("generateName", "")
         fault = await self._before("create", kind, namespace, name) if self._faults else None
-        record = self.store.create(
-            self._resource(kind), namespace, dict(document), self._clock.now_ns()
+        record = await self._write(
+            lambda: self.store.create(
+                self._resource(kind), namespace, dict(document), self._clock.now_ns()
+            )
         )
         return cast("T", _answer(fault, record.typed))
 
@@ -217,16 +225,20 @@ class LocalApi:
             await self._before("update", type(changed), namespace, name) if self._faults else None
         )
         resource = self._resource(type(changed))
-        old = self.store.get(resource, namespace, name)
-        record = self.store.update(
-            resource,
-            namespace,
-            name,
-            overlay(old.data, old.typed, changed),
-            self._clock.now_ns(),
-            subresource=subresource,
-            trusted=True,
-        )
+
+        def attempt() -> Record:
+            old = self.store.get(resource, namespace, name)
+            return self.store.update(
+                resource,
+                namespace,
+                name,
+                overlay(old.data, old.typed, changed),
+                self._clock.now_ns(),
+                subresource=subresource,
+                trusted=True,
+            )
+
+        record = await self._write(attempt)
         return cast("T", _answer(fault, record.typed))
 
     async def patch(
@@ -242,22 +254,26 @@ class LocalApi:
         if patch_type == "strategic" and issubclass(kind, CustomObject):
             patch_type = "merge"  # custom resources do not support strategic merge patches
         fault = await self._before("patch", kind, namespace, name) if self._faults else None
-        record = self.store.patch(
-            self._resource(kind),
-            namespace,
-            name,
-            patch,
-            self._clock.now_ns(),
-            patch_type=patch_type,
-            subresource=subresource,
-            trusted=True,
+        record = await self._write(
+            lambda: self.store.patch(
+                self._resource(kind),
+                namespace,
+                name,
+                patch,
+                self._clock.now_ns(),
+                patch_type=patch_type,
+                subresource=subresource,
+                trusted=True,
+            )
         )
         return cast("T", _answer(fault, record.typed))
 
     async def report(self, namespace: str, name: str, uid: str, status: dict[str, Any]) -> Pod:
         """Write a kubelet's report: equivalent to a patch of the status, but faster."""
         fault = await self._before("patch", Pod, namespace, name) if self._faults else None
-        record = self.store.report(namespace, name, uid, status, self._clock.now_ns())
+        record = await self._write(
+            lambda: self.store.report(namespace, name, uid, status, self._clock.now_ns())
+        )
         return cast("Pod", _answer(fault, record.typed))
 
     async def delete(
@@ -270,13 +286,15 @@ class LocalApi:
         grace_period_seconds: int | None = None,
     ) -> None:
         fault = await self._before("delete", kind, namespace, name) if self._faults else None
-        self.store.delete(
-            self._resource(kind),
-            namespace,
-            name,
-            self._clock.now_ns(),
-            uid=uid,
-            grace_period_seconds=grace_period_seconds,
+        await self._write(
+            lambda: self.store.delete(
+                self._resource(kind),
+                namespace,
+                name,
+                self._clock.now_ns(),
+                uid=uid,
+                grace_period_seconds=grace_period_seconds,
+            )
         )
         _answer(fault, None)
 
@@ -292,14 +310,16 @@ class LocalApi:
     ) -> None:
         """Delete an object with a propagation policy for its dependents."""
         fault = await self._before("delete", kind, namespace, name) if self._faults else None
-        self.store.delete(
-            self._resource(kind),
-            namespace,
-            name,
-            self._clock.now_ns(),
-            uid=uid,
-            grace_period_seconds=grace_period_seconds,
-            propagation=propagation,
+        await self._write(
+            lambda: self.store.delete(
+                self._resource(kind),
+                namespace,
+                name,
+                self._clock.now_ns(),
+                uid=uid,
+                grace_period_seconds=grace_period_seconds,
+                propagation=propagation,
+            )
         )
         _answer(fault, None)
 
@@ -307,6 +327,11 @@ class LocalApi:
         fault = await self._before("bind", "Pod", namespace, name) if self._faults else None
         self.store.bind(namespace, name, uid, node, self._clock.now_ns())
         _answer(fault, None)
+
+    async def _write(self, attempt: Callable[[], W]) -> W:
+        """Execute a write, with calls of webhooks if it needs them."""
+        calls = self.webhook_calls
+        return attempt() if calls is None else await calls.run(attempt)
 
     def _resource(self, kind: type[msgspec.Struct]) -> Resource:
         return self.store.catalog.by_type(kind)

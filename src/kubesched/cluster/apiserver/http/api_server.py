@@ -111,7 +111,7 @@ class ApiServer:
                 self._service.admit(request)
                 request = msgspec.structs.replace(request, body=await self._body(request))
                 is_read = True
-            answer = self._service.answer(request)
+            answer = await self._service.complete(request)
         except ApiError as error:
             answer = refused(error)
         except BadRequest:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -56,6 +56,7 @@ from kubesched.cluster.apiserver.rules.resources.served_resources import Resourc
 from kubesched.cluster.apiserver.store import custom_resource_definitions
 from kubesched.cluster.apiserver.store.access_rules import AccessRules
 from kubesched.cluster.apiserver.store.admission_policies import POLICY, write_type_check
+from kubesched.cluster.apiserver.store.admission_webhooks import CallsNeededError, WebhookCall
 from kubesched.cluster.apiserver.store.custom_resource_definitions import (
     CUSTOM_RESOURCE_DEFINITION,
 )
@@ -443,6 +444,7 @@ class ResourceHandlers:
             or call.resource.strategy.default_propagation
         )
         if policy == "Orphan" and not dry_run:
+            self._review_deletion(call)
             owner = self._store.get(call.resource, call.target.namespace, call.target.name)
             orphan_dependents(self._store, owner.data["metadata"]["uid"], self._now_ns())
         return self._store.delete(
@@ -456,6 +458,15 @@ class ResourceHandlers:
             propagation=policy,
             dry_run=dry_run,
         )
+
+    def _review_deletion(self, call: ResourceRequest) -> None:
+        """Let admission refuse a deletion before other objects change for it (ApiError)."""
+        admission = self._store.admission
+        if admission is not None and admission.has_rules:
+            target = call.target
+            self._store.delete(
+                call.resource, target.namespace, target.name, self._now_ns(), dry_run=True
+            )
 
     def _delete_collection(self, call: ResourceRequest) -> Response:
         rendering = self._rendering(call.http, call.resource)
@@ -474,6 +485,7 @@ class ResourceHandlers:
         )
         if is_dry_run(call.http, options):
             return rendering.page(listed())
+        self._review_deletions(call, listed().records)
         if policy == "Orphan":
             for record in listed().records:
                 orphan_dependents(self._store, record.data["metadata"]["uid"], now_ns)
@@ -490,6 +502,27 @@ class ResourceHandlers:
             for record in page.records:
                 custom_resource_definitions.sync_definition(self._store, record.data, now_ns)
         return rendering.page(page)
+
+    def _review_deletions(self, call: ResourceRequest, records: Sequence[Record]) -> None:
+        """Let admission refuse the deletion of several objects (ApiError)."""
+        admission = self._store.admission
+        if admission is None or not admission.has_rules:
+            return
+        needed: list[WebhookCall] = []
+        for record in records:
+            metadata = record.data["metadata"]
+            try:
+                self._store.delete(
+                    call.resource,
+                    metadata.get("namespace"),
+                    metadata["name"],
+                    self._now_ns(),
+                    dry_run=True,
+                )
+            except CallsNeededError as calls:
+                needed += calls.calls  # all webhooks are called at the same time
+        if needed:
+            raise CallsNeededError(needed)
 
     # Subresources
 
@@ -520,6 +553,7 @@ class ResourceHandlers:
         body = read_body(call.http, "Eviction")
         options = body.get("deleteOptions") if isinstance(body, dict) else None
         dry_run = is_dry_run(call.http, options or {})
+        self._review_deletion(call)
         admit_eviction(
             self._store, call.target.namespace, call.target.name, self._now_ns(), dry_run=dry_run
         )

@@ -37,6 +37,7 @@ from kubesched.cluster.apiserver.store.admission_policies import enforce_policie
 from kubesched.cluster.apiserver.store.custom_resource_definitions import serve_stored_definitions
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.apiserver.store.wire_form import status_body
+from kubesched.cluster.apiserver.webhook_calls import WebhookCaller, WebhookCalls
 from kubesched.errors import SelectorError
 from kubesched.foundation.http.http_messages import JSON, TEXT, Request, Response
 from kubesched.foundation.util.clock import Clock
@@ -45,6 +46,7 @@ __all__ = ["ApiService", "refused"]
 
 _PAGE_NOT_FOUND = b"404 page not found\n"
 _RBAC = "rbac.authorization.k8s.io"
+_WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 _OPENAPI = "/openapi/v3"
 _OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -77,6 +79,8 @@ class ApiService:
         tokens become invalid when the process ends.
         """
         self.store = store
+        # Repeats writes that need webhooks; None if there is no client that can call them.
+        self.webhook_calls: WebhookCalls | None = None
         # The address of this server, which discovery shows to clients.
         self.address = ""
         self._users = users or Users()
@@ -102,6 +106,22 @@ class ApiService:
             _OPENAPI: lambda _: _json(self._openapi.index()),
             "/openapi/v2": self._openapi_2,
         }
+
+    def call_webhooks_with(self, caller: WebhookCaller) -> WebhookCalls:
+        """Call webhooks for writes with this client. Without one, webhooks are only stored."""
+        self._policies.webhooks.is_active = True
+        self.webhook_calls = WebhookCalls(self.store, caller)
+        return self.webhook_calls
+
+    async def complete(self, request: Request) -> Response | ServedWatch:
+        """Return the response as `answer` does, after calls of webhooks if a write needs them."""
+        calls = self.webhook_calls
+        if calls is None or not calls.are_possible or request.method not in _WRITES:
+            return self.answer(request)
+        try:
+            return await calls.run(lambda: self._answer(request))
+        except ApiError as error:
+            return refused(error)
 
     def admit(self, request: Request) -> None:
         """Raises ApiError 401 for an unauthenticated request, before the server reads its body."""
@@ -130,7 +150,8 @@ class ApiService:
             return self._review(request, target, user)
         if not self._discovery.has_version(target.group, target.version):
             return _not_found()
-        self._system.provide(target.group, target.plural)
+        with self._policies.webhooks.suspended():
+            self._system.provide(target.group, target.plural)
         if not self._policies.has_rules:
             return self._resources.answer(request, target, user)
         with self._policies.request_by(user.document()) as policy_warnings:

@@ -31,6 +31,7 @@ from kubesched.cluster.apiserver.rules.admission.type_checks import expression_w
 from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource, custom_resource
 from kubesched.cluster.apiserver.rules.strategies.resource_strategy import ResourceStrategy
+from kubesched.cluster.apiserver.store.admission_webhooks import WebhookAdmission
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.apiserver.store.stored_records import Record
 
@@ -125,10 +126,11 @@ class PolicyAdmission:
         self._warnings: list[str] = []
         self._validating = _Policies(store, POLICY, BINDING, compile_policy)
         self._mutating = _Policies(store, MUTATION, MUTATION_BINDING, compile_mutation)
+        self.webhooks = WebhookAdmission(store)
 
     @property
     def has_rules(self) -> bool:
-        return bool(self._validating.bindings or self._mutating.bindings)
+        return bool(self._validating.bindings or self._mutating.bindings or self.webhooks.has_rules)
 
     def mutate(self, review: Review) -> Json:
         """Return the object of a write, changed by the mutating policies.
@@ -151,6 +153,7 @@ class PolicyAdmission:
                         self._mutating.kind, record, binding, review, str(error)
                     ) from error
                 review = msgspec.structs.replace(review, new=changed)
+        review = self.webhooks.mutate(review, self._warnings)
         assert review.new is not None
         return review.new
 
@@ -190,6 +193,7 @@ class PolicyAdmission:
                             f"Validation failed for {kind} '{record.key}' with binding "
                             f"'{binding.key}': {denial.message}"
                         )
+        self.webhooks.review(review, self._warnings)
 
     def _namespace(self, review: Review) -> tuple[Json | None, Mapping[str, str] | None]:
         """Return the namespace of a write and its labels, or None for cluster-scoped objects."""

@@ -131,6 +131,19 @@ class Store(StoredObjects):
             assert stored is not None
             self.create(stored, None, body, now_ns)
 
+    def draw_seed(self) -> int:
+        """Return a number for the generated values of a write that may be repeated."""
+        return self._rng.getrandbits(64)
+
+    @contextlib.contextmanager
+    def drawing_from(self, rng: random.Random) -> Iterator[None]:
+        """Generate uids and names from another source while the block runs."""
+        before, self._rng = self._rng, rng
+        try:
+            yield
+        finally:
+            self._rng = before
+
     def finish_deletions(self, now_ns: int) -> None:
         """Resume the deletion of namespaces that was under way when the process ended."""
         namespaces = self._collections["namespaces"]
@@ -187,7 +200,14 @@ class Store(StoredObjects):
         new = self._defaulted(resource, {**document, "metadata": metadata}, None)
         if self.admission is not None and self.admission.has_rules:
             mutated = self.admission.mutate(
-                Review(resource, "CREATE", metadata.get("name", ""), namespace, new)
+                Review(
+                    resource,
+                    "CREATE",
+                    metadata.get("name", ""),
+                    namespace,
+                    new,
+                    dry_run=dry_run,
+                )
             )
             new = self._defaulted(resource, mutated, None)
         new = strategy.prepare_create(strategy.admit(new, self), created)
@@ -335,7 +355,7 @@ class Store(StoredObjects):
         new = self._defaulted(resource, document, old.data)
         is_reviewed = self.admission is not None and self.admission.has_rules
         if is_reviewed:
-            new = self._mutated(resource, new, old, subresource)
+            new = self._mutated(resource, new, old, subresource, dry_run=dry_run)
             base = None
         new, problems = _prepared(resource, part, subresource, new, old.data)
         if problems:
@@ -359,12 +379,16 @@ class Store(StoredObjects):
             return Record(self._stored_resource(resource), old.key, new, old.revision)
         return self._commit("MODIFIED", resource, old.key, new, old, base=base)
 
-    def _mutated(self, resource: Resource, new: Json, old: Record, subresource: str) -> Json:
+    def _mutated(
+        self, resource: Resource, new: Json, old: Record, subresource: str, *, dry_run: bool
+    ) -> Json:
         """Let admission change an object that is being updated."""
         assert self.admission is not None
         metadata = new["metadata"]
         namespace = metadata.get("namespace", "")
-        review = Review(resource, "UPDATE", metadata["name"], namespace, new, old.data, subresource)
+        review = Review(
+            resource, "UPDATE", metadata["name"], namespace, new, old.data, subresource, dry_run
+        )
         return self._defaulted(resource, self.admission.mutate(review), old.data)
 
     def _review_update(

@@ -61,6 +61,11 @@ class StoredObjects:
             collection.begin_at(self.revision)
             self._collections[resource.group_resource] = collection
 
+    def redefine(self, resource: Resource) -> None:
+        """Replace a resource by one with other rules. Its objects stay as they are."""
+        self.catalog.add(resource)
+        self._collections[resource.group_resource].resource = resource
+
     def restore(self, objects: Iterable[RestoredObject], revision: int) -> None:
         """Restore the objects of a revision. The next write gets the following number."""
         for each in objects:

@@ -1,0 +1,80 @@
+"""Writes that call webhooks: the loop that fetches responses and repeats the write.
+
+Each attempt is synchronous, so a write is atomic as without webhooks. Nothing is stored before
+every webhook has answered for exactly the objects that the last attempt finds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from kubesched.cluster.apiserver.rules.admission.webhook_reviews import WebhookError
+from kubesched.cluster.apiserver.rules.errors import api_errors
+from kubesched.cluster.apiserver.store.admission_policies import PolicyAdmission
+from kubesched.cluster.apiserver.store.admission_webhooks import (
+    CallsNeededError,
+    RequestReplay,
+    WebhookCall,
+)
+from kubesched.cluster.apiserver.store.object_store import Store
+
+__all__ = ["WebhookCaller", "WebhookCalls"]
+
+T = TypeVar("T")
+
+# Each webhook may need an attempt of its own, since it sees what those before it have changed.
+_MOST_ATTEMPTS = 200
+
+
+class WebhookCaller(Protocol):
+    """Sends a request to a webhook. The cluster provides it: this package opens no connections."""
+
+    async def call(self, call: WebhookCall) -> bytes:
+        """Return the body of the response.
+
+        Raises:
+            WebhookError: there is none, or not within the call's timeout.
+        """
+        ...
+
+
+class WebhookCalls:
+    """Runs the writes of one store, with calls of webhooks where they are needed."""
+
+    def __init__(self, store: Store, caller: WebhookCaller) -> None:
+        self._store, self._caller = store, caller
+
+    @property
+    def are_possible(self) -> bool:
+        """Whether a write may have to wait for a webhook."""
+        admission = self._store.admission
+        return isinstance(admission, PolicyAdmission) and admission.webhooks.has_webhooks
+
+    async def run(self, attempt: Callable[[], T]) -> T:
+        """Return what `attempt` returns once it has all the responses that it needs.
+
+        Raises:
+            ApiError: as `attempt`, or 409 if the object changes all the time.
+        """
+        admission = self._store.admission
+        if not isinstance(admission, PolicyAdmission) or not admission.webhooks.has_webhooks:
+            return attempt()
+        replay = RequestReplay(self._store.draw_seed())
+        for _ in range(_MOST_ATTEMPTS):
+            try:
+                with admission.webhooks.replaying(replay):
+                    return attempt()
+            except CallsNeededError as needed:
+                calls = needed.calls
+            bodies = await asyncio.gather(*(self._response(each) for each in calls))
+            replay.responses |= {each.key: body for each, body in zip(calls, bodies, strict=True)}
+        text = "the object was modified while webhooks were called; please try again"
+        raise api_errors.conflict("objects", "", text)
+
+    async def _response(self, call: WebhookCall) -> bytes | WebhookError:
+        try:
+            return await self._caller.call(call)
+        except WebhookError as failure:
+            return failure
