@@ -9,7 +9,7 @@ GOLDENS ?=
 WORKLOADS ?= $(KUBESCHED_WORKLOADS)
 QUICK  := performance,short
 
-.PHONY: help faults torture fuzz soak run ui screenshots test lint types page format dist bench million conformance clean
+.PHONY: help faults torture fuzz soak run ui screenshots test lint types page format dist docs bench million conformance clean
 
 help:  ## Show this help
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ format: $(READY)  ## Bring the code into shape
 
 dist: $(READY)  ## The sdist and the wheel, in dist/
 	@$(BIN)/python -m build --no-isolation --outdir dist .
+
+docs: $(READY)  ## The documentation site, in build/site/
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(READY)  ## Benchmarks, as JSON lines; a few minutes [WORKLOADS=DIR]
 	@$(BIN)/python -m benchmarks.engine --nodes 1000,5000,50000 --kind all
