@@ -29,7 +29,9 @@ __all__ = ["capture"]
     metavar="FILE",
     help="The file to write. An existing file is replaced when the new one is complete.",
 )
-@click.option("--anonymize", is_flag=True, help="Replace names, labels and images consistently.")
+@click.option(
+    "--anonymize", is_flag=True, help="Replace the words of names, labels, images and the like."
+)
 @click.option(
     "-f",
     "--filename",
@@ -58,9 +60,9 @@ def capture(
 ) -> None:
     """Write nodes, pods, claims, volumes, budgets and the like to one compressed file.
 
-    The command only reads from the cluster. Secrets, config maps, env, commands and annotations
-    that scheduling does not read are not in the file. With --scheduler it holds the
-    configuration and the queue of that scheduler as well.
+    The command only reads from the cluster. The file has the fields that scheduling reads, and
+    nothing else; docs/explain.md lists what is left out. Only you can read it. With --scheduler
+    it has the configuration and the queue of that scheduler as well.
     """
     from kubesched.cli.capture_action import run_capture
 

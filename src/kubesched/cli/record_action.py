@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import os
+import stat
 from pathlib import Path
 
 import click
@@ -17,13 +19,13 @@ from kubesched.sim.recording import Recording
 from kubesched.sim.recording import record as follow
 from kubesched.sim.values import parse_duration_ns
 
-__all__ = ["run_record"]
+__all__ = ["TraceFile", "run_record"]
 
 
 def run_record(path: Path, duration: str, address: ClusterAddress, as_json: bool) -> None:
     duration_ns = parse_duration_ns(duration, "--for") if duration else None
     clock = RealClock()
-    trace, recording = _Trace(path), Recording(clock.now_ns())
+    trace, recording = TraceFile(path), Recording(clock.now_ns())
     with contextlib.closing(trace), contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_record(address, trace, recording, clock, duration_ns))
     if not trace.has_started:
@@ -36,7 +38,7 @@ def run_record(path: Path, duration: str, address: ClusterAddress, as_json: bool
     click.echo(text, err=True)
 
 
-class _Trace:
+class TraceFile:
     """A file that is opened with the first line, so that a failure keeps an existing file."""
 
     def __init__(self, path: Path) -> None:
@@ -55,7 +57,7 @@ class _Trace:
         """
         try:
             if self._file is None:
-                self._file = io.FileIO(self._path, "w")
+                self._file = io.FileIO(self._path, "w", opener=_private)
             rest = memoryview(line)
             while rest:  # a write to a nearly full disk may be partial
                 rest = rest[self._file.write(rest) or 0 :]
@@ -67,9 +69,17 @@ class _Trace:
             self._file.close()
 
 
+def _private(path: str, flags: int) -> int:
+    """Open a file that only the user can read."""
+    descriptor = os.open(path, flags, 0o600)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.fchmod(descriptor, 0o600)
+    return descriptor
+
+
 async def _record(
     address: ClusterAddress,
-    trace: _Trace,
+    trace: TraceFile,
     recording: Recording,
     clock: Clock,
     duration_ns: int | None,

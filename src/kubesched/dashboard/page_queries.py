@@ -27,13 +27,16 @@ from kubesched.dashboard.queue_view import place_row, queue_view
 from kubesched.dashboard.rows import pod_row
 from kubesched.dashboard.timeline import Timelines
 from kubesched.explain import Snapshot
+from kubesched.explain.clusters.read_configuration import read_configuration_of
 from kubesched.explain.explanation import Explanation
 from kubesched.explain.whatif import Plan
 from kubesched.foundation.util.forked import ChildError, in_child
 from kubesched.scheduler.all_plugins import complete_registry
 from kubesched.scheduler.backend.queue import SchedulingQueue
+from kubesched.scheduler.config.configuration_completion import as_written
 from kubesched.scheduler.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
-from kubesched.scheduler.config.write import written
+from kubesched.scheduler.config.write import versioned, written
+from kubesched.scheduler.config.yaml_output import dump_yaml
 from kubesched.scheduler.options import scheduler_configuration
 
 __all__ = ["PageQueries"]
@@ -236,7 +239,10 @@ class PageQueries:
         configuration = state.configuration()
         if configuration is None:
             configuration = scheduler_configuration()
-        return written(configuration)
+        if self._changes is not None:
+            return written(configuration)
+        # Readers of the page need no keys of extenders.
+        return dump_yaml(read_configuration_of(versioned(as_written(configuration))))
 
     def _plan(self, body: Mapping[str, Any]) -> Plan:
         try:

@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-from kubesched.api import ApiAccess, ApiError, Pod
+from kubesched.api import ApiAccess, ApiError, ObjectMeta, Pod
 from kubesched.api.time import format_time, parse_time
+from kubesched.explain.clusters.read_fields import with_read_fields
 from kubesched.foundation.util.clock import SECOND, Clock
 from kubesched.sim.traces import FORMAT
 
@@ -16,16 +17,6 @@ __all__ = ["Recording", "record"]
 
 _GONE = 410
 _RETRY_NS = SECOND
-_KEPT_SPEC = (
-    "nodeSelector",
-    "affinity",
-    "tolerations",
-    "topologySpreadConstraints",
-    "schedulerName",
-    "priority",
-    "priorityClassName",
-    "preemptionPolicy",
-)
 
 
 class Recording:
@@ -106,25 +97,19 @@ async def record(
 
 
 def _pruned(pod: Pod) -> dict[str, Any]:
-    """Return the parts of a pod that scheduling reads, without commands, env and the like."""
-    whole = msgspec.json.decode(msgspec.json.encode(pod))
-    spec = whole.get("spec", {})
-    containers = [
-        {
-            "name": each.get("name", "main"),
-            "image": each.get("image", ""),
-            **({"resources": each["resources"]} if each.get("resources") else {}),
-            **({"ports": each["ports"]} if each.get("ports") else {}),
-        }
-        for each in spec.get("containers", [])
-    ]
-    metadata = {
-        "namespace": pod.metadata.namespace,
-        "name": pod.metadata.name,
-        **({"labels": dict(pod.metadata.labels)} if pod.metadata.labels else {}),
-    }
-    kept = {name: spec[name] for name in _KEPT_SPEC if spec.get(name)}
-    return {"metadata": metadata, "spec": {**kept, "containers": containers}}
+    """Return the parts of a pod that scheduling reads, without its node and its status."""
+    read: Pod = with_read_fields(pod)
+    metadata = ObjectMeta(
+        name=read.metadata.name,
+        namespace=read.metadata.namespace,
+        uid=read.metadata.uid,
+        labels=read.metadata.labels,
+        annotations=read.metadata.annotations,
+        owner_references=read.metadata.owner_references,
+    )
+    spec = msgspec.structs.replace(read.spec, node_name="")
+    found: dict[str, Any] = msgspec.to_builtins(Pod(metadata=metadata, spec=spec))
+    return found
 
 
 def _ran(pod: Pod, now_ns: int) -> float:

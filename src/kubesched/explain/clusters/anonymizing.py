@@ -1,147 +1,259 @@
-"""Replaces names in captures that a company does not want to publish, consistently.
+"""Replaces the words of a capture that a company does not want to publish, consistently.
 
-Works on plain documents. Amounts, times, effects and operators stay; names, namespaces, label
-keys and values, images and the like are replaced, each by a word of its own kind and a number,
-so that what referred to each other still does. Keys and values that Kubernetes itself defines
-stay readable.
+Names, namespaces, keys and values of labels and annotations, images, resource names, device
+attributes, and texts are split into words. Each word is replaced by the same other word wherever
+it stands, and separators stay: what referred to each other still does, also in names that are
+made of other names. The new words have the order of the old ones. Words that Kubernetes itself
+defines stay, and so do amounts, times, counts, and numbers of one or two digits.
 """
 
 from __future__ import annotations
 
+import re
+import zoneinfo
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any, Final
+
+import msgspec
+
+from kubesched import api
+from kubesched.api import StatefulSet
+from kubesched.api.quantity import quantity_from_json
+from kubesched.api.time import parse_time
+from kubesched.errors import QuantityError
+from kubesched.explain.clusters.public_words import PUBLIC_WORDS
+from kubesched.explain.clusters.read_fields import read_fields_of
+from kubesched.scheduler.config import args as config_args
+from kubesched.scheduler.config import types as config_types
 
 __all__ = ["Anonymizer"]
 
-# Field -> the word that its values are replaced by. Values under one word share their numbers,
-# whatever field they stand in: a node's name is the same in the node and in the pod.
-_NAMES: Final = {
-    "name": "name",
-    "generateName": "name",
-    "nodeName": "name",
-    "nominatedNodeName": "name",
-    "claimName": "name",
-    "volumeName": "name",
-    "storageClassName": "name",
-    "className": "name",
-    "deviceClassName": "name",
-    "priorityClassName": "name",
-    "resourceClaimName": "name",
-    "resourceClaimTemplateName": "name",
-    "serviceAccountName": "name",
-    "pool": "name",
-    "driver": "name",
-    "device": "name",
-    "provisioner": "name",
-    "namespace": "namespace",
-    "image": "image",
-    "names": "image",
-    "uid": "uid",
-    "volumeHandle": "handle",
-    "pdName": "handle",
-    "volumeID": "handle",
-    "hostIP": "address",
-    "providerID": "handle",
-}
-_LABEL_MAPS: Final = frozenset(["labels", "annotations", "matchLabels", "nodeSelector", "selector"])
-# Lists of {key, operator, values}, and taints and tolerations {key, value, effect}.
-_KEYED: Final = frozenset(
-    ["matchExpressions", "matchFields", "taints", "tolerations", "matchLabelExpressions"]
+_WORD: Final = re.compile(r"[^\W_]+")
+_NUMBER: Final = re.compile(r"[0-9]+", re.ASCII)
+_SHORT_NUMBER: Final = re.compile(r"[0-9]{1,2}", re.ASCII)
+_ORDINAL: Final = re.compile(r"(.+)-([0-9]{1,6})", re.ASCII)
+_PERCENT: Final = re.compile(r"[0-9]+%", re.ASCII)
+_SCHEDULE: Final = re.compile(r"(@[a-z]+)|[0-9*/,?\- ]+", re.ASCII)
+# Annotations and labels whose values are numbers or durations that somebody parses.
+_COUNTED: Final = frozenset(
+    [
+        "apps.kubernetes.io/pod-index",
+        "batch.kubernetes.io/job-completion-index",
+        "controller.kubernetes.io/pod-deletion-cost",
+        "deployment.kubernetes.io/desired-replicas",
+        "deployment.kubernetes.io/max-replicas",
+        "deployment.kubernetes.io/revision",
+        "kubesched.io/exit-code",
+    ]
 )
-_KEY_LISTS: Final = frozenset(["matchLabelKeys", "mismatchLabelKeys", "namespaces"])
-_PUBLIC_SUFFIXES: Final = ("kubernetes.io", "k8s.io")
-_PUBLIC: Final = frozenset(
-    ["", "default", "kube-system", "kube-public", "kube-node-lease", "default-scheduler"]
-)
-_FREE_TEXT: Final = frozenset(["message", "reason"])
+# Members of configurations and of descriptions of queues whose keys are names.
+_FREE_KEYS: Final = frozenset(["matchLabels", "labels", "nodeSelector", "pods"])
+_DURATIONS: Final = re.compile(r"kubesched\.io/(.*-(delay|duration|after))")
+_DURATION: Final = re.compile(r"([0-9.]+(ns|us|ms|s|m|h)?)+|never", re.ASCII)
+_STRING: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
+_CEL_NAME: Final = re.compile(r"(?<![A-Za-z0-9_])[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_SEMANTIC_VERSION: Final = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+", re.ASCII)
 
 
 class Anonymizer:
-    """Replaces names. One object replaces the same name by the same word every time."""
+    """Replaces words. The objects determine the new words, and must be those of the capture."""
 
-    def __init__(self) -> None:
-        self._replaced: dict[tuple[str, str], str] = {}
+    def __init__(self, objects: Iterable[Any], *others: Any) -> None:
+        """Collect the words of the objects, and of other plain documents."""
+        self._ordinal_owners: set[str] = set()
+        found: set[str] = set()
 
-    def document(self, value: Any, field: str = "") -> Any:
-        """Return a copy of the document with other names."""
-        if isinstance(value, dict):
-            return self._mapping(value, field)
-        if isinstance(value, list | tuple):
-            if field in _KEYED:
-                return [self._keyed(each) for each in value]
-            if field in _KEY_LISTS:
-                word = "namespace" if field == "namespaces" else "label"
-                return [
-                    self._key(each) if word == "label" else self._word(word, each) for each in value
-                ]
-            return [self.document(each, field) for each in value]
-        if isinstance(value, str):
-            return self._text(value, field)
-        return value
+        def collect(word: str) -> str:
+            found.add(word)
+            return word
 
-    def queue(self, queue: Any) -> Any:
-        """Return a copy of a queue's description, whose keys are `namespace/name`."""
-        if not isinstance(queue, dict):
-            return queue
-        pods = {
-            self._pod_key(key): {
-                **place,
-                "nominated_to": self._word("name", place.get("nominated_to", "")),
-                "next_in_line": [self._pod_key(each) for each in place.get("next_in_line", ())],
-            }
-            for key, place in queue.get("pods", {}).items()
-        }
-        return {**queue, "pods": pods}
+        self._replace: Callable[[str], str] = collect
+        for each in objects:
+            if isinstance(each, StatefulSet):
+                self._ordinal_owners.add(each.metadata.name)
+            self.document(each)
+        for other in others:
+            self.plain(other)
+        words = sorted(word for word in found if not _NUMBER.fullmatch(word))
+        width = len(str(len(words)))
+        new = {word: f"w{place:0{width}}" for place, word in enumerate(words, start=1)}
+        self._replace = (new | _new_numbers(filter(_NUMBER.fullmatch, found))).__getitem__
 
-    def _pod_key(self, key: str) -> str:
-        namespace, _, name = key.partition("/")
-        return f"{self._word('namespace', namespace)}/{self._word('name', name)}"
-
-    def _mapping(self, value: dict[str, Any], field: str) -> dict[str, Any]:
-        if field in _LABEL_MAPS and all(isinstance(each, str) for each in value.values()):
-            return {self._key(key): self._value(key, each) for key, each in value.items()}
-        return {key: self.document(each, key) for key, each in value.items()}
-
-    def _keyed(self, entry: Any) -> Any:
-        if not isinstance(entry, dict):
-            return entry
-        key = str(entry.get("key", ""))
-        changed = dict(entry)
-        if key and key != "metadata.name":
-            changed["key"] = self._key(key)
-        if isinstance(entry.get("value"), str):
-            changed["value"] = self._value(key, entry["value"])
-        if isinstance(entry.get("values"), list | tuple):
-            changed["values"] = [self._value(key, str(each)) for each in entry["values"]]
-        return changed
-
-    def _text(self, value: str, field: str) -> str:
-        if field in _FREE_TEXT:
-            return ""
-        if field == "topologyKey":
-            return self._key(value)
-        word = _NAMES.get(field)
-        return value if word is None else self._word(word, value)
-
-    def _key(self, key: str) -> str:
-        return key if _is_public(key) else self._word("label", key)
-
-    def _value(self, key: str, value: str) -> str:
-        if key == "metadata.name" or key.endswith("kubernetes.io/hostname"):
-            return self._word("name", value)
-        if _is_public(key) and key.split("/")[0] not in ("app.kubernetes.io",):
-            return value if key.endswith(("/os", "/arch")) else self._word("value", value)
-        return self._word("value", value)
-
-    def _word(self, word: str, value: str) -> str:
-        if value in _PUBLIC or _is_public(value):
-            return value
-        key = (word, value)
-        found = self._replaced.get(key)
-        if found is None:
-            found = self._replaced[key] = f"{word}-{len(self._replaced) + 1}"
+    def document(self, each: msgspec.Struct) -> dict[str, Any]:
+        """Return an object, whose fields are those that scheduling reads, as JSON."""
+        found: dict[str, Any] = {}
+        for name, encoded, treatment, default in _members(type(each)):
+            value = getattr(each, name)
+            if value != default:
+                found[encoded] = self._value(value, treatment)
         return found
 
+    def plain(self, value: Any, *, has_free_keys: bool = False) -> Any:
+        """Return a configuration or the description of a queue.
 
-def _is_public(key: str) -> bool:
-    """Whether Kubernetes itself defines the key or name."""
-    return key.partition("/")[0].endswith(_PUBLIC_SUFFIXES)
+        Keys that are not names of known fields are replaced as well.
+        """
+        if isinstance(value, dict):
+            found = {}
+            for key, each in value.items():
+                is_known = key in _known_fields() and not has_free_keys
+                new = self.plain(each, has_free_keys=key in _FREE_KEYS)
+                found[key if is_known else self._text(key)] = new
+            return found
+        if isinstance(value, list | tuple):
+            return [self.plain(each) for each in value]
+        if isinstance(value, str):
+            is_kept = _is_time(value) or _DURATION.fullmatch(value) or _is_amount(value)
+            return value if is_kept else self._text(value)
+        return value
+
+    def _value(self, value: Any, treatment: str) -> Any:
+        if isinstance(value, msgspec.Struct):
+            return self.document(value)
+        if isinstance(value, str):
+            return self._treated(value, treatment)
+        if isinstance(value, tuple | list):
+            return [self._value(each, treatment) for each in value]
+        if isinstance(value, dict):
+            if treatment == "annotations":
+                return {self._text(key): self._annotation(key, each) for key, each in value.items()}
+            inner = {"amounts": "amount", "times": "time"}.get(treatment, treatment)
+            return {
+                self._text(key): self._annotation(key, each)
+                if isinstance(each, str) and not inner
+                else self._value(each, inner)
+                for key, each in value.items()
+            }
+        return value
+
+    def _annotation(self, key: str, value: str) -> str:
+        """Return the value of a label or an annotation."""
+        is_counted = key in _COUNTED and _NUMBER.fullmatch(value.removeprefix("-"))
+        if is_counted or (_DURATIONS.fullmatch(key) and _DURATION.fullmatch(value)):
+            return value
+        return value if _is_time(value) else self._text(value)
+
+    def _treated(self, value: str, treatment: str) -> str:
+        """Return a text. One that is not what its field should contain is replaced like a name."""
+        if treatment == "cel":
+            return self._expression(value)
+        if treatment == "numbers":
+            return self._text(value, keeps_numbers=True)
+        keeps = _KEPT.get(treatment)
+        return value if keeps is not None and keeps(value) else self._text(value)
+
+    def _text(self, text: str, *, keeps_numbers: bool = False) -> str:
+        match = _ORDINAL.fullmatch(text)
+        if match is not None and self._is_ordinal_owner(match[1]):
+            return f"{self._text(match[1])}-{match[2]}"
+
+        def new(found: re.Match[str]) -> str:
+            word = found[0]
+            if word in PUBLIC_WORDS or _SHORT_NUMBER.fullmatch(word):
+                return word
+            if keeps_numbers and _NUMBER.fullmatch(word):
+                return word
+            return self._replace(word)
+
+        return _WORD.sub(new, text)
+
+    def _is_ordinal_owner(self, name: str) -> bool:
+        """Whether pods or claims of a StatefulSet are named after it and a number."""
+        while name not in self._ordinal_owners:
+            _, dash, name = name.partition("-")
+            if not dash:
+                return False
+        return True
+
+    def _expression(self, expression: str) -> str:
+        """Return a CEL expression with other names of attributes, and other string literals."""
+        parts, end = [], 0
+        for match in _STRING.finditer(expression):
+            parts.append(self._code(expression[end : match.start()]))
+            inner = match[0][1:-1]
+            is_kept = _SEMANTIC_VERSION.fullmatch(inner) or _is_amount(inner)
+            parts.append(match[0] if is_kept else match[0][0] + self._text(inner) + match[0][0])
+            end = match.end()
+        parts.append(self._code(expression[end:]))
+        return "".join(parts)
+
+    def _code(self, code: str) -> str:
+        """Replace the names in code. Functions and fields of devices are public words."""
+        without_comments = re.sub(r"//[^\n]*", "", code)
+        return _CEL_NAME.sub(lambda match: self._text(match[0]), without_comments)
+
+
+def _new_numbers(numbers: Iterable[str]) -> dict[str, str]:
+    """Return another number for each, of the same length and in the same order."""
+    found: dict[str, str] = {}
+    counts: Counter[int] = Counter()
+    for number in sorted(numbers):
+        length = len(number)
+        found[number] = str(10 ** (length - 1) + counts[length])
+        counts[length] += 1
+    return found
+
+
+def _is_time(text: str) -> bool:
+    try:
+        parse_time(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_amount(text: str) -> bool:
+    if _PERCENT.fullmatch(text):
+        return True
+    try:
+        quantity_from_json(text)
+    except QuantityError:
+        return False
+    return True
+
+
+def _is_schedule(text: str) -> bool:
+    match = _SCHEDULE.fullmatch(text)
+    return match is not None and (not match[1] or match[1][1:] in PUBLIC_WORDS)
+
+
+def _is_zone(text: str) -> bool:
+    return text in zoneinfo.available_timezones()
+
+
+_KEPT: Final[Mapping[str, Callable[[str], bool]]] = {
+    "amount": _is_amount,
+    "time": _is_time,
+    "schedule": _is_schedule,
+    "zone": _is_zone,
+}
+
+
+@cache
+def _members(kind: type[msgspec.Struct]) -> tuple[tuple[str, str, str, Any], ...]:
+    """Return the fields of a type: Python's name, the name in JSON, treatment, default."""
+    treatments = read_fields_of(kind.__name__)
+    found = []
+    for field in msgspec.structs.fields(kind):
+        default = field.default
+        if field.default_factory is not msgspec.NODEFAULT:
+            default = field.default_factory()
+        found.append((field.name, field.encode_name, treatments.get(field.name, ""), default))
+    return tuple(found)
+
+
+@cache
+def _known_fields() -> frozenset[str]:
+    """Return the names of all fields of configurations, and of descriptions of queues."""
+    found = {
+        "ahead", "attempts", "at", "cause", "event", "first_attempt", "gated_by", "hints_of",
+        "line", "next_in_line", "next_try", "nominated_to", "place", "pods", "rejected_by", "since",
+        "story", "summary", "waits_for", "apiVersion", "kind", "values", "operator", "key",
+    }  # fmt: skip
+    for module in (config_types, config_args, api):
+        for each in vars(module).values():
+            if isinstance(each, type) and issubclass(each, msgspec.Struct):
+                found.update(each.__struct_encode_fields__)
+    return frozenset(found)

@@ -1,43 +1,32 @@
 """A capture: one compressed file with everything that scheduling depends on.
 
-gzip over JSON, one line per kind after a first line that says what the file is. Objects pass
-through this project's types, which know only fields that matter to scheduling: commands, env and
-the like are gone by then. Of annotations those stay that some rule reads.
+gzip over JSON, one line per kind after a first line that says what the file is. Objects have the
+fields that scheduling reads (`read_fields.py`), and nothing else. Only the user can read the file.
 """
 
 from __future__ import annotations
 
 import gzip
+import itertools
 import zlib
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from msgspec.structs import replace
 
 from kubesched.api.base import ApiObject
 from kubesched.api.kinds import by_api_version_kind, kind_of
 from kubesched.api.time import parse_time
 from kubesched.explain.clusters.anonymizing import Anonymizer
 from kubesched.explain.clusters.cluster_model import ExplainError
-from kubesched.explain.clusters.sources import SCHEDULING_KINDS
+from kubesched.explain.clusters.read_configuration import read_configuration_of
+from kubesched.explain.clusters.read_fields import CAPTURED_KINDS, with_read_fields
 from kubesched.foundation.util.bounded_file import read_bounded, unzipped
 from kubesched.foundation.util.whole_file import write_whole
 
 __all__ = ["Capture", "read_capture", "write_capture"]
 
 FORMAT: Final = "kubesched-capture/1"
-# Annotations that scheduling, or what it waits for, reads.
-_READ_ANNOTATIONS: Final = (
-    "pv.kubernetes.io/",
-    "volume.kubernetes.io/",
-    "volume.beta.kubernetes.io/",
-    "storageclass.kubernetes.io/",
-    "resource.kubernetes.io/",
-    "storage.alpha.kubernetes.io/",
-    "kubesched.dev/",
-    "kubesched.io/",
-)
 _GZIP_LEVEL: Final = 5
 
 
@@ -76,26 +65,33 @@ class Capture(msgspec.Struct, frozen=True):
 
 def write_capture(capture: Capture, path: Path, *, anonymize: bool = False) -> int:
     """Write the file atomically; return the number of its objects."""
-    order = {kind.type: number for number, kind in enumerate(SCHEDULING_KINDS)}
+    order = {kind.type: number for number, kind in enumerate(CAPTURED_KINDS)}
     by_kind: dict[type[Any], list[Any]] = {}
     for each in capture.objects:
         if type(each) in order:
-            by_kind.setdefault(type(each), []).append(_pruned(each))
-    hide = Anonymizer() if anonymize else None
+            by_kind.setdefault(type(each), []).append(with_read_fields(each))
+    configuration = read_configuration_of(capture.configuration)
     header = _Header(
-        FORMAT, capture.taken, anonymize, capture.unknown, capture.configuration, capture.queue
+        FORMAT, capture.taken, anonymize, capture.unknown, configuration, capture.queue
     )
-    if hide is not None:
-        header.queue = hide.queue(header.queue)
+    hide = None
+    if anonymize:
+        objects = itertools.chain.from_iterable(by_kind.values())
+        hide = Anonymizer(objects, configuration, capture.queue)
+        header.configuration = hide.plain(configuration)
+        header.queue = hide.plain(capture.queue)
     lines = [msgspec.json.encode(header)]
     for type_ in sorted(by_kind, key=order.__getitem__):
         kind = kind_of(type_)
         items: Any = by_kind[type_]
         if hide is not None:
-            items = [hide.document(msgspec.to_builtins(each)) for each in items]
-        section = _Section(kind.api_version, kind.kind, msgspec.Raw(msgspec.json.encode(items)))
+            items = map(hide.document, items)
+        section = _Section(
+            kind.api_version, kind.kind, msgspec.Raw(msgspec.json.encode(list(items)))
+        )
         lines.append(msgspec.json.encode(section))
-    write_whole(path, gzip.compress(b"\n".join(lines) + b"\n", _GZIP_LEVEL, mtime=0))
+    content = gzip.compress(b"\n".join(lines) + b"\n", _GZIP_LEVEL, mtime=0)
+    write_whole(path, content, mode=0o600)
     return sum(map(len, by_kind.values()))
 
 
@@ -134,16 +130,3 @@ def read_capture(path: Path) -> Capture:
         header.queue,
         header.anonymized,
     )
-
-
-def _pruned(each: Any) -> Any:
-    """Return the object without the fields that scheduling does not read."""
-    metadata = each.metadata
-    annotations = {
-        key: value
-        for key, value in metadata.annotations.items()
-        if key.startswith(_READ_ANNOTATIONS)
-    }
-    if len(annotations) == len(metadata.annotations):
-        return each
-    return replace(each, metadata=replace(metadata, annotations=annotations))

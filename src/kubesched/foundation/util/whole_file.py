@@ -45,7 +45,16 @@ def followed(path: Path) -> Path:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Replace a file by this content; see `replaced_whole`."""
+def write_whole(path: Path, content: bytes, *, mode: int | None = None) -> None:
+    """Replace a file by this content; see `replaced_whole`.
+
+    With a `mode` the file is created with these permissions. A pipe or a device keeps its own.
+    """
     with replaced_whole(path) as file:
-        file.write_bytes(content)
+        if mode is None or (file.exists() and not file.is_file()):
+            file.write_bytes(content)
+            return
+        file.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with os.fdopen(os.open(file, flags, mode), "wb") as opened:
+            opened.write(content)
