@@ -541,6 +541,13 @@ def test_discovery_tells_which_groups_are_served(wire: dict[str, dict[str, Any]]
     assert transport.requests[0].target == "/apis/events.k8s.io/v1"
 
 
+@pytest.mark.parametrize("failure", [TransportError("no", "refused"), ServerResponse(503, b"")])
+def test_discovery_needs_an_answer(failure: TransportError | ServerResponse) -> None:
+    api = api_over(RecordedTransport(failure))
+    with pytest.raises(ApiError):
+        asyncio.run(api.serves("events.k8s.io/v1"))
+
+
 def test_requests_are_counted_as_the_reference_counts_them() -> None:
     registry = CollectorRegistry()
     transport = RecordedTransport(BUSY, OK, LOST)

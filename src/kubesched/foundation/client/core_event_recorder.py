@@ -67,12 +67,13 @@ class CoreEventBroadcaster:
         random: random.Random,
         *,
         on_drop: Callable[[], None] = lambda: None,
+        capacity: int = _QUEUE_CAPACITY,
     ) -> None:
         self._api, self._clock, self._random = api, clock, random
         self._on_drop = on_drop
         self._correlator = EventCorrelator()
         self._names = EventNames(random)
-        self._queue: asyncio.Queue[_Sending] = asyncio.Queue(_QUEUE_CAPACITY)
+        self._queue: asyncio.Queue[_Sending] = asyncio.Queue(capacity)
         self._stopping = asyncio.Event()
         self.dropped = 0
 

@@ -69,6 +69,7 @@ _WHOLE = frozenset([Lease])
 
 _SHOWN_WAIT_NS = 50 * MILLISECOND
 _MOST_WARNINGS = 100
+_UNAVAILABLE = 500
 _DISCOVERY_TIMEOUT_NS = 32 * SECOND
 _WATCH_SECONDS = (300, 600)
 # The server ends a watch after its timeout. This much later the connection counts as lost.
@@ -113,11 +114,17 @@ class HttpApi:
         await self._transport.close()
 
     async def serves(self, api_version: str) -> bool:
-        """Whether the server has this group and version. False also if the request fails."""
+        """Whether the server has this group and version. False also if it refuses to answer.
+
+        Raises:
+            ApiError: the server is unavailable.
+        """
         group, _, version = api_version.rpartition("/")
         try:
             await self._call("GET", group_target(group, version), timeout_ns=_DISCOVERY_TIMEOUT_NS)
-        except ApiError:
+        except ApiError as error:
+            if error.code == 0 or error.code >= _UNAVAILABLE:
+                raise
             return False
         return True
 

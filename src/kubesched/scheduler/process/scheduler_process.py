@@ -23,7 +23,12 @@ from prometheus_client.registry import CollectorRegistry
 import kubesched
 from kubesched.api import Lease, Pod
 from kubesched.foundation.client.core_event_recorder import CoreEventBroadcaster
-from kubesched.foundation.client.event_recorder import Broadcaster, EventBroadcaster
+from kubesched.foundation.client.event_api_discovery import DiscoveringBroadcaster
+from kubesched.foundation.client.event_recorder import (
+    QUEUE_CAPACITY,
+    Broadcaster,
+    EventBroadcaster,
+)
 from kubesched.foundation.client.http_api import HttpApi
 from kubesched.foundation.client.leader_election import ElectionSettings, LeaderElector
 from kubesched.foundation.http.http_messages import (
@@ -165,9 +170,7 @@ class SchedulerProcess:
         server = await self._build_server()
         server_parts = () if server is None else (server,)
         watchdog = LoopWatchdog(while_stalled=None if server is None else server.answer_while)
-        scheduler = self._scheduler = self._build_scheduler(
-            main, await self._broadcaster(events, main)
-        )
+        scheduler = self._scheduler = self._build_scheduler(main, self._broadcaster(events, main))
         if self._config.options.dashboard and self._add_ons is not None:
             self._dashboard = self._add_ons.dashboard(
                 scheduler, self._inputs, self._clock, self._hostname
@@ -289,18 +292,19 @@ class SchedulerProcess:
             record=record,
         )
 
-    async def _broadcaster(self, events: HttpApi, main: HttpApi) -> Broadcaster:
-        random = derive(self._seed, "events")
+    def _broadcaster(self, events: HttpApi, main: HttpApi) -> Broadcaster:
+        random, clock = derive(self._seed, "events"), self._clock
         dropped = self._client_metrics.events_dropped_total.inc
-        async with _Tasks() as tasks:
-            asking = tasks.start(events.serves("events.k8s.io/v1"), "discovery")
-            await self._first(asking)
-            serves_events = asking.done() and asking.result()
-        if serves_events:
-            return EventBroadcaster(
-                events, self._clock, random, is_busy=lambda: main.is_writing, on_drop=dropped
-            )
-        return CoreEventBroadcaster(events, self._clock, random, on_drop=dropped)
+        return DiscoveringBroadcaster(
+            lambda: events.serves("events.k8s.io/v1"),
+            EventBroadcaster(
+                events, clock, random, is_busy=lambda: main.is_writing, on_drop=dropped
+            ),
+            CoreEventBroadcaster(events, clock, random, on_drop=dropped, capacity=QUEUE_CAPACITY),
+            clock,
+            derive(self._seed, "event discovery"),
+            on_drop=dropped,
+        )
 
     def _build_scheduler(self, api: HttpApi, broadcaster: Broadcaster) -> Scheduler:
         config = self._config
