@@ -102,7 +102,8 @@ def _add_finalizer(subject: Any, finalizer: str) -> Patch:
 
 def _is_used(objects: ObjectIndex, claim: PersistentVolumeClaim) -> bool:
     users = objects.storage.users(claim.metadata.namespace, claim.metadata.name)
-    return any(pod.status.phase not in _FINISHED for pod in users)
+    # A kubelet starts no pod whose claim is being deleted, so pods without a node do not count.
+    return any(pod.spec.node_name and pod.status.phase not in _FINISHED for pod in users)
 
 
 def _class_of(objects: ObjectIndex, claim: PersistentVolumeClaim) -> StorageClass | None:
