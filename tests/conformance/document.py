@@ -26,7 +26,9 @@ configuration, a sum of requests or a quantity that was recorded from kube-sched
 ([tests/goldens](../tests/goldens/README.md)). A step is *identical* if every recorded field is:
 rejections with their reasons, scores, the choice, messages, victims. It *waits* if it needs a
 part that is not built yet, which the last column names. `python -m tests.conformance --show NAME`
-prints a scenario with expected and got side by side.
+prints a scenario with expected and got side by side. One difference that
+[differences.md](differences.md) lists is part of what is expected: the hint of InterPodAffinity for
+a new node.
 
 | family | steps | identical | differing | waiting | fields that differ, parts that are needed |
 |---|---:|---:|---:|---:|---|

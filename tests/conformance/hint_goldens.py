@@ -10,7 +10,7 @@ from kubesched.api import Node, Pod
 from kubesched.api.codec import from_builtins
 from kubesched.foundation.util.clock import current_clock
 from kubesched.foundation.util.virtual_loop import run
-from kubesched.framework import ActionType, ClusterEvent, EventResource
+from kubesched.framework import ActionType, ClusterEvent, EventResource, PodInfo
 from kubesched.framework.object_changes import node_update_events, pod_update_events
 from kubesched.scheduler.backend.queue import (
     RegisteredHint,
@@ -18,6 +18,7 @@ from kubesched.scheduler.backend.queue import (
     matching_hints,
     register_hints,
 )
+from kubesched.scheduler.config.plugin_names import INTER_POD_AFFINITY
 from kubesched.testing.objects.random_changes import KINDS
 from tests.conformance.comparison import Step, compare
 from tests.conformance.decision_harness import DecisionHarness
@@ -31,6 +32,9 @@ _ACTIONS: Final = {
     "update": ActionType.UPDATE,
     "delete": ActionType.DELETE,
 }
+
+_QUEUE: Final = "Queue"
+_SKIP: Final = "QueueSkip"
 
 
 def run_hints(path: Path) -> Iterator[Step]:
@@ -51,12 +55,15 @@ async def _scenario(family: str, golden: Mapping[str, Any]) -> list[Step]:
     missing = missing_plugins()
     steps = []
     for number, change in enumerate(golden["events"]):
+        pod = pending[change["pod"]]
         expected = {
-            f"{place} {event['label']}": _without(event["hints"], missing)
+            f"{place} {event['label']}": _with_listed_difference(
+                pod, event["label"], _without(event["hints"], missing)
+            )
             for place, event in enumerate(change["expected"])
         }
         needs = {name for event in change["expected"] for name in event["hints"]} & missing
-        got = _answers(registered, pending[change["pod"]], change)
+        got = _answers(registered, pod, change)
         label = f"#{number} {change['resource']} {change['action']}"
         steps.append(
             Step(family, golden["name"], label, compare(expected, got), tuple(sorted(needs)))
@@ -66,6 +73,18 @@ async def _scenario(family: str, golden: Mapping[str, Any]) -> list[Step]:
 
 def _without(hints: Mapping[str, str], missing: frozenset[str]) -> dict[str, str]:
     return {name: answer for name, answer in hints.items() if name not in missing}
+
+
+def _with_listed_difference(pod: Pod, label: str, hints: dict[str, str]) -> dict[str, str]:
+    """Return the recorded hints with the difference that docs/differences.md lists.
+
+    A new node requeues a pod without affinity terms that the anti-affinity of others rejected.
+    """
+    info = PodInfo(pod)
+    terms = (*info.required_affinity_terms, *info.required_anti_affinity_terms)
+    if label != "NodeAdd" or terms or hints.get(INTER_POD_AFFINITY) != _SKIP:
+        return hints
+    return {**hints, INTER_POD_AFFINITY: _QUEUE}
 
 
 def _answers(

@@ -112,7 +112,10 @@ NODE_CASES = {
     "anti-affinity: a node got the key": NodeCase(waiting(APART), node(), node(zone="z"), SKIP),
     "anti-affinity: a node lost the key": NodeCase(waiting(APART), node(zone="z"), node(), QUEUE),
     "anti-affinity: a node moved": NodeCase(waiting(APART), node(zone="y"), node(zone="z"), QUEUE),
-    "no terms of its own: no node helps": NodeCase(waiting(), None, node(zone="z"), SKIP),
+    "no terms of its own: a new node has no pods with any": NodeCase(
+        waiting(), None, node(zone="z"), QUEUE
+    ),
+    "no terms of its own: a label of a node": NodeCase(waiting(), node(), node(zone="z"), SKIP),
 }
 
 

@@ -57,7 +57,8 @@ class AffinityHints:
         assert after is not None
         labels = after.metadata.labels
         if before is None:
-            return queue_if(bool(apart) or any(key in labels for key in near))
+            # A new node has no pods, so no anti-affinity of another pod holds there.
+            return queue_if(bool(apart) or not near or any(key in labels for key in near))
         labels_before = before.metadata.labels
         return queue_if(
             # Entering a domain may satisfy affinity, leaving one may satisfy anti-affinity.
