@@ -144,7 +144,7 @@ def test_a_page_that_only_reads_changes_nothing() -> None:
 def test_objects_are_made_on_an_embedded_cluster() -> None:
     async def work() -> None:
         api = LocalApi(Store(), RealClock())
-        page = PageHarness(*CLUSTER, changes=EmbeddedChanges(api))
+        page = PageHarness(*CLUSTER, changes=EmbeddedChanges(api, RealClock()))
         text = "apiVersion: v1\nkind: Node\nmetadata: {name: fresh}\n"
         wrong = text + "---\napiVersion: v1\nkind: Nod\n"
         async with page.signed_in_client() as client:

@@ -54,7 +54,7 @@ class ClusterPage:
             scheduler=lambda: live.scheduler,
             configuration=lambda: live.configuration,
             plugins=plugins,
-            changes=EmbeddedChanges(cluster.api, _Switches(live, plugins)),
+            changes=EmbeddedChanges(cluster.api, cluster.clock, _Switches(live, plugins)),
         )
         live.watch_scheduler(attach)
         cluster.mount(PREFIX, self._answer)

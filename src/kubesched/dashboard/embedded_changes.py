@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
-from msgspec.structs import replace
 
-from kubesched.api import Deployment, Node, Pod, ReplicaSet, StatefulSet
-from kubesched.api.access import ApiAccess, ApiError
+from kubesched.api import Deployment, ReplicaSet, StatefulSet
+from kubesched.api.access import ApiError
 from kubesched.api.base import ApiObject
 from kubesched.api.kinds import by_api_version_kind
 from kubesched.dashboard.bad_request import BadRequestError
+from kubesched.dashboard.edit_transaction import CheckedApi, apply_edits
+from kubesched.foundation.util.clock import Clock
 from kubesched.foundation.util.yaml_documents import YamlProblem, read_documents
 
 __all__ = ["ClusterControls", "EmbeddedChanges"]
@@ -40,8 +41,11 @@ class ClusterControls(Protocol):
 class EmbeddedChanges:
     """Carries out the changes that a viewer requests."""
 
-    def __init__(self, api: ApiAccess, controls: ClusterControls | None = None) -> None:
+    def __init__(
+        self, api: CheckedApi, clock: Clock, controls: ClusterControls | None = None
+    ) -> None:
         self._api = api
+        self._clock = clock
         self._controls = controls
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Any:
@@ -67,13 +71,8 @@ class EmbeddedChanges:
         raise BadRequestError(f"no such path: {path}", 404)
 
     async def _apply(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Apply the edits of a suggestion."""
-        edits = body.get("edits")
-        if not isinstance(edits, list) or not edits:
-            raise BadRequestError("no edits")
-        for edit in edits:
-            await _carry_out(self._api, edit)
-        return {"done": len(edits)}
+        """Apply the edits of a suggestion, all or none."""
+        return {"done": await apply_edits(self._api, body.get("edits"), self._clock)}
 
     async def _create(self, text: str) -> dict[str, Any]:
         """Create the objects of a YAML text; nothing is created from an invalid text."""
@@ -143,38 +142,3 @@ def _typed(value: Any) -> ApiObject:
         return msgspec.convert(document, kind.type)
     except msgspec.ValidationError as error:
         raise BadRequestError(f"{kind.kind}: {error}") from error
-
-
-async def _carry_out(api: ApiAccess, edit: Any) -> None:
-    """Apply one edit. A pod cannot be changed in place, so it is deleted and created."""
-    if not isinstance(edit, dict):
-        raise BadRequestError("not an edit")
-    kind = by_api_version_kind(str(edit.get("api_version")), str(edit.get("kind")))
-    if kind is None:
-        raise BadRequestError(f"no kind {edit.get('kind')!r}")
-    name, namespace = str(edit.get("name")), str(edit.get("namespace", "")) or None
-    action = edit.get("action")
-    if action == "delete":
-        await api.delete(kind.type, name, namespace, grace_period_seconds=0)
-        return
-    wanted: Any = _typed(edit.get("document"))
-    if action == "create":
-        await api.create(replace(wanted, metadata=_fresh(wanted)))
-    elif issubclass(kind.type, Pod):
-        await api.delete(kind.type, name, namespace, grace_period_seconds=0)
-        await api.create(replace(wanted, metadata=_fresh(wanted)))
-    elif issubclass(kind.type, Node):
-        current = await api.get(Node, name)
-        await api.update(
-            replace(
-                current,
-                spec=wanted.spec,
-                metadata=replace(current.metadata, labels=wanted.metadata.labels),
-            )
-        )
-    else:
-        raise BadRequestError(f"the page cannot change a {kind.kind}")
-
-
-def _fresh(wanted: Any) -> Any:
-    return replace(wanted.metadata, uid="", resource_version="", creation_timestamp=None)

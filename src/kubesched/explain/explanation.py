@@ -51,7 +51,7 @@ class VerdictGroup(Result, frozen=True, kw_only=True):
 class Edit(Result, frozen=True, kw_only=True):
     """A change to one object, for programs that apply a suggestion."""
 
-    action: str  # create, replace, or delete; a replaced pod has to be recreated
+    action: str  # create, replace, recreate (delete, then create) or delete
     kind: str
     api_version: str
     name: str

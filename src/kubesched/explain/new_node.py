@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from kubesched.api import ObjectMeta, ResourceSlice
+from kubesched.api import CSINode, ObjectMeta, ResourceSlice
 from kubesched.api.taints import UNSCHEDULABLE_TAINT
 from kubesched.framework import NodeInfo, RejectedNodes, Remedy
 from kubesched.scheduler.plugins.helpers.node_copies import NEW_NODE_SIZE, node_like
+from kubesched.scheduler.plugins.helpers.volume_claims import claim_names
 
 __all__ = ["add_node_like"]
 
@@ -34,7 +35,7 @@ def add_node_like(rejected: RejectedNodes) -> Iterator[Remedy]:
             # A smaller node is the smaller change, but only slightly.
             NEW_NODE_SIZE + (len(largest) - number) / (10 * len(largest)),
             rejected.pod,
-            (node_like(node.node, name), *devices),
+            (node_like(node.node, name), *devices, *_drivers_like(rejected, node.name, name)),
             node=name,
         )
 
@@ -52,6 +53,15 @@ def _devices_like(rejected: RejectedNodes, node: str, name: str) -> list[Resourc
         for each in rejected.objects.list(ResourceSlice)
         if each.spec.node_name == node
     ]
+
+
+def _drivers_like(rejected: RejectedNodes, node: str, name: str) -> list[CSINode]:
+    """Copy the volume drivers of a node, with their limits, for another one like it."""
+    found = rejected.objects.get(CSINode, node) if any(claim_names(rejected.pod)) else None
+    if found is None:
+        return []
+    drivers = tuple(replace(each, node_id=name) for each in found.spec.drivers)
+    return [CSINode(metadata=ObjectMeta(name=name), spec=replace(found.spec, drivers=drivers))]
 
 
 def _shape(node: NodeInfo) -> object:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from kubesched.api import Pod, PriorityClass
+from kubesched.api import ObjectMeta, Pod, PriorityClass
 from kubesched.api.pod_facts import pod_priority
 from kubesched.explain.clusters.cluster_model import ClusterModel, SearchOutcome
 from kubesched.explain.explanation import Preemption, Suggestion
@@ -20,6 +21,8 @@ __all__ = ["explain_preemption", "preemption_suggestions"]
 _QUESTIONS = itertools.count()
 _NEVER = "Never"
 _PREEMPTS = "PreemptLowerPriority"
+# The highest value of a class that a user may create.
+_HIGHEST: Final = 1_000_000_000
 
 
 def explain_preemption(model: ClusterModel, pod: Pod, outcome: SearchOutcome) -> Preemption | None:
@@ -76,27 +79,63 @@ def preemption_suggestions(
     if not victims:
         evicts = f"the room on {preemption.node} is kept for less important pods then"
     if preemption.blocked_by_policy:
-        spec = replace(pod.spec, preemption_policy=_PREEMPTS)
-        text = f"allow it to preempt (preemptionPolicy is Never): {evicts}"
+        wanted = _class_to_use(model, pod_priority(pod))
+        text = f"allow it to preempt (preemptionPolicy is Never) by {wanted.in_words}: {evicts}"
     else:
         assert preemption.priority_needed is not None
-        spec = replace(pod.spec, priority=preemption.priority_needed)
-        text = f"raise its priority to {preemption.priority_needed}"
-        if name := _class_of(model, preemption.priority_needed):
-            text += f" or more, such as by priorityClassName {name}"
+        wanted = _class_to_use(model, preemption.priority_needed)
+        text = f"raise its priority to {preemption.priority_needed} or more, by {wanted.in_words}"
         text += f": {evicts}"
-    found = try_out(model, Remedy(text, 2.5, replace(pod, spec=spec), gone), "preemption")
+    chosen = wanted.priority_class
+    spec = replace(
+        pod.spec,
+        priority_class_name=chosen.metadata.name,
+        priority=chosen.value,
+        preemption_policy=_PREEMPTS,
+    )
+    made = (chosen,) if wanted.is_new else ()
+    # The scheduler itself evicts the pods.
+    remedy = Remedy(text, 2.5, replace(pod, spec=spec), (*made, *gone), edits=made)
+    found = try_out(model, remedy, "preemption")
     return () if found is None else (found,)
 
 
-def _class_of(model: ClusterModel, priority: int) -> str:
-    """Return the lowest priority class that is high enough, without the system's classes."""
-    classes = [
+class _WantedClass(NamedTuple):
+    """A priority class for the pod: one that exists, or one to create."""
+
+    priority_class: PriorityClass
+    is_new: bool
+
+    @property
+    def in_words(self) -> str:
+        name = self.priority_class.metadata.name
+        if self.is_new:
+            return f"a new PriorityClass {name} of value {self.priority_class.value}"
+        return f"priorityClassName {name}"
+
+
+def _class_to_use(model: ClusterModel, priority: int) -> _WantedClass:
+    """Return the lowest class that is high enough and preempts, or a new one.
+
+    A server takes the priority and the policy of a pod from its class alone.
+    """
+    known = {each.metadata.name: each for each in model.objects.list(PriorityClass)}
+    usable = [
         each
-        for each in model.objects.list(PriorityClass)
-        if each.value >= priority and not each.metadata.name.startswith("system-")
+        for each in known.values()
+        if each.value >= priority
+        and each.preemption_policy != _NEVER
+        and not each.metadata.name.startswith("system-")
     ]
-    return min(classes, key=lambda each: each.value).metadata.name if classes else ""
+    if usable:
+        return _WantedClass(min(usable, key=lambda each: (each.value, each.metadata.name)), False)
+    name = f"priority-{priority}" if priority >= 0 else f"priority-minus-{-priority}"
+    while name in known:
+        name += "-preempting"
+    made = PriorityClass(
+        metadata=ObjectMeta(name=name), value=priority, preemption_policy=_PREEMPTS
+    )
+    return _WantedClass(made, True)
 
 
 def _asked_as_another(pod: Pod) -> Pod:
@@ -118,7 +157,7 @@ def _priorities_above(model: ClusterModel, pod: Pod) -> list[int]:
     """Return the priorities just above those of the pods on nodes, lowest first."""
     own = pod_priority(pod)
     above = {pod_priority(each) + 1 for each in model.objects.list(Pod) if each.spec.node_name}
-    return sorted(each for each in above if each > own)
+    return sorted(each for each in above if own < each <= _HIGHEST)
 
 
 def _at_priority(model: ClusterModel, pod: Pod, priority: int) -> Preemption | None:

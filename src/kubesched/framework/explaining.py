@@ -117,6 +117,10 @@ class Remedy(NamedTuple):
     parts: tuple[str, ...] = ()
     # The node that the remedy is for, if it is for one node.
     node: str = ""
+    # What a user changes, if controllers make a part of `changes` after it: a provisioner creates
+    # volumes, a preemption evicts pods. None: `changes`. Empty, for a pod that is not changed:
+    # no request makes the change, as when a node has to be repaired.
+    edits: tuple[ClusterChange, ...] | None = None
 
 
 def _never(_: Remedy) -> bool:

@@ -241,6 +241,33 @@ class LocalApi:
         record = await self._write(attempt)
         return cast("T", _answer(fault, record.typed))
 
+    def check_create(self, new: msgspec.Struct) -> None:
+        """Raise the error that `create` would raise, without creating the object."""
+        self.store.create(
+            self._resource(type(new)),
+            _metadata(new).namespace or None,
+            _document(new),
+            self._clock.now_ns(),
+            dry_run=True,
+            trusted=True,
+        )
+
+    def check_update(self, changed: msgspec.Struct) -> None:
+        """Raise the error that `update` would raise, without changing the object."""
+        metadata = _metadata(changed)
+        namespace, name = metadata.namespace or None, metadata.name
+        resource = self._resource(type(changed))
+        old = self.store.get(resource, namespace, name)
+        self.store.update(
+            resource,
+            namespace,
+            name,
+            overlay(old.data, old.typed, changed),
+            self._clock.now_ns(),
+            dry_run=True,
+            trusted=True,
+        )
+
     async def patch(
         self,
         kind: type[T],

@@ -8,9 +8,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubesched.api import DeviceClass, ResourceClaim
+from kubesched.api import DeviceClass, Pod, ResourceClaim
 from kubesched.api.dynamic_resources import CELDeviceSelector, DeviceSelector, DeviceToleration
-from kubesched.framework.explaining import RejectedNodes, Remedy
+from kubesched.framework.explaining import RejectedNodes, Remedy, Removal
 from kubesched.scheduler.plugins.dynamic_resources.device_tally import DeviceTally
 from kubesched.scheduler.plugins.dynamic_resources.selector_attributes import attribute_uses
 from kubesched.scheduler.plugins.helpers.wording import nearest
@@ -42,16 +42,28 @@ def device_remedies(
         and (each.metadata.name not in names or each.metadata.namespace != pod.metadata.namespace)
     ]
     for each in (*claims, *holding[:_MOST]):
-        if each.status.allocation is None:
-            continue
-        name = f"{each.metadata.namespace}/{each.metadata.name}"
-        users = ", ".join(user.name for user in each.status.reserved_for)
-        yield Remedy(
-            f"release claim {name}" + (f" (used by {users})" if users else ""),
-            2.0,
-            pod,
-            (replace(each, status=replace(each.status, allocation=None, reserved_for=())),),
-        )
+        if each.status.allocation is not None:
+            yield _release(rejected, each)
+
+
+def _release(rejected: RejectedNodes, claim: ResourceClaim) -> Remedy:
+    """Propose to end the pods that use a claim, or to create an unused claim anew."""
+    namespace = claim.metadata.namespace
+    users = [each.name for each in claim.status.reserved_for if each.resource == "pods"]
+    present = [name for name in users if rejected.objects.get(Pod, name, namespace) is not None]
+    gone = tuple(Removal(Pod, name, namespace) for name in present)
+    status = replace(claim.status, allocation=None, reserved_for=())
+    free = replace(claim, status=status)
+    used = f" (by ending {', '.join(present)}, which uses it)" if len(present) == 1 else ""
+    if len(present) > 1:
+        used = f" (by ending {', '.join(present)}, which use it)"
+    return Remedy(
+        f"release claim {namespace}/{claim.metadata.name}{used}",
+        2.0,
+        rejected.pod,
+        (free, *gone),
+        edits=gone or (free,),
+    )
 
 
 def _other_class(rejected: RejectedNodes, claim: ResourceClaim) -> Iterator[Remedy]:

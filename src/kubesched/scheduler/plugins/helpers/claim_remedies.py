@@ -84,7 +84,7 @@ def _missing(rejected: RejectedNodes, name: str) -> Iterator[Remedy]:
         ),
     )
     text = f"create claim {namespace}/{name}"
-    yield Remedy(text, 1.1, pod, _as_it_becomes(rejected, made))
+    yield Remedy(text, 1.1, pod, _as_it_becomes(rejected, made), edits=(made,))
 
 
 def _claim_spec(size: str) -> PersistentVolumeClaimSpec:
@@ -158,6 +158,7 @@ def _unbound(rejected: RejectedNodes, claim: PersistentVolumeClaim) -> Iterator[
             1.1 + number / 100,
             pod,
             _as_it_becomes(rejected, changed),
+            edits=(changed,),
         )
     size = claim.spec.resources.requests.get("storage", _DEFAULT_SIZE)
     if found is not None and found.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER:
@@ -169,6 +170,7 @@ def _unbound(rejected: RejectedNodes, claim: PersistentVolumeClaim) -> Iterator[
                 pod,
                 (volume,),
                 node=node.name,
+                edits=(),  # where the volume is stored is not known here
             )
     else:
         text = f"create a volume of {size} for claim {name}"
@@ -180,6 +182,7 @@ def _unbound(rejected: RejectedNodes, claim: PersistentVolumeClaim) -> Iterator[
             pod,
             _as_it_becomes(rejected, claim),
             command=f"kubectl describe pvc -n {claim.metadata.namespace} {claim.metadata.name}",
+            edits=(),
         )
 
 
@@ -210,7 +213,8 @@ def _bound(rejected: RejectedNodes, claim: PersistentVolumeClaim) -> Iterator[Re
     volume = objects.get(PersistentVolume, claim.spec.volume_name)
     if volume is None:
         restored = _volume(claim.spec.volume_name, claim)
-        yield Remedy(f"restore volume {claim.spec.volume_name}", 1.5, pod, (restored,))
+        text = f"restore volume {claim.spec.volume_name}"
+        yield Remedy(text, 1.5, pod, (restored,), edits=())
         return
     yield from _node_near(rejected, volume)
     if _ONE_POD in claim.spec.access_modes:

@@ -169,4 +169,5 @@ def _without_taints(rejected: RejectedNodes, node: Node, taints: tuple[Taint, ..
         + ("" if is_health else f" {shown}"),
         parts=parts if len(parts) > 1 else (),
         node=name,
+        edits=() if is_health else None,  # the taint comes back until the node is repaired
     )
