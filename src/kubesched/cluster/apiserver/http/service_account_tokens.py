@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from kubesched.cluster.apiserver.http.users import AUDIENCE, Identity, Requester
+from kubesched.cluster.apiserver.http.users import AUDIENCE, Requester, TokenIdentity
 from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.apiserver.rules.errors.field_problems import invalid
 from kubesched.cluster.apiserver.rules.generated_metadata import format_timestamp
@@ -90,7 +90,7 @@ class ServiceAccountTokens:
             "status": {"token": token, "expirationTimestamp": format_timestamp(expiry_ns)},
         }
 
-    def identify(self, token: str) -> Identity | None:
+    def identify(self, token: str) -> TokenIdentity | None:
         """Return the user and the audiences of a token; None if it is invalid or expired."""
         content, dot, signature = token.rpartition(".")
         if not dot or not hmac.compare_digest(self._signature(content), signature.encode()):
@@ -110,7 +110,7 @@ class ServiceAccountTokens:
             ("system:serviceaccounts", f"system:serviceaccounts:{namespace}"),
             extra,
         )
-        return Identity(user, tuple(claims["aud"]))
+        return TokenIdentity(user, tuple(claims["aud"]))
 
     def _exist(self, claims: Json) -> bool:
         """Whether the service account and the pod of a token still exist."""

@@ -22,9 +22,9 @@ __all__ = [
     "AUDIENCE",
     "VIEWERS",
     "Attributes",
-    "Identity",
     "Requester",
     "RoleAuthorizer",
+    "TokenIdentity",
     "Users",
 ]
 
@@ -67,7 +67,7 @@ class Requester(msgspec.Struct, frozen=True):
         return shown
 
 
-class Identity(msgspec.Struct, frozen=True):
+class TokenIdentity(msgspec.Struct, frozen=True):
     """The user of a token, and the audiences that the token is for."""
 
     user: Requester
@@ -90,7 +90,7 @@ class Users:
         """If `tokens` is None, every request is one of the administrator."""
         self._tokens = None if tokens is None else dict(tokens)
         # Identifies the user of a token that the server itself issued.
-        self.issued: Callable[[str], Identity | None] = lambda _token: None
+        self.issued: Callable[[str], TokenIdentity | None] = lambda _token: None
         # Authorizes requests; None if there is no RBAC.
         self.authorizer: RoleAuthorizer | None = None
 
@@ -104,7 +104,7 @@ class Users:
                 return identity.user
         raise api_errors.unauthorized()
 
-    def by_token(self, token: str) -> Identity | None:
+    def by_token(self, token: str) -> TokenIdentity | None:
         """Return the user of a token for any audience, or None if the token is invalid."""
         try:
             encoded = token.encode()
@@ -112,7 +112,7 @@ class Users:
             return None  # the header was not valid UTF-8
         for known, user in (self._tokens or {}).items():
             if hmac.compare_digest(known.encode(), encoded):
-                return Identity(user)
+                return TokenIdentity(user)
         return self.issued(token)
 
     def allows(self, groups: tuple[str, ...], attributes: Attributes, name: str = "") -> bool:
