@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any
 
 import aiohttp
 import aiohttp.web
 import pytest
+from yarl import URL
 
 from kubesched.testing import make_node
 from tests.dashboard.page_harness import PageHarness, run
@@ -76,6 +78,50 @@ def test_a_forged_host_reads_nothing_either() -> None:
     run(work)
 
 
+def test_the_cookie_is_for_a_folder_that_only_a_link_names() -> None:
+    async def work() -> None:
+        page = PageHarness(make_node("a"))
+        async with page.anonymous_client() as client:
+            for path in ("", "?token=wrong", "~x/", f"?token={page.sign_in.folder}", "api/outline"):
+                async with client.get(page.entrance + path, allow_redirects=False) as answer:
+                    assert (answer.status, await answer.text()) == (401, SIGN_IN)
+                    assert not answer.cookies
+            link = f"{page.entrance}?token={page.sign_in.issue()}"
+            async with client.get(link, allow_redirects=False) as answer:
+                assert not answer.cookies
+                folder = answer.headers["Location"]
+                assert folder.startswith("./~")
+            async with client.get(link) as answer:
+                assert str(answer.url) == page.url
+            # A browser sends it to no other path of this host, whatever the port.
+            elsewhere = URL(page.entrance)
+            assert not client.cookie_jar.filter_cookies(elsewhere)
+            assert client.cookie_jar.filter_cookies(URL(page.url))
+            # A link that was used leads its browser to the page again, and no other browser.
+            async with client.get(link) as answer:
+                assert (answer.status, str(answer.url)) == (200, page.url)
+
+    run(work)
+
+
+def test_pages_on_one_host_have_sessions_of_their_own() -> None:
+    async def work() -> None:
+        first, second = PageHarness(make_node("a")), PageHarness(make_node("b"))
+        async with first.anonymous_client() as client, second.server:
+            for page in (first, second):
+                async with client.get(f"{page.entrance}?token={page.sign_in.issue()}") as answer:
+                    assert answer.status == 200
+            for page, name in ((first, "a"), (second, "b")):
+                async with client.get(f"{page.url}api/nodes/{name}") as answer:
+                    assert answer.status == 200
+            assert first.sign_in.cookie != second.sign_in.cookie
+            session = next(iter(first.sign_in._sessions))
+            assert first.sign_in.is_signed_in(f"{first.sign_in.cookie}={session}")
+            assert not second.sign_in.is_signed_in(f"{second.sign_in.cookie}={session}")
+
+    run(work)
+
+
 def test_the_cookie_is_for_this_page_alone() -> None:
     async def work() -> None:
         page = PageHarness(make_node("a"))
@@ -96,7 +142,7 @@ def test_files_outside_the_page_are_not_served() -> None:
         async with page.signed_in_client() as client:
             for path in ("..%2fdashboard.py", "assets/../../dashboard.py", "dashboard.py", "%00"):
                 async with client.get(page.url + path, allow_redirects=False) as answer:
-                    assert answer.status in (303, 400, 404)
+                    assert answer.status in (303, 400, 401, 404)
                     assert b"Dashboard" not in await answer.read()
 
     run(work)
@@ -171,7 +217,8 @@ def test_it_works_behind_a_path_of_a_proxy() -> None:
     async def _use(browser: aiohttp.ClientSession, page: str, token: str) -> None:
         async with browser.get(f"{page}/?token={token}") as answer:
             assert answer.status == 200
-            assert str(answer.url) == f"{page}/"
+            assert re.fullmatch(f"{page}/~[A-Za-z0-9_-]+/", str(answer.url))
+            page = str(answer.url).removesuffix("/")
             assert 'src="./assets/' in await answer.text()
         async with browser.get(page) as answer:
             assert str(answer.url) == f"{page}/"

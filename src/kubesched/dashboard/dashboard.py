@@ -15,7 +15,7 @@ import msgspec
 
 from kubesched.dashboard.bad_request import BadRequestError
 from kubesched.dashboard.page_queries import PageQueries
-from kubesched.dashboard.sign_in import COOKIE, SignIn
+from kubesched.dashboard.sign_in import SignIn
 from kubesched.dashboard.stream_frames import FrameHub
 from kubesched.errors import KubeschedError
 from kubesched.foundation.http.http_messages import BadRequest, Request, Response
@@ -62,10 +62,9 @@ class Dashboard:
 
     async def answer(self, request: Request) -> Response:
         """Answer a request whose path begins with the prefix."""
-        refusal = self._refusal(request)
+        path, refusal = self._admitted(request)
         if refusal is not None:
             return refusal
-        path = request.path.removeprefix(PREFIX)
         if path.startswith("/api/"):
             return await self._api(request, path.removeprefix("/api/"))
         if request.method not in ("GET", "HEAD"):
@@ -75,34 +74,24 @@ class Dashboard:
             return _redirect(f".{PREFIX}/")
         return self._file(path.lstrip("/") or "index.html")
 
-    def _refusal(self, request: Request) -> Response | None:
-        """Return the response that ends a request early: a refusal, or a sign-in."""
-        sign_in, headers = self._sign_in, request.headers
-        host = headers.get("Host")
-        if sign_in is not None:
-            if not sign_in.is_known_host(host):
-                return _text(421, "unknown host name\n")
-            tokens = request.query.all("token")
-            if tokens and request.method == "GET":
-                return self._redeem(sign_in, tokens[0], request)
-            if not sign_in.is_signed_in(headers.get("Cookie")):
-                return _text(401, _SIGN_IN)
+    def _admitted(self, request: Request) -> tuple[str, Response | None]:
+        """Return the path below the page, or the response that ends the request early."""
+        path, sign_in = request.path.removeprefix(PREFIX), self._sign_in
+        if sign_in is not None and not sign_in.is_known_host(request.headers.get("Host")):
+            return path, _text(421, "unknown host name\n")
+        if sign_in is not None and not sign_in.is_open:
+            name, slash, rest = path.removeprefix("/").partition("/")
+            if not sign_in.is_own_folder(name):
+                return path, _led_to_folder(sign_in, path, request)
+            path = slash + rest
+            if (refusal := _signed_in(sign_in, path, request)) is not None:
+                return path, refusal
         if request.method not in ("GET", "HEAD"):
-            rule = sign_in or _ANY_NAME
-            if not rule.is_own_origin(headers.get("Origin"), host):
-                return _text(403, "requests that change something must come from the page itself\n")
-        return None
-
-    def _redeem(self, sign_in: SignIn, token: str, request: Request) -> Response:
-        session = sign_in.redeem(token)
-        if session is None:
-            if sign_in.is_signed_in(request.headers.get("Cookie")):
-                return _redirect("./")
-            return _text(401, _SIGN_IN)
-        # Without a path the browser uses the path of the page as it sees it.
-        secure = "; Secure" if sign_in.is_secure else ""
-        cookie = f"{COOKIE}={session}; HttpOnly; SameSite=Strict{secure}"
-        return _redirect("./").with_headers(Set_Cookie=cookie)
+            rule, headers = sign_in or _ANY_NAME, request.headers
+            if not rule.is_own_origin(headers.get("Origin"), headers.get("Host")):
+                text = "requests that change something must come from the page itself\n"
+                return path, _text(403, text)
+        return path, None
 
     def _file(self, name: str) -> Response:
         suffix = name[name.rfind(".") :]
@@ -153,6 +142,31 @@ class Dashboard:
 
 # For requests that another server has authorized: it checks host names itself.
 _ANY_NAME: Final = SignIn()
+
+
+def _led_to_folder(sign_in: SignIn, path: str, request: Request) -> Response:
+    """Redirect a link to the folder of the page; its name is secret for everybody else."""
+    token = request.query.get("token")
+    if path == "/" and request.method == "GET" and sign_in.is_issued(token):
+        return _redirect(f"./{sign_in.folder}/?token={token}")
+    return _text(401, _SIGN_IN)
+
+
+def _signed_in(sign_in: SignIn, path: str, request: Request) -> Response | None:
+    """Return None for a request with a session; else a refusal, or the end of a sign-in."""
+    has_session = sign_in.is_signed_in(request.headers.get("Cookie"))
+    tokens = request.query.all("token")
+    if not tokens or request.method != "GET":
+        if not has_session:
+            return _text(401, _SIGN_IN)
+        return None if path else _redirect(f"./{sign_in.folder}/")
+    session = sign_in.redeem(tokens[0])
+    if session is None:
+        return _redirect("./") if has_session else _text(401, _SIGN_IN)
+    # Without a path the browser uses the folder of the page as it sees it.
+    secure = "; Secure" if sign_in.is_secure else ""
+    cookie = f"{sign_in.cookie}={session}; HttpOnly; SameSite=Strict{secure}"
+    return _redirect("./").with_headers(Set_Cookie=cookie)
 
 
 async def _body(request: Request) -> Mapping[str, Any]:

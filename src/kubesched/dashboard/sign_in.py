@@ -1,5 +1,9 @@
 """Sign-in to the page: a link with a one-time token, which becomes a session cookie.
 
+A browser sends the cookies of a host to all its ports, so to other programs on this machine. It
+sends a cookie only to the folder that the cookie is for. So a page is in a folder whose name nobody
+can guess, and the name of its cookie is its own: pages do not overwrite each other's sessions.
+
 The Host of a request must be a name of this server, so a forged Host is refused. Requests that
 change something must come from the page itself.
 """
@@ -12,9 +16,8 @@ from collections.abc import Collection
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
-__all__ = ["COOKIE", "SignIn"]
+__all__ = ["SignIn"]
 
-COOKIE = "kubesched-dashboard"
 _LOOPBACK = frozenset(["localhost", "127.0.0.1", "::1"])
 _MOST_SESSIONS = 1000
 _MOST_TOKENS = 100
@@ -38,31 +41,48 @@ class SignIn:
         named = [public.hostname] if public.hostname else []
         self._hosts = frozenset([*hosts, *named]) | _LOOPBACK
         self._origin = f"{public.scheme}://{public.netloc}" if public.netloc else ""
-        self._tokens: dict[str, None] = {}
+        # The tokens that were issued, and whether they have been used.
+        self._tokens: dict[str, bool] = {}
         self._sessions: dict[str, None] = {}
         self.is_open = is_open
         self.is_secure = is_secure or public.scheme == "https"
+        # The name of the folder, and of the cookie. Only the folder is secret.
+        self.folder = f"~{secrets.token_urlsafe(16)}"
+        self.cookie = f"kubesched-{secrets.token_hex(4)}"
 
     def issue(self) -> str:
         """Create a token for one sign-in."""
         token = secrets.token_urlsafe(24)
         if len(self._tokens) >= _MOST_TOKENS:
             self._tokens.pop(next(iter(self._tokens)))
-        self._tokens[token] = None
+        self._tokens[token] = False
         return token
 
-    def redeem(self, token: str) -> str | None:
-        """Exchange a token for a session; None if the token is unknown or used."""
+    def is_issued(self, token: str) -> bool:
+        """Whether this object has issued the token, which may have been used."""
+        return self._issued(token) is not None
+
+    def _issued(self, token: str) -> str | None:
         presented = token.encode("utf-8", "replace")
         for known in self._tokens:
             if hmac.compare_digest(known.encode(), presented):
-                del self._tokens[known]
-                session = secrets.token_urlsafe(24)
-                if len(self._sessions) >= _MOST_SESSIONS:
-                    self._sessions.pop(next(iter(self._sessions)))
-                self._sessions[session] = None
-                return session
+                return known
         return None
+
+    def is_own_folder(self, name: str) -> bool:
+        return hmac.compare_digest(self.folder.encode(), name.encode("utf-8", "replace"))
+
+    def redeem(self, token: str) -> str | None:
+        """Exchange a token for a session; None if the token is unknown or used."""
+        known = self._issued(token)
+        if known is None or self._tokens[known]:
+            return None
+        self._tokens[known] = True
+        session = secrets.token_urlsafe(24)
+        if len(self._sessions) >= _MOST_SESSIONS:
+            self._sessions.pop(next(iter(self._sessions)))
+        self._sessions[session] = None
+        return session
 
     def is_signed_in(self, cookie_header: str) -> bool:
         """Whether the cookies of a request contain a session."""
@@ -72,7 +92,8 @@ class SignIn:
             cookies = SimpleCookie(cookie_header)
         except CookieError:
             return False
-        presented = cookies[COOKIE].value.encode("utf-8", "replace") if COOKIE in cookies else b""
+        found = cookies.get(self.cookie)
+        presented = b"" if found is None else found.value.encode("utf-8", "replace")
         return any(hmac.compare_digest(known.encode(), presented) for known in self._sessions)
 
     def is_known_host(self, host_header: str) -> bool:
