@@ -27,8 +27,8 @@ from kubesched.foundation.http.http_server import PART_BYTES
 from kubesched.foundation.util import bounded_file, log_output, yaml_limits
 from kubesched.framework import pod_limits
 from kubesched.scheduler.backend import cache
-from kubesched.scheduler.cycles import failure
-from kubesched.scheduler.plugins.dynamic_resources import device_requests, device_search
+from kubesched.scheduler.cycles import failure, scheduling_cycle
+from kubesched.scheduler.plugins.dynamic_resources import device_requests, device_search_steps
 from kubesched.scheduler.runtime import answer_cache
 from kubesched.scheduler.server.serving.secure_server import HTTP_LIMITS
 
@@ -72,9 +72,19 @@ _ON_PODS: Final = (
         "error for this pod, as in the reference",
     ),
     Bound(
-        "device allocation for one node",
-        f"{device_search.MOST_STEPS:,} steps",
-        "error for this pod",
+        "device search for one node",
+        f"{device_search_steps.MOST_STEPS:,} steps with a guide (decision 0041)",
+        "error for this pod, cached while devices and claims are the same",
+    ),
+    Bound(
+        "device searches in a turn of the event loop",
+        f"{device_search_steps.STEPS_PER_TURN:,} steps",
+        "the attempt continues in the next turn",
+    ),
+    Bound(
+        "turns of an attempt",
+        f"{scheduling_cycle.MOST_TURNS}",
+        "error for this pod; the next attempt continues",
     ),
     Bound(
         "CEL expression",

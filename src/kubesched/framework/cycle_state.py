@@ -38,6 +38,8 @@ class CycleState:
         "adjust_assumed",
         "asks_every_node",
         "cached_answers",
+        "is_paused",
+        "may_pause",
         "plugin_timer",
         "pods_to_activate",
         "skip_filter",
@@ -51,6 +53,10 @@ class CycleState:
         self.cached_answers: object = None  # the runtime's entry for pods like this one
         # Whether a plugin's Filter may raise on some node: the attempt then filters every node.
         self.asks_every_node = False
+        # Whether the attempt may be interrupted to let the event loop continue, and whether a
+        # plugin's PreFilter did so. The plugin caches what it has, and the attempt begins again.
+        self.may_pause = False
+        self.is_paused = False
         # Set by a plugin: returns the pod as it will be on a node, if that differs.
         self.adjust_assumed: Callable[[Pod, str], Pod] | None = None
         self.skip_filter: set[str] = set()
@@ -87,6 +93,8 @@ class CycleState:
         copy.plugin_timer = self.plugin_timer
         copy.cached_answers = None
         copy.asks_every_node = self.asks_every_node
+        copy.may_pause = False
+        copy.is_paused = False
         copy.adjust_assumed = self.adjust_assumed
         copy.skip_filter = self.skip_filter
         copy.skip_score = self.skip_score

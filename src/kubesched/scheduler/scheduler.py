@@ -45,7 +45,11 @@ from kubesched.scheduler.cycles.extender_attempt import ExtenderContext
 from kubesched.scheduler.cycles.extender_cycle import ExtenderCycle
 from kubesched.scheduler.cycles.extender_tasks import ExtenderTasks
 from kubesched.scheduler.cycles.failure import FailureHandler
-from kubesched.scheduler.cycles.scheduling_cycle import SchedulingCycle, skip_reason
+from kubesched.scheduler.cycles.scheduling_cycle import (
+    AttemptPausedError,
+    SchedulingCycle,
+    skip_reason,
+)
 from kubesched.scheduler.events.event_handlers import EventHandlers
 from kubesched.scheduler.events.pod_level_resources import pod_level_transform
 from kubesched.scheduler.events.watched_kinds import watched_kind
@@ -407,19 +411,23 @@ class Scheduler:
                 await self._ready.wait()
                 continue
             placed += 1
-            if not self._schedule_safely(queued) or placed >= _PODS_PER_TURN:
+            if not await self._schedule_safely(queued) or placed >= _PODS_PER_TURN:
                 # Yield to watch events and bindings; also after a failure, which takes long.
                 await asyncio.sleep(0)
                 placed = 0
 
-    def _schedule_safely(self, queued: QueuedPodInfo) -> bool:
-        try:
-            return self.schedule_one(queued)
-        except EngineMismatchError:
-            raise
-        except Exception as exc:
-            self._broken_attempts.put_back(queued, exc)
-            return False
+    async def _schedule_safely(self, queued: QueuedPodInfo) -> bool:
+        while not self._stopping:
+            try:
+                return self.schedule_one(queued)
+            except EngineMismatchError:
+                raise
+            except AttemptPausedError:
+                await asyncio.sleep(0)
+            except Exception as exc:
+                self._broken_attempts.put_back(queued, exc)
+                break
+        return False
 
     def schedule_one(self, queued: QueuedPodInfo) -> bool:
         """Place a popped pod and start its binding, or requeue it; return whether it was placed."""

@@ -150,11 +150,15 @@ class CompiledSelector:
 
     def selects(self, device: DeviceInput) -> bool:
         """Whether the selector selects a converted device."""
+        return self.selects_at_cost(device)[0]
+
+    def selects_at_cost(self, device: DeviceInput) -> tuple[bool, int]:
+        """Return whether the selector selects a device, and the cost of the evaluation."""
         if device.failure is not None:
             raise device.failure
-        result = self._program.evaluate_one(device.value)
+        result, cost = self._program.evaluate_with_cost(device.value)
         if result is True or result is False:
-            return result
+            return result, cost
         raise _not_bool(result)
 
 

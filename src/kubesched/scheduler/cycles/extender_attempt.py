@@ -341,6 +341,7 @@ class ExtenderAttempt:
 
     def _new_search(self) -> SearchAttempt:
         state = CycleState()
+        state.may_pause = True  # it fails instead, and the next attempt continues
         state.plugin_timer = self._framework.point_metrics.sample()
         return SearchAttempt(self._framework, state, self.pod_info)
 

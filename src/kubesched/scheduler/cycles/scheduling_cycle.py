@@ -31,12 +31,30 @@ from kubesched.scheduler.runtime.plugin_calls import failure_of
 from kubesched.scheduler.search.schedule_result import NoNodesError, SchedulePod, ScheduleResult
 from kubesched.scheduler.search.verification import EngineMismatchError
 
-__all__ = ["SchedulingCycle", "about_node", "pod_on_node", "skip_reason", "status_of"]
+__all__ = [
+    "MOST_TURNS",
+    "AttemptPausedError",
+    "SchedulingCycle",
+    "about_node",
+    "pod_on_node",
+    "skip_reason",
+    "status_of",
+]
 
 log = get_logger(__name__)
 
 
+# An attempt that needs more turns of the event loop fails, so that other pods are tried. Plugins
+# cache what they have, and the next attempt continues with that.
+MOST_TURNS = 50
 _SCORES_VERBOSITY = 10  # scores are logged from this verbosity on
+
+
+class AttemptPausedError(KubeschedError):
+    """An attempt was interrupted so that the event loop can continue."""
+
+    def __init__(self) -> None:
+        super().__init__("the attempt takes too long")
 
 
 class SchedulingCycle:
@@ -57,14 +75,26 @@ class SchedulingCycle:
         self._failures = failures
         self._algorithm_duration = metrics.scheduling_algorithm_duration_seconds
         self._clock = clock
+        self._pauses = 0  # of the current attempt
         self.watcher: DecisionWatcher | None = None
 
     def run(self, framework: Framework, queued: QueuedPodInfo) -> PodPlacement | None:
-        """Place the pod; if that fails, call the failure handler and return None."""
+        """Place the pod; if that fails, call the failure handler and return None.
+
+        Raises:
+            AttemptPausedError: a plugin has more to do than fits into a turn of the event loop.
+                Nothing has happened. Run the attempt again.
+        """
         state = CycleState()
+        state.may_pause = True
         state.plugin_timer = framework.point_metrics.sample()
         attempt = Attempt(framework, state, queued, self._clock.monotonic_ns())
-        return self.conclude(attempt, *self.find_node(attempt))
+        found = self.find_node(attempt)
+        if state.is_paused and self._pauses < MOST_TURNS:
+            self._pauses += 1
+            raise AttemptPausedError
+        self._pauses = 0
+        return self.conclude(attempt, *found)
 
     def find_node(
         self, attempt: Attempt

@@ -88,6 +88,7 @@ class GroupAlgorithm:
     ) -> tuple[MemberResult, Undo | None]:
         """Place a member if it fits a node; return its result, and how to undo the placement."""
         state = CycleState()
+        state.may_pause = True  # it fails instead, and the next attempt continues
         state.plugin_timer = framework.point_metrics.sample()
         enter_group_cycle(state, cycle)
         attempt = Attempt(framework, state, queued, self._clock.monotonic_ns())

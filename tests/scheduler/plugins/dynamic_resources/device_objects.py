@@ -147,9 +147,11 @@ class DeviceHarness:
         self.handle = FakeHandle(objects, feature_gates=gates, snapshot=snapshot)
         self.plugin = DynamicResources(args, self.handle)
         self.state = CycleState()
+        self.may_pause = False
 
     def pre_filter(self, pod: Pod) -> Status:
         self.state = CycleState()
+        self.state.may_pause = self.may_pause
         return self.plugin.pre_filter(self.state, PodInfo(pod), self.handle.snapshot.nodes)
 
     def filter(self, pod: Pod, node: str = "n") -> Status:

@@ -61,6 +61,14 @@ class Program:
         """The same for a program whose environment has exactly one variable."""
         return self.run([0, value, *self._locals])
 
+    def evaluate_with_cost(self, value: Value) -> tuple[Value, int]:
+        """The same, with the cost of the evaluation."""
+        frame: list[Value] = [0, value, *self._locals]
+        result = self.run(frame)
+        cost = frame[0]
+        assert isinstance(cost, int)
+        return result, cost
+
     def run(self, frame: list[Value]) -> Value:
         """Run in a frame that is already laid out."""
         try:

@@ -19,7 +19,7 @@ from kubesched.api import (
 from kubesched.api.base import RawQuantity
 from kubesched.scheduler.plugins.dynamic_resources.device_pools import PoolView, ViewedDevice
 from kubesched.scheduler.plugins.dynamic_resources.device_requests import ClaimRequests
-from kubesched.scheduler.plugins.dynamic_resources.device_search import Pick, Solution
+from kubesched.scheduler.plugins.dynamic_resources.device_search_steps import Pick, Solution
 
 __all__ = ["allocation_of"]
 

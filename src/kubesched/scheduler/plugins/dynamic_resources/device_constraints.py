@@ -22,6 +22,20 @@ __all__ = ["AttributeConstraint", "DistinctAttribute", "MatchAttribute", "make_c
 class AttributeConstraint(Protocol):
     """One constraint of one claim, within one search."""
 
+    @property
+    def name(self) -> str:
+        """The attribute."""
+        ...
+
+    @property
+    def state(self) -> object:
+        """The state; equal states refuse the same devices from then on."""
+        ...
+
+    def applies(self, request: str, subrequest: str) -> bool:
+        """Whether the constraint is about devices of the request."""
+        ...
+
     def refuses(self, request: str, subrequest: str, device: DeviceContent) -> bool:
         """Whether `add` would refuse the device, without changes.
 
@@ -61,14 +75,31 @@ class MatchAttribute:
     """All devices must have the same value of an attribute."""
 
     def __init__(self, name: str, requests: frozenset[str]) -> None:
-        self._name, self._requests = name, requests
+        self.name, self._requests = name, requests
         self._value: AttributeValue | None = None
         self._count = 0
+
+    @property
+    def state(self) -> object:
+        return (self._value,) if self._count else None
+
+    @property
+    def is_set(self) -> bool:
+        """Whether a device was taken, so that its value is the one that all must have."""
+        return self._count > 0
+
+    @property
+    def value(self) -> AttributeValue | None:
+        """The value that all devices must have, if it is set; None equals no value."""
+        return self._value
+
+    def applies(self, request: str, subrequest: str) -> bool:
+        return _applies(self._requests, request, subrequest)
 
     def refuses(self, request: str, subrequest: str, device: DeviceContent) -> bool:
         if not self._count or not _applies(self._requests, request, subrequest):
             return False
-        attribute = device.attribute(self._name)
+        attribute = device.attribute(self.name)
         if attribute is None:
             return True
         value = value_of(attribute)
@@ -77,12 +108,12 @@ class MatchAttribute:
     def refuses_all(self, request: str, subrequest: str, view: PoolView) -> bool:
         if not self._count or not _applies(self._requests, request, subrequest):
             return False
-        return self._value is None or self._value not in view.values_of(self._name)
+        return self._value is None or self._value not in view.values_of(self.name)
 
     def add(self, request: str, subrequest: str, device: DeviceContent) -> bool:
         if not _applies(self._requests, request, subrequest):
             return True
-        attribute = device.attribute(self._name)
+        attribute = device.attribute(self.name)
         if attribute is None:
             return False
         value = value_of(attribute)
@@ -106,9 +137,20 @@ class DistinctAttribute:
     """
 
     def __init__(self, name: str, requests: frozenset[str]) -> None:
-        self._name, self._requests = name, requests
+        self.name, self._requests = name, requests
         self._latest: dict[str, AttributeValue | None] = {}
         self._count = 0
+
+    @property
+    def state(self) -> object:
+        return self._count, tuple(sorted(self._latest.items(), key=lambda each: each[0]))
+
+    def values_of_others(self, request: str) -> frozenset[AttributeValue | None]:
+        """Return the values that devices of other requests have."""
+        return frozenset(value for name, value in self._latest.items() if name != request)
+
+    def applies(self, request: str, subrequest: str) -> bool:
+        return _applies(self._requests, request, subrequest)
 
     def refuses(self, request: str, subrequest: str, device: DeviceContent) -> bool:
         return False
@@ -119,7 +161,7 @@ class DistinctAttribute:
     def add(self, request: str, subrequest: str, device: DeviceContent) -> bool:
         if not _applies(self._requests, request, subrequest):
             return True
-        attribute = device.attribute(self._name)
+        attribute = device.attribute(self.name)
         if attribute is None:
             return False
         value = value_of(attribute)

@@ -67,6 +67,16 @@ class DeviceContent:
         self.selected: dict[str, bool | str] = {}
 
     @property
+    def is_plain(self) -> bool:
+        """Whether the device has no taints, capacity, counters or shares."""
+        return not (
+            self.blocking_taints
+            or self.capacity
+            or self.device.consumes_counters
+            or self.allows_sharing
+        )
+
+    @property
     def has_conditions(self) -> bool:
         return bool(self.device.binding_conditions)
 
@@ -79,6 +89,11 @@ class DeviceContent:
             if domain == self.driver:
                 found = attributes.get(name)
         return found
+
+    def value_of(self, qualified_name: str) -> AttributeValue | bool | None:
+        """Return the value of an attribute; False: it is absent, None: its type is unknown."""
+        found = self.attribute(qualified_name)
+        return False if found is None else value_of(found)
 
 
 def value_of(attribute: DeviceAttribute) -> AttributeValue | None:

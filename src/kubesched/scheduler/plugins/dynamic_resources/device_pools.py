@@ -27,6 +27,8 @@ __all__ = ["Pool", "PoolState", "PoolView", "ViewedDevice"]
 CounterKey = tuple[str, str]  # counter set, counter
 
 _numbers = itertools.count(1)
+# Claims name attributes, so a pool caches the values of no more than these.
+_MOST_ATTRIBUTES = 64
 
 
 class PoolState(enum.Enum):
@@ -51,9 +53,11 @@ class PoolView:
 
     __slots__ = (
         "_index",
+        "_known",
         "_values",
         "devices",
         "has_conditions",
+        "is_plain",
         "key",
         "number",
         "pool",
@@ -72,12 +76,12 @@ class PoolView:
         self.pool = pool
         self.state = state
         self.slices = slices
-        self.devices = devices if state is PoolState.COMPLETE else ()
-        self.has_conditions = state is PoolState.COMPLETE and any(
-            device.content.has_conditions for device in devices
-        )
+        self.devices = devices  # none unless the pool is complete
+        self.has_conditions = any(device.content.has_conditions for device in devices)
+        self.is_plain = all(device.content.is_plain for device in self.devices)
         self._index: dict[str, int] | None = None
-        self._values: dict[str, frozenset[AttributeValue]] = {}
+        self._values: dict[str, tuple[AttributeValue | None, ...]] = {}
+        self._known: dict[str, frozenset[AttributeValue]] = {}
         # Equal for pools with equal devices that differ only in their name and node.
         self.key = (
             pool.pool_id[0],
@@ -100,13 +104,29 @@ class PoolView:
 
     def values_of(self, attribute: str) -> frozenset[AttributeValue]:
         """Return the values that the devices have of an attribute, without unknown types."""
+        found = self._known.get(attribute)
+        if found is None:
+            values = frozenset(self.values_by_device(attribute))
+            if len(self._known) >= _MOST_ATTRIBUTES:
+                self._known.clear()
+            found = self._known[attribute] = frozenset(v for v in values if v is not None)
+        return found
+
+    def values_by_device(self, attribute: str) -> tuple[AttributeValue | None, ...]:
+        """Return the value of an attribute for each device; None: it has no known value."""
         found = self._values.get(attribute)
         if found is None:
+            if len(self._values) >= _MOST_ATTRIBUTES:
+                self._values.clear()
             attributes = (device.content.attribute(attribute) for device in self.devices)
-            values = (value_of(each) for each in attributes if each is not None)
-            found = frozenset(value for value in values if value is not None)
-            self._values[attribute] = found
+            found = self._values[attribute] = tuple(
+                None if each is None else value_of(each) for each in attributes
+            )
         return found
+
+    def has_values_of(self, attribute: str) -> bool:
+        """Whether the values of an attribute are cached."""
+        return attribute in self._values
 
     def usage_key(self, usage: PoolUsage | None) -> object:
         """Return a key that is equal for usages with the same effect on an allocation."""
@@ -197,15 +217,17 @@ class Pool:
                 state = PoolState.INCOMPLETE
         if state is PoolState.COMPLETE and not self._is_valid(seen, generation):
             state = PoolState.INVALID
-        devices = tuple(
-            ViewedDevice(name, content, each, is_for_node)
-            for each in seen
-            for (name, content), is_for_node in zip(
-                each.devices.entries,
-                masks.get(each.name) or itertools.repeat(True),
-                strict=False,
+        devices: tuple[ViewedDevice, ...] = ()
+        if state is PoolState.COMPLETE:
+            devices = tuple(
+                ViewedDevice(name, content, each, is_for_node)
+                for each in seen
+                for (name, content), is_for_node in zip(
+                    each.devices.entries,
+                    masks.get(each.name) or itertools.repeat(True),
+                    strict=False,
+                )
             )
-        )
         return PoolView(self, state, seen, devices)
 
     def _is_valid(self, seen: Collection[SliceRecord], generation: int) -> bool:

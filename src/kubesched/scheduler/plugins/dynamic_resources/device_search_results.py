@@ -25,10 +25,13 @@ from kubesched.scheduler.plugins.dynamic_resources.device_inventory import (
 from kubesched.scheduler.plugins.dynamic_resources.device_pools import PoolState, PoolView
 from kubesched.scheduler.plugins.dynamic_resources.device_requests import ClaimRequests
 from kubesched.scheduler.plugins.dynamic_resources.device_rows import DeviceRows
-from kubesched.scheduler.plugins.dynamic_resources.device_search import (
+from kubesched.scheduler.plugins.dynamic_resources.device_search import DeviceSearch
+from kubesched.scheduler.plugins.dynamic_resources.device_search_steps import (
     AllocationError,
-    DeviceSearch,
     NamedClaim,
+    SearchBudget,
+    SearchLimitError,
+    SearchPausedError,
     SearchTimeoutError,
     Solution,
 )
@@ -38,6 +41,8 @@ __all__ = ["DeviceSearchCache", "DeviceSearchResult", "DeviceVerdict", "DeviceVe
 
 _MAX_RESULTS = 65_536
 _MAX_CACHES = 64
+# What a search costs besides its steps.
+_STEPS_PER_SEARCH = 30
 
 
 class DeviceVerdict(enum.IntEnum):
@@ -55,6 +60,19 @@ class DeviceSearchResult(NamedTuple):
     verdict: DeviceVerdict
     solution: Solution | None = None
     error: AllocationError | SearchTimeoutError | None = None
+    # The claims that the text of an error may name.
+    names: tuple[str, ...] = ()
+
+    def holds_for(self, names: Sequence[str]) -> bool:
+        """Whether the same claims under these names have the same result.
+
+        A search that was interrupted may go on, and one whose time was over may be faster.
+        """
+        if self.error is None:
+            return True
+        if isinstance(self.error, SearchTimeoutError):
+            return isinstance(self.error, SearchLimitError)
+        return self.names == tuple(names)
 
 
 _FITS = DeviceSearchResult(DeviceVerdict.FITS)
@@ -88,12 +106,14 @@ class DeviceVerdicts:
         versions = self._runner.inventory.usage_versions(group) if group.shared else ()
         key = (group.number, versions)
         result = self._by_group.get(key)
-        if result is None or result.verdict is DeviceVerdict.ERROR:
+        if result is None or not result.holds_for(names):
             claims = [
                 NamedClaim(name, requests)
                 for name, requests in zip(names, self._requests, strict=True)
             ]
             result = self._runner.run(claims, devices, self._exhausted)
+            if isinstance(result.error, SearchPausedError):
+                return result
             if len(self._by_group) >= _MAX_RESULTS:
                 self._by_group.clear()
             self._by_group[key] = result
@@ -157,6 +177,7 @@ class _SearchRunner:
         self._features = features
         self._start_timer = start_timer
         self._selectors = DeviceSelectors(list_attributes=features.list_attributes)
+        self.budget = SearchBudget()
 
     def run(
         self, claims: Sequence[NamedClaim], devices: NodeDevices, exhausted: ExhaustedPools
@@ -169,11 +190,18 @@ class _SearchRunner:
             self._features,
             self._start_timer(),
             exhausted,
+            self.budget,
         )
         try:
+            self.budget.check()
+            self.budget.charge(_STEPS_PER_SEARCH)
             solution = search.run()
         except (AllocationError, SearchTimeoutError) as exc:
-            return DeviceSearchResult(DeviceVerdict.ERROR, error=exc)
+            names = tuple(name for name, _ in claims)
+            # Without its frames: they would keep the whole search in memory.
+            return DeviceSearchResult(
+                DeviceVerdict.ERROR, error=exc.with_traceback(None), names=names
+            )
         if solution is not None:
             return DeviceSearchResult(DeviceVerdict.FITS, solution)
         if any(view.state is PoolState.INVALID for view in devices.views):
@@ -191,6 +219,7 @@ class DeviceSearchCache:
         self, inventory: DeviceInventory, features: DeviceFeatures, start_timer: StartTimer
     ) -> None:
         self._runner = _SearchRunner(inventory, features, start_timer)
+        self.budget = self._runner.budget
         self._entries: OrderedDict[Hashable, tuple[Sequence[ClaimRequests], DeviceVerdicts]] = (
             OrderedDict()
         )

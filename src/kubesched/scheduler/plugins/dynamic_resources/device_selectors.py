@@ -9,6 +9,7 @@ from collections import OrderedDict
 
 from kubesched.errors import QuantityError
 from kubesched.foundation.cel import CelCompileError, CelRuntimeError, CompiledSelector, DeviceInput
+from kubesched.foundation.cel.device import DEVICE_COST_LIMIT
 from kubesched.scheduler.plugins.dynamic_resources.device_content import DeviceContent
 
 __all__ = ["DeviceSelectorError", "DeviceSelectors"]
@@ -16,6 +17,9 @@ __all__ = ["DeviceSelectorError", "DeviceSelectors"]
 _MAX_COMPILED = 512
 # Cached results per device content.
 _MAX_RESULTS = 256
+# The steps of an evaluation, and how much of the cost of an expression is a step.
+_STEPS_PER_EVALUATION = 15
+_COST_PER_STEP = 10
 
 
 class DeviceSelectorError(Exception):
@@ -31,6 +35,8 @@ class DeviceSelectors:
     def __init__(self, *, list_attributes: bool = False) -> None:
         """`list_attributes` is the gate DRAListTypeAttributes."""
         self._list_attributes = list_attributes
+        # The work so far, in the steps of a search for devices.
+        self.steps = 0
         self._compiled: OrderedDict[str, CompiledSelector | str] = OrderedDict()
 
     def matches(self, expression: str, content: DeviceContent) -> bool:
@@ -52,8 +58,11 @@ class DeviceSelectors:
         try:
             if not isinstance(content.prepared, DeviceInput):
                 content.prepared = self._prepare(content)
-            return selector.selects(content.prepared)
+            selected, cost = selector.selects_at_cost(content.prepared)
+            self.steps += _STEPS_PER_EVALUATION + cost // _COST_PER_STEP
+            return selected
         except (CelRuntimeError, QuantityError) as exc:
+            self.steps += DEVICE_COST_LIMIT // _COST_PER_STEP  # it may have been reached
             return f"CEL runtime error: {exc}"
 
     def _prepare(self, content: DeviceContent) -> DeviceInput:
@@ -69,6 +78,7 @@ class DeviceSelectors:
     def _compile(self, expression: str) -> CompiledSelector | str:
         compiled = self._compiled.get(expression)
         if compiled is None:
+            self.steps += 2 * len(expression)
             try:
                 compiled = CompiledSelector.compile(
                     expression, list_attributes=self._list_attributes

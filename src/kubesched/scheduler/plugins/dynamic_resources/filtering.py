@@ -20,13 +20,13 @@ from kubesched.framework import SUCCESS, NodeInfo, NodeView, Rejections, Status
 from kubesched.framework.causes import AllocatedDeviceUnreachable, DevicesUnavailable
 from kubesched.scheduler.plugins.dynamic_resources.allocation_results import allocation_of
 from kubesched.scheduler.plugins.dynamic_resources.device_requests import ClaimRequests
-from kubesched.scheduler.plugins.dynamic_resources.device_search import SearchTimeoutError
 from kubesched.scheduler.plugins.dynamic_resources.device_search_results import (
     DeviceSearchCache,
     DeviceSearchResult,
     DeviceVerdict,
     DeviceVerdicts,
 )
+from kubesched.scheduler.plugins.dynamic_resources.device_search_steps import SearchTimeoutError
 from kubesched.scheduler.plugins.dynamic_resources.device_state import DeviceState
 from kubesched.scheduler.plugins.dynamic_resources.extended_requests import (
     ExtendedRequests,
@@ -76,6 +76,7 @@ class DeviceFilter:
     def __init__(self, devices: DeviceState, cache: DeviceSearchCache) -> None:
         self._devices = devices
         self._cache = cache
+        self.budget = cache.budget
         self.node_allocatable: NodeAllocatable | None = None
         if devices.features.node_allocatable:
             self.node_allocatable = NodeAllocatable(devices.inventory)

@@ -61,6 +61,8 @@ __all__ = ["DynamicResources"]
 
 STATE_KEY = "DynamicResources"
 
+SEARCH_GOES_ON = "the search for devices takes long and goes on with the next attempt"
+
 _NOTHING = PodDevices()
 _OF_NODES = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
 _BINDING_TIMEOUT_NS = 10 * MINUTE
@@ -155,12 +157,16 @@ class DynamicResources(Plugin):
         if isinstance(data, Status):
             return data
         state.write(STATE_KEY, data)
+        self.filtering.budget.begin(may_pause=state.may_pause)
         if self.filtering.node_allocatable is not None:
             state.asks_every_node = True
             state.adjust_assumed = partial(self._with_charged_resources, data)
         elif self.filtering.may_fail(data, pod_info.pod, nodes):
             # An error on any node ends the attempt, so no node may be skipped.
             state.asks_every_node = True
+        if self.filtering.budget.is_exceeded:
+            state.is_paused = True
+            return Status.failure(SEARCH_GOES_ON)
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from kubesched.api import AllocationResult, Pod, ResourceClaim
 from kubesched.framework import MAX_NODE_SCORE, NodeInfo, NodeView
-from kubesched.scheduler.plugins.dynamic_resources.device_search import Pick
 from kubesched.scheduler.plugins.dynamic_resources.device_search_results import DeviceSearchResult
+from kubesched.scheduler.plugins.dynamic_resources.device_search_steps import Pick
 from kubesched.scheduler.plugins.dynamic_resources.filtering import DeviceFilter
 from kubesched.scheduler.plugins.dynamic_resources.pod_devices import PodDevices
 
