@@ -127,16 +127,6 @@ FAILURES: dict[str, tuple[Sequence[str], HowToReport, str]] = {
         '"command failed" err="couldn\'t create leader elector: leaseDuration must be greater '
         'than renewDeadline"',
     ),
-    "an election that others decide": (
-        [*CLUSTER, "--feature-gates=CoordinatedLeaderElection=true"],
-        LOG,
-        '"command failed" err="coordinated leader election is not supported"',
-    ),
-    "an election that others decide, and that is off": (
-        [*CLUSTER, "--feature-gates=CoordinatedLeaderElection=true", "--leader-elect=false"],
-        LOG,
-        '"command failed" err="coordinated leader election is not supported"',
-    ),
     "a plugin that cannot be loaded": (
         [*CLUSTER, "--plugin=nope:Nope"],
         LOG,

@@ -1,31 +1,55 @@
-"""Built-in kinds of which kubesched reads only the metadata.
+"""Built-in kinds of which kubesched reads only the metadata, or single fields.
 
-A server accepts, stores and lists them. A kind that scheduling or a controller reads has a
-complete type in `kinds`.
+A server accepts, stores and lists them, and `ApiAccess` accepts their types. A kind that scheduling
+or a controller reads has a complete type in `kinds`.
 """
 
 from __future__ import annotations
 
 import types
 from functools import cache
-from typing import Final
+from typing import Any, ClassVar, Final
 
 from kubesched.api.base import ApiObject
 from kubesched.api.kinds import Kind
 from kubesched.api.meta import ObjectMeta
 
-__all__ = ["PLAIN_KINDS", "PlainObject", "plain_type"]
+__all__ = ["PLAIN_KINDS", "Endpoints", "LeaseCandidate", "PlainObject", "plain_type"]
 
 
 class PlainObject(ApiObject):
     """An object of which only the metadata is decoded."""
 
+    # The kind of the type; `kind_of` reads it.
+    custom_kind: ClassVar[Kind | None] = None
+
     metadata: ObjectMeta = ObjectMeta()
+
+
+class Endpoints(PlainObject):
+    """The addresses behind a Service in the old form, as plain JSON."""
+
+    api_version: ClassVar[str] = "v1"
+    kind: ClassVar[str] = "Endpoints"
+
+    subsets: list[dict[str, Any]] = []
+
+
+class LeaseCandidate(PlainObject):
+    """A replica that may be elected to hold a lease; the spec is plain JSON."""
+
+    api_version: ClassVar[str] = "coordination.k8s.io/v1beta1"
+    kind: ClassVar[str] = "LeaseCandidate"
+
+    spec: dict[str, Any] = {}
 
 
 @cache
 def plain_type(api_version: str, kind: str) -> type[PlainObject]:
     """Return the type of a kind; the same names return the same type."""
+    for known in (Endpoints, LeaseCandidate):
+        if (known.api_version, known.kind) == (api_version, kind):
+            return known
     members = {"__module__": __name__, "api_version": api_version, "kind": kind}
     made: type[PlainObject] = types.new_class(
         kind, (PlainObject,), {"frozen": True}, lambda body: body.update(members)
@@ -76,3 +100,5 @@ PLAIN_KINDS: Final[tuple[Kind, ...]] = (
         "storagemigration.k8s.io/v1beta1", "StorageVersionMigration", "storageversionmigrations", ""
     ),
 )
+for _each in PLAIN_KINDS:
+    _each.type.custom_kind = _each  # type: ignore[attr-defined]  # every one is a PlainObject

@@ -22,6 +22,7 @@ from prometheus_client.registry import CollectorRegistry
 
 import kubesched
 from kubesched.api import Lease, Pod
+from kubesched.foundation.client.coordinated_elector import CoordinatedElector
 from kubesched.foundation.client.core_event_recorder import CoreEventBroadcaster
 from kubesched.foundation.client.event_api_discovery import DiscoveringBroadcaster
 from kubesched.foundation.client.event_recorder import (
@@ -31,6 +32,10 @@ from kubesched.foundation.client.event_recorder import (
 )
 from kubesched.foundation.client.http_api import HttpApi
 from kubesched.foundation.client.leader_election import ElectionSettings, LeaderElector
+from kubesched.foundation.client.lease_candidate import (
+    CandidateDescription,
+    LeaseCandidateRenewer,
+)
 from kubesched.foundation.http.http_messages import (
     Handler,
     Request,
@@ -41,7 +46,7 @@ from kubesched.foundation.metrics.client_metrics import ClientMetrics, LeaderEle
 from kubesched.foundation.metrics.process_metrics import BuildMetrics
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.foundation.util.clock import MICROSECOND, Clock
-from kubesched.foundation.util.components import running
+from kubesched.foundation.util.components import Component, running
 from kubesched.foundation.util.log_output import LogFlusher
 from kubesched.foundation.util.logging import get_logger
 from kubesched.foundation.util.loop_watchdog import LoopWatchdog
@@ -121,6 +126,7 @@ class SchedulerProcess:
         )
         self._hostname = hostname
         self._elector: LeaderElector | None = None
+        self._candidate: LeaseCandidateRenewer | None = None
         self._scheduler: Scheduler | None = None
         self._add_ons = add_ons
         self._explanations: Explanations | None = None
@@ -181,7 +187,11 @@ class SchedulerProcess:
             kubesched=f"v{kubesched.__version__}",
         )
         trimmer = MemoryTrimmer(self._clock)
-        async with running(watchdog, trimmer, *self._log_flushers(), leader_events, *server_parts):
+        parts: list[Component] = [watchdog, trimmer, *self._log_flushers(), leader_events]
+        parts += server_parts
+        if self._candidate is not None:
+            parts.append(self._candidate)
+        async with running(*parts):
             code = await self._lead(scheduler)
         if code == 0:
             log.info("Requested to terminate, exiting")
@@ -283,13 +293,33 @@ class SchedulerProcess:
         def record(lease: Lease, what: str) -> None:
             recorder.event(lease, "Normal", "LeaderElection", "", what)
 
-        return LeaderElector(
+        kind = LeaderElector
+        if self._config.gates.enabled("CoordinatedLeaderElection"):
+            kind = CoordinatedElector
+            self._candidate = self._build_candidate(settings.identity)
+        return kind(
             self._clients.client("leader-election", timeout_ns=settings.request_timeout_ns),
             self._clock,
             derive(self._seed, "election"),
             settings,
             metrics=self._election_metrics,
             record=record,
+        )
+
+    def _build_candidate(self, identity: str) -> LeaseCandidateRenewer:
+        """Build the candidacy; the API server elects the holder of a lease with a fixed name."""
+        options = self._config.options
+        version = effective_version(options.emulated_version, options.min_compatibility_version)
+        return LeaseCandidateRenewer(
+            self._clients.client("lease-candidate"),
+            self._clock,
+            derive(self._seed, "candidate"),
+            CandidateDescription(
+                identity=identity,
+                lease_name="kube-scheduler",
+                binary_version=KUBERNETES_VERSION.removeprefix("v"),
+                emulation_version=f"{version.emulation}.0",
+            ),
         )
 
     def _broadcaster(self, events: HttpApi, main: HttpApi) -> Broadcaster:
@@ -380,6 +410,8 @@ class SchedulerProcess:
         # so only readiness depends on that.
         elected = [HealthCheck("leaderElection", lambda: None)] if elector else []
         electing = [HealthCheck("leaderElection", elector.trouble.problem)] if elector else []
+        if (candidate := self._candidate) is not None:
+            electing.append(HealthCheck("informer-sync", lambda: _sync_problem(candidate)))
         return Pages(
             configuration=lambda: shown,
             flags=self._inputs.flags,
@@ -436,6 +468,12 @@ class SchedulerProcess:
             own_version=kubesched.__version__,
         )
         build.count_registered(metrics.groups, metrics.disabled)
+
+
+def _sync_problem(candidate: LeaseCandidateRenewer) -> str | None:
+    if candidate.has_synced:
+        return None
+    return "1 informers not started yet: [*v1beta1.LeaseCandidate]"
 
 
 class _Tasks(contextlib.AsyncExitStack):

@@ -121,11 +121,6 @@ def check_leader_election(config: ProcessConfig) -> None:
     election = config.configuration.leader_election
     if election.leader_elect:
         _check_timings(election)
-    # Without an election too, as every gate whose code is not built.
-    if config.gates.enabled("CoordinatedLeaderElection"):
-        error = ConfigError("coordinated leader election is not supported")
-        error.add_note("turn the feature gate CoordinatedLeaderElection off")
-        raise error
 
 
 def _check_timings(election: LeaderElectionConfiguration) -> None:

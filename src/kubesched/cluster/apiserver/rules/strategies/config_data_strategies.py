@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 from collections.abc import Iterable
 
@@ -13,33 +12,15 @@ from kubesched.cluster.apiserver.rules.errors.field_problems import (
     invalid,
 )
 from kubesched.cluster.apiserver.rules.strategies.resource_strategy import Json, ResourceStrategy
+from kubesched.cluster.apiserver.rules.validation.names import config_map_key
 
 __all__ = ["ConfigMapStrategy", "ControllerRevisionStrategy", "SecretStrategy"]
 
-_KEY_LENGTH = 253
-_KEY = "[-._a-zA-Z0-9]+"
-_KEY_RE = re.compile(_KEY)
-_KEY_TEXT = (
-    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. "
-    f"'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '{_KEY}')"
-)
 _FIXED = "field is immutable when `immutable` is set"
 
 
 def _check_keys(keys: Iterable[str], path: str) -> list[FieldProblem]:
-    problems = []
-    for key in keys:
-        at = f"{path}[{key}]"
-        if len(key) > _KEY_LENGTH:
-            problems.append(invalid(at, key, f"must be no more than {_KEY_LENGTH} characters"))
-        if not _KEY_RE.fullmatch(key):
-            problems.append(invalid(at, key, _KEY_TEXT))
-        elif key == ".":
-            problems.append(invalid(at, key, "must not be '.'"))
-        elif key.startswith(".."):
-            text = "must not be '..'" if key == ".." else "must not start with '..'"
-            problems.append(invalid(at, key, text))
-    return problems
+    return [invalid(f"{path}[{key}]", key, text) for key in keys for text in config_map_key(key)]
 
 
 def _check_fixed(new: Json, old: Json, fields: tuple[str, ...]) -> list[FieldProblem]:

@@ -13,6 +13,7 @@ from kubesched.cluster.apiserver.rules.errors.field_problems import (
 )
 from kubesched.cluster.apiserver.rules.strategies.pod_defaults import default_pod_spec
 from kubesched.cluster.apiserver.rules.strategies.resource_strategy import Json, ResourceStrategy
+from kubesched.cluster.apiserver.rules.validation.names import config_map_key
 from kubesched.cluster.apiserver.rules.validation.network_policy_validation import (
     check_network_policy,
 )
@@ -250,7 +251,7 @@ PLAIN_STRATEGIES: dict[str, ResourceStrategy] = {
     ),
     "ClusterTrustBundle": PlainStrategy(fixed=("spec.signerName",), names=path_segment),
     "PodCertificateRequest": PlainStrategy(status=True, fixed=("spec",)),
-    "LeaseCandidate": PlainStrategy(fixed=("spec.leaseName",)),
+    "LeaseCandidate": PlainStrategy(fixed=("spec.leaseName",), names=config_map_key),
     "FlowSchema": PlainStrategy(
         status=True,
         generation=True,

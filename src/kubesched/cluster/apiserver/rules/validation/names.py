@@ -14,6 +14,7 @@ from kubesched.api.validation import (
 )
 
 __all__ = [
+    "config_map_key",
     "dns_1035_label",
     "dns_label",
     "dns_subdomain",
@@ -45,9 +46,31 @@ _LABEL_1035_TEXT = (
     f"'abc-123', regex used for validation is '{_LABEL_1035}')"
 )
 
+_KEY_LENGTH = 253
+_KEY = "[-._a-zA-Z0-9]+"
+_KEY_RE = re.compile(_KEY)
+_KEY_TEXT = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. "
+    f"'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '{_KEY}')"
+)
+
 
 def _at_most(length: int) -> str:
     return f"must be no more than {length} bytes"
+
+
+def config_map_key(value: str) -> tuple[str, ...]:
+    """Check a key of a ConfigMap, or a name with the same rule."""
+    problems = []
+    if len(value) > _KEY_LENGTH:
+        problems.append(f"must be no more than {_KEY_LENGTH} characters")
+    if not _KEY_RE.fullmatch(value):
+        problems.append(_KEY_TEXT)
+    elif value == ".":
+        problems.append("must not be '.'")
+    elif value.startswith(".."):
+        problems.append("must not be '..'" if value == ".." else "must not start with '..'")
+    return tuple(problems)
 
 
 def dns_label(value: str) -> tuple[str, ...]:
