@@ -31,6 +31,7 @@ from kubesched.cluster.apiserver.store.stored_records import StoredChange
 from kubesched.cluster.controllers import Controllers, GarbageCollector
 from kubesched.cluster.controllers.control_loop import EventSink
 from kubesched.cluster.controllers.event_expiry import LASTS_NS, EventExpiry
+from kubesched.cluster.controllers.quota_resync import QuotaResync
 from kubesched.cluster.controllers.terminated_pods import TerminatedPodCollector
 from kubesched.cluster.controllers.volume_provisioning import STORAGE_CLASSES
 from kubesched.cluster.nodes.kubelet import FakeKubelet
@@ -159,6 +160,8 @@ class EmbeddedCluster:
                 has_group_claims={POD_GROUPS, GROUP_CLAIMS} <= groups,
             )
             self.parts.append(controllers)
+            if heartbeats:
+                self.parts.append(QuotaResync(self.store, clock))
         if ClusterPart.GARBAGE_COLLECTION in parts:
             self.parts.append(GarbageCollector(self.store, clock))
         if ClusterPart.EVENTS in parts:

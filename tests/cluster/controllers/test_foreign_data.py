@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from kubesched.api import PersistentVolumeClaim, Pod, ReplicaSet
-from kubesched.api.core import ConfigMap
+from kubesched.api.core import ConfigMap, ResourceQuota
 from kubesched.cluster.apiserver.local_api import Fault
-from kubesched.foundation.util.clock import SECOND
+from kubesched.cluster.controllers.quota_resync import QUOTA_RESYNC_NS
+from kubesched.cluster.embedded_cluster import EmbeddedCluster
+from kubesched.foundation.util.clock import SECOND, current_clock
+from kubesched.foundation.util.components import running
 from kubesched.foundation.util.virtual_loop import run
 from tests.cluster.controllers.workloads import workload, workloads
 
@@ -59,5 +63,35 @@ def test_an_owner_that_another_client_adds_at_the_same_time_stays() -> None:
             await harness.settle(10)
             owners = (await harness.get(Pod, "p")).metadata.owner_references
             assert {each.uid for each in owners} == {other.metadata.uid, set_a.metadata.uid}
+
+    run(main)
+
+
+def test_the_status_of_a_quota_that_a_client_has_changed_is_corrected() -> None:
+    async def main() -> None:
+        cluster = EmbeddedCluster(current_clock(), random.Random(0))
+        async with running(*cluster.parts):
+            spec = {"hard": {"cpu": "500m", "configmaps": "10"}}
+            body = {"metadata": {"name": "q"}, "spec": spec}
+            await cluster.api.create_document(ResourceQuota, "default", body)
+            await cluster.api.create_document(ConfigMap, "default", {"metadata": {"name": "one"}})
+            status = {"hard": {"cpu": "2"}, "used": {"cpu": "1", "configmaps": "7"}}
+            await cluster.api.patch(
+                ResourceQuota,
+                "q",
+                "default",
+                {"status": status},
+                patch_type="merge",
+                subresource="status",
+            )
+
+            def stored() -> Json:
+                found = cluster.api.document(ResourceQuota, "q", "default")["status"]
+                return {"hard": found["hard"]["cpu"], "used": found["used"]["configmaps"]}
+
+            assert stored() == {"hard": "2", "used": "7"}
+            await cluster.clock.sleep(QUOTA_RESYNC_NS + SECOND)
+            # The root certificates of the namespace are a ConfigMap, too.
+            assert stored() == {"hard": "500m", "used": "2"}
 
     run(main)

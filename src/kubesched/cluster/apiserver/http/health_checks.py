@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from kubesched.foundation.http.http_messages import TEXT, Request, Response
 
-__all__ = ["HEALTH_PATHS", "health", "is_health"]
+__all__ = ["HEALTH_PATHS", "all_checks", "health", "is_health"]
 
 _BEGIN = ("ping", "log", "etcd")
 _READY = ("etcd-readiness", "informer-sync")
@@ -50,6 +50,11 @@ _CHECKS: dict[str, Sequence[str]] = {
     "/readyz": (*_BEGIN, *_READY, *_HOOKS, "shutdown"),
 }
 HEALTH_PATHS = tuple(_CHECKS)
+
+
+def all_checks() -> list[tuple[str, str]]:
+    """List all checks: the type, which is the name of the endpoint, and the name of the check."""
+    return [(path[1:], name) for path, checks in _CHECKS.items() for name in checks]
 
 
 def is_health(path: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kubesched.api.access import ApiError
+from kubesched.cluster.apiserver.http.continuation_ages import ContinuationAges
 from kubesched.cluster.apiserver.http.kubelet_subresources import (
     KUBELET_SUBRESOURCES,
     refuse_subresource,
@@ -60,6 +61,11 @@ from kubesched.cluster.apiserver.store.admission_webhooks import CallsNeededErro
 from kubesched.cluster.apiserver.store.custom_resource_definitions import (
     CUSTOM_RESOURCE_DEFINITION,
 )
+from kubesched.cluster.apiserver.store.list_pages import (
+    CURRENT,
+    Continuation,
+    too_old_to_continue,
+)
 from kubesched.cluster.apiserver.store.object_store import Deletion, Store
 from kubesched.cluster.apiserver.store.orphaning import orphan_dependents
 from kubesched.cluster.apiserver.store.pod_eviction import admit_eviction
@@ -108,6 +114,7 @@ class ResourceHandlers:
         self._tokens = tokens
         self._rules = rules
         self._now_ns = clock.now_ns
+        self._ages = ContinuationAges()
         self._pods = store.catalog.by_url("", "v1", "pods")
         self._object_handlers: dict[str, Callable[[ResourceRequest], Response]] = {
             "GET": self._get,
@@ -198,6 +205,13 @@ class ResourceHandlers:
             revision = parse_revision(version)
             if revision > self._store.revision:
                 raise api_errors.too_new(revision, self._store.revision)
+        now_ns = self._now_ns()
+        if options.continue_token:
+            continuation = Continuation.parse(options.continue_token)
+            if self._ages.has_expired(continuation.revision, now_ns) and (
+                continuation.revision != CURRENT
+            ):
+                raise too_old_to_continue(continuation)
         page = self._store.list(
             call.resource,
             call.target.namespace,
@@ -208,6 +222,8 @@ class ResourceHandlers:
             resource_version=version,
             exact=options.match == "Exact",
         )
+        if page.continue_token:
+            self._ages.note(self._store.revision, now_ns)
         return rendering.page(page)
 
     def _watch(

@@ -17,13 +17,23 @@ from kubesched.api.access import ApiError
 from kubesched.api.fields import FieldSelector
 from kubesched.cluster.apiserver.http.access_reviews import REVIEWS, answer_review
 from kubesched.cluster.apiserver.http.discovery_documents import AGGREGATED, VERSION, Discovery
-from kubesched.cluster.apiserver.http.health_checks import HEALTH_PATHS, health, is_health
+from kubesched.cluster.apiserver.http.health_checks import (
+    HEALTH_PATHS,
+    all_checks,
+    health,
+    is_health,
+)
 from kubesched.cluster.apiserver.http.impersonation import impersonated_user
 from kubesched.cluster.apiserver.http.media_types import NO_METADATA, accepted_form
 from kubesched.cluster.apiserver.http.openapi_documents import OpenApi
 from kubesched.cluster.apiserver.http.protobuf import PROTOBUF, write_protobuf
 from kubesched.cluster.apiserver.http.query_parameters import check_timeout
 from kubesched.cluster.apiserver.http.request_bodies import read_body
+from kubesched.cluster.apiserver.http.request_metrics import (
+    CONTENT_TYPE,
+    RequestMetrics,
+    health_metrics,
+)
 from kubesched.cluster.apiserver.http.request_paths import RequestTarget, parse_path
 from kubesched.cluster.apiserver.http.resource_handlers import ResourceHandlers
 from kubesched.cluster.apiserver.http.response_rendering import encode, warning_headers
@@ -105,7 +115,12 @@ class ApiService:
             "/": self._paths,
             _OPENAPI: lambda _: _json(self._openapi.index()),
             "/openapi/v2": self._openapi_2,
+            "/metrics": lambda _: Response(200, self._metrics.text().encode(), CONTENT_TYPE),
+            "/metrics/slis": lambda _: Response(
+                200, health_metrics(all_checks()).encode(), CONTENT_TYPE
+            ),
         }
+        self._metrics = RequestMetrics(store)
 
     def call_webhooks_with(self, caller: WebhookCaller) -> WebhookCalls:
         """Call webhooks for writes with this client. Without one, webhooks are only stored."""
@@ -115,6 +130,14 @@ class ApiService:
 
     async def complete(self, request: Request) -> Response | ServedWatch:
         """Return the response as `answer` does, after calls of webhooks if a write needs them."""
+        answer = await self._completed(request)
+        target = parse_path(request.raw_path)
+        if target is not None:
+            code = answer.status if isinstance(answer, Response) else 200
+            self._metrics.count(_attributes(request, target), target.version, code)
+        return answer
+
+    async def _completed(self, request: Request) -> Response | ServedWatch:
         calls = self.webhook_calls
         if calls is None or not calls.are_possible or request.method not in _WRITES:
             return self.answer(request)
@@ -192,6 +215,7 @@ class ApiService:
 
     def _core_versions(self, request: Request) -> Response:
         if _wants_aggregated(request):
+            self._metrics.aggregations += 1
             return _json(self._discovery.aggregated(core=True), AGGREGATED)
         return _json(self._discovery.core_versions(self.address))
 
@@ -206,6 +230,7 @@ class ApiService:
 
     def _groups(self, request: Request) -> Response:
         if _wants_aggregated(request):
+            self._metrics.aggregations += 1
             return _json(self._discovery.aggregated(core=False), AGGREGATED)
         return _json(self._discovery.groups())
 

@@ -151,6 +151,11 @@ class Store(StoredObjects):
             if "deletionTimestamp" in record.data["metadata"]:
                 self._delete_namespace(record, now_ns)
 
+    def recount_quotas(self, now_ns: int) -> None:
+        """Correct the statuses of quotas that clients have changed."""
+        self._now_ns = now_ns
+        self._quotas.recount()
+
     # Writing
 
     @contextlib.contextmanager

@@ -98,6 +98,11 @@ class QuotaAccounting:
                 total[name] = str(parse_quantity(used.get(name, "0")) + amount)
             self._write(record, {**quota, "status": {**quota.get("status", {}), "used": total}})
 
+    def recount(self) -> None:
+        """Count the usage of all quotas again, and correct the statuses that differ."""
+        for record in list(self._collections["resourcequotas"].objects.values()):
+            self._recount(record, record.data["metadata"]["namespace"])
+
     def _recount(self, record: Record, namespace: str) -> None:
         quota = record.data
         hard = quota["spec"].get("hard", {})
@@ -108,7 +113,9 @@ class QuotaAccounting:
                     if name in total:
                         total[name] += amount
         used = {name: str(amount) for name, amount in sorted(total.items())}
-        self._write(record, {**quota, "status": {"hard": hard, "used": used}})
+        status = {"hard": hard, "used": used}
+        if quota.get("status") != status:
+            self._write(record, {**quota, "status": status})
 
     def _objects_in(self, namespace: str) -> Iterable[tuple[Resource, Json]]:
         prefix = f"{namespace}/"

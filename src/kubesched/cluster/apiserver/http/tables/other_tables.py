@@ -409,7 +409,7 @@ OTHERS: dict[str, Layout] = {
         lambda data, _: "80, 443" if _at(data, "spec.tls") else "80",
         age,
     ),
-    "IPAddress": _layout(("ParentRef", AGE), _reference, age),
+    "IPAddress": _layout(("ParentRef",), _reference),
     "NetworkPolicy": _layout(
         ("Pod-Selector", AGE),
         lambda data, _: selector_text(_at(data, "spec.podSelector", None)),

@@ -48,6 +48,9 @@ class Catalog:
             raise unknown_resource()
         return found
 
+    def has_url(self, group: str, version: str, plural: str) -> bool:
+        return (group, version, plural) in self._by_url
+
     def by_type(self, kind: type[msgspec.Struct]) -> Resource:
         """Find the resource of a struct type. Raises ApiError 404 if it is not served."""
         found = self._by_type.get(kind)
