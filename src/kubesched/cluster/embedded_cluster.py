@@ -34,6 +34,7 @@ from kubesched.cluster.controllers.event_expiry import LASTS_NS, EventExpiry
 from kubesched.cluster.controllers.quota_resync import QuotaResync
 from kubesched.cluster.controllers.terminated_pods import TerminatedPodCollector
 from kubesched.cluster.controllers.volume_provisioning import STORAGE_CLASSES
+from kubesched.cluster.nodes.container_scripts import ContainerScripts
 from kubesched.cluster.nodes.kubelet import FakeKubelet
 from kubesched.cluster.nodes.node_agent import NodeAgent
 from kubesched.cluster.nodes.pod_behavior import Behavior, behavior_of
@@ -209,6 +210,7 @@ class EmbeddedCluster:
             self._certificate, context = certificate.authority, certificate.server_context()
         key = self._secret("service-account-key", lambda: secrets.token_bytes(32))
         service = ApiService(self.store, clock, users=users, rbac=self._rbac, token_key=key)
+        service.show_processes(ContainerScripts())
         self._webhooks = WebhookClient(self.store)
         self.api.webhook_calls = service.call_webhooks_with(self._webhooks)
         self._server = ApiServer(

@@ -1,19 +1,20 @@
 """The outcome of literal commands, predicted without running them.
 
-The module understands `exit N`, `sleep N`, `true` and `false`, alone or in sequence in a shell, an
-endless loop, and what a script does on SIGTERM (`trap`). For any other command the outcome is
-None, and the caller chooses a default.
+The module understands `exit N`, `sleep N`, `echo`, `true` and `false`, alone or in sequence in a
+shell, an endless loop, and what a script does on SIGTERM (`trap`). For any other command the
+outcome is None, and the caller chooses a default.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from kubesched.foundation.util.clock import MINUTE, SECOND
 
-__all__ = ["CommandOutcome", "literal_outcome", "literal_termination"]
+__all__ = ["CommandOutcome", "literal_outcome", "literal_output", "literal_termination"]
 
 _SHELLS = frozenset({"sh", "bash", "ash", "dash"})
 _STEP = re.compile(r"\s*(?:&&|;|\n)\s*")
@@ -23,6 +24,8 @@ _ENDLESS = re.compile(
 _FUNCTION = re.compile(r"\b(\w+)\s*\(\)\s*\{(.*?)\}\s*;?", re.DOTALL)
 _TRAP = re.compile(r"""\btrap\s+(?:'([^']*)'|"([^"]*)"|(\w+))\s+(?:SIG)?TERM\b\s*;?""")
 _UNITS = {"": SECOND, "s": SECOND, "m": MINUTE, "h": 60 * MINUTE, "d": 24 * 60 * MINUTE}
+# What a shell would not print as it stands.
+_SPECIAL = re.compile(r"[$`*?<>|&\\]")
 _AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)", re.ASCII)
 
 
@@ -43,6 +46,29 @@ def literal_outcome(command: Sequence[str]) -> CommandOutcome | None:
         return _simple(words)
     text = _TRAP.sub("", _FUNCTION.sub("", text))
     return CommandOutcome(None) if _ENDLESS.fullmatch(text) else _script(text)
+
+
+def literal_output(command: Sequence[str]) -> str:
+    """Return what the `echo` commands of a command print before its first other outcome."""
+    words = list(command)
+    if not words:
+        return ""
+    text = _script_of(words)
+    if text is None:
+        return f"{' '.join(words[1:])}\n" if _program(words[0]) == "echo" else ""
+    printed = []
+    for step in _STEP.split(text.strip()):
+        try:
+            parts = shlex.split(step)
+        except ValueError:
+            break
+        if parts and _program(parts[0]) == "echo" and not _SPECIAL.search(step):
+            printed.append(f"{' '.join(parts[1:])}\n")
+        elif (done := _simple(parts) if parts else None) is not None and (
+            done.exit_code or done.duration_ns is None or parts[0] == "exit"
+        ):
+            break
+    return "".join(printed)
 
 
 def literal_termination(command: Sequence[str]) -> CommandOutcome | None:
@@ -88,6 +114,8 @@ def _simple(words: Sequence[str]) -> CommandOutcome | None:
             return CommandOutcome(0)
         case "false", _:
             return CommandOutcome(0, 1)
+        case "echo", [*texts] if not any(map(_SPECIAL.search, texts)):
+            return CommandOutcome(0)
         case "exit", []:
             return CommandOutcome(0)
         case "exit", [code] if code.isdecimal():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import Protocol
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 import msgspec
@@ -24,6 +25,8 @@ __all__ = [
     "Query",
     "Request",
     "Response",
+    "WebSocket",
+    "WebSocketSession",
     "parse_target",
     "text_error",
 ]
@@ -136,6 +139,27 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return cls(method=method, target=target, path=path, query=query, headers=fields, body=body)
 
 
+class WebSocket(Protocol):
+    """The server's side of a WebSocket connection."""
+
+    async def send(self, message: bytes) -> None:
+        """Send a binary message."""
+        ...
+
+    async def wait_closed(self) -> None:
+        """Read and drop messages until the client closes the connection."""
+        ...
+
+
+class WebSocketSession(Protocol):
+    """Handles a WebSocket connection. The server closes it when the call returns."""
+
+    # The names of subprotocols, the preferred one first.
+    protocols: tuple[str, ...]
+
+    async def __call__(self, socket: WebSocket) -> None: ...
+
+
 class Response(msgspec.Struct, frozen=True):
     """What a handler returns."""
 
@@ -146,6 +170,8 @@ class Response(msgspec.Struct, frozen=True):
     # Chunks that the server sends instead of a body. It reads the next chunk after the client has
     # taken the one before.
     stream: AsyncGenerator[bytes, None] | None = None
+    # The session of a request that asks for a WebSocket.
+    websocket: WebSocketSession | None = None
     # Whether the server closes the connection afterwards, for example because of an unread body.
     closes_connection: bool = False
 

@@ -26,6 +26,7 @@ from kubesched.foundation.http.http_messages import (
     Headers,
     Request,
     Response,
+    WebSocketSession,
     parse_target,
     text_error,
 )
@@ -148,6 +149,8 @@ class HttpServer(web.Server):
             response = await self._handler(self._received(request, connection.certificates))
         except BadRequest as exc:
             response = text_error(str(exc), exc.status)
+        if response.websocket is not None:
+            return await self._converse(request, response.websocket)
         if response.stream is not None:
             return await self._send_stream(request, response, response.stream)
         if len(response.body) <= PART_BYTES or request.method == "HEAD":
@@ -239,6 +242,23 @@ class HttpServer(web.Server):
         except ConnectionError:
             sent.force_close()
 
+    async def _converse(
+        self, request: web.BaseRequest, session: WebSocketSession
+    ) -> web.StreamResponse:
+        """Run a WebSocket session until it returns or the client goes away."""
+        socket = web.WebSocketResponse(
+            protocols=session.protocols,
+            timeout=self.limits.lingering_seconds,
+            max_msg_size=self.limits.body_bytes,
+        )
+        try:
+            await socket.prepare(request)
+            await session(_OpenSocket(socket, self.limits.stalled_seconds))
+            await socket.close()
+        except (ConnectionError, TimeoutError):
+            _drop(request)
+        return socket
+
     async def _send_stream(
         self, request: web.BaseRequest, response: Response, chunks: AsyncGenerator[bytes, None]
     ) -> web.StreamResponse:
@@ -257,6 +277,21 @@ class HttpServer(web.Server):
                     self.unsent.make_room(len(chunk), loop.time())
                     await self._write_parts(request, sent, chunk)
         return sent
+
+
+class _OpenSocket:
+    """A WebSocket connection. A client that takes nothing for some time is dropped."""
+
+    def __init__(self, socket: web.WebSocketResponse, stalled_seconds: float) -> None:
+        self._socket, self._stalled_seconds = socket, stalled_seconds
+
+    async def send(self, message: bytes) -> None:
+        async with asyncio.timeout(self._stalled_seconds):
+            await self._socket.send_bytes(message)
+
+    async def wait_closed(self) -> None:
+        async for _message in self._socket:
+            pass
 
 
 class _Connection(RequestHandler):

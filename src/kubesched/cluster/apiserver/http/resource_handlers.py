@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from kubesched.api import Pod
 from kubesched.api.access import ApiError
 from kubesched.cluster.apiserver.http.continuation_ages import ContinuationAges
 from kubesched.cluster.apiserver.http.kubelet_subresources import (
@@ -16,6 +17,11 @@ from kubesched.cluster.apiserver.http.kubelet_subresources import (
 )
 from kubesched.cluster.apiserver.http.media_types import accepted_form, patch_type
 from kubesched.cluster.apiserver.http.object_completion import complete_document
+from kubesched.cluster.apiserver.http.pod_processes import (
+    PodProcesses,
+    answer_exec,
+    answer_log,
+)
 from kubesched.cluster.apiserver.http.query_parameters import (
     ListOptions,
     is_dry_run,
@@ -80,6 +86,8 @@ Json = dict[str, Any]
 
 # The response to a deletion of these contains the object, that of others a Status.
 _SHOWN_WHEN_GONE = frozenset({"pods", "persistentvolumeclaims", "persistentvolumes", "services"})
+# The methods of subresources that the processes of a pod answer.
+_ANSWERED_BY_PROCESSES = {"exec": ("GET", "POST"), "log": ("GET",)}
 _GONE = 410
 _RBAC = "rbac.authorization.k8s.io"
 # Subresources that are written like the object. The store ignores the other parts of the body.
@@ -113,7 +121,10 @@ class ResourceHandlers:
         self._users = users or Users()
         self._tokens = tokens
         self._rules = rules
+        self._clock = clock
         self._now_ns = clock.now_ns
+        # What the containers of pods print; None if this server has no nodes.
+        self.processes: PodProcesses | None = None
         self._ages = ContinuationAges()
         self._pods = store.catalog.by_url("", "v1", "pods")
         self._object_handlers: dict[str, Callable[[ResourceRequest], Response]] = {
@@ -146,6 +157,8 @@ class ResourceHandlers:
 
     def _answer_subresource(self, call: ResourceRequest) -> Response:
         target = call.target
+        if target.subresource in _ANSWERED_BY_PROCESSES and self.processes is not None:
+            return self._process(call, self.processes)
         if target.subresource in KUBELET_SUBRESOURCES:
             refuse_subresource(
                 self._store, call.resource, target.namespace, target.name, target.subresource
@@ -154,6 +167,22 @@ class ResourceHandlers:
         if handler is None:
             raise api_errors.unknown_resource()
         return handler(call)
+
+    def _process(self, call: ResourceRequest, processes: PodProcesses) -> Response:
+        """Answer a request for the log of a container, or for a command in it."""
+        target = call.target
+        if call.resource is not self._pods or target.namespace is None:
+            raise api_errors.unknown_resource()
+        if call.http.method not in _ANSWERED_BY_PROCESSES[target.subresource]:
+            raise api_errors.method_not_allowed()
+        self._store.get(self._pods, target.namespace, target.name)
+
+        def read_pod() -> Pod | None:
+            record = self._store.find_record(self._pods, target.namespace, target.name)
+            return None if record is None else record.typed
+
+        answer = answer_log if target.subresource == "log" else answer_exec
+        return answer(call.http, read_pod, processes, self._clock)
 
     def _answer_object(self, call: ResourceRequest) -> Response | ServedWatch:
         method = call.http.method

@@ -26,6 +26,7 @@ from kubesched.cluster.apiserver.http.health_checks import (
 from kubesched.cluster.apiserver.http.impersonation import impersonated_user
 from kubesched.cluster.apiserver.http.media_types import NO_METADATA, accepted_form
 from kubesched.cluster.apiserver.http.openapi_documents import OpenApi
+from kubesched.cluster.apiserver.http.pod_processes import PodProcesses
 from kubesched.cluster.apiserver.http.protobuf import PROTOBUF, write_protobuf
 from kubesched.cluster.apiserver.http.query_parameters import check_timeout
 from kubesched.cluster.apiserver.http.request_bodies import read_body
@@ -127,6 +128,10 @@ class ApiService:
         self._policies.webhooks.is_active = True
         self.webhook_calls = WebhookCalls(self.store, caller)
         return self.webhook_calls
+
+    def show_processes(self, processes: PodProcesses) -> None:
+        """Answer requests for logs and commands with what these processes print."""
+        self._resources.processes = processes
 
     async def complete(self, request: Request) -> Response | ServedWatch:
         """Return the response as `answer` does, after calls of webhooks if a write needs them."""

@@ -1,0 +1,111 @@
+"""Scripted containers: what a container logs, and what commands in it print.
+
+No container runs. Annotations of the pod give what a process would have printed:
+
+| annotation `kubesched.io/...` | value | meaning |
+|---|---|---|
+| `log`, `log.CONTAINER` | text | the lines that a container logs |
+| `log-interval` | duration | the time between two lines; without it all are logged at the start |
+| `exec`, `exec.CONTAINER` | YAML list | the results of commands, see below |
+
+An entry of `exec` has a `command` (a list or a text) or a `pattern` (a regular expression that the
+whole command matches), and `stdout`, `stderr`, `exitCode`. The first entry that matches applies; an
+entry with neither matches every command. Without an entry, simple commands are interpreted
+(`container_commands.py`) and `echo` prints its arguments.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from kubesched.api import Pod
+from kubesched.api.pod import Container
+from kubesched.cluster.apiserver.http.pod_processes import CommandResult, LogLine
+from kubesched.cluster.nodes.container_commands import literal_outcome, literal_output
+from kubesched.cluster.nodes.pod_behavior import PREFIX, duration_ns
+from kubesched.foundation.util.yaml_reader import load_yaml
+
+__all__ = ["ContainerScripts"]
+
+_LOG, _INTERVAL, _EXEC = PREFIX + "log", PREFIX + "log-interval", PREFIX + "exec"
+_NOT_SCRIPTED = (
+    "kubesched: no result is scripted for this command; containers are simulated, and the "
+    f"annotation {_EXEC} of the pod can give one\n"
+)
+_CANNOT_RUN = 126
+
+
+class ContainerScripts:
+    """What the processes of simulated containers print."""
+
+    def log(self, pod: Pod, container: str, start_ns: int) -> list[LogLine]:
+        """Return all lines of a container that started then, with their times."""
+        annotations = pod.metadata.annotations
+        text = annotations.get(f"{_LOG}.{container}", annotations.get(_LOG))
+        if text is None:
+            found = _find(pod, container)
+            text = "" if found is None else literal_output((*found.command, *found.args))
+        interval_ns = duration_ns(annotations.get(_INTERVAL, "")) or 0
+        lines = text.splitlines()
+        return [LogLine(start_ns + number * interval_ns, line) for number, line in enumerate(lines)]
+
+    def run(self, pod: Pod, container: str, command: Sequence[str]) -> CommandResult:
+        """Return the result of a command in a container."""
+        try:
+            annotations = pod.metadata.annotations
+            text = annotations.get(f"{_EXEC}.{container}", annotations.get(_EXEC, ""))
+            scripted = _scripted(text, command)
+        except ValueError as error:
+            return CommandResult(b"", f"kubesched: annotation {_EXEC}: {error}\n".encode(), 126)
+        if scripted is not None:
+            return scripted
+        outcome = literal_outcome(command)
+        printed = literal_output(command)
+        if outcome is None and not printed:
+            return CommandResult(b"", _NOT_SCRIPTED.encode(), _CANNOT_RUN)
+        if outcome is None:
+            return CommandResult(printed.encode(), b"", 0)
+        return CommandResult(printed.encode(), b"", outcome.exit_code, wait_ns=outcome.duration_ns)
+
+
+def _find(pod: Pod, name: str) -> Container | None:
+    containers = (*pod.spec.containers, *pod.spec.init_containers)
+    return next((each for each in containers if each.name == name), None)
+
+
+def _scripted(text: str, command: Sequence[str]) -> CommandResult | None:
+    """Return the result that the first matching entry gives. Raises ValueError."""
+    try:
+        entries = load_yaml(text) if text else []
+    except yaml.YAMLError as error:
+        raise ValueError(f"not YAML: {str(error).splitlines()[0]}") from error
+    if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
+        raise ValueError("not a list of entries with `command`, `stdout`, `stderr`, `exitCode`")
+    for entry in entries:
+        if _matches(entry, command):
+            code = entry.get("exitCode", 0)
+            if not isinstance(code, int) or not 0 <= code <= 255:
+                raise ValueError(f"exitCode {code!r} is not a number from 0 to 255")
+            stdout, stderr = (str(entry.get(key, "")).encode() for key in ("stdout", "stderr"))
+            return CommandResult(stdout, stderr, code)
+    return None
+
+
+def _matches(entry: dict[str, Any], command: Sequence[str]) -> bool:
+    wanted = entry.get("command")
+    if isinstance(wanted, str):
+        wanted = shlex.split(wanted)
+    if wanted is not None:
+        return list(map(str, wanted)) == list(command)
+    pattern = entry.get("pattern")
+    if pattern is None:
+        return True
+    try:
+        return re.fullmatch(str(pattern), " ".join(command), re.DOTALL) is not None
+    except re.error as error:
+        raise ValueError(f"pattern {pattern!r}: {error}") from error
