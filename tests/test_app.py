@@ -104,5 +104,5 @@ def test_a_bad_factory_is_found_at_once(
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         app.main(plugins=plugins, argv=["--version"])
-    assert ended.value.code == 2
+    assert ended.value.code == 1
     assert capsys.readouterr().err == want

@@ -18,7 +18,7 @@ PUBLIC = {
         ClaimCache Clonable ClusterChange ClusterEvent ClusterEventWithHint ClusterVersion Code
         CycleState Detail Diagnosis DryRun
         EventRecorder EventResource Explaining Extender ExtensionPoint FitError Handle HintFunction
-        ImageState Informer Lister NodeInfo NodeView NominatedTotals Nominating
+        ImageState Informer Lister NodeInfo NodeScores NodeView NominatedTotals Nominating
         NominatingMode Nominator ObjectReader OnlyNodes Plugin
         PluginMetrics PodInPreBind PodIndex PodInfo PodPart PodsOnNode PostFilterResult
         QueuedPodInfo QueueingHint Reads RejectedNodes Rejections Remedy Removal

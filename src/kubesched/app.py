@@ -42,6 +42,6 @@ def main(plugins: Registry | None = None, argv: Sequence[str] | None = None) -> 
         made = command(plugins)
     except ConfigError as exc:
         click.echo(f"Error: {exc}", err=True)
-        sys.exit(2)
+        sys.exit(1)
     made.main(None if argv is None else list(argv))
     sys.exit()  # click has exited with a code before

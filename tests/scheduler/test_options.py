@@ -85,6 +85,22 @@ def test_refused(given: dict[str, object], want: str) -> None:
     assert str(caught.value) == want
 
 
+@pytest.mark.parametrize(
+    ("name", "note"),
+    [
+        ("WithName", "WithName was removed: set scheduler_name in profiles"),
+        (
+            "WithPreemptionDisabled",
+            "WithPreemptionDisabled was removed: disable the plugin DefaultPreemption in profiles",
+        ),
+    ],
+)
+def test_options_of_earlier_releases_have_successors(name: str, note: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        kubesched.Scheduler(api(), **{name: True})  # type: ignore[misc]
+    assert caught.value.__notes__ == [note]
+
+
 def api() -> LocalApi:
     return LocalApi(Store(random.Random(0)), ManualClock())
 

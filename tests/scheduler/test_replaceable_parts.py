@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -28,9 +29,11 @@ from kubesched.framework import (
     PodInfo,
     PodPart,
     PodsOnNode,
+    QueuedPodInfo,
     Reads,
     Status,
 )
+from kubesched.scheduler.backend.queue import SchedulingQueue
 from kubesched.scheduler.config import KubeSchedulerProfile
 from kubesched.scheduler.cycles.attempt import Attempt
 from kubesched.scheduler.runtime.framework import Framework
@@ -354,6 +357,95 @@ def test_a_filter_whose_answers_are_not_cached_is_asked_once_about_a_node() -> N
     assert "0/4 nodes are available: 4 never." in run(main)
     assert attempts
     assert sorted(asked) == sorted("abcd" * len(attempts))
+
+
+def test_the_next_pod_is_chosen_by_the_callers_function() -> None:
+    taken: list[str] = []
+
+    def noting(queue: SchedulingQueue, now_ns: int, busy: Collection[str]) -> QueuedPodInfo | None:
+        queued = queue.pop(now_ns, busy)
+        if queued is not None:
+            taken.append(queued.pod.metadata.name)
+        return queued
+
+    async def main() -> str:
+        api, clock = local_api(), current_clock()
+        scheduler = Scheduler(api, clock, next_pod=noting)
+        await create(api, make_node("n"))
+        await create(api, make_pod("p", images=["i"]))
+        async with running(scheduler):
+            await asyncio.sleep(1)
+            return (await api.get(Pod, "p", "default")).spec.node_name
+
+    assert run(main) == "n"
+    assert taken == ["p"]
+
+
+def test_all_plugins_that_cannot_tell_their_events_are_named() -> None:
+    class Silent(Plugin):
+        name = "Silent"
+
+        def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+            return SUCCESS
+
+        def events_to_register(self) -> None:
+            raise RuntimeError("no events")
+
+    class Mute(Silent):
+        name = "Mute"
+
+    async def main() -> None:
+        plugins = {"Silent": Silent, "Mute": Mute}
+        with pytest.raises(ConfigError) as caught:
+            Scheduler(
+                local_api(),
+                current_clock(),
+                profiles=enabling("Silent", "Mute"),
+                out_of_tree_registry=plugins,
+            )
+        assert str(caught.value).split("\n") == [
+            f'events_to_register of plugin "{name}": RuntimeError: no events' for name in plugins
+        ]
+
+    run(main)
+
+
+def test_a_plugin_scores_nodes_and_registers_pods_in_pre_bind_by_its_handle() -> None:
+    class Taste(Plugin):
+        name = "Taste"
+
+        def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+            return 70 if node.name == "a" else 20
+
+    async def main() -> None:
+        api = local_api()
+        profile = {
+            "plugins": {
+                "score": {"enabled": [{"name": "Taste", "weight": 2}], "disabled": [{"name": "*"}]}
+            }
+        }
+        scheduler = Scheduler(api, profiles=[profile], out_of_tree_registry={"Taste": Taste})
+        for name in "ab":
+            await create(api, make_node(name))
+        async with running(scheduler):
+            await asyncio.sleep(1)
+            handle: Handle = scheduler.profiles["default-scheduler"]
+            pod, state = make_pod("p"), CycleState()
+            nodes = handle.snapshot.nodes
+            handle.run_pre_score(state, PodInfo(pod), nodes)
+            scores = handle.run_score(state, pod, nodes)
+            assert scores.total.tolist() == [140, 40]
+            assert scores.by_plugin["Taste"].tolist() == [140, 40]
+            task = asyncio.ensure_future(asyncio.sleep(60))
+            entry = handle.add_pod_in_pre_bind(pod, task)
+            assert handle.pod_in_pre_bind(pod.metadata.uid) is entry
+            assert entry.cancel("preempted")
+            handle.remove_pod_in_pre_bind(pod.metadata.uid)
+            assert handle.pod_in_pre_bind(pod.metadata.uid) is None
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    run(main)
 
 
 def test_scores_are_logged_by_plugin_and_node(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
@@ -19,6 +20,7 @@ from kubesched.api.access import ApiAccess
 from kubesched.foundation.util.clock import Clock
 from kubesched.framework.background_calls import ApiDispatcher
 from kubesched.framework.claim_cache import ClaimCache
+from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.node_info import NodeInfo
 from kubesched.framework.node_view import NodeView
 from kubesched.framework.pod_groups import PodGroups
@@ -33,6 +35,7 @@ __all__ = [
     "Handle",
     "Informer",
     "Lister",
+    "NodeScores",
     "Nominator",
     "PluginMetrics",
     "PodInPreBind",
@@ -143,6 +146,10 @@ class Nominator(Protocol):
 
     def delete_nominated_pod(self, pod: Pod) -> None: ...
 
+    def update_nominated_pod(self, old: Pod, pod_info: PodInfo) -> None:
+        """Update the nomination of a waiting pod that has changed."""
+        ...
+
 
 class WaitingPod(Protocol):
     """A pod that waits because a Permit plugin returned `Wait`."""
@@ -197,6 +204,16 @@ class PluginMetrics(Protocol):
     ) -> None: ...
 
     def count_volume_error(self, operation: str) -> None: ...
+
+
+class NodeScores(Protocol):
+    """Scores of the nodes of a view, in the order of the view."""
+
+    @property
+    def total(self) -> NDArray[np.int64]: ...
+
+    @property
+    def by_plugin(self) -> Mapping[str, NDArray[np.int64]]: ...
 
 
 class Handle(Protocol):
@@ -293,6 +310,30 @@ class Handle(Protocol):
     def waiting_pods(self) -> Iterable[WaitingPod]: ...
 
     def pod_in_pre_bind(self, uid: str) -> PodInPreBind | None: ...
+
+    def add_pod_in_pre_bind(self, pod: Pod, task: asyncio.Task[Any]) -> PodInPreBind:
+        """Register a pod whose PreBind the task runs; preemption cancels the task."""
+        ...
+
+    def remove_pod_in_pre_bind(self, uid: str) -> None:
+        """Undo `add_pod_in_pre_bind`."""
+        ...
+
+    def run_pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> None:
+        """Run the profile's PreScore plugins, before `run_score`.
+
+        Raises:
+            PluginError: a plugin failed.
+        """
+        ...
+
+    def run_score(self, state: CycleState, pod: Pod, nodes: NodeView) -> NodeScores:
+        """Run the profile's Score plugins; the scores are normalised and weighted.
+
+        Raises:
+            PluginError: a plugin failed.
+        """
+        ...
 
     @property
     def nominator(self) -> Nominator:

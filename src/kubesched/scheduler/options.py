@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final, TypedDict, TypeVar, Unpack
 
@@ -18,7 +18,9 @@ from msgspec.structs import replace
 from kubesched.foundation.client.event_recorder import Broadcaster
 from kubesched.foundation.client.informer_factory import InformerFactory
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
+from kubesched.framework import QueuedPodInfo
 from kubesched.scheduler.all_plugins import complete_registry
+from kubesched.scheduler.backend.queue import SchedulingQueue
 from kubesched.scheduler.config.configuration_completion import complete_configuration
 from kubesched.scheduler.config.configuration_validation import validate_configuration
 from kubesched.scheduler.config.defaults import default_configuration
@@ -41,6 +43,7 @@ from kubesched.scheduler.search.schedule_result import SchedulePod
 
 __all__ = [
     "DEFAULT_OPTIONS",
+    "NextPod",
     "SchedulerOptions",
     "all_plugins",
     "check_options",
@@ -48,6 +51,10 @@ __all__ = [
 ]
 
 _T = TypeVar("_T")
+
+# Returns the pod to try next, taken from the queue (`SchedulingQueue.pop` is the default); None if
+# no pod is ready. The arguments are the time and the extenders that are busy.
+NextPod = Callable[[SchedulingQueue, int, Collection[str]], QueuedPodInfo | None]
 
 
 class SchedulerOptions(TypedDict, total=False):
@@ -91,7 +98,9 @@ class SchedulerOptions(TypedDict, total=False):
     informer_factory: InformerFactory | None
     # Called with each completed profile, which has arguments for its own plugins only.
     on_profile: Callable[[KubeSchedulerProfile], None] | None
-    # Replacements for the search for a node, and for the handling of failed attempts.
+    # Replacements for the choice of the next pod, for the search for a node, and for the handling
+    # of failed attempts.
+    next_pod: NextPod | None
     schedule_pod: SchedulePod | None
     failure_handler: HandleFailure | None
     # Returns a text that is appended to the events of pods that fit nowhere.
@@ -127,6 +136,7 @@ DEFAULT_OPTIONS: Final[SchedulerOptions] = {
     "may_act": None,
     "informer_factory": None,
     "on_profile": None,
+    "next_pod": None,
     "schedule_pod": None,
     "failure_handler": None,
     "failure_note": None,
@@ -144,6 +154,8 @@ _REMOVED: Final = {
         "set hardPodAffinityWeight in the args of the plugin InterPodAffinity"
     ),
     "scheduler_name": "set scheduler_name in profiles",
+    "name": "set scheduler_name in profiles",
+    "preemption_disabled": "disable the plugin DefaultPreemption in profiles",
     "framework_plugins": "list plugins in profiles",
     "framework_plugin_config": "set plugin_config in profiles",
     "framework_registry": "use out_of_tree_registry, or registry for all plugins",

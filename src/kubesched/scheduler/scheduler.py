@@ -13,6 +13,7 @@ from typing import Any, Unpack
 
 from kubesched.api import Node, Pod, ResourceClaim
 from kubesched.api.access import ApiAccess
+from kubesched.errors import ConfigError
 from kubesched.foundation.client.event_recorder import Broadcaster, EventBroadcaster
 from kubesched.foundation.client.informer import SharedInformer
 from kubesched.foundation.client.informer_factory import NON_TERMINAL_PODS, InformerFactory
@@ -117,6 +118,7 @@ class Scheduler:
         self.cache = cache_kind(pod_updates_change_rows=_caches_by_pod_details(plugins))
         self.synced = asyncio.Event()
         self._begins = options["begins"]
+        self._next_pod = options["next_pod"] or SchedulingQueue.pop
         self._beginning = StopSwitch()
         extenders = build_extenders(configuration.extenders, options["extender_transport"])
         check_built(gates, has_extenders=bool(extenders))
@@ -258,15 +260,18 @@ class Scheduler:
     ) -> SchedulingQueue:
         extenders = self._extenders
         longest = options["pod_max_in_unschedulable_pods_duration"]
+        problems: list[str] = []
         profiles = {
             name: QueueProfile(
                 scheduler_name=name,
                 sort_key=framework.sort_key,
                 pre_enqueue=framework.pre_enqueue_plugins,
-                hints=self._hints_of(framework),
+                hints=self._hints_of(framework, problems),
             )
             for name, framework in self.profiles.items()
         }
+        if problems:
+            raise ConfigError("\n".join(dict.fromkeys(problems)))
         kind = GroupingQueue if self._schedules_groups else SchedulingQueue
         return kind(
             profiles,
@@ -281,10 +286,12 @@ class Scheduler:
             pops_from_backoff=options["feature_gates"].enabled("SchedulerPopFromBackoffQ"),
         )
 
-    def _hints_of(self, framework: Framework) -> tuple[RegisteredHint, ...]:
-        plugins = tuple(framework.plugins.by_name.values())
+    def _hints_of(
+        self, framework: Framework, problems: list[str] | None = None
+    ) -> tuple[RegisteredHint, ...]:
         return register_hints(
-            plugins,
+            tuple(framework.plugins.by_name.values()),
+            problems,
             with_extenders=self._extenders is not None,
             with_pod_groups=self._schedules_groups,
         )
@@ -405,7 +412,7 @@ class Scheduler:
         placed = 0
         busy: Collection[str] = () if self._extender_tasks is None else self._extender_tasks.busy
         while not self._stopping:
-            queued = self.queue.pop(self._steady.now_ns(), busy)
+            queued = self._next_pod(self.queue, self._steady.now_ns(), busy)
             if queued is None:
                 self._ready.clear()
                 await self._ready.wait()

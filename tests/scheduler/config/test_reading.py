@@ -201,6 +201,9 @@ NOTES = {
     ),
     "disabled preemption": Note(HEAD + "disablePreemption: true", "plugin DefaultPreemption"),
     "bind timeout": Note(HEAD + "bindTimeoutSeconds: 1", "plugin VolumeBinding"),
+    "the lock of an election": Note(
+        HEAD + "leaderElection: {lockObjectName: x}", "use resourceName"
+    ),
     "field with the wrong case": Note(HEAD + "Parallelism: 1", "did you mean 'parallelism'?"),
     "where a duration is wrong": Note(
         HEAD + "leaderElection: {leaseDuration: 1}", "in leaderElection.leaseDuration"

@@ -40,7 +40,7 @@ from kubesched.scheduler.server.options.command_line import (
     options_from_flags,
     parse_command_line,
 )
-from kubesched.scheduler.server.serving.filters import Endpoints
+from kubesched.scheduler.server.serving.filters import ServedEndpoints
 from kubesched.scheduler.server.serving.secure_server import (
     AccessControl,
     Pages,
@@ -156,7 +156,7 @@ class ServingHarness:
             set_verbosity=self.verbosity.append,
         )
         self.routes = build_routes(self.pages, self.metrics, clock, random.Random(1))
-        self.endpoints = Endpoints(
+        self.endpoints = ServedEndpoints(
             self.routes,
             self.access.authenticators,
             self.access.authorizer,

@@ -22,6 +22,8 @@ _FIELDS: Final = {
         "set hardPodAffinityWeight in the args of the plugin InterPodAffinity"
     ),
     "healthzBindAddress": "use the flags --bind-address and --secure-port",
+    "lockObjectName": "use resourceName",
+    "lockObjectNamespace": "use resourceNamespace",
     "metricsBindAddress": "use the flags --bind-address and --secure-port",
     "policy": "policies are gone: list plugins in profiles[].plugins",
     "schedulerName": "set schedulerName in profiles[]",

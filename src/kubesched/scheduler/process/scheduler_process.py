@@ -357,6 +357,7 @@ class SchedulerProcess:
             failure_note=self._failure_note if self._writes_notes() else None,
             stream_lists=config.gates.enabled("WatchListClient"),
             share_parts=True,
+            kubeconfig=config.cluster,
             may_act=None if self._elector is None else self._elector.may_act,
         )
 

@@ -7,6 +7,7 @@ plugin failed or broke its contract, which ends the attempt in an error for that
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, TypeVar
@@ -209,6 +210,14 @@ class Framework:
 
     def pod_in_pre_bind(self, uid: str) -> PodInPreBindEntry | None:
         return self._services.pods_in_pre_bind.get(uid)
+
+    def add_pod_in_pre_bind(self, pod: Pod, task: asyncio.Task[Any]) -> PodInPreBindEntry:
+        entry = PodInPreBindEntry(pod, task)
+        self._services.pods_in_pre_bind.add(entry)
+        return entry
+
+    def remove_pod_in_pre_bind(self, uid: str) -> None:
+        self._services.pods_in_pre_bind.remove(uid)
 
     @property
     def pod_groups(self) -> PodGroups | None:

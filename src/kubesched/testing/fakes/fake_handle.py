@@ -25,6 +25,7 @@ from kubesched.framework import (
     Informer,
     Lister,
     NodeInfo,
+    NodeScores,
     NodeView,
     NominatedTotals,
     PodInfo,
@@ -41,6 +42,7 @@ from kubesched.scheduler.backend.queue import PodNominator
 from kubesched.scheduler.config.feature_gates import FeatureGates
 from kubesched.scheduler.config.types import API_VERSION
 from kubesched.scheduler.runtime.services import Services
+from kubesched.scheduler.runtime.waiting_pods import PodInPreBindEntry
 from kubesched.testing.fakes.fake_objects import FakeApi, FakeInformer, FakeObjects
 from kubesched.testing.objects.views import make_snapshot
 
@@ -268,6 +270,25 @@ class FakeHandle:
 
     def pod_in_pre_bind(self, uid: str) -> PodInPreBind | None:
         return self._in_pre_bind.get(uid)
+
+    def add_pod_in_pre_bind(self, pod: Pod, task: asyncio.Task[Any]) -> PodInPreBind:
+        entry = self._in_pre_bind[pod.metadata.uid] = PodInPreBindEntry(pod, task)
+        return entry
+
+    def remove_pod_in_pre_bind(self, uid: str) -> None:
+        self._in_pre_bind.pop(uid, None)
+
+    def run_pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> None:
+        self._required_runner.run_pre_score(state, pod_info, nodes)
+
+    def run_score(self, state: CycleState, pod: Pod, nodes: NodeView) -> NodeScores:
+        return self._required_runner.run_score(state, pod, nodes)
+
+    @property
+    def _required_runner(self) -> Handle:
+        if self.runner is None:
+            raise RuntimeError("this handle has no runner with plugins")
+        return self.runner
 
     def waiting_pod(self, uid: str) -> WaitingPod | None:
         return self._waiting.get(uid)

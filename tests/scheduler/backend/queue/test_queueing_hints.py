@@ -171,6 +171,16 @@ def test_a_plugin_that_cannot_tell_its_events_stops_the_start() -> None:
         register_hints([Broken()])
 
 
+def test_failures_of_all_plugins_are_collected() -> None:
+    class Broken(SilentFilter):
+        def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+            raise RuntimeError("no events")
+
+    problems: list[str] = []
+    assert register_hints([Broken(), Broken()], problems) == ()
+    assert problems == ['events_to_register of plugin "Silent": RuntimeError: no events'] * 2
+
+
 class Match(NamedTuple):
     registered: tuple[str, ActionType]
     incoming: tuple[str, ActionType]

@@ -102,14 +102,19 @@ HintObserver = Callable[[RegisteredHint, HintAnswer, int], None]
 
 
 def register_hints(
-    plugins: Iterable[Plugin], *, with_extenders: bool = False, with_pod_groups: bool = False
+    plugins: Iterable[Plugin],
+    problems: list[str] | None = None,
+    *,
+    with_extenders: bool = False,
+    with_pod_groups: bool = False,
 ) -> tuple[RegisteredHint, ...]:
     """Return the events that the plugins of a profile register.
 
-    Only plugins that can reject a pod are called, at whatever points they are enabled.
+    Only plugins that can reject a pod are called, at whatever points they are enabled. A profile
+    without its registrations must not start: failures are added to `problems`, if it is given.
 
     Raises:
-        ConfigError: a plugin failed: a profile without its registrations must not start.
+        ConfigError: a plugin failed, and `problems` is not given.
     """
     registered: list[RegisteredHint] = []
     for plugin in plugins:
@@ -118,9 +123,12 @@ def register_hints(
                 registered += _registrations_of(plugin, with_pod_groups=with_pod_groups)
             except BaseException as exc:
                 pass_on_interrupt(exc)
-                # Whatever a plugin raises here ends the start with one line.
+                # Whatever a plugin raises here ends the start, with one line for each plugin.
                 what = f"{type(exc).__name__}: {exc}"
-                raise ConfigError(f'events_to_register of plugin "{plugin.name}": {what}') from exc
+                problem = f'events_to_register of plugin "{plugin.name}": {what}'
+                if problems is None:
+                    raise ConfigError(problem) from exc
+                problems.append(problem)
     if with_extenders:
         registered += [RegisteredHint(event, EXTENDER) for event in _ALL_EVENTS]
     return tuple(registered)

@@ -26,14 +26,14 @@ from kubesched.scheduler.server.access.user import CallerIdentity
 from kubesched.scheduler.server.endpoints.routes import Routes
 from kubesched.scheduler.server.endpoints.status_answers import forbidden, unauthorized
 
-__all__ = ["Endpoints"]
+__all__ = ["ServedEndpoints"]
 
 log = get_logger(__name__)
 
 _PANIC = "This request caused apiserver to panic. Look in the logs for details."
 
 
-class Endpoints:
+class ServedEndpoints:
     """Authenticates and authorizes a request, then calls the handler of its path."""
 
     def __init__(

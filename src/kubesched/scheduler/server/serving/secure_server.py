@@ -59,7 +59,7 @@ from kubesched.scheduler.server.options.command_line import (
     SecureServingOptions,
 )
 from kubesched.scheduler.server.serving.browser_sign_in import with_browser_sign_in
-from kubesched.scheduler.server.serving.filters import Endpoints
+from kubesched.scheduler.server.serving.filters import ServedEndpoints
 from kubesched.scheduler.server.serving.listener import listen, shown_address
 from kubesched.scheduler.server.serving.stalled_answers import answer_while
 from kubesched.scheduler.server.serving.tls_contexts import TlsContexts
@@ -230,7 +230,7 @@ class SchedulerServer:
         access.authorities.on_change = self._trust
         self._trust()
         routes = build_routes(pages, metrics, clock, derive(seed, "z-pages"))
-        endpoints = Endpoints(
+        endpoints = ServedEndpoints(
             routes, access.authenticators, access.authorizer, metrics.server, clock
         )
         self._handler: Handler = endpoints.answer
