@@ -137,7 +137,7 @@ MISTAKES = {
         8,
         "cluster.nodes[0].name: 'Spot_1' is no name: a lowercase RFC 1123 subdomain",
     ),
-    "no rate": ("rate: 1/h", "rate: often", 31, "events[0].rate: 'often' is no rate"),
+    "no rate": ("rate: 1/h", "rate: often", 31, "events[0].rate: 'often' is not a rate"),
     "no time for an event": ("  rate: 1/h\n", "", 30, "events[0]: needs at, rate or arrivals"),
     "no configuration": (
         "- tieBreak: NodeName",
@@ -157,8 +157,13 @@ MISTAKES = {
         30,
         "behaviour.rules: ",
     ),
-    "no start": ("start: 2026-01-05T08:00:00Z", "start: monday", 4, "start: 'monday' is no time"),
-    "no seeds": ("seeds: [1, 4-6]", "seeds: [1, x]", 5, "seeds[1]: 'x' is no seed"),
+    "no start": (
+        "start: 2026-01-05T08:00:00Z",
+        "start: monday",
+        4,
+        "start: 'monday' is not a time",
+    ),
+    "no seeds": ("seeds: [1, 4-6]", "seeds: [1, x]", 5, "seeds[1]: 'x' is not a seed"),
     "twice": ("- name: first by name", "- name: default", 37, "configurations[1].name: 'default'"),
     "wrong kind of value": ("    count: 2", "    count: two", 9, "cluster.nodes[0].count: must be"),
     "a pod that no server takes": (

@@ -64,7 +64,7 @@ def test_durations_for_people(duration_ns: int, want: str) -> None:
 def test_a_rate_is_a_mean_time_between() -> None:
     assert parse_rate_ns("30/h", "x") == 120 * S
     for wrong in ("30", "x/h", "3/y", "0/h", 7, "-1/h"):
-        with pytest.raises(ScenarioError, match="is no rate"):
+        with pytest.raises(ScenarioError, match="is not a rate"):
             parse_rate_ns(wrong, "x")
 
 

@@ -12,7 +12,7 @@ afterEach(() => {
 describe("limits", () => {
   it("are said with what follows from them", () => {
     expect(limitsInWords({ unknown: ["Node", "StorageClass"], partial: [], namespace: "shop" })).toBe(
-      "You may not read Node, StorageClass: rules about them are left out.",
+      "Not read: Node, StorageClass. Rules about them are left out.",
     );
     expect(limitsInWords({ unknown: [], partial: ["Pod"], namespace: "shop" })).toContain(
       "those of namespace shop only",

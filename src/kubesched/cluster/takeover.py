@@ -15,9 +15,13 @@ import msgspec
 
 from kubesched.api import ApiError, Namespace, ObjectMeta, PodDisruptionBudget, ResourceClaim
 from kubesched.api.base import ApiObject
+from kubesched.api.kinds import kind_of
 from kubesched.api.volume import PersistentVolume
 from kubesched.cluster.apiserver.local_api import LocalApi
-from kubesched.cluster.apiserver.rules.patching.merge_keys import remove_unidentified_items
+from kubesched.cluster.apiserver.rules.patching.merge_rules import (
+    kind_merge_rules,
+    remove_unidentified_items,
+)
 from kubesched.errors import KubeschedError
 
 __all__ = ["Identity", "take_over"]
@@ -76,7 +80,9 @@ def _load_all(api: LocalApi, objects: Iterable[ApiObject]) -> None:
 
 def _document(each: ApiObject, uid: str) -> dict[str, Any]:
     """Return an object as JSON; objects without an identity get this uid."""
-    document: dict[str, Any] = remove_unidentified_items(msgspec.to_builtins(each))
+    kind = kind_of(type(each))
+    rules = kind_merge_rules(kind.group, kind.version, kind.kind)
+    document: dict[str, Any] = remove_unidentified_items(msgspec.to_builtins(each), rules)
     metadata = {"uid": uid, **document.get("metadata", {})}
     if isinstance(each, PodDisruptionBudget):
         # The cluster's own controller counts again: zero and unknown are the same in our types.

@@ -115,7 +115,7 @@ def parse_memory_bytes(value: Any) -> int:
 
 def _quantity(value: Any, parse: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ScenarioError("", f"{value!r} is no quantity such as 500m or 2Gi")
+        raise ScenarioError("", f"{value!r} is not a quantity such as 500m or 2Gi")
     try:
         amount: int = parse(str(value) if isinstance(value, float) else value)
     except QuantityError as error:

@@ -166,7 +166,7 @@ def _start(top: Members, cluster: _Cluster) -> int:
         start_ns = parse_time(str(value))
     except ValueError as error:
         raise ScenarioError(
-            "start", f"{value!r} is no time such as 2026-01-05T00:00:00Z"
+            "start", f"{value!r} is not a time such as 2026-01-05T00:00:00Z"
         ) from error
     if start_ns < latest_ns:
         text = f"is before {format_time(latest_ns)}, the latest time in the cluster's objects"
@@ -183,7 +183,7 @@ def _seeds(value: Any, path: str) -> tuple[int, ...]:
     first, dash, last = str(value).partition("-")
     if dash and first.isdecimal() and last.isdecimal() and int(first) <= int(last):
         return tuple(range(int(first), int(last) + 1))
-    raise ScenarioError(path, f"{value!r} is no seed such as 7, [1, 2, 3] or 1-10")
+    raise ScenarioError(path, f"{value!r} is not a seed such as 7, [1, 2, 3] or 1-10")
 
 
 # -- the cluster ---------------------------------------------------------------------------

@@ -120,7 +120,7 @@ class Simulation:
         self.observer = Observer(scenario.start_ns, window)
         self.series = Series()
         self.changes = Series()
-        self._plugins = out_of_tree_plugins(configuration.plugins, installed=())
+        self._plugins = out_of_tree_plugins(configuration.plugins)
         self.cluster = LiveCluster(
             embedded,
             configuration=configuration.configuration,

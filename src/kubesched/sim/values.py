@@ -90,7 +90,7 @@ def parse_rate_ns(value: Any, path: str) -> float:
             rate = math.nan
         if unit in _UNITS_NS and rate > 0 and math.isfinite(rate):
             return _UNITS_NS[unit] / rate
-    raise ScenarioError(path, f"{value!r} is no rate such as 30/h or 0.5/d")
+    raise ScenarioError(path, f"{value!r} is not a rate such as 30/h or 0.5/d")
 
 
 def format_duration(duration_ns: int) -> str:

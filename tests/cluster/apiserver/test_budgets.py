@@ -14,6 +14,7 @@ import pytest
 
 from kubesched.cluster.apiserver import Store
 from kubesched.cluster.apiserver.rules.errors.value_limit import MOST_VALUES
+from kubesched.cluster.apiserver.rules.patching.merge_rules import kind_merge_rules
 from kubesched.cluster.apiserver.rules.patching.patches import (
     PatchError,
     json_patch,
@@ -232,6 +233,7 @@ def test_deletion_from_a_primitive_list_takes_linear_time() -> None:
     patched = strategic_merge_patch(
         {"metadata": {"finalizers": there}},
         {"metadata": {"$deleteFromPrimitiveList/finalizers": gone}},
+        kind_merge_rules("", "v1", "Pod"),
     )
     assert patched == {"metadata": {"finalizers": ["x/0"]}}
     assert CountedText.compared <= 4 * count

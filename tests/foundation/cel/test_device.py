@@ -164,6 +164,15 @@ REFUSED = {
         " | ............................................^",
     ),
     "a pattern that is none": (f'{GPU}.model.matches("(")', "invalid matches argument"),
+    "an attribute in a format": (
+        f"'%s'.format([{GPU}.model]) == 'a'",
+        "error during formatting: string clause can only be used on strings, bools, bytes, ints, "
+        "doubles, maps, lists, types, durations, and timestamps, was given any",
+    ),
+    "an attribute in a list in a format": (
+        f"'%s'.format([[{GPU}.model]]) == 'a'",
+        "durations, and timestamps, was given any",
+    ),
     "half an expression": ("device.driver ==", "Syntax error"),
     "nothing": ("", "Syntax error"),
 }

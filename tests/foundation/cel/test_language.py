@@ -31,10 +31,10 @@ LITERALS = {
     "[1, 2,]": [1, 2],
     "{'a': 1, 'b': 2}": {"a": 1, "b": 2},
     "// a comment\n 1 + // another\n 2": 3,
-    "9223372036854775808": "compile: Syntax error: invalid int literal",
-    "18446744073709551616u": "compile: Syntax error: invalid uint literal",
-    "'\\ud800'": "compile: Syntax error: invalid unicode code point",
-    "let": "compile: Syntax error: reserved identifier: let",
+    "9223372036854775808": "compile: invalid int literal",
+    "18446744073709551616u": "compile: invalid uint literal",
+    "'\\ud800'": "compile: invalid unicode code point",
+    "let": "compile: reserved identifier: let",
 }
 
 ARITHMETIC = {
@@ -55,7 +55,7 @@ ARITHMETIC = {
     "!!true": True,
     "---5": -5,
     "-number - -number": 0,
-    "!-1": "compile: Syntax error: unexpected '-'",
+    "!-1": "compile: found no matching overload for '!_' applied to '(int)'",
     "9223372036854775807 + 1": "runtime: integer overflow",
     "-9223372036854775808 - 1": "runtime: integer overflow",
     "5000000000 * 5000000000": "runtime: integer overflow",
@@ -138,7 +138,7 @@ SELECTIONS = {
     "has(x.number.deeper)": False,
     "has(x.nope.deeper)": "runtime: no such key: nope",
     "has(held.one) && !has(held.three)": True,
-    "has(text)": "compile: Syntax error: invalid argument to has() macro",
+    "has(text)": "compile: invalid argument to has() macro",
     "'one' in held": True,
     "'ann' in names": True,
     "2 in [1, 2]": True,
@@ -185,8 +185,11 @@ LOOPS = {
     "5.all(n, true)": "compile: expression of type 'int' cannot be range of a comprehension "
     "(must be list, map, or dynamic)",
     "[1].all(n, n)": "compile: expected type 'bool' but found 'int'",
-    "[1].all(1, true)": "compile: Syntax error: argument must be a simple name",
-    "[1].all(n.m, true)": "compile: Syntax error: argument must be a simple name",
+    "[1].all(1, true)": "compile: argument must be a simple name",
+    "[1].map(n.m, true)": "compile: argument is not an identifier",
+    "[1].filter(1, true)": "compile: argument is not an identifier",
+    "[1].transformList(i, i, i)": "compile: duplicate variable name: i",
+    "[1].all(n.m, true)": "compile: argument must be a simple name",
 }
 
 OPTIONALS = {
@@ -226,7 +229,7 @@ BINDINGS = {
     "cel.bind(a, 1 / 0, a)": "runtime: division by zero",
     "cel.bind(number, 'shadows', number + '!')": "shadows!",
     "[1, 2].map(n, cel.bind(d, n * 2, d + d))": [4, 8],
-    "cel.bind(1, 2, 3)": "compile: Syntax error: argument must be a simple name",
+    "cel.bind(1, 2, 3)": "compile: cel.bind() variable names must be simple identifiers",
 }
 
 TYPES = {

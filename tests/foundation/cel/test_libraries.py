@@ -60,7 +60,14 @@ FORMAT = {
     "'%x %X %o'.format([255, 255, 8])": "ff FF 10",
     "'%x'.format(['hi'])": "6869",
     "'100%%'.format([])": "100%",
-    "'%d'.format(['a'])": "compile: error during formatting: %d does not take string",
+    "'%d'.format(['a'])": "compile: error during formatting: decimal clause can only be used on "
+    "integers, was given string",
+    "'%x'.format([1.5])": "compile: error during formatting: only integers, byte buffers, and "
+    "strings can be formatted as hex, was given double",
+    "'%b'.format(['a'])": "compile: error during formatting: only integers and bools can be "
+    "formatted as binary, was given string",
+    "('%' + 'b').format([dyn('a')])": "runtime: error during formatting: only integers and bools "
+    "can be formatted as binary, was given string",
     "'%s'.format([])": "compile: index 0 out of range",
     "'%s'.format([1, 2])": "compile: too many arguments supplied to string.format "
     "(expected 1, got 2)",

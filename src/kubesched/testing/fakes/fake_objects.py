@@ -14,7 +14,9 @@ import msgspec
 from msgspec.structs import replace
 
 from kubesched.api import ApiError, ObjectList, ObjectMeta, PatchType, Pod, WatchEvent
+from kubesched.api.kinds import kind_of
 from kubesched.api.meta import Status
+from kubesched.cluster.apiserver.rules.patching.merge_rules import kind_merge_rules
 from kubesched.cluster.apiserver.rules.patching.patches import (
     json_patch,
     merge_patch,
@@ -171,7 +173,9 @@ class FakeApi:
         self._note("patch", kind, namespace or "", name, patch)
         before = msgspec.to_builtins(self._existing(kind, name, namespace))
         if patch_type == "strategic":
-            after = strategic_merge_patch(before, patch)
+            served = kind_of(kind)
+            rules = kind_merge_rules(served.group, served.version, served.kind)
+            after = strategic_merge_patch(before, patch, rules)
         elif patch_type == "json":
             after = json_patch(before, cast("list[Mapping[str, Any]]", patch))
         else:

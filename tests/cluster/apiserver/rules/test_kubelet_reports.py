@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kubesched.api import ApiError, Pod
 from kubesched.cluster.apiserver import Store
 from kubesched.cluster.apiserver.rules.kubelet_reports import merge_report
+from kubesched.cluster.apiserver.rules.patching.merge_rules import kind_merge_rules
 from kubesched.cluster.apiserver.rules.patching.patches import strategic_merge_patch
 
 Json = dict[str, Any]
@@ -50,7 +51,9 @@ def test_a_report_is_merged_as_a_patch_is(status: Json, report: Json, has_addres
     if has_address:
         report = {**report, "hostIPs": [{"ip": "10.0.0.3"}], "podIPs": [{"ip": "10.0.0.4"}]}
     merged = merge_report(status, report)
-    expected = strategic_merge_patch({"status": status}, {"status": report})["status"]
+    expected = strategic_merge_patch(
+        {"status": status}, {"status": report}, kind_merge_rules("", "v1", "Pod")
+    )["status"]
     assert merged == expected
     assert [*map(list, merged["conditions"])] == [*map(list, expected["conditions"])]
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kubesched.cluster.apiserver.rules.patching.merge_rules import MergeRules
 from kubesched.cluster.apiserver.rules.patching.patches import (
     PatchError,
     apply_patch,
@@ -128,6 +129,27 @@ def named(*names: str, **fields: Any) -> list[dict[str, Any]]:
     return [{"name": name, **fields} for name in names]
 
 
+def merging(key: str, **fields: Any) -> dict[str, Any]:
+    """The schema of a list whose items this key identifies."""
+    return {
+        "x-kubernetes-patch-strategy": "merge",
+        "x-kubernetes-patch-merge-key": key,
+        "items": {"properties": fields},
+    }
+
+
+FIELDS: dict[str, Any] = {
+    "containers": merging("name", ports=merging("containerPort")),
+    "conditions": merging("type"),
+    "volumes": merging("name"),
+    "ownerReferences": merging("uid"),
+    "finalizers": {"x-kubernetes-patch-strategy": "merge", "items": {"type": "string"}},
+    "selector": {"x-kubernetes-patch-strategy": "replace", "properties": {}},
+}
+SPEC = {"properties": {**FIELDS, "ports": merging("port")}}
+RULES = MergeRules(
+    {"properties": {**FIELDS, "spec": SPEC, "status": SPEC, "metadata": {"properties": FIELDS}}}
+)
 STRATEGIC = {
     "maps merge": Case(
         {"metadata": {"labels": {"a": "1"}}},
@@ -204,6 +226,9 @@ STRATEGIC = {
         {"ownerReferences": [{"uid": "1", "name": "b"}]},
         {"ownerReferences": [{"uid": "1", "name": "b"}]},
     ),
+    "a map is replaced if its strategy says so": Case(
+        {"selector": {"a": 1}}, {"selector": {"b": 2}}, {"selector": {"b": 2}}
+    ),
     "what is new holds no nulls": Case({}, {"spec": {"a": None, "b": 1}}, {"spec": {"b": 1}}),
 }
 
@@ -211,13 +236,13 @@ STRATEGIC = {
 @pytest.mark.parametrize("case", STRATEGIC.values(), ids=STRATEGIC)
 def test_strategic_merge_patch(case: Case) -> None:
     before = copy.deepcopy(case.original)
-    assert strategic_merge_patch(case.original, case.patch) == case.want
+    assert strategic_merge_patch(case.original, case.patch, RULES) == case.want
     assert case.original == before
 
 
 def test_an_item_without_its_identity_is_refused() -> None:
     with pytest.raises(PatchError, match="does not contain declared merge key: name"):
-        strategic_merge_patch({"containers": named("a")}, {"containers": [{"image": "x"}]})
+        strategic_merge_patch({"containers": named("a")}, {"containers": [{"image": "x"}]}, RULES)
 
 
 SCALARS = st.sampled_from(["a", "b", "null", 1, 1.5, True, False, ""])
@@ -241,9 +266,9 @@ def test_a_patch_of_values_is_a_patch_with_a_directive_that_changes_nothing(
     original: dict[str, Any], patch: dict[str, Any]
 ) -> None:
     before = copy.deepcopy((original, patch))
-    patched = strategic_merge_patch(original, patch)
+    patched = strategic_merge_patch(original, patch, RULES)
     # A directive prevents the fast path.
-    slowly = strategic_merge_patch(original, {**patch, "$patch": "merge"})
+    slowly = strategic_merge_patch(original, {**patch, "$patch": "merge"}, RULES)
     assert json.dumps(patched) == json.dumps(slowly)
     assert (original, patch) == before
 
@@ -251,7 +276,7 @@ def test_a_patch_of_values_is_a_patch_with_a_directive_that_changes_nothing(
 def test_a_spec_that_pods_share_is_merged_into_as_well() -> None:
     spec = share_spec({"containers": [{"name": "c", "image": "a"}], "nodeName": "n"})
     patched = strategic_merge_patch(
-        {"spec": spec}, {"spec": {"containers": [{"name": "c", "image": "b"}]}}
+        {"spec": spec}, {"spec": {"containers": [{"name": "c", "image": "b"}]}}, RULES
     )
     assert patched == {"spec": {"containers": [{"name": "c", "image": "b"}], "nodeName": "n"}}
     assert spec["containers"][0]["image"] == "a"
@@ -259,12 +284,16 @@ def test_a_spec_that_pods_share_is_merged_into_as_well() -> None:
 
 def test_a_patch_is_not_shared_with_the_caller() -> None:
     patch = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
-    patched = strategic_merge_patch({}, patch)
+    patched = strategic_merge_patch({}, patch, RULES)
     patch["status"]["conditions"][0]["status"] = "False"
     assert patched["status"]["conditions"][0]["status"] == "True"
 
 
-@pytest.mark.parametrize("patch", [merge_patch, strategic_merge_patch])
+def strategic(original: Any, patch: Any) -> Any:
+    return strategic_merge_patch(original, patch, RULES)
+
+
+@pytest.mark.parametrize("patch", [merge_patch, strategic])
 def test_untouched_parts_are_shared(patch: Any) -> None:
     original = {"spec": {"a": [1, 2]}, "status": {"phase": "x"}}
     patched = patch(original, {"status": {"phase": "y"}})
@@ -299,4 +328,4 @@ NO_PATCHES = {
 def test_malformed_patches_are_refused(form: str, patch: Any) -> None:
     original = {"metadata": {"finalizers": ["x"]}, "spec": {"containers": [{"name": "c"}]}}
     with pytest.raises(PatchError):
-        apply_patch(original, patch, form)
+        apply_patch(original, patch, form, RULES)

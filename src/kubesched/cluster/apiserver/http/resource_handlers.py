@@ -56,6 +56,7 @@ from kubesched.cluster.apiserver.rules.apply import (
 from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.apiserver.rules.errors.value_limit import check_object
 from kubesched.cluster.apiserver.rules.generated_metadata import format_timestamp
+from kubesched.cluster.apiserver.rules.patching.merge_rules import kind_merge_rules
 from kubesched.cluster.apiserver.rules.patching.patches import PatchError, apply_patch
 from kubesched.cluster.apiserver.rules.rbac_rules import Subject
 from kubesched.cluster.apiserver.rules.request_documents import check_document
@@ -669,7 +670,7 @@ def _details(record: Record) -> Json:
 
 def _patched_scale(scale: Json, patch: Any, kind: str) -> Json:
     try:
-        return apply_patch(scale, patch, kind)
+        return apply_patch(scale, patch, kind, kind_merge_rules("autoscaling", "v1", "Scale"))
     except PatchError as exc:
         raise api_errors.bad_patch(str(exc)) from exc
 

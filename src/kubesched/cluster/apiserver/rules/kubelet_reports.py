@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubesched.cluster.apiserver.rules.patching.merge_rules import merge_rules
 from kubesched.cluster.apiserver.rules.patching.patches import strategic_merge_patch
 
 __all__ = ["merge_report"]
 
 Json = dict[str, Any]
 
+_STATUS = "io.k8s.api.core.v1.PodStatus"
 # Lists that merge item by item. A report has one item of each.
 _ADDRESSES = ("hostIPs", "podIPs")
 
@@ -25,7 +27,7 @@ def merge_report(status: Json, report: Json) -> Json:
     condition removes that field, and the report has no other nulls.
     """
     if "hostIPs" in report and not status.keys().isdisjoint(_ADDRESSES):
-        return strategic_merge_patch(status, report)
+        return strategic_merge_patch(status, report, merge_rules(_STATUS))
     conditions = status.get("conditions", [])
     return {**status, **report, "conditions": _merged(conditions, report["conditions"])}
 
@@ -48,6 +50,8 @@ def _merged(current: list[Json], reported: list[Json]) -> list[Json]:
     )
     if is_in_order and len(kinds) == len(current):
         return list(after.values())
-    patched = strategic_merge_patch({"conditions": current}, {"conditions": reported})
+    patched = strategic_merge_patch(
+        {"conditions": current}, {"conditions": reported}, merge_rules(_STATUS)
+    )
     merged: list[Json] = patched["conditions"]
     return merged

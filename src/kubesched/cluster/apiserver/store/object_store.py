@@ -33,6 +33,7 @@ from kubesched.cluster.apiserver.rules.generated_metadata import (
     new_metadata,
 )
 from kubesched.cluster.apiserver.rules.kubelet_reports import merge_report
+from kubesched.cluster.apiserver.rules.patching.merge_rules import kind_merge_rules
 from kubesched.cluster.apiserver.rules.patching.patches import PatchError, apply_patch
 from kubesched.cluster.apiserver.rules.request_documents import (
     check_document,
@@ -695,8 +696,10 @@ def _patched(resource: Resource, old: Json, patch: Any, patch_type: PatchType) -
         raise api_errors.unsupported_patch(strategic=resource.type is not None)
     # The reference always has a status, so a path of a JSON patch may lead into an empty one.
     shows_status = patch_type == "json" and resource.strategy.has_status and "status" not in old
+    rules = kind_merge_rules(resource.group, resource.version, resource.kind)
+    shown = {**old, "status": {}} if shows_status else old
     try:
-        patched = apply_patch({**old, "status": {}} if shows_status else old, patch, patch_type)
+        patched = apply_patch(shown, patch, patch_type, rules)
     except PatchError as exc:
         raise api_errors.bad_patch(str(exc)) from exc
     if shows_status and patched.get("status") == {}:

@@ -13,6 +13,7 @@ __all__ = [
     "CelRuntimeError",
     "CostLimitError",
     "EvaluationError",
+    "ExpressionSizeError",
     "no_such_overload",
 ]
 
@@ -25,6 +26,10 @@ class CelError(KubeschedError):
 
 class CelCompileError(CelError):
     """The expression is not valid in its environment; nothing was evaluated."""
+
+
+class ExpressionSizeError(CelCompileError):
+    """The expression is too long or nests too deep."""
 
 
 class CelRuntimeError(CelError):

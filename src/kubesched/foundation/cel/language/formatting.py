@@ -19,7 +19,7 @@ from kubesched.foundation.cel.language.cel_values import (
 from kubesched.foundation.cel.language.conversions import duration_text, timestamp_text
 from kubesched.foundation.cel.language.operations import bounded
 
-__all__ = ["ACCEPTED", "Clause", "clauses", "format_text", "quote"]
+__all__ = ["ACCEPTED", "Clause", "clauses", "format_text", "quote", "refusal_of"]
 
 _CLAUSE: Final = re.compile(r"%(?:\.(?P<precision>[0-9]*))?(?P<verb>.?)", re.DOTALL)
 _MOST_DIGITS: Final = 1000
@@ -40,6 +40,29 @@ ACCEPTED: Final = {
     "X": frozenset(("bytes", "int", "string", "uint")),
     "o": frozenset(("int", "uint")),
 }  # fmt: skip
+
+
+# What a clause may be given, in messages.
+_STRING_CLAUSE: Final = (
+    "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, "
+    "durations, and timestamps"
+)
+_HEXADECIMAL_CLAUSE: Final = "only integers, byte buffers, and strings can be formatted as hex"
+_WORDS: Final = {
+    "s": _STRING_CLAUSE,
+    "d": "decimal clause can only be used on integers",
+    "f": "fixed-point clause can only be used on doubles",
+    "e": "scientific clause can only be used on doubles",
+    "b": "only integers and bools can be formatted as binary",
+    "x": _HEXADECIMAL_CLAUSE,
+    "X": _HEXADECIMAL_CLAUSE,
+    "o": "octal clause can only be used on integers",
+}
+
+
+def refusal_of(verb: str, type_name: str) -> str:
+    """Return the message about an argument of a type that the clause does not take."""
+    return f"error during formatting: {_WORDS[verb]}, was given {type_name}"
 
 
 class Clause(NamedTuple):
@@ -114,30 +137,26 @@ def _filled(clause: Clause, value: Value) -> str:
         case "b":
             return _binary(value)
         case "o":
-            return _based("octal", "o", value)
+            return _based("o", value)
         case _:
             return _hexadecimal(clause.verb, value)
 
 
-def _wrong(what: str, wanted: str, value: Value) -> EvaluationError:
-    return EvaluationError(
-        f"error during formatting: {what} clause can only be used on {wanted}, "
-        f"was given {type_name(value)}"
-    )
+def _wrong(verb: str, value: Value) -> EvaluationError:
+    return EvaluationError(refusal_of(verb, type_name(value)))
 
 
 def _decimal(value: Value) -> str:
     if type(value) is int or type(value) is UInt:
         return str(int(value))
-    raise _wrong("decimal", "integers", value)
+    raise _wrong("d", value)
 
 
 def _float(verb: str, precision: int, value: Value) -> str:
     if type(value) is str and value in ("NaN", "Infinity", "-Infinity"):
         value = float(value)
     if type(value) is not float:
-        what = "fixed-point" if verb == "f" else "scientific"
-        raise _wrong(what, "doubles", value)
+        raise _wrong(verb, value)
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -148,12 +167,12 @@ def _float(verb: str, precision: int, value: Value) -> str:
 def _binary(value: Value) -> str:
     if type(value) is bool:
         return "1" if value else "0"
-    return _based("binary", "b", value)
+    return _based("b", value)
 
 
-def _based(what: str, base: str, value: Value) -> str:
+def _based(base: str, value: Value) -> str:
     if type(value) is not int and type(value) is not UInt:
-        raise _wrong(what, "integers and bools" if base == "b" else "integers", value)
+        raise _wrong(base, value)
     return format(int(value), base)
 
 
@@ -165,7 +184,7 @@ def _hexadecimal(verb: str, value: Value) -> str:
     elif type(value) is int or type(value) is UInt:
         text = format(int(value), "x")
     else:
-        raise _wrong("hexadecimal", "integers, byte buffers, and strings", value)
+        raise _wrong("x", value)
     return text.upper() if verb == "X" else text
 
 
@@ -195,12 +214,7 @@ def _plain(value: Value) -> str:
             entries = sorted((_plain(key), _plain(held)) for key, held in value.items())
             return "{" + ", ".join(f"{key}: {held}" for key, held in entries) + "}"
         case _:
-            raise _wrong(
-                "string",
-                "strings, bools, bytes, ints, doubles, maps, lists, types, durations, "
-                "and timestamps",
-                value,
-            )
+            raise _wrong("s", value)
 
 
 def _shortest(value: float) -> str:

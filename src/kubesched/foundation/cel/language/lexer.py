@@ -76,7 +76,7 @@ def read_tokens(source: Source) -> list[Token]:
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
-            raise source.fail(position, f"token recognition error at: {text[position]!r}")
+            raise source.syntax_error(position, "token recognition error")
         kind, found = match.lastgroup or "", match[0]
         if kind == "sign":
             tokens.append(Token(found, position, found))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kubesched.foundation.cel.language import conversions, regex
 from kubesched.foundation.cel.language.cel_errors import EvaluationError
 from kubesched.foundation.cel.language.expression_types import Type
-from kubesched.foundation.cel.language.formatting import ACCEPTED, clauses
+from kubesched.foundation.cel.language.formatting import ACCEPTED, clauses, refusal_of
 from kubesched.foundation.cel.language.syntax import (
     Call,
     ListLiteral,
@@ -88,6 +88,11 @@ def _check_format(source: Source, node: Call, arguments: ListLiteral) -> None:
     except EvaluationError as error:
         source.report(node.target.position, str(error))
         return
+    for verb, argument in zip(wanted, arguments.elements, strict=False):
+        unfit = _unfit_for(verb, argument)
+        if unfit is not None:
+            source.report(unfit.position, refusal_of(verb, unfit.type.name))
+            return
     if len(wanted) > len(arguments.elements):
         source.report(node.position, f"index {len(arguments.elements)} out of range")
     elif len(wanted) < len(arguments.elements):
@@ -96,9 +101,12 @@ def _check_format(source: Source, node: Call, arguments: ListLiteral) -> None:
             f"too many arguments supplied to string.format (expected {len(wanted)}, "
             f"got {len(arguments.elements)})",
         )
-    for verb, argument in zip(wanted, arguments.elements, strict=False):
-        found = argument.type.name
-        if found != "dyn" and found not in ACCEPTED[verb]:
-            source.report(
-                argument.position, f"error during formatting: %{verb} does not take {found}"
-            )
+
+
+def _unfit_for(verb: str, argument: SyntaxNode) -> SyntaxNode | None:
+    """Return the argument, or the part of it, that the clause does not take."""
+    if argument.type.name != "dyn" and argument.type.name not in ACCEPTED[verb]:
+        return argument
+    if verb == "s" and isinstance(argument, ListLiteral | MapLiteral):
+        return next((bad for each in children(argument) if (bad := _unfit_for(verb, each))), None)
+    return None

@@ -45,6 +45,9 @@ _TWO_VARIABLES: Final = {
     ("transformMapEntry", 4),
 }
 _SAME: Final = {"exists_one": "existsOne"}
+_SIMPLE_NAME: Final = "argument must be a simple name"
+_IDENTIFIER: Final = "argument is not an identifier"
+_BIND: Final = "cel.bind() variable names must be simple identifiers"
 
 
 def expand(
@@ -63,16 +66,20 @@ def expand(
     if target is None:
         return _has(source, position, arguments[0]) if (function, count) == ("has", 1) else None
     if isinstance(target, Identifier) and target.name == "cel" and (function, count) == ("bind", 3):
-        return Bind(position, _variable(source, arguments[0]), arguments[1], arguments[2])
+        name = _variable(source, arguments[0], _BIND)
+        return Bind(position, name, arguments[1], arguments[2])
     if function in ("optMap", "optFlatMap") and count == 2:
-        name = _variable(source, arguments[0])
+        refusal = f"{function}() variable name must be a simple identifier"
+        name = _variable(source, arguments[0], refusal)
         return OptionalMap(position, target, name, arguments[1], flat=function == "optFlatMap")
     if (function, count) in _ONE_VARIABLE:
-        names: tuple[str, ...] = (_variable(source, arguments[0]),)
+        refusal = _IDENTIFIER if function in ("filter", "map") else _SIMPLE_NAME
+        names: tuple[str, ...] = (_variable(source, arguments[0], refusal),)
     elif (function, count) in _TWO_VARIABLES:
-        names = (_variable(source, arguments[0]), _variable(source, arguments[1]))
+        first, second = arguments[0], arguments[1]
+        names = (_variable(source, first, _SIMPLE_NAME), _variable(source, second, _SIMPLE_NAME))
         if names[0] == names[1]:
-            raise source.fail(arguments[1].position, "duplicate variable name")
+            raise source.fail(second.position, f"duplicate variable name: {names[0]}")
     else:
         return None
     rest = arguments[len(names) :]
@@ -94,7 +101,7 @@ def _has(source: Source, position: int, argument: SyntaxNode) -> SyntaxNode:
     )
 
 
-def _variable(source: Source, node: SyntaxNode) -> str:
+def _variable(source: Source, node: SyntaxNode, refusal: str) -> str:
     if not isinstance(node, Identifier):
-        raise source.fail(node.position, "argument must be a simple name")
+        raise source.fail(node.position, refusal)
     return node.name

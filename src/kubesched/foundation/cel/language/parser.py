@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from kubesched.foundation.cel.language import macros
-from kubesched.foundation.cel.language.cel_errors import CelCompileError
+from kubesched.foundation.cel.language.cel_errors import CelCompileError, ExpressionSizeError
 from kubesched.foundation.cel.language.cel_values import MAX_INT, Value
 from kubesched.foundation.cel.language.lexer import Token, read_tokens
 from kubesched.foundation.cel.language.source import Source
@@ -32,6 +32,7 @@ from kubesched.foundation.cel.language.syntax import (
     Unary,
     qualified_name,
 )
+from kubesched.foundation.cel.language.syntax_errors import find_syntax_errors
 
 __all__ = ["MAX_DEPTH", "MAX_LENGTH", "parse"]
 
@@ -72,11 +73,29 @@ def parse(source: Source) -> SyntaxNode:
         CelCompileError: the text is not an expression, or too long or too deep a one.
     """
     if len(source.text) > MAX_LENGTH:
-        raise CelCompileError(
+        raise ExpressionSizeError(
             f"ERROR: <input>:-1:0: expression code point size exceeds limit: "
             f"size: {len(source.text)}, limit {MAX_LENGTH}"
         )
-    return _Parser(source).whole()
+    try:
+        return _Parser(source).whole()
+    except ExpressionSizeError:
+        raise
+    except CelCompileError as error:
+        raise _in_words_of_reference(source.text) or error from None
+
+
+def _in_words_of_reference(text: str) -> CelCompileError | None:
+    """Return all syntax errors of a text as one error; None if there is none."""
+    problems = find_syntax_errors(text)
+    if not problems:
+        return None
+    source = Source(text)
+    for problem in problems:
+        has_place = problem.position >= 0
+        message = f"Syntax error: {problem.message}" if has_place else problem.message
+        source.report(problem.position, message)
+    return source.problems()
 
 
 class _Parser:
@@ -111,7 +130,7 @@ class _Parser:
 
     def _unexpected(self, token: Token, wanted: str = "") -> CelCompileError:
         wanted = f", expecting {wanted!r}" if wanted else ""
-        return self._source.fail(token.position, f"unexpected {token.text!r}{wanted}")
+        return self._source.syntax_error(token.position, f"unexpected {token.text!r}{wanted}")
 
     def _expression(self, least: int = _TERNARY) -> SyntaxNode:
         """An expression whose operators bind at least as tightly as `least`."""
@@ -142,7 +161,7 @@ class _Parser:
         return left
 
     def _too_deep(self) -> CelCompileError:
-        return CelCompileError(
+        return ExpressionSizeError(
             f"ERROR: <input>:-1:0: expression recursion limit exceeded: {MAX_DEPTH}"
         )
 
@@ -173,6 +192,9 @@ class _Parser:
             self._take()
             operand = self._member(Literal(number.position, -number.value))
             count -= 1
+        elif number.kind == "-" and type(self._tokens[self._next + 1].value) in (int, float):
+            self._take()
+            operand = self._member(Literal(number.position, -self._take().value))
         else:
             operand = self._member(self._primary())
         return Unary(token.position, token.kind, operand) if count % 2 else operand

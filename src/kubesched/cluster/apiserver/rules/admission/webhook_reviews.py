@@ -17,7 +17,7 @@ import msgspec
 from kubesched.api.access import ApiError
 from kubesched.api.meta import Status, StatusDetails
 from kubesched.cluster.apiserver.rules.admission.admission_review import Review
-from kubesched.cluster.apiserver.rules.patching.patches import PatchError, apply_patch
+from kubesched.cluster.apiserver.rules.patching.patches import PatchError, json_patch
 from kubesched.errors import KubeschedError
 
 __all__ = ["Verdict", "WebhookError", "read_response", "review_request"]
@@ -56,9 +56,11 @@ class Verdict(msgspec.Struct, frozen=True):
         if not self.patch:
             return document
         try:
-            changed: Json = apply_patch(document, self.patch, "json")
+            changed = json_patch(document, self.patch)
         except PatchError as error:
             raise WebhookError(str(error)) from error
+        if not isinstance(changed, dict):
+            raise WebhookError("the patched document is not an object")
         return changed
 
 

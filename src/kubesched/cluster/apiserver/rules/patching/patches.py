@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from kubesched.cluster.apiserver.rules.patching.merge_keys import merge_key
+from kubesched.cluster.apiserver.rules.patching.merge_rules import MergeRule, MergeRules
 from kubesched.foundation.util.go_format import quote
 from kubesched.foundation.util.ints import whole_number
 
@@ -40,8 +40,10 @@ class PatchError(ValueError):
     """The patch cannot be applied to this object."""
 
 
-def apply_patch(original: dict[str, Any], patch: Json, patch_type: str) -> dict[str, Any]:
-    """Apply a patch of one of the three types to an object. Raises PatchError."""
+def apply_patch(
+    original: dict[str, Any], patch: Json, patch_type: str, rules: MergeRules
+) -> dict[str, Any]:
+    """Apply a patch of one of the three types to an object with these rules. Raises PatchError."""
     if isinstance(patch, list) != (patch_type == "json") or not isinstance(patch, list | Mapping):
         raise PatchError(f"a {patch_type} patch has another form")
     if isinstance(patch, list):
@@ -49,7 +51,7 @@ def apply_patch(original: dict[str, Any], patch: Json, patch_type: str) -> dict[
     elif patch_type == "merge":
         patched = merge_patch(original, patch)
     else:
-        patched = strategic_merge_patch(original, patch)
+        patched = strategic_merge_patch(original, patch, rules)
     if not isinstance(patched, dict):
         raise PatchError("the patched document is not an object")
     return patched
@@ -219,7 +221,6 @@ class _Edit:
         return items
 
 
-_PRIMITIVE_MERGES = frozenset({"finalizers"})
 _SCALARS = (str, int, float)
 _STRINGS_ONLY = frozenset({str})
 _DIRECTIVE = "$patch"
@@ -228,12 +229,14 @@ _DELETE_PRIMITIVES = "$deleteFromPrimitiveList/"
 _ORDER = "$setElementOrder/"
 
 
-def strategic_merge_patch(original: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """Apply a strategic merge patch: maps merge, and lists with a merge key merge by item."""
+def strategic_merge_patch(
+    original: Mapping[str, Any], patch: Mapping[str, Any], rules: MergeRules
+) -> dict[str, Any]:
+    """Apply a strategic merge patch: maps merge, and lists merge by item if the rules say so."""
     values = _only_values(patch)
     if values is not None and isinstance(original, dict):
-        return _with_values(original, values, "")
-    return _merge_maps(original, patch, "")
+        return _with_values(original, values, rules)
+    return _merge_maps(original, patch, rules)
 
 
 def _only_values(patch: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -252,17 +255,22 @@ def _only_values(patch: Mapping[str, Any]) -> dict[str, Any] | None:
     return values
 
 
-def _with_values(original: dict[str, Any], values: dict[str, Any], name: str) -> dict[str, Any]:
+def _with_values(
+    original: dict[str, Any], values: dict[str, Any], rules: MergeRules
+) -> dict[str, Any]:
     """Merge a patch without nulls and directives: a fast path of `_merge_maps`."""
     merged = None
     for key, value in values.items():
         old = original.get(key)
         kind = type(value)
         if kind is dict:
-            is_map = isinstance(old, dict)
-            value = _with_values(old or {}, value, key) if is_map else _as_new(value, key)
+            rule = rules.field(key)
+            if isinstance(old, dict) and not rule.replaces:
+                value = _with_values(old, value, rule.inner)
+            else:
+                value = _as_new(value, rule.inner)
         elif kind is list:
-            value = _with_list(old, value, key, name)
+            value = _with_list(old, value, rules.field(key))
         if value is not old and (type(value) is not type(old) or value != old):
             if merged is None:
                 merged = dict(original)
@@ -270,21 +278,21 @@ def _with_values(original: dict[str, Any], values: dict[str, Any], name: str) ->
     return original if merged is None else merged
 
 
-def _as_new(values: dict[str, Any], name: str) -> dict[str, Any]:
+def _as_new(values: dict[str, Any], rules: MergeRules) -> dict[str, Any]:
     """Merge a patch into nothing. Changes and returns `values`."""
     for key, value in values.items():
         kind = type(value)
         if kind is dict:
-            _as_new(value, key)
+            _as_new(value, rules.field(key).inner)
         elif kind is list:
-            values[key] = _with_list(None, value, key, name)
+            values[key] = _with_list(None, value, rules.field(key))
     return values
 
 
-def _with_list(original: Json, items: list[Any], field: str, parent: str) -> list[Any]:
-    identity = merge_key(field, parent)
-    if identity is None and field not in _PRIMITIVE_MERGES:
+def _with_list(original: Json, items: list[Any], rule: MergeRule) -> list[Any]:
+    if not rule.merges:
         return items
+    identity, inner = rule.key, rule.inner
     before = original if isinstance(original, list) else []
     merged = dict(zip(_identities(before, identity), before, strict=True))
     named = _identities(items, identity)
@@ -292,19 +300,21 @@ def _with_list(original: Json, items: list[Any], field: str, parent: str) -> lis
         if type(item) is dict:
             old = merged.get(name)
             is_map = isinstance(old, dict)
-            item = _with_values(old or {}, item, field) if is_map else _as_new(item, field)
+            item = _with_values(old or {}, item, inner) if is_map else _as_new(item, inner)
         merged[name] = item
     if list(merged) == named:
         return list(merged.values())  # the patch names all items, and they are in its order
     return _in_order(list(merged.values()), items, before, identity)
 
 
-def _merge_maps(original: Mapping[str, Any], patch: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _merge_maps(
+    original: Mapping[str, Any], patch: Mapping[str, Any], rules: MergeRules
+) -> dict[str, Any]:
     for key in patch:
         if key.startswith("$"):
             break
     else:
-        return _merge_plain(original, patch, name)
+        return _merge_plain(original, patch, rules)
     directive = patch.get(_DIRECTIVE)
     if directive == "replace":
         replaced: dict[str, Any] = _without_directives(patch)
@@ -320,8 +330,8 @@ def _merge_maps(original: Mapping[str, Any], patch: Mapping[str, Any], name: str
         if value is None:
             merged.pop(key, None)
         else:
-            merged[key] = _merge_value(merged.get(key), value, key, name, patch)
-    _apply_list_directives(merged, patch, name)
+            merged[key] = _merge_value(merged.get(key), value, key, rules.field(key), patch)
+    _apply_list_directives(merged, patch, rules)
     return merged
 
 
@@ -333,7 +343,9 @@ def _retained(original: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str
     return {key: value for key, value in original.items() if key in retained}
 
 
-def _apply_list_directives(merged: dict[str, Any], patch: Mapping[str, Any], name: str) -> None:
+def _apply_list_directives(
+    merged: dict[str, Any], patch: Mapping[str, Any], rules: MergeRules
+) -> None:
     """Delete items of lists of scalars, and order lists that the patch does not merge."""
     for key in patch:
         if key.startswith(_DELETE_PRIMITIVES):
@@ -343,7 +355,7 @@ def _apply_list_directives(merged: dict[str, Any], patch: Mapping[str, Any], nam
         elif key.startswith(_ORDER) and key.removeprefix(_ORDER) not in patch:
             field, order = key.removeprefix(_ORDER), _listed(patch, key)
             if isinstance(items := merged.get(field), list):
-                merged[field] = _in_order(items, order, items, merge_key(field, name))
+                merged[field] = _in_order(items, order, items, rules.field(field).key)
 
 
 def _without_items(items: list[Any], deleted: list[Any]) -> list[Any]:
@@ -358,7 +370,7 @@ def _without_items(items: list[Any], deleted: list[Any]) -> list[Any]:
 
 
 def _merge_plain(
-    original: Mapping[str, Any], patch: Mapping[str, Any], name: str
+    original: Mapping[str, Any], patch: Mapping[str, Any], rules: MergeRules
 ) -> dict[str, Any]:
     """Merge a patch without directives; nearly all patches have none.
 
@@ -372,7 +384,7 @@ def _merge_plain(
             continue
         old = merged.get(key)
         if not isinstance(value, _SCALARS):
-            value = _merge_value(old, value, key, name, patch)
+            value = _merge_value(old, value, key, rules.field(key), patch)
         if value is not old and (type(value) is not type(old) or value != old):
             merged[key] = value
             changed = True
@@ -380,19 +392,18 @@ def _merge_plain(
 
 
 def _merge_value(
-    original: Json, value: Json, field: str, parent: str, patch: Mapping[str, Any]
+    original: Json, value: Json, field: str, rule: MergeRule, patch: Mapping[str, Any]
 ) -> Json:
     if type(value) is dict or isinstance(value, Mapping):
-        inner = original if isinstance(original, Mapping) else {}
-        return _merge_maps(inner, value, field)
+        is_merged = isinstance(original, Mapping) and not rule.replaces
+        return _merge_maps(original if is_merged else {}, value, rule.inner)
     if not isinstance(value, list):
         return value
-    key = merge_key(field, parent)
-    if key is None and field not in _PRIMITIVE_MERGES:
+    if not rule.merges:
         return [_without_directives(item) for item in value]
     base = original if isinstance(original, list) else []
     order = _listed(patch, _ORDER + field) if _ORDER + field in patch else None
-    return _merge_lists(base, value, field, key, order)
+    return _merge_lists(base, value, rule, order)
 
 
 def _listed(patch: Mapping[str, Any], directive: str) -> list[Any]:
@@ -442,9 +453,10 @@ def _identities(items: list[Any], key: str | None) -> list[Any]:
 
 
 def _merge_lists(
-    original: list[Any], patch: list[Any], field: str, key: str | None, order: list[Any] | None
+    original: list[Any], patch: list[Any], rule: MergeRule, order: list[Any] | None
 ) -> list[Any]:
     """Merge a list item by item, with the `$patch` directives of its items."""
+    key = rule.key
     additions = []
     removed = set()
     replaced = False
@@ -466,7 +478,7 @@ def _merge_lists(
         identity = _identity(item, key)
         base = merged.get(identity, {})
         is_map = type(item) is dict or isinstance(item, Mapping)
-        merged[identity] = _merge_maps(base, item, field) if is_map else item
+        merged[identity] = _merge_maps(base, item, rule.inner) if is_map else item
     return _in_order(list(merged.values()), additions if order is None else order, original, key)
 
 
