@@ -9,10 +9,10 @@ GOLDENS ?=
 WORKLOADS ?= $(KUBESCHED_WORKLOADS)
 QUICK  := performance,short
 
-.PHONY: help faults torture fuzz soak run ui screenshots test lint types page format dist docs bench million conformance clean
+.PHONY: help faults torture fuzz soak run ui screenshots test lint types page format dist docs bench bench-compare million conformance clean
 
 help:  ## Show this help
-	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): requirements-dev.txt pyproject.toml setup.py src/kubesched/framework/engine/_compiled.c
 	@echo "setting up $(VENV) (once) ..." >&2
@@ -68,6 +68,9 @@ bench: $(READY)  ## Benchmarks, as JSON lines; a few minutes [WORKLOADS=DIR]
 	@$(BIN)/python -m benchmarks.apiserver
 	@$(BIN)/python -m benchmarks.dashboard --repeat 3
 	@$(if $(WORKLOADS),$(BIN)/python -m benchmarks.scheduler_perf --workloads $(WORKLOADS) --labels $(QUICK),echo "scheduler_perf left out: WORKLOADS=DIR names kubernetes' test/integration/scheduler_perf" >&2)
+
+bench-compare: $(READY)  ## Instructions and CPU time of two versions [BASE=COMMIT]
+	@$(BIN)/python -m benchmarks.compare $(or $(BASE),main)
 
 million: $(READY)  ## A million pods on a million nodes: minutes, and 4 GiB
 	@$(BIN)/python -m benchmarks.million
