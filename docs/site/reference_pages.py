@@ -77,7 +77,7 @@ def commands() -> str:
 
 def _command(name: str) -> click.Command:
     module = importlib.import_module(f"kubesched.cli.{COMMANDS[name].module}")
-    command = getattr(module, name)
+    command = getattr(module, name.replace("-", "_"))
     assert isinstance(command, click.Command)
     return command
 

@@ -9,7 +9,7 @@ import pytest
 
 from kubesched.cli import main as command_line
 from kubesched.cli.main import main
-from kubesched.explain.clusters import sources
+from kubesched.explain.clusters import dump_files
 
 CONTENT = {
     "binary": bytes(range(256)) * 4,
@@ -65,7 +65,7 @@ def test_a_file_that_is_larger_than_memory(
     def too_large(path: Path) -> bytes:
         raise MemoryError
 
-    monkeypatch.setattr(sources, "read_bounded", too_large)
+    monkeypatch.setattr(dump_files, "read_bounded", too_large)
     (tmp_path / "huge").touch()
     line = ["kubesched", "fit", "-f", str(tmp_path / "huge")]
     monkeypatch.setattr(command_line.sys, "argv", line)

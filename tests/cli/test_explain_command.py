@@ -231,3 +231,18 @@ def test_plugins_of_ones_own_have_their_say() -> None:
 @pytest.mark.parametrize("command", [["explain", "pod"], ["fit"], ["whatif"], ["capture"]])
 def test_help_has_an_example(command: list[str]) -> None:
     assert "Example: kubesched" in run(*command, "--help").stdout
+
+
+@pytest.mark.parametrize("files", [("pod.yaml", "dump.yaml"), ("dump.yaml", "pod.yaml")])
+def test_fit_counts_the_pod_that_is_not_of_the_dump(files: tuple[str, str]) -> None:
+    arguments = [part for file in files for part in ("-f", file)]
+    assert run("fit", *arguments).output.startswith("default/small: 3 copies fit")
+    named = run("fit", "--pod", "shop/web", *arguments).output
+    assert named.startswith("shop/web: 0 copies fit")
+
+
+def test_dump_command_prints_a_command_of_the_shell() -> None:
+    assert run("dump-command", "--file", "x y.yaml").output.rstrip().endswith("> 'x y.yaml'")
+    facts = json.loads(run("dump-command", "-o", "json").output)
+    assert facts["file"] == "dump.yaml"
+    assert facts["command"].startswith("for kind in namespaces ")

@@ -57,7 +57,8 @@ def run_capture(
     size = f" ({path.stat().st_size / 1024:.0f} KiB)" if path.is_file() else ""
     click.echo(f"{count} objects in {path}{size}", err=not path.is_file())
     if loaded.unknown:
-        click.echo(f"not allowed to read: {', '.join(loaded.unknown)}", err=True)
+        why = "not in the files" if files else "not allowed to read"
+        click.echo(f"{why}: {', '.join(loaded.unknown)}", err=True)
 
 
 async def _live(address: ClusterAddress) -> Loaded:

@@ -21,7 +21,7 @@ __all__ = ["ClusterSource", "SourceOptions"]
 
 
 class ClusterSource(NamedTuple):
-    """The snapshot of a cluster, and the pods of the files."""
+    """The snapshot of a cluster, and the pods of the first file (`load_files`)."""
 
     snapshot: Snapshot
     pods: tuple[Pod, ...]
@@ -53,12 +53,12 @@ class SourceOptions(NamedTuple):
             "plugins": self._registry(),
         }
         stdin = read_standard_text() if "-" in self.files else ""
-        objects = load_files(self.files, stdin).objects
-        pods = tuple(each for each in objects if isinstance(each, Pod))
+        loaded = load_files(self.files, stdin)
+        objects, pods = loaded.objects, loaded.pods
         if self.capture is not None:
             base = Snapshot.from_capture(self.capture, **options)
         elif any(isinstance(each, Node) for each in objects):
-            return ClusterSource(Snapshot(objects, **options), pods)
+            return ClusterSource(Snapshot(objects, unknown=loaded.unknown, **options), pods)
         else:
             base = await self._live(options, namespace)
             return ClusterSource(base.overlaid(objects), pods, self.address.namespace())
@@ -71,11 +71,12 @@ class SourceOptions(NamedTuple):
         The configuration of the options is also a change, and not that of the cluster.
         """
         options: dict[str, Any] = {"plugins": self._registry()}
-        objects = load_files(self.files, read_standard_text() if "-" in self.files else "").objects
+        loaded = load_files(self.files, read_standard_text() if "-" in self.files else "")
+        objects = loaded.objects
         if self.capture is not None:
             return Snapshot.from_capture(self.capture, **options), tuple(objects)
         if any(isinstance(each, Node) for each in objects):
-            return Snapshot(objects, **options), ()
+            return Snapshot(objects, unknown=loaded.unknown, **options), ()
         return await self._live(options), tuple(objects)
 
     async def _live(self, options: dict[str, Any], namespace: str = "") -> Snapshot:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import click
 import msgspec
@@ -17,14 +18,24 @@ __all__ = ["run_fit"]
 _NODES_SHOWN = 10
 
 
-def run_fit(source: SourceOptions, replicas: int | None, as_many: bool, output: str) -> None:
+def run_fit(
+    source: SourceOptions,
+    names: Sequence[str],
+    replicas: int | None,
+    as_many: bool,
+    output: str,
+) -> None:
     if as_many and replicas is not None:
         raise click.UsageError("--max and --replicas exclude each other")
     cluster = asyncio.run(source.snapshot())
-    pods = [pod for pod in cluster.pods if not pod.spec.node_name]
+    if names:
+        pods = [cluster.snapshot.pod(name, cluster.namespace) for name in names]
+    else:
+        pods = [pod for pod in cluster.pods if not pod.spec.node_name]
     if not pods:
-        error = ExplainError("no pod to place: the files have none that waits")
-        error.add_note("-f pod.yaml names it; nodes come from -f, --capture or --kubeconfig")
+        error = ExplainError("no pod to place: the files have none without a node")
+        error.add_note("-f pod.yaml or --pod names it")
+        error.add_note("nodes come from -f, --capture or --kubeconfig")
         raise error
     answer = cluster.snapshot.fit(*pods, replicas=replicas)
     if output == "json":

@@ -20,6 +20,14 @@ __all__ = ["fit"]
 )
 @source_options
 @click.option(
+    "--pod",
+    "names",
+    multiple=True,
+    metavar="[NAMESPACE/]NAME",
+    help="Fit this pod of the files or of the cluster; may be repeated. Default: the pods without "
+    "a node of the first file that has pods and no nodes.",
+)
+@click.option(
     "--replicas", type=click.IntRange(min=1), metavar="N", help="Check whether N copies fit."
 )
 @click.option("--max", "as_many", is_flag=True, help="Count the copies that fit; the default.")
@@ -31,11 +39,18 @@ __all__ = ["fit"]
     show_default=True,
     help="Form of the answer on standard output.",
 )
-def fit(source: SourceOptions, replicas: int | None, as_many: bool, output: str) -> None:
+def fit(
+    source: SourceOptions,
+    names: tuple[str, ...],
+    replicas: int | None,
+    as_many: bool,
+    output: str,
+) -> None:
     """Place copies of a pod on a copy of the cluster until one fits nowhere.
 
-    Several pods in the files are placed as a set. The command never writes to the cluster.
+    Several pods of one file, or of several --pod, are placed as a set. The command never writes
+    to the cluster.
     """
     from kubesched.cli.fit_action import run_fit
 
-    run_fit(source, replicas, as_many, output)
+    run_fit(source, names, replicas, as_many, output)

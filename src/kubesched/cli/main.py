@@ -47,6 +47,9 @@ COMMANDS: Final[Mapping[str, _Place]] = {
         "dashboard_command", "Show a cluster, a capture or a simulation as a page."
     ),
     "capture": _Place("capture_command", "Write the scheduling state of a cluster to one file."),
+    "dump-command": _Place(
+        "dump_command", "Print the kubectl command that dumps a cluster for -f."
+    ),
     "simulate": _Place(
         "simulate_command", "Run a scenario in virtual time and compare configurations."
     ),
@@ -70,7 +73,9 @@ class _Commands(click.Group):
         place = COMMANDS.get(cmd_name)
         if place is None:
             return super().get_command(ctx, cmd_name)
-        command = getattr(importlib.import_module(f"kubesched.cli.{place.module}"), cmd_name)
+        command = getattr(
+            importlib.import_module(f"kubesched.cli.{place.module}"), cmd_name.replace("-", "_")
+        )
         assert isinstance(command, click.Command)
         return command
 

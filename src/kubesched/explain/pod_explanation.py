@@ -231,7 +231,8 @@ def _without_kinds(answer: Explanation, needed: Sequence[str]) -> Explanation:
         node="",
         summary=f"it depends on {kinds}, which {verb} not been read (no permission to list, or "
         f"not in the dump). By the other rules it fits, and would go to {answer.node}",
-        advice="Ask for the ClusterRole of docs/explain.md, or for a capture (kubesched capture).",
+        advice="Ask for the ClusterRole of docs/explain.md, or for a capture (kubesched capture). "
+        "For a dump, `kubesched dump-command` prints the command that lists every kind.",
     )
 
 

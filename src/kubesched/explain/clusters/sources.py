@@ -5,22 +5,21 @@ Only reading, and only kinds that scheduling depends on. What cannot be read is 
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from kubesched.api import ApiError
+from kubesched.api import ApiError, Node, Pod
 from kubesched.api.access import ApiAccess
 from kubesched.api.base import ApiObject
 from kubesched.api.codec import from_builtins
 from kubesched.api.kinds import KINDS, Kind, by_api_version_kind
 from kubesched.cluster.apiserver.rules.time_fields import time_problem
+from kubesched.explain.clusters.absent_kinds import absent_kinds
 from kubesched.explain.clusters.cluster_model import ExplainError
-from kubesched.foundation.util.bounded_file import read_bounded, unzipped
-from kubesched.foundation.util.yaml_documents import YamlProblem, read_documents
+from kubesched.explain.clusters.dump_files import dumped_kinds, read_file_documents, read_texts
 
 __all__ = ["SCHEDULING_KINDS", "Loaded", "Reading", "find_readable", "load_files", "read_cluster"]
 
@@ -29,7 +28,7 @@ _UNRELATED = frozenset(["ConfigMap", "Secret", "Lease", "Event", "Binding"])
 SCHEDULING_KINDS: Final[tuple[Kind, ...]] = tuple(
     kind for kind in KINDS if kind.kind not in _UNRELATED
 )
-_STDIN = "-"
+_SCHEDULING_GROUP_KINDS = frozenset((kind.group, kind.kind) for kind in SCHEDULING_KINDS)
 _PAGE = 5000
 _REFUSED = (401, 403)
 _UNSERVED = 404
@@ -42,6 +41,8 @@ class Loaded(NamedTuple):
     unknown: tuple[str, ...] = ()  # kinds that may not be read
     skipped: int = 0  # objects of kinds that scheduling does not read
     partial: tuple[str, ...] = ()  # kinds of which one namespace may be read
+    # Of files: the pods that the first file asks about, see `load_files`.
+    pods: tuple[Pod, ...] = ()
 
 
 class Reading(NamedTuple):
@@ -60,94 +61,85 @@ class Reading(NamedTuple):
 def load_files(paths: Sequence[str | Path], stdin: str = "") -> Loaded:
     """Read manifests or dumps, YAML or JSON, plain or gzipped; `-` is standard input.
 
+    A folder is read with the folders in it. Kinds that objects refer to, and of which no file has
+    an object or an empty list, are unknown. `pods` are those of the first file with pods; files
+    that also have nodes come last.
+
     Raises:
         ExplainError: `FILE:LINE: what is wrong`, one line for each thing that is.
     """
-    objects: list[ApiObject] = []
-    problems: list[str] = []
-    skipped = 0
-    for path in paths:
-        for file, text in _texts(str(path), stdin):
-            for line, value in _documents(file, text, problems):
-                found, left_out = _objects(file, line, value, problems)
-                objects += found
-                skipped += left_out
-    if problems:
-        raise ExplainError("\n".join(problems))
-    return Loaded(objects, (), skipped)
+    reader = _FileReader()
+    parts = [reader.read(str(path), stdin) for path in paths]
+    if reader.problems:
+        raise ExplainError("\n".join(reader.problems))
+    objects = [each for part in parts for each in part]
+    unknown = absent_kinds(objects, reader.listed - reader.unreadable)
+    return Loaded(objects, unknown, reader.skipped, pods=_first_pods(parts))
 
 
-def _texts(path: str, stdin: str) -> Iterator[tuple[str, bytes]]:
-    if path == _STDIN:
-        yield "<stdin>", stdin.encode()
-        return
-    place = Path(path)
-    files = [place]
-    if place.is_dir():
-        files = sorted(
-            each for each in place.iterdir() if each.suffix in (".yaml", ".yml", ".json")
-        )
-    for file in files:
-        try:
-            content = read_bounded(file)
-        except OSError as error:
-            raise ExplainError(f"{file}: cannot be read: {error.strerror}") from error
-        try:
-            yield str(file), unzipped(content) if content[:2] == b"\x1f\x8b" else content
-        except (OSError, EOFError, zlib.error) as error:
-            raise ExplainError(f"{file}: no gzip file: {error}") from error
+def _first_pods(parts: Iterable[Sequence[ApiObject]]) -> tuple[Pod, ...]:
+    """Return the pods of the first file that has some, preferably of one without nodes."""
+    for has_nodes in (False, True):
+        for part in parts:
+            pods = tuple(each for each in part if isinstance(each, Pod))
+            if pods and any(isinstance(each, Node) for each in part) is has_nodes:
+                return pods
+    return ()
 
 
-def _documents(file: str, text: bytes, problems: list[str]) -> Iterator[tuple[int, Any]]:
-    if text.lstrip()[:1] in (b"{", b"["):
-        try:
-            yield 1, msgspec.json.decode(text)
-            return
-        except (msgspec.DecodeError, RecursionError):
-            pass  # YAML may begin like that as well
-    try:
-        decoded = text.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        problems.append(f"{file}:1: not UTF-8 text: {error.reason}")
-        return
-    for part in read_documents(decoded):
-        if isinstance(part, YamlProblem):
-            problems.append(f"{file}:{part.line}: {part.text}")
-        else:
-            yield part.line, part.value
+class _FileReader:
+    """Reads objects from files, and counts and records what cannot be read."""
 
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self.skipped = 0  # objects of kinds that scheduling does not read
+        self.listed: set[str] = set()  # kinds that the files list, also if a list is empty
+        self.unreadable: set[str] = set()  # kinds with objects of another version of the API
 
-def _objects(file: str, line: int, value: Any, problems: list[str]) -> tuple[list[ApiObject], int]:
-    """Return the objects of a document or of its list, and the number of skipped ones."""
-    if value is None:
-        return [], 0
-    if not isinstance(value, dict):
-        problems.append(f"{file}:{line}: not an object")
-        return [], 0
-    kind = str(value.get("kind", ""))
-    items = value.get("items")
-    if kind.endswith("List") and isinstance(items, list):
-        head = {"apiVersion": value.get("apiVersion"), "kind": kind.removesuffix("List")}
+    def read(self, path: str, stdin: str) -> list[ApiObject]:
+        """Return the objects of a file or folder."""
         found: list[ApiObject] = []
-        skipped = 0
-        for item in items:
-            whole = item if kind == "List" or not isinstance(item, dict) else {**head, **item}
-            each, left_out = _objects(file, line, whole, problems)
-            found += each
-            skipped += left_out
-        return found, skipped
-    known = by_api_version_kind(str(value.get("apiVersion", "")), kind)
-    if known is None or known.kind in _UNRELATED:
-        return [], 1
-    try:
-        parsed = from_builtins(_with_namespace(value, known), known.type)
-    except msgspec.ValidationError as error:
-        problems.append(f"{file}:{line}: {kind}: {error}")
-        return [], 0
-    if problem := time_problem(known.group, known.version, kind, value):
-        problems.append(f"{file}:{line}: {kind}: {problem}")
-        return [], 0
-    return [parsed], 0
+        for file, text in read_texts(path, stdin):
+            self.listed |= dumped_kinds(text)
+            for line, value in read_file_documents(file, text, self.problems):
+                found += self._objects(file, line, value)
+        return found
+
+    def _objects(self, file: str, line: int, value: Any) -> list[ApiObject]:
+        """Return the objects of a document or of its list."""
+        if value is None:
+            return []
+        if not isinstance(value, dict):
+            self.problems.append(f"{file}:{line}: not an object")
+            return []
+        kind, version = str(value.get("kind", "")), str(value.get("apiVersion", ""))
+        items = value.get("items")
+        if kind.endswith("List") and isinstance(items, list):
+            head = {"apiVersion": version, "kind": kind.removesuffix("List")}
+            self.listed.add(head["kind"])
+            found: list[ApiObject] = []
+            for item in items:
+                whole = item if kind == "List" or not isinstance(item, dict) else {**head, **item}
+                found += self._objects(file, line, whole)
+            return found
+        known = by_api_version_kind(version, kind)
+        if known is None or known.kind in _UNRELATED:
+            self.skipped += 1
+            if known is None and (version.rpartition("/")[0], kind) in _SCHEDULING_GROUP_KINDS:
+                self.unreadable.add(kind)
+            return []
+        return self._parsed(f"{file}:{line}: {kind}", known, value)
+
+    def _parsed(self, place: str, known: Kind, value: dict[str, Any]) -> list[ApiObject]:
+        try:
+            parsed = from_builtins(_with_namespace(value, known), known.type)
+        except msgspec.ValidationError as error:
+            self.problems.append(f"{place}: {error}")
+            return []
+        if problem := time_problem(known.group, known.version, known.kind, value):
+            self.problems.append(f"{place}: {problem}")
+            return []
+        return [parsed]
 
 
 def _with_namespace(value: dict[str, Any], kind: Kind) -> dict[str, Any]:
