@@ -28,6 +28,7 @@ from kubesched.cluster.apiserver.rules.strategies.service_addresses import KUBER
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.apiserver.store.persistence import DataFile, open_store
 from kubesched.cluster.apiserver.store.stored_records import StoredChange
+from kubesched.cluster.certificate_signer import CertificateSigner, LazyAuthority
 from kubesched.cluster.controllers import Controllers, GarbageCollector
 from kubesched.cluster.controllers.control_loop import EventSink
 from kubesched.cluster.controllers.event_expiry import LASTS_NS, EventExpiry
@@ -49,6 +50,8 @@ from kubesched.foundation.util.clock import MILLISECOND, SECOND, Clock
 from kubesched.foundation.util.components import Component
 
 if TYPE_CHECKING:
+    import ssl
+
     from kubesched.foundation.http.self_signed import CertificatePair
 
 __all__ = ["ClusterPart", "EmbeddedCluster", "Listen"]
@@ -56,6 +59,7 @@ __all__ = ["ClusterPart", "EmbeddedCluster", "Listen"]
 # The limit of events of all kubelets together: when thousands of pods start at once, most of their
 # events are dropped.
 _EVENTS_PER_SECOND, _EVENTS_AT_ONCE = 50.0, 300
+_CLIENT_AUTHORITY = "client-authority"
 
 
 class Listen(NamedTuple):
@@ -170,6 +174,12 @@ class EmbeddedCluster:
         if heartbeats and ClusterPart.NODES in parts:
             # Not without heartbeats: a simulation counts its ended pods at the end.
             self.parts.append(TerminatedPodCollector(self.store, clock))
+        self._tls: ssl.SSLContext | None = None
+        self._authority = LazyAuthority(
+            clock, lambda make: self._secret(_CLIENT_AUTHORITY, make), lambda: self._tls
+        )
+        if listen is not None and ClusterPart.CONTROLLERS in parts:
+            self.parts.append(CertificateSigner(self.store, clock, self._authority))
         self._server: ApiServer | None = None
         self._webhooks: WebhookClient | None = None
         self._certificate = b""
@@ -208,6 +218,9 @@ class EmbeddedCluster:
             stored = self._secret(name, lambda: _certificate(listen.host, now_ns).joined())
             certificate = CertificatePair.split(stored)
             self._certificate, context = certificate.authority, certificate.server_context()
+            self._tls = context
+            if self._data is not None and self._data.has_secret(_CLIENT_AUTHORITY):
+                self._authority.get()
         key = self._secret("service-account-key", lambda: secrets.token_bytes(32))
         service = ApiService(self.store, clock, users=users, rbac=self._rbac, token_key=key)
         service.show_processes(ContainerScripts())

@@ -26,7 +26,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from kubesched.foundation.util.clock import SECOND
 
-__all__ = ["CertificatePair", "KeyType", "self_signed_certificate"]
+__all__ = ["CertificatePair", "KeyType", "certificate_authority", "self_signed_certificate"]
 
 KeyType = Literal["rsa", "ec"]
 
@@ -84,19 +84,10 @@ def self_signed_certificate(
     tenths of a second; clients may be configured to accept RSA only.
     """
     seconds = now_ns // SECOND
-    begins = datetime.datetime.fromtimestamp(seconds, datetime.UTC) - _BACKDATED
-    ends = begins + _BACKDATED + datetime.timedelta(days=days)
+    begins, ends = _validity(now_ns, days)
     authority_key, key = _private_key(key_type), _private_key(key_type)
     issuer = _common_name(f"{_HOST}-ca@{seconds}")
-    authority = (
-        _builder(issuer, issuer, authority_key, begins, ends)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(_usage(key_type, signs_certificates=True), critical=True)
-        .add_extension(
-            x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key()), critical=False
-        )
-        .sign(authority_key, hashes.SHA256())
-    )
+    authority = _authority(issuer, authority_key, key_type, begins, ends)
     leaf = (
         _builder(_common_name(f"{_HOST}@{seconds}"), issuer, key, begins, ends)
         .add_extension(_usage(key_type, signs_certificates=False), critical=True)
@@ -112,6 +103,35 @@ def self_signed_certificate(
     chain = leaf.public_bytes(Encoding.PEM) + authority.public_bytes(Encoding.PEM)
     secret = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
     return CertificatePair(chain, secret)
+
+
+def certificate_authority(name: str, now_ns: int, *, days: int) -> CertificatePair:
+    """Make the certificate and the EC key of an authority."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = _authority(_common_name(name), key, "ec", *_validity(now_ns, days))
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    return CertificatePair(certificate.public_bytes(Encoding.PEM), secret)
+
+
+def _validity(now_ns: int, days: int) -> tuple[datetime.datetime, datetime.datetime]:
+    begins = datetime.datetime.fromtimestamp(now_ns // SECOND, datetime.UTC) - _BACKDATED
+    return begins, begins + _BACKDATED + datetime.timedelta(days=days)
+
+
+def _authority(
+    name: x509.Name,
+    key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey,
+    key_type: KeyType,
+    begins: datetime.datetime,
+    ends: datetime.datetime,
+) -> x509.Certificate:
+    return (
+        _builder(name, name, key, begins, ends)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(_usage(key_type, signs_certificates=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
 
 
 def _private_key(key_type: KeyType) -> rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey:

@@ -43,9 +43,11 @@ from kubesched.cluster.apiserver.http.service_account_tokens import ServiceAccou
 from kubesched.cluster.apiserver.http.system_objects import SystemObjects
 from kubesched.cluster.apiserver.http.users import Attributes, Requester, Users
 from kubesched.cluster.apiserver.rules.errors import api_errors
+from kubesched.cluster.apiserver.rules.rbac_rules import Subject
 from kubesched.cluster.apiserver.store.access_rules import AccessRules
 from kubesched.cluster.apiserver.store.admission_policies import enforce_policies
 from kubesched.cluster.apiserver.store.custom_resource_definitions import serve_stored_definitions
+from kubesched.cluster.apiserver.store.node_authorization import NODES, node_name_of
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.apiserver.store.wire_form import status_body
 from kubesched.cluster.apiserver.webhook_calls import WebhookCaller, WebhookCalls
@@ -102,12 +104,12 @@ class ApiService:
         self._system = SystemObjects(store, clock.now_ns, self._discovery.group_versions)
         tokens = ServiceAccountTokens(store, token_key or secrets.token_bytes(32), clock.now_ns)
         self._users.issued = tokens.identify
-        rules: AccessRules | None = None
+        self._rules: AccessRules | None = None
         if rbac:
             self._system.provide(_RBAC, "")
-            self._users.authorizer = rules = AccessRules(store)
+            self._users.authorizer = self._rules = AccessRules(store)
         self._resources = ResourceHandlers(
-            store, clock, users=self._users, tokens=tokens, rules=rules
+            store, clock, users=self._users, tokens=tokens, rules=self._rules
         )
         self._pages: dict[str, Callable[[Request], Response]] = {
             "/version": lambda _: _json(VERSION),
@@ -154,7 +156,11 @@ class ApiService:
     def admit(self, request: Request) -> None:
         """Raises ApiError 401 for an unauthenticated request, before the server reads its body."""
         if not _is_open(request.raw_path):
-            self._users.authenticate(request.headers.get("authorization"))
+            self._authenticate(request)
+
+    def _authenticate(self, request: Request) -> Requester:
+        header = request.headers.get("authorization")
+        return self._users.authenticate(header, request.certificates)
 
     def answer(self, request: Request) -> Response | ServedWatch:
         try:
@@ -168,10 +174,13 @@ class ApiService:
             check_timeout(request)
         if _is_open(path) and request.method in ("GET", "HEAD"):
             return health(request) if is_health(path) else self._pages[path](request)
-        user = self._users.authenticate(request.headers.get("authorization"))
+        user = self._authenticate(request)
         target = parse_path(path)
         user = impersonated_user(request, user, self._users)
-        self._users.authorize(user, _attributes(request, target))
+        attributes = _attributes(request, target)
+        self._users.authorize(user, attributes)
+        if self._rules is not None and NODES in user.groups:
+            self._check_node(user, attributes, request)
         if target is None:
             return self._page(request)
         if (target.group, target.plural) in REVIEWS and target.version == "v1":
@@ -188,6 +197,13 @@ class ApiService:
             headers = {**answer.headers, **warning_headers(policy_warnings)}
             return msgspec.structs.replace(answer, headers=headers)
         return answer
+
+    def _check_node(self, user: Requester, attributes: Attributes, request: Request) -> None:
+        """Refuse a write of a node to an object of another node. Raises ApiError 403."""
+        node = node_name_of(Subject(user.name, user.all_groups))
+        if node and self._rules is not None:
+            kind = attributes.plural
+            self._rules.nodes.check_write(node, attributes, lambda: read_body(request, kind))
 
     def _page(self, request: Request) -> Response:
         path = request.raw_path.rstrip("/") or "/"
@@ -306,6 +322,7 @@ def _attributes(request: Request, target: RequestTarget | None) -> Attributes:
         target.subresource,
         target.namespace or "",
         target.name or (_selected_name(request) if verb in ("list", "watch") else ""),
+        field_selector="" if target.name else request.query.get("fieldSelector"),
     )
 
 

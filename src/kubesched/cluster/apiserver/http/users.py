@@ -1,14 +1,16 @@
-"""Authentication by bearer token, and authorization.
+"""Authentication by client certificate or bearer token, and authorization.
 
-A token identifies a user or a service account. Without an authorizer, users may do everything,
-except that members of the group `VIEWERS` may only read. A server without tokens treats every
-request as one of the administrator.
+A certificate identifies the user in its subject, a token a user or a service account. Without an
+authorizer, users may do everything, except that members of the group `VIEWERS` may only read. A
+server without tokens treats every request as one of the administrator.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -36,6 +38,7 @@ _AUTHENTICATED = "system:authenticated"
 _UNAUTHENTICATED = "system:unauthenticated"
 _READING = frozenset({"get", "list", "watch"})
 _BEARER = "bearer "
+_CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
 # These reviews change nothing. All users may create them, viewers too.
 _SELF_REVIEWS = frozenset(
     {"selfsubjectaccessreviews", "selfsubjectreviews", "selfsubjectrulesreviews"}
@@ -94,10 +97,15 @@ class Users:
         # Authorizes requests; None if there is no RBAC.
         self.authorizer: RoleAuthorizer | None = None
 
-    def authenticate(self, authorization: str) -> Requester:
-        """Return the user that an Authorization header identifies. Raises ApiError 401."""
+    def authenticate(self, authorization: str, certificates: Sequence[bytes] = ()) -> Requester:
+        """Return the user of a verified certificate, or that an Authorization header identifies.
+
+        Raises ApiError 401.
+        """
         if self._tokens is None:
             return ADMIN
+        if certificates and (user := _certificate_user(certificates[0])) is not None:
+            return user
         if authorization[: len(_BEARER)].lower() == _BEARER:
             identity = self.by_token(authorization[len(_BEARER) :].strip())
             if identity is not None and AUDIENCE in identity.audiences:
@@ -128,6 +136,20 @@ class Users:
         """Raises ApiError 403 if the user may not make the request."""
         if not self.allows(user.all_groups, attributes, user.name):
             raise _denied(user, attributes)
+
+
+@functools.lru_cache(maxsize=256)
+def _certificate_user(certificate: bytes) -> Requester | None:
+    """Return the user of a certificate; None if its subject has no common name."""
+    # Imported here: most clusters have no certificates for clients, and the import takes long.
+    from kubesched.foundation.http.client_authority import certificate_subject
+
+    subject = certificate_subject(certificate)
+    if not subject.common_name:
+        return None
+    digest = hashlib.sha256(certificate).hexdigest()
+    extra = {_CREDENTIAL_ID: (f"X509SHA256={digest}",)}
+    return Requester(subject.common_name, "", subject.organizations, extra)
 
 
 def _denied(user: Requester, attributes: Attributes) -> ApiError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-__all__ = ["bootstrap_bindings", "bootstrap_roles"]
+__all__ = ["NODE_RULES", "bootstrap_bindings", "bootstrap_roles"]
 
 Json = dict[str, Any]
 
@@ -58,6 +58,23 @@ _EVENTS: Final = [
     _rule("create patch update", "events.k8s.io", "events"),
 ]
 _LEASES: Final = "coordination.k8s.io"
+# The rules of nodes for resources that are not subdivided by node.
+NODE_RULES: Final[list[Json]] = [
+    *_EVENTS,
+    _rule("create get update patch delete", _LEASES, "leases"),
+    _rule(f"{_READ} create patch update", "", "nodes"),
+    _rule("patch update", "", "nodes/status"),
+    _rule(f"{_READ} create delete", "", "pods"),
+    _rule("patch update", "", "pods/status"),
+    _rule("create", "", "pods/eviction serviceaccounts/token"),
+    _rule(_READ, "", "configmaps secrets services persistentvolumeclaims persistentvolumes"),
+    _rule(_READ, "node.k8s.io", "runtimeclasses"),
+    _rule(_READ, "storage.k8s.io", "csidrivers volumeattachments"),
+    _rule("create delete get patch update", "storage.k8s.io", "csinodes"),
+    _rule(_READ + " create", "certificates.k8s.io", "certificatesigningrequests"),
+    _rule("create", "authentication.k8s.io", "tokenreviews"),
+    _rule("create", "authorization.k8s.io", "localsubjectaccessreviews subjectaccessreviews"),
+]
 _ROLES: Final[dict[str, list[Json]]] = {
     "cluster-admin": [_rule("*", "*", "*"), _urls("*", "*")],
     "system:aggregate-to-view": [
@@ -139,20 +156,7 @@ _ROLES: Final[dict[str, list[Json]]] = {
         _rule("create", "authentication.k8s.io", "tokenreviews"),
         _rule("create", "authorization.k8s.io", "subjectaccessreviews"),
     ],
-    "system:node": [
-        *_EVENTS,
-        _rule("create get update patch delete", _LEASES, "leases"),
-        _rule(f"{_READ} create patch update", "", "nodes"),
-        _rule("patch update", "", "nodes/status"),
-        _rule(f"{_READ} create delete", "", "pods"),
-        _rule("patch update", "", "pods/status"),
-        _rule("create", "", "pods/eviction serviceaccounts/token"),
-        _rule(_READ, "", "configmaps secrets services persistentvolumeclaims persistentvolumes"),
-        _rule(_READ, "node.k8s.io", "runtimeclasses"),
-        _rule(_READ, "storage.k8s.io", "csidrivers volumeattachments"),
-        _rule("create delete get patch update", "storage.k8s.io", "csinodes"),
-        _rule("create", "certificates.k8s.io", "certificatesigningrequests"),
-    ],
+    "system:node": NODE_RULES,
     "system:node-proxier": [
         *_EVENTS,
         _rule(_READ, "", "nodes services"),

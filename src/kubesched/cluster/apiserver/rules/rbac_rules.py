@@ -39,6 +39,8 @@ class Attributes(msgspec.Struct, frozen=True):
     namespace: str = ""
     name: str = ""
     path: str = ""
+    # The field selector of a list, a watch or a deletion of a collection.
+    field_selector: str = ""
 
     @property
     def resource(self) -> str:

@@ -1,4 +1,4 @@
-"""Authorization by the roles and bindings in a store.
+"""Authorization by the roles and bindings in a store, and of nodes by their pods.
 
 A ClusterRole with an aggregation rule has the rules of the roles that it selects, and of those
 that they select. They are collected when a request first needs them, and again after a ClusterRole
@@ -23,6 +23,7 @@ from kubesched.cluster.apiserver.rules.rbac_rules import (
     rules_cover,
     subject_matches,
 )
+from kubesched.cluster.apiserver.store.node_authorization import NodeAuthorization, node_name_of
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.apiserver.store.resource_collection import Collection
 from kubesched.cluster.apiserver.store.stored_records import Record
@@ -56,6 +57,7 @@ class AccessRules:
         def collection(plural: str) -> Collection:
             return store.collection(store.catalog.by_url(_GROUP, "v1", plural))
 
+        self.nodes = NodeAuthorization(store)
         self._cluster_role_log = collection("clusterroles")
         self._cluster_roles = self._cluster_role_log.objects
         self._cluster_bindings = collection("clusterrolebindings").objects
@@ -67,6 +69,9 @@ class AccessRules:
 
     def allows(self, subject: Subject, attributes: Attributes) -> bool:
         if _MASTERS in subject.groups:
+            return True
+        node = node_name_of(subject)
+        if node and self.nodes.allows(node, attributes):
             return True
         rules = self.rules_of(subject, attributes.namespace)
         return any(rule_allows(rule, attributes) for rule in rules)

@@ -145,6 +145,11 @@ class DataFile:
         self._connection.execute("INSERT INTO secrets VALUES (?, ?)", (name, value))
         return value
 
+    def has_secret(self, name: str) -> bool:
+        """Whether a secret of that name has been created."""
+        query = "SELECT 1 FROM secrets WHERE name = ?"
+        return self._connection.execute(query, (name,)).fetchone() is not None
+
     def close(self) -> None:
         self._connection.close()
 
