@@ -82,11 +82,16 @@ def test_a_scheduler_tells_what_it_decided_between_which_nodes() -> None:
             place = scheduler.queue.describe("default/giant", clock.now_ns())
             assert place is not None
             assert place.place is Place.UNSCHEDULABLE
+            assert log.main_reason(place.pod) == "Insufficient cpu"
+            condition = (await api.get(type(place.pod), "giant", "default")).status.conditions[0]
             await asyncio.sleep(30)
             await api.create(fresh(make_node("huge", cpu="16", memory="8Gi")))
             await asyncio.sleep(30)
             giant = await api.get(type(place.pod), "giant", "default")
             story = pod_history(giant, log.about("default/giant"), scheduler.queue, "default/giant")
+        # Without a scheduler in this process the page has the condition's text only.
+        waiting = replace(place.pod, status=replace(place.pod.status, conditions=(condition,)))
+        assert DecisionLog(clock.now_ns).main_reason(waiting) == condition.message
         first, second, *_ = log.since(0, 10)
         assert (first["pod"], first["what"], first["node"]) == ("default/p", "placed", "large")
         names = [name for name, _ in first["best"]]

@@ -16,8 +16,10 @@ import msgspec
 
 from kubesched.api import Pod
 from kubesched.api.pod_facts import pod_key
+from kubesched.api.sharing import RecentlyUsed
 from kubesched.dashboard.rows import waiting_reason
 from kubesched.framework import Status
+from kubesched.framework.diagnosis import main_reason
 from kubesched.scheduler.cycles.attempt import Attempt
 from kubesched.scheduler.search.schedule_result import Ranking, ScheduleResult
 
@@ -25,6 +27,7 @@ __all__ = ["DecisionEntry", "DecisionLog"]
 
 _LENGTH: Final = 10_000
 _LATENCIES: Final = 1_000
+_REASONS: Final = 10_000
 _BEST: Final = 3  # nodes whose totals are recorded
 _MILLISECOND: Final = 1_000_000
 # Ranking the best nodes may use a fiftieth of the time. That is enough for a thousand decisions per
@@ -66,6 +69,7 @@ class DecisionLog:
         self._seen_ns: dict[str, int] = {}  # when waiting pods were first seen
         self._latencies: deque[int] = deque(maxlen=_LATENCIES)
         self._may_rank_ns = 0
+        self._main_reasons: RecentlyUsed[str, str] = RecentlyUsed(_REASONS)  # by uid
         self._leaving: deque[str] = deque(maxlen=_LATENCIES)  # uids of preempted pods
         self.last = 0
         self.placed = 0
@@ -86,6 +90,7 @@ class DecisionLog:
             what = "unschedulable" if status.is_rejected else "failed"
             entry = DecisionEntry(self.last, at, key, what, "", status.message, attempts, took)
             self._entries.append(entry)
+            self._main_reasons.put(queued.pod.metadata.uid, main_reason(status))
             return
         best = None
         if result is not None and now_steady_ns >= self._may_rank_ns:
@@ -100,6 +105,13 @@ class DecisionLog:
         self._latencies.append((now_ns - since_ns) // _MILLISECOND)
         entry = DecisionEntry(self.last, at, key, "placed", node_name, "", attempts, took, best)
         self._entries.append(entry)
+
+    def main_reason(self, pod: Pod) -> str:
+        """Return why most nodes rejected a waiting pod, or the text of its condition.
+
+        A scheduler in this process reports reasons. The API has only the text of all of them.
+        """
+        return self._main_reasons.get(pod.metadata.uid) or waiting_reason(pod)
 
     def changed(self, old: Pod, new: Pod) -> None:
         """Record a preemption or a nomination; the scheduler's informer calls this."""

@@ -134,7 +134,7 @@ class PageQueries:
             case ["pods", namespace, name]:
                 return self._pod(state, f"{namespace}/{name}")
             case ["queue"]:
-                return queue_view(state.view, self._queue(), self._now_ns())
+                return queue_view(state.view, state.decisions, self._queue(), self._now_ns())
             case ["decisions"]:
                 return self._decisions(state, query.get("before", ""))
             case ["search"]:

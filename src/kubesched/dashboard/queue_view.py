@@ -8,7 +8,7 @@ from typing import Any, Final
 from kubesched.api import Pod
 from kubesched.api.pod_facts import pod_key
 from kubesched.dashboard.cluster_view import PageView
-from kubesched.dashboard.condition_reasons import main_reason
+from kubesched.dashboard.decision_log import DecisionLog
 from kubesched.dashboard.rows import pod_row, waiting_reason
 from kubesched.scheduler.backend.queue import SchedulingQueue
 from kubesched.scheduler.backend.queue.view import PodPlace
@@ -21,13 +21,14 @@ _MILLISECOND: Final = 1_000_000
 _UNTRIED: Final = "not tried yet"
 
 
-def queue_view(view: PageView, queue: SchedulingQueue | None, now_ns: int) -> dict[str, Any]:
+def queue_view(
+    view: PageView, decisions: DecisionLog, queue: SchedulingQueue | None, now_ns: int
+) -> dict[str, Any]:
     """Return the waiting pods by reason, with their places if there is a queue."""
     waiting = view.waiting()
     reasons: dict[str, list[Pod]] = {}
     for pod in waiting:
-        message = waiting_reason(pod)
-        reasons.setdefault(main_reason(message) if message else _UNTRIED, []).append(pod)
+        reasons.setdefault(decisions.main_reason(pod) or _UNTRIED, []).append(pod)
     ordered = sorted(reasons.items(), key=lambda item: -len(item[1]))
     answer: dict[str, Any] = {
         "total": len(waiting),

@@ -16,7 +16,7 @@ from kubesched.errors import KubeschedError
 from kubesched.framework.rejections import Rejections
 from kubesched.framework.status import Code, Status
 
-__all__ = ["Diagnosis", "FitError", "NodeVerdicts"]
+__all__ = ["Diagnosis", "FitError", "NodeVerdicts", "main_reason"]
 
 NO_NODES_AVAILABLE = "no nodes available to schedule pods"
 _SILENT = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
@@ -218,3 +218,18 @@ class FitError(KubeschedError):
         diagnosis.add_node_status(node_name, status)
         diagnosis.unschedulable_plugins.add(status.plugin)
         return cls(1, diagnosis)
+
+
+def main_reason(status: Status) -> str:
+    """Return the reason that most nodes have, or the one that concerns the pod as a whole."""
+    error = status.error
+    if not isinstance(error, FitError):
+        return _first_sentence(status.message)
+    if error.diagnosis.pre_filter_message:
+        return error.diagnosis.pre_filter_message
+    counts = error.diagnosis.reason_counts(error.node_count)
+    return min(counts, key=lambda reason: (-counts[reason], reason), default=status.message)
+
+
+def _first_sentence(text: str) -> str:
+    return text.partition(".")[0]

@@ -118,7 +118,7 @@ class Scheduler:
         self.cache = cache_kind(pod_updates_change_rows=_caches_by_pod_details(plugins))
         self.synced = asyncio.Event()
         self._begins = options["begins"]
-        self._next_pod = options["next_pod"] or SchedulingQueue.pop
+        self._next_pod = options["next_pod"] or _pop
         self._beginning = StopSwitch()
         extenders = build_extenders(configuration.extenders, options["extender_transport"])
         check_built(gates, has_extenders=bool(extenders))
@@ -504,3 +504,7 @@ def _caches_by_pod_details(plugins: Registry) -> bool:
         or (plugin.reads.is_cacheable and plugin.reads.pods_on_node is PodsOnNode.DETAIL)
         for plugin in types
     )
+
+
+def _pop(queue: SchedulingQueue, now_ns: int, busy: Collection[str]) -> QueuedPodInfo | None:
+    return queue.pop(now_ns, busy)

@@ -16,7 +16,8 @@ from kubesched.api.pod_facts import pod_priority
 from kubesched.api.pod_requests import node_amounts
 from kubesched.api.resource_amounts import Resources
 from kubesched.cluster.nodes.pod_behavior import STOPPED
-from kubesched.framework import FitError, Status
+from kubesched.framework import Status
+from kubesched.framework.diagnosis import main_reason
 from kubesched.sim.histogram import Histogram
 from kubesched.sim.pod_kinds import PodKinds
 from kubesched.sim.scenario import GROUP_LABEL, WORKLOAD_LABEL
@@ -259,21 +260,6 @@ class Observer:
         """Count waiting pods by the reason of their last attempt."""
         found = Counter(pod.reason or "not tried yet" for pod in self.waiting.values())
         return dict(sorted(found.items()))
-
-
-def main_reason(status: Status) -> str:
-    """Return the reason that most nodes have, or the one that concerns the pod as a whole."""
-    if not isinstance(status.error, FitError):
-        return _first_sentence(status.message)
-    error = status.error
-    if error.diagnosis.pre_filter_message:
-        return error.diagnosis.pre_filter_message
-    counts = error.diagnosis.reason_counts(error.node_count)
-    return min(counts, key=lambda reason: (-counts[reason], reason), default=status.message)
-
-
-def _first_sentence(text: str) -> str:
-    return text.partition(".")[0]
 
 
 def _add(to: dict[str, int], amounts: Mapping[str, int], sign: int = 1) -> None:

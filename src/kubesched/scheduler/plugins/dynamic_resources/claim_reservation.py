@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from msgspec.structs import replace
@@ -37,6 +37,7 @@ __all__ = ["ClaimReservation"]
 log = get_logger(__name__)
 
 _NOT_FOUND = "claim allocation not found for node"
+_ClaimWrite = Callable[[ResourceClaim, Pod], Coroutine[Any, Any, None]]
 
 
 class ClaimReservation:
@@ -158,9 +159,9 @@ class ClaimReservation:
                 continue
             if is_special:
                 if not is_in_memory(claim):
-                    self._spawn(claim, self._delete(claim, pod))
+                    self._spawn(claim, pod, self._delete)
             elif claim.status.allocation is not None and is_reserved_for(claim, pod):
-                self._spawn(claim, self._release(claim, pod))
+                self._spawn(claim, pod, self._release)
         if data.is_node_allocatable_written:
             self._handle.spawn(self._clear_node_allocatable(pod), "clear a pod's node resources")
         data.node_allocatable, data.is_node_allocatable_written = (), False
@@ -191,14 +192,18 @@ class ClaimReservation:
             name = f"{claim.metadata.namespace}/{claim.metadata.name}"
             log.error("Cannot delete a claim for extended resources", exc=exc, claim=name)
 
-    def _spawn(self, claim: ResourceClaim, write: Coroutine[Any, Any, None]) -> None:
-        """Write in the background; PreBind of a later attempt waits for the write."""
+    def _spawn(self, claim: ResourceClaim, pod: Pod, write: _ClaimWrite) -> None:
+        """Write in the background; PreBind of a later attempt waits for the write.
+
+        The coroutine is created by the task: a task that is cancelled before its first step would
+        never await it.
+        """
         uid = claim.metadata.uid
         done = self._devices.pending_writes[uid] = asyncio.Event()
 
         async def written() -> None:
             try:
-                await write
+                await write(claim, pod)
             finally:
                 done.set()
                 if self._devices.pending_writes.get(uid) is done:

@@ -1,4 +1,4 @@
-"""The observer reads the causes of failed attempts from their statuses."""
+"""The main reason of a failed attempt, from its statuses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from kubesched.framework import Diagnosis, FitError, Status
 from kubesched.framework.causes import InsufficientResource, UntoleratedTaint
-from kubesched.sim.observer import main_reason
+from kubesched.framework.diagnosis import main_reason
 
 SHORT = Status.unschedulable("Insufficient cpu", causes=(InsufficientResource("cpu"),))
 TAINTED = Status.unresolvable("node(s) had untolerated taint(s)", causes=(UntoleratedTaint(),))
