@@ -83,9 +83,9 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=browser_path, args=_FLAGS)
         with _running("up", "--listen", "127.0.0.1:0") as link:
             if arguments.every:
-                _every(_opened(browser, link), link, folder)
+                _every(_opened(browser, link), folder)
                 return
-            _sample(_opened(browser, link), link, folder)
+            _sample(_opened(browser, link), folder)
         both = [{"name": "spread"}, {"name": "packed", "config": _PACKED}]
         report = _simulated(_scenario(40, 400, name="spread or pack", configurations=both), place)
         with _running("dashboard", "--report", report) as link:
@@ -98,7 +98,7 @@ def main() -> None:
         )
         with _running("dashboard", "--report", large) as link:
             page = _opened(browser, link)
-            page.goto(link.partition("?")[0] + "#/cluster")
+            page.goto(page.url.partition("#")[0] + "#/cluster")
             page.locator("canvas").wait_for(timeout=60_000)
             page.wait_for_timeout(_SETTLED_MS)
             page.screenshot(path=folder / "large.png")
@@ -155,7 +155,7 @@ _VIEWS: Final = {
 }
 
 
-def _every(page: Page, link: str, folder: Path) -> None:
+def _every(page: Page, folder: Path) -> None:
     """Every view, light and dark, wide and narrow."""
     page.wait_for_timeout(3 * _SETTLED_MS)
     for width in (1280, 400):
@@ -163,14 +163,14 @@ def _every(page: Page, link: str, folder: Path) -> None:
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
             for name, (address, shows) in _VIEWS.items():
-                page.goto(link.partition("?")[0] + address)
+                page.goto(page.url.partition("#")[0] + address)
                 page.locator(shows).first.wait_for(timeout=60_000)
                 page.wait_for_timeout(_SETTLED_MS)
                 page.screenshot(path=folder / f"{name}-{width}-{scheme}.png")
 
 
-def _sample(page: Page, link: str, folder: Path) -> None:
-    base = link.partition("?")[0]
+def _sample(page: Page, folder: Path) -> None:
+    base = page.url.partition("#")[0]
     page.wait_for_timeout(3 * _SETTLED_MS)
 
     def take(name: str, address: str, shows: str, dark: bool = False) -> None:

@@ -72,16 +72,12 @@ FLAGS = [
 
 class Opened(NamedTuple):
     page: Any
-    link: str
     problems: list[str]
     elsewhere: list[str]
 
-    @property
-    def base(self) -> str:
-        return self.link.partition("?")[0]
-
     def go(self, view: str) -> Any:
-        self.page.goto(f"{self.base}#/{view}")
+        folder = self.page.url.partition("#")[0]
+        self.page.goto(f"{folder}#/{view}")
         return self.page
 
     def ask(self, question: str) -> Any:
@@ -138,7 +134,7 @@ def visit(browser: Any, link: str) -> Opened:
     context = browser.new_context(ignore_https_errors=True, viewport=SCREEN)
     page = context.new_page()
     page.set_default_timeout(15_000)
-    opened = Opened(page, link, [], [])
+    opened = Opened(page, [], [])
     own = link.partition("/dashboard")[0]
 
     def console(message: Any) -> None:
