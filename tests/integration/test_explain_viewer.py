@@ -104,7 +104,7 @@ async def page_of(kubeconfig: Path) -> Page:
         async with aiohttp.ClientSession(cookie_jar=jar) as session:
             async with session.get(link) as answer:
                 assert answer.status == 200
-            base = link.partition("?")[0]
+                base = str(answer.url)
             async with session.get(f"{base}api/stream") as stream:
                 frame = (await stream.content.readline()).removeprefix(b"data: ")
             explanation = await asked(session, f"{base}api/explanations/default/small")
