@@ -6,7 +6,7 @@ Requests are counted; everything else is read from the store when a client asks.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kubesched.cluster.apiserver.rules.rbac_rules import Attributes
@@ -36,8 +36,9 @@ class _Request(NamedTuple):
 class RequestMetrics:
     """Counts the requests of a server and renders its metrics."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, seats: Callable[[], Iterable[tuple[str, int]]]) -> None:
+        """`seats` returns the priority levels, each with its share of the concurrency."""
+        self._store, self._seats = store, seats
         self._requests: Counter[_Request] = Counter()
         # How often discovery has been aggregated for a client.
         self.aggregations = 0
@@ -100,6 +101,14 @@ class RequestMetrics:
                 number = len(self._store.collection(resource).objects)
                 objects.add_metric([resource.group, resource.plural], number)
         yield objects
+        seats = GaugeMetricFamily(
+            "apiserver_flowcontrol_nominal_limit_seats",
+            "[BETA] Nominal number of execution seats configured for each priority level",
+            labels=("priority_level",),
+        )
+        for level, number in self._seats():
+            seats.add_metric([level], number)
+        yield seats
 
 
 def health_metrics(checks: Sequence[tuple[str, str]]) -> str:

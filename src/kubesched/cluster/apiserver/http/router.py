@@ -17,6 +17,7 @@ from kubesched.api.access import ApiError
 from kubesched.api.fields import FieldSelector
 from kubesched.cluster.apiserver.http.access_reviews import REVIEWS, answer_review
 from kubesched.cluster.apiserver.http.discovery_documents import AGGREGATED, VERSION, Discovery
+from kubesched.cluster.apiserver.http.flow_control import FLOW_CONTROL, FlowControl
 from kubesched.cluster.apiserver.http.health_checks import (
     HEALTH_PATHS,
     all_checks,
@@ -59,6 +60,7 @@ __all__ = ["ApiService", "refused"]
 
 _PAGE_NOT_FOUND = b"404 page not found\n"
 _RBAC = "rbac.authorization.k8s.io"
+_UNKNOWN = 401
 _WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 _OPENAPI = "/openapi/v3"
@@ -97,6 +99,7 @@ class ApiService:
         # The address of this server, which discovery shows to clients.
         self.address = ""
         self._users = users or Users()
+        self._now_ns = clock.now_ns
         self._discovery = Discovery(store.catalog)
         self._openapi = OpenApi(store.catalog, self._discovery)
         serve_stored_definitions(store)
@@ -123,7 +126,8 @@ class ApiService:
                 200, health_metrics(all_checks()).encode(), CONTENT_TYPE
             ),
         }
-        self._metrics = RequestMetrics(store)
+        self._flows = FlowControl(store)
+        self._metrics = RequestMetrics(store, self._flows.seats)
 
     def call_webhooks_with(self, caller: WebhookCaller) -> WebhookCalls:
         """Call webhooks for writes with this client. Without one, webhooks are only stored."""
@@ -139,10 +143,25 @@ class ApiService:
         """Return the response as `answer` does, after calls of webhooks if a write needs them."""
         answer = await self._completed(request)
         target = parse_path(request.raw_path)
+        if self._flows.is_active and isinstance(answer, Response) and answer.status != _UNKNOWN:
+            answer = self._classified(request, target, answer)
         if target is not None:
             code = answer.status if isinstance(answer, Response) else 200
             self._metrics.count(_attributes(request, target), target.version, code)
         return answer
+
+    def _classified(
+        self, request: Request, target: RequestTarget | None, answer: Response
+    ) -> Response:
+        """Add the headers that name the flow of a request."""
+        if target is not None and target.group == FLOW_CONTROL:
+            self._flows.update_statuses(self._now_ns())
+        try:
+            user = impersonated_user(request, self._authenticate(request), self._users)
+        except ApiError:
+            return answer
+        fields = self._flows.headers(user, _attributes(request, target))
+        return msgspec.structs.replace(answer, headers={**answer.headers, **fields})
 
     async def _completed(self, request: Request) -> Response | ServedWatch:
         calls = self.webhook_calls

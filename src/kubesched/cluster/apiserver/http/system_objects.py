@@ -215,29 +215,81 @@ def _flow_control() -> Iterator[tuple[str, Json]]:
         )
 
 
-def _flow_rule(schema: str) -> Json:
-    """Return the rule of a flow schema: all requests of its group, or of all users."""
-    group = {
-        "exempt": "system:masters",
-        "system-nodes": "system:nodes",
-        "system-node-high": "system:nodes",
-        "service-accounts": "system:serviceaccounts",
-        "kube-system-service-accounts": "system:serviceaccounts:kube-system",
-    }
-    names = (
-        [group[schema]] if schema in group else ["system:unauthenticated", "system:authenticated"]
+_EVERYBODY: tuple[Json, ...] = tuple(
+    {"kind": "Group", "group": {"name": name}}
+    for name in ("system:unauthenticated", "system:authenticated")
+)
+_LEASES = (("get create update", "coordination.k8s.io", "leases"),)
+
+
+def _group_subject(name: str) -> tuple[Json, ...]:
+    return ({"kind": "Group", "group": {"name": name}},)
+
+
+def _users(*names: str) -> tuple[Json, ...]:
+    return tuple({"kind": "User", "user": {"name": f"system:{name}"}} for name in names)
+
+
+def _accounts(*names: str) -> tuple[Json, ...]:
+    """Return subjects for service accounts in the namespace `kube-system`."""
+    account = {"namespace": "kube-system"}
+    return tuple(
+        {"kind": "ServiceAccount", "serviceAccount": {**account, "name": name}} for name in names
     )
-    return {
-        "subjects": [{"kind": "Group", "group": {"name": name}} for name in names],
-        "resourceRules": [
+
+
+# The subjects of flow schemas, and what they are limited to: verbs, group and resources.
+_FLOW_SUBJECTS: dict[str, tuple[tuple[Json, ...], tuple[tuple[str, str, str], ...]]] = {
+    "exempt": (_group_subject("system:masters"), ()),
+    "system-leader-election": (
+        (*_users("kube-controller-manager", "kube-scheduler"), *_accounts("*")),
+        _LEASES,
+    ),
+    "endpoint-controller": (
+        (
+            *_users("kube-controller-manager"),
+            *_accounts("endpoint-controller", "endpointslicemirroring-controller"),
+        ),
+        (
+            ("get create update", "", "endpoints"),
+            ("get create update", "discovery.k8s.io", "endpointslices"),
+        ),
+    ),
+    "workload-leader-election": (_accounts("*"), _LEASES),
+    "system-node-high": (
+        _group_subject("system:nodes"),
+        (("*", "", "nodes nodes/status"), ("*", "coordination.k8s.io", "leases")),
+    ),
+    "system-nodes": (_group_subject("system:nodes"), ()),
+    "kube-controller-manager": (_users("kube-controller-manager"), ()),
+    "kube-scheduler": (_users("kube-scheduler"), ()),
+    "kube-system-service-accounts": (_accounts("*"), ()),
+    "service-accounts": (_group_subject("system:serviceaccounts"), ()),
+}
+_HEALTH = ("/healthz", "/readyz", "/livez")
+
+
+def _flow_rule(schema: str) -> Json:
+    """Return the rule of a flow schema: some or all requests of its subjects."""
+    subjects, limits = _FLOW_SUBJECTS.get(schema, (_EVERYBODY, ()))
+    everywhere = {"clusterScope": True, "namespaces": ["*"]}
+    if schema == "probes":
+        paths = {"verbs": ["get"], "nonResourceURLs": [*_HEALTH]}
+        return {"subjects": [*subjects], "nonResourceRules": [paths]}
+    if limits:
+        resources = [
             {
-                "verbs": ["*"],
-                "apiGroups": ["*"],
-                "resources": ["*"],
-                "clusterScope": True,
-                "namespaces": ["*"],
+                "verbs": verbs.split(),
+                "apiGroups": [group],
+                "resources": plurals.split(),
+                **everywhere,
             }
-        ],
+            for verbs, group, plurals in limits
+        ]
+        return {"subjects": [*subjects], "resourceRules": resources}
+    return {
+        "subjects": [*subjects],
+        "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], **everywhere}],
         "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
     }
 
