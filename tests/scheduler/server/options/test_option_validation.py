@@ -201,35 +201,42 @@ def test_flags_go_over_the_file_where_they_may() -> None:
     assert without.cluster.master == "m"
 
 
-# Flags that the reference ignores, and what takes their place.
+# Flags that the reference ignores, and the field that takes their place.
 IGNORED = {
-    "--kubeconfig=kube": (
-        "clientConnection.kubeconfig in file, or the environment variable KUBECONFIG"
-    ),
-    "--kube-api-content-type=application/json": "clientConnection.contentType in file",
-    "--kube-api-qps=7": "clientConnection.qps in file",
-    "--kube-api-burst=7": "clientConnection.burst in file",
-    "--profiling=false": "enableProfiling in file",
-    "--contention-profiling=false": "enableContentionProfiling in file",
+    "--kubeconfig=kube": "clientConnection.kubeconfig",
+    "--kube-api-content-type=application/json": "clientConnection.contentType",
+    "--kube-api-qps=7": "clientConnection.qps",
+    "--kube-api-burst=7": "clientConnection.burst",
+    "--profiling=false": "enableProfiling",
+    "--contention-profiling=false": "enableContentionProfiling",
 }
 
 
-@pytest.mark.parametrize(("flag", "place"), IGNORED.items(), ids=IGNORED)
-def test_a_flag_that_the_file_overrides_is_refused(flag: str, place: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        build(flag, file=FILE)
-    name = flag.partition("=")[0]
-    assert str(error.value) == (f"{name} has no effect together with --config: set {place} instead")
+@pytest.mark.parametrize(("flag", "field"), IGNORED.items(), ids=IGNORED)
+def test_a_flag_that_the_file_overrides_is_ignored_and_logged(
+    flag: str, field: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with_flag = build(flag, file=FILE)
+    assert with_flag.configuration == build(file=FILE).configuration
+    (record,) = [each for each in caplog.records if "no effect" in each.getMessage()]
+    assert flag.partition("=")[0] in record.getMessage()
+    assert field in record.getMessage()
 
 
-def test_all_flags_that_the_file_overrides_are_named() -> None:
-    text = FILE + "clientConnection: {kubeconfig: kube}\n"
-    with pytest.raises(ConfigError) as error:
-        build("--kubeconfig=other", "--kube-api-qps=7", file=text)
-    assert str(error.value) == (
-        "--kubeconfig, --kube-api-qps have no effect together with --config: "
-        "set clientConnection.kubeconfig, clientConnection.qps in file instead"
-    )
+def test_an_ignored_kubeconfig_does_not_lead_to_another_cluster() -> None:
+    def build_with(kubeconfig: str) -> ProcessConfig:
+        known = Files(kube="kind: Config", file=FILE)
+        read = options("--secure-port=0", "--config=file", "--kubeconfig=kube")
+        _, gates = feature_gates_of(read)
+        environment = {"KUBECONFIG": kubeconfig}
+        return process_config(read, gates, read_file=known.read, environment=environment)
+
+    assert build_with("kube").cluster.environment == {"KUBECONFIG": "kube"}
+    with pytest.raises(ConfigError, match="set clientConnection.kubeconfig in file"):
+        build_with("other")
+    with pytest.raises(ConfigError, match="no configuration has been provided") as error:
+        build_with("")
+    assert "clientConnection.kubeconfig" in error.value.__notes__[0]
 
 
 def test_a_flag_that_agrees_with_the_file_is_accepted() -> None:

@@ -25,6 +25,10 @@ _NOTHING_PROVIDED: Final = (
     "invalid configuration: no configuration has been provided, "
     "try setting KUBERNETES_MASTER environment variable"
 )
+_WHERE_TO_NAME_IT: Final = (
+    "set --kubeconfig, clientConnection.kubeconfig in the file of --config, or $KUBECONFIG; "
+    "--kubeconfig has no effect together with --config"
+)
 _TOKEN: Final = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 
@@ -64,7 +68,9 @@ def find_cluster(
         )
         in_cluster = _is_in_cluster(read_file, environment)
         if not in_cluster and not environment.get("KUBECONFIG"):
-            raise ConfigError(_NOTHING_PROVIDED)
+            error = ConfigError(_NOTHING_PROVIDED)
+            error.add_note(_WHERE_TO_NAME_IT)
+            raise error
         access = ClusterAccess(in_cluster=in_cluster, environment=environment)
     return access
 

@@ -37,7 +37,7 @@ __all__ = ["GROUPS", "REMOVED_FLAGS"]
 
 _CLIENT: Final = ClientConnectionConfiguration()
 _ELECTION: Final = LeaderElectionConfiguration()
-_IGNORED_WITH_FILE: Final = "Not together with a --config that says otherwise."
+_IGNORED_WITH_FILE: Final = "Ignored when --config is given."
 
 MISC: Final = FlagGroup(
     "misc",

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from kubesched.errors import ConfigError
+from kubesched.foundation.util.logging import get_logger
 from kubesched.scheduler.config import (
     ClientConnectionConfiguration,
     FeatureGates,
@@ -38,6 +39,8 @@ __all__ = [
     "feature_gates_of",
     "process_config",
 ]
+
+log = get_logger(__name__)
 
 _LOCK: Final = "leases"
 _REMOVED_LOCKS: Final = frozenset(
@@ -83,7 +86,7 @@ def process_config(
     except ConfigError as exc:
         raise _with_places(exc, options, text, gates, known_args, implemented) from None
     if options.config_file:
-        _check_flags(configuration, options)
+        _check_flags(configuration, options, environment)
     connection = configuration.client_connection
     cluster = find_cluster(connection, options.master, read_file, environment)
     check_serving(options.secure_serving, options.authorization, read_file)
@@ -102,18 +105,26 @@ def process_config(
     )
 
 
-def _check_flags(configuration: KubeSchedulerConfiguration, options: Options) -> None:
-    """Refuse flags that have no effect because there is a configuration file."""
+def _check_flags(
+    configuration: KubeSchedulerConfiguration, options: Options, environment: Mapping[str, str]
+) -> None:
+    """Log the flags that have no effect because there is a configuration file.
+
+    The reference never reads $KUBECONFIG. With --kubeconfig it must not name another cluster.
+    """
     ignored = ignored_flags(configuration, options.configuration_flags)
     if not ignored:
         return
-    # Another cluster or other limits than the user has named would be used without a word.
     flags = ", ".join(f"--{flag}" for flag in ignored)
-    remedy = f"set {', '.join(ignored.values())} in {options.config_file}"
-    if not configuration.client_connection.kubeconfig and "kubeconfig" in ignored:
-        remedy += ", or the environment variable KUBECONFIG"
-    verb = "has" if len(ignored) == 1 else "have"
-    raise ConfigError(f"{flags} {verb} no effect together with --config: {remedy} instead")
+    fields = ", ".join(ignored.values())
+    log.warning("Flags have no effect together with --config", flags=flags, set_instead=fields)
+    if "kubeconfig" not in ignored or configuration.client_connection.kubeconfig:
+        return
+    if environment.get("KUBECONFIG", "") not in ("", options.configuration_flags["kubeconfig"]):
+        raise ConfigError(
+            "--kubeconfig has no effect together with --config, and $KUBECONFIG names another "
+            f"file: set clientConnection.kubeconfig in {options.config_file}"
+        )
 
 
 def check_leader_election(config: ProcessConfig) -> None:
