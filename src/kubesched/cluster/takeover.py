@@ -13,8 +13,16 @@ from typing import Any
 
 import msgspec
 
-from kubesched.api import ApiError, Namespace, ObjectMeta, PodDisruptionBudget, ResourceClaim
+from kubesched.api import (
+    ApiError,
+    Namespace,
+    ObjectMeta,
+    PodDisruptionBudget,
+    ResourceClaim,
+    Service,
+)
 from kubesched.api.base import ApiObject
+from kubesched.api.core import ServiceSpec
 from kubesched.api.kinds import kind_of
 from kubesched.api.volume import PersistentVolume
 from kubesched.cluster.apiserver.local_api import LocalApi
@@ -135,9 +143,20 @@ def _with_new_uids(each: Any, new_uids: dict[str, str]) -> Any:
     return each
 
 
+def _without_addresses(each: Any) -> Any:
+    """Make a Service headless: its addresses are in the ranges of another cluster.
+
+    Scheduling reads the selector only, and captures have no other field.
+    """
+    if not isinstance(each, Service):
+        return each
+    headless = ServiceSpec(selector=each.spec.selector, cluster_ip="None")
+    return msgspec.structs.replace(each, spec=headless)
+
+
 async def _create(api: LocalApi, each: Any, new_uids: dict[str, str]) -> str:
     """Create one object with its status, and return its new uid."""
-    each = _with_new_uids(each, new_uids)
+    each = _without_addresses(_with_new_uids(each, new_uids))
     before = each.metadata
     owners = tuple(
         msgspec.structs.replace(owner, uid=new_uids[owner.uid])

@@ -232,7 +232,7 @@ def test_an_ignored_kubeconfig_does_not_lead_to_another_cluster() -> None:
         return process_config(read, gates, read_file=known.read, environment=environment)
 
     assert build_with("kube").cluster.environment == {"KUBECONFIG": "kube"}
-    with pytest.raises(ConfigError, match="set clientConnection.kubeconfig in file"):
+    with pytest.raises(ConfigError, match=r"set clientConnection\.kubeconfig in file"):
         build_with("other")
     with pytest.raises(ConfigError, match="no configuration has been provided") as error:
         build_with("")
