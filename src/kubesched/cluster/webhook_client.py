@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from kubesched.cluster.apiserver.rules.admission.webhook_reviews import WebhookError
-from kubesched.cluster.apiserver.store.admission_webhooks import WebhookCall
+from kubesched.cluster.apiserver.store.needed_calls import WebhookCall
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.local_endpoints import LocalAddress, SimulatedPodsError, address_of_service
 from kubesched.errors import KubeschedError

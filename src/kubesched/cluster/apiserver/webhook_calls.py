@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 from kubesched.cluster.apiserver.rules.admission.webhook_reviews import WebhookError
 from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.apiserver.store.admission_policies import PolicyAdmission
-from kubesched.cluster.apiserver.store.admission_webhooks import (
+from kubesched.cluster.apiserver.store.needed_calls import (
     CallsNeededError,
     RequestReplay,
     WebhookCall,
@@ -48,7 +48,11 @@ class WebhookCalls:
 
     @property
     def are_possible(self) -> bool:
-        """Whether a write may have to wait for a webhook."""
+        """Whether a request may have to wait for a webhook."""
+        return self._store.conversions.are_possible or self._has_webhooks
+
+    @property
+    def _has_webhooks(self) -> bool:
         admission = self._store.admission
         return isinstance(admission, PolicyAdmission) and admission.webhooks.has_webhooks
 
@@ -59,7 +63,7 @@ class WebhookCalls:
             ApiError: as `attempt`, or 409 if the object changes all the time.
         """
         admission = self._store.admission
-        if not isinstance(admission, PolicyAdmission) or not admission.webhooks.has_webhooks:
+        if not isinstance(admission, PolicyAdmission) or not self.are_possible:
             return attempt()
         replay = RequestReplay(self._store.draw_seed())
         for _ in range(_MOST_ATTEMPTS):
@@ -68,10 +72,21 @@ class WebhookCalls:
                     return attempt()
             except CallsNeededError as needed:
                 calls = needed.calls
-            bodies = await asyncio.gather(*(self._response(each) for each in calls))
-            replay.responses |= {each.key: body for each, body in zip(calls, bodies, strict=True)}
+            await self._fetch(calls, replay)
         text = "the object was modified while webhooks were called; please try again"
         raise api_errors.conflict("objects", "", text)
+
+    async def fetch(self, needed: CallsNeededError) -> None:
+        """Fetch the conversions that a watch needs."""
+        await self._fetch(needed.calls, RequestReplay(0))
+
+    async def _fetch(self, calls: list[WebhookCall], replay: RequestReplay) -> None:
+        bodies = await asyncio.gather(*(self._response(each) for each in calls))
+        for call, body in zip(calls, bodies, strict=True):
+            if call.converts:
+                self._store.conversions.accept(call, body)
+            else:
+                replay.responses[call.key] = body
 
     async def _response(self, call: WebhookCall) -> bytes | WebhookError:
         try:

@@ -13,7 +13,7 @@ from kubesched.api import Pod
 from kubesched.cluster.apiserver.http import ServedWatch
 from kubesched.cluster.apiserver.local_api import LocalApi
 from kubesched.cluster.apiserver.rules.admission.webhook_reviews import WebhookError
-from kubesched.cluster.apiserver.store.admission_webhooks import WebhookCall
+from kubesched.cluster.apiserver.store.needed_calls import WebhookCall
 from kubesched.foundation.http.http_messages import Request, Response
 from kubesched.foundation.util.virtual_loop import run
 from tests.cluster.apiserver.http.client import Client

@@ -131,7 +131,7 @@ class ApiService:
 
     def call_webhooks_with(self, caller: WebhookCaller) -> WebhookCalls:
         """Call webhooks for writes with this client. Without one, webhooks are only stored."""
-        self._policies.webhooks.is_active = True
+        self._policies.webhooks.is_active = self.store.conversions.is_active = True
         self.webhook_calls = WebhookCalls(self.store, caller)
         return self.webhook_calls
 
@@ -165,12 +165,17 @@ class ApiService:
 
     async def _completed(self, request: Request) -> Response | ServedWatch:
         calls = self.webhook_calls
-        if calls is None or not calls.are_possible or request.method not in _WRITES:
+        if calls is None or not calls.are_possible:
+            return self.answer(request)
+        if request.method not in _WRITES and not self.store.conversions.are_possible:
             return self.answer(request)
         try:
-            return await calls.run(lambda: self._answer(request))
+            answer = await calls.run(lambda: self._answer(request))
         except ApiError as error:
             return refused(error)
+        if isinstance(answer, ServedWatch):
+            return msgspec.structs.replace(answer, fetch=calls.fetch)
+        return answer
 
     def admit(self, request: Request) -> None:
         """Raises ApiError 401 for an unauthenticated request, before the server reads its body."""

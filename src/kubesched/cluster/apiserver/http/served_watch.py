@@ -7,13 +7,14 @@ has taken the one before.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 import msgspec
 
 from kubesched.api.access import ApiError
 from kubesched.api.meta import Status
 from kubesched.cluster.apiserver.http.api_limits import ApiLimits
+from kubesched.cluster.apiserver.store.needed_calls import CallsNeededError
 from kubesched.cluster.apiserver.store.store_watch import WatchedChange, Watcher
 
 __all__ = ["ServedWatch", "WatchStream"]
@@ -42,6 +43,8 @@ class ServedWatch(msgspec.Struct, frozen=True):
     content_type: str
     # Whether the client expects a bookmark at the end of the initial events.
     initial_events: bool
+    # Fetches the conversions that the next events need.
+    fetch: Callable[[CallsNeededError], Awaitable[None]] | None = None
 
 
 class WatchStream:
@@ -77,6 +80,10 @@ class WatchStream:
                 except ApiError as error:
                     yield self._watch.error(error.status)
                     return
+                except CallsNeededError as needed:
+                    assert self._watch.fetch is not None, "conversions need a client"
+                    await self._watch.fetch(needed)
+                    continue
                 is_idle = watcher.idle and not self._unsent
                 if initial_events and is_idle:
                     lines += self._watch.bookmark(self._watch.revision(), True)

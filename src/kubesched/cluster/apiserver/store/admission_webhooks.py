@@ -9,7 +9,6 @@ it was given for: if the object has changed meanwhile, the webhooks are called a
 from __future__ import annotations
 
 import contextlib
-import random
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -31,13 +30,18 @@ from kubesched.cluster.apiserver.rules.admission.webhook_validation import (
 )
 from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.apiserver.rules.request_documents import check_document, remove_nulls
+from kubesched.cluster.apiserver.store.needed_calls import (
+    CallsNeededError,
+    RequestReplay,
+    WebhookCall,
+)
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.apiserver.store.stored_records import Record
 from kubesched.foundation.cel import CelRuntimeError, Program
 from kubesched.foundation.util.clock import SECOND
 from kubesched.foundation.util.logging import get_logger
 
-__all__ = ["CallsNeededError", "RequestReplay", "WebhookAdmission", "WebhookCall"]
+__all__ = ["WebhookAdmission"]
 
 Json = dict[str, Any]
 
@@ -45,37 +49,6 @@ _GROUP = "admissionregistration.k8s.io"
 _MUTATING, _VALIDATING = "mutatingwebhookconfigurations", "validatingwebhookconfigurations"
 
 log = get_logger(__name__)
-
-
-class WebhookCall(msgspec.Struct, frozen=True):
-    """A request to a webhook."""
-
-    key: str  # what identifies the webhook and the content of the request
-    name: str
-    client_config: Json
-    body: bytes
-    timeout_ns: int
-
-
-class CallsNeededError(Exception):
-    """A write needs responses of webhooks. It has changed nothing."""
-
-    def __init__(self, calls: list[WebhookCall]) -> None:
-        super().__init__(", ".join(each.name for each in calls))
-        self.calls = calls
-
-
-class RequestReplay:
-    """What the attempts of one write share: responses, and the source of its generated values."""
-
-    def __init__(self, seed: int) -> None:
-        # The body of a response, or why there is none, by the key of the call.
-        self.responses: dict[str, bytes | WebhookError] = {}
-        self._seed = seed
-
-    def rng(self) -> random.Random:
-        """Return a source that gives each attempt the same uid and the same generated name."""
-        return random.Random(self._seed)
 
 
 class _Webhook(msgspec.Struct, frozen=True):

@@ -1,23 +1,36 @@
 """Custom resources: the store serves the resources that CustomResourceDefinitions define.
 
 All versions of a custom resource share one collection, which holds objects in the storage
-version. The other versions differ from it only in the name of the version.
+version. Without a conversion webhook the other versions differ from it only in the name.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from kubesched.api.access import ApiError
 from kubesched.api.plain_kinds import plain_type
-from kubesched.cluster.apiserver.rules.custom import definition_problems, read_schema
+from kubesched.cluster.apiserver.rules.custom import (
+    CustomStrategy,
+    definition_problems,
+    read_schema,
+)
 from kubesched.cluster.apiserver.rules.custom.definition_names import naming_problems
+from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.apiserver.rules.errors.field_problems import FieldProblem
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource, custom_resource
 from kubesched.cluster.apiserver.rules.strategies.resource_strategy import (
+    ObjectLookup,
     ResourceStrategy,
     set_part,
+)
+from kubesched.cluster.apiserver.store.conversion_webhooks import (
+    ConversionWebhooks,
+    VersionConversion,
+    conversion_hook,
 )
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.foundation.util.logging import get_logger
@@ -55,7 +68,13 @@ class _DefinitionStrategy(ResourceStrategy):
         if not isinstance(kind, str) or not kind:
             return new
         filled = {"listKind": f"{kind}List", "singular": kind.lower(), **names}
-        return {**new, "spec": {"conversion": {"strategy": "None"}, **spec, "names": filled}}
+        return {**new, "spec": {**spec, "conversion": _conversion(spec), "names": filled}}
+
+    def admit_update(self, new: Json, _old: Json, cluster: ObjectLookup, /) -> Json:
+        """Convert the stored objects before their definition gets another storage version."""
+        assert isinstance(cluster, Store)
+        _migrated(cluster, new)
+        return new
 
     def prepare_create(self, new: Json, stamp: str, /) -> Json:
         conditions = [
@@ -77,6 +96,88 @@ class _DefinitionStrategy(ResourceStrategy):
         spec = new.get("spec")
         problems = naming_problems(new["metadata"].get("name", ""), spec)
         return problems or definition_problems(spec or {})
+
+
+def _conversion(spec: Json) -> Json:
+    conversion: Json = spec.get("conversion") or {"strategy": "None"}
+    webhook: Any = conversion.get("webhook") if isinstance(conversion, dict) else None
+    config = webhook.get("clientConfig") if isinstance(webhook, dict) else None
+    service = config.get("service") if isinstance(config, dict) else None
+    if webhook is None or config is None or not isinstance(service, dict):
+        return conversion
+    config = {**config, "service": {"port": 443, **service}}
+    return {**conversion, "webhook": {**webhook, "clientConfig": config}}
+
+
+def _stored_version(definition: Json) -> str:
+    versions = definition["spec"]["versions"]
+    return next((each["name"] for each in versions if each.get("storage")), "")
+
+
+def _migrated(store: Store, definition: Json) -> dict[str, Json]:
+    """Return the stored objects in a new storage version, by key; empty if it has not changed.
+
+    Raises CallsNeededError, and ApiError if the webhook fails.
+    """
+    hook, name = conversion_hook(definition), definition["metadata"]["name"]
+    served = next((each for each in store.catalog.all() if each.group_resource == name), None)
+    if hook is None or served is None:
+        return {}
+    collection, to = store.collection(served), _stored_version(definition)
+    source, objects = collection.resource.version, collection.objects
+    if source == to or not objects:
+        return {}
+    documents = [record.data for record in objects.values()]
+    converted = store.conversions.convert(hook, documents, source, to)
+    return dict(zip(objects, converted, strict=True))
+
+
+def _write_migrated(
+    store: Store, definition: Json, converted: dict[str, Json], now_ns: int
+) -> None:
+    if not converted:
+        return
+    spec = definition["spec"]
+    version = _stored_version(definition)
+    stored = store.catalog.by_url(spec["group"], version, spec["names"]["plural"])
+    for key, document in converted.items():
+        metadata = document["metadata"]
+        namespace = metadata.get("namespace")
+        try:
+            with store.own_writes():
+                store.update(stored, namespace, metadata["name"], document, now_ns)
+        except ApiError as error:
+            log.warning("An object stays in its old version", name=key, error=error)
+
+
+class _ConvertedStrategy(CustomStrategy):
+    """The strategy of a version that a webhook converts: the store works on the stored form."""
+
+    def __init__(self, own: CustomStrategy, stored: ResourceStrategy) -> None:
+        super().__init__(own.custom, has_status=own.has_status)
+        self._stored = stored
+
+    def default(self, new: Json, old: Json | None = None, /) -> Json:
+        return self._stored.default(new, old)
+
+    def check_new(self, new: Json, /) -> list[FieldProblem]:
+        return self._stored.check_new(new)
+
+    def check_update(self, new: Json, old: Json, /) -> list[FieldProblem]:
+        return self._stored.check_update(new, old)
+
+
+def _prepare(own: Resource) -> Callable[[Json], Json]:
+    """Return a function that prunes, completes and validates an object in a version."""
+
+    def prepare(document: Json) -> Json:
+        new = own.strategy.default(document)
+        if problems := own.strategy.check_new(new):
+            name = (new.get("metadata") or {}).get("name", "")
+            raise api_errors.invalid(own.group_kind, name, problems)
+        return new
+
+    return prepare
 
 
 def _with_names(definition: Json) -> Json:
@@ -109,8 +210,9 @@ CUSTOM_RESOURCE_DEFINITION = msgspec.structs.replace(
 )
 
 
-def _resources(definition: Json) -> list[Resource]:
+def _resources(definition: Json, webhooks: ConversionWebhooks | None = None) -> list[Resource]:
     """Create a resource for each version, the storage version first."""
+    hook = None if webhooks is None else conversion_hook(definition)
     spec = definition["spec"]
     names = spec["names"]
     made: list[Resource] = []
@@ -126,7 +228,17 @@ def _resources(definition: Json) -> list[Resource]:
             short_names=tuple(names.get("shortNames") or ()),
             categories=tuple(names.get("categories") or ()),
         )
-        if made:
+        if made and hook is not None and webhooks is not None:
+            stored, own = made[0], resource.version
+            assert isinstance(resource.strategy, CustomStrategy)
+            prepare = _prepare(resource)
+            resource = msgspec.structs.replace(
+                resource,
+                strategy=_ConvertedStrategy(resource.strategy, stored.strategy),
+                to_stored=VersionConversion(webhooks, hook, own, stored.version, prepare),
+                from_stored=VersionConversion(webhooks, hook, stored.version, own),
+            )
+        elif made:
             resource = msgspec.structs.replace(resource, to_stored=_same, from_stored=_same)
         made.append(resource)
     return made
@@ -141,7 +253,12 @@ def serve_definition(store: Store, definition: Json) -> None:
 
     Stored objects get the defaults of the definition's schema.
     """
-    resources = _resources(definition)
+    name = definition["metadata"]["name"]
+    if conversion_hook(definition) is None:
+        store.conversions.definitions.discard(name)
+    else:
+        store.conversions.definitions.add(name)
+    resources = _resources(definition, store.conversions)
     served = {each["name"] for each in definition["spec"]["versions"] if each.get("served", True)}
     for resource in resources:
         store.register(resource)
@@ -174,8 +291,11 @@ def sync_definition(store: Store, definition: Json, now_ns: int) -> None:
     """Update the served resources after a definition was written or deleted."""
     name = definition["metadata"]["name"]
     if store.find_record(CUSTOM_RESOURCE_DEFINITION, None, name) is not None:
+        converted = _migrated(store, definition)
         serve_definition(store, definition)
+        _write_migrated(store, definition, converted, now_ns)
         return
+    store.conversions.definitions.discard(name)
     resources = _resources(definition)
     store.delete_collection(resources[0], None, now_ns)
     for resource in resources:

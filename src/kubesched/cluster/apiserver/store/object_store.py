@@ -45,6 +45,7 @@ from kubesched.cluster.apiserver.rules.resources.served_resources import Resourc
 from kubesched.cluster.apiserver.rules.strategies.pod_strategy import bind
 from kubesched.cluster.apiserver.rules.strategies.server_features import ALL_FEATURES
 from kubesched.cluster.apiserver.rules.validation.pod_validation import check_restarts
+from kubesched.cluster.apiserver.store.conversion_webhooks import VersionConversion
 from kubesched.cluster.apiserver.store.first_objects import FIRST_OBJECTS
 from kubesched.cluster.apiserver.store.list_pages import Page
 from kubesched.cluster.apiserver.store.namespace_deletion import NamespaceDeletion
@@ -597,6 +598,7 @@ class Store(StoredObjects):
         *,
         base: tuple[Any, Json] | None = None,
     ) -> Record:
+        _fetch_conversion(resource, data)
         self.revision = revision = self.revision + 1
         collection = self._collections[resource.group_resource]
         if base is None and previous is not None:
@@ -606,6 +608,7 @@ class Store(StoredObjects):
         return record
 
     def _remove(self, resource: Resource, old: Record) -> Record:
+        _fetch_conversion(resource, old.data)
         self.revision += 1
         record = old.with_revision(self.revision)
         self._publish(
@@ -652,6 +655,12 @@ _SERVER_METADATA = frozenset(
 
 
 _WrittenPart = Literal["object", "spec", "status", "finalizers"]
+
+
+def _fetch_conversion(resource: Resource, data: Json) -> None:
+    """Make sure that the response to a write can be converted. Raises CallsNeededError."""
+    if isinstance(resource.from_stored, VersionConversion):
+        resource.from_stored.fetch([data])
 
 
 def _written_part(resource: Resource, subresource: str) -> _WrittenPart:

@@ -10,6 +10,7 @@ from kubesched.api.labels import Selector
 from kubesched.api.plain_kinds import PlainObject
 from kubesched.cluster.apiserver.rules.errors.api_errors import bad_request
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
+from kubesched.cluster.apiserver.store.conversion_webhooks import VersionConversion
 from kubesched.cluster.apiserver.store.stored_records import Record
 from kubesched.errors import SelectorError
 
@@ -75,7 +76,7 @@ def _test(
 
 def _field_test(resource: Resource, fields: FieldSelector) -> Callable[[Record], bool]:
     shown = resource.from_stored
-    if shown is not None:
+    if shown is not None and not isinstance(shown, VersionConversion):
         return lambda record: fields.matches(shown(record.data))
     if resource.type is None or issubclass(resource.type, PlainObject):
         return lambda record: fields.matches(record.data)

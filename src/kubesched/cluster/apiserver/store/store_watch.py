@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from kubesched.api.access import EventType, WatchEvent
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
+from kubesched.cluster.apiserver.store.conversion_webhooks import VersionConversion
 from kubesched.cluster.apiserver.store.resource_collection import Collection
 from kubesched.cluster.apiserver.store.selector_matching import Selection
 from kubesched.cluster.apiserver.store.stored_records import Record, StoredChange
@@ -71,19 +72,24 @@ class Watcher:
         self._position = collection.position_after(revision)
         # A watch may begin after a future revision. It then skips the changes up to it.
         self._after = revision
+        # Changes that have been read from the log and wait for their conversion.
+        self._unconverted: Sequence[WatchedChange] = ()
         self._hidden = 0  # changes since the last visible one or bookmark
 
     @property
     def idle(self) -> bool:
         """Whether there are no unread changes."""
-        return self._position == self.collection.end and not self._initial
+        return self._position == self.collection.end and not self._initial and not self._unconverted
 
     def read(self) -> Sequence[WatchedChange]:
         """Return unread changes, oldest first.
 
         Raises:
             ApiError: 410, the log no longer holds the next change.
+            CallsNeededError: a conversion is not at hand; the changes stay unread.
         """
+        if self._unconverted:
+            return self._converted_changes(self._unconverted)
         changes = self.collection.changes(self._position, _BATCH)
         seen: Sequence[WatchedChange] = []
         if changes:
@@ -93,8 +99,20 @@ class Watcher:
             seen = changes if self._selection.everything else self._select(changes)
         if self._initial:
             seen, self._initial = [*self._initial, *seen], []
+        return seen if self._served_as is None else self._converted_changes(seen)
+
+    def _converted_changes(self, seen: Sequence[WatchedChange]) -> Sequence[WatchedChange]:
+        """Convert changes. They stay unread if a conversion is not at hand."""
         served_as = self._served_as
-        return seen if served_as is None else [_converted(served_as, each) for each in seen]
+        assert served_as is not None
+        self._unconverted = seen
+        if isinstance(served_as.from_stored, VersionConversion):
+            served_as.from_stored.fetch(
+                each.record.data for each in seen if each.record is not None
+            )
+        converted = [_converted(served_as, each) for each in seen]
+        self._unconverted = ()
+        return converted
 
     def _select(self, changes: list[StoredChange]) -> Sequence[WatchedChange]:
         """Return the changes that concern the selected objects, and bookmarks."""

@@ -16,6 +16,10 @@ from kubesched.cluster.apiserver.rules.resources.served_resources import (
     Resource,
     built_in_resources,
 )
+from kubesched.cluster.apiserver.store.conversion_webhooks import (
+    ConversionWebhooks,
+    VersionConversion,
+)
 from kubesched.cluster.apiserver.store.list_pages import (
     CURRENT,
     Continuation,
@@ -44,6 +48,7 @@ class StoredObjects:
         Each collection logs at least `history` changes. `rng` selects which are measured.
         """
         self.revision = 0
+        self.conversions = ConversionWebhooks()
         self._history = history
         self._log_budget = LogBudget(rng)
         self.catalog = Catalog(built_in_resources(features))
@@ -151,6 +156,8 @@ class StoredObjects:
         page = select_page(collection, selection, revision, start, limit)
         if resource.from_stored is None:
             return page
+        if isinstance(resource.from_stored, VersionConversion):
+            resource.from_stored.fetch(record.data for record in page.records)
         return page._replace(records=[self._as_served(resource, record) for record in page.records])
 
     def watch(

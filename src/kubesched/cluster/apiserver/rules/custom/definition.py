@@ -18,6 +18,7 @@ from kubesched.cluster.apiserver.rules.errors.field_problems import (
     FieldProblem,
     forbidden,
     invalid,
+    not_supported,
     required,
 )
 from kubesched.cluster.apiserver.rules.schema.definitions import Json
@@ -53,7 +54,7 @@ def read_schema(version: Json) -> CustomSchema:
 
 def definition_problems(spec: Json) -> list[FieldProblem]:
     """Return the problems of a definition's versions."""
-    problems: list[FieldProblem] = []
+    problems = list(_conversion_problems(spec.get("conversion") or {}))
     versions = spec["versions"]
     if sum(bool(version.get("storage")) for version in versions) != 1:
         text = "must have exactly one version marked as storage version"
@@ -67,6 +68,32 @@ def definition_problems(spec: Json) -> list[FieldProblem]:
         malformed = list(malformed_parts(schema, path))
         problems += malformed or _schema_problems(schema, path)
     return problems
+
+
+def _conversion_problems(conversion: Json) -> Iterator[FieldProblem]:
+    strategy, path = conversion.get("strategy"), "spec.conversion"
+    webhook = conversion.get("webhook")
+    if strategy not in ("None", "Webhook"):
+        if not strategy:
+            yield required(f"{path}.strategy")
+        else:
+            yield not_supported(f"{path}.strategy", strategy, ["None", "Webhook"])
+        return
+    if strategy == "None":
+        if webhook:
+            text = "should not be set when strategy is not set to Webhook"
+            yield forbidden(f"{path}.webhook", text)
+        return
+    webhook = webhook if isinstance(webhook, dict) else {}
+    if not webhook.get("clientConfig"):
+        text = "required when strategy is set to Webhook"
+        yield required(f"{path}.webhookClientConfig", text)
+    versions = webhook.get("conversionReviewVersions")
+    if not versions:
+        yield required(f"{path}.conversionReviewVersions", "")
+    elif not {"v1", "v1beta1"} & set(versions):
+        text = "must include at least one of v1, v1beta1"
+        yield invalid(f"{path}.conversionReviewVersions", versions, text)
 
 
 def _schema_problems(schema: Json, path: str) -> Iterator[FieldProblem]:
