@@ -30,25 +30,33 @@ class Sender:
 
     def __init__(self, cluster: Cluster, pair: Path | None = None) -> None:
         self._address = urlsplit(cluster.url).netloc
-        self._headers = {"Content-Type": "application/json"}
+        self.headers = {"Content-Type": "application/json"}
         self._context = ssl.create_default_context()
         self._context.check_hostname = False
         self._context.verify_mode = ssl.CERT_NONE
         if pair is None:
-            self._headers["Authorization"] = f"Bearer {cluster.token}"
+            self.headers["Authorization"] = f"Bearer {cluster.token}"
         else:
             self._context.load_cert_chain(pair)
 
     async def send(self, method: str, path: str, body: Json = None) -> tuple[int, Json]:
         return await asyncio.to_thread(self._send, method, path, body)
 
+    async def read(self, path: str) -> bytes:
+        """Return the whole body of a response that ends."""
+        return (await asyncio.to_thread(self._exchange, "GET", path, None))[1]
+
     def _send(self, method: str, path: str, body: Json) -> tuple[int, Json]:
+        code, text = self._exchange(method, path, body)
+        return code, json.loads(text)
+
+    def _exchange(self, method: str, path: str, body: Json) -> tuple[int, bytes]:
         connection = http.client.HTTPSConnection(self._address, context=self._context)
         try:
             data = None if body is None else json.dumps(body)
-            connection.request(method, path, data, self._headers)
+            connection.request(method, path, data, self.headers)
             answer = connection.getresponse()
-            return answer.status, json.loads(answer.read())
+            return answer.status, answer.read()
         finally:
             connection.close()
 

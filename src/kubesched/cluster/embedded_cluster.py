@@ -35,6 +35,7 @@ from kubesched.cluster.controllers.event_expiry import LASTS_NS, EventExpiry
 from kubesched.cluster.controllers.quota_resync import QuotaResync
 from kubesched.cluster.controllers.terminated_pods import TerminatedPodCollector
 from kubesched.cluster.controllers.volume_provisioning import STORAGE_CLASSES
+from kubesched.cluster.extension_servers import ExtensionChecks, ExtensionClient
 from kubesched.cluster.nodes.container_scripts import ContainerScripts
 from kubesched.cluster.nodes.kubelet import FakeKubelet
 from kubesched.cluster.nodes.node_agent import NodeAgent
@@ -182,6 +183,7 @@ class EmbeddedCluster:
             self.parts.append(CertificateSigner(self.store, clock, self._authority))
         self._server: ApiServer | None = None
         self._webhooks: WebhookClient | None = None
+        self._extensions: ExtensionClient | None = None
         self._certificate = b""
         self._token = ""
         self._listen = listen
@@ -226,6 +228,9 @@ class EmbeddedCluster:
         service.show_processes(ContainerScripts())
         self._webhooks = WebhookClient(self.store)
         self.api.webhook_calls = service.call_webhooks_with(self._webhooks)
+        self._extensions = ExtensionClient(self.store, clock, self._authority)
+        layer = service.forward_with(self._extensions)
+        self.parts.append(ExtensionChecks(self.store, layer, clock, self._authority))
         self._server = ApiServer(
             service, host=listen.host, port=listen.port, tls=context, limits=limits
         )
@@ -281,6 +286,8 @@ class EmbeddedCluster:
             await self._server.stop()
         if self._webhooks is not None:
             await self._webhooks.close()
+        if self._extensions is not None:
+            await self._extensions.close()
         self.close()
 
 

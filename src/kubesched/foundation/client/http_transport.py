@@ -175,7 +175,8 @@ class HttpTransport:
         return await session.request(
             request.method,
             URL(self.base_url + request.target, encoded=True),
-            headers=credential.headers,
+            headers=[*credential.headers.items(), *request.headers],
+            data=request.body or None,
             allow_redirects=False,
             **options,
         )

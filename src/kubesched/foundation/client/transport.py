@@ -54,6 +54,8 @@ class OutgoingRequest(msgspec.Struct, frozen=True):
     content_type: str = ""
     timeout_ns: int = 0
     before_send: Callable[[], int] | None = None
+    # Further headers; only streams send them.
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 def with_timeout(target: str, limit_ns: int) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from kubesched.cluster.apiserver.http.access_reviews import REVIEWS
@@ -101,6 +101,8 @@ class Discovery:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
+        # The resources of other servers, by group and version: their own documents.
+        self.remote: Callable[[], Mapping[tuple[str, str], Json]] = dict
         # The number of catalog changes at which the groups were read, and the groups.
         self._cached: tuple[int, dict[str, dict[str, list[_Entry]]]] = (-1, {})
 
@@ -109,14 +111,18 @@ class Discovery:
         return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": served}
 
     def groups(self) -> Json:
-        groups = [_group(name, list(versions)) for name, versions in self._groups().items() if name]
+        found = {name: list(versions) for name, versions in self._groups().items() if name}
+        for name, version in self.remote():
+            found[name] = [version, *found.get(name, [])]
+        groups = [_group(name, versions) for name, versions in found.items()]
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
     def group(self, name: str) -> Json | None:
-        versions = self._groups().get(name)
-        if not name or versions is None:
+        versions = [version for group, version in self.remote() if group == name]
+        versions += self._groups().get(name, ())
+        if not name or not versions:
             return None
-        return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, list(versions))}
+        return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)}
 
     def resources(self, group: str, version: str) -> Json | None:
         entries = self._groups().get(group, {}).get(version)
@@ -133,7 +139,7 @@ class Discovery:
         return {**head, "groupVersion": name, "resources": shown}
 
     def aggregated(self, *, core: bool) -> Json:
-        items = []
+        items: list[Json] = []
         for name, versions in self._groups().items():
             if core != (name == ""):
                 continue
@@ -146,6 +152,13 @@ class Discovery:
                 for version, entries in versions.items()
             ]
             items.append({"metadata": {"name": name} if name else {}, "versions": shown})
+        for (name, version), document in () if core else self.remote().items():
+            shown = [_remote_version(version, document)]
+            others = [each for each in items if each["metadata"].get("name") == name]
+            if others:
+                others[0]["versions"] = [*shown, *others[0]["versions"]]
+            else:
+                items.append({"metadata": {"name": name}, "versions": shown})
         head = {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2"}
         return {**head, "metadata": {}, "items": items}
 
@@ -295,6 +308,28 @@ def _plain_part(entry: _Entry, part: _Part) -> Json:
     if part.group:
         shown |= {"group": part.group, "version": part.version}
     return {**shown, "kind": part.kind, "verbs": part.verbs}
+
+
+def _remote_version(version: str, document: Json) -> Json:
+    """Return a version in aggregated discovery from another server's list of resources."""
+    resources: dict[str, Json] = {}
+    listed = [each for each in document.get("resources") or () if isinstance(each, dict)]
+    for each in sorted(listed, key=lambda entry: "/" in entry.get("name", "")):
+        name, _, part = each.get("name", "").partition("/")
+        kind = {key: each.get(key, "") for key in ("group", "version", "kind")}
+        if part and name in resources:
+            shown = {"subresource": part, "responseKind": kind, "verbs": each.get("verbs") or []}
+            resources[name].setdefault("subresources", []).append(shown)
+        elif not part:
+            resources[name] = {
+                "resource": name,
+                "responseKind": kind,
+                "scope": "Namespaced" if each.get("namespaced") else "Cluster",
+                "singularResource": each.get("singularName", ""),
+                "verbs": each.get("verbs") or [],
+                **{key: each[key] for key in ("shortNames", "categories") if each.get(key)},
+            }
+    return {"version": version, "resources": list(resources.values()), "freshness": "Current"}
 
 
 def _aggregated_entry(entry: _Entry) -> Json:

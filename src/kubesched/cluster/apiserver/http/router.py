@@ -16,6 +16,7 @@ import msgspec
 from kubesched.api.access import ApiError
 from kubesched.api.fields import FieldSelector
 from kubesched.cluster.apiserver.http.access_reviews import REVIEWS, answer_review
+from kubesched.cluster.apiserver.http.aggregation import AggregationLayer, ExtensionCaller
 from kubesched.cluster.apiserver.http.discovery_documents import AGGREGATED, VERSION, Discovery
 from kubesched.cluster.apiserver.http.flow_control import FLOW_CONTROL, FlowControl
 from kubesched.cluster.apiserver.http.health_checks import (
@@ -58,6 +59,8 @@ from kubesched.foundation.util.clock import Clock
 
 __all__ = ["ApiService", "refused"]
 
+Json = dict[str, Any]
+
 _PAGE_NOT_FOUND = b"404 page not found\n"
 _RBAC = "rbac.authorization.k8s.io"
 _UNKNOWN = 401
@@ -94,6 +97,8 @@ class ApiService:
         tokens become invalid when the process ends.
         """
         self.store = store
+        # Forwards requests to other API servers; None if there is no client that can.
+        self._aggregation: AggregationLayer | None = None
         # Repeats writes that need webhooks; None if there is no client that can call them.
         self.webhook_calls: WebhookCalls | None = None
         # The address of this server, which discovery shows to clients.
@@ -135,6 +140,12 @@ class ApiService:
         self.webhook_calls = WebhookCalls(self.store, caller)
         return self.webhook_calls
 
+    def forward_with(self, caller: ExtensionCaller) -> AggregationLayer:
+        """Forward requests for the APIServices of other servers with this client."""
+        self._aggregation = layer = AggregationLayer(self.store, caller)
+        self._discovery.remote = lambda: layer.resources
+        return layer
+
     def show_processes(self, processes: PodProcesses) -> None:
         """Answer requests for logs and commands with what these processes print."""
         self._resources.processes = processes
@@ -164,6 +175,10 @@ class ApiService:
         return msgspec.structs.replace(answer, headers={**answer.headers, **fields})
 
     async def _completed(self, request: Request) -> Response | ServedWatch:
+        if self._aggregation is not None:
+            spec = self._aggregation.spec_for(request.raw_path)
+            if spec is not None:
+                return await self._forwarded(request, self._aggregation, spec)
         calls = self.webhook_calls
         if calls is None or not calls.are_possible:
             return self.answer(request)
@@ -176,6 +191,15 @@ class ApiService:
         if isinstance(answer, ServedWatch):
             return msgspec.structs.replace(answer, fetch=calls.fetch)
         return answer
+
+    async def _forwarded(self, request: Request, layer: AggregationLayer, spec: Json) -> Response:
+        try:
+            user = impersonated_user(request, self._authenticate(request), self._users)
+            attributes = _attributes(request, parse_path(request.raw_path))
+            self._users.authorize(user, attributes)
+            return await layer.forward(request, user, spec)
+        except ApiError as error:
+            return refused(error)
 
     def admit(self, request: Request) -> None:
         """Raises ApiError 401 for an unauthenticated request, before the server reads its body."""

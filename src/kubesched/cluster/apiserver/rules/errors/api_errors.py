@@ -232,6 +232,10 @@ def internal_error(message: str) -> ApiError:
     return _refusal(500, "InternalError", f"Internal error occurred: {message}")
 
 
+def service_unavailable(message: str) -> ApiError:
+    return _refusal(503, "ServiceUnavailable", message)
+
+
 def unsupported_option(kind: str, field: str, value: str, supported: Sequence[str]) -> ApiError:
     """Refuse a parameter with an unsupported value (422)."""
     listed = ", ".join(quote(each) for each in supported)
