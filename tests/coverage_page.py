@@ -17,7 +17,6 @@ from kubesched.foundation.util.clock import SECOND
 from kubesched.scheduler.config import args, types
 from kubesched.scheduler.config.config_struct import ConfigStruct
 from kubesched.scheduler.config.feature_gate_effects import GATE_EFFECTS, GATES_WITHOUT_EFFECT
-from kubesched.scheduler.config.feature_gate_table import NOT_BUILT
 from kubesched.scheduler.config.feature_gates import (
     DEFAULT_FEATURE_GATES,
     FEATURES,
@@ -53,7 +52,6 @@ _FIELDS_WITHOUT_EFFECT: Final = {
     "clientConnection.acceptContentTypes": "accepted; requests are JSON",
     "clientConnection.contentType": "accepted; requests are JSON",
 }
-_NOT_BUILT: Final = "not built: refused at start-up"
 _OWN_FLAGS: Final = frozenset(("plugin", "verify-engine", "explain-events", "dashboard"))
 _OWN_FIELDS: Final = frozenset(("profiles[].tieBreak",))
 
@@ -85,8 +83,6 @@ def _gates() -> Iterator[str]:
 
 def _in_force(feature: Feature, value: bool) -> str:
     error = refusal(feature.name, value)
-    if value and feature.name in NOT_BUILT:
-        return _NOT_BUILT
     if feature.locked and error:
         return "refused, as by the reference"
     effect = _OTHERS
@@ -112,9 +108,9 @@ def _plugins() -> Iterator[str]:
     yield "\n## Plugins\n"
     yield "| plugin | extension points | in force |\n|---|---|---|"
     for name, points in sorted(IN_TREE_EXTENSION_POINTS.items()):
-        is_built = name in IN_TREE_PLUGINS
+        assert name in IN_TREE_PLUGINS
         listed = ", ".join(sorted(map(str, points)))
-        yield f"| {name} | {listed} | {'yes' if is_built else _NOT_BUILT} |"
+        yield f"| {name} | {listed} | yes |"
 
 
 def _flags() -> Iterator[str]:
@@ -141,8 +137,6 @@ def _fields() -> Iterator[str]:
         in_force = _FIELDS_WITHOUT_EFFECT.get(path, "yes")
         if path in _OWN_FIELDS:
             in_force = "yes; kubesched's own"
-        elif path.endswith(("placementGenerate", "placementScore")):
-            in_force = "plugins of one's own cannot extend it; the in-tree ones are not built"
         yield f"| `{path}` | {_shown(default)} | {in_force} |"
 
 

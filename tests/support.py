@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, NoReturn
 
 from kubesched.api import Node, Pod
+from kubesched.api.base import ApiObject
 from kubesched.foundation.util.clock import RealClock
 from kubesched.framework import (
     SUCCESS,
@@ -63,7 +64,15 @@ class FixedNominator:
 
 
 class Recorder:
-    def event(self, regarding: Pod, kind: str, reason: str, action: str, note: str) -> None:
+    def event(
+        self,
+        regarding: Pod,
+        kind: str,
+        reason: str,
+        action: str,
+        note: str,
+        related: ApiObject | None = None,
+    ) -> None:
         raise AssertionError("nothing here records events")
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from kubesched.scheduler.config.feature_gate_effects import GATE_EFFECTS, GATES_WITHOUT_EFFECT
-from kubesched.scheduler.config.feature_gate_table import NOT_BUILT
 from kubesched.scheduler.config.feature_gates import FEATURES
 from kubesched.scheduler.config.plugin_names import IN_TREE_EXTENSION_POINTS
 from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
@@ -25,7 +24,7 @@ READS = (
 # tables of options.
 READ_OTHERWISE = {"AllAlpha", "AllBeta", "NodeDeclaredFeatures"}
 # Read by the options of logging, and refused before anything reads them.
-IN_TABLES = {"LoggingAlphaOptions", "LoggingBetaOptions", *NOT_BUILT}
+IN_TABLES = {"LoggingAlphaOptions", "LoggingBetaOptions"}
 
 
 def gates_read() -> set[str]:
@@ -54,19 +53,14 @@ def test_the_page_has_every_gate_and_every_plugin() -> None:
 
 
 @pytest.mark.parametrize("value", [True, False])
-def test_only_what_the_reference_refuses_or_what_is_not_built_is_refused(value: bool) -> None:
+def test_only_what_the_reference_refuses_is_refused(value: bool) -> None:
     for name, feature in FEATURES.items():
         error = refusal(name, value)
-        if value and name in NOT_BUILT:
-            assert error
-        elif feature.locked and value != feature.default:
+        if feature.locked and value != feature.default:
             assert "feature is locked" in error
         elif error:
             assert "depends on features that are disabled" in error, name
 
 
-def test_plugins_that_are_not_built_belong_to_gates_that_are_not_built() -> None:
-    assert IN_TREE_EXTENSION_POINTS.keys() - IN_TREE_PLUGINS.keys() == {
-        "PodGroupPodsCount",
-        "TopologyPlacementGenerator",
-    }
+def test_every_plugin_is_built() -> None:
+    assert IN_TREE_EXTENSION_POINTS.keys() == IN_TREE_PLUGINS.keys()

@@ -20,7 +20,8 @@ PUBLIC = {
         EventRecorder EventResource Explaining Extender ExtensionPoint FitError Handle HintFunction
         ImageState Informer Lister NodeInfo NodeScores NodeView NominatedTotals Nominating
         NominatingMode Nominator ObjectReader OnlyNodes Plugin
-        PluginMetrics PodInPreBind PodIndex PodInfo PodPart PodsOnNode PostFilterResult
+        PluginMetrics PodGroupAssignments PodGroupDryRun PodGroupInfo PodGroupPlacement PodInPreBind
+        PodIndex PodInfo PodPart PodsOnNode PostFilterResult
         QueuedPodInfo QueueingHint Reads RejectedNodes Rejections Remedy Removal
         RuleKind SharedState Snapshot StateNotFoundError Status
         TotalsView

@@ -15,7 +15,6 @@ from kubesched.api import Status as ApiStatus
 from kubesched.api.access import ApiError
 from kubesched.cluster.apiserver.local_api import Fault, LocalApi
 from kubesched.cluster.apiserver.store.object_store import Store
-from kubesched.errors import ConfigError
 from kubesched.foundation.util import virtual_loop
 from kubesched.foundation.util.clock import SECOND, current_clock
 from kubesched.foundation.util.components import running
@@ -452,20 +451,6 @@ def test_pod_level_requests_count_only_with_their_gate(
             return [await harness.node_of("p"), await harness.node_of("q")]
 
     assert run(scenario) == want
-
-
-def test_a_scheduler_refuses_a_feature_that_is_not_built() -> None:
-    async def scenario() -> None:
-        with pytest.raises(ConfigError, match="WorkloadAwarePreemption turns on what kubesched"):
-            Cluster(
-                gates={
-                    "GenericWorkload": True,
-                    "GangScheduling": True,
-                    "WorkloadAwarePreemption": True,
-                }
-            )
-
-    run(scenario)
 
 
 def test_a_pod_allowed_by_permit_is_bound() -> None:

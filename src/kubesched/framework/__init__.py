@@ -45,6 +45,11 @@ from kubesched.framework.handle import (
 )
 from kubesched.framework.node_info import ImageState, NodeInfo
 from kubesched.framework.node_view import NodeView
+from kubesched.framework.placements import (
+    PodGroupAssignments,
+    PodGroupInfo,
+    PodGroupPlacement,
+)
 from kubesched.framework.plugin import (
     MAX_NODE_SCORE,
     MIN_NODE_SCORE,
@@ -58,7 +63,13 @@ from kubesched.framework.plugin import (
 from kubesched.framework.pod_index import PodIndex
 from kubesched.framework.pod_info import PodInfo, QueuedPodInfo
 from kubesched.framework.post_filter import Nominating, NominatingMode, PostFilterResult
-from kubesched.framework.preemption import DryRun, NominatedTotals, VictimReview, Victims
+from kubesched.framework.preemption import (
+    DryRun,
+    NominatedTotals,
+    PodGroupDryRun,
+    VictimReview,
+    Victims,
+)
 from kubesched.framework.reads import PodPart, PodsOnNode, Reads
 from kubesched.framework.rejections import Rejections
 from kubesched.framework.shared_state import SharedState
@@ -111,6 +122,10 @@ __all__ = [
     "OnlyNodes",
     "Plugin",
     "PluginMetrics",
+    "PodGroupAssignments",
+    "PodGroupDryRun",
+    "PodGroupInfo",
+    "PodGroupPlacement",
     "PodInPreBind",
     "PodIndex",
     "PodInfo",

@@ -27,6 +27,9 @@ class FastPaths:
 
     # What Filter and Score read; the answer cache relies on it.
     reads: Reads = Reads()
+    # Whether `score_placement` reads the nodes of the assignments. If no plugin does, the scheduler
+    # counts the pods that fit a placement instead of placing them there one by one.
+    placement_score_reads_nodes: bool = True
 
     if TYPE_CHECKING:
 

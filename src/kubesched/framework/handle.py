@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from kubesched.api import Pod
 from kubesched.api.access import ApiAccess
+from kubesched.api.base import ApiObject
 from kubesched.foundation.util.clock import Clock
 from kubesched.framework.background_calls import ApiDispatcher
 from kubesched.framework.claim_cache import ClaimCache
@@ -183,7 +184,17 @@ class PodInPreBind(Protocol):
 
 
 class EventRecorder(Protocol):
-    def event(self, regarding: Pod, kind: str, reason: str, action: str, note: str) -> None: ...
+    def event(
+        self,
+        regarding: Pod,
+        kind: str,
+        reason: str,
+        action: str,
+        note: str,
+        related: ApiObject | None = None,
+    ) -> None:
+        """Record an event about a pod, and another object that it involves."""
+        ...
 
 
 class PluginMetrics(Protocol):

@@ -25,6 +25,11 @@ from kubesched.framework.fast_paths import FastPaths
 from kubesched.framework.handle import Handle
 from kubesched.framework.node_info import NodeInfo
 from kubesched.framework.node_view import NodeView
+from kubesched.framework.placements import (
+    PodGroupAssignments,
+    PodGroupInfo,
+    PodGroupPlacement,
+)
 from kubesched.framework.pod_info import PodInfo, QueuedPodInfo
 from kubesched.framework.post_filter import PostFilterResult
 from kubesched.framework.preemption import PreemptionHooks
@@ -60,6 +65,8 @@ class ExtensionPoint(enum.StrEnum):
     PRE_BIND = "preBind"
     BIND = "bind"
     POST_BIND = "postBind"
+    PLACEMENT_GENERATE = "placementGenerate"
+    PLACEMENT_SCORE = "placementScore"
 
     def __init__(self, value: str) -> None:
         # The name in metrics and errors, such as `PreFilter`.
@@ -184,6 +191,31 @@ class Plugin(FastPaths, PreemptionHooks):
     async def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """PostBind: called after the pod is bound, for information."""
 
+    def generate_placements(
+        self, state: CycleState, group: PodGroupInfo, parent: PodGroupPlacement
+    ) -> Sequence[PodGroupPlacement] | Status:
+        """PlacementGenerate: return the sets of nodes to try the group on, in this order.
+
+        They are parts of the parent placement, which has all nodes. A status that is not a success
+        ends the attempt of the group. `state` is shared by all calls about the group.
+        """
+        raise NotImplementedError
+
+    def score_placement(
+        self, state: CycleState, group: PodGroupInfo, assignments: PodGroupAssignments
+    ) -> int:
+        """PlacementScore: score a placement that has room for the group; higher is better.
+
+        The snapshot does not show the assignments. An exception ends the attempt in an error.
+        """
+        raise NotImplementedError
+
+    def normalize_placement_scores(
+        self, state: CycleState, group: PodGroupInfo, scores: Sequence[int]
+    ) -> Sequence[int]:
+        """NormalizePlacementScore: scale the scores of all placements to 0..100."""
+        return scores
+
 
 def _default_args(plugin: type[Plugin]) -> Any:
     """Return default arguments; None if the plugin takes none or has required ones."""
@@ -207,6 +239,8 @@ _METHODS: dict[ExtensionPoint, str] = {
     ExtensionPoint.PRE_BIND: "pre_bind",
     ExtensionPoint.BIND: "bind",
     ExtensionPoint.POST_BIND: "post_bind",
+    ExtensionPoint.PLACEMENT_GENERATE: "generate_placements",
+    ExtensionPoint.PLACEMENT_SCORE: "score_placement",
 }
 
 

@@ -51,6 +51,10 @@ class PodGroupMembers(Protocol):
         """The uids of assumed members."""
         ...
 
+    def scheduled_pods(self) -> Collection[Pod]:
+        """The members that are bound or assumed, with their nodes."""
+        ...
+
     def unscheduled_pods(self) -> Mapping[str, Pod]:
         """The members without a node, by "namespace/name"."""
         ...
@@ -75,12 +79,14 @@ class GroupCycle:
     """State that the trial attempts at all members of a group share.
 
     `claims` has the uids of claims that got devices in this cycle; other members may use them.
+    `state` is the cycle state of the group, which PlacementGenerate and PlacementScore get.
     """
 
-    __slots__ = ("claims",)
+    __slots__ = ("claims", "state")
 
     def __init__(self) -> None:
         self.claims: set[str] = set()
+        self.state = CycleState()
 
 
 def enter_group_cycle(state: CycleState, cycle: GroupCycle) -> None:

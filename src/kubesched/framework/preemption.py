@@ -8,7 +8,7 @@ here changes the cluster.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -20,12 +20,20 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis
 from kubesched.framework.node_info import NodeInfo
 from kubesched.framework.node_view import NodeView
+from kubesched.framework.placements import PodGroupInfo
 from kubesched.framework.pod_info import PodInfo
 from kubesched.framework.post_filter import PostFilterResult
 from kubesched.framework.rejections import Rejections
 from kubesched.framework.status import SUCCESS, Status
 
-__all__ = ["DryRun", "NominatedTotals", "PreemptionHooks", "VictimReview", "Victims"]
+__all__ = [
+    "DryRun",
+    "NominatedTotals",
+    "PodGroupDryRun",
+    "PreemptionHooks",
+    "VictimReview",
+    "Victims",
+]
 
 
 class PreemptionHooks:
@@ -51,6 +59,13 @@ class PreemptionHooks:
         def post_filter(
             self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
         ) -> PostFilterResult: ...
+
+    def post_filter_group(self, group: PodGroupInfo, dry_run: PodGroupDryRun) -> Status:
+        """Make room for a whole pod group by preemption; success: the group waits for the room.
+
+        Only called for the plugin DefaultPreemption, with the gate WorkloadAwarePreemption.
+        """
+        return Status.unschedulable()
 
     async def post_filter_with_review(
         self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis, review: VictimReview
@@ -139,6 +154,33 @@ class DryRun(Protocol):
 
         None if the results of some filter are not cached.
         """
+        ...
+
+
+class PodGroupDryRun(Protocol):
+    """The trial placement of a pod group in a cluster without some of its pods.
+
+    Nothing here changes the cluster.
+    """
+
+    def remove(self, pods: Sequence[PodInfo]) -> None:
+        """Remove pods from their nodes for the trials that follow."""
+        ...
+
+    def put_back(self, pods: Sequence[PodInfo]) -> None:
+        """Return removed pods to their nodes."""
+        ...
+
+    def fits(self) -> bool:
+        """Whether enough members of the group would be placed.
+
+        Raises:
+            PluginError: a plugin failed.
+        """
+        ...
+
+    def rejection(self) -> Status:
+        """Return why the group does not fit, after `fits` was false."""
         ...
 
 

@@ -198,7 +198,7 @@ def test_last_setting_of_a_gate_wins() -> None:
 def test_all_of_a_stage_but_what_is_set_by_name() -> None:
     gates = FeatureGates({"AllAlpha": True, "StorageCapacityScoring": False})
     assert gates.enabled("GangScheduling")
-    assert not gates.enabled("TopologyAwareWorkloadScheduling"), "kubesched does not have it"
+    assert gates.enabled("TopologyAwareWorkloadScheduling")
     assert not gates.enabled("StorageCapacityScoring")
     assert not gates.enabled("SchedulerAsyncAPICalls"), "a beta gate that is off by default"
     betas = FeatureGates({"AllBeta": True})

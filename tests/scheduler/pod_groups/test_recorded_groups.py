@@ -22,26 +22,26 @@ from tests.scheduler.pod_groups.group_harness import BASIC, GANGS, GroupHarness
 
 Json = dict[str, Any]
 
-CLASSES = {"low": 10, "low20": 20, "high": 1000}
-# The gates of a scenario are the prefix of its name. Those of "a" are more than are built here;
-# of their scenarios, these do not depend on the others.
-SCENARIOS = {
-    "a-fits": GANGS,
-    "a-gated-member": GANGS,
-    "a-late": GANGS,
-    "a-missing": GANGS,
-    "a-mixed-schedulers": GANGS,
-    "a-partial": GANGS,
-    "b-extra-preempt-waiting": GANGS,
-    "b-fits": GANGS,
-    "b-preempt": GANGS,
-    "b-preempt-infeasible": GANGS,
-    "b-preempt-waiting": GANGS,
-    "b-toobig": GANGS,
-    "c-gang-ignored": BASIC,
-    "c-missing-group": BASIC,
-    "c-toobig": BASIC,
+CLASSES = {"low": 10, "low20": 20, "low30": 30, "low40": 40, "high": 1000}
+ALL = {**GANGS, "TopologyAwareWorkloadScheduling": True, "WorkloadAwarePreemption": True}
+# The gates of a scenario are the prefix of its name.
+GATES = {
+    "a": ALL,
+    "b": GANGS,
+    "c": BASIC,
+    "e": {**GANGS, "TopologyAwareWorkloadScheduling": True},
+    "f": {**GANGS, "WorkloadAwarePreemption": True},
 }
+SCENARIOS = (
+    *("a-basic", "a-basic-none", "a-extra", "a-fits", "a-gated-member", "a-late", "a-missing"),
+    *("a-mixed-schedulers", "a-partial", "a-pod-preempts-member", "a-toobig", "a-topo"),
+    *("a-topo-basic", "a-topo-basic-first", "a-topo-nokey", "a-topo-toobig", "a-wap"),
+    *("a-wap-basic", "a-wap-hopeless", "a-wap-never", "a-wap-own-member"),
+    *("a-wap-partial-waiting", "a-wap-unit", "a-wap-waiting"),
+    *("b-extra-preempt-waiting", "b-fits", "b-preempt", "b-preempt-infeasible"),
+    *("b-preempt-waiting", "b-toobig", "c-gang-ignored", "c-missing-group", "c-toobig"),
+    *("e-preempt-waiting", "f-wap-hopeless", "f-wap-partial-waiting"),
+)
 # Their condition tells of placements, or of two writes that got mixed up.
 OTHER_CONDITION = {"a-gated-member", "b-extra-preempt-waiting"}
 NODE = re.compile(r"\bn[1-6]\b")
@@ -50,7 +50,8 @@ UID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}")
 
 
 class Recording(NamedTuple):
-    made: list[Json]  # objects in the order in which they came
+    # The objects in the order in which they came, each with whether decisions came before it.
+    made: list[tuple[Json, bool]]
     pods: list[Json]
     groups: list[Json]
     events: list[Json]
@@ -66,7 +67,7 @@ def recordings(goldens: Path) -> dict[str, Recording]:
 
     pods, groups, events = items("pods"), items("objects"), items("events")
     watched = (goldens / "api/podgroups-watch.jsonl").read_text().splitlines()
-    added = [each for each in map(json.loads, watched) if each["type"] == "ADDED"]
+    changes = list(map(json.loads, watched))
 
     def of(scenario: str, objects: list[Json]) -> list[Json]:
         return [each for each in objects if each["metadata"]["namespace"] == scenario]
@@ -77,11 +78,15 @@ def recordings(goldens: Path) -> dict[str, Recording]:
             (each["kind"], each["metadata"]["name"]): each
             for each in [*of(scenario, pods), *of(scenario, groups)]
         }
-        made = [
-            _as_made(by_name[each["kind"], each["name"]], each.get("nodeName", ""))
-            for each in added
-            if each["namespace"] == scenario
-        ]
+        made = []
+        before = "ADDED"
+        for each in changes:
+            if each["namespace"] != scenario:
+                continue
+            if each["type"] == "ADDED":
+                stored = by_name[each["kind"], each["name"]]
+                made.append((_as_made(stored, each.get("nodeName", "")), before != "ADDED"))
+            before = each["type"]
         found[scenario] = Recording(
             made, of(scenario, pods), of(scenario, groups), of(scenario, events)
         )
@@ -165,15 +170,15 @@ def replay(scenario: str, recording: Recording) -> Outcome:
         profiles = [{"schedulerName": "default-scheduler"}]
         if scenario == "a-mixed-schedulers":
             profiles.append({"schedulerName": "second-scheduler"})
-        harness = GroupHarness(SCENARIOS[scenario], profiles=profiles)
+        harness = GroupHarness(GATES[scenario[0]], profiles=profiles)
         await _begin(harness, scenario)
         async with running(harness.scheduler):
             await harness.settle()
-            for made in recording.made:
+            for made, is_later in recording.made:
+                if is_later:
+                    await harness.settle()
                 kind = Pod if made["kind"] == "Pod" else PodGroup
                 await harness.api.create(msgspec.convert(made, kind))
-                if scenario.startswith("c-"):
-                    await harness.settle(0.1)  # there every pod came when the one before was bound
             await harness.settle(20)
             pods = [_document(harness, each) for each in recording.pods if _is_there(harness, each)]
             gone = [each for each in recording.pods if not _is_there(harness, each)]
@@ -188,6 +193,10 @@ def replay(scenario: str, recording: Recording) -> Outcome:
 
 async def _begin(harness: GroupHarness, namespace: str) -> None:
     await harness.api.create(Namespace(metadata=ObjectMeta(name=namespace)))
+    never = PriorityClass(
+        metadata=ObjectMeta(name="high-never"), value=1000, preemption_policy="Never"
+    )
+    await harness.api.create(never)
     for name, value in CLASSES.items():
         await harness.api.create(PriorityClass(metadata=ObjectMeta(name=name), value=value))
     for number in range(1, 7):

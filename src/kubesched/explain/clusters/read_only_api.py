@@ -8,6 +8,7 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from kubesched.api import ApiError, ObjectList, PatchType, Pod, WatchEvent
+from kubesched.api.base import ApiObject
 from kubesched.api.meta import Status
 from kubesched.foundation.client.object_table import ObjectTable
 
@@ -89,7 +90,15 @@ class ReadOnlyApi:
 class SilentRecorder:
     """Discards events."""
 
-    def event(self, regarding: Pod, kind: str, reason: str, action: str, note: str) -> None:
+    def event(
+        self,
+        regarding: Pod,
+        kind: str,
+        reason: str,
+        action: str,
+        note: str,
+        related: ApiObject | None = None,
+    ) -> None:
         pass
 
 

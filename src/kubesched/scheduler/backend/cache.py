@@ -65,6 +65,7 @@ class Cache:
         self._nodes: dict[str, NodeInfo] = {}  # ghosts included
         self._pods: dict[str, PodInfo] = {}
         self._assumed: set[str] = set()
+        self._hidden: dict[str, bool] = {}  # uid of a hidden pod -> whether it is assumed
         self.snapshot = ClusterSnapshot(NodeTable(), self._tree)
         self._pod_updates_change_rows = pod_updates_change_rows
         self._log: list[_Entry] = []
@@ -221,6 +222,22 @@ class Cache:
         self._log.append((_Change.POD_REMOVED, name, (pod_info,)))
         self._dirty.add(name)
 
+    def hide_pod(self, pod_info: PodInfo) -> None:
+        """Take a pod off its node for a trial; `show_pod` must follow before anything is awaited.
+
+        Members of pod groups stay members.
+        """
+        uid = _key(pod_info.pod)
+        self._hidden[uid] = uid in self._assumed
+        self._take_off(uid)
+
+    def show_pod(self, pod_info: PodInfo) -> None:
+        """Return a hidden pod to its node."""
+        uid = _key(pod_info.pod)
+        self._place(uid, pod_info)
+        if self._hidden.pop(uid):
+            self._assumed.add(uid)
+
     def add_node(self, node: Node) -> None:
         self._bound_log()
         _check_amounts(node)
@@ -340,6 +357,8 @@ class Cache:
 
     def check_invariants(self) -> None:
         """Raise CacheError if parts of the cache disagree. For tests and simulations."""
+        if self._hidden:
+            raise CacheError(f"pods that are still hidden: {sorted(self._hidden)}")
         placed = {
             pod_info.uid: name for name, info in self._nodes.items() for pod_info in info.pods
         }

@@ -7,7 +7,9 @@ NodeInfos of its rows.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +35,8 @@ class ClusterSnapshot:
         self._view: NodeView | None = None
         self._order: NDArray[np.intp] | None = None
         self._pvc_users: Counter[str] = Counter()
+        # The nodes that a pod group is tried on; None: all nodes. Only searches are restricted.
+        self.placement: NodeView | None = None
 
     def __len__(self) -> int:
         return len(self.table)
@@ -43,6 +47,24 @@ class ClusterSnapshot:
         if self._view is None:
             self._view = NodeView(self.pod_index, self.infos, self.table.live_rows)
         return self._view
+
+    @property
+    def candidates(self) -> NodeView:
+        """The nodes that a search may choose from."""
+        return self.nodes if self.placement is None else self.placement
+
+    @contextlib.contextmanager
+    def restricted_to(self, placement: NodeView) -> Iterator[None]:
+        """Restrict searches to some nodes while the block runs.
+
+        A placement of as many nodes as there are is no restriction.
+        """
+        assert self.placement is None, "placements are not nested"
+        self.placement = placement if len(placement) < len(self) else None
+        try:
+            yield
+        finally:
+            self.placement = None
 
     @property
     def order(self) -> NDArray[np.intp]:

@@ -24,7 +24,7 @@ class PodGroupState:
         self._all: dict[str, Pod] = {}  # by uid, the latest version
         # Dicts instead of sets, because their order is the same in every run.
         self._unscheduled: dict[str, None] = {}
-        self._assumed: dict[str, None] = {}
+        self._assumed: dict[str, Pod] = {}  # with their nodes
         self._assigned: dict[str, None] = {}
 
     def __bool__(self) -> bool:
@@ -40,7 +40,10 @@ class PodGroupState:
 
     @property
     def assumed(self) -> Collection[str]:
-        return tuple(self._assumed)
+        return self._assumed.keys()
+
+    def scheduled_pods(self) -> Collection[Pod]:
+        return [*(self._all[uid] for uid in self._assigned), *self._assumed.values()]
 
     def unscheduled_pods(self) -> Mapping[str, Pod]:
         return {pod_key(self._all[uid]): self._all[uid] for uid in self._unscheduled}
@@ -67,12 +70,16 @@ class PodGroupState:
         for part in (self._unscheduled, self._assumed, self._assigned):
             part.pop(uid, None)
 
-    def assume(self, uid: str) -> None:
+    def assume(self, assumed: Pod) -> None:
+        uid = assumed.metadata.uid
         pod = self._all.get(uid)
         if pod is None:
             return
         self._unscheduled.pop(uid, None)
-        (self._assigned if pod.spec.node_name else self._assumed)[uid] = None
+        if pod.spec.node_name:
+            self._assigned[uid] = None
+        else:
+            self._assumed[uid] = assumed
 
     def forget(self, uid: str) -> None:
         pod = self._all.get(uid)
@@ -133,7 +140,7 @@ class PodGroupStates:
 
     def assume(self, pod: Pod) -> None:
         if state := self.find(pod):
-            state.assume(pod.metadata.uid)
+            state.assume(pod)
 
     def forget(self, pod: Pod) -> None:
         if state := self.find(pod):

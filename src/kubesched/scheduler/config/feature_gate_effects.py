@@ -89,13 +89,19 @@ GATE_EFFECTS: Final[dict[str, tuple[str, str]]] = {
         "tolerations with `Lt` and `Gt`",
         "such tolerations match nothing",
     ),
-    "TopologyAwareWorkloadScheduling": ("not built", "groups are placed without regard to racks"),
+    "TopologyAwareWorkloadScheduling": (
+        "groups with a topology constraint are placed in one domain",
+        "groups are placed without regard to racks",
+    ),
     "VolumeLimitScaling": (
         "NodeVolumeLimits rejects nodes without the CSI driver",
         "it accepts them",
     ),
     "WatchListClient": ("informers stream their first list", "they list in pages"),
-    "WorkloadAwarePreemption": ("not built", "members of groups preempt one by one"),
+    "WorkloadAwarePreemption": (
+        "groups preempt, and are preempted, as a whole",
+        "members of groups preempt one by one",
+    ),
 }
 
 # Gates of the scheduler's process without an effect here, and the reason.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["DEPENDENCIES", "GATES", "LOCKED", "NOT_BUILT"]
+__all__ = ["DEPENDENCIES", "GATES", "LOCKED"]
 
 # Stage, default, names.
 GATES: Final[tuple[tuple[str, bool, str], ...]] = (
@@ -165,10 +165,6 @@ LOCKED: Final[frozenset[str]] = _DEPRECATED_LOCKED.union(
     for name in names.split()
     if name not in _GA_UNLOCKED
 )
-
-# Gates of the scheduler whose code does not exist here. They are refused, and AllAlpha leaves
-# them off.
-NOT_BUILT: Final = frozenset({"TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption"})
 
 DEPENDENCIES: Final[dict[str, tuple[str, ...]]] = {
     "AuthorizeNodeWithSelectors": ("AuthorizeWithSelectors",),

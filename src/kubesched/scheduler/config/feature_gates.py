@@ -23,7 +23,6 @@ from kubesched.scheduler.config.feature_gate_table import (
     DEPENDENCIES,
     GATES,
     LOCKED,
-    NOT_BUILT,
 )
 from kubesched.scheduler.config.versions import (
     BINARY_VERSION,
@@ -170,7 +169,7 @@ def parse_feature_gates(
 
 
 def check_built(gates: FeatureGates, *, has_extenders: bool) -> None:
-    """Refuse gates of features that kubesched does not have, instead of ignoring them.
+    """Refuse settings that kubesched cannot honour.
 
     Extenders are refused together with pod groups: an attempt for a group never awaits, and a call
     of an extender must be awaited.
@@ -178,9 +177,6 @@ def check_built(gates: FeatureGates, *, has_extenders: bool) -> None:
     Raises:
         ConfigError: the first gate that cannot be set like this.
     """
-    asked_for = sorted(name for name in NOT_BUILT if gates.enabled(name))
-    if asked_for:
-        raise ConfigError(f"feature gate {asked_for[0]} turns on what kubesched does not have")
     if has_extenders and gates.enabled("GenericWorkload"):
         raise ConfigError(
             "feature gate GenericWorkload cannot be turned on together with extenders in kubesched"
@@ -229,12 +225,6 @@ def _resolve(settings: Mapping[str, bool], features: Mapping[str, Feature]) -> d
     for name, stage in _ALL_OF_STAGE.items():
         if name in settings:
             of_stage = {feature.name for feature in features.values() if feature.stage is stage}
-            if settings[name] and (left_out := sorted(of_stage & NOT_BUILT - settings.keys())):
-                _log.warning(
-                    f"{name} leaves off features that kubesched does not have",
-                    gates=", ".join(left_out),
-                )
-                of_stage -= NOT_BUILT
             enabled |= dict.fromkeys(of_stage, settings[name])
     # A feature of all stages is itself a beta or alpha gate; only its own setting counts.
     enabled |= dict.fromkeys(_ALL_OF_STAGE, False)

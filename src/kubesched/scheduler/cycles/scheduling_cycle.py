@@ -47,6 +47,7 @@ log = get_logger(__name__)
 # An attempt that needs more turns of the event loop fails, so that other pods are tried. Plugins
 # cache what they have, and the next attempt continues with that.
 MOST_TURNS = 50
+_SKIPPED = Status.unschedulable("All PostFilter plugins are skipped")
 _SCORES_VERBOSITY = 10  # scores are logged from this verbosity on
 
 
@@ -97,9 +98,9 @@ class SchedulingCycle:
         return self.conclude(attempt, *found)
 
     def find_node(
-        self, attempt: Attempt
+        self, attempt: Attempt, *, makes_room: bool = True
     ) -> tuple[Status, str, Nominating | None, ScheduleResult | None]:
-        """Search a node for the pod; if none fits, run PostFilter.
+        """Search a node for the pod; if none fits, run PostFilter if it `makes_room`.
 
         Returns:
             The status, the node's name, what to do with the pod's nomination, and the result of
@@ -115,7 +116,10 @@ class SchedulingCycle:
                     _log_scores(queued.pod, result)
                 return SUCCESS, result.node_name, nominating, result
             except FitError as exc:
-                nominating = self.try_to_make_room(attempt, exc)
+                if makes_room:
+                    nominating = self.try_to_make_room(attempt, exc)
+                else:
+                    exc.diagnosis.note_post_filter(_SKIPPED)
                 status = status_of(exc, queued.pod)
         except BaseException as exc:
             # Nothing is awaited here, so no exception is a cancellation of the task.

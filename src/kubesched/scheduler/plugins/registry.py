@@ -22,10 +22,14 @@ from kubesched.scheduler.plugins.node_resources_balanced_allocation import (
 from kubesched.scheduler.plugins.node_resources_fit import NodeResourcesFit
 from kubesched.scheduler.plugins.node_unschedulable import NodeUnschedulable
 from kubesched.scheduler.plugins.node_volume_limits import NodeVolumeLimits
+from kubesched.scheduler.plugins.pod_group_pods_count import PodGroupPodsCount
 from kubesched.scheduler.plugins.pod_topology_spread import PodTopologySpread
 from kubesched.scheduler.plugins.priority_sort import PrioritySort
 from kubesched.scheduler.plugins.scheduling_gates import SchedulingGates
 from kubesched.scheduler.plugins.taint_toleration import TaintToleration
+from kubesched.scheduler.plugins.topology_placement_generator import (
+    TopologyPlacementGenerator,
+)
 from kubesched.scheduler.plugins.volume_binding import VolumeBinding
 from kubesched.scheduler.plugins.volume_restrictions import VolumeRestrictions
 from kubesched.scheduler.plugins.volume_zone import VolumeZone
@@ -47,10 +51,12 @@ IN_TREE_PLUGINS: Final[Mapping[str, type[Plugin]]] = {
     NodeResourcesFit.name: NodeResourcesFit,
     NodeUnschedulable.name: NodeUnschedulable,
     NodeVolumeLimits.name: NodeVolumeLimits,
+    PodGroupPodsCount.name: PodGroupPodsCount,
     PodTopologySpread.name: PodTopologySpread,
     PrioritySort.name: PrioritySort,
     SchedulingGates.name: SchedulingGates,
     TaintToleration.name: TaintToleration,
+    TopologyPlacementGenerator.name: TopologyPlacementGenerator,
     VolumeBinding.name: VolumeBinding,
     VolumeRestrictions.name: VolumeRestrictions,
     VolumeZone.name: VolumeZone,

@@ -8,6 +8,7 @@ state that they will see if the group is placed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from kubesched.errors import CacheError
 from kubesched.foundation.util.clock import Clock
@@ -35,13 +36,35 @@ from kubesched.scheduler.pod_groups.group_results import (
 )
 from kubesched.scheduler.runtime.framework import Framework
 
-__all__ = ["GroupAlgorithm"]
+__all__ = ["GroupAlgorithm", "MemberTrials"]
 
 Undo = Callable[[], None]
 
 
-class GroupAlgorithm:
-    """Tries to place the members of one group at a time."""
+class GroupAlgorithm(Protocol):
+    """Finds out whether a group can be placed. Nothing stays changed."""
+
+    def run(
+        self,
+        framework: Framework,
+        members: Sequence[QueuedPodInfo],
+        cycle: GroupCycle,
+        *,
+        makes_room: bool = True,
+    ) -> GroupResult:
+        """Return the verdict on the members; without `makes_room` no PostFilter plugin runs."""
+        ...
+
+    def rejection_everywhere(self, framework: Framework) -> Status | None:
+        """Return the verdict on a group without constraints of which too few members fit.
+
+        None if only a trial can tell.
+        """
+        ...
+
+
+class MemberTrials:
+    """Places the members of a group one after another; the default algorithm."""
 
     def __init__(
         self, cache: Cache, queue: GroupingQueue, scheduling: SchedulingCycle, clock: Clock
@@ -51,15 +74,21 @@ class GroupAlgorithm:
         self._scheduling = scheduling
         self._clock = clock
 
-    def run(self, framework: Framework, members: Sequence[QueuedPodInfo]) -> GroupResult:
-        """The verdict on the members, tried in this order. The cache is left as it was."""
+    def run(
+        self,
+        framework: Framework,
+        members: Sequence[QueuedPodInfo],
+        cycle: GroupCycle,
+        *,
+        makes_room: bool = True,
+    ) -> GroupResult:
+        """Return the verdict on the members, tried in this order. The cache is left as it was."""
         outcome = GroupResult(unschedulable(), [])
-        cycle = GroupCycle()
         undos: list[Undo] = []
         needs_preemption = False
         try:
             for queued in members:
-                member, undo = self._try(framework, queued, cycle)
+                member, undo = self._try(framework, queued, cycle, makes_room)
                 outcome.members.append(member)
                 if undo is None:
                     if member.status.is_rejected:
@@ -83,8 +112,11 @@ class GroupAlgorithm:
                 undo()
         return outcome
 
+    def rejection_everywhere(self, framework: Framework) -> Status:  # noqa: ARG002
+        return unschedulable()
+
     def _try(
-        self, framework: Framework, queued: QueuedPodInfo, cycle: GroupCycle
+        self, framework: Framework, queued: QueuedPodInfo, cycle: GroupCycle, makes_room: bool
     ) -> tuple[MemberResult, Undo | None]:
         """Place a member if it fits a node; return its result, and how to undo the placement."""
         state = CycleState()
@@ -92,7 +124,9 @@ class GroupAlgorithm:
         state.plugin_timer = framework.point_metrics.sample()
         enter_group_cycle(state, cycle)
         attempt = Attempt(framework, state, queued, self._clock.monotonic_ns())
-        status, node_name, nominating, result = self._scheduling.find_node(attempt)
+        status, node_name, nominating, result = self._scheduling.find_node(
+            attempt, makes_room=makes_room
+        )
         self._scheduling.observe_algorithm(attempt)
         member = MemberResult(attempt, status, 0, nominating, result=result)
         if not status.is_success:

@@ -14,10 +14,12 @@ from kubesched.scheduler.cycles.binding_cycle import PodPlacement
 from kubesched.scheduler.cycles.broken_attempts import BrokenAttempts
 from kubesched.scheduler.cycles.failure import FailureHandler
 from kubesched.scheduler.cycles.scheduling_cycle import SchedulingCycle
-from kubesched.scheduler.pod_groups.group_algorithm import GroupAlgorithm
+from kubesched.scheduler.pod_groups.group_algorithm import GroupAlgorithm, MemberTrials
 from kubesched.scheduler.pod_groups.group_condition import PodGroupConditionWriter
 from kubesched.scheduler.pod_groups.group_cycle import PodGroupCycle
+from kubesched.scheduler.pod_groups.group_preemption_step import GroupPreemptionStep
 from kubesched.scheduler.pod_groups.group_submission import GroupSubmission
+from kubesched.scheduler.pod_groups.placement_algorithm import PlacementAlgorithm
 from kubesched.scheduler.runtime.framework import Framework
 from kubesched.scheduler.runtime.services import Services
 
@@ -37,18 +39,27 @@ def build_group_cycle(
     rng: random.Random,
 ) -> PodGroupCycle:
     """Build the group cycle. The informer of PodGroups is created here."""
+    groups = services.lister(PodGroup)
+    trials = MemberTrials(cache, queue, scheduling, clock)
+    algorithm: GroupAlgorithm = trials
+    if services.feature_enabled("TopologyAwareWorkloadScheduling"):
+        algorithm = PlacementAlgorithm(cache, trials, groups, random.Random(rng.getrandbits(64)))
+    preemption = None
+    if services.feature_enabled("WorkloadAwarePreemption"):
+        preemption = GroupPreemptionStep(cache, algorithm, groups)
     return PodGroupCycle(
         cache,
         queue,
         profiles,
-        GroupAlgorithm(cache, queue, scheduling, clock),
+        algorithm,
         GroupSubmission(scheduling, failures, bind, clock),
         failures,
         broken,
-        services.lister(PodGroup),
+        groups,
         PodGroupConditionWriter(
             services.api, clock, rng, status_writes(services.shared, services.lister)
         ),
+        preemption,
         services.spawn,
         services.metrics,
         clock,

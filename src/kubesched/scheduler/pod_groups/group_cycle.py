@@ -10,8 +10,8 @@ from kubesched.api.pod_facts import pod_priority
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.foundation.util.clock import Clock
 from kubesched.foundation.util.logging import get_logger
-from kubesched.framework import SUCCESS, CycleState, Lister, QueuedPodInfo, Status
-from kubesched.framework.pod_groups import group_name_of
+from kubesched.framework import SUCCESS, Code, CycleState, Lister, QueuedPodInfo, Status
+from kubesched.framework.pod_groups import GroupCycle, group_name_of
 from kubesched.scheduler.backend.grouping_cache import GroupingCache
 from kubesched.scheduler.backend.queue.grouping_queue import GroupingQueue
 from kubesched.scheduler.cycles.attempt import Attempt
@@ -20,6 +20,7 @@ from kubesched.scheduler.cycles.failure import CLEAR_NOMINATION, FailureHandler
 from kubesched.scheduler.cycles.scheduling_cycle import skip_reason
 from kubesched.scheduler.pod_groups.group_algorithm import GroupAlgorithm
 from kubesched.scheduler.pod_groups.group_condition import PodGroupConditionWriter
+from kubesched.scheduler.pod_groups.group_preemption_step import GroupPreemptionStep
 from kubesched.scheduler.pod_groups.group_results import GroupResult
 from kubesched.scheduler.pod_groups.group_submission import GroupSubmission
 from kubesched.scheduler.runtime.framework import Framework
@@ -44,6 +45,7 @@ class PodGroupCycle:
         broken: BrokenAttempts,
         groups: Lister[PodGroup],
         conditions: PodGroupConditionWriter,
+        preemption: GroupPreemptionStep | None,
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
         metrics: SchedulerMetrics,
         clock: Clock,
@@ -57,6 +59,7 @@ class PodGroupCycle:
         self._broken = broken
         self._groups = groups
         self._conditions = conditions
+        self._preemption = preemption
         self._spawn = spawn
         self._metrics = metrics
         self._clock = clock
@@ -88,9 +91,12 @@ class PodGroupCycle:
         framework = self._profiles[members[0].pod.spec.scheduler_name]
         started_ns = self._clock.monotonic_ns()
         log.detail(3, "Attempting to schedule a pod group", pods=len(members), pod=popped.pod)
-        outcome = self._algorithm.run(framework, members)
+        cycle = GroupCycle()
+        outcome = self._algorithm.run(framework, members, cycle)
         self._observe_algorithm(self._clock.monotonic_ns() - started_ns)
         self._cache.update_snapshot()
+        if self._preemption is not None and outcome.status.code is Code.UNSCHEDULABLE:
+            self._preemption.run(framework, members, cycle, outcome)
         placed = self._submission.run(framework, members, outcome)
         self._update_condition(members[0], outcome)
         self._report(framework, members, outcome, self._clock.monotonic_ns() - started_ns)

@@ -20,7 +20,7 @@ from kubesched.foundation.util.flag_parsing import FlagError, ParsedFlags, usage
 from kubesched.foundation.util.go_format import quote
 from kubesched.foundation.util.log_output import LogSettings
 from kubesched.foundation.util.logging import get_logger
-from kubesched.scheduler.config import KubeSchedulerConfiguration, default_plugins, written
+from kubesched.scheduler.config import KubeSchedulerConfiguration, written
 from kubesched.scheduler.config.feature_gates import check_built
 from kubesched.scheduler.config.versions import BINARY_VERSION, KUBERNETES_VERSION
 from kubesched.scheduler.process.add_ons import ProcessInputs
@@ -35,7 +35,6 @@ from kubesched.scheduler.server.options.flags import GROUPS
 from kubesched.scheduler.server.options.logging_options import log_settings, validate_logging
 from kubesched.scheduler.server.options.option_validation import ReadFile, validate_options
 from kubesched.scheduler.server.options.process_config import (
-    ProcessConfig,
     check_leader_election,
     feature_gates_of,
     process_config,
@@ -156,28 +155,11 @@ def run_command_line(
         if options.write_config_to:
             return Outcome(write_to=options.write_config_to, configuration=config.configuration)
         check_leader_election(config)
-        _check_built(config, plugins)
+        check_built(config.gates, has_extenders=bool(config.configuration.extenders))
         inputs = ProcessInputs(config=config, plugins=plugins, flags=texts)
         return Outcome(process=inputs, configuration=config.configuration)
     except ConfigError as exc:
         return Outcome.failed(HowToReport.IN_LOG, exc)
-
-
-def _check_built(config: ProcessConfig, plugins: PluginRegistry) -> None:
-    """Refuse features and plugins that kubesched does not have, instead of ignoring them.
-
-    Raises:
-        ConfigError: the configuration needs one of them.
-    """
-    # Imported here: `--help` must not load the plugins.
-    from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
-
-    check_built(config.gates, has_extenders=bool(config.configuration.extenders))
-    by_default = default_plugins(config.gates).enabled_names()
-    for index, profile in enumerate(config.configuration.profiles):
-        missing = profile.plugins.enabled_names() - by_default - plugins.keys()
-        for name in sorted(missing - IN_TREE_PLUGINS.keys()):
-            raise ConfigError(f"profiles[{index}].plugins: kubesched has no plugin {name}")
 
 
 def _log_flags(flags: ParsedFlags) -> None:

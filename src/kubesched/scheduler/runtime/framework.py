@@ -56,6 +56,7 @@ from kubesched.scheduler.config.types import BY_NAME, KubeSchedulerProfile
 from kubesched.scheduler.runtime.answer_cache import AnswerCache
 from kubesched.scheduler.runtime.binding_points import BindingPoints
 from kubesched.scheduler.runtime.dry_run import ProfileDryRun
+from kubesched.scheduler.runtime.placement_points import PlacementPoints
 from kubesched.scheduler.runtime.plugin_calls import (
     PRE_FILTER,
     PRE_SCORE,
@@ -129,6 +130,7 @@ class Framework:
         self._pre_filters_by_spec: IdentityCache[PodSpec, _Concerned] = IdentityCache()
         self.answer_cache = AnswerCache(plugins, services, metrics, self.version)
         self.binding = BindingPoints(plugins, services, metrics)
+        self.placements = PlacementPoints(plugins, metrics)
         self._dry_run = ProfileDryRun(
             plugins, services, metrics, self.version, self.answer_cache.uncached_filters
         )

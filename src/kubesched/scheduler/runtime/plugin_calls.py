@@ -34,6 +34,9 @@ from kubesched.scheduler.runtime.point_metrics import PluginTimer
 
 __all__ = [
     "ADD_POD",
+    "NORMALIZE_PLACEMENTS",
+    "PLACEMENT_GENERATE",
+    "PLACEMENT_SCORE",
     "PRE_FILTER",
     "PRE_SCORE",
     "REMOVE_POD",
@@ -64,6 +67,11 @@ REMOVE_POD = 'running RemovePod on PreFilter plugin "{}"'
 PRE_SCORE = 'running PreScore plugin "{}"'
 _SCORE = 'running Score plugins: plugin "{}" failed with'
 _NORMALIZE = 'running Normalize on Score plugins: plugin "{}" failed with'
+PLACEMENT_GENERATE = 'running PlacementGenerate plugin "{}"'
+PLACEMENT_SCORE = 'running PlacementScore plugins: plugin "{}" failed with'
+NORMALIZE_PLACEMENTS = (
+    'running NormalizePlacementScore on PlacementScore plugins: plugin "{}" failed with'
+)
 # The labels of extension points in metrics.
 _POINTS = {
     PRE_FILTER: "PreFilter",
@@ -73,6 +81,9 @@ _POINTS = {
     PRE_SCORE: "PreScore",
     _SCORE: "Score",
     _NORMALIZE: "ScoreExtensionNormalize",
+    PLACEMENT_GENERATE: "PlacementGenerate",
+    PLACEMENT_SCORE: "PlacementScore",
+    NORMALIZE_PLACEMENTS: "PlacementScoreExtensionNormalize",
 }
 
 _SUCCESS = Code.SUCCESS

@@ -8,18 +8,12 @@ import msgspec
 
 from kubesched.errors import ConfigError
 from kubesched.foundation.util.interrupts import pass_on_interrupt
-from kubesched.foundation.util.logging import get_logger
 from kubesched.framework import ExtensionPoint, Handle, Plugin, extension_points
 from kubesched.scheduler.config.plugin_lists import expand_plugins
-from kubesched.scheduler.config.plugin_names import IN_TREE_EXTENSION_POINTS
-from kubesched.scheduler.config.types import KubeSchedulerProfile, PluginRef, Plugins, PluginSet
+from kubesched.scheduler.config.types import KubeSchedulerProfile
 from kubesched.scheduler.runtime.plugin_registry import PluginFactory, Registry, args_type_of
 
 __all__ = ["ProfilePlugins", "Registry"]
-
-log = get_logger(__name__)
-
-_IN_TREE = frozenset(IN_TREE_EXTENSION_POINTS)
 
 
 class ProfilePlugins:
@@ -27,7 +21,7 @@ class ProfilePlugins:
 
     def __init__(self, profile: KubeSchedulerProfile, registry: Registry, handle: Handle) -> None:
         self.profile_name = profile.scheduler_name
-        plugins = _without_missing(profile.plugins, registry)
+        plugins = profile.plugins
         enabled = plugins.enabled_names()
         built = {
             name: _build(name, factory, profile.args_of(name), handle)
@@ -49,6 +43,9 @@ class ProfilePlugins:
         }
         self.score_weights: dict[str, int] = {
             ref.name: ref.weight for ref in expanded[str(ExtensionPoint.SCORE)]
+        }
+        self.placement_score_weights: dict[str, int] = {
+            ref.name: ref.weight for ref in expanded[str(ExtensionPoint.PLACEMENT_SCORE)]
         }
 
     @property
@@ -87,25 +84,3 @@ def _build(name: str, factory: PluginFactory, args: Any, handle: Handle) -> Plug
         # Whatever a plugin's constructor raises ends the start with one line.
         what = f"{type(exc).__name__}: {exc}"
         raise ConfigError(f'initializing plugin "{name}": {what}') from exc
-
-
-def _without_missing(plugins: Plugins, registry: Registry) -> Plugins:
-    """Leave out in-tree plugins that are not implemented yet (see docs/differences.md)."""
-    missing = sorted((plugins.enabled_names() & _IN_TREE) - registry.keys())
-    if not missing:
-        return plugins
-    log.detail(1, "Leaving out plugins that are not built yet", plugins=" ".join(missing))
-    gone = set(missing)
-
-    def kept(plugin_set: PluginSet) -> PluginSet:
-        enabled: tuple[PluginRef, ...] = tuple(
-            ref for ref in plugin_set.enabled if ref.name not in gone
-        )
-        return msgspec.structs.replace(plugin_set, enabled=enabled)
-
-    return Plugins(
-        **{
-            field.name: kept(getattr(plugins, field.name))
-            for field in msgspec.structs.fields(Plugins)
-        }
-    )

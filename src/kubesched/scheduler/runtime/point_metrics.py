@@ -150,6 +150,11 @@ class PointMetrics:
                 child.settle()
         return self._timer if self._draw() < _SAMPLED else None
 
+    @property
+    def timer(self) -> PluginTimer:
+        """The timer, for calls that are always timed."""
+        return self._timer
+
     def timing(self, point: str) -> PointTiming:
         """Time an extension point with a `with` block. An exception counts as an error."""
         return PointTiming(self, point)

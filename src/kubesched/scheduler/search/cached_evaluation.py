@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from kubesched.errors import PluginError
 from kubesched.framework import Diagnosis, NodeView, Plugin
+from kubesched.scheduler.backend.cluster_snapshot import ClusterSnapshot
 from kubesched.scheduler.runtime.cached_answers import CachedAnswers
 from kubesched.scheduler.runtime.search_outcomes import Scores
 from kubesched.scheduler.search.node_evaluation import PluginEvaluation
@@ -23,7 +24,8 @@ __all__ = ["CachedEvaluation", "total_scores"]
 class CachedEvaluation:
     """A `NodeEvaluation` that answers from the cache, and calls plugins where it cannot."""
 
-    def __init__(self) -> None:
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        self._snapshot = snapshot
         self._plugins = PluginEvaluation()
 
     def filter(
@@ -34,7 +36,9 @@ class CachedEvaluation:
         excluded: NDArray[np.bool_] | None = None,
     ) -> NodeView:
         cache = attempt.framework.answer_cache
-        entry = cache.entry_of(attempt.state, attempt.pod, nodes) if nodes.is_whole else None
+        # A group is tried on one placement after another, so the answers about all nodes are used.
+        is_cached = nodes.is_whole or nodes is self._snapshot.placement
+        entry = cache.entry_of(attempt.state, attempt.pod, nodes) if is_cached else None
         if entry is None:
             return self._plugins.filter(attempt, nodes, diagnosis, excluded)
         if excluded is None:
@@ -68,7 +72,7 @@ def _filter_all(
 ) -> NodeView:
     framework, state, pod = attempt.framework, attempt.state, attempt.pod
     cache = framework.answer_cache
-    cache.refresh_verdicts(entry, state, pod, nodes)
+    cache.refresh_verdicts(entry, state, pod, nodes if nodes.is_whole else nodes.whole)
     passing = entry.record_rejections(nodes, diagnosis)
     return framework.filter_by(cache.uncached_filters, state, pod, passing, diagnosis)
 

@@ -86,7 +86,7 @@ class CachedSearch:
     ) -> None:
         """Arguments are those of `FullSearch`."""
         self._snapshot = snapshot
-        self._evaluation = CachedEvaluation()
+        self._evaluation = CachedEvaluation(snapshot)
         self._full = FullSearch(
             snapshot,
             rng,
@@ -123,6 +123,7 @@ class CachedSearch:
         return (
             outcome.status is SUCCESS
             and outcome.only_nodes is None
+            and self._snapshot.placement is None
             and not attempt.state.asks_every_node
             and not attempt.pod_info.pod.status.nominated_node_name
             and self.sampling.nodes_to_find(framework, count) >= count

@@ -69,7 +69,7 @@ class FullSearch:
         diagnosis = Diagnosis(self._snapshot.table.names)
         feasible = self.filtering.find(attempt, outcome, diagnosis)
         if not len(feasible):
-            raise FitError(len(self._snapshot), diagnosis)
+            raise FitError(len(self._snapshot.candidates), diagnosis)
         scores = None
         node_name = feasible.info(0).name
         if len(feasible) > 1:

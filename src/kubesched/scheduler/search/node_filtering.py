@@ -64,7 +64,7 @@ class NodeSampling:
 
     def advance(self, visited: int) -> None:
         """Let the next search begin after the nodes that this one visited."""
-        self.start_index = (self.start_index + visited) % len(self._snapshot.nodes)
+        self.start_index = (self.start_index + visited) % len(self._snapshot.candidates)
 
     def in_search_order(self, nodes: NodeView, start_index: int) -> NodeView:
         """Return the nodes in the order in which a search from `start_index` visits them."""
@@ -136,6 +136,8 @@ class NodeFiltering:
         if node is None:
             log.error("Nominated node is gone", pod=attempt.pod, node=name)
             return None
+        if not self._is_candidate(name):
+            return None
         try:
             status = attempt.framework.dry_run.filter_node(attempt.state, attempt.pod_info, node)
         except PluginError as exc:
@@ -154,7 +156,9 @@ class NodeFiltering:
         Raises:
             PluginError: a plugin failed.
         """
-        candidates = None if outcome.only_nodes is None else self.narrowed(outcome, diagnosis)
+        candidates = self._snapshot.placement
+        if outcome.only_nodes is not None:
+            candidates = self.narrowed(outcome, diagnosis)
         try:
             feasible = self._filter_enough(attempt, candidates, diagnosis)
         except PluginError:
@@ -175,7 +179,15 @@ class NodeFiltering:
         diagnosis.absent_nodes_status = Status.unresolvable(
             f"node(s) didn't satisfy plugin(s) {names}"
         )
-        return self._snapshot.nodes.at_rows(self._snapshot.table.rows_of(outcome.only_nodes))
+        rows = self._snapshot.table.rows_of(outcome.only_nodes)
+        if self._snapshot.placement is not None:
+            rows = rows[np.isin(rows, self._snapshot.placement.rows)]
+        return self._snapshot.nodes.at_rows(rows)
+
+    def _is_candidate(self, name: str) -> bool:
+        """Whether the node is in the placement that the pod's group is tried on."""
+        placement = self._snapshot.placement
+        return placement is None or self._snapshot.table.row_of[name] in placement.rows
 
     def filter(self, attempt: SearchAttempt, nodes: NodeView, diagnosis: Diagnosis) -> NodeView:
         """Return the feasible ones of some nodes; record the others in the diagnosis.
@@ -193,6 +205,8 @@ class NodeFiltering:
         enough = self.sampling.nodes_to_find(attempt.framework, len(nodes))
         if enough >= len(nodes):
             return self.filter(attempt, nodes, diagnosis)
+        if not len(nodes):
+            return nodes
         rows = self.sampling.rotated_rows(candidates)
         return self._filter_until(attempt, rows, enough, diagnosis)
 

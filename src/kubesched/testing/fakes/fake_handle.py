@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from kubesched.api import ApiAccess, Node, Pod
 from kubesched.api.base import ApiObject
+from kubesched.foundation.client.event_naming import reference_to
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.foundation.util.clock import Clock, ManualClock
 from kubesched.foundation.util.virtual_loop import DEFAULT_START_NS
@@ -64,6 +65,7 @@ class RecordedEvent(NamedTuple):
     reason: str
     action: str
     note: str
+    related: str = ""  # kind namespace/name
 
 
 class FakeRecorder:
@@ -72,9 +74,21 @@ class FakeRecorder:
     def __init__(self) -> None:
         self.events: list[RecordedEvent] = []
 
-    def event(self, regarding: Pod, kind: str, reason: str, action: str, note: str) -> None:
+    def event(
+        self,
+        regarding: Pod,
+        kind: str,
+        reason: str,
+        action: str,
+        note: str,
+        related: ApiObject | None = None,
+    ) -> None:
         name = f"{regarding.metadata.namespace}/{regarding.metadata.name}"
-        self.events.append(RecordedEvent(name, kind, reason, action, note))
+        involved = ""
+        if related is not None:
+            reference = reference_to(related)
+            involved = f"{reference.kind} {reference.namespace}/{reference.name}"
+        self.events.append(RecordedEvent(name, kind, reason, action, note, involved))
 
 
 def make_nominator(objects: FakeObjects) -> PodNominator:

@@ -41,7 +41,6 @@ from kubesched.scheduler.plugins.default_preemption.eviction import (
     DISRUPTION_TARGET,
     PREEMPTION_BY_SCHEDULER,
     Evictions,
-    is_awaited,
 )
 from kubesched.scheduler.plugins.default_preemption.eviction_budgets import BudgetReader
 from kubesched.scheduler.plugins.default_preemption.pod_columns import PodColumns
@@ -49,6 +48,7 @@ from kubesched.scheduler.plugins.default_preemption.preemption_candidates import
     PreemptionCandidate,
     PreemptionCandidates,
 )
+from kubesched.scheduler.plugins.default_preemption.running_preemption import is_awaited
 
 __all__ = ["Evaluator"]
 

@@ -9,24 +9,29 @@ from __future__ import annotations
 
 import asyncio
 import enum
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from kubesched.api import Pod, PodCondition
+from kubesched.api import Pod, PodCondition, PodGroup
 from kubesched.api.access import ApiError
 from kubesched.api.pod_facts import is_terminating, pod_key, pod_priority
 from kubesched.foundation.util.clock import SECOND
 from kubesched.foundation.util.logging import get_logger
-from kubesched.framework import Handle, Lister, PodInfo
+from kubesched.framework import Handle, PodInfo
 from kubesched.framework.pod_groups import group_name_of
 from kubesched.framework.pod_status_writer import PodStatusWriter
 from kubesched.framework.status_writes import status_writes
 from kubesched.scheduler.plugins.default_preemption.preemption_candidates import PreemptionCandidate
+from kubesched.scheduler.plugins.default_preemption.running_preemption import (
+    PodGroupPreemption,
+    PodPreemption,
+    RunningPreemption,
+)
 
 __all__ = [
     "DISRUPTION_TARGET",
     "PREEMPTION_BY_SCHEDULER",
     "Evictions",
-    "is_awaited",
     "is_victim",
 ]
 
@@ -72,90 +77,6 @@ class _FailedTries(NamedTuple):
         return 0 if count < 2 else min(2 ** (count - 2) * SECOND, _MAX_DELAY_NS)
 
 
-class _Preemption:
-    """A preemptor and its node; decides whether evictions are still needed."""
-
-    def __init__(
-        self,
-        handle: Handle,
-        pods: Lister[Pod],
-        preemptor: Pod,
-        candidate: PreemptionCandidate,
-        *,
-        looks_for_room: bool,
-        is_of_group: bool = False,
-    ) -> None:
-        """Create it in the attempt that found no node for the preemptor."""
-        self.preemptor = preemptor
-        self.node_name = candidate.node_name
-        self._victims = candidate.victims
-        self._pod_info = PodInfo(preemptor)
-        self._handle = handle
-        self._pods = pods
-        self._looks_for_room = looks_for_room
-        self._is_of_group = is_of_group
-        self._no_room_at = handle.dry_run.version
-        self._was_nominated = False
-        self.sent: set[str] = set()  # uids of victims whose deletion was requested
-
-    @property
-    def uid(self) -> str:
-        return self.preemptor.metadata.uid
-
-    def begin(self) -> None:
-        """Record whether the attempt has nominated the preemptor."""
-        self._was_nominated = self._is_nominated
-
-    @property
-    def _is_nominated(self) -> bool:
-        return self._handle.nominator.node_of(self.uid) == self.node_name
-
-    def is_awaited(self) -> bool:
-        """Whether the preemptor still exists and has no node."""
-        return is_awaited(self.preemptor, self._pods)
-
-    def _has_changed(self) -> bool:
-        """Whether the preemptor's labels or spec changed since its victims were chosen."""
-        metadata = self.preemptor.metadata
-        current = self._pods.get(metadata.name, metadata.namespace)
-        return current is not None and (
-            current.metadata.labels != metadata.labels or current.spec != self.preemptor.spec
-        )
-
-    def is_needed(self, victim: Pod) -> bool:
-        """Whether the preemptor still needs the victim's room.
-
-        It must be unchanged, wait for this node, fit no node, and fit this one without its
-        victims.
-        """
-        if not self.is_awaited() or self._has_changed():
-            return False
-        if self._is_of_group:
-            return True
-        # A more important preemptor that takes the node over clears lower nominations.
-        if self._was_nominated and not self._is_nominated:
-            return False
-        dry_run = self._handle.dry_run
-        if self._looks_for_room and dry_run.fits_now(self._pod_info, self._no_room_at):
-            return False
-        if not dry_run.fits_without(self._pod_info, self.node_name, self._victims):
-            return False
-        self._no_room_at = dry_run.version
-        node = self._handle.snapshot.get(self.node_name)
-        if node is None:
-            return True
-        if not node.has_pod(victim.metadata.uid):
-            return False  # it was assumed there, and its binding failed
-        leaving = [each for each in node.pods if self._is_leaving(each)]
-        # The pods that terminate already may be enough, if others have ended since.
-        return not leaving or not dry_run.fits_without(self._pod_info, self.node_name, leaving)
-
-    def _is_leaving(self, other: PodInfo) -> bool:
-        """Whether a pod terminates, or this preemption has requested its deletion."""
-        is_lower = pod_priority(other.pod) < pod_priority(self.preemptor)
-        return other.uid in self.sent or (is_lower and is_terminating(other.pod))
-
-
 class Evictions:
     """Evicts the victims of chosen nodes, and tracks which preemptors wait for that."""
 
@@ -181,14 +102,8 @@ class Evictions:
 
     def start(self, candidate: PreemptionCandidate, preemptor: Pod) -> None:
         """Start to evict the victims; return at once."""
-        victims = [each.pod for each in candidate.victims if not is_terminating(each.pod)]
-        if self._is_gating and not victims:
-            return
-        self._handle.metrics.observe_preemption_victims(len(candidate.victims))
         uid = preemptor.metadata.uid
-        if self._is_gating:
-            self._preempting.add(uid)
-        preemption = _Preemption(
+        preemption = PodPreemption(
             self._handle,
             self._pods,
             preemptor,
@@ -198,10 +113,25 @@ class Evictions:
             # The preemptor must fit beside other members, which the snapshot does not have then.
             is_of_group=self._handle.pod_groups is not None and bool(group_name_of(preemptor)),
         )
-        work = self._carry_out(preemption, victims)
-        self._handle.spawn(work, _task_name(preemptor))
+        self._start(preemption, candidate.victims)
 
-    async def _carry_out(self, preemption: _Preemption, victims: list[Pod]) -> None:
+    def start_for_group(
+        self, group: PodGroup, members: Sequence[Pod], victims: Sequence[PodInfo]
+    ) -> None:
+        """Start to evict the victims of a group; return at once."""
+        groups = self._handle.lister(PodGroup)
+        self._start(PodGroupPreemption(self._pods, groups, group, members), victims)
+
+    def _start(self, preemption: RunningPreemption, chosen: Sequence[PodInfo]) -> None:
+        victims = [each.pod for each in chosen if not is_terminating(each.pod)]
+        if not victims and (self._is_gating or not chosen):
+            return
+        self._handle.metrics.observe_preemption_victims(len(chosen))
+        if self._is_gating:
+            self._preempting.add(preemption.preemptor.metadata.uid)
+        self._handle.spawn(self._carry_out(preemption, victims), _task_name(preemption))
+
+    async def _carry_out(self, preemption: RunningPreemption, victims: list[Pod]) -> None:
         preemption.begin()
         evict = self._evict_together
         if self._is_gating:
@@ -212,8 +142,8 @@ class Evictions:
         try:
             outcome = await evict(preemption, victims)
         finally:
-            self._preempting.discard(preemption.uid)
-            self._last_victims.pop(preemption.uid, None)
+            self._preempting.discard(preemption.preemptor.metadata.uid)
+            self._last_victims.pop(preemption.preemptor.metadata.uid, None)
             delay_ns = self._count_try(preemption, outcome)
             if outcome is _Outcome.UNBOUND:
                 delay_ns = _WATCH_DELAY_NS
@@ -223,27 +153,27 @@ class Evictions:
             await self._handle.clock.sleep(delay_ns)
             self._requeue(preemption)
 
-    def _count_try(self, preemption: _Preemption, outcome: _Outcome) -> int:
+    def _count_try(self, preemption: RunningPreemption, outcome: _Outcome) -> int:
         """Count a failed try, or reset the count.
 
         Return how long to wait until the next try.
         """
-        before = self._failed_tries.pop(preemption.uid, _FailedTries())
+        before = self._failed_tries.pop(preemption.preemptor.metadata.uid, _FailedTries())
         if outcome in _SUCCESSFUL or not preemption.is_awaited():
             return 0
         if outcome is _Outcome.SPARED:
             after = before._replace(spared=before.spared + 1)
         else:
             after = before._replace(failed=before.failed + 1)
-        self._failed_tries[preemption.uid] = after
+        self._failed_tries[preemption.preemptor.metadata.uid] = after
         if len(self._failed_tries) > _MAX_TRACKED:  # pods may be deleted without another attempt
             del self._failed_tries[next(iter(self._failed_tries))]
         return after.delay_ns
 
-    def _requeue(self, preemption: _Preemption) -> None:
-        self._handle.activate({pod_key(preemption.preemptor): preemption.preemptor})
+    def _requeue(self, preemption: RunningPreemption) -> None:
+        self._handle.activate(preemption.waiting_pods)
 
-    async def _evict_in_turn(self, preemption: _Preemption, victims: list[Pod]) -> _Outcome:
+    async def _evict_in_turn(self, preemption: RunningPreemption, victims: list[Pod]) -> _Outcome:
         """Evict all but the last victim concurrently, and then the last one.
 
         The last victim ends the gate: once its deletion begins, the preemptor may be requeued.
@@ -252,18 +182,18 @@ class Evictions:
         is_cleared = await self._clear_lower_nominations(preemption)
         outcome = await self._evict_all(preemption, others)
         if outcome is _Outcome.EVICTED:
-            self._last_victims[preemption.uid] = last
+            self._last_victims[preemption.preemptor.metadata.uid] = last
             outcome = await self._evict(preemption, last, is_late=bool(others))
         return outcome if is_cleared else _Outcome.FAILED
 
-    async def _evict_together(self, preemption: _Preemption, victims: list[Pod]) -> _Outcome:
+    async def _evict_together(self, preemption: RunningPreemption, victims: list[Pod]) -> _Outcome:
         """Evict all victims concurrently."""
         outcome = await self._evict_all(preemption, victims)
         if outcome is _Outcome.EVICTED and not await self._clear_lower_nominations(preemption):
             return _Outcome.FAILED
         return outcome
 
-    async def _evict_all(self, preemption: _Preemption, victims: list[Pod]) -> _Outcome:
+    async def _evict_all(self, preemption: RunningPreemption, victims: list[Pod]) -> _Outcome:
         """Evict all; return the worst outcome.
 
         A victim that ended by itself counts as evicted.
@@ -272,7 +202,7 @@ class Evictions:
             evictions = [
                 tasks.create_task(
                     self._evict(preemption, victim),
-                    name=f"{_task_name(preemption.preemptor)}: evict {pod_key(victim)}",
+                    name=f"{_task_name(preemption)}: evict {pod_key(victim)}",
                 )
                 for victim in victims
             ]
@@ -283,13 +213,14 @@ class Evictions:
         return _Outcome.EVICTED
 
     async def _evict(
-        self, preemption: _Preemption, victim: Pod, *, is_late: bool = False
+        self, preemption: RunningPreemption, victim: Pod, *, is_late: bool = False
     ) -> _Outcome:
         """Evict a victim; with `is_late`, only if that is still needed."""
         if not (preemption.is_needed(victim) if is_late else preemption.is_awaited()):
             return _Outcome.SPARED
         preemptor = preemption.preemptor
-        note = f"Preempted by pod {preemptor.metadata.uid} on node {preemption.node_name}"
+        uid, node_name = preemptor.metadata.uid, preemption.node_name
+        note = f"Preempted by {preemption.kind} {uid} on node {node_name}"
         if self._stop_in_memory(victim):
             note += " (in kube-scheduler memory)."
             outcome = _Outcome.EVICTED
@@ -297,7 +228,9 @@ class Evictions:
             outcome = await self._delete(preemption, victim)
             if outcome not in (_Outcome.EVICTED, _Outcome.UNBOUND):
                 return outcome
-        self._handle.recorder.event(victim, "Normal", "Preempted", "Preempting", note)
+        self._handle.recorder.event(
+            victim, "Normal", "Preempted", "Preempting", note, preemption.related
+        )
         log.detail(2, "Preemptor pod preempted victim pod", preemptor=preemptor, victim=victim)
         return outcome
 
@@ -310,7 +243,7 @@ class Evictions:
         binding = self._handle.pod_in_pre_bind(uid)
         return binding is not None and binding.cancel(f"preempted by {self._plugin}")
 
-    async def _delete(self, preemption: _Preemption, victim: Pod) -> _Outcome:
+    async def _delete(self, preemption: RunningPreemption, victim: Pod) -> _Outcome:
         """Add the disruption condition to the victim, then delete it."""
         name, namespace, uid = (
             victim.metadata.name,
@@ -321,7 +254,7 @@ class Evictions:
         if current is None:
             return _Outcome.GONE
         try:
-            mark = _disrupted_by(preemption.preemptor, current)
+            mark = _disrupted_by(preemption, current)
             await self._writer().write(current, mark, None)
         except ApiError as exc:
             # A conflict can mean that another pod has taken the victim's name.
@@ -355,9 +288,9 @@ class Evictions:
             return None
         return current
 
-    async def _clear_lower_nominations(self, preemption: _Preemption) -> bool:
+    async def _clear_lower_nominations(self, preemption: RunningPreemption) -> bool:
         """Clear lower nominations to the node; return False if that could not be written."""
-        priority = pod_priority(preemption.preemptor)
+        priority = preemption.priority
         is_cleared = True
         for other in list(self._handle.nominator.nominated_pods(preemption.node_name)):
             # A nomination that is still being written is cleared, too.
@@ -376,19 +309,9 @@ class Evictions:
         return PodStatusWriter(handle.api, handle.clock, handle.random, writes)
 
 
-def _task_name(preemptor: Pod) -> str:
-    return f"preemption for {pod_key(preemptor)}"
-
-
-def is_awaited(pod: Pod, pods: Lister[Pod]) -> bool:
-    """Whether the pod exists, is not terminating, and has no node."""
-    current = pods.get(pod.metadata.name, pod.metadata.namespace)
-    return (
-        current is not None
-        and current.metadata.uid == pod.metadata.uid
-        and not is_terminating(current)
-        and not current.spec.node_name
-    )
+def _task_name(preemption: RunningPreemption) -> str:
+    metadata = preemption.preemptor.metadata
+    return f"preemption for {metadata.namespace}/{metadata.name}"
 
 
 def is_victim(pod: Pod) -> bool:
@@ -399,11 +322,14 @@ def is_victim(pod: Pod) -> bool:
     )
 
 
-def _disrupted_by(preemptor: Pod, victim: Pod) -> PodCondition:
+def _disrupted_by(preemption: RunningPreemption, victim: Pod) -> PodCondition:
     return PodCondition(
         type=DISRUPTION_TARGET,
         status="True",
         reason=PREEMPTION_BY_SCHEDULER,
-        message=f"{preemptor.spec.scheduler_name}: preempting to accommodate a higher priority pod",
+        message=(
+            f"{preemption.scheduler_name}: preempting to accommodate a higher priority "
+            f"{preemption.kind}"
+        ),
         observed_generation=victim.metadata.generation,
     )

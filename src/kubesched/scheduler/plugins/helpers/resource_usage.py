@@ -165,6 +165,20 @@ class TrackedResources:
         )
         return self._with_devices(columns, names, nodes) if self._served.may_count else columns
 
+    def usages_of_all(self, wanted: Sequence[int], nodes: NodeView) -> list[ResourceUsage]:
+        """Return one entry per resource that counts, with the sums over all of the nodes.
+
+        Devices do not count here (docs/reference/05 §9.3).
+        """
+        usages: list[ResourceUsage] = []
+        for place, amount in enumerate(wanted):
+            if amount or not self._is_scalar[place]:
+                name = self.names[place]
+                allocatable = int(nodes.allocatable(name).sum())
+                allocated = int(self._allocated_of([name], nodes).sum())
+                usages.append(_usage(allocatable, allocated, amount, self._weights[place]))
+        return usages
+
     def _with_devices(
         self, columns: ResourceColumns, names: list[str], nodes: NodeView
     ) -> ResourceColumns:

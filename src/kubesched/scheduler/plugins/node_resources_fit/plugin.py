@@ -26,6 +26,8 @@ from kubesched.framework import (
     NodeInfo,
     NodeView,
     Plugin,
+    PodGroupAssignments,
+    PodGroupInfo,
     PodInfo,
     PodPart,
     PodsOnNode,
@@ -49,12 +51,16 @@ from kubesched.scheduler.plugins.node_resources_fit.filtering import (
     find_rejections,
     node_status,
 )
-from kubesched.scheduler.plugins.node_resources_fit.resource_scorers import make_resource_scorer
+from kubesched.scheduler.plugins.node_resources_fit.resource_scorers import (
+    MostAllocated,
+    make_resource_scorer,
+)
 
 __all__ = ["NodeResourcesFit"]
 
 PRE_FILTER_KEY = "PreFilterNodeResourcesFit"
 PRE_SCORE_KEY = "PreScoreNodeResourcesFit"
+_PLACEMENT_KEY = "PlacementScoreNodeResourcesFit"
 
 # Scoring ignores requests on the pod level, as in the reference.
 _SCORED = PodRequestOptions(pod_level=False)
@@ -64,6 +70,7 @@ class NodeResourcesFit(Plugin):
     """Filter nodes by free resources; score them by the configured strategy."""
 
     name = NODE_RESOURCES_FIT
+    placement_score_reads_nodes = False
     args_type = NodeResourcesFitArgs
     reads = Reads(
         pod=PodPart.CONTAINERS,
@@ -80,6 +87,8 @@ class NodeResourcesFit(Plugin):
         strategy = config.scoring_strategy
         assert strategy is not None, "validated: there is a strategy"
         self._scorer = make_resource_scorer(strategy)
+        # Placements are ranked by this strategy, whatever the one for nodes is.
+        self._placement_scorer = MostAllocated(strategy)
         self._tracked = TrackedResources(strategy.resources, handle, with_defaults=True)
         self._score_of = self._tracked.scoring_by(self._scorer.score)
         self.reads = replace(self.reads, objects=self._tracked.objects_read)
@@ -156,6 +165,18 @@ class NodeResourcesFit(Plugin):
         amounts = pod_requested(pod, _SCORED).clone()
         amounts.milli_cpu, amounts.memory = cpu, memory
         return self._tracked.amounts(amounts)
+
+    def score_placement(
+        self, state: CycleState, group: PodGroupInfo, assignments: PodGroupAssignments
+    ) -> int:
+        try:
+            requests: dict[str, tuple[int, ...]] = state.read(_PLACEMENT_KEY)
+        except StateNotFoundError:
+            requests = {pod.metadata.uid: self._scored_requests(pod) for pod in group.pods}
+            state.write(_PLACEMENT_KEY, requests)
+        sums = np.array([requests[pod.metadata.uid] for pod in assignments.pods]).sum(axis=0)
+        usages = self._tracked.usages_of_all(sums.tolist(), assignments.placement.nodes)
+        return self._placement_scorer.score(usages)
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
         pod_changes = ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN

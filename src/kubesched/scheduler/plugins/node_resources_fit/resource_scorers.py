@@ -26,7 +26,7 @@ from kubesched.scheduler.config.args import (
 from kubesched.scheduler.plugins.helpers.broken_linear import broken_linear
 from kubesched.scheduler.plugins.helpers.resource_usage import ResourceColumns, ResourceUsage
 
-__all__ = ["ResourceScorer", "make_resource_scorer"]
+__all__ = ["MostAllocated", "ResourceScorer", "make_resource_scorer"]
 
 _MAX_SHAPE_SCORE = 10
 _MAX_UTILIZATION = 100
