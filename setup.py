@@ -8,7 +8,7 @@ setup(
             "kubesched.framework.engine._compiled",
             ["src/kubesched/framework/engine/_compiled.c"],
             # Fused operations would round once where the reference rounds twice.
-            extra_compile_args=["-O2", "-ffp-contract=off"],
+            extra_compile_args=["-O3", "-ffp-contract=off"],
             optional=True,
         )
     ]

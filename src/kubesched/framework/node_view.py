@@ -83,8 +83,13 @@ class NodeView:
     def names(self) -> Sequence[str]:
         return self.table.names_of(self.rows)
 
+    def row(self, index: int) -> int:
+        """Return the row of a node of this view."""
+        # A slice begins at 0.
+        return index if isinstance(self._selection, slice) else int(self.rows[index])
+
     def info(self, index: int) -> NodeInfo:
-        return self.info_at(int(self.rows[index]))
+        return self.info_at(self.row(index))
 
     def info_at(self, row: int) -> NodeInfo:
         """Return the node in a row of the table, inside this view or not."""
@@ -186,16 +191,16 @@ class NodeView:
         return self.at(matrix[place])
 
     def _amounts_of(self, matrix: NDArray[np.int64], resources: Sequence[str]) -> NDArray[np.int64]:
-        places = [self.table.resource_column(name) for name in resources]
-        first, last = places[0], places[-1]
-        if places != list(range(first, last + 1)) or first < 0 or last >= matrix.shape[0]:
+        columns = self.table.adjacent_columns(tuple(resources))
+        if columns is None:
             return np.stack([self._amounts(matrix, name) for name in resources])
+        first, end = columns
         if self._gathered is None:
-            return self._at_all(matrix[first : last + 1])
-        key = (matrix is self.table.requested, first, last)
+            return self._at_all(matrix[first:end])
+        key = (matrix is self.table.requested, first, end)
         amounts = self._gathered.get(key)
         if amounts is None:
-            amounts = self._gathered[key] = self._at_all(matrix[first : last + 1])
+            amounts = self._gathered[key] = self._at_all(matrix[first:end])
         return amounts
 
     def _at_all(self, matrix: NDArray[S]) -> NDArray[S]:

@@ -139,9 +139,11 @@ class _Answer(RowCounts):
 
     @property
     def column(self) -> NDArray[np.int64]:
-        if self._column is None:
+        column = self._column
+        if column is None:
             self._on_column(self)
-        return super().column
+            column = super().column
+        return column
 
     def include(self, group: _Group) -> None:
         """Count the group's pods from now on. A group may be included more than once."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -211,3 +211,119 @@ def test_values_are_numbered(values: list[int], dtype: type[np.unsignedinteger])
     codes, distinct = kernels.number_values(np.array(values, dtype=dtype))
     assert [0 if not code else distinct[code - 1] for code in codes.tolist()] == values
     assert sorted(set(values) - {0}) == distinct
+
+
+@pytest.fixture(params=["compiled", "columns"])
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a test with the compiled loops, and with NumPy alone."""
+    if request.param == "columns":
+        monkeypatch.setattr(kernels, "compiled", None)
+    elif kernels.compiled is None:
+        pytest.skip("installed without a compiler")
+
+
+both_forms = pytest.mark.usefixtures("form")
+repeated = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+small_type = st.sampled_from([np.int16, np.int32, np.int64])
+
+
+@both_forms
+@repeated
+@given(st.lists(st.integers(-3, 3), min_size=1, max_size=40), small_type, st.data())
+def test_any_of_the_highest_can_be_chosen(
+    values: list[int], dtype: type[np.signedinteger[Any]], data: st.DataObject
+) -> None:
+    places = [place for place, value in enumerate(values) if value == max(values)]
+    number = data.draw(st.integers(0, len(places) - 1))
+    asked: list[int] = []
+
+    def draw(count: int) -> int:
+        asked.append(count)
+        return number
+
+    got = kernels.choose_highest(np.array(values, dtype=dtype), draw)
+    assert got == places[number]
+    assert asked == ([len(places)] if len(places) > 1 else [])  # the generator's next number
+
+
+wide = st.one_of(st.integers(-5, 5), st.integers(-(10**6), 10**6), st.integers(-(2**62), 2**62))
+
+
+@both_forms
+@repeated
+@given(st.lists(wide, max_size=12))
+def test_scores_are_scaled_to_their_spread(scores: list[int]) -> None:
+    lowest, highest = min(scores, default=0), max(scores, default=0)
+    spread = highest - lowest
+    want = [int((score - lowest) / spread * 100.0) if spread else 0 for score in scores]
+    if spread < 2**63:
+        assert kernels.spread_shares(ints(scores)).tolist() == want
+
+
+@both_forms
+@repeated
+@given(
+    st.lists(st.tuples(st.integers(-(2**40), 2**40), st.integers(-2, 102)), max_size=12),
+    st.integers(-(2**20), 2**20),
+)
+def test_weighted_scores_are_added_if_all_are_in_range(
+    pairs: list[tuple[int, int]], weight: int
+) -> None:
+    total, scores = (ints([pair[i] for pair in pairs]) for i in (0, 1))
+    is_sound = kernels.add_weighted(total, scores, weight, 100)
+    assert is_sound == all(0 <= score <= 100 for _, score in pairs)
+    if is_sound:
+        assert total.tolist() == [before + score * weight for before, score in pairs]
+
+
+@both_forms
+def test_the_extremes_of_int64_are_out_of_range() -> None:
+    for score in (-(2**63), 2**63 - 1):
+        assert not kernels.add_weighted(ints([0]), ints([score]), 1, 100)
+
+
+@pytest.mark.skipif(kernels.compiled is None, reason="installed without a compiler")
+def test_scores_of_many_equal_and_different_totals_equal_columns() -> None:
+    """More different totals than the loops remember, and repeated ones in between."""
+    rng = np.random.default_rng(7)
+    for resources in (1, 2, 3, 4, 5):
+        distinct = rng.integers(0, 10**6, (2, resources, 3000))
+        distinct[0] += 10**6
+        chosen = np.concatenate([rng.integers(0, 3000, 4000), np.arange(3000), np.zeros(9, int)])
+        allocatable, allocated = distinct.take(chosen, axis=2)
+        wanted = [1000 * (each + 1) for each in range(resources)]
+        weights = list(range(1, resources + 1))
+
+        def results(
+            there: NDArray[np.int64] = allocatable,
+            taken: NDArray[np.int64] = allocated,
+            wanted: list[int] = wanted,
+            weights: list[int] = weights,
+        ) -> list[list[int]]:
+            return [
+                kernels.least_allocated(there, taken, wanted, weights).tolist(),
+                kernels.balance_change(there, taken, wanted).tolist(),
+            ]
+
+        fast = results()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(kernels, "compiled", None)
+            assert fast == results()
+
+
+@pytest.mark.skipif(kernels.compiled is None, reason="installed without a compiler")
+def test_compiled_loops_refuse_columns_of_other_types() -> None:
+    assert kernels.compiled is not None
+    numbers = np.zeros(3, dtype=np.float64)
+    for call in (
+        lambda: kernels.compiled.true_place(numbers, 0),
+        lambda: kernels.compiled.look_up(numbers, ints([0]), 0, ints([0])),
+        lambda: kernels.compiled.look_up(ints([0]), numbers, 0, ints([0, 0, 0])),
+        lambda: kernels.compiled.add_weighted(ints([0, 0, 0]), numbers, 1, 100),
+    ):
+        with pytest.raises(TypeError):
+            call()
+    with pytest.raises(IndexError):
+        kernels.compiled.look_up(ints([0, 1]), ints([2]), 0, ints([0]))
+    with pytest.raises(ValueError, match="an int64 per node"):
+        kernels.compiled.add_weighted(ints([0]), ints([1, 2]), 1, 100)

@@ -19,3 +19,14 @@ def balance_change(
     scores: NDArray[np.int64],
     /,
 ) -> None: ...
+def true_place(mask: NDArray[np.bool_], skipped: int, /) -> int: ...
+def look_up(
+    table: NDArray[np.int64],
+    values: NDArray[np.int64],
+    lowest: int,
+    found: NDArray[np.int64],
+    /,
+) -> None: ...
+def add_weighted(
+    total: NDArray[np.int64], scores: NDArray[np.int64], weight: int, most: int, /
+) -> bool: ...

@@ -7,7 +7,8 @@ arguments, unless its docstring says so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from types import ModuleType
 
 import numpy as np
@@ -20,8 +21,10 @@ except ImportError:  # installed without a compiler: NumPy alone gives the same 
     compiled = None
 
 __all__ = [
+    "add_weighted",
     "balance",
     "balance_change",
+    "choose_highest",
     "compiled",
     "counted",
     "divide_toward_zero",
@@ -31,11 +34,13 @@ __all__ = [
     "mean_rounded",
     "mean_toward_zero",
     "number_values",
+    "spread_shares",
     "used_percent",
     "weighted_sums",
 ]
 
 _MOST_RESOURCES = 64  # the limit of the compiled loops
+_LARGEST_IN_TABLE = 512
 
 IntColumn = NDArray[np.int64]
 IntMatrix = NDArray[np.int64]  # int64[resource, node]
@@ -87,6 +92,68 @@ def balance_change(allocatable: IntMatrix, allocated: IntMatrix, wanted: list[in
     before, after = balance(shares, counts)
     change: IntColumn = after - before
     return change
+
+
+def choose_highest(values: NDArray[np.signedinteger], draw: Callable[[int], int]) -> int:
+    """Return a place of the highest value; `draw(n)` chooses one of n such places."""
+    first = values.argmax()
+    is_highest = values == values[first]
+    count = int(np.count_nonzero(is_highest))
+    if count == 1:
+        return int(first)
+    place = draw(count)
+    if compiled is not None:
+        return int(compiled.true_place(is_highest, place))
+    return int(is_highest.nonzero()[0][place])
+
+
+def spread_shares(scores: IntColumn) -> IntColumn:
+    """Scale scores from 0 (lowest) to 100 (highest), truncated; all are 0 if they are equal."""
+    if not len(scores):
+        return scores
+    lowest = int(np.minimum.reduce(scores))
+    spread = int(np.maximum.reduce(scores)) - lowest
+    if not spread:
+        return np.zeros_like(scores)
+    if spread > _LARGEST_IN_TABLE:
+        return _shares(scores - lowest, spread)
+    table = _shares_up_to(spread)
+    if compiled is None:
+        return table.take(scores - lowest)
+    shares = np.empty_like(scores)
+    compiled.look_up(table, scores, lowest, shares)
+    return shares
+
+
+def _shares(above: IntColumn, spread: int) -> IntColumn:
+    # The order of these operations affects the last digit; it is the reference's.
+    share = above.astype(np.float64)
+    share /= spread
+    share *= 100.0
+    return share.astype(np.int64)
+
+
+@lru_cache(maxsize=1024)
+def _shares_up_to(spread: int) -> IntColumn:
+    """The shares of all scores up to `spread`.
+
+    A table lookup is cheaper than a division.
+    """
+    return _shares(np.arange(spread + 1, dtype=np.int64), spread)
+
+
+def add_weighted(total: IntColumn, scores: IntColumn, weight: int, most: int) -> bool:
+    """Add weighted scores to the total, in place. False if a score is not in 0..most.
+
+    The total is then unspecified.
+    """
+    if compiled is not None:
+        return bool(compiled.add_weighted(total, scores, weight, most))
+    # As unsigned numbers, negative scores are large, so one comparison checks both bounds.
+    if np.count_nonzero(scores.view(np.uint64) > most):
+        return False
+    total += scores if weight == 1 else scores * weight
+    return True
 
 
 def counted(allocatable: IntMatrix) -> tuple[IntMatrix, Sequence[Mask | None]]:

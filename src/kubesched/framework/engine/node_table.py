@@ -32,6 +32,7 @@ _NO_LABELS: Mapping[str, str] = {}
 # Above this number, label columns that only the table refers to are dropped.
 _LABEL_COLUMNS_KEPT = 256
 _CHANGES_KEPT = 65_536
+_ADJACENT_KEPT = 256
 _FEW_CHANGES = 64
 
 
@@ -154,6 +155,7 @@ class NodeTable:
         # Row -> requests of resources that no node has. They get no column: otherwise every pod
         # with an invented name would add a column for all nodes, permanently.
         self._columnless_requests: dict[int, dict[str, int]] = {}
+        self._adjacent: dict[tuple[str, ...], tuple[int, int]] = {}
         self.nonzero_requested = np.zeros((2, capacity), dtype=np.int64)  # cpu, memory
         self.pod_count = np.zeros(capacity, dtype=np.int64)
         self.allowed_pods = np.zeros(capacity, dtype=np.int64)
@@ -260,6 +262,22 @@ class NodeTable:
     def resource_column(self, name: str) -> int:
         """Return the index of a resource in the first axis, or -1 if no node ever had it."""
         return self.resources.find(name)
+
+    def adjacent_columns(self, names: tuple[str, ...]) -> tuple[int, int] | None:
+        """Return the first index of these resources and the one after the last.
+
+        The result is None unless all have a column, one after the other in this order.
+        """
+        columns = self._adjacent.get(names)
+        if columns is None:
+            places = [self.resources.find(name) for name in names]
+            columns = (places[0], places[-1] + 1)
+            if places[0] < 0 or places != list(range(*columns)) or columns[1] > len(self.requested):
+                return None
+            if len(self._adjacent) >= _ADJACENT_KEPT:
+                self._adjacent.clear()
+            self._adjacent[names] = columns  # a resource never loses its column
+        return columns
 
     def columnless_requests(self, name: str) -> NDArray[np.int64]:
         """Return the requests of a resource that has no column, int64[row]."""

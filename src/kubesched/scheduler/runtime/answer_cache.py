@@ -42,8 +42,8 @@ from kubesched.scheduler.runtime.cached_answers import (
     pod_key_function,
 )
 from kubesched.scheduler.runtime.plugin_calls import (
+    add_normalized,
     call_filter,
-    call_normalize,
     call_score,
     call_score_of_node,
     check_range,
@@ -477,22 +477,37 @@ class AnswerCache:
         return True
 
     def total(
-        self, entry: CachedAnswers, state: CycleState, pod: Pod, feasible: NodeView
+        self,
+        entry: CachedAnswers,
+        state: CycleState,
+        pod: Pod,
+        feasible: NodeView,
+        uniform: int,
     ) -> NDArray[np.int64]:
-        """Return the weighted sum of the cached plugins' scores, which must be up to date."""
+        """Return the weighted sum of the cached plugins' scores, which must be up to date.
+
+        `uniform` is added to every sum.
+        """
         assert entry.scores is not None
-        total = feasible.at(entry.total).astype(np.int64)
+        normalizing: list[tuple[Plugin, int]] = []
         for plugin, weight in entry.scores.normalizing:
+            score = None
+            if entry.raw_scores[plugin.name] is None:
+                score = plugin.uniform_score(state, pod, feasible.whole)
+            if score is None:
+                normalizing.append((plugin, weight))
+            else:
+                uniform += score * weight
+        total: NDArray[np.int64] = np.add(
+            feasible.at(entry.total), np.int64(uniform), dtype=np.int64
+        )
+        for plugin, weight in normalizing:
             stored = entry.raw_scores[plugin.name]
             if stored is None:
-                uniform = plugin.uniform_score(state, pod, feasible.whole)
-                if uniform is not None:
-                    total += uniform * weight
-                    continue
                 raw = np.zeros(len(feasible), dtype=np.int64)
             else:
                 raw = np.array(feasible.at(stored))  # a copy: the plugin may normalise in place
-            total += call_normalize(plugin, state, pod, feasible, raw) * weight
+            add_normalized(total, weight, plugin, state, pod, feasible, raw)
         return total
 
 

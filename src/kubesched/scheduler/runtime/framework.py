@@ -61,6 +61,7 @@ from kubesched.scheduler.runtime.plugin_calls import (
     PRE_FILTER,
     PRE_SCORE,
     THROWN,
+    add_normalized,
     call,
     call_filter,
     call_normalize,
@@ -390,9 +391,13 @@ class Framework:
         nodes: NodeView,
     ) -> None:
         """Add the weighted scores of some plugins to the totals."""
+        weights = self.plugins.score_weights
         for plugin in plugins:
-            if plugin.name not in state.skip_score:
-                total += self._weighted_score(plugin, state, pod, nodes)
+            name = plugin.name
+            if name not in state.skip_score:
+                self.point_metrics.scores[name].value += len(nodes)
+                scores = call_score(plugin, state, pod, nodes)
+                add_normalized(total, weights[name], plugin, state, pod, nodes, scores)
 
     def score_by_plugin(
         self, state: CycleState, pod: Pod, nodes: NodeView

@@ -29,6 +29,7 @@ from kubesched.framework import (
     Status,
     Wait,
 )
+from kubesched.framework.engine import kernels
 from kubesched.framework.wrong_answer import is_sound, wrong_answer
 from kubesched.scheduler.runtime.point_metrics import PluginTimer
 
@@ -41,6 +42,7 @@ __all__ = [
     "PRE_SCORE",
     "REMOVE_POD",
     "THROWN",
+    "add_normalized",
     "as_permit_answer",
     "as_post_filter_result",
     "as_status",
@@ -98,20 +100,26 @@ def call(what: str, plugin: Plugin, method: Any, *args: Any) -> Any:
     The first argument of the method is the state of the attempt.
     """
     timer: PluginTimer | None = args[0].plugin_timer
-    started_ns = 0 if timer is None else timer.now_ns()
+    try:
+        if timer is None:
+            return method(*args)
+        return _timed(timer, what, plugin, method, *args)
+    except PluginError:
+        raise
+    except THROWN as exc:
+        raise thrown(what, plugin, exc) from exc
+
+
+def _timed(timer: PluginTimer, what: str, plugin: Plugin, method: Any, *args: Any) -> Any:
+    started_ns = timer.now_ns()
     code = Code.ERROR
     try:
         answer = method(*args)
         # An answer that is no status, such as scores, means success.
         code = answer.code if is_sound(answer) else _SUCCESS
         return answer
-    except PluginError:
-        raise
-    except THROWN as exc:
-        raise thrown(what, plugin, exc) from exc
     finally:
-        if timer is not None:
-            timer.observe(plugin.name, _POINTS[what], code, started_ns)
+        timer.observe(plugin.name, _POINTS[what], code, started_ns)
 
 
 def thrown(what: str, plugin: Plugin, exc: BaseException) -> PluginError:
@@ -225,16 +233,37 @@ def call_normalize(
     plugin: Plugin, state: CycleState, pod: Pod, nodes: NodeView, scores: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Return normalised scores. One outside 0..100 is a PluginError."""
-    answer: Any = call(_NORMALIZE, plugin, plugin.normalize_score, state, pod, nodes, scores)
-    normalized = _as_scores(_NORMALIZE, plugin, answer, len(nodes))
+    normalized = _normalized(plugin, state, pod, nodes, scores)
     check_range(plugin, normalized)
     return normalized
+
+
+def add_normalized(
+    total: NDArray[np.int64],
+    weight: int,
+    plugin: Plugin,
+    state: CycleState,
+    pod: Pod,
+    nodes: NodeView,
+    scores: NDArray[np.int64],
+) -> None:
+    """Normalise scores and add them to the total. One outside 0..100 is a PluginError."""
+    normalized = _normalized(plugin, state, pod, nodes, scores)
+    if not kernels.add_weighted(total, normalized, weight, MAX_NODE_SCORE):
+        check_range(plugin, normalized)
+
+
+def _normalized(
+    plugin: Plugin, state: CycleState, pod: Pod, nodes: NodeView, scores: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    answer: Any = call(_NORMALIZE, plugin, plugin.normalize_score, state, pod, nodes, scores)
+    return _as_scores(_NORMALIZE, plugin, answer, len(nodes))
 
 
 def _as_scores(what: str, plugin: Plugin, answer: Any, count: int) -> NDArray[np.int64]:
     """Convert a plugin's scores to an array with one int64 per node."""
     try:
-        scores = np.asarray(answer, dtype=np.int64)
+        scores = np.asarray(answer, dtype=np.int64, order="C")
     except (TypeError, ValueError, OverflowError) as exc:
         raise PluginError(f"{what.format(plugin.name)}: {exc}") from exc
     if scores.shape != (count,):

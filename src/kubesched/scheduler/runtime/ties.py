@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from kubesched.framework import NodeView
 from kubesched.framework.engine import NodeTable, TotalIndex
+from kubesched.framework.engine.kernels import choose_highest
 
 __all__ = ["FirstByName", "RandomTies", "Ties"]
 
@@ -71,8 +72,7 @@ class RandomTies:
         return index.choose_accepted(self._random, accepts, tries)
 
     def _draw(self, total: NDArray[np.signedinteger]) -> int:
-        best = (total == total[total.argmax()]).nonzero()[0]
-        return int(best[self._random.randrange(len(best)) if len(best) > 1 else 0])
+        return choose_highest(total, self._random.randrange)
 
 
 class FirstByName:

@@ -83,15 +83,18 @@ def total_scores(
     """Return the weighted sum of all scores. Those in the entry must be up to date."""
     framework, state, pod = attempt.framework, attempt.state, attempt.pod
     cache, weights = framework.answer_cache, framework.plugins.score_weights
-    total = cache.total(entry, state, pod, nodes)
+    skipped, whole = state.skip_score, framework.snapshot.nodes
     uneven: list[Plugin] = []
+    uniform = 0
     for plugin in cache.uncached_scores:
-        if plugin.name in state.skip_score:
+        name = plugin.name
+        if name in skipped:
             continue
-        uniform = plugin.uniform_score(state, pod, framework.snapshot.nodes)
-        if uniform is None:
+        score = plugin.uniform_score(state, pod, whole)
+        if score is None:
             uneven.append(plugin)
-        elif uniform:
-            total += uniform * weights[plugin.name]
+        elif score:
+            uniform += score * weights[name]
+    total = cache.total(entry, state, pod, nodes, uniform)
     framework.add_scores(total, uneven, state, pod, nodes)
     return total

@@ -223,7 +223,7 @@ class CachedSearch:
             total: NDArray[np.signedinteger] = feasible.at(entry.total)
         else:
             total = total_scores(attempt, entry, feasible)
-        row = int(feasible.rows[ties.best_of(total, feasible)])
+        row = feasible.row(ties.best_of(total, feasible))
         return _Best(row, lambda count: ranking(total, feasible, count))
 
     def _result(self, attempt: SearchAttempt, filtered: _Filtered, best: _Best) -> ScheduleResult:

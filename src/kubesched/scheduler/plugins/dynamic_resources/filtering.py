@@ -310,7 +310,7 @@ def _node_at(nodes: NodeView, index: int) -> NodeInfo:
 
     A dry run's changes of its pods do not matter here.
     """
-    return nodes.info_at(int(nodes.rows[index]))
+    return nodes.info(index)
 
 
 def _lacking(data: PodDevices, node: NodeInfo) -> int:

@@ -6,6 +6,7 @@ differ in how they count containers that request no cpu or memory: with defaults
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from operator import attrgetter
@@ -27,6 +28,7 @@ __all__ = ["ResourceColumns", "ResourceUsage", "TrackedResources"]
 
 # The attributes of a node that count defaults for containers without requests.
 _NONZERO = {CPU: "nonzero_cpu", MEMORY: "nonzero_memory"}
+_CPU_AND_MEMORY = (CPU, MEMORY)
 _MAX_CACHED = 4096
 _FIELDS = {CPU: "milli_cpu", MEMORY: "memory", EPHEMERAL_STORAGE: "ephemeral_storage"}
 
@@ -73,6 +75,8 @@ class TrackedResources:
         self.names = tuple(spec.name for spec in specs)
         self._weights = tuple(spec.weight for spec in specs)
         self._is_scalar = tuple(is_scalar_resource_name(name) for name in self.names)
+        self._places = tuple(range(len(self.names)))
+        self._has_scalars = any(self._is_scalar)
         self._with_defaults = with_defaults
         self._allocatable = tuple(_amount_of("allocatable", name) for name in self.names)
         nonzero = _NONZERO if with_defaults else {}
@@ -151,18 +155,16 @@ class TrackedResources:
             KubeschedError: no resource is configured.
         """
         self._check()
-        places = [
-            place for place, amount in enumerate(wanted) if amount or not self._is_scalar[place]
-        ]
-        if not places:
-            return None
-        names = [self.names[place] for place in places]
-        columns = ResourceColumns(
-            nodes.allocatable_of(names),
-            self._allocated_of(names, nodes),
-            [wanted[place] for place in places],
-            [self._weights[place] for place in places],
-        )
+        names, weights = self.names, self._weights
+        if self._has_scalars:
+            counts = [bool(wanted[i]) or not self._is_scalar[i] for i in range(len(names))]
+            names = tuple(itertools.compress(names, counts))
+            if not names:
+                return None
+            wanted = tuple(itertools.compress(wanted, counts))
+            weights = tuple(itertools.compress(weights, counts))
+        allocatable, allocated = nodes.allocatable_of(names), self._allocated_of(names, nodes)
+        columns = ResourceColumns(allocatable, allocated, list(wanted), list(weights))
         return self._with_devices(columns, names, nodes) if self._served.may_count else columns
 
     def usages_of_all(self, wanted: Sequence[int], nodes: NodeView) -> list[ResourceUsage]:
@@ -175,12 +177,12 @@ class TrackedResources:
             if amount or not self._is_scalar[place]:
                 name = self.names[place]
                 allocatable = int(nodes.allocatable(name).sum())
-                allocated = int(self._allocated_of([name], nodes).sum())
+                allocated = int(self._allocated_of((name,), nodes).sum())
                 usages.append(_usage(allocatable, allocated, amount, self._weights[place]))
         return usages
 
     def _with_devices(
-        self, columns: ResourceColumns, names: list[str], nodes: NodeView
+        self, columns: ResourceColumns, names: tuple[str, ...], nodes: NodeView
     ) -> ResourceColumns:
         """Add the amounts that devices provide where the node's own amount is 0."""
         for place, name in enumerate(names):
@@ -198,10 +200,10 @@ class TrackedResources:
         if not self.names:
             raise KubeschedError("resources not found")
 
-    def _allocated_of(self, names: list[str], nodes: NodeView) -> NDArray[np.int64]:
+    def _allocated_of(self, names: tuple[str, ...], nodes: NodeView) -> NDArray[np.int64]:
         if not self._with_defaults:
             return nodes.requested_of(names)
-        if names == [CPU, MEMORY]:
+        if names == _CPU_AND_MEMORY:
             return nodes.nonzero_requested
         return np.stack([self._allocated_column(name, nodes) for name in names])
 

@@ -28,6 +28,7 @@ from kubesched.framework import (
     StateNotFoundError,
     Status,
 )
+from kubesched.framework.engine import kernels
 from kubesched.framework.explaining import Explaining
 from kubesched.scheduler.config.args import InterPodAffinityArgs
 from kubesched.scheduler.config.plugin_names import INTER_POD_AFFINITY
@@ -35,7 +36,7 @@ from kubesched.scheduler.plugins.helpers.missing_state import reject_all
 from kubesched.scheduler.plugins.inter_pod_affinity.filtering import RequiredTerms
 from kubesched.scheduler.plugins.inter_pod_affinity.hints import AffinityHints
 from kubesched.scheduler.plugins.inter_pod_affinity.nominated_terms import NominatedTerms
-from kubesched.scheduler.plugins.inter_pod_affinity.scoring import Preferences, normalized
+from kubesched.scheduler.plugins.inter_pod_affinity.scoring import Preferences
 
 __all__ = ["InterPodAffinity"]
 
@@ -145,7 +146,7 @@ class InterPodAffinity(Plugin):
     def normalize_score(
         self, state: CycleState, pod: Pod, nodes: NodeView, scores: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        return normalized(scores)
+        return kernels.spread_shares(scores)
 
     def explaining(self) -> Explaining:
         from kubesched.scheduler.plugins.inter_pod_affinity.explaining import (

@@ -5,13 +5,11 @@ docs/reference/06 §2.5 and §2.6.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api import Namespace
-from kubesched.framework import MAX_NODE_SCORE, Lister, NodeInfo, NodeView, PodIndex, PodInfo
+from kubesched.framework import Lister, NodeInfo, NodeView, PodIndex, PodInfo
 from kubesched.framework.engine.domain_counts import DomainCounts
 from kubesched.framework.pod_index import TermKind
 from kubesched.framework.pod_query import PodQuery
@@ -21,9 +19,7 @@ from kubesched.scheduler.plugins.inter_pod_affinity.incoming_terms import (
 )
 from kubesched.scheduler.plugins.inter_pod_affinity.topology_counts import weighted_sum
 
-__all__ = ["Preferences", "normalized"]
-
-_LARGEST_IN_TABLE = 512
+__all__ = ["Preferences"]
 
 
 class Preferences:
@@ -107,34 +103,3 @@ class Preferences:
             total = scores if total is None else total + scores
         assert total is not None
         return total
-
-
-def normalized(scores: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Scale the scores from 0 (lowest) to 100 (highest); all are 0 if they are equal."""
-    if not len(scores):
-        return scores
-    lowest = int(scores.min())
-    spread = int(scores.max()) - lowest
-    if not spread:
-        return np.zeros_like(scores)
-    above = scores - lowest if lowest else scores
-    if spread <= _LARGEST_IN_TABLE:
-        return _shares_up_to(spread).take(above)
-    return _shares(above, spread)
-
-
-def _shares(above: NDArray[np.int64], spread: int) -> NDArray[np.int64]:
-    # The order of these operations affects the last digit; it is the reference's.
-    share = above.astype(np.float64)
-    share /= spread
-    share *= float(MAX_NODE_SCORE)
-    return share.astype(np.int64)
-
-
-@lru_cache(maxsize=1024)
-def _shares_up_to(spread: int) -> NDArray[np.int64]:
-    """The shares of all scores up to `spread`.
-
-    A table lookup is cheaper than a division.
-    """
-    return _shares(np.arange(spread + 1, dtype=np.int64), spread)

@@ -29,12 +29,13 @@ def weighted_sum(parts: Weighted, nodes: NodeView) -> NDArray[np.int64]:
 
 
 def _add_up(parts: Weighted, columns: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    total: NDArray[np.int64] | None = None
+    # Terms often occur in both directions, with one weight: they are multiplied together.
+    by_weight: dict[int, NDArray[np.int64]] = {}
     for (_, weight), column in zip(parts, columns, strict=True):
-        weighted = column if weight == 1 else column * weight
-        total = weighted if total is None else total + weighted
-    assert total is not None
-    return total
+        total = by_weight.get(weight)
+        by_weight[weight] = column if total is None else total + column
+    sums = [total if weight == 1 else total * weight for weight, total in by_weight.items()]
+    return sums[0] if len(sums) == 1 else np.add.reduce(sums)
 
 
 class TopologyCounts:

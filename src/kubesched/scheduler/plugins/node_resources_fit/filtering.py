@@ -122,7 +122,7 @@ def find_rejections(demand: Demand, nodes: NodeView) -> Rejections:
     if np.count_nonzero(full):
         complaints = _flag_rows(demand, full, _NO_POD_LEFT)
     if demand.amounts:
-        names = [name for name, _ in demand.amounts]
+        names = tuple([name for name, _ in demand.amounts])
         wanted = [amount for _, amount in demand.amounts]
         allocatable, requested = nodes.allocatable_of(names), nodes.requested_of(names)
         if kernels.is_lacking(allocatable, requested, wanted):

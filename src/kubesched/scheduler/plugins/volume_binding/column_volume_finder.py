@@ -175,7 +175,7 @@ class ColumnVolumeFinder:
         self, claims: PodClaims, nodes: NodeView, where: Mask, problems: VolumeProblems
     ) -> None:
         for place in np.flatnonzero(where).tolist():
-            node = nodes.info_at(int(nodes.rows[place]))
+            node = nodes.info(place)
             try:
                 found = self._finder.find(claims, node.name, node.labels)
             except VolumeClaimError as exc:
