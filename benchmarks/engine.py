@@ -14,12 +14,20 @@ from typing import Any
 
 import click
 
+from benchmarks.contrib import time_contrib
 from benchmarks.devices import time_devices
 from benchmarks.engine_options import Case, Run, report, workload_options
 from benchmarks.loop import time_loop
 from benchmarks.measuring import Spent, Stopwatch
 from benchmarks.volumes import volume_objects, written_objects
-from benchmarks.workloads import DEVICES, ENGINE_KINDS, VOLUME_KINDS, make_node, make_pod
+from benchmarks.workloads import (
+    CONTRIB_KINDS,
+    DEVICES,
+    ENGINE_KINDS,
+    VOLUME_KINDS,
+    make_node,
+    make_pod,
+)
 from kubesched.api.access import WatchEvent
 from kubesched.cluster.apiserver.local_api import LocalApi
 from kubesched.cluster.apiserver.store.object_store import Store
@@ -77,10 +85,12 @@ class Engine:
 def time_engine(case: Case) -> Spent:
     """Measure placing the pods one after another on an otherwise empty cluster.
 
-    `benchmarks.devices` measures the kind dra.
+    `benchmarks.devices` measures the kind dra, `benchmarks.contrib` those of optional plugins.
     """
     if case.kind == DEVICES:
         return time_devices(case)
+    if case.kind in CONTRIB_KINDS:
+        return time_contrib(case)
     engine = Engine()
     for number in range(case.nodes):
         engine.cache.add_node(make_node(number))
@@ -102,7 +112,7 @@ def time_engine(case: Case) -> Spent:
 @workload_options
 @click.option("--path", type=click.Choice(["engine", "loop"]), default="engine", show_default=True)
 def main(run: Run, path: str) -> None:
-    alone = sorted({case.kind for case in run.cases} & set(ENGINE_KINDS))
+    alone = sorted({case.kind for case in run.cases} & {*ENGINE_KINDS, *CONTRIB_KINDS})
     if path == "loop" and alone:
         raise click.BadParameter(f"kind {alone[0]} is for the engine alone")
     report(path, time_engine if path == "engine" else time_loop, run)

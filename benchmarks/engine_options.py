@@ -12,7 +12,7 @@ import click
 
 from benchmarks.charts import Bar, bar_chart, line_chart
 from benchmarks.measuring import Spent, median_of, rates, write_line
-from benchmarks.workloads import ENGINE_KINDS, KINDS, SHAPES
+from benchmarks.workloads import CONTRIB_KINDS, ENGINE_KINDS, KINDS, SHAPES
 
 __all__ = ["Case", "Run", "report", "workload_options"]
 
@@ -50,7 +50,7 @@ def workload_options(command: Callable[..., None]) -> Callable[..., None]:
         **rest: Any,
     ) -> None:
         kinds = KINDS if kind == "all" else tuple(kind.split(","))
-        known = (*KINDS, *ENGINE_KINDS)
+        known = (*KINDS, *ENGINE_KINDS, *CONTRIB_KINDS)
         if unknown := set(kinds) - set(known):
             raise click.BadParameter(f"{', '.join(sorted(unknown))}: not among {', '.join(known)}")
         cases = itertools.product(kinds, _numbers(shapes), _numbers(pods), _numbers(nodes))
@@ -66,7 +66,7 @@ def workload_options(command: Callable[..., None]) -> Callable[..., None]:
             "--kind",
             default="basic",
             show_default=True,
-            help=f"All, or several by comma: {', '.join((*KINDS, *ENGINE_KINDS))}.",
+            help=f"All, or several by comma: {', '.join((*KINDS, *ENGINE_KINDS, *CONTRIB_KINDS))}.",
         ),
         click.option(
             "--shapes",

@@ -25,7 +25,7 @@ from kubesched.foundation.util.collector import settle_collector
 from kubesched.foundation.util.randomness import derive
 from kubesched.scheduler.scheduler import Scheduler
 
-__all__ = ["time_loop"]
+__all__ = ["all_bound", "time_loop"]
 
 
 def time_loop(case: Case) -> Spent:
@@ -47,14 +47,15 @@ async def _time_loop(case: Case) -> Spent:
     watch = Stopwatch()
     for pod in waiting:
         await api.create(pod)
-    await _all_bound(api, before.resource_version, case.pods)
+    await all_bound(api, before.resource_version, case.pods)
     spent = watch.spent()
     scheduler.stop()
     await running
     return spent
 
 
-async def _all_bound(api: LocalApi, resource_version: str, pods: int) -> None:
+async def all_bound(api: LocalApi, resource_version: str, pods: int) -> None:
+    """Wait until this many pods have been bound since a resource version."""
     bound = 0
     async for event in api.watch(Pod, resource_version=resource_version):
         if event.type == "MODIFIED" and event.object and event.object.spec.node_name:

@@ -8,7 +8,16 @@ from typing import Any
 from kubesched.api import Node, Pod
 from kubesched.api.codec import from_builtins
 
-__all__ = ["DEVICES", "ENGINE_KINDS", "KINDS", "SHAPES", "VOLUME_KINDS", "make_node", "make_pod"]
+__all__ = [
+    "CONTRIB_KINDS",
+    "DEVICES",
+    "ENGINE_KINDS",
+    "KINDS",
+    "SHAPES",
+    "VOLUME_KINDS",
+    "make_node",
+    "make_pod",
+]
 
 KINDS = ("basic", "spread", "affinity", "hetero", "mixed")
 DEVICES = "dra"
@@ -16,6 +25,8 @@ DEVICES = "dra"
 VOLUME_KINDS = ("volumes", "local-pv")
 """Pods with claims for volumes, made for them or on nodes: `benchmarks.volumes`."""
 ENGINE_KINDS = (DEVICES, *VOLUME_KINDS)
+CONTRIB_KINDS = ("coscheduling",)
+"""Pods for the plugins of `kubesched.contrib`: `benchmarks.contrib`, by the whole scheduler."""
 _MIX = ("basic", "spread", "affinity", "hetero")
 SHAPES = 500
 _ZONES = 10

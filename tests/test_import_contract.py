@@ -58,6 +58,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "sim": _CLUSTER | {"testing", "explain"},
     "dashboard": _CLUSTER | {"explain", "sim"},
     "cli": _CLUSTER | {"explain", "sim", "dashboard"},
+    # Like the plugins of other packages: no part of the package imports them.
+    "contrib": frozenset(["errors", "api", "framework"]),
 }
 
 # Inside scheduler/plugins/, one plugin's folder may import only itself and these.

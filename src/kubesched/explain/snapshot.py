@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from kubesched.api import Pod
@@ -14,7 +15,7 @@ from kubesched.api.base import ApiObject
 from kubesched.api.latest_time import latest_time_ns
 from kubesched.explain.clusters.capture import read_capture
 from kubesched.explain.clusters.cluster_model import ClusterModel
-from kubesched.explain.clusters.sources import load_files, read_cluster
+from kubesched.explain.clusters.sources import SCHEDULING_KINDS, load_files, read_cluster
 from kubesched.explain.clusters.unknown_kinds import without_rules
 from kubesched.explain.explanation import Explanation
 from kubesched.explain.fitting import Fit, fit_pods
@@ -26,7 +27,7 @@ from kubesched.foundation.util.virtual_loop import DEFAULT_START_NS
 from kubesched.scheduler.config.load import configuration_from_builtins
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
-from kubesched.scheduler.runtime.plugin_registry import Registry
+from kubesched.scheduler.runtime.plugin_registry import Registry, custom_kinds_of
 
 __all__ = ["Snapshot"]
 
@@ -77,7 +78,10 @@ class Snapshot:
     @classmethod
     async def from_cluster(cls, api: ApiAccess, namespace: str = "", **options: Any) -> Snapshot:
         """Read the objects of an API server, as far as the user may list them."""
-        loaded = await read_cluster(api, namespace=namespace)
+        custom = custom_kinds_of(
+            options.get("plugins", IN_TREE_PLUGINS), _enabled(options.get("configuration"))
+        )
+        loaded = await read_cluster(api, (*SCHEDULING_KINDS, *custom), namespace)
         options.setdefault("clock", RealClock())
         return cls(loaded.objects, unknown=loaded.unknown, partial=loaded.partial, **options)
 
@@ -151,3 +155,14 @@ class Snapshot:
     def __repr__(self) -> str:
         pods = len(self.model.objects.list(Pod))
         return f"<Snapshot of {len(self.model.snapshot)} nodes and {pods} pods>"
+
+
+def _enabled(configuration: KubeSchedulerConfiguration | None) -> set[str]:
+    """Return the plugins that a configuration enables in some profile."""
+    profiles = () if configuration is None else configuration.profiles
+    return {
+        plugin.name
+        for profile in profiles
+        for points in msgspec.structs.astuple(profile.plugins)
+        for plugin in points.enabled
+    }

@@ -161,6 +161,11 @@ class WaitingPod(Protocol):
     @property
     def pending_plugins(self) -> Collection[str]: ...
 
+    @property
+    def is_decided(self) -> bool:
+        """Whether the pod was allowed, rejected or preempted, or its time is over."""
+        ...
+
     def allow(self, plugin: str) -> None: ...
 
     def reject(self, plugin: str, message: str) -> bool:

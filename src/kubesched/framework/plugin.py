@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kubesched.api import Pod
+from kubesched.api import Kind, Pod
 from kubesched.framework.cluster_events import ClusterEventWithHint
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis
@@ -96,6 +96,8 @@ class Plugin(FastPaths, PreemptionHooks):
     name: ClassVar[str] = ""
     # The type that `pluginConfig[].args` is decoded into; None: the plugin takes no arguments.
     args_type: ClassVar[type[msgspec.Struct] | None] = None
+    # The custom resources that the plugin reads. `kubesched explain` reads them from a cluster too.
+    custom_kinds: ClassVar[tuple[Kind, ...]] = ()
     # PreBind methods of adjacent plugins for which this is true run concurrently.
     pre_bind_in_parallel: ClassVar[bool] = False
 
@@ -114,6 +116,14 @@ class Plugin(FastPaths, PreemptionHooks):
     def close(self) -> Awaitable[None] | None:
         """Release the plugin's resources; called once when the scheduler ends. May be async."""
         return None
+
+    async def work_as_leader(self) -> None:
+        """Work beside the scheduling loop, such as writing the status of custom resources.
+
+        It runs as a task from the moment when the scheduler begins to place pods, which in
+        `kubesched run` is when it holds the lease, and is cancelled when the scheduler ends. Each
+        profile that enables the plugin has a plugin object and a task of its own.
+        """
 
     def explaining(self) -> Explaining | None:
         """Return the part that explains rejections and proposes remedies; None: there is none.

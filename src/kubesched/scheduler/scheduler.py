@@ -21,7 +21,14 @@ from kubesched.foundation.util.clock import MICROSECOND, SECOND, Clock, RealCloc
 from kubesched.foundation.util.components import BackgroundTasks, StopSwitch, running
 from kubesched.foundation.util.logging import get_logger
 from kubesched.foundation.util.randomness import derive
-from kubesched.framework import ActionType, ClusterVersion, PodInfo, PodsOnNode, QueuedPodInfo
+from kubesched.framework import (
+    ActionType,
+    ClusterVersion,
+    PodInfo,
+    PodsOnNode,
+    QueuedPodInfo,
+    overrides,
+)
 from kubesched.framework.pod_calls import DispatchingStatusWriter
 from kubesched.framework.pod_groups import group_name_of
 from kubesched.framework.pod_status_writer import PodStatusWriter, StatusWriter
@@ -374,7 +381,10 @@ class Scheduler:
             async with running(*informers, self._broadcaster, flusher):
                 await self._beginning.guard(self._until_it_begins())
                 async with self._tasks.finished():
+                    leading = self._start_work_of_plugins()
                     await self._place_pods()
+                    for task in leading:
+                        task.cancel()
                     if self._extender_tasks is not None:
                         self._extender_tasks.abandon()
                     self.queue.close()
@@ -387,6 +397,15 @@ class Scheduler:
                 await framework.close()
         if self._corruption is not None:
             raise self._corruption
+
+    def _start_work_of_plugins(self) -> list[asyncio.Task[None]]:
+        """Start `Plugin.work_as_leader` of the plugins that have it."""
+        return [
+            self._tasks.spawn(plugin.work_as_leader(), f"{plugin.name} as leader")
+            for framework in self.profiles.values()
+            for plugin in framework.plugins.by_name.values()
+            if overrides(plugin, "work_as_leader")
+        ]
 
     def watch(self, watcher: DecisionWatcher | None) -> None:
         """Call the watcher with every attempt from now on; None removes it."""

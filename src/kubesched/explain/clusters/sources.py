@@ -15,6 +15,7 @@ from kubesched.api import ApiError, Node, Pod
 from kubesched.api.access import ApiAccess
 from kubesched.api.base import ApiObject
 from kubesched.api.codec import from_builtins
+from kubesched.api.custom_kinds import named_custom_kind
 from kubesched.api.kinds import KINDS, Kind, by_api_version_kind
 from kubesched.cluster.apiserver.rules.time_fields import time_problem
 from kubesched.explain.clusters.absent_kinds import absent_kinds
@@ -122,7 +123,8 @@ class _FileReader:
                 whole = item if kind == "List" or not isinstance(item, dict) else {**head, **item}
                 found += self._objects(file, line, whole)
             return found
-        known = by_api_version_kind(version, kind)
+        # Custom resources are read if a plugin reads them.
+        known = by_api_version_kind(version, kind) or named_custom_kind(version, kind)
         if known is None or known.kind in _UNRELATED:
             self.skipped += 1
             if known is None and (version.rpartition("/")[0], kind) in _SCHEDULING_GROUP_KINDS:

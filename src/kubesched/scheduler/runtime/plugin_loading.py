@@ -20,11 +20,18 @@ from typing import Final, TypeVar
 from kubesched.errors import ConfigError
 from kubesched.foundation.util.interrupts import pass_on_interrupt
 from kubesched.framework import Plugin
-from kubesched.scheduler.runtime.plugin_registry import PluginRegistry, Registry, check_plugin_type
+from kubesched.scheduler.runtime.plugin_registry import (
+    PluginFactory,
+    PluginRegistry,
+    Registry,
+    check_plugin_type,
+)
 
 __all__ = ["GROUP", "installed_plugins", "load_plugin", "out_of_tree_plugins"]
 
 GROUP: Final = "kubesched.plugins"
+# The plugins of this package that are loaded like those of other packages.
+_OWN: Final = "kubesched.contrib."
 
 _T = TypeVar("_T")
 
@@ -36,11 +43,15 @@ def out_of_tree_plugins(
 ) -> PluginRegistry:
     """Load the installed plugins and those that the user named, and add those of `given`.
 
-    A plugin that occurs more than once is loaded once.
+    A plugin that occurs more than once is loaded once. The plugins of this package that are
+    offered as entry points (`kubesched.contrib`) give way to others with the same name.
     """
     registry = PluginRegistry(given)
+    own: dict[str, PluginFactory] = {}
     for name, factory in installed_plugins(installed).items():
-        if registry.get(name) is not factory:
+        if _is_own(factory):
+            own[name] = factory
+        elif registry.get(name) is not factory:
             registry.register(name, factory)
     for spec in named:
         plugin = load_plugin(spec)
@@ -50,18 +61,25 @@ def out_of_tree_plugins(
             registry.register(plugin.name, plugin)
         except ConfigError as exc:
             raise ConfigError(f"plugin {spec}: {exc}") from exc
+    registry.merge({name: factory for name, factory in own.items() if name not in registry})
     return registry
 
 
+def _is_own(factory: object) -> bool:
+    return getattr(factory, "__module__", "").startswith(_OWN)
+
+
 def installed_plugins(installed: Iterable[EntryPoint] | None = None) -> PluginRegistry:
-    """Load the plugins of all installed packages."""
+    """Load the plugins of all installed packages; those of this package yield to others."""
     registry = PluginRegistry()
     offered = entry_points(group=GROUP) if installed is None else installed
-    for entry in sorted(offered, key=lambda entry: entry.name):
+    for entry in sorted(offered, key=lambda entry: (entry.value.startswith(_OWN), entry.name)):
         package = entry.dist.name if entry.dist is not None else "an installed package"
         where = f"plugin {entry.name} of {package} ({entry.value})"
         try:
             plugin = check_plugin_type(_attempt(entry.load))
+            if _is_own(plugin) and plugin.name in registry:
+                continue
             registry.register(plugin.name, plugin)
         except ConfigError as exc:
             raise ConfigError(f"{where}: {exc}") from exc

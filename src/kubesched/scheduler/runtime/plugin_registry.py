@@ -10,11 +10,12 @@ import functools
 import inspect
 import re
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
+from kubesched.api import Kind
 from kubesched.errors import ConfigError
 from kubesched.framework import Handle, Plugin, extension_points, overrides
 
@@ -25,6 +26,7 @@ __all__ = [
     "args_type_of",
     "check_factory",
     "check_plugin_type",
+    "custom_kinds_of",
     "plugin_type_of",
 ]
 
@@ -191,6 +193,15 @@ def plugin_type_of(factory: object) -> type[Plugin] | None:
     if isinstance(built, type) and issubclass(built, Plugin) and built is not Plugin:
         return built
     return None
+
+
+def custom_kinds_of(registry: Registry, names: Iterable[str]) -> tuple[Kind, ...]:
+    """Return the custom resources that the plugins with these names read."""
+    found: dict[Kind, None] = {}
+    for name in names:
+        plugin = plugin_type_of(registry.get(name))
+        found.update(dict.fromkeys(plugin.custom_kinds if plugin is not None else ()))
+    return tuple(found)
 
 
 def _is_struct(kind: object) -> bool:

@@ -16,12 +16,12 @@ __all__ = ["sort_key_of"]
 
 log = get_logger(__name__)
 
-_IN_TREE = "kubesched.scheduler.plugins."
+_OF_THE_PACKAGE = ("kubesched.scheduler.plugins.", "kubesched.contrib.")
 
 
 def sort_key_of(plugin: Plugin) -> Callable[[QueuedPodInfo], Any]:
     """Return the queue's sort key. Pods for which the plugin fails come last."""
-    if type(plugin).__module__.startswith(_IN_TREE):
+    if type(plugin).__module__.startswith(_OF_THE_PACKAGE):
         return plugin.sort_key  # without a wrapper, because it runs for every pod
 
     def sort_key(queued: QueuedPodInfo) -> _SafeKey:

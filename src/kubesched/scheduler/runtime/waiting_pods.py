@@ -38,6 +38,10 @@ class WaitingPodEntry:
     def pending_plugins(self) -> tuple[str, ...]:
         return tuple(self._timers)
 
+    @property
+    def is_decided(self) -> bool:
+        return self._outcome.done()
+
     def allow(self, plugin: str) -> None:
         timer = self._timers.pop(plugin, None)
         if timer is None:

@@ -130,6 +130,10 @@ class FakeWaitingPod:
     def is_allowed(self) -> bool:
         return not self._pending and not self._is_refused
 
+    @property
+    def is_decided(self) -> bool:
+        return not self._pending or self._is_refused
+
     def allow(self, plugin: str) -> None:
         self._pending.pop(plugin, None)
 

@@ -1,0 +1,113 @@
+"""The number of pods that the whole scheduler places per second with an optional plugin.
+
+    python -m benchmarks.engine --kind coscheduling --nodes 5000 --pods 5000
+
+Measured like `benchmarks.loop`, from the first created pod to the last bound one, with the custom
+resources that the plugin reads. `coscheduling`: pods in groups of 1,000.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from benchmarks.engine_options import Case
+from benchmarks.loop import all_bound
+from benchmarks.measuring import Spent, Stopwatch
+from benchmarks.workloads import make_node, make_pod
+from kubesched.api import Pod
+from kubesched.cluster.apiserver.local_api import LocalApi
+from kubesched.cluster.apiserver.store.object_store import Store
+from kubesched.cluster.manifest_kinds import serve_everything
+from kubesched.cluster.manifests import apply_manifests, load_manifests
+from kubesched.contrib.coscheduling import Coscheduling
+from kubesched.contrib.coscheduling.group_spec import GROUP_LABEL, POD_GROUP_KIND
+from kubesched.foundation.util.clock import RealClock
+from kubesched.foundation.util.collector import settle_collector
+from kubesched.foundation.util.randomness import derive
+from kubesched.framework import Plugin
+from kubesched.scheduler.scheduler import Scheduler
+
+__all__ = ["time_contrib"]
+
+_CRDS: Final = Path(__file__).parents[1] / "deploy" / "crds"
+_GANG: Final = 1000
+
+
+class _Workload(NamedTuple):
+    plugins: tuple[type[Plugin], ...]
+    crds: tuple[str, ...]
+    # Creates what the plugin reads.
+    prepare: Callable[[LocalApi, Case], Awaitable[None]]
+    # Changes a pod, given its number.
+    change: Callable[[Pod, int], Pod] = lambda pod, _: pod
+    queue_sort: str = ""
+    args: dict[str, Any] = {}
+
+
+def time_contrib(case: Case) -> Spent:
+    """Measure from the first created pod to the last bound one."""
+    return asyncio.run(_time_contrib(case, _WORKLOADS[case.kind]))
+
+
+async def _time_contrib(case: Case, workload: _Workload) -> Spent:
+    clock = RealClock()
+    store = Store(derive(0, "store"))
+    serve_everything(store)
+    api = LocalApi(store, clock)
+    await apply_manifests(api, load_manifests([_CRDS / name for name in workload.crds]))
+    for number in range(case.nodes):
+        await api.create(make_node(number))
+    await workload.prepare(api, case)
+    scheduler = Scheduler(
+        api,
+        clock,
+        profiles=[_profile(workload)],
+        out_of_tree_registry={plugin.name: plugin for plugin in workload.plugins},
+    )
+    running = asyncio.create_task(scheduler.run(), name="scheduler")
+    await scheduler.informers.wait_for_sync()
+    settle_collector()
+    waiting = [workload.change(make_pod(number, "basic"), number) for number in range(case.pods)]
+    before = await api.list(Pod)
+    watch = Stopwatch()
+    for pod in waiting:
+        await api.create(pod)
+    await all_bound(api, before.resource_version, case.pods)
+    spent = watch.spent()
+    scheduler.stop()
+    await running
+    return spent
+
+
+def _profile(workload: _Workload) -> dict[str, Any]:
+    enabled = [{"name": plugin.name} for plugin in workload.plugins]
+    plugins: dict[str, Any] = {"multiPoint": {"enabled": enabled}}
+    if workload.queue_sort:
+        sort = [{"name": workload.queue_sort}]
+        plugins["queueSort"] = {"enabled": sort, "disabled": [{"name": "*"}]}
+    args = [{"name": name, "args": value} for name, value in workload.args.items()]
+    return {"schedulerName": "default-scheduler", "plugins": plugins, "pluginConfig": args}
+
+
+async def _prepare_groups(api: LocalApi, case: Case) -> None:
+    for number in range(-(-case.pods // _GANG)):
+        least = min(_GANG, case.pods - number * _GANG)
+        document = {"metadata": {"name": f"g{number}"}, "spec": {"minMember": least}}
+        await api.create_document(POD_GROUP_KIND.type, "default", document)
+
+
+def _in_group(pod: Pod, number: int) -> Pod:
+    labels = {**pod.metadata.labels, GROUP_LABEL: f"g{number // _GANG}"}
+    return replace(pod, metadata=replace(pod.metadata, labels=labels))
+
+
+_WORKLOADS: Final = {
+    "coscheduling": _Workload(
+        (Coscheduling,), ("podgroups.yaml",), _prepare_groups, _in_group, "Coscheduling"
+    ),
+}

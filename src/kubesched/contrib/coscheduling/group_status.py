@@ -1,0 +1,151 @@
+"""Writes the status of PodGroups: the phase, and the numbers of running and ended pods."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from typing import Any, Final
+
+from kubesched.api import ApiError, Pod, format_time
+from kubesched.api.custom_kinds import CustomObject
+from kubesched.contrib.coscheduling.gangs import Gang, Gangs
+from kubesched.contrib.coscheduling.group_spec import GROUP_LABEL, pod_group_type
+from kubesched.framework import Handle
+
+__all__ = ["GroupStatusLoop", "next_status"]
+
+_log = logging.getLogger(__name__)
+
+_NOT_FOUND: Final = 404
+# Changes of this long are written together, and a failed write is repeated after it.
+_PAUSE_NS: Final = 10**9
+_ENDED: Final = ("Finished", "Failed")
+_COUNTS: Final = {"running": "Running", "succeeded": "Succeeded", "failed": "Failed"}
+
+
+def next_status(
+    status: dict[str, Any], least: int, phases: Counter[str], owner: str, now_ns: int
+) -> dict[str, Any]:
+    """Return the status of a group that has pods in these phases and needs `least` of them.
+
+    Finished and Failed are final.
+    """
+    if status.get("phase") in _ENDED:
+        return status
+    counts = {field: phases[phase] for field, phase in _COUNTS.items()}
+    phase = _phase(least, phases)
+    new: dict[str, Any] = {**status, **counts, "phase": phase}
+    if phase != "Pending" and not new.get("scheduleStartTime"):
+        new["scheduleStartTime"] = format_time(now_ns)
+    if owner and not new.get("occupiedBy"):
+        new["occupiedBy"] = owner
+    return new
+
+
+def _phase(least: int, phases: Counter[str]) -> str:
+    running, succeeded, failed = (phases[each] for each in ("Running", "Succeeded", "Failed"))
+    if succeeded >= least:
+        return "Finished"
+    if failed and failed + running + succeeded >= least:
+        return "Failed"
+    if phases.total() < least:
+        return "Pending"
+    return "Running" if running + succeeded >= least else "Scheduling"
+
+
+class GroupStatusLoop:
+    """Compares the status of changed groups with what it should be, once a second at most."""
+
+    def __init__(self, gangs: Gangs, handle: Handle) -> None:
+        self._gangs = gangs
+        self._handle = handle
+        self._changed: set[str] = set()
+        self._wake = asyncio.Event()
+        self._is_running = False
+        self._ended: dict[str, Counter[str]] = {}  # by group: phases of members that ended
+
+    async def run_once(self) -> None:
+        """Run until cancelled; further calls return at once."""
+        if self._is_running:
+            return
+        self._is_running = True
+        self._gangs.on_change.append(self._mark)
+        try:
+            for gang in self._gangs:
+                self._mark(gang)
+            while True:
+                await self._wake.wait()
+                await self._handle.clock.sleep(_PAUSE_NS)
+                self._wake.clear()
+                changed, self._changed = self._changed, set()
+                for key in sorted(changed):
+                    await self._update(key)
+        finally:
+            self._gangs.on_change.remove(self._mark)
+            self._is_running = False
+
+    def _mark(self, gang: Gang) -> None:
+        self._changed.add(gang.key)
+        self._wake.set()
+
+    async def _update(self, key: str) -> None:
+        namespace, _, name = key.partition("/")
+        group = self._handle.lister(pod_group_type()).get(name, namespace)
+        gang = self._gangs.find(key)
+        if group is None or gang is None or gang.spec is None:
+            self._ended.pop(key, None)
+            return
+        if group.status.get("phase") in _ENDED:
+            return
+        try:
+            phases = await self._phases(gang)
+            now_ns = self._handle.clock.now_ns()
+            status = next_status(group.status, gang.spec.min_member, phases, _owner(gang), now_ns)
+            if not _is_same(status, group):
+                await self._handle.api.patch(
+                    pod_group_type(),
+                    name,
+                    namespace,
+                    {"status": status},
+                    patch_type="merge",
+                    subresource="status",
+                )
+        except ApiError as exc:
+            if exc.code != _NOT_FOUND:
+                _log.warning("Status of PodGroup %s was not written, retrying: %s", key, exc)
+                self._mark(gang)
+
+    async def _phases(self, gang: Gang) -> Counter[str]:
+        """Count the phases of all members. Informers have no pods that ended."""
+        if gang.has_ended:
+            gang.has_ended = False
+            namespace, _, name = gang.key.partition("/")
+            try:
+                found = await self._handle.api.list(
+                    Pod, namespace, label_selector=f"{GROUP_LABEL}={name}"
+                )
+            except ApiError:
+                gang.has_ended = True
+                raise
+            phases = (pod.status.phase for pod in found.items)
+            self._ended[gang.key] = Counter(each for each in phases if each in _COUNTS.values())
+            del self._ended[gang.key]["Running"]
+        present = Counter(pod.status.phase or "Pending" for pod in gang.members.values())
+        return present + self._ended.get(gang.key, Counter())
+
+
+def _owner(gang: Gang) -> str:
+    """Return the objects that own the members, as the status names them."""
+    member = next(iter(gang.members.values()), None)
+    if member is None:
+        return ""
+    namespace = member.metadata.namespace
+    names = sorted(f"{namespace}/{each.name}" for each in member.metadata.owner_references)
+    return ",".join(names)
+
+
+def _is_same(status: dict[str, Any], group: CustomObject) -> bool:
+    # Zero counts may be absent.
+    before = dict.fromkeys(_COUNTS, 0) | group.status
+    return status == before

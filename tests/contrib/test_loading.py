@@ -1,0 +1,118 @@
+"""The optional plugins are installed, and their configurations, examples and definitions work."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from kubesched.api import Pod
+from kubesched.cli.main import cli
+from kubesched.cluster.embedded_cluster import EmbeddedCluster
+from kubesched.cluster.live_cluster import LiveCluster
+from kubesched.cluster.manifests import load_manifests
+from kubesched.foundation.util.clock import current_clock
+from kubesched.foundation.util.randomness import derive
+from kubesched.foundation.util.virtual_loop import run
+from kubesched.framework import CycleState, NodeInfo, Plugin, Status
+from kubesched.scheduler.config.load import load_configuration
+from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "contrib"
+CRDS = sorted((ROOT / "deploy" / "crds").glob("*.yaml"))
+NAMES = ["Coscheduling"]
+
+
+def test_the_plugins_are_installed_under_their_names() -> None:
+    assert [name for name in NAMES if name not in out_of_tree_plugins()] == []
+
+
+def test_a_plugin_of_the_user_takes_the_place_of_one_of_ours() -> None:
+    class Own(Plugin):
+        name = "Coscheduling"
+
+        def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+            raise NotImplementedError
+
+    assert out_of_tree_plugins(given={"Coscheduling": Own})["Coscheduling"] is Own
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_plugin_has_a_page(name: str) -> None:
+    pages = "".join(path.read_text() for path in (ROOT / "docs" / "contrib").glob("*.md"))
+    assert f"[{name}](" in (ROOT / "docs" / "contrib" / "index.md").read_text()
+    assert re.search(rf"^#+ .*{name}", pages, re.MULTILINE)
+
+
+def placed(example: str) -> dict[str, int]:
+    """Run an example with its configuration; return the number of placed pods by `app`."""
+
+    async def story() -> dict[str, int]:
+        text = (EXAMPLES / f"{example}_config.yaml").read_text()
+        plugins = out_of_tree_plugins()
+        live = LiveCluster(
+            EmbeddedCluster(current_clock(), derive(0, "store"), heartbeats=False),
+            configuration=load_configuration(text, known_args=plugins.known_args()),
+            out_of_tree_registry=plugins,
+        )
+        await live.apply(load_manifests([*CRDS, EXAMPLES / f"{example}.yaml"]))
+        async with live.running():
+            await asyncio.sleep(90)
+            counts: dict[str, int] = {}
+            for pod in (await live.pods()).values():
+                app = pod.metadata.labels.get("app", "")
+                counts[app] = counts.get(app, 0) + bool(pod.spec.node_name)
+            return counts
+
+    return run(story)
+
+
+def test_the_example_of_coscheduling() -> None:
+    """Either group fits, and not both."""
+    counts = placed("coscheduling")
+    assert counts in ({"training": 3, "larger": 0}, {"training": 0, "larger": 4})
+
+
+def explained(tmp_path: Path, config: str, documents: str, pod: str) -> str:
+    (tmp_path / "cluster.yaml").write_text(documents)
+    command = ["explain", "pod", pod, "-f", str(tmp_path / "cluster.yaml")]
+    command += ["--config", str(EXAMPLES / config)]
+    result = CliRunner().invoke(cli, command)
+    return " ".join(result.output.split())
+
+
+NODE: Any = """
+apiVersion: v1
+kind: Node
+metadata: {name: node-1}
+status: {allocatable: {cpu: "4", memory: 16Gi, pods: "110"}}
+---
+"""
+
+
+def test_explain_says_what_a_group_lacks(tmp_path: Path) -> None:
+    group = """
+apiVersion: scheduling.x-k8s.io/v1alpha1
+kind: PodGroup
+metadata: {name: larger}
+spec: {minMember: 4}
+---
+"""
+    pods = "".join(
+        f"""
+apiVersion: v1
+kind: Pod
+metadata: {{name: worker-{number}, labels: {{scheduling.x-k8s.io/pod-group: larger}}}}
+spec: {{containers: [{{name: c, image: i, resources: {{requests: {{cpu: "2"}}}}}}]}}
+---
+"""
+        for number in range(4)
+    )
+    text = explained(tmp_path, "coscheduling_config.yaml", NODE + group + pods, "default/worker-0")
+    assert "its group default/larger needs room for 4 pods at once, and there is room for 2" in text
+    assert "lower minMember of the PodGroup larger to 2" in text
