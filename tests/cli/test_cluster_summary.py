@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kubesched.cli.cluster_summary import ClusterSummary, NodeRow, PendingPod, render
+from kubesched.api import ObjectMeta, Pod, PodSpec, PodStatus
+from kubesched.cli.cluster_summary import ClusterSummary, NodeRow, PendingPod, render, summarize
 
 GIB = 1 << 30
 
@@ -52,4 +53,20 @@ def test_what_is_open_comes_later_or_never_is_said() -> None:
     text = render(summary)
     assert "NOT DECIDED YET        WHY\nDeployment default/a   0 of 1 pods made\n" in text
     assert "ALSO                WHAT\nCronJob default/b   next Job at noon\n" in text
-    assert text.endswith("2 of 2 pods bound (1 of them finished), 0 pending")
+    assert text.endswith("2 of 2 pods bound (1 finished), 0 pending")
+
+
+def test_evicted_and_failed_pods_are_counted_apart() -> None:
+    def ended(phase: str, reason: str = "") -> Pod:
+        return Pod(
+            metadata=ObjectMeta(name=f"{phase}{reason}".lower(), namespace="default"),
+            spec=PodSpec(node_name="" if reason == "Evicted" else "a"),
+            status=PodStatus(phase=phase, reason=reason),
+        )
+
+    pods = [ended("Succeeded"), ended("Failed"), ended("Failed", "Evicted"), ended("Running")]
+    summary = summarize((), pods, ())
+    assert (summary.finished, summary.failed, summary.evicted) == (3, 2, 1)
+    assert render(summary).endswith(
+        "3 of 4 pods bound (1 finished, 1 failed, 1 evicted), 0 pending"
+    )

@@ -109,7 +109,9 @@ def test_the_first_lines_of_the_text_say_it() -> None:
 def test_no_line_is_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     done = run("explain", "pod", "shop/web", "-f", "dump.yaml")
-    assert max(map(len, done.stdout.splitlines())) <= 60
+    # A command is copied as it is.
+    commands = re.compile(r"^     \$ .*$(\n {9}.*$)*", re.MULTILINE)
+    assert max(map(len, commands.sub("", done.stdout).splitlines())) <= 60
     assert "\x1b" not in done.stdout
 
 
@@ -246,3 +248,87 @@ def test_dump_command_prints_a_command_of_the_shell() -> None:
     facts = json.loads(run("dump-command", "-o", "json").output)
     assert facts["file"] == "dump.yaml"
     assert facts["command"].startswith("for kind in namespaces ")
+
+
+WORKLOAD = """\
+apiVersion: v1
+kind: List
+items:
+- apiVersion: apps/v1
+  kind: Deployment
+  metadata: {name: api, namespace: shop, uid: d}
+  spec: {replicas: 3, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}},
+    spec: {containers: [{name: c, resources: {requests: {cpu: "6"}}}]}}}
+- apiVersion: apps/v1
+  kind: ReplicaSet
+  metadata: {name: api-1, namespace: shop, uid: r,
+    ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: api, uid: d, controller: true}]}
+  spec: {replicas: 3, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}},
+    spec: {containers: [{name: c, resources: {requests: {cpu: "6"}}}]}}}
+"""
+OWNED = """\
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: api-1-NUMBER, namespace: shop, uid: p-NUMBER, labels: {a: b},
+  creationTimestamp: "2026-01-01T00:00:0NUMBERZ",
+  ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: api-1, uid: r, controller: true}]}
+spec:
+  containers: [{name: c, resources: {requests: {cpu: "6"}}}]
+  volumes: [{name: kube-api-access-NUMBER, emptyDir: {}}]
+"""
+
+
+def test_all_pending_pods_are_grouped_by_cause(folder: Path) -> None:
+    pods = "".join(OWNED.replace("NUMBER", str(each)) for each in range(2))
+    (folder / "more.yaml").write_text(WORKLOAD + pods)
+    done = run("explain", "pods", "-f", "dump.yaml", "-f", "more.yaml", "-f", "pod.yaml")
+    lines = done.stdout.splitlines()
+    assert lines[0] == "4 of 5 pods are pending, 2 causes:"
+    assert lines[2].startswith("3 pods: Insufficient cpu: asks 6")
+    assert "  shop/api-1-0  1 s  ReplicaSet/api-1" in lines
+    assert "1 pod: They fit, one by one." in done.stdout
+    answer = answered("explain", "pods", "-n", "shop", "-f", "dump.yaml", "-f", "more.yaml")
+    (cause,) = answer["causes"]
+    assert [each["pod"] for each in cause["pods"]] == ["shop/api-1-0", "shop/api-1-1", "shop/web"]
+    assert cause["suggestions"][0]["change"].startswith("request cpu <= 3")
+
+
+@pytest.mark.parametrize(
+    "target",
+    [("deployment/api", "-n", "shop"), ("deploy", "api", "-n", "shop"), ("rs/shop/api-1",)],
+)
+def test_a_workload_is_named_as_for_kubectl(folder: Path, target: tuple[str, ...]) -> None:
+    pods = "".join(OWNED.replace("NUMBER", str(each)) for each in range(2))
+    (folder / "more.yaml").write_text(WORKLOAD + pods)
+    done = run("explain", *target, "-f", "dump.yaml", "-f", "more.yaml")
+    assert "shop/api: 2 of 2 pods are pending" in done.stdout.replace("api-1:", "api:")
+    assert "its events say why it has no more" in done.stdout
+    set_resources = "$ kubectl set resources deployment api -n shop -c c --requests=cpu=3"
+    assert set_resources in done.stdout
+
+
+def test_a_workload_without_pods_is_explained_by_its_template(folder: Path) -> None:
+    (folder / "more.yaml").write_text(WORKLOAD)
+    done = run("explain", "deployment/api", "-n", "shop", "-f", "dump.yaml", "-f", "more.yaml")
+    assert done.stdout.startswith("Deployment shop/api: none of its 3 pods exists.")
+    assert "Insufficient cpu: asks 6" in done.stdout
+
+
+def test_a_workload_that_does_not_exist(folder: Path) -> None:
+    (folder / "more.yaml").write_text(WORKLOAD)
+    with pytest.raises(ExplainError, match="no Deployment default/api among 1") as raised:
+        run("explain", "deployment/api", "-f", "dump.yaml", "-f", "more.yaml")
+    assert raised.value.__notes__ == ["did you mean shop/api?"]
+
+
+def test_a_node_that_would_do_is_named() -> None:
+    answer = answered("explain", "pod", "shop/web", "-f", "dump.yaml", "-f", "pod.yaml")
+    assert "add a node like b with 6 cpu" not in answer["advice"]  # b has 8
+    pod = POD.replace('cpu: "1"', 'cpu: "64"')
+    Path("huge.yaml").write_text(pod)
+    huge = answered("explain", "pod", "-f", "huge.yaml", "-f", "dump.yaml")
+    assert "add a node like b with 64 cpu" in huge["advice"]
+    Path("huge.yaml").write_text(POD.replace('cpu: "1"', 'example.com/fpga: "1"'))
+    fpga = answered("explain", "pod", "-f", "huge.yaml", "-f", "dump.yaml")
+    assert fpga["advice"] == "To fix it: add a node like b with 1 example.com/fpga."

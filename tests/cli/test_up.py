@@ -93,7 +93,8 @@ def test_a_persons_own_files_from_standard_input(tmp_path: Path) -> None:
     lines = [line.split() for line in done.stdout.splitlines()]
     assert ["n1", "z1", "1/10", "1/2", "0.0/4", "GiB"] in lines
     [pending] = [line for line in done.stdout.splitlines() if line.startswith("default/not")]
-    assert "0/1 nodes are available: 1 Insufficient cpu." in pending
+    assert "Insufficient cpu: asks 3, and even the largest node, n1, has only 2 in all" in pending
+    assert "kubesched explain pods" in done.stderr
     assert done.stdout.rstrip().endswith("1 of 2 pods bound, 1 pending")
 
 

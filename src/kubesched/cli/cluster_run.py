@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -18,9 +18,10 @@ from kubesched.api import Deployment, Node, Pod, ReplicaSet, ReplicationControll
 from kubesched.api.pod_facts import pod_key
 from kubesched.api.time import format_time
 from kubesched.cli.cluster_page import ClusterPage
-from kubesched.cli.cluster_summary import ClusterSummary, summarize
+from kubesched.cli.cluster_summary import ClusterSummary, summarize, tried_in_vain
 from kubesched.cli.kubeconfig_file import kubeconfig_file
 from kubesched.cli.named_clusters import ClusterFolder, ClusterRecord
+from kubesched.cli.pending_headlines import pending_headlines
 from kubesched.cli.placement_display import PlacementDisplay
 from kubesched.cli.workload_progress import WorkloadProgress
 from kubesched.cluster.apiserver.http.client_kubeconfig import write_private
@@ -217,6 +218,10 @@ class ClusterRun:
             await self._create(workload, display, interrupted)
             undecided = await display.until_decided(interrupted, self._options.timeout_ns)
             nodes, known = await api.list(Node), pods.store.list()
+            explanations: Mapping[str, str] = {}
+            if any(map(tried_in_vain, known)):
+                options = self._options
+                explanations = await pending_headlines(live, options.plugins, options.gates)
             summary = summarize(
                 nodes.items,
                 known,
@@ -224,6 +229,7 @@ class ClusterRun:
                 held=followed.held(known, clock.now_ns()),
                 undecided=undecided,
                 remarks=await display.remarks(),
+                explanations=explanations,
             )
             link = "" if self._page is None else self._page.link()
             on_started(msgspec.structs.replace(served, summary=summary, dashboard=link))

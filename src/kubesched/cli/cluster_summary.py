@@ -19,6 +19,7 @@ __all__ = ["ClusterSummary", "NodeRow", "PendingPod", "render", "summarize", "tr
 _ZONE = "topology.kubernetes.io/zone"
 _GIB = 1 << 30
 _FINISHED = ("Succeeded", "Failed")
+_EVICTED = "Evicted"
 _NODES_SHOWN = 20
 
 
@@ -35,13 +36,15 @@ class NodeRow(msgspec.Struct, frozen=True, rename="camel"):
     allocatable_memory_bytes: int
 
 
-class PendingPod(msgspec.Struct, frozen=True):
+class PendingPod(msgspec.Struct, frozen=True, omit_defaults=True):
     """A pod without a node, with the reason of its condition."""
 
     namespace: str
     name: str
     reason: str
     message: str
+    # The first line of `kubesched explain`; empty if the pod fits or could not be explained.
+    explanation: str = ""
 
 
 class ClusterSummary(msgspec.Struct, frozen=True):
@@ -56,6 +59,9 @@ class ClusterSummary(msgspec.Struct, frozen=True):
     undecided: Mapping[str, str] = {}
     # Owners whose pods are created later or never, with reasons.
     remarks: Mapping[str, str] = {}
+    # Parts of the finished pods.
+    failed: int = 0
+    evicted: int = 0
 
 
 def tried_in_vain(pod: Pod) -> bool:
@@ -71,9 +77,12 @@ def summarize(
     held: Mapping[str, str] = MappingProxyType({}),
     undecided: Mapping[str, str] = MappingProxyType({}),
     remarks: Mapping[str, str] = MappingProxyType({}),
+    explanations: Mapping[str, str] = MappingProxyType({}),
 ) -> ClusterSummary:
-    """Summarize a cluster; `held` are the gated pods, by key."""
+    """Summarize a cluster; `held` are the gated pods and `explanations` headlines, by key."""
     pods = list(pods)
+    failed = [pod for pod in pods if pod.status.phase == "Failed"]
+    ended = [pod for pod in pods if pod.status.phase in _FINISHED]
     bound = [pod for pod in pods if pod.spec.node_name]
     running = [pod for pod in bound if pod.status.phase not in _FINISHED]
     usage: dict[str, Resources] = {}
@@ -90,11 +99,19 @@ def summarize(
     return ClusterSummary(
         total=len(pods),
         bound=len(bound),
-        finished=len(bound) - len(running),
-        pending=tuple(_pending(pod, scheduler_names, held, undecided) for pod in waiting),
+        finished=len(ended),
+        pending=tuple(
+            msgspec.structs.replace(
+                _pending(pod, scheduler_names, held, undecided),
+                explanation=explanations.get(pod_key(pod), ""),
+            )
+            for pod in waiting
+        ),
         nodes=tuple(rows),
         undecided=dict(undecided),
         remarks=dict(remarks),
+        failed=len(failed),
+        evicted=sum(pod.status.reason == _EVICTED for pod in failed),
     )
 
 
@@ -104,18 +121,27 @@ def render(summary: ClusterSummary) -> str:
     if summary.pending:
         alike: dict[tuple[str, str], list[str]] = {}
         for pod in summary.pending:
-            alike.setdefault((pod.reason, pod.message), []).append(f"{pod.namespace}/{pod.name}")
+            why = pod.explanation or pod.message
+            alike.setdefault((pod.reason, why), []).append(f"{pod.namespace}/{pod.name}")
         rows = [(_one_of(names), *why) for why, names in alike.items()]
-        parts.append(text_table([("PENDING", "REASON", "MESSAGE"), *rows]))
+        parts.append(text_table([("PENDING", "REASON", "WHY"), *rows]))
     if summary.undecided:
         parts.append(text_table([("NOT DECIDED YET", "WHY"), *_by_value(summary.undecided)]))
     if summary.remarks:
         parts.append(text_table([("ALSO", "WHAT"), *_by_value(summary.remarks)]))
-    finished = f" ({summary.finished} of them finished)" if summary.finished else ""
     parts.append(
-        f"{summary.bound} of {summary.total} pods bound{finished}, {len(summary.pending)} pending"
+        f"{summary.bound} of {summary.total} pods bound{_ended(summary)}, "
+        f"{len(summary.pending)} pending"
     )
     return "\n\n".join(parts)
+
+
+def _ended(summary: ClusterSummary) -> str:
+    """Count the pods that have ended, in brackets; empty if there are none."""
+    succeeded, failed = summary.finished - summary.failed, summary.failed - summary.evicted
+    counts = {"finished": succeeded, "failed": failed, "evicted": summary.evicted}
+    shown = [f"{count} {how}" for how, count in counts.items() if count]
+    return f" ({', '.join(shown)})" if shown else ""
 
 
 def _node_rows(nodes: Sequence[NodeRow]) -> list[tuple[str, ...]]:

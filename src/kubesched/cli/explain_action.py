@@ -14,9 +14,12 @@ from kubesched.api import Pod
 from kubesched.cli.cluster_sources import ClusterSource, SourceOptions
 from kubesched.cli.running_scheduler import RunningScheduler
 from kubesched.explain import ExplainError, Explanation
+from kubesched.explain.pending_report import PendingReport
+from kubesched.explain.pending_text import render_pending
 from kubesched.explain.text import Paint, plain, render
+from kubesched.explain.workload_pods import is_workload_kind
 
-__all__ = ["run_explain_pod"]
+__all__ = ["run_explain_pod", "run_explain_pods", "run_explain_workload"]
 
 _STYLES: dict[str, dict[str, object]] = {
     "head": {"bold": True},
@@ -49,6 +52,38 @@ def run_explain_pod(
     if node:
         answer = _only_node(answer, node)
     click.echo(_encoded(answer, output))
+
+
+def run_explain_pods(
+    source: SourceOptions, namespace: str, no_suggestions: bool, output: str
+) -> None:
+    snapshot = asyncio.run(source.snapshot(namespace)).snapshot
+    _show_report(snapshot.explain_pending(namespace, suggest=not no_suggestions), output)
+
+
+def run_explain_workload(
+    target: str, source: SourceOptions, namespace: str, no_suggestions: bool, output: str
+) -> None:
+    kind, _, name = target.partition("/")
+    if not name or not is_workload_kind(kind):
+        raise click.UsageError(f"{target!r} is not KIND/NAME, such as deployment/web")
+    before, slash, own = name.rpartition("/")
+    cluster = asyncio.run(source.snapshot(before or namespace))
+    report = cluster.snapshot.explain_workload(
+        kind,
+        own if slash else name,
+        before or namespace or cluster.namespace,
+        suggest=not no_suggestions,
+    )
+    _show_report(report, output)
+
+
+def _show_report(report: PendingReport, output: str) -> None:
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
+        return
+    width = shutil.get_terminal_size((100, 24)).columns
+    click.echo(render_pending(report, width=min(width, 120), paint=_paint()))
 
 
 def _pod(cluster: ClusterSource, name: str) -> Pod:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from kubesched.cli.explain_targets import ExplainGroup
 from kubesched.cli.shared_options import scheduler_options, source_options
 
 if TYPE_CHECKING:
@@ -16,11 +18,16 @@ __all__ = ["explain"]
 
 
 @click.group(
-    short_help="Explain why a pod is pending, and which changes would help.",
-    epilog="Example: kubesched explain pod shop/web-7 -f dump.yaml",
+    cls=ExplainGroup,
+    short_help="Explain why pods are pending, and which changes would help.",
+    epilog="Examples: kubesched explain pods;  kubesched explain pod shop/web-7 -f dump.yaml;  "
+    "kubesched explain deployment/web -n shop",
 )
 def explain() -> None:
-    """Explain decisions of the scheduler. The command never writes to a cluster."""
+    """Explain decisions of the scheduler. The command never writes to a cluster.
+
+    A workload is named as for kubectl: deployment/NAME, sts/NAME, job/NAME and so on.
+    """
 
 
 @explain.command(
@@ -59,3 +66,59 @@ def explain_pod(
     from kubesched.cli.explain_action import run_explain_pod
 
     run_explain_pod(name, source, scheduler, node, versus, no_suggestions, output)
+
+
+def _report_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of the commands that explain several pods."""
+    for option in reversed(
+        (
+            click.option("-n", "--namespace", default="", metavar="NAME", help="The namespace."),
+            click.option("--no-suggestions", is_flag=True, help="Do not search for remedies."),
+            click.option(
+                "-o",
+                "--output",
+                type=click.Choice(["text", "json"]),
+                default="text",
+                show_default=True,
+                help="Form of the answer on standard output.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@explain.command(
+    "pods",
+    epilog="Example: kubesched explain pods -n shop -f dump.yaml",
+)
+@source_options
+@_report_options
+def explain_pods(source: SourceOptions, namespace: str, no_suggestions: bool, output: str) -> None:
+    """List all pending pods, grouped by cause, with the smallest changes that would help.
+
+    Without -n the pods of all namespaces. Exit status: 0 explained, 1 failed.
+    """
+    from kubesched.cli.explain_action import run_explain_pods
+
+    run_explain_pods(source, namespace, no_suggestions, output)
+
+
+@explain.command(
+    "workload",
+    epilog="Example: kubesched explain workload deployment/web -n shop",
+)
+@click.argument("target", metavar="KIND/NAME")
+@source_options
+@_report_options
+def explain_workload(
+    target: str, source: SourceOptions, namespace: str, no_suggestions: bool, output: str
+) -> None:
+    """Explain the pending pods of a workload; `explain KIND/NAME` is the same.
+
+    KIND is a name that kubectl accepts, such as deployment, sts or job. If the controller has
+    created no pods, the pod that it would create is explained.
+    """
+    from kubesched.cli.explain_action import run_explain_workload
+
+    run_explain_workload(target, source, namespace, no_suggestions, output)

@@ -39,7 +39,7 @@ COMMANDS: Final[Mapping[str, _Place]] = {
     "config": _Place("config_command", "Check or show a configuration file."),
     "node": _Place("node_command", "Add, remove, stop or start nodes of a running cluster."),
     "explain": _Place(
-        "explain_command", "Explain why a pod is pending, and which changes would help."
+        "explain_command", "Explain why pods are pending, and which changes would help."
     ),
     "fit": _Place("fit_command", "Count the copies of a pod that fit, and explain the limit."),
     "whatif": _Place("whatif_command", "Show the effects of changes to nodes or workloads."),

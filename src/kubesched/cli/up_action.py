@@ -171,6 +171,8 @@ def _show(started: Started, output: str, is_quiet: bool, closing: str) -> None:
         click.echo(msgspec.json.format(encoded, indent=2))
     elif not is_quiet:
         click.echo(render(started.summary))
+        if hint := _explain_hint(started, stays=bool(closing)):
+            click.echo(f"\n{hint}", err=True)
     if is_quiet or not closing or not started.address:
         return
     click.echo(f"\n{closing}", err=True)
@@ -179,6 +181,21 @@ def _show(started: Started, output: str, is_quiet: bool, closing: str) -> None:
     if started.context:
         click.echo(f"Context:    {started.context} in {started.context_file}", err=True)
     click.echo(f"export KUBECONFIG={started.kubeconfig}", err=True)
+
+
+def _explain_hint(started: Started, *, stays: bool) -> str:
+    """Return how to find remedies for pending pods; empty if none is pending."""
+    if not started.summary.pending:
+        return ""
+    if not stays or not started.address:
+        return (
+            "In a cluster that stays (--name), `kubesched explain pods` shows changes that would "
+            "help."
+        )
+    where = f"--context {started.context}"
+    if not started.context:
+        where = f"--kubeconfig {started.kubeconfig}"
+    return f"kubesched explain pods {where} shows changes that would help."
 
 
 def _configuration(

@@ -1,18 +1,21 @@
-"""The remedy that every pod has: one more node like one of the cluster's nodes."""
+"""The remedy that every pod has: one more node like one of the cluster's nodes, or a larger one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
-from kubesched.api import CSINode, ObjectMeta, ResourceSlice
+from kubesched.api import CSINode, Node, ObjectMeta, ResourceSlice
+from kubesched.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY
 from kubesched.api.taints import UNSCHEDULABLE_TAINT
 from kubesched.framework import NodeInfo, RejectedNodes, Remedy
 from kubesched.scheduler.plugins.helpers.node_copies import NEW_NODE_SIZE, node_like
+from kubesched.scheduler.plugins.helpers.requested_amounts import requested_amounts
 from kubesched.scheduler.plugins.helpers.volume_claims import claim_names
+from kubesched.scheduler.plugins.helpers.wording import as_quantity, nearest, shown_amount
 
-__all__ = ["add_node_like"]
+__all__ = ["add_larger_node", "add_node_like"]
 
 _MOST_SHAPES = 4
 
@@ -38,6 +41,58 @@ def add_node_like(rejected: RejectedNodes) -> Iterator[Remedy]:
             (node_like(node.node, name), *devices, *_drivers_like(rejected, node.name, name)),
             node=name,
         )
+
+
+def add_larger_node(rejected: RejectedNodes) -> Iterator[Remedy]:
+    """Propose a node like one of the cluster's nodes with what the pod requests, if none has it."""
+    wanted = requested_amounts(rejected.pod)
+    offered = sorted({each for node in rejected.nodes for each in _amounts(node)})
+    if any(name not in offered and nearest(name, offered) for name in wanted):
+        return  # A typing error: no node needs to offer the resource.
+    lacking = [
+        {name: amount for name, amount in wanted.items() if amount > _amounts(node).get(name, 0)}
+        for node in rejected.nodes
+    ]
+    if not all(lacking):
+        return
+    for node, missing in sorted(
+        zip(rejected.nodes, lacking, strict=True),
+        key=lambda each: (len(each[1]), -each[0].allocatable.milli_cpu, each[0].name),
+    )[:_MOST_SHAPES]:
+        assert node.node is not None
+        name = f"{node.name}-new"
+        larger = _with_amounts(node_like(node.node, name), missing)
+        has = " and ".join(f"{shown_amount(key, amount)} {key}" for key, amount in missing.items())
+        remedy = Remedy(
+            f"add a node like {node.name} with {has}",
+            NEW_NODE_SIZE + 1,
+            rejected.pod,
+            (larger, *_drivers_like(rejected, node.name, name)),
+            node=name,
+        )
+        if rejected.fits_after(remedy):
+            yield remedy
+            return
+
+
+def _amounts(node: NodeInfo) -> dict[str, int]:
+    own = node.allocatable
+    return {
+        CPU: own.milli_cpu,
+        MEMORY: own.memory,
+        EPHEMERAL_STORAGE: own.ephemeral_storage,
+        **own.scalar,
+    }
+
+
+def _with_amounts(node: Node, amounts: Mapping[str, int]) -> Node:
+    more = {name: as_quantity(name, amount) for name, amount in amounts.items()}
+    status = replace(
+        node.status,
+        allocatable={**node.status.allocatable, **more},
+        capacity={**node.status.capacity, **more},
+    )
+    return replace(node, status=status)
 
 
 def _devices_like(rejected: RejectedNodes, node: str, name: str) -> list[ResourceSlice]:

@@ -11,7 +11,7 @@ from kubesched.api import ObjectMeta, Pod, PriorityClass
 from kubesched.api.pod_facts import pod_priority
 from kubesched.explain.clusters.cluster_model import ClusterModel, SearchOutcome
 from kubesched.explain.explanation import Preemption, Suggestion
-from kubesched.explain.remedy_trials import try_out
+from kubesched.explain.remedy_trials import moves_siblings, try_out
 from kubesched.framework import CycleState, PodInfo, Remedy, Removal
 from kubesched.scheduler.plugins.helpers.budget_limits import blocking_budgets
 from kubesched.scheduler.plugins.helpers.wording import listed, pod_name
@@ -96,6 +96,8 @@ def preemption_suggestions(
     made = (chosen,) if wanted.is_new else ()
     # The scheduler itself evicts the pods.
     remedy = Remedy(text, 2.5, replace(pod, spec=spec), (*made, *gone), edits=made)
+    if moves_siblings(pod, remedy, model):
+        return ()
     found = try_out(model, remedy, "preemption")
     return () if found is None else (found,)
 

@@ -15,13 +15,16 @@ from kubesched.api.base import ApiObject
 from kubesched.api.latest_time import latest_time_ns
 from kubesched.explain.clusters.capture import read_capture
 from kubesched.explain.clusters.cluster_model import ClusterModel
+from kubesched.explain.clusters.missing_pods import missing_pod_note
 from kubesched.explain.clusters.sources import SCHEDULING_KINDS, load_files, read_cluster
 from kubesched.explain.clusters.unknown_kinds import without_rules
 from kubesched.explain.explanation import Explanation
 from kubesched.explain.fitting import Fit, fit_pods
+from kubesched.explain.pending_report import PendingReport, cause_of, group_by_cause
 from kubesched.explain.pod_explanation import explain_pod
 from kubesched.explain.whatif import Plan, WhatIf, play
 from kubesched.explain.whatif.drain_order import drain_order
+from kubesched.explain.workload_pods import find_workload_pods
 from kubesched.foundation.util.clock import Clock, ManualClock, RealClock
 from kubesched.foundation.util.virtual_loop import DEFAULT_START_NS
 from kubesched.scheduler.config.load import configuration_from_builtins
@@ -30,6 +33,8 @@ from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
 from kubesched.scheduler.runtime.plugin_registry import Registry, custom_kinds_of
 
 __all__ = ["Snapshot"]
+
+_FINISHED = ("Succeeded", "Failed")
 
 
 class Snapshot:
@@ -107,7 +112,7 @@ class Snapshot:
         waiting = [
             pod
             for pod in self.model.objects.list(Pod)
-            if not pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed")
+            if not pod.spec.node_name and pod.status.phase not in _FINISHED
         ]
         return sorted(waiting, key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
 
@@ -130,6 +135,51 @@ class Snapshot:
         )
         place = self._places.get(answer.pod)
         return answer if place is None else replace(answer, queue=dict(place))
+
+    def explain_pending(self, namespace: str = "", *, suggest: bool = True) -> PendingReport:
+        """Explain all pending pods, or those of a namespace, grouped by cause."""
+        pods = [
+            pod
+            for pod in self.model.objects.list(Pod, namespace or None)
+            if pod.status.phase not in _FINISHED
+        ]
+        return self._report(pods, suggest=suggest)
+
+    def explain_workload(
+        self, kind: str, name: str, namespace: str = "default", *, suggest: bool = True
+    ) -> PendingReport:
+        """Explain the pending pods of a workload, or the pod that its controller would create.
+
+        Raises:
+            ExplainError: there is no such workload.
+        """
+        found = find_workload_pods(self.model.objects, kind, namespace, name)
+        note = ""
+        if found.missing:
+            note = missing_pod_note(self.model.objects, namespace, name)
+        report = self._report(found.pods, suggest=suggest)
+        if not found.pods and found.wanted != 0:
+            answer = self.explain(found.next_pod, suggest=suggest)
+            report = replace(report, causes=(cause_of(found.next_pod, answer),))
+        subject = f"{found.kind} {namespace}/{name}"
+        return replace(report, subject=subject, missing=found.missing, note=note)
+
+    def _report(self, pods: Sequence[Pod], *, suggest: bool) -> PendingReport:
+        waiting = [pod for pod in pods if not pod.spec.node_name]
+        waiting.sort(key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
+        causes = group_by_cause(
+            waiting,
+            lambda pod, with_remedies: self.explain(pod, suggest=with_remedies),
+            self.model.clock.now_ns(),
+            suggest=suggest,
+        )
+        return PendingReport(
+            pods=len(pods),
+            pending=len(waiting),
+            causes=causes,
+            unknown=self.unknown,
+            partial=self.partial,
+        )
 
     def fit(self, *pods: Pod, replicas: int | None = None) -> Fit:
         """Compute how many copies of the pods fit; without `replicas`, as many as possible."""

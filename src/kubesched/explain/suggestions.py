@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from kubesched.api import Pod
 from kubesched.explain.clusters.cluster_model import ClusterModel
 from kubesched.explain.explanation import Suggestion
-from kubesched.explain.new_node import add_node_like
+from kubesched.explain.new_node import add_larger_node, add_node_like
 from kubesched.explain.plugin_explanations import PluginExplanations
-from kubesched.explain.remedy_trials import try_out
+from kubesched.explain.remedy_trials import moves_siblings, try_out
 from kubesched.explain.verdicts import AllVerdicts
 from kubesched.framework import PodInfo, RejectedNodes, Remedy
 
@@ -58,7 +58,8 @@ class _RemedySearch:
 
     def verified(self, remedies: Iterable[Remedy], most: int) -> list[Suggestion]:
         """Try the smallest remedies and return those that help."""
-        ordered = sorted(remedies, key=lambda each: (each.size, each.text))
+        useful = (each for each in remedies if not moves_siblings(self._pod, each, self._model))
+        ordered = sorted(useful, key=lambda each: (each.size, each.text))
         tried = (try_out(self._model, remedy) for remedy in ordered[:most])
         return [suggestion for suggestion in tried if suggestion is not None]
 
@@ -72,7 +73,9 @@ class _RemedySearch:
                 if remedy.text not in seen:
                     seen.add(remedy.text)
                     yield remedy
-        yield from add_node_like(self._rejected(self._pod, np.arange(len(self._nodes))))
+        everywhere = self._rejected(self._pod, np.arange(len(self._nodes)))
+        yield from add_node_like(everywhere)
+        yield from add_larger_node(everywhere)
 
     def needed_pairs(self) -> Iterator[Remedy]:
         """Yield pairs of remedies of which neither is enough by itself."""

@@ -140,7 +140,9 @@ def _advice(suggestions: Sequence[Suggestion], preemption: Preemption | None) ->
 
 
 def _change_with_command(suggestion: Suggestion) -> str:
-    is_short = 0 < len(suggestion.command) <= _SHORT_COMMAND
+    # A deletion is only shown beside its consequences, in the list of suggestions.
+    is_shown = not suggestion.command.startswith("kubectl delete ")
+    is_short = is_shown and 0 < len(suggestion.command) <= _SHORT_COMMAND
     return f"{suggestion.change} ({suggestion.command})" if is_short else suggestion.change
 
 

@@ -18,7 +18,15 @@ from kubesched.explain.explanation import (
 )
 from kubesched.explain.queue_places import queue_lines
 
-__all__ = ["Paint", "plain", "render", "render_groups"]
+__all__ = [
+    "Paint",
+    "plain",
+    "render",
+    "render_groups",
+    "render_suggestions",
+    "unread_lines",
+    "wrapped",
+]
 
 # Turns (text, style) into text; styles are "head", "good", "bad", "dim".
 Paint = Callable[[str, str], str]
@@ -35,23 +43,15 @@ def render(explanation: Explanation, *, width: int = 100, paint: Paint = plain) 
     """Return the whole explanation, with lines wrapped to the width."""
     is_good = explanation.verdict == "fits"
     lines = _first_lines(explanation, width, paint)
-    if explanation.unknown:
-        lines += _wrapped(
-            f"Not read: {', '.join(explanation.unknown)}. Rules about them are left out.",
-            width,
-        )
-    if explanation.partial:
-        kinds = ", ".join(explanation.partial)
-        fuller = ": nodes may be fuller than it looks" if "Pod" in explanation.partial else ""
-        lines += _wrapped(f"Only of one namespace may be read: {kinds}{fuller}.", width)
+    lines += unread_lines(explanation.unknown, explanation.partial, width)
     if explanation.suggestions:
         lines += ["", paint(f"What would help ({explanation.trials})", "head")]
-        lines += _suggestions(explanation.suggestions, width, paint)
+        lines += render_suggestions(explanation.suggestions, width, paint)
     if explanation.preemption is not None and not is_good:
         lines += [
             "",
             paint("Preemption", "head"),
-            *_wrapped(explanation.preemption.in_words(), width, "  "),
+            *wrapped(explanation.preemption.in_words(), width, "  "),
         ]
     if explanation.scores:
         lines += ["", paint("Best nodes", "head"), *_scores(explanation.scores, width)]
@@ -64,11 +64,26 @@ def render(explanation: Explanation, *, width: int = 100, paint: Paint = plain) 
     if explanation.queue:
         lines += ["", paint("Queue", "head")]
         for line in queue_lines(explanation.queue):
-            lines += _wrapped(line, width, "  ", "    ")
+            lines += wrapped(line, width, "  ", "    ")
     if explanation.message:
         lines += ["", paint("In kube-scheduler's words", "dim")]
-        lines += _wrapped(explanation.message, width, "  ")
+        lines += wrapped(explanation.message, width, "  ")
     return "\n".join(lines)
+
+
+def unread_lines(unknown: Sequence[str], partial: Sequence[str], width: int) -> list[str]:
+    """Return what the answer does not consider: kinds that could not be read."""
+    lines = []
+    if unknown:
+        lines += wrapped(
+            f"Not read: {', '.join(unknown)}. Rules about them are left out.",
+            width,
+        )
+    if partial:
+        fuller = ": nodes may be fuller than it looks" if "Pod" in partial else ""
+        kinds = ", ".join(partial)
+        lines += wrapped(f"Only of one namespace may be read: {kinds}{fuller}.", width)
+    return lines
 
 
 def _heading(rejecting: Sequence[VerdictGroup]) -> str:
@@ -82,15 +97,15 @@ def _first_lines(explanation: Explanation, width: int, paint: Paint) -> list[str
     verdict = "PLACED" if explanation.current_node else explanation.verdict.upper()
     start = f"{explanation.pod}: {verdict}" if is_good else f"{explanation.pod} is {verdict}"
     text = f"{start}. {explanation.summary}" if is_good else f"{start}: {explanation.summary}"
-    first, *rest = _wrapped(_stopped(text), width)
+    first, *rest = wrapped(_stopped(text), width)
     painted = start.replace(explanation.pod, paint(explanation.pod, "head"), 1).replace(
         verdict, paint(verdict, "good" if is_good else "bad"), 1
     )
     lines = [painted + first.removeprefix(start) if first.startswith(start) else first, *rest]
     if explanation.advice:
-        lines += _wrapped(explanation.advice, width)
+        lines += wrapped(explanation.advice, width)
     if explanation.breakdown:
-        lines += _wrapped(_stopped(explanation.breakdown), width)
+        lines += wrapped(_stopped(explanation.breakdown), width)
     return lines
 
 
@@ -106,14 +121,31 @@ def render_groups(
     return _groups([group for group in groups if group.rejections], width, paint)
 
 
-def _suggestions(suggestions: Iterable[Suggestion], width: int, paint: Paint) -> list[str]:
+def render_suggestions(
+    suggestions: Iterable[Suggestion], width: int, paint: Paint = plain
+) -> list[str]:
+    """Return the suggestions as numbered lines, each with its command."""
     lines = []
     for number, each in enumerate(suggestions, start=1):
         text = f"{number}. {each.change}  -> {each.node}"
-        lines += _wrapped(text, width, "  ", "     ")
+        lines += wrapped(text, width, "  ", "     ")
         if each.command:
-            lines.append("     " + paint(f"$ {each.command}", "dim"))
+            lines += [paint(line, "dim") for line in _command_lines(each.command)]
     return lines
+
+
+def _command_lines(command: str) -> list[str]:
+    """Break a command behind `|` and `&&`, where a shell continues it; quotes stay whole."""
+    lines, start, is_quoted = [], 0, False
+    for place, character in enumerate(command):
+        if character == "'":
+            is_quoted = not is_quoted
+        elif not is_quoted and command[place : place + 2] in ("| ", "& "):
+            lines.append(command[start : place + 1])
+            start = place + 2
+    lines.append(command[start:])
+    first, *rest = lines
+    return [f"     $ {first}", *(f"         {each}" for each in rest)]
 
 
 def _scores(scores: Sequence[NodeScore], width: int) -> list[str]:
@@ -131,7 +163,7 @@ def _scores(scores: Sequence[NodeScore], width: int) -> list[str]:
 
 
 def _versus(versus: Versus, width: int, paint: Paint) -> list[str]:
-    lines = [paint(f"{versus.node} or {versus.other}", "head"), *_wrapped(versus.summary, width)]
+    lines = [paint(f"{versus.node} or {versus.other}", "head"), *wrapped(versus.summary, width)]
     if versus.points:
         rows = [("PLUGIN", versus.node, versus.other, "DIFFERENCE")]
         rows += [
@@ -168,10 +200,11 @@ def _rejection(rejection: Rejection, width: int) -> list[str]:
         text += f", there is at most {rejection.available}"
     if rejection.detail:
         text += f"; {rejection.detail}"
-    return _wrapped(f"{text}  [{rejection.plugin}]", width, "    ", "      ")
+    return wrapped(f"{text}  [{rejection.plugin}]", width, "    ", "      ")
 
 
-def _wrapped(text: str, width: int, first: str = "", rest: str | None = None) -> list[str]:
+def wrapped(text: str, width: int, first: str = "", rest: str | None = None) -> list[str]:
+    """Return the text as lines of at most this width."""
     return textwrap.wrap(
         text,
         max(width, 40),

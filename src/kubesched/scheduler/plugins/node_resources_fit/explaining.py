@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kubesched.api import Pod
-from kubesched.api.pod_facts import pod_priority
+from kubesched.api.pod_facts import controller_of, pod_priority
 from kubesched.api.pod_requests import fit_requested
 from kubesched.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY
 from kubesched.framework import Cause, NodeInfo, PodInfo
@@ -26,6 +26,7 @@ from kubesched.scheduler.plugins.helpers.pod_edits import (
     with_other_resource,
     with_request,
 )
+from kubesched.scheduler.plugins.helpers.requested_amounts import requested_amounts
 from kubesched.scheduler.plugins.helpers.wording import (
     as_quantity,
     nearest,
@@ -145,7 +146,7 @@ def _too_many_pods(rejected: RejectedNodes) -> Detail:
 
 
 def _remedies(rejected: RejectedNodes) -> Iterator[Remedy]:
-    resources = _requests_of(rejected.pod)
+    resources = requested_amounts(rejected.pod)
     nodes = rejected.view
     if not len(nodes):
         return
@@ -173,17 +174,6 @@ def _remedies(rejected: RejectedNodes) -> Iterator[Remedy]:
             freed = _free_on_node(rejected, nodes.info(place), wanted)
             if freed is not None:
                 yield freed
-
-
-def _requests_of(pod: Pod) -> dict[str, int]:
-    wanted = fit_requested(pod)
-    amounts = {
-        CPU: wanted.milli_cpu,
-        MEMORY: wanted.memory,
-        EPHEMERAL_STORAGE: wanted.ephemeral_storage,
-        **wanted.scalar,
-    }
-    return {name: amount for name, amount in amounts.items() if amount > 0}
 
 
 def _request_another(rejected: RejectedNodes, resources: dict[str, int]) -> Iterator[Remedy]:
@@ -241,10 +231,15 @@ def _request_less(
             yield Remedy(", and ".join(parts), size, pod, parts=together)
 
 
-def _fewest_pods(node: NodeInfo, wanted: dict[str, int]) -> list[PodInfo]:
-    """Return one pod that is large enough, or else the largest pods; none if that is too many."""
+def _fewest_pods(pod: Pod, node: NodeInfo, wanted: dict[str, int]) -> list[PodInfo]:
+    """Return one pod that is large enough, or else the largest pods; none if that is too many.
+
+    Pods of the same controller are left out: it would create them again.
+    """
+    own = controller_of(pod)
+    others = [each for each in node.pods if own is None or controller_of(each.pod) != own]
     by_importance = sorted(
-        node.pods, key=lambda each: (pod_priority(each.pod), each.pod.metadata.name)
+        others, key=lambda each: (pod_priority(each.pod), each.pod.metadata.name)
     )
     useful = [
         each
@@ -269,7 +264,7 @@ def _fewest_pods(node: NodeInfo, wanted: dict[str, int]) -> list[PodInfo]:
 
 def _free_on_node(rejected: RejectedNodes, node: NodeInfo, wanted: dict[str, int]) -> Remedy | None:
     """Propose to move the fewest, least important pods that free enough on one node."""
-    chosen = _fewest_pods(node, wanted)
+    chosen = _fewest_pods(rejected.pod, node, wanted)
     if not chosen:
         return None
     what = " and ".join(f"{shown_amount(name, amount)} {name}" for name, amount in wanted.items())

@@ -1,0 +1,58 @@
+"""Why the pods of an embedded cluster are pending, in the first line of `kubesched explain`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from kubesched.cluster.live_cluster import LiveCluster
+from kubesched.explain import Snapshot
+from kubesched.explain.clusters.sources import SCHEDULING_KINDS
+from kubesched.foundation.util.forked import ChildError, in_child
+from kubesched.scheduler.all_plugins import complete_registry
+from kubesched.scheduler.config.feature_gates import FeatureGates
+from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
+
+__all__ = ["pending_headlines"]
+
+_LONGEST_S: Final = 20.0
+
+
+async def pending_headlines(
+    live: LiveCluster, plugins: PluginRegistry, gates: FeatureGates
+) -> Mapping[str, str]:
+    """Return the headlines by namespace and name, without those of pods that fit.
+
+    A child process computes them, and the cluster continues meanwhile. Without an answer in time
+    the result is empty.
+    """
+    api = live.cluster.api
+
+    def work() -> bytes:
+        snapshot = Snapshot(
+            [each for kind in SCHEDULING_KINDS for each in api.present(kind.type)],
+            configuration=live.configuration,
+            plugins=complete_registry(plugins),
+            gates=gates,
+        )
+        report = snapshot.explain_pending(suggest=False)
+        return msgspec.json.encode(
+            {
+                row.pod: cause.summary
+                for cause in report.causes
+                if cause.verdict == "pending"
+                for row in cause.pods
+            }
+        )
+
+    try:
+        found = await (
+            in_child(work, _LONGEST_S) if hasattr(os, "fork") else asyncio.to_thread(work)
+        )
+    except ChildError:
+        return {}
+    return msgspec.json.decode(found, type=dict[str, str])
