@@ -37,6 +37,7 @@ from kubesched.cluster.controllers.terminated_pods import TerminatedPodCollector
 from kubesched.cluster.controllers.volume_provisioning import STORAGE_CLASSES
 from kubesched.cluster.extension_servers import ExtensionChecks, ExtensionClient
 from kubesched.cluster.nodes.container_scripts import ContainerScripts
+from kubesched.cluster.nodes.container_usage import ContainerUsage
 from kubesched.cluster.nodes.kubelet import FakeKubelet
 from kubesched.cluster.nodes.node_agent import NodeAgent
 from kubesched.cluster.nodes.pod_behavior import Behavior, behavior_of
@@ -155,6 +156,8 @@ class EmbeddedCluster:
                 ),
                 NodeAgent(self.api, clock, heartbeats=heartbeats),
             ]
+        usage = ContainerUsage(self.store)
+        self._usage = usage.of if ClusterPart.NODES in parts else None
         if ClusterPart.CONTROLLERS in parts:
             groups = features if ClusterPart.POD_GROUPS in parts else frozenset()
             controllers = Controllers(
@@ -162,6 +165,7 @@ class EmbeddedCluster:
                 clock,
                 events=None if recorder is None else _recorded(recorder),
                 authority=lambda: self._certificate.decode(),
+                usage=self._usage,
                 has_pod_groups=POD_GROUPS in groups,
                 has_group_claims={POD_GROUPS, GROUP_CLAIMS} <= groups,
             )
@@ -226,6 +230,8 @@ class EmbeddedCluster:
         key = self._secret("service-account-key", lambda: secrets.token_bytes(32))
         service = ApiService(self.store, clock, users=users, rbac=self._rbac, token_key=key)
         service.show_processes(ContainerScripts())
+        if self._usage is not None:
+            service.show_usage(self._usage)
         self._webhooks = WebhookClient(self.store)
         self.api.webhook_calls = service.call_webhooks_with(self._webhooks)
         self._extensions = ExtensionClient(self.store, clock, self._authority)

@@ -11,6 +11,7 @@ from kubesched.api.apps import ReplicaSetSpec
 from kubesched.api.meta import LabelSelector, ObjectMeta
 from kubesched.cluster.controllers.controller_registry import FOLLOWED, all_controllers
 from kubesched.cluster.controllers.object_index import ObjectIndex
+from kubesched.cluster.controllers.pod_autoscalers import PodAutoscalers
 from kubesched.cluster.controllers.taint_eviction import TaintEvictions
 from kubesched.cluster.controllers.triggers import (
     AdoptableObject,
@@ -20,7 +21,7 @@ from kubesched.cluster.controllers.triggers import (
     controlled,
 )
 
-CONTROLLERS = all_controllers(TaintEvictions(), str)
+CONTROLLERS = all_controllers(TaintEvictions(), str, PodAutoscalers(None))
 
 
 def test_every_declared_kind_is_followed() -> None:

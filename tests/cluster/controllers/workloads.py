@@ -12,6 +12,7 @@ from kubesched.api import ApiError, Node, Pod
 from kubesched.cluster.apiserver.local_api import Faults, LocalApi
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.controllers import Controllers, GarbageCollector
+from kubesched.cluster.nodes.container_usage import ContainerUsage
 from kubesched.cluster.nodes.kubelet import FakeKubelet
 from kubesched.cluster.nodes.node_agent import NodeAgent
 from kubesched.foundation.util.clock import SECOND, Clock, current_clock
@@ -95,7 +96,11 @@ class Workloads:
 
 @contextlib.asynccontextmanager
 async def workloads(
-    nodes: int = 1, faults: Faults | None = None, *, heartbeats: bool = False
+    nodes: int = 1,
+    faults: Faults | None = None,
+    *,
+    heartbeats: bool = False,
+    usage: bool = False,
 ) -> AsyncIterator[Workloads]:
     clock = current_clock()
     store = Store(now_ns=clock.now_ns())
@@ -105,7 +110,7 @@ async def workloads(
         await harness.node(f"n{number}")
     managed = LocalApi(store, clock, faults=faults)
     parts = (
-        Controllers(managed, clock),
+        Controllers(managed, clock, usage=ContainerUsage(store).of if usage else None),
         GarbageCollector(store, clock),
         NodeAgent(api, clock, heartbeats=heartbeats),
         FakeKubelet(api, clock),

@@ -23,6 +23,7 @@ from kubesched.cluster.controllers.plans import (
     Patch,
     RecordEvent,
 )
+from kubesched.cluster.controllers.pod_autoscalers import PodAutoscalers, PodUsage
 from kubesched.cluster.controllers.pod_garbage_collection import LOST_NODE, LostNodes
 from kubesched.cluster.controllers.taint_eviction import TaintEvictions
 from kubesched.cluster.controllers.triggers import TriggerIndex
@@ -106,10 +107,13 @@ class Controllers:
         *,
         events: EventSink | None = None,
         authority: Callable[[], str] = str,
+        usage: PodUsage | None = None,
         has_pod_groups: bool = False,
         has_group_claims: bool = False,
     ) -> None:
         """`authority` returns the certificates, as text, that clients need to trust the server.
+
+        `usage` returns what a running pod uses, for autoscalers.
 
         `has_pod_groups` says whether the server has PodGroups, and `has_group_claims` whether
         they can have ResourceClaims.
@@ -120,7 +124,7 @@ class Controllers:
         self._objects.has_group_claims = has_group_claims
         self._evictions = TaintEvictions()
         self._lost_nodes = LostNodes()
-        controllers = all_controllers(self._evictions, authority)
+        controllers = all_controllers(self._evictions, authority, PodAutoscalers(usage))
         self._triggers = TriggerIndex(each for one in controllers for each in one.triggers)
         self._controllers: dict[type, list[Controller]] = {}
         for controller in controllers:

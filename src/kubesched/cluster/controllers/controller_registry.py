@@ -43,6 +43,7 @@ from kubesched.cluster.controllers.jobs import JOB_CONTROLLER, LOST_JOB_CONTROLL
 from kubesched.cluster.controllers.namespaces import namespace_controller
 from kubesched.cluster.controllers.node_lifecycle import NODE_CONTROLLER
 from kubesched.cluster.controllers.persistent_volumes import CLAIM_CONTROLLER, VOLUME_CONTROLLER
+from kubesched.cluster.controllers.pod_autoscalers import AUTOSCALERS, PodAutoscalers
 from kubesched.cluster.controllers.pod_garbage_collection import POD_GARBAGE_COLLECTOR
 from kubesched.cluster.controllers.pod_group_protection import POD_GROUP_PROTECTION_CONTROLLER
 from kubesched.cluster.controllers.replica_sets import (
@@ -61,7 +62,7 @@ __all__ = ["FOLLOWED", "all_controllers"]
 
 
 def all_controllers(
-    evictions: TaintEvictions, authority: Callable[[], str]
+    evictions: TaintEvictions, authority: Callable[[], str], autoscalers: PodAutoscalers
 ) -> tuple[Controller, ...]:
     """List the controllers.
 
@@ -92,6 +93,7 @@ def all_controllers(
         DISRUPTION_CONTROLLER,
         ENDPOINT_SLICE_CONTROLLER,
         ENDPOINT_MIRRORING_CONTROLLER,
+        autoscalers.controller(),
     )
 
 
@@ -122,4 +124,5 @@ FOLLOWED: Final[tuple[type[ApiObject], ...]] = (
     ResourceSlice,
     DeviceClass,
     Lease,
+    AUTOSCALERS,
 )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from kubesched.cluster.apiserver.http.access_reviews import REVIEWS
+from kubesched.cluster.apiserver.http.metrics_api import METRICS, METRICS_KINDS
 from kubesched.cluster.apiserver.http.scale_subresource import scale_paths
 from kubesched.cluster.apiserver.rules.resources.resource_catalog import Catalog
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
@@ -101,6 +102,8 @@ class Discovery:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
+        # Whether the server has the metrics of nodes and pods.
+        self.has_metrics = False
         # The resources of other servers, by group and version: their own documents.
         self.remote: Callable[[], Mapping[tuple[str, str], Json]] = dict
         # The number of catalog changes at which the groups were read, and the groups.
@@ -187,6 +190,8 @@ class Discovery:
         add("", "v1", _Entry("bindings", "binding", True, "Binding", ("create",)))
         for (group, plural), (kind, namespaced) in REVIEWS.items():
             add(group, "v1", _Entry(plural, kind.lower(), namespaced, kind, ("create",)))
+        for plural, (kind, namespaced) in METRICS_KINDS.items() if self.has_metrics else ():
+            add(METRICS, "v1beta1", _Entry(plural, "", namespaced, kind, _READ_VERBS))
         for versions in found.values():
             for entries in versions.values():
                 entries.sort(key=lambda entry: entry.plural)

@@ -27,6 +27,7 @@ from kubesched.cluster.apiserver.http.health_checks import (
 )
 from kubesched.cluster.apiserver.http.impersonation import impersonated_user
 from kubesched.cluster.apiserver.http.media_types import NO_METADATA, accepted_form
+from kubesched.cluster.apiserver.http.metrics_api import METRICS, MetricsApi, PodUsage
 from kubesched.cluster.apiserver.http.openapi_documents import OpenApi
 from kubesched.cluster.apiserver.http.pod_processes import PodProcesses
 from kubesched.cluster.apiserver.http.protobuf import PROTOBUF, write_protobuf
@@ -97,6 +98,8 @@ class ApiService:
         tokens become invalid when the process ends.
         """
         self.store = store
+        # Answers requests for metrics; None if this server has no nodes.
+        self._usage: MetricsApi | None = None
         # Forwards requests to other API servers; None if there is no client that can.
         self._aggregation: AggregationLayer | None = None
         # Repeats writes that need webhooks; None if there is no client that can call them.
@@ -145,6 +148,11 @@ class ApiService:
         self._aggregation = layer = AggregationLayer(self.store, caller)
         self._discovery.remote = lambda: layer.resources
         return layer
+
+    def show_usage(self, usage: PodUsage) -> None:
+        """Serve the metrics of nodes and pods: what these functions say that they use."""
+        self._usage = MetricsApi(self.store, self._now_ns, usage)
+        self._discovery.has_metrics = True
 
     def show_processes(self, processes: PodProcesses) -> None:
         """Answer requests for logs and commands with what these processes print."""
@@ -233,6 +241,8 @@ class ApiService:
             return self._page(request)
         if (target.group, target.plural) in REVIEWS and target.version == "v1":
             return self._review(request, target, user)
+        if target.group == METRICS and self._usage is not None:
+            return self._usage.answer(request, target)
         if not self._discovery.has_version(target.group, target.version):
             return _not_found()
         with self._policies.webhooks.suspended():

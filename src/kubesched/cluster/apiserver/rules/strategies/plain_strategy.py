@@ -11,6 +11,7 @@ from kubesched.cluster.apiserver.rules.errors.field_problems import (
     invalid,
     required,
 )
+from kubesched.cluster.apiserver.rules.strategies.autoscaler_strategy import AutoscalerStrategy
 from kubesched.cluster.apiserver.rules.strategies.pod_defaults import default_pod_spec
 from kubesched.cluster.apiserver.rules.strategies.resource_strategy import Json, ResourceStrategy
 from kubesched.cluster.apiserver.rules.validation.names import config_map_key
@@ -169,14 +170,6 @@ def _webhooks(**more: Any) -> Callable[[Json], Json]:
     return default
 
 
-def _autoscaler(new: Json) -> Json:
-    spec = {"minReplicas": 1, **new.get("spec", {})}
-    if not spec.get("metrics"):
-        target = {"type": "Utilization", "averageUtilization": 80}
-        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
-    return {**new, "spec": spec}
-
-
 def _priority_level(new: Json) -> Json:
     spec = new.get("spec", {})
     if spec.get("type") == "Exempt":
@@ -240,9 +233,7 @@ PLAIN_STRATEGIES: dict[str, ResourceStrategy] = {
     ),
     "ValidatingWebhookConfiguration": PlainStrategy(generation=True, default=_webhooks()),
     "APIService": PlainStrategy(status=True, needed=("spec.version",)),
-    "HorizontalPodAutoscaler": PlainStrategy(
-        status=True, default=_autoscaler, needed=("spec.scaleTargetRef.name",)
-    ),
+    "HorizontalPodAutoscaler": AutoscalerStrategy(),
     "CertificateSigningRequest": PlainStrategy(
         status=True,
         needed=("spec.request", "spec.signerName"),
