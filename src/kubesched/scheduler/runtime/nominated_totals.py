@@ -60,7 +60,9 @@ class NominatedPods:
         entries = np.flatnonzero((self._priority >= priority) & (self._row >= 0))
         entries = entries[np.argsort(self._row[entries], kind="stable")]
         rows = self._row[entries]
-        firsts = np.flatnonzero(np.diff(rows, prepend=-1))
+        is_first = np.ones(len(rows), dtype=bool)
+        np.not_equal(rows[1:], rows[:-1], out=is_first[1:])
+        firsts = is_first.nonzero()[0]
         amounts = self._amounts[:, entries]
         if len(firsts) == len(rows):  # the usual case: one nominated pod per node
             return NominatedTotals(rows, amounts, np.ones(len(rows), dtype=np.int64))

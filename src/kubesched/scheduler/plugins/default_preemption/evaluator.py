@@ -209,7 +209,7 @@ class Evaluator:
         columns.compact()
         cached = self._dry_run_cache.entry_of(state, preemptor, columns)
         run = CandidateSearch(self._handle, state, preemptor, columns, self._budgets.read(), cached)
-        return run.search(np.roll(rows, -offset), wanted)
+        return run.search(np.concatenate((rows[offset:], rows[:offset])), wanted)
 
     def _potential_rows(self, diagnosis: Diagnosis) -> NDArray[np.intp]:
         """Return the nodes that evictions could help, in the order of the snapshot."""
