@@ -14,8 +14,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
-import os
-import platform
 import statistics
 import sys
 import tempfile
@@ -25,10 +23,10 @@ from typing import Any, NamedTuple
 
 import click
 
-from benchmarks.measuring import say
+from benchmarks.measuring import machine, say
 from benchmarks.trees import Counter, Tree, checked_out, working_tree
 
-__all__ = ["KINDS", "MeasuredKind", "count_instructions", "machine", "verdict"]
+__all__ = ["KINDS", "MeasuredKind", "chosen_kinds", "count_instructions", "verdict"]
 
 
 class MeasuredKind(NamedTuple):
@@ -106,17 +104,6 @@ def count_instructions(tree: Tree, counter: Counter, kind: MeasuredKind) -> floa
     return count / 1000 / (kind.pods(kind.counted) or 1)
 
 
-def machine() -> dict[str, Any]:
-    """Describe the machine without its name."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {
-        "system": f"{platform.system()} {platform.machine()}",
-        "cores": os.cpu_count(),
-        "memory_gib": round(memory / 2**30),
-        "python": platform.python_version(),
-    }
-
-
 def _compare(
     trees: tuple[Tree, Tree], kind: MeasuredKind, counter: Counter | None, rounds: int
 ) -> tuple[Pair | None, Pair | None]:
@@ -161,7 +148,8 @@ def _cell(pair: Mapping[str, Any] | None) -> str:
     return f"{base:,.1f} -> {head:,.1f} {pair['change_percent']:+6.1f} %"
 
 
-def _chosen(_: object, __: object, text: str) -> Sequence[str]:
+def chosen_kinds(_: object, __: object, text: str) -> Sequence[str]:
+    """Return the kinds of an option's value."""
     names = tuple(KINDS) if text == "all" else tuple(text.split(","))
     if unknown := set(names) - set(KINDS):
         raise click.BadParameter(f"{', '.join(sorted(unknown))}: not among {', '.join(KINDS)}")
@@ -171,7 +159,7 @@ def _chosen(_: object, __: object, text: str) -> Sequence[str]:
 @click.command(help=__doc__)
 @click.argument("base")
 @click.option("--head", help="Commit to measure instead of the working tree.")
-@click.option("--kind", default="all", show_default=True, callback=_chosen, help="By comma.")
+@click.option("--kind", default="all", show_default=True, callback=chosen_kinds, help="By comma.")
 @click.option("--rounds", default=3, show_default=True, help="Of CPU time; 0 leaves it out.")
 @click.option("--no-count", is_flag=True, help="Do not count instructions.")
 @click.option("--tolerance", default=3.0, show_default=True, help="Per cent that are `same`.")

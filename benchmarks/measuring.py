@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gc
 import json
+import os
+import platform
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +22,7 @@ __all__ = [
     "GcPauses",
     "Spent",
     "Stopwatch",
+    "machine",
     "median_of",
     "peak_rss_mib",
     "percentile",
@@ -128,6 +131,17 @@ def _status_mib(field: str) -> float:
         if name == field:
             return round(int(value.split()[0]) / 1024, 1)
     raise LookupError(f"{_STATUS} has no {field}")
+
+
+def machine() -> dict[str, Any]:
+    """Describe the machine without its name."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory / 2**30),
+        "python": platform.python_version(),
+    }
 
 
 def write_line(line: dict[str, Any]) -> None:

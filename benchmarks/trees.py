@@ -31,6 +31,8 @@ class Tree(NamedTuple):
     date: str
     """The day of the commit."""
     subject: str
+    number: int = 0
+    """The number of commits up to this one."""
 
     def cpu_seconds(self, module: str, options: Sequence[str]) -> float:
         """Run a benchmark once, and return the CPU time of its measured part."""
@@ -128,7 +130,8 @@ def _build(folder: Path) -> None:
 
 def _described(folder: Path) -> Tree:
     commit, date, subject = _git(folder, "log", "-1", "--format=%H%n%cs%n%s").splitlines()
-    return Tree(folder, commit, date, subject)
+    number = int(_git(folder, "rev-list", "--count", commit))
+    return Tree(folder, commit, date, subject, number)
 
 
 def _git(folder: Path, *arguments: str) -> str:
