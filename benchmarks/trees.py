@@ -96,10 +96,11 @@ class Counter:
 
 
 def working_tree() -> Tree:
-    """Return this checkout, with uncommitted changes."""
+    """Return this checkout, with uncommitted changes; those of documents and results do not run."""
     _build(ROOT)
     tree = _described(ROOT)
-    is_changed = bool(_git(ROOT, "status", "--porcelain", "--untracked-files=no"))
+    code = (".", ":!docs", ":!*.md", ":!benchmarks/results")
+    is_changed = bool(_git(ROOT, "status", "--porcelain", "--untracked-files=no", "--", *code))
     return tree._replace(subject="with uncommitted changes") if is_changed else tree
 
 
