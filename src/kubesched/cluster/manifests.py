@@ -261,9 +261,9 @@ def _object(
     if kind is None:
         problems.add(file, source.line_of("kind"), kinds.unknown(*named))
         return None
-    unknown = () if is_dumped else unknown_fields(kind.group, kind.version, kind.kind, value)
-    for path in unknown:
-        problems.add(file, source.line_of(path), f'unknown field "{path}"')
+    if not is_dumped:
+        for path in unknown_fields(kind.group, kind.version, kind.kind, value):
+            problems.add(file, source.line_of(path), f'unknown field "{path}"')
     document = remove_nulls(
         {k: v for k, v in value.items() if k not in ("apiVersion", "kind")}, None
     )
@@ -273,14 +273,12 @@ def _object(
         return None
     metadata = document.get("metadata")
     if isinstance(metadata, dict):
-        document["metadata"] = metadata = _own_metadata(
+        document["metadata"] = _own_metadata(
             metadata, is_dumped=is_dumped, namespaced=kind.namespaced
         )
-        if not metadata.get("name") and not metadata.get("generateName"):
-            problems.add(file, source.line_of("metadata"), "metadata.name is missing")
-            return None
-    elif metadata is None:
-        problems.add(file, source.line, "metadata.name is missing")
+    if not _has_name(document):
+        line = source.line if metadata is None else source.line_of("metadata")
+        problems.add(file, line, "metadata.name is missing")
         return None
     try:
         parsed = msgspec.convert(document, kind.type)
@@ -289,6 +287,14 @@ def _object(
         problems.add(file, source.line_of(path), text)
         return None
     return _Found(file, source, document, parsed, is_dumped=is_dumped)
+
+
+def _has_name(document: dict[str, Any]) -> bool:
+    """Whether an object has a name; the decoder reports metadata of another type."""
+    metadata = document.get("metadata")
+    if isinstance(metadata, dict):
+        return bool(metadata.get("name") or metadata.get("generateName"))
+    return metadata is not None
 
 
 def _wrong_amounts_of(kind: type[Any], document: Any) -> list[tuple[str, str]]:

@@ -145,7 +145,7 @@ _ANY_NAME: Final = SignIn()
 
 
 def _led_to_folder(sign_in: SignIn, path: str, request: Request) -> Response:
-    """Redirect a link to the folder of the page; its name is secret for everybody else."""
+    """Redirect a link to the folder of the page; its name is a secret."""
     token = request.query.get("token")
     if path == "/" and request.method == "GET" and sign_in.is_issued(token):
         return _redirect(f"./{sign_in.folder}/?token={token}")

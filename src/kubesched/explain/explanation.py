@@ -109,7 +109,7 @@ class Preemption(Result, frozen=True, kw_only=True):
             return f"Its preemptionPolicy is Never; otherwise it would evict {who}."
         if self.priority_needed is not None:
             return (
-                "Nobody who could make room is less important. "
+                "No pod that could make room is less important. "
                 f"From priority {self.priority_needed} on it would evict {who}."
             )
         return "Evicting less important pods does not help."

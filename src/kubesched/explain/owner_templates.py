@@ -121,13 +121,15 @@ def _merged(target: Any, before: Any, after: Any) -> Any:
             }
         )
     if isinstance(after, dict) and isinstance(before, dict):
-        kept = {
-            key: each for key, each in (target or {}).items() if key in after or key not in before
-        }
-        return kept | {key: each for key, each in after.items() if before.get(key) != each}
+        return _merged_map(target or {}, before, after)
     if isinstance(after, tuple) and isinstance(before, tuple) and isinstance(target, tuple):
         return _merged_list(target, before, after)
     return after
+
+
+def _merged_map(target: Any, before: dict[Any, Any], after: dict[Any, Any]) -> dict[Any, Any]:
+    kept = {key: each for key, each in target.items() if key in after or key not in before}
+    return kept | {key: each for key, each in after.items() if before.get(key) != each}
 
 
 def _merged_list(
@@ -135,28 +137,29 @@ def _merged_list(
 ) -> tuple[Any, ...]:
     """Change, remove and add elements; elements with names are found by their names."""
     if all(hasattr(each, "name") for each in (*target, *before, *after)):
-        old = {each.name: each for each in before}
-        new = {each.name: each for each in after}
-        kept = [
-            _merged(each, old[each.name], new[each.name])
-            if each.name in old and each.name in new
-            else each
-            for each in target
-            if each.name in new or each.name not in old
-        ]
-        known = {each.name for each in target}
-        return (*kept, *(each for each in after if each.name not in old and each.name not in known))
+        return _merged_by_name(target, before, after)
     if len(before) == len(after):
-        changes = {
-            place: (one, other)
-            for place, (one, other) in enumerate(zip(before, after, strict=True))
-            if one != other
-        }
         swapped = list(target)
-        for one, other in changes.values():
-            if one in swapped:
+        for one, other in zip(before, after, strict=True):
+            if one != other and one in swapped:
                 swapped[swapped.index(one)] = other
         return tuple(swapped)
     removed = [each for each in before if each not in after]
     added = [each for each in after if each not in before]
     return (*(each for each in target if each not in removed), *added)
+
+
+def _merged_by_name(
+    target: Sequence[Any], before: Sequence[Any], after: Sequence[Any]
+) -> tuple[Any, ...]:
+    old = {each.name: each for each in before}
+    new = {each.name: each for each in after}
+    kept = [
+        _merged(each, old[each.name], new[each.name])
+        if each.name in old and each.name in new
+        else each
+        for each in target
+        if each.name in new or each.name not in old
+    ]
+    known = {each.name for each in target}
+    return (*kept, *(each for each in after if each.name not in old and each.name not in known))

@@ -111,7 +111,7 @@ def held_summary(status: Status, detail: Detail) -> Summary:
         return Summary(
             f"held back by the scheduling {word} {listed(cause.gates)}; no scheduler looks at it",
             "",
-            f"Whoever set the {word} has to remove {it} (spec.schedulingGates).",
+            f"The component that set the {word} has to remove {it} (spec.schedulingGates).",
         )
     if detail.sentence:
         return Summary(f"held back before scheduling: {detail.sentence}", "", detail.advice)
@@ -172,7 +172,7 @@ def lost_summary(pod: Pod) -> str:
     name = pod.spec.node_name
     return (
         f"It has been placed on {name}, and there is no such node any more. It cannot run, and is "
-        "not placed anew: whoever made it has to make another (pods of nodes that are gone are "
+        "not placed again: its creator has to create another pod (pods of deleted nodes are "
         "deleted after a while)"
     )
 

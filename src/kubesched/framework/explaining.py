@@ -82,7 +82,7 @@ class Detail(NamedTuple):
     available: str = ""
     # Names: which taint, or which pods use the port.
     detail: str = ""
-    # A complete explanation for a reader who knows nothing else; by default the reason.
+    # A complete sentence without context; by default the reason.
     sentence: str = ""
     # The same in a few words, to stand behind a number of nodes; by default the reason.
     brief: str = ""

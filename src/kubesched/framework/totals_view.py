@@ -72,4 +72,4 @@ class TotalsView(NodeView):
         self._refuse()
 
     def _refuse(self) -> NoReturn:
-        raise TypeError("a dry run over many nodes knows requested amounts and pod counts only")
+        raise TypeError("a dry run over many nodes has requested amounts and pod counts only")

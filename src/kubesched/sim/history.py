@@ -34,7 +34,7 @@ _DISRUPTED: Final = "DisruptionTarget"
 
 
 class _Line(msgspec.Struct, omit_defaults=True):
-    """One line of the file; its kind is told by the members that are present."""
+    """One line of the file; the members that are present determine its kind."""
 
     format: str = ""
     scenario: str = ""

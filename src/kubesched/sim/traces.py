@@ -49,7 +49,7 @@ _IMAGE = "registry.k8s.io/pause:3.10"
 
 
 class _Line(msgspec.Struct):
-    """One line of the own format; its kind is told by the members that are present."""
+    """One line of the own format; the members that are present determine its kind."""
 
     time: float = 0.0
     format: str = ""

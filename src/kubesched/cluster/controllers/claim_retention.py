@@ -40,15 +40,21 @@ def plan_claim_owners(
             references = claim.metadata.owner_references
             if any(_is_outdated(each, owner) or _is_outdated(each, pod) for each in references):
                 continue
-            others = [each for each in references if each.uid not in _uids(owner, pod)]
-            has_policy = when_scaled or when_deleted
-            is_foreign = has_policy and any(each.controller for each in others)
-            written = [reference_document(each) for each in others]
-            if wanted is not None and not is_foreign:
-                written.append(controller_reference(wanted))
+            written = _owners(references, _uids(owner, pod), wanted)
             if not _has_owners(references, written):
                 actions.append(owners_patch(claim, written))
     return actions
+
+
+def _owners(
+    references: Sequence[OwnerReference], own: Collection[str], wanted: Any | None
+) -> list[Json]:
+    """Return the references of other owners, and one to the wanted owner if it may have one."""
+    others = [each for each in references if each.uid not in own]
+    written = [reference_document(each) for each in others]
+    if wanted is not None and not any(each.controller for each in others):
+        written.append(controller_reference(wanted))
+    return written
 
 
 def has_stale_claim(

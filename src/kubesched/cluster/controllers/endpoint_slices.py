@@ -224,6 +224,17 @@ def _endpoints_actions(
     stored = objects.document(ENDPOINTS, namespace, name)
     if stored is None:
         return []
+    patch = _endpoints_patch(stored, written, labels, notes)
+    return [Patch(existing, patch)] if patch else []
+
+
+def _endpoints_patch(
+    stored: Mapping[str, Any],
+    written: list[Json],
+    labels: Mapping[str, str],
+    notes: Mapping[str, str | None],
+) -> Json:
+    """Return the changes of a stored Endpoints object; empty if it is up to date."""
     stored_labels = stored["metadata"].get("labels", {})
     stored_notes = stored["metadata"].get("annotations", {})
     notes = notes or {key: None for key in _TRUNCATED if key in stored_notes}
@@ -235,7 +246,7 @@ def _endpoints_actions(
         patch.setdefault("metadata", {})["labels"] = {**removed, **labels}
     if any(stored_notes.get(key) != value for key, value in notes.items()):
         patch.setdefault("metadata", {})["annotations"] = notes
-    return [Patch(existing, patch)] if patch else []
+    return patch
 
 
 def _service_of_endpoints(

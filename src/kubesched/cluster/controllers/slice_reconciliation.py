@@ -67,16 +67,19 @@ def plan_slices(
     for group in unplaced:
         for start in range(0, max(1, len(group.endpoints)), _PER_SLICE):
             part = group.endpoints[start : start + _PER_SLICE]
-            reused = next(
-                (x for x in unused if x.document.get("addressType") == group.address_type), None
-            )
-            if reused is None:
-                new = _new_slice(metadata, group._replace(endpoints=part))
-                actions.append(Create(EndpointSlice, new))
-            else:
-                unused.remove(reused)
-                actions += _changes(reused, metadata, group.ports, part)
+            actions += _place_part(unused, metadata, group._replace(endpoints=part))
     return actions + [Delete(each.subject) for each in unused]
+
+
+def _place_part(
+    unused: list[_StoredSlice], metadata: SliceMetadata, group: EndpointGroup
+) -> Sequence[Action]:
+    """Write endpoints to an unused slice, which is removed from the list, or to a new one."""
+    for each in unused:
+        if each.document.get("addressType") == group.address_type:
+            unused.remove(each)
+            return _changes(each, metadata, group.ports, group.endpoints)
+    return [Create(EndpointSlice, _new_slice(metadata, group))]
 
 
 def _stored_slices(objects: ObjectIndex, metadata: SliceMetadata) -> list[_StoredSlice]:

@@ -36,7 +36,7 @@ _SHORT_NUMBER: Final = re.compile(r"[0-9]{1,2}", re.ASCII)
 _ORDINAL: Final = re.compile(r"(.+)-([0-9]{1,6})", re.ASCII)
 _PERCENT: Final = re.compile(r"[0-9]+%", re.ASCII)
 _SCHEDULE: Final = re.compile(r"(@[a-z]+)|[0-9*/,?\- ]+", re.ASCII)
-# Annotations and labels whose values are numbers or durations that somebody parses.
+# Annotations and labels whose values are numbers or durations that a component parses.
 _COUNTED: Final = frozenset(
     [
         "apps.kubernetes.io/pod-index",

@@ -121,13 +121,7 @@ def connect_selected(
         server = _server(master, "--master", scheme)
     else:
         server = _server(cluster.server, f"{where}.server", scheme)
-    if cluster.proxy_url:
-        raise ConfigError(f"{where}.proxy-url: proxies are not supported")
-    if cluster.insecure_skip_tls_verify and has_ca:
-        raise ConfigError(
-            f"{where}.insecure-skip-tls-verify: specifying a root certificates file with the "
-            "insecure flag is not allowed"
-        )
+    _check_cluster(cluster, has_ca=has_ca)
     ca_data = _inline(cluster.certificate_authority_data, f"{where}.certificate-authority-data")
     ca_file = None
     if cluster.certificate_authority and not ca_data:
@@ -143,6 +137,16 @@ def connect_selected(
     return Connection(
         server=server, tls=tls, ca_file=ca_file, credentials=credentials, user_agent=user_agent
     )
+
+
+def _check_cluster(cluster: KubeconfigCluster, *, has_ca: bool) -> None:
+    if cluster.proxy_url:
+        raise ConfigError(f"{cluster.place}.proxy-url: proxies are not supported")
+    if cluster.insecure_skip_tls_verify and has_ca:
+        raise ConfigError(
+            f"{cluster.place}.insecure-skip-tls-verify: specifying a root certificates file with "
+            "the insecure flag is not allowed"
+        )
 
 
 def _user(

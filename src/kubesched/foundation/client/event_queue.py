@@ -81,6 +81,6 @@ class EventQueue:
     def _wake_one(self) -> None:
         while self._senders and not self._is_waking:
             sender = self._senders.popleft()
-            if not sender.done():  # as one is that was told to end and has not had its turn
+            if not sender.done():  # as a cancelled task is before its next step
                 sender.set_result(None)
                 self._is_waking = True

@@ -80,7 +80,7 @@ class ObjectStore(Generic[T]):
                 return None
             if not objects:
                 del self._namespaces[namespace]
-            # If the object was recreated unseen, no handler knows the one of the event.
+            # If the object was recreated unseen, no handler has received the one of the event.
             is_another = known.metadata.uid != metadata.uid
             gone = known if is_another else new
             self._tell(gone, None)

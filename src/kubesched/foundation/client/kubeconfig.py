@@ -170,7 +170,7 @@ class Kubeconfig:
 
 
 def kubectl_files(environ: Mapping[str, str]) -> list[Path]:
-    """The files that kubectl reads when it is told of none; they need not exist."""
+    """The files that kubectl reads by default; they need not exist."""
     listed = environ.get("KUBECONFIG", "")
     if listed:
         return [Path(part) for part in listed.split(os.pathsep) if part]

@@ -1,4 +1,4 @@
-"""What knows nothing of Kubernetes: time, chance, order, numbers, components, logging.
+"""Code that does not depend on Kubernetes: time, chance, order, numbers, components, logging.
 
 Nothing is re-exported: import from the module that holds the idea.
 """

@@ -172,7 +172,7 @@ def load_as_far_as_possible(
     except ConfigError as exc:
         return None, [*errors, exc]
     except msgspec.ValidationError:
-        # Without what is wrong with it, a part of it may be none: that was told already.
+        # The errors were reported above: without the wrong values a part may be None.
         if not errors:
             raise
         return None, errors
@@ -270,8 +270,8 @@ class _Reader:
             unmet = rejected_members(build, decoded.members, reported=[path for path, _ in wrong])
             if unmet:
                 place = f"{where}: decoding args for plugin {name}"
-                told = [(path, f"{place}: {text}") for path, text in unmet]
-                self._report(WrongTypeError(told, decoded))
+                found = [(path, f"{place}: {text}") for path, text in unmet]
+                self._report(WrongTypeError(found, decoded))
                 wrong += unmet
         self._note_strictness(where, name, decoded)
         if wrong or decoded.problems:

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from kubesched.api import Pod
+from kubesched.api import ContainerState, ContainerStatus, Pod
 from kubesched.api.time import format_time, parse_time
 from kubesched.cluster.apiserver.http.kubelet_streams import ExecSession
 from kubesched.cluster.apiserver.rules.errors import api_errors
@@ -202,15 +202,9 @@ def _run_of(pod: Pod, container: str, *, previous: bool) -> _Run:
         is_pending = pod.status.phase == "Pending" and not previous
         why = "waiting to start: ContainerCreating" if is_pending else "not available"
         raise api_errors.bad_request(f"{about} is {why}")
-    if previous:
-        state = status.last_state
-        if state.terminated is None:
-            raise api_errors.bad_request(f"previous terminated {about} not found")
-    else:
-        state = status.state
-        if state.waiting is not None and status.last_state.terminated is not None:
-            # A container that waits for its restart shows the log of its last run.
-            state = status.last_state
+    state = status.last_state if previous else _present_state(status)
+    if previous and state.terminated is None:
+        raise api_errors.bad_request(f"previous terminated {about} not found")
     if state.terminated is not None:
         ended = state.terminated
         return _Run(parse_time(ended.started_at or ""), parse_time(ended.finished_at or ""))
@@ -218,6 +212,12 @@ def _run_of(pod: Pod, container: str, *, previous: bool) -> _Run:
         return _Run(parse_time(state.running.started_at or ""), None)
     reason = state.waiting.reason if state.waiting is not None else "ContainerCreating"
     raise api_errors.bad_request(f"{about} is waiting to start: {reason}")
+
+
+def _present_state(status: ContainerStatus) -> ContainerState:
+    """Return the state; a container that waits for its restart shows the log of its last run."""
+    is_restarting = status.state.waiting is not None and status.last_state.terminated is not None
+    return status.last_state if is_restarting else status.state
 
 
 def _log_options(query: Query, now_ns: int) -> _LogOptions:

@@ -8,7 +8,7 @@ text that `parser.py` has refused, and only to find the words.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from kubesched.foundation.cel.language.syntax_grammar import Grammar, GrammarPoint
@@ -29,7 +29,7 @@ _KINDS: Final = (
     "IDENTIFIER", "ESC_IDENTIFIER",
 )  # fmt: skip
 _RANK: Final = {kind: rank for rank, kind in enumerate(_KINDS)}
-# Longer texts get the plain error: the words of thousands of errors help nobody.
+# Longer texts get the plain error: thousands of errors are of no use.
 _MOST_TOKENS: Final = 4000
 _MOST_RECOVERIES: Final = 30
 _MOST_SKIPPED: Final = 256
@@ -255,12 +255,9 @@ class _Recognizer:
                     return min(left_rule)
                 raise self._no_choice(point, index)
             numbers = {way[0] for way in moved}
-            if len(numbers) == 1 or kind == END:
-                return min(numbers)
             ways = self._closure(moved)
-            places = [{way[1:] for way in ways if way[0] == number} for number in numbers]
-            if all(place == places[0] for place in places):
-                return min(numbers)  # ambiguous
+            if len(numbers) == 1 or kind == END or _is_ambiguous(ways, numbers):
+                return min(numbers)
         raise AssertionError("the end is a token")
 
     def _closure(self, ways: Iterable[_Way]) -> set[_Way]:
@@ -304,3 +301,9 @@ def _shown(text: str) -> str:
 def _set(kinds: set[str]) -> str:
     listed = sorted(kinds, key=_RANK.__getitem__)
     return listed[0] if len(listed) == 1 else "{" + ", ".join(listed) + "}"
+
+
+def _is_ambiguous(ways: Collection[_Way], numbers: Collection[int]) -> bool:
+    """Whether the ways of all branches have reached the same places."""
+    places = [{way[1:] for way in ways if way[0] == number} for number in numbers]
+    return all(place == places[0] for place in places)

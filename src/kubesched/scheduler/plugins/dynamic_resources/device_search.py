@@ -173,13 +173,21 @@ class DeviceSearch:
             raise AllocationError(f"claim {name}{request.problem}")
         if request.mode != ALL:
             return request.count
+        self._check_pools(name, request)
+        return self._count_all(key, request)
+
+    def _check_pools(self, claim: str, request: ResolvedDeviceRequest) -> None:
+        """Refuse a request for all devices while a pool is not complete."""
         for view in self._views:
             if view.state is not PoolState.COMPLETE:
                 problem = "being updated" if view.state is PoolState.INCOMPLETE else "invalid"
                 raise AllocationError(
-                    f"claim {name}, request {request.own_name}: asks for all devices, but "
+                    f"claim {claim}, request {request.own_name}: asks for all devices, but "
                     f"resource pool {'/'.join(view.pool.pool_id)} is currently {problem}"
                 )
+
+    def _count_all(self, key: RequestKey, request: ResolvedDeviceRequest) -> int:
+        """Find and count the devices of a request for all devices."""
         found = self._all_devices[key] = []
         count = 0
         for view_place, view in enumerate(self._views):

@@ -157,14 +157,7 @@ class SearchGuide:
     def _narrowed(self, wanted: list[list[_Option]]) -> int:
         for _ in range(_PASSES):
             before = wanted
-            for claim in {options[0].place[0] for options in wanted if options}:
-                for group in self._groups[claim]:
-                    if not all(each.is_set for each in group.constraints):
-                        wanted = self._with_common_values(group, wanted)
-            wanted = [
-                [each for each in options if each.devices.bit_count() >= each.need]
-                for options in wanted
-            ]
+            wanted = self._with_enough_devices(wanted)
             if not all(wanted):
                 return 0
             if wanted == before:
@@ -180,6 +173,17 @@ class SearchGuide:
         ):
             return 0
         return wanted[0][0].devices
+
+    def _with_enough_devices(self, wanted: list[list[_Option]]) -> list[list[_Option]]:
+        """Apply the groups once, and remove the alternatives that have too few devices left."""
+        for claim in {options[0].place[0] for options in wanted if options}:
+            for group in self._groups[claim]:
+                if not all(each.is_set for each in group.constraints):
+                    wanted = self._with_common_values(group, wanted)
+        return [
+            [each for each in options if each.devices.bit_count() >= each.need]
+            for options in wanted
+        ]
 
     def _with_common_values(
         self, group: _Group, wanted: list[list[_Option]]
@@ -291,24 +295,33 @@ class SearchGuide:
         return found
 
     def _make_groups(self, claim: int) -> list[_Group]:
+        made = (
+            self._make_group(under, tuple(constraints))
+            for under, constraints in self._members(claim).items()
+        )
+        return [group for group in made if group is not None]
+
+    def _members(self, claim: int) -> dict[frozenset[Place], list[MatchAttribute]]:
+        """Return the constraints of each set of requests that must have common values."""
         constraints = [
             each
             for each in self._constraints[claim]
             if isinstance(each, MatchAttribute) and self._decides(claim, each)
         ]
         members: dict[frozenset[Place], list[MatchAttribute]] = {}
-        everyone = [each for requests in self._requests[claim] for each in requests]
+        alternatives = [each for requests in self._requests[claim] for each in requests]
         for constraint in constraints:
             under = frozenset(
-                each.place for each in everyone if constraint.applies(each.request, each.subrequest)
+                each.place
+                for each in alternatives
+                if constraint.applies(each.request, each.subrequest)
             )
             members.setdefault(under, []).append(constraint)
-        for each in everyone:
+        for each in alternatives:
             own = [c for c in constraints if c.applies(each.request, each.subrequest)]
             if each.wanted >= 2 and len(own) > 1:
                 members.setdefault(frozenset([each.place]), []).extend(own)
-        made = (self._make_group(under, tuple(of)) for under, of in members.items())
-        return [group for group in made if group is not None]
+        return members
 
     def _make_group(
         self, members: frozenset[Place], constraints: tuple[MatchAttribute, ...]

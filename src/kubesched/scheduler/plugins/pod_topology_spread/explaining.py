@@ -178,6 +178,12 @@ def _remedies(rejected: RejectedNodes) -> Iterator[Remedy]:
             1.0,
             with_constraint(pod, place, soft),
         )
+    yield from _missing_labels(rejected)
+
+
+def _missing_labels(rejected: RejectedNodes) -> Iterator[Remedy]:
+    """Propose labels for nodes that lack one topology key."""
+    pod = rejected.pod
     for node in rejected.by_name[:_MOST]:
         assert node.node is not None
         missing = [

@@ -21,7 +21,7 @@ __all__ = ["limit_metrics"]
 def limit_metrics(options: MetricsOptions, groups: Iterable[FamilyGroup]) -> int:
     """Apply the options before anything is counted. Returns the number of disabled metrics.
 
-    Names that no group knows are ignored, as in the reference.
+    Names that are in no group are ignored, as in the reference.
 
     Raises:
         ConfigError: the file of allowed label values cannot be read.

@@ -117,7 +117,7 @@ AUTHENTICATION: Final = FlagGroup(
             "authentication-kubeconfig",
             STRING,
             "",
-            "kubeconfig of the cluster that reviews tokens and knows the client authorities. "
+            "kubeconfig of the cluster that reviews tokens and has the client authorities. "
             "Without it, and outside a cluster, every request is anonymous.",
         ),
         Flag(

@@ -216,13 +216,18 @@ def inherit_addresses(new: Json, old: Json) -> Json:
             spec["healthCheckNodePort"] = before.get("healthCheckNodePort")
     elif needs_health_check_port(before):
         _drop_unchanged(spec, before, ("healthCheckNodePort",))
+    _drop_other_types(spec, before)
+    return {**new, "spec": spec}
+
+
+def _drop_other_types(spec: Json, before: Json) -> None:
+    """Drop unchanged settings that a service of the new type does not have."""
     if spec.get("type") != "LoadBalancer" and before.get("type") == "LoadBalancer":
         _drop_unchanged(spec, before, ("allocateLoadBalancerNodePorts", "loadBalancerClass"))
     if spec.get("type") not in ("NodePort", "LoadBalancer") and not spec.get("externalIPs"):
         _drop_unchanged(spec, before, ("externalTrafficPolicy",))
     if spec.get("type") == "ExternalName":
         _drop_unchanged(spec, before, ("internalTrafficPolicy",))
-    return {**new, "spec": spec}
 
 
 def _wants_node_ports(spec: Json) -> bool:

@@ -92,18 +92,22 @@ def _check_type(spec: Json) -> Iterator[FieldProblem]:
         text = f"may not be set to 'None' for {kind} services"
         yield invalid("spec.clusterIPs[0]", "None", text)
     if kind == "ExternalName":
-        if spec.get("clusterIP") or spec.get("clusterIPs"):
-            yield forbidden("spec.clusterIPs", _NO_ADDRESS)
-        for field in ("ipFamilies", "ipFamilyPolicy"):
-            if spec.get(field):
-                yield forbidden(f"spec.{field}", _NO_ADDRESS)
-        name = spec.get("externalName", "").removesuffix(".")
-        if not name:
-            yield required("spec.externalName")
-        else:
-            yield from (invalid("spec.externalName", name, text) for text in dns_subdomain(name))
+        yield from _check_external_name(spec)
     if kind not in _TYPES:
         yield not_supported("spec.type", kind, _TYPES)
+
+
+def _check_external_name(spec: Json) -> Iterator[FieldProblem]:
+    if spec.get("clusterIP") or spec.get("clusterIPs"):
+        yield forbidden("spec.clusterIPs", _NO_ADDRESS)
+    for field in ("ipFamilies", "ipFamilyPolicy"):
+        if spec.get(field):
+            yield forbidden(f"spec.{field}", _NO_ADDRESS)
+    name = spec.get("externalName", "").removesuffix(".")
+    if not name:
+        yield required("spec.externalName")
+    else:
+        yield from (invalid("spec.externalName", name, text) for text in dns_subdomain(name))
 
 
 def _check_ports(spec: Json) -> Iterator[FieldProblem]:
