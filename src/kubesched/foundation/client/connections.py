@@ -47,9 +47,9 @@ def connect_process(
 ) -> Connection:
     """Return the connection of a component.
 
-    The flags decide. Without them it is the cluster that this process runs in, and outside of a
-    cluster the files that $KUBECONFIG lists. The kubeconfig of the home directory is never used: a
-    scheduler must not act on the cluster that the user happened to work with last.
+    The flags come first, then the service account of the pod, then the files that $KUBECONFIG
+    lists. The kubeconfig of the home directory is never used, because a scheduler must not act on
+    the cluster that the user worked with last.
 
     Raises:
         ConfigError: none of these can be used.

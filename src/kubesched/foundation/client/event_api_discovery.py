@@ -1,8 +1,8 @@
-"""Finds out which API for events a server has, while events are recorded already.
+"""Discovery of the API for events, while events are recorded.
 
-The reference asks once, and falls back to core/v1 events if it gets no answer: also when the server
-is unavailable at that moment. The recorder of core/v1 events has a short queue, so events are lost.
-Here only an answer decides. Until then the recorded events wait.
+The reference sends one request, and falls back to core/v1 events if it gets no response, for
+example while the server is unavailable. The recorder of core/v1 events has a short queue, so events
+are lost. Here only a response decides. Until then the recorded events wait.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = get_logger(__name__)
 
 
 class DiscoveringBroadcaster:
-    """A broadcaster that sends through one of two others, as soon as it has found out which."""
+    """A broadcaster that sends through one of two others once discovery has chosen one."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class DiscoveringBroadcaster:
         on_drop: Callable[[], None] = lambda: None,
         capacity: int = QUEUE_CAPACITY,
     ) -> None:
-        """Create it; `serves_events` raises ApiError if the server gives no answer."""
+        """Create a broadcaster; `serves_events` raises ApiError if the server does not respond."""
         self._serves_events, self._events_v1, self._core = serves_events, events_v1, core
         self._clock, self._random = clock, random
         self._on_drop, self._capacity = on_drop, capacity
@@ -52,7 +52,7 @@ class DiscoveringBroadcaster:
         return _WaitingRecorder(self, controller, hostname)
 
     def recorder_of_chosen(self, controller: str, hostname: str) -> Recorder | None:
-        """Return a recorder of the broadcaster that sends, if the server has answered."""
+        """Return a recorder of the chosen broadcaster, if there is one."""
         return None if self.chosen is None else self.chosen.recorder(controller, hostname)
 
     def wait(self, record: Callable[[], None]) -> None:
@@ -76,7 +76,7 @@ class DiscoveringBroadcaster:
         self._stopping.set()
 
     async def _discover(self) -> bool | None:
-        """Ask until the server answers; None if `stop` is called before that."""
+        """Repeat the request until the server responds; None if `stop` is called before."""
         backoff = InformerBackoff(self._random, self._clock.now_ns())
         while not self._stopping.is_set():
             try:
@@ -100,7 +100,7 @@ class DiscoveringBroadcaster:
 
 
 class _WaitingRecorder:
-    """Records events, or has them wait for the server's answer."""
+    """Records events, and delays them until the server has responded."""
 
     def __init__(self, broadcaster: DiscoveringBroadcaster, controller: str, host: str) -> None:
         self._broadcaster = broadcaster

@@ -1,8 +1,8 @@
 """The queue of events that wait to be sent, in the order of recording.
 
-Events come in bursts, and where a server answers at once a single sender sends a whole burst in
-one turn of the loop. So an event does not wake a sender of its own: the first wakes one, which
-wakes the next if there is more than it takes, and so on for as long as sending takes time.
+Events come in bursts, and one sender can send a whole burst in one iteration of the event loop if
+the server answers immediately. So only the first event wakes a sender. A sender that leaves events
+in the queue wakes the next one.
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ class SharedInformer(Generic[T]):
                         is_whole = True
                         silence.stop_telling()
                         await self._replace(list(initial.list()), event.resource_version)
-                        # It would keep what has changed since for as long as the watch lasts.
+                        # Otherwise the initial objects would stay in memory until the watch ends.
                         initial = ObjectStore()
                     elif event.type == "ERROR":
                         self._take_in(event)

@@ -112,7 +112,10 @@ class LeaderElector:
 
     @property
     def over(self) -> asyncio.Event:
-        """Set when it no longer leads, before the lease is released: abandon what is under way."""
+        """Set when this replica stops leading, before it releases the lease.
+
+        Writes in flight are abandoned then.
+        """
         return self._over
 
     def may_act(self) -> bool:

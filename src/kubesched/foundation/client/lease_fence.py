@@ -1,18 +1,17 @@
 """The fence that lets a leader write only while its lease is certainly valid.
 
-    since the last renewal                        by default     what may be under way
+    since the last renewal                        by default     what may be in flight
     until half way from retry to renew deadline        6 s       any number of writes
     until the renew deadline                          10 s       those, then one at a time
     until half way from there to the lease's end    12.5 s       the last one; nothing begins
     later                                                        nothing
 
-Each renewal begins the table anew. Others count a whole lease duration from later on than we do, so
-whatever we sent is over, at our end and at the server's, well before any of them may act; what
-is left allows for clocks that run differently fast and for the way a request takes.
+Each renewal restarts the table. Other replicas count a whole lease duration from a later moment, so
+every write has ended, here and at the server, well before another replica may act. The remaining
+time allows for clocks that run at different speeds and for the transmission of a request.
 
-A process that was stopped for minutes learns nothing of it but from its clocks. The fence is
-therefore asked twice: before a write queues for a connection, and when its first byte is about
-to leave.
+A process that was suspended for minutes notices it only by its clocks. So the fence is checked
+twice: before a write waits for a connection, and immediately before its first byte is sent.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class LeaseFence:
         self._renewed_ns = 0
         self._renewed_wall_ns = 0
         self._under_way = 0
-        self._settled_ns = 0  # by then the server has dropped what we got no answer to
+        self._settled_ns = 0  # by then the server has dropped the unanswered writes
         self._left = asyncio.Event()
 
     @property
@@ -56,7 +55,7 @@ class LeaseFence:
         return self._under_way
 
     def renewed(self, began_ns: int, began_wall_ns: int) -> None:
-        """Open: the lease was written by a request that began at this time of either clock."""
+        """Open the fence after a renewal; its request began at these times of the two clocks."""
         self._is_open = True
         self._renewed_ns, self._renewed_wall_ns = began_ns, began_wall_ns
 
@@ -65,11 +64,11 @@ class LeaseFence:
         self._is_open = False
 
     def may_begin(self) -> bool:
-        """Whether the lease is ours at this moment, with time left to do something."""
+        """Whether this process holds the lease now, with time left for a write."""
         return self._is_open and self._age_ns() < self._begins_ns
 
     async def enter(self) -> int:
-        """Wait for the turn of a write; return by when it must be over. `leave` must follow.
+        """Wait until a write may begin, and return its deadline. `leave` must follow.
 
         Raises:
             ApiError: it must not be sent.
@@ -77,7 +76,7 @@ class LeaseFence:
         while True:
             self.check()
             age_ns = self._age_ns()
-            # When renewals stay away, the end may be near: it must not find much under way.
+            # Without renewals the lease may end soon; few writes may be in flight then.
             is_calm = age_ns < self._calm_ns
             if is_calm or not self._under_way:
                 self._under_way += 1
@@ -87,7 +86,7 @@ class LeaseFence:
             await self._clock.wait(self._left, _LOOK_AGAIN_NS)
 
     def check(self, ends_ns: int | None = None) -> int:
-        """Look a last time; return how long is left for a write that must be over by then.
+        """Check the fence again, and return the time that is left until the deadline.
 
         Raises:
             ApiError: it must not be sent.
@@ -100,7 +99,7 @@ class LeaseFence:
     def leave(self, ends_ns: int, *, is_settled: bool) -> None:
         """Report the end of a write; it is settled if it has a response or was never sent.
 
-        One that is not may still be carried out until about `ends_ns`, as `enter` gave it.
+        The server may execute an unsettled write until about `ends_ns`, the result of `enter`.
         """
         self._under_way -= 1
         self._left.set()
@@ -115,8 +114,8 @@ class LeaseFence:
         await self._clock.sleep(max(0, self._settled_ns - self._clock.monotonic_ns()))
 
     def _age_ns(self) -> int:
-        # A machine that was suspended may find that only its wall clock has gone on. One that
-        # was set forward closes the fence until the next renewal, which is soon.
+        # After a suspension only the wall clock may have advanced. A wall clock that was set
+        # forward closes the fence until the next renewal.
         return max(
             self._clock.monotonic_ns() - self._renewed_ns,
             self._clock.now_ns() - self._renewed_wall_ns,

@@ -1,7 +1,7 @@
 """The state of a lease as one contender has seen it (docs/reference/02 §7.3).
 
-A plain class: it takes what was read or written and at which time, and decides whether the lease is
-still valid. It never compares the times in a lease with a local clock. What counts is the time
+A plain class: it takes reads and writes with their times, and decides whether the lease is still
+valid. It never compares the times in a lease with a local clock. What counts is the time
 since the last observed change.
 """
 
@@ -40,8 +40,8 @@ class LeaseView:
     def saw(self, lease: Lease, now_ns: int) -> None:
         """Record a read. A write by any contender counts as a change."""
         self.lease = lease
-        # The reference compares the record, to the second. A version tells of writes that a
-        # holder with a clock that stands still or goes back would hide.
+        # The reference compares the record, to the second. The version also changes if the clock
+        # of the holder stands still or goes back.
         version = f"{lease.metadata.uid}/{lease.metadata.resource_version}"
         if version != self._version:
             self._version = version

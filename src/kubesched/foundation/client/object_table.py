@@ -26,7 +26,7 @@ class ObjectTable:
     """Objects of all kinds. Listeners receive every change in the order of the changes."""
 
     def __init__(self, objects: Iterable[ApiObject] = (), *, fills_uids: bool = False) -> None:
-        """With `fills_uids` an object without a uid gets one that is made of its name.
+        """With `fills_uids` an object without a uid gets one that contains its name.
 
         Objects from files may have no uid, and plugins distinguish pods by it.
         """

@@ -1,7 +1,8 @@
 """Persistent connections to one server, each for one request at a time.
 
-An API server gets thousands of small requests from a scheduler. This does what they need and no
-more, at a third of what a general HTTP client costs (docs/decisions/0008-own-request-pool.md).
+A scheduler sends thousands of small requests to an API server. This client supports only what
+they need, at a third of the cost of a general HTTP client
+(docs/decisions/0008-own-request-pool.md).
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ __all__ = ["RequestPool", "open_socket"]
 
 _CONNECT_S = 30
 _NEXT_ADDRESS_S = 1
-# A server ends what takes it more than a minute, so more silence than that is a dead connection.
+# A server ends requests after a minute, so a longer silence means a dead connection.
 _SILENCE_S = 90
-# One that sends a few bytes now and then is not silent, and never done either.
+# The limit for a server that sends a few bytes at a time and never completes the response.
 _WHOLE_S = 600
-# Shorter than the 90 s after which API servers close what idles, and than the 10 s and more of
-# common proxies: a write on a connection that is being closed cannot be repeated.
+# Shorter than the 90 s after which API servers close idle connections, and than the 10 s and more
+# of common proxies: a write on a connection that is being closed cannot be repeated.
 _IDLE_S = 9
 _PEER_GONE_MS = 45_000
-# Beside errors, which are always told of. A write on what the server has closed would be lost,
-# and behind a long turn of the loop the end of a connection can wait for a while.
+# poll() always reports errors; this adds the end of the connection. A write on a connection that
+# the server has closed would be lost, and the event loop may not have processed the end yet.
 _HANGUP = getattr(select, "POLLRDHUP", 0)
-# An answer that takes longer does not keep others from being asked for, up to so many at once.
+# A slower response no longer counts against the limit of requests in flight, up to this many.
 _OVERDUE_S = 2.0
 _OVERDUE_PER_SLOT = 8
 # After a refused connection, other requests fail for this long without an attempt to connect.
@@ -48,11 +49,11 @@ class RequestPool:
         self._host, self._port = host, port
         self._slots = asyncio.Semaphore(parallel)
         self._most_overdue = _OVERDUE_PER_SLOT * parallel
-        # Requests under way that no longer count against the limit.
+        # Requests in flight that no longer count against the limit.
         self.overdue = 0
         self._refused_until_s = 0.0
         self._address: object = None
-        self._idle: list[_Connection] = []  # the one that was used last is the last
+        self._idle: list[_Connection] = []  # ordered by last use
 
     async def send(
         self,
@@ -65,12 +66,12 @@ class RequestPool:
     ) -> ServerResponse:
         """Send what `encode` returns, which is called when there is a connection for it.
 
-        `may_repeat` says that the request may be sent a second time, should the server have
-        closed a connection that was kept. Without a timeout only silence ends the wait.
+        With `may_repeat` the request is sent a second time if the server has closed an idle
+        connection. Without a timeout only a silent server ends the wait.
 
         Raises:
             OSError: there is no connection, or it broke; TimeoutError is one.
-            HttpError: the server answers with something else than HTTP.
+            HttpError: the response is not HTTP.
         """
         async with asyncio.timeout(timeout_s), self._slot():
             while True:
@@ -86,8 +87,8 @@ class RequestPool:
     async def _slot(self) -> AsyncIterator[None]:
         """Hold one of the slots; it is released early if the response is slow.
 
-        A server that does not answer some requests may answer others: a few bindings that hang,
-        behind a webhook that hangs, must not keep all others waiting for a minute and a half.
+        Otherwise a few bindings that wait for a slow webhook would block all other requests for a
+        minute and a half.
         """
         await self._slots.acquire()
         is_overdue = False
@@ -176,9 +177,9 @@ class RequestPool:
         return connection
 
     async def _connected_socket(self) -> socket.socket:
-        """A socket to the first address of the host that takes it.
+        """Return a socket to the first address of the host that accepts a connection.
 
-        The one that did so last time comes first: others may be of a network that leads nowhere.
+        The last successful address is tried first, because others may be unreachable.
         """
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
@@ -224,7 +225,7 @@ class _Connection(asyncio.Protocol):
         self._reader = AnswerReader()
         self._answer: asyncio.Future[ServerResponse] | None = None
         self._news = select.poll()
-        # Whether nothing more can be sent, as far as the loop has heard.
+        # Whether the event loop has processed the end of the connection.
         self.is_spent = False
 
     @property
@@ -233,7 +234,7 @@ class _Connection(asyncio.Protocol):
         return self._reader.has_begun
 
     def is_usable(self) -> bool:
-        """Whether the server has not closed its end, even if the loop has yet to hear of it."""
+        """Whether the server has not closed its end, including an end not yet processed."""
         return not self.is_spent and not self._news.poll(0)
 
     async def send(self, request: bytes) -> ServerResponse:
@@ -285,7 +286,7 @@ class _Connection(asyncio.Protocol):
         if answer is not None:
             self._answer.set_result(answer)
         else:
-            # Whatever broke it, TLS or the network: the request may have been carried out.
+            # After any error of TLS or the network, the request may have been executed.
             self._fail(ConnectionResetError(str(exc or "server disconnected")))
 
     def _fail(self, exc: Exception) -> None:

@@ -1,7 +1,7 @@
-"""The TLS context of a connection, made anew when what it is made of changes.
+"""The TLS context of a connection, rebuilt when its authorities or key pair change.
 
-Authorities and key pairs are rotated in their files while we run. What cannot be used is told in
-the log and left alone: the context that worked goes on, until there is something better.
+Authorities and key pairs are rotated in their files while the process runs. If the new content
+cannot be used, the error is logged and the present context stays in use.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ log = get_logger(__name__)
 
 _NO_PAIR = KeyPair(b"", b"")
 
-# Hears of every look at a file of authorities but the first: result and reason.
+# Called after each reload of a file of authorities with the result and the reason.
 CaReloads = Callable[[str, str], None]
 
 
 class RotatingContext:
-    """Gives the context for the key pair of the moment."""
+    """Returns the TLS context for the current key pair."""
 
     def __init__(
         self, options: TlsOptions, ca_file: FileText | None, on_ca_reload: CaReloads | None = None
     ) -> None:
-        """Authorities come from the file, if there is one, else from the options."""
+        """Read authorities from the file, if there is one, otherwise from the options."""
         self._options, self._ca_file = options, ca_file
         self._on_ca_reload = on_ca_reload
         self._ca = options.ca

@@ -1,8 +1,8 @@
-"""Objects that are not of the shape that their type has: one must not hide all the others.
+"""Objects that do not match their type. One such object must not hide all others.
 
 A server that is newer than this program, or a custom resource without a schema, may have a field
-of another type than is expected here. Such an object is left out and logged; the rest of its list
-or watch is taken in.
+of another type than is expected here. Such an object is ignored and logged; the rest of its list
+or watch is processed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def read_what_can_be(body: bytes, kind: type[T]) -> ObjectList[T]:
 
 
 def leave_out(kind: type[msgspec.Struct], body: bytes, why: msgspec.MsgspecError) -> str:
-    """Tell of an object that is left out; returns its version, as far as that can be read."""
+    """Log an object that is ignored. Returns its version if that can be read."""
     try:
         metadata = codec.decode(body, _Named).metadata
     except msgspec.MsgspecError:

@@ -36,7 +36,7 @@ class UnknownFlagError(FlagError):
 
 
 class Flag(msgspec.Struct, frozen=True):
-    """One flag: its name, what values it takes, its default, and what it is for."""
+    """One flag: its name, its values, its default and its help text."""
 
     name: str
     kind: FlagKind
@@ -58,7 +58,7 @@ class FlagGroup(msgspec.Struct, frozen=True):
 
 
 class ParsedFlags:
-    """What a command line said: values by name, which of them were given, and the rest."""
+    """A parsed command line: values by name, the names that were given, and the other arguments."""
 
     def __init__(self, groups: Iterable[FlagGroup]) -> None:
         self._flags = {flag.name: flag for group in groups for flag in group.flags}

@@ -101,7 +101,7 @@ def parse_uint(text: str, bits: int) -> int:
 
 
 def parse_float32(text: str) -> float:
-    """Read a number and keep the 32 bits of it that the reference keeps."""
+    """Read a number and truncate it to 32 bits, as the reference does."""
     if _HEX_FLOAT.fullmatch(text):
         read = float.fromhex
     elif _FLOAT.fullmatch(text):

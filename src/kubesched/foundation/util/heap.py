@@ -36,7 +36,7 @@ class KeyedHeap(Generic[K, V]):
         sort_key: Callable[[V], Any],
         numbers: Iterator[int] | None = None,
     ) -> None:
-        """Heaps that share `numbers` know which of them an equal member came to first."""
+        """Heaps that share `numbers` order equal members by when they were added to either."""
         self._key = key
         self._sort_key = sort_key
         self._numbers = itertools.count() if numbers is None else numbers

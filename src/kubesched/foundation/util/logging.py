@@ -97,7 +97,7 @@ class Logger:
 
     def enabled(self, detail: int = 0) -> bool:
         """Whether lines of this detail are logged; guards fields that are expensive to compute."""
-        # As `_level`, without its cost: asked several times for every pod.
+        # As `_level`, but cheaper: it is read several times for every pod.
         return self._enabled(_INFO - detail if detail < _INFO else 1)
 
     def detail(self, level: int, message: str, /, **fields: object) -> None:

@@ -309,7 +309,7 @@ def _deadlock(loop: VirtualLoop, why: str) -> DeadlockError:
 
 
 def _where(task: asyncio.Task[Any]) -> str:
-    """Say where a suspended task waits: its own code first, then what it called."""
+    """Return where a suspended task waits: its own code first, then called functions."""
     frames = list(_suspended_frames(task.get_coro()))
     if not frames:
         return "before its first step"

@@ -260,7 +260,7 @@ class WebhookAdmission:
             return read_response(webhook.name, uid, version, response, mutates=mutates)
         except WebhookError as failure:
             if failure.is_simulated:
-                # A real webhook would run in these pods. Refusing every write would make the cluster useless.
+                # A real webhook would run in these pods. Otherwise every write would be refused.
                 return Verdict(warnings=(f"webhook {webhook.name} was not called: {failure}",))
             text = f'failed calling webhook "{webhook.name}": {failure}'
             if webhook.fails_closed:

@@ -30,7 +30,7 @@ __all__ = [
     "type_name",
 ]
 
-# Anything an expression can compute with: what it is, is known when it runs.
+# Any value of an expression; its type is checked when the expression runs.
 Value: TypeAlias = Any
 
 MIN_INT: Final = -(2**63)
@@ -100,7 +100,7 @@ class ComputedQuantity(Quantity, frozen=True, eq=False, gc=False):
 
 
 NONE: Final = OptionalValue(None)
-# In place of a bound variable that has not been asked for.
+# Stands for a bound variable that has not been evaluated.
 UNSET: Final = object()
 
 _NAMES: Final[dict[type, str]] = {

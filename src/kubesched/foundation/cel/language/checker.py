@@ -92,7 +92,7 @@ class _Checker:
         self._nodes: list[SyntaxNode] = []
 
     def settle(self, found: Type) -> Type:
-        """Give every node its final type, now that all parameters are known."""
+        """Give every node its final type, after all type parameters are bound."""
         for node in self._nodes:
             node.type = self._substitutions.resolve(node.type, free_to_dyn=True)
         return self._substitutions.resolve(found, free_to_dyn=True)

@@ -78,7 +78,7 @@ _SIZED: Final = (str, bytes, list, tuple, dict)
 
 
 def size_or_one(value: Value) -> int:
-    """The size of a value for its cost: what has no size counts one."""
+    """The size of a value for its cost; 1 for a value without a size."""
     return len(value) if isinstance(value, _SIZED) else 1
 
 

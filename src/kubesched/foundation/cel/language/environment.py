@@ -84,6 +84,6 @@ class Environment:
         return name in _TYPES and name not in self.variables
 
     def type_named(self, name: str) -> str:
-        """The name of a type that an identifier stands for."""
+        """Return the name of the type that an identifier denotes."""
         assert name in _TYPES
         return name

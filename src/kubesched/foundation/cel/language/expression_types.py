@@ -33,11 +33,11 @@ __all__ = [
 
 
 class Type(msgspec.Struct, frozen=True, gc=False):
-    """A type: its name and, for the generic ones, what it is made of."""
+    """A type: its name and, for generic types, its parameters."""
 
     name: str
     parameters: tuple[Type, ...] = ()
-    # Whether it stands for a type that is found out by unification.
+    # Whether it is a type parameter, which unification binds.
     is_parameter: bool = False
     # Whether a value of it may be compared with null.
     is_nullable: bool = False
@@ -58,7 +58,7 @@ class ObjectType(msgspec.Struct, frozen=True):
 
     name: str
     fields: Mapping[str, Type]
-    # For fields whose name is no identifier: from what expressions say to the key.
+    # For fields whose name is no identifier: from the escaped name to the key.
     keys: Mapping[str, str] = {}
 
 

@@ -57,7 +57,7 @@ def expand(
     target: SyntaxNode | None,
     arguments: tuple[SyntaxNode, ...],
 ) -> SyntaxNode | None:
-    """The node that a macro stands for; None if the call is not a macro.
+    """Return the expansion of a macro; None if the call is not a macro.
 
     Raises:
         CelCompileError: a macro is used wrongly.

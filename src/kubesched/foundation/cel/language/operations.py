@@ -90,7 +90,7 @@ def equal(left: Value, right: Value) -> bool:
 
 
 def not_equal(left: Value, right: Value) -> bool:
-    """Whether two values differ. What cannot be compared differs."""
+    """Whether two values differ. Values that cannot be compared differ."""
     return not _surely(left, right)
 
 
@@ -102,7 +102,7 @@ def _surely(left: Value, right: Value) -> bool:
 
 
 def _possibly(left: Value, right: Value) -> bool:
-    """Equality inside a list or map: there, what cannot be compared does not count."""
+    """Equality inside a list or map, where values that cannot be compared are skipped."""
     try:
         return equal(left, right)
     except EvaluationError:

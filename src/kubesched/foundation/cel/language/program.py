@@ -23,7 +23,7 @@ __all__ = ["Program", "compile_expression"]
 
 
 class Program:
-    """A compiled expression. `output_type` is what is known of its value beforehand."""
+    """A compiled expression. `output_type` is the static type of its value."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Program:
         self._locals = [None] * (size - 1 - len(names))
 
     def mentions(self, name: str) -> bool:
-        """Whether the expression says the name of a variable."""
+        """Whether the expression refers to a variable."""
         return name in self._mentioned
 
     def evaluate(self, bindings: Mapping[str, Value]) -> Value:

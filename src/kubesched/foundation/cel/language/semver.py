@@ -18,7 +18,7 @@ _MAX: Final = 2**64 - 1
 
 
 class Semver(msgspec.Struct, frozen=True, eq=False):
-    """A version. Build metadata is kept for printing and has no say in any comparison."""
+    """A version. Build metadata is printed and does not affect comparisons."""
 
     cel_type: ClassVar[str] = "kubernetes.Semver"
     equals_own_type_only: ClassVar[bool] = True

@@ -14,17 +14,17 @@ class Substitutions:
 
     def __init__(self) -> None:
         self._known: dict[str, Type] = {}
-        # What was learned in the present attempt, and what was known before.
+        # Bindings of the present attempt, and those of earlier ones.
         self._trail: list[tuple[str, Type | None]] = []
         self._fresh = 0
 
     def fresh(self) -> Type:
-        """A parameter that nothing is known of."""
+        """Create an unbound type parameter."""
         self._fresh += 1
         return Type(f"_var{self._fresh}", is_parameter=True)
 
     def assignable(self, given: Type, wanted: Type) -> bool:
-        """Whether a type fits another; if so, what that says of parameters is kept."""
+        """Whether a type matches another; if so, the bindings of parameters are stored."""
         return self.all_assignable((given,), (wanted,))
 
     def all_assignable(self, given: Sequence[Type], wanted: Sequence[Type]) -> bool:
@@ -46,7 +46,7 @@ class Substitutions:
         self._known[variable.name] = found
 
     def resolve(self, found: Type, *, free_to_dyn: bool = False) -> Type:
-        """The type with known parameters replaced, and unknown ones by `dyn` if asked."""
+        """Return the type with its bindings; unbound parameters become `dyn` if requested."""
         if found.is_parameter:
             known = self._known.get(found.name)
             if known is not None:
@@ -92,7 +92,7 @@ class Substitutions:
         )
 
     def _substitutes(self, found: Type, variable: Type) -> tuple[bool, bool]:
-        """Whether a parameter can stand for a type, and whether it stood for one before."""
+        """Whether a parameter can be bound to a type, and whether it was bound before."""
         known = self._known.get(variable.name)
         if known is not None:
             if known == found:
