@@ -61,7 +61,7 @@ def _scalar(kind: inspect.Type) -> str:
     return (kind.extra or {}).get(SCALAR, "") if isinstance(kind, inspect.Metadata) else ""
 
 
-# Struct options are inherited, but type checkers look for them on each class anew.
+# Struct options are inherited, but type checkers read them on each class.
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class ConfigStruct(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The base of configuration types: immutable, with the names of the file."""

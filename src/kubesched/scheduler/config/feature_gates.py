@@ -236,7 +236,7 @@ def _dependency_errors(
 ) -> Iterator[str]:
     is_emulating = version.emulation < BINARY_VERSION
     for feature in FEATURES.values():
-        # How gates of other components stood in that release is not known here.
+        # The table has no earlier defaults for gates of other components.
         if is_emulating and feature.name not in HISTORY and feature.name not in settings:
             continue
         off = [name for name in feature.depends_on if not enabled[name]]

@@ -86,7 +86,7 @@ def find_problems(
 
 
 def _unread(error: ConfigError) -> Iterator[str]:
-    """Paths of values that could not be read: what stands in their place is not the user's."""
+    """Yield the paths of values that could not be decoded; defaults take their place."""
     if isinstance(error, WrongTypeError):
         yield from (f"{_args_in(text)}{path}" for path, text in error.problems)
 
@@ -98,7 +98,7 @@ def _broken_rules(
     lines: _Lines,
     unread: set[str],
 ) -> Iterator[ConfigProblem]:
-    """Rules about values, then those about profiles, for profiles whose values are right."""
+    """Check values, then the profiles whose values are valid."""
     wrong = tuple(
         error
         for error in configuration_errors(configuration, gates=gates)
@@ -124,7 +124,7 @@ def _broken_rules(
 def _profile_errors(
     profile: KubeSchedulerProfile, implemented: Implemented, gates: FeatureGates
 ) -> Iterator[ConfigError]:
-    """Why a profile cannot be built, and why not even without what was wrong first, and so on."""
+    """Yield the errors of a profile: after each error the profile is tried without its cause."""
     while True:
         try:
             expand_profiles([profile], implemented, gates=gates)

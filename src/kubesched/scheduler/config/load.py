@@ -108,14 +108,14 @@ def load_configuration(
 
     Arguments of in-tree plugins have types. `known_args` adds those of other plugins, each a
     msgspec struct under the plugin's name, and they are decoded as strictly; arguments of
-    all other plugins are kept as they stand.
+    all other plugins are not decoded.
 
-    `flags` are those that were given, by name without dashes. With a file only those of leader
-    election count, and override it before it is checked. Without one (None) the result is not
-    checked again: what flags break shows when the scheduler runs.
+    `flags` are those of the command line, by name without dashes. With a file only those of leader
+    election have an effect; they override the file before it is validated. Without a file (None)
+    the result is not validated again: wrong flags fail when the scheduler runs.
 
     Raises:
-        ConfigError: everything that is wrong, at once where the reference reports it so.
+        ConfigError: all errors that the reference reports together.
     """
     if text is None:
         configuration = apply_deprecated_flags(default_configuration(gates), flags)
@@ -162,9 +162,9 @@ def load_as_far_as_possible(
     gates: FeatureGates = DEFAULT_FEATURE_GATES,
     known_args: Mapping[str, type] | None = None,
 ) -> tuple[KubeSchedulerConfiguration | None, list[ConfigError]]:
-    """Read a configuration and go on after what is wrong with it: what is left, and all errors.
+    """Read a configuration and continue after errors. Return the valid rest and all errors.
 
-    What is left has its defaults and is not checked. It is None if nothing could be made of it.
+    The rest has its defaults and is not validated. It is None if nothing could be decoded.
     """
     errors: list[ConfigError] = []
     try:
@@ -181,7 +181,7 @@ def load_as_far_as_possible(
 class _Reader:
     """Decodes and completes one document; the gates and known arguments are its context.
 
-    Given a list for errors, it goes on after those that leave something to go on with.
+    With a list for errors it continues after errors that leave a valid rest.
     """
 
     def __init__(
@@ -232,7 +232,7 @@ class _Reader:
         self._errors.append(error)
 
     def _reject_kind(self, document: ConfigDocument, api_version: str, kind: str) -> None:
-        """Say why a document is not a configuration; arguments are at least decoded."""
+        """Raise the error for a document of another kind; arguments are decoded first."""
         args_type = self._known_args.get(kind.removesuffix("Args"))
         if api_version != API_VERSION or args_type is None or not kind.endswith("Args"):
             raise _not_registered(api_version, kind)
@@ -291,7 +291,7 @@ class _Reader:
         )
 
     def _stand_in(self, name: str, args_type: type) -> PluginConfig:
-        """Arguments in the place of wrong ones, so that others keep theirs."""
+        """Return default arguments in place of invalid ones."""
         if any(field.required for field in msgspec.structs.fields(args_type)):
             return PluginConfig(name)
         return PluginConfig(name, build_args(args_type, {}, self._gates))

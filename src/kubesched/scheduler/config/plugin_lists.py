@@ -45,7 +45,7 @@ MAX_NODE_SCORE: Final = 100
 # point has none.
 ExpandedPlugins = Mapping[str, tuple[PluginRef, ...]]
 
-# The extension points of every plugin that exists; None: only building it will tell.
+# The extension points of every plugin; None: they are not known before it is built.
 Implemented = Mapping[str, Collection[str] | None]
 
 _MAX_INT64: Final = 2**63 - 1

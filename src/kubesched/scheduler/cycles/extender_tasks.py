@@ -1,4 +1,4 @@
-"""Runs attempts that wait for extenders as tasks, while the loop goes on with other pods.
+"""Runs attempts that wait for extenders as tasks, while the loop continues with other pods.
 
 The reference blocks while it waits. Here an attempt delays only the pods that need one of the same
 extenders: each extender is called for one pod at a time. Pods that no extender is interested in

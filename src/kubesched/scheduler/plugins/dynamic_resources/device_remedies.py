@@ -47,7 +47,7 @@ def device_remedies(
 
 
 def _release(rejected: RejectedNodes, claim: ResourceClaim) -> Remedy:
-    """Propose to end the pods that use a claim, or to create an unused claim anew."""
+    """Propose to end the pods that use a claim, or to create an unused claim again."""
     namespace = claim.metadata.namespace
     users = [each.name for each in claim.status.reserved_for if each.resource == "pods"]
     present = [name for name in users if rejected.objects.get(Pod, name, namespace) is not None]

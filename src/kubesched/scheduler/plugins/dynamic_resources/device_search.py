@@ -418,7 +418,7 @@ class DeviceSearch:
         inside: bool,
         start: Position,
     ) -> bool:
-        """Do the same as `_step_exact`, without what cannot succeed."""
+        """Do the same as `_step_exact`, but skip choices that cannot succeed."""
         point = guided.point(key, request.count - taken, start)
         if guided.has_failed(point):
             return False

@@ -189,7 +189,7 @@ def _did_you_mean(name: str, known: Sequence[str]) -> str:
 
 
 def _sentence(asked: str, counted: Sequence[_Counted]) -> str:
-    """Say which devices a request lacks, or that they cannot be had together."""
+    """Describe the devices that a request lacks, or that no node has them together."""
     start = f"its claim asks for {asked}, and "
     short = [each for each in counted if each.is_short]
     if not short:
@@ -213,7 +213,7 @@ def _constraints(counted: Sequence[_Counted]) -> str:
 
 
 def _shortage(counted: _Counted) -> str:
-    """Say why no node has enough devices for one request."""
+    """Describe why no node has enough devices for one request."""
     tally, request = counted.tally, counted.request
     device_class = "" if request.device_class is None else request.device_class.metadata.name
     if not tally.published:
@@ -248,7 +248,7 @@ def _shortage(counted: _Counted) -> str:
 
 
 def _all_excluded(counted: _Counted, device_class: str) -> str:
-    """Say which selectors exclude all devices of the class, and what the devices have."""
+    """Name the selectors that exclude all devices of the class, and the values of the devices."""
     tally, request = counted.tally, counted.request
     total = f"{plural(tally.of_class, 'device')} of class {device_class}"
     if len(request.selectors) == 1:
