@@ -466,7 +466,7 @@ CAUSES: dict[str, Cause] = {
     "a scheduling gate": Cause(
         nodes("a"),
         waiting(gates=["example.com/quota"]),
-        ("held back by the scheduling gate example.com/quota", "Whoever set the gate"),
+        ("held back by the scheduling gate example.com/quota", "The component that set the gate"),
         ("remove the scheduling gate",),
     ),
     "another scheduler's pod": Cause(
