@@ -52,7 +52,9 @@ _FIELDS_WITHOUT_EFFECT: Final = {
     "clientConnection.acceptContentTypes": "accepted; requests are JSON",
     "clientConnection.contentType": "accepted; requests are JSON",
 }
-_OWN_FLAGS: Final = frozenset(("plugin", "verify-engine", "explain-events", "dashboard"))
+_OWN_FLAGS: Final = frozenset(
+    ("plugin", "verify-engine", "watch-config", "explain-events", "dashboard")
+)
 _OWN_FIELDS: Final = frozenset(("profiles[].tieBreak",))
 
 

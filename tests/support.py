@@ -35,8 +35,8 @@ class EmptyLister:
     def list(self, namespace: str | None = None) -> Collection[Any]:
         return ()
 
-    def follow(self, listener: Callable[[Any, Any], None]) -> None:
-        """Return a version that never changes."""
+    def follow(self, listener: Callable[[Any, Any], None]) -> Callable[[], None]:
+        return lambda: None
 
 
 class FixedNominator:

@@ -176,6 +176,42 @@ def test_an_interrupt_ends_it_in_order(tmp_path: Path, number: signal.Signals) -
     assert not kubeconfig.exists()
 
 
+def test_a_watched_configuration_is_loaded_again(tmp_path: Path) -> None:
+    head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    config = Path(write(tmp_path, "config.yaml", head))
+    objects = write(tmp_path, "o.yaml", NODE, pod("p", "1"))
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "kubesched.cli.main", "up", "-f", objects),
+            *("--listen=127.0.0.1:0", f"--kubeconfig={tmp_path / 'kubeconfig'}"),
+            *(f"--config={config}", "--watch-config"),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            if line.startswith("export KUBECONFIG="):
+                break
+        config.write_text(f"{head}extenders: []\nparallelism: 3\n")
+        line = next(process.stderr)
+        assert line.startswith(
+            f"{config} was not loaded, the old one stays: a change of parallelism"
+        )
+        config.write_text(f"{head}profiles: [{{schedulerName: other}}]\n")
+        assert next(process.stderr) == f"{config} was loaded\n"
+        process.send_signal(signal.SIGHUP)
+        assert next(process.stderr) == f"{config} has not changed\n"
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    finally:
+        process.kill()
+
+
 def test_the_api_is_served_where_it_is_asked_to_be(tmp_path: Path) -> None:
     objects = write(tmp_path, "o.yaml", NODE, pod("p", "1"))
     config = tmp_path / "kubeconfig"

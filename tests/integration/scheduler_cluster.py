@@ -59,6 +59,9 @@ class Cluster:
         text = CONFIGURATION.format(kubeconfig=kubeconfig or self._kubeconfig)
         self._config.write_text(text + more)
 
+    def configure_with(self, text: str) -> None:
+        self._config.write_text(text)
+
     @contextlib.asynccontextmanager
     async def scheduler(self, *flags: str) -> AsyncIterator[asyncio.subprocess.Process]:
         process = await asyncio.create_subprocess_exec(

@@ -259,14 +259,3 @@ def test_a_signal_before_anything_is_known_ends_it_too(tmp_path: Path) -> None:
         assert "Traceback" not in run.said()
 
     tell(tmp_path, story)
-
-
-def test_a_hang_up_ends_it_as_it_would_the_reference(tmp_path: Path) -> None:
-    async def story(harness: ServerOutageHarness) -> None:
-        async with harness.scheduler(NO_ELECTION) as run:
-            await harness.create_pods("a", 1)
-            await harness.until_bound(1)
-            run.process.send_signal(signal.SIGHUP)
-            assert await run.ended() == -signal.SIGHUP
-
-    tell(tmp_path, story)

@@ -32,6 +32,10 @@ ABSENT = (
 BY_CHANCE = {"scheduler_plugin_execution_duration_seconds"}
 ADDED = {
     "kubesched_build_info",
+    "kubesched_config_info",
+    "kubesched_config_last_reload_success_timestamp_seconds",
+    "kubesched_config_last_reload_successful",
+    "kubesched_config_reloads_total",
     "kubesched_events_dropped_total",
     "kubesched_leader_election_failing",
 }
@@ -113,6 +117,8 @@ MOVED = (
     r'authentication_token_cache_request_total\{status="hit"\} [1-9]',
     r"kubesched_events_dropped_total 0",
     r"kubesched_leader_election_failing 0",
+    r'kubesched_config_info\{sha256="[0-9a-f]{64}"\} 1',
+    r"kubesched_config_last_reload_successful 1",
 )
 
 

@@ -39,6 +39,7 @@ OTHER_VALUES: dict[str, Any] = {
     "logFormat": "json",
     "page": True,
     "explainEvents": True,
+    "watchConfig": True,
     "extraArgs": ["--verify-engine"],
     "plugins.modules": ["house.rules:NightShift"],
     "plugins.files": {"rules.py": "x = 1\n"},
@@ -110,6 +111,21 @@ def test_each_value_changes_the_objects(path: str) -> None:
     part, value = path.split(".")[0], nested(path, OTHER_VALUES[path])
     changed[part] = {**base.get(part, {}), **value[part]} if part in base else value[part]
     assert render(changed) != render(base)
+
+
+def checksum(values: dict[str, Any]) -> str:
+    (deployment,) = (each for each in render(values) if each["kind"] == "Deployment")
+    annotations = deployment["spec"]["template"]["metadata"]["annotations"]
+    return str(annotations["checksum/config"])
+
+
+def test_with_watch_config_only_fields_that_need_a_restart_replace_the_pods() -> None:
+    profiles = {"profiles": [{"schedulerName": "a"}], "configuration": {"podMaxBackoffSeconds": 5}}
+    extenders = {"extenders": [{"urlPrefix": "http://extender.example.com"}]}
+    assert checksum(profiles) != checksum({})
+    watched = {"watchConfig": True}
+    assert checksum({**watched, **profiles}) == checksum(watched)
+    assert checksum({**watched, **extenders}) != checksum(watched)
 
 
 @pytest.mark.parametrize("path", ["replica", "image.name", "podMonitor.crate", "plugins.file"])

@@ -153,6 +153,7 @@ HEALTHY = [
     series("rest_client_requests_total", "0+6x60", code="500"),
     series("kubesched_leader_election_failing", "0x60"),
     series("kubesched_events_dropped_total", "0x60"),
+    series("kubesched_config_last_reload_successful", "1x60"),
     series("scheduler_pod_scheduled_after_flush_total", "0x60"),
     # kube-scheduler of the same cluster: none of the rules reads its metrics.
     series(
@@ -178,6 +179,7 @@ TROUBLE = {
         series("rest_client_rate_limiter_duration_seconds_bucket", "0+60x60", le="8"),
         series("rest_client_rate_limiter_duration_seconds_bucket", "0+60x60", le="+Inf"),
     ],
+    "KubeschedRefusesItsConfiguration": [series("kubesched_config_last_reload_successful", "0x60")],
     "KubeschedDropsEvents": [series("kubesched_events_dropped_total", "0+10x60")],
     "KubeschedRequestsFail": [
         series("rest_client_requests_total", "0+60x60", code="200"),

@@ -49,6 +49,57 @@ def test_it_leads_places_pods_writes_events_and_ends_in_order(tmp_path: Path) ->
     tell(tmp_path, story)
 
 
+# Files that a reload refuses, and a part of the reason.
+BAD_FILES = {
+    "": "Object 'Kind' is missing in ''",
+    "kind: [": "yaml",
+    "apiVersion: v1\nkind: Pod\n": "no kind",
+    "profiles: {}\n": "profiles",
+    "profiles: [{schedulerName: a}, {schedulerName: a}]\n": "Duplicate value",
+    "profiles: [{plugins: {filter: {enabled: [{name: Nothing}]}}}]\n": "Nothing",
+    "profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: 3}}]}]\n": "scor",
+    "percentageOfNodesToScore: 101\n": "percentageOfNodesToScore",
+    "podMaxBackoffSeconds: 0\n": "podMaxBackoffSeconds",
+    "parallelism: 3\n": "a change of parallelism needs a restart",
+}
+
+
+def test_a_hangup_reloads_the_file_and_bad_files_change_nothing(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.configure(more="profiles: [{schedulerName: first}]\n")
+        async with cluster.scheduler() as process:
+            await cluster.until_led()
+            for number, (text, why) in enumerate(BAD_FILES.items()):
+                if text.startswith(("profiles", "p")):
+                    cluster.configure(more=text)
+                else:
+                    cluster.configure_with(text)
+                process.send_signal(signal.SIGHUP)
+                said = await said_until(process, '"Configuration was not reloaded"')
+                assert why in said.splitlines()[-1], said
+                name = f"p{number}"
+                await cluster.create(make_pod(name, images=["i"], scheduler_name="first"))
+            await cluster.create(make_pod("second", images=["i"], scheduler_name="second"))
+            await cluster.until_bound(len(BAD_FILES))
+            cluster.configure(more="profiles: [{schedulerName: second}, {schedulerName: first}]\n")
+            process.send_signal(signal.SIGHUP)
+            await said_until(process, '"Configuration reloaded"')
+            await cluster.until_bound(len(BAD_FILES) + 1)
+            process.send_signal(signal.SIGTERM)
+            assert (await ended(process))[0] == 0
+        events = (await cluster.api.list(Event)).items
+        reasons = {event.reason: event for event in events}
+        assert reasons.keys() >= {"ConfigurationRejected", "ConfigurationReloaded"}
+        about = reasons["ConfigurationRejected"].involved_object
+        assert (about.kind, about.namespace, about.name) == (
+            "Lease",
+            "kube-system",
+            "kube-scheduler",
+        )
+
+    tell(tmp_path, story)
+
+
 def test_the_second_takes_over_when_the_first_is_killed(tmp_path: Path) -> None:
     async def story(cluster: Cluster) -> None:
         async with cluster.scheduler() as first:

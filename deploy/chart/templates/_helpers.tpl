@@ -46,3 +46,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- with .Values.extenders }}{{ $_ := set $all "extenders" . }}{{ end -}}
 {{ toYaml $all }}
 {{- end -}}
+
+{{- /* The fields whose change replaces the pods. */ -}}
+{{- define "kubesched.restartingConfiguration" -}}
+{{- $all := include "kubesched.configuration" . -}}
+{{- if .Values.watchConfig -}}
+{{- omit (fromYaml $all) "profiles" "percentageOfNodesToScore" "podInitialBackoffSeconds" "podMaxBackoffSeconds" | toYaml -}}
+{{- else -}}
+{{- $all -}}
+{{- end -}}
+{{- end -}}

@@ -19,6 +19,7 @@ from kubesched.api.pod_facts import pod_key
 from kubesched.api.time import format_time
 from kubesched.cli.cluster_page import ClusterPage
 from kubesched.cli.cluster_summary import ClusterSummary, summarize, tried_in_vain
+from kubesched.cli.hangups import hangup_handler
 from kubesched.cli.kubeconfig_file import kubeconfig_file
 from kubesched.cli.named_clusters import ClusterFolder, ClusterRecord
 from kubesched.cli.pending_headlines import pending_headlines
@@ -42,12 +43,26 @@ from kubesched.foundation.util.memory_trimmer import MemoryTrimmer
 from kubesched.foundation.util.randomness import derive
 from kubesched.scheduler.config.feature_gates import FeatureGates
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
+from kubesched.scheduler.process.configuration_reloader import (
+    ConfigurationReloader,
+    LoadedConfiguration,
+    ReloadOutcome,
+)
 from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
 
-__all__ = ["ClusterRun", "RunOptions", "Started"]
+__all__ = ["ClusterRun", "ReloadOptions", "RunOptions", "Started"]
 
 _CREATED_PER_TURN: Final = 50
 _SAMPLES: Final = ("nodes.yaml", "workload.yaml")
+
+
+class ReloadOptions(msgspec.Struct, frozen=True):
+    """How the configuration file is loaded again, and whether it is watched."""
+
+    path: Path
+    load: Callable[[], LoadedConfiguration]
+    sha256: str
+    watches: bool
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +70,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     files: tuple[str, ...]
     configuration: KubeSchedulerConfiguration
+    reload: ReloadOptions | None = None
     plugins: PluginRegistry
     listen: Listen | None
     kubeconfig: Path | None
@@ -206,10 +222,11 @@ class ClusterRun:
             api, pods, followed, kinds, clock, is_quiet=self._options.is_quiet
         )
         interrupted = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, interrupted.set)
+        reloader = self._build_reloader()
+        _handle_signals(interrupted, reloader)
         keepers = (LoopWatchdog(), MemoryTrimmer(clock))
-        async with live.running(before=(*keepers, pods)):
+        after = () if reloader is None else (reloader,)
+        async with live.running(before=(*keepers, pods), after=after):
             await pods.wait_for_sync()
             settle_collector()
             # First the pods of owners: placement depends on the order of creation.
@@ -237,6 +254,30 @@ class ClusterRun:
                 await interrupted.wait()
         return summary
 
+    def _build_reloader(self) -> ConfigurationReloader | None:
+        options = self._options.reload
+        if options is None:
+            return None
+        path = options.path
+
+        def report(outcome: ReloadOutcome) -> None:
+            if outcome.error is not None:
+                click.echo(f"{path} was not loaded, the old one stays: {outcome.why}", err=True)
+            elif outcome.result == "unchanged":
+                click.echo(f"{path} has not changed", err=True)
+            else:
+                click.echo(f"{path} was loaded", err=True)
+
+        return ConfigurationReloader(
+            str(path),
+            options.load,
+            self._live_cluster.reload_scheduler,
+            report,
+            self._clock,
+            sha256=options.sha256,
+            watches=options.watches,
+        )
+
     async def _create(
         self, workload: Sequence[Manifest], display: PlacementDisplay, interrupted: asyncio.Event
     ) -> None:
@@ -247,6 +288,16 @@ class ClusterRun:
                 await display.show()
             elif number % _CREATED_PER_TURN == 0:
                 await asyncio.sleep(0)
+
+
+def _handle_signals(interrupted: asyncio.Event, reloader: ConfigurationReloader | None) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, interrupted.set)
+    on_hangup: Callable[[], object] = interrupted.set
+    if reloader is not None:
+        on_hangup = hangup_handler(reloader.request, interrupted.set)
+    loop.add_signal_handler(signal.SIGHUP, on_hangup)
 
 
 def _further_manifests(cluster: EmbeddedCluster, files: Sequence[str | Path]) -> list[Manifest]:

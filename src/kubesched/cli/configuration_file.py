@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from kubesched.errors import ConfigError
@@ -13,7 +14,12 @@ from kubesched.scheduler.config.load import load_configuration
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
 
-__all__ = ["read_configuration"]
+__all__ = ["file_hash", "read_configuration"]
+
+
+def file_hash(file: Path) -> str:
+    """Return the SHA-256 of a file."""
+    return hashlib.sha256(read_bounded(file, MOST_SETTINGS_BYTES)).hexdigest()
 
 
 def read_configuration(

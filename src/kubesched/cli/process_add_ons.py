@@ -21,10 +21,7 @@ class CommandAddOns:
     def explanations(
         self, scheduler: Callable[[], Scheduler | None], inputs: ProcessInputs, clock: Clock
     ) -> SchedulerExplanations:
-        config = inputs.config
-        return SchedulerExplanations(
-            scheduler, config.configuration, clock, inputs.plugins, config.gates
-        )
+        return SchedulerExplanations(scheduler, clock, inputs.plugins, inputs.config.gates)
 
     def event_notes(self, scheduler: Scheduler, clock: Clock) -> EventNoteWriter:
         return EventNoteWriter(scheduler.informers.lister, scheduler.cache.snapshot, clock)
@@ -36,7 +33,6 @@ class CommandAddOns:
             scheduler,
             clock,
             title=f"scheduler on {hostname}",
-            configuration=inputs.config.configuration,
             plugins=inputs.plugins,
             gates=inputs.config.gates,
         )

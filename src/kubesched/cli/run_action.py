@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
+from kubesched.cli.hangups import hangup_handler
 from kubesched.errors import KubeschedError
 from kubesched.foundation.util.bounded_file import MOST_SETTINGS_BYTES, read_bounded
 from kubesched.foundation.util.clock import RealClock
@@ -123,6 +124,8 @@ async def _run_until_signalled(inputs: ProcessInputs, signals: _Signals) -> int:
     loop = asyncio.get_running_loop()
     signals.call_on_first(lambda: loop.call_soon_threadsafe(process.stop))
     loop.add_signal_handler(signal.SIGUSR2, process.log_state)
+    if inputs.load_again is not None:
+        loop.add_signal_handler(signal.SIGHUP, hangup_handler(process.reload, process.stop))
     return await process.run()
 
 

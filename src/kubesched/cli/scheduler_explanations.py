@@ -20,7 +20,6 @@ from kubesched.foundation.util.clock import Clock
 from kubesched.foundation.util.forked import ChildError, in_child
 from kubesched.scheduler.all_plugins import complete_registry
 from kubesched.scheduler.config.feature_gates import FeatureGates
-from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.scheduler.runtime.plugin_registry import Registry
 from kubesched.scheduler.scheduler import Scheduler
 
@@ -35,13 +34,11 @@ class SchedulerExplanations:
     def __init__(
         self,
         scheduler: Callable[[], Scheduler | None],
-        configuration: KubeSchedulerConfiguration,
         clock: Clock,
         plugins: Registry,
         gates: FeatureGates,
     ) -> None:
         self._scheduler = scheduler
-        self._configuration = configuration
         self._clock = clock
         self._plugins = complete_registry(plugins)
         self._gates = gates
@@ -60,7 +57,7 @@ class SchedulerExplanations:
         def work() -> bytes:
             snapshot = Snapshot(
                 _objects(scheduler),
-                configuration=self._configuration,
+                configuration=scheduler.configuration,
                 clock=self._clock,
                 plugins=self._plugins,
                 gates=self._gates,

@@ -15,19 +15,20 @@ import click
 import msgspec
 
 from kubesched.api.time import format_time
-from kubesched.cli.cluster_run import ClusterRun, RunOptions, Started
+from kubesched.cli.cluster_run import ClusterRun, ReloadOptions, RunOptions, Started
 from kubesched.cli.cluster_summary import ClusterSummary, render
-from kubesched.cli.configuration_file import read_configuration
+from kubesched.cli.configuration_file import file_hash, read_configuration
 from kubesched.cli.detached import DetachedError, arguments_again, report_to, start_detached
 from kubesched.cli.named_clusters import ClusterFolder, state_folder
 from kubesched.cluster.embedded_cluster import Listen
-from kubesched.errors import KubeschedError
+from kubesched.errors import ConfigError, KubeschedError
 from kubesched.foundation.util.clock import MILLISECOND, SECOND, RealClock
 from kubesched.foundation.util.log_output import LogSettings, log_to
 from kubesched.scheduler.config.defaults import default_configuration
 from kubesched.scheduler.config.feature_gates import FeatureGates, check_built, parse_feature_gates
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.scheduler.options import scheduler_configuration
+from kubesched.scheduler.process.configuration_reloader import LoadedConfiguration
 from kubesched.scheduler.runtime.plugin_loading import load_plugin, out_of_tree_plugins
 from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
 
@@ -119,6 +120,7 @@ def _here(
             RunOptions(
                 files=files,
                 configuration=configuration,
+                reload=_reload(config_file, registry, gates, watches=options["watch_config"]),
                 plugins=registry,
                 listen=listen,
                 kubeconfig=kubeconfig,
@@ -196,6 +198,29 @@ def _explain_hint(started: Started, *, stays: bool) -> str:
     if not started.context:
         where = f"--kubeconfig {started.kubeconfig}"
     return f"kubesched explain pods {where} shows changes that would help."
+
+
+def _reload(
+    config_file: Path | None, registry: PluginRegistry, gates: FeatureGates, *, watches: bool
+) -> ReloadOptions | None:
+    """Return how the configuration file is loaded again; None if there is no file."""
+    if config_file is None:
+        if watches:
+            raise click.UsageError("--watch-config needs --config")
+        return None
+
+    def load() -> LoadedConfiguration:
+        try:
+            read, sha256 = read_configuration(config_file, registry, gates), file_hash(config_file)
+        except OSError as exc:
+            raise ConfigError(f"{config_file}: {exc.strerror}") from exc
+        configuration = scheduler_configuration(
+            configuration=read, out_of_tree_registry=registry, feature_gates=gates
+        )
+        check_built(gates, has_extenders=bool(configuration.extenders))
+        return LoadedConfiguration(configuration, sha256)
+
+    return ReloadOptions(config_file, load, file_hash(config_file), watches)
 
 
 def _configuration(

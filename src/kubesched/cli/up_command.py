@@ -48,6 +48,11 @@ __all__ = ["up"]
     "terminal the default is 127.0.0.1:0.",
 )
 @click.option(
+    "--watch-config",
+    is_flag=True,
+    help="Reload the file of --config when it changes, as SIGHUP does.",
+)
+@click.option(
     "--kubeconfig",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     metavar="FILE",

@@ -137,6 +137,17 @@ class LiveCluster:
             self._configuration = configuration
             await schedulers.replace(scheduler)
 
+    async def reload_scheduler(self, configuration: KubeSchedulerConfiguration) -> bool:
+        """Let the running scheduler use another complete configuration; see `Scheduler.reload`.
+
+        Raises:
+            ConfigError: it cannot be used. Nothing has changed then.
+        """
+        async with self._replacing:
+            has_changed = await self.scheduler.reload(configuration)
+            self._configuration = configuration
+            return has_changed
+
     async def settle(self, longest_ns: int = _LONGEST_NS, quiet_ns: int = _QUIET_NS) -> bool:
         """Wait until no pod has been created, bound or deleted for `quiet_ns`.
 

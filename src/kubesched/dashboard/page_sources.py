@@ -71,7 +71,6 @@ def dashboard_of_scheduler(
     clock: Clock,
     *,
     title: str,
-    configuration: KubeSchedulerConfiguration,
     plugins: Mapping[str, Any],
     gates: FeatureGates = DEFAULT_FEATURE_GATES,
 ) -> Dashboard:
@@ -86,7 +85,7 @@ def dashboard_of_scheduler(
         decisions,
         kinds=informers,
         of_kind=lambda kind: _listed(informers(), kind),
-        configuration=lambda: configuration,
+        configuration=lambda: scheduler.configuration,
     )
     _record(scheduler, decisions)
     queries = PageQueries(

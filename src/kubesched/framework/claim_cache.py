@@ -50,11 +50,19 @@ class ClaimCache:
             return [entry.latest for entry in self._namespaces.get(namespace, {}).values()]
         return [entry.latest for each in self._namespaces.values() for entry in each.values()]
 
-    def follow(self, listener: OnClaim) -> None:
-        """Call the listener with present claims and with changes (old or None, new or None)."""
+    def follow(self, listener: OnClaim) -> Callable[[], None]:
+        """Call the listener with present claims and with changes (old or None, new or None).
+
+        Returns a function that removes the listener.
+        """
         self._listeners = (*self._listeners, listener)
         for claim in self.list():
             listener(None, claim)
+
+        def remove() -> None:
+            self._listeners = tuple(each for each in self._listeners if each is not listener)
+
+        return remove
 
     def gave_back(self, old: ResourceClaim, new: ResourceClaim) -> None:
         """Report that a claim released its devices or never got them, so that pods are retried."""

@@ -55,10 +55,12 @@ class Lister(Protocol[T_co]):
 
     def list(self, namespace: str | None = None) -> Collection[T_co]: ...
 
-    def follow(self, listener: Callable[[Any, Any], None]) -> None:
+    def follow(self, listener: Callable[[Any, Any], None]) -> Callable[[], None]:
         """Call the listener with (old or None, new or None) after every change of the cache.
 
         It is called at once with each present object as an addition. For plugins with an index.
+        Returns a function that removes the listener. The runtime calls it when the plugin is
+        closed.
         """
         ...
 
@@ -71,11 +73,12 @@ class Informer(Protocol[T_co]):
         on_add: Callable[[T_co], None] | None = None,
         on_update: Callable[[T_co, T_co], None] | None = None,
         on_delete: Callable[[T_co, bool], None] | None = None,
-    ) -> None:
+    ) -> Callable[[], None]:
         """Call the handlers on changes; `on_add` is called at once for each present object.
 
         `on_delete` also gets whether the final state is unknown because the deletion was missed.
-        Handlers run on the scheduler's loop and must not wait.
+        Handlers run on the scheduler's loop and must not wait. Returns a function that removes the
+        handlers. The runtime calls it when the plugin is closed.
         """
         ...
 

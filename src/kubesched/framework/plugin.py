@@ -121,8 +121,9 @@ class Plugin(FastPaths, PreemptionHooks):
         """Work beside the scheduling loop, such as writing the status of custom resources.
 
         It runs as a task from the moment when the scheduler begins to place pods, which in
-        `kubesched run` is when it holds the lease, and is cancelled when the scheduler ends. Each
-        profile that enables the plugin has a plugin object and a task of its own.
+        `kubesched run` is when it holds the lease, and is cancelled when the scheduler ends or a
+        reload of the configuration replaces the profile. Each profile that enables the plugin has a
+        plugin object and a task of its own.
         """
 
     def explaining(self) -> Explaining | None:

@@ -19,6 +19,8 @@ class SharedState:
 
     def __init__(self) -> None:
         self._objects: dict[str, Any] = {}
+        # Whether `get` is building an object.
+        self.is_building = False
 
     def __contains__(self, name: str) -> bool:
         return name in self._objects
@@ -30,6 +32,10 @@ class SharedState:
     def get(self, name: str, build: Callable[[], T]) -> T:
         """Return the object of this name; `build` makes it on the first call."""
         if name not in self._objects:
-            self._objects[name] = build()
+            was_building, self.is_building = self.is_building, True
+            try:
+                self._objects[name] = build()
+            finally:
+                self.is_building = was_building
         found: T = self._objects[name]
         return found

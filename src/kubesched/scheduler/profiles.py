@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from kubesched.errors import ConfigError
 from kubesched.scheduler.config.types import KubeSchedulerProfile
 from kubesched.scheduler.runtime.framework import Framework
+from kubesched.scheduler.runtime.plugin_resources import PluginResources
 from kubesched.scheduler.runtime.plugin_set import Registry
 from kubesched.scheduler.runtime.services import Services
 
-__all__ = ["build_profiles"]
+__all__ = ["build_profile", "build_profiles"]
 
 
 def build_profiles(
@@ -23,12 +24,24 @@ def build_profiles(
     Raises:
         ConfigError: a plugin cannot be built.
     """
-    return {profile.scheduler_name: _build(profile, registry, services) for profile in profiles}
+    return {
+        profile.scheduler_name: build_profile(profile, registry, services) for profile in profiles
+    }
 
 
-def _build(profile: KubeSchedulerProfile, registry: Registry, services: Services) -> Framework:
+def build_profile(
+    profile: KubeSchedulerProfile,
+    registry: Registry,
+    services: Services,
+    resources: PluginResources | None = None,
+) -> Framework:
+    """Build one profile; `resources` gets what its plugins hold, even if one of them fails.
+
+    Raises:
+        ConfigError: a plugin cannot be built.
+    """
     try:
-        return Framework(profile, registry, services)
+        return Framework(profile, registry, services, resources)
     except ConfigError as exc:
         error = ConfigError(
             "initializing profiles: creating profile for scheduler name "

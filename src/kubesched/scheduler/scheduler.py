@@ -11,24 +11,16 @@ from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import Any, Unpack
 
-from kubesched.api import Node, Pod, ResourceClaim
+from kubesched.api import Node, Pod
 from kubesched.api.access import ApiAccess
-from kubesched.errors import ConfigError
 from kubesched.foundation.client.event_recorder import Broadcaster, EventBroadcaster
-from kubesched.foundation.client.informer import SharedInformer
 from kubesched.foundation.client.informer_factory import NON_TERMINAL_PODS, InformerFactory
+from kubesched.foundation.client.late_informers import LateInformers
 from kubesched.foundation.util.clock import MICROSECOND, SECOND, Clock, RealClock, SteadyClock
 from kubesched.foundation.util.components import BackgroundTasks, StopSwitch, running
 from kubesched.foundation.util.logging import get_logger
 from kubesched.foundation.util.randomness import derive
-from kubesched.framework import (
-    ActionType,
-    ClusterVersion,
-    PodInfo,
-    PodsOnNode,
-    QueuedPodInfo,
-    overrides,
-)
+from kubesched.framework import ClusterVersion, PodInfo, PodsOnNode, QueuedPodInfo
 from kubesched.framework.pod_calls import DispatchingStatusWriter
 from kubesched.framework.pod_groups import group_name_of
 from kubesched.framework.pod_status_writer import PodStatusWriter, StatusWriter
@@ -37,9 +29,7 @@ from kubesched.scheduler.backend.cache import Cache, CacheCorruptedError
 from kubesched.scheduler.backend.grouping_cache import GroupingCache
 from kubesched.scheduler.backend.queue import (
     QueueProfile,
-    RegisteredHint,
     SchedulingQueue,
-    register_hints,
 )
 from kubesched.scheduler.backend.queue.grouping_queue import GroupingQueue
 from kubesched.scheduler.backend.queue_flusher import QueueFlusher
@@ -59,11 +49,12 @@ from kubesched.scheduler.cycles.scheduling_cycle import (
     skip_reason,
 )
 from kubesched.scheduler.events.event_handlers import EventHandlers
+from kubesched.scheduler.events.event_subscriptions import EventSubscriptions
 from kubesched.scheduler.events.pod_level_resources import pod_level_transform
-from kubesched.scheduler.events.watched_kinds import watched_kind
 from kubesched.scheduler.extenders.chain import Extenders
 from kubesched.scheduler.extenders.extender import HTTPExtender
 from kubesched.scheduler.extenders.extender_building import build_extenders, document_keeper
+from kubesched.scheduler.live_profiles import LiveProfiles, registered_actions
 from kubesched.scheduler.options import (
     DEFAULT_OPTIONS,
     SchedulerOptions,
@@ -74,7 +65,7 @@ from kubesched.scheduler.options import (
 from kubesched.scheduler.pod_groups.group_building import build_group_cycle
 from kubesched.scheduler.pod_groups.group_cycle import PodGroupCycle
 from kubesched.scheduler.pod_groups.group_event_handlers import GroupEventHandlers
-from kubesched.scheduler.profiles import build_profiles
+from kubesched.scheduler.profile_reload import ProfileReload
 from kubesched.scheduler.runtime.api_dispatcher import BackgroundApiDispatcher
 from kubesched.scheduler.runtime.framework import Framework
 from kubesched.scheduler.runtime.plugin_registry import Registry, plugin_type_of
@@ -116,6 +107,7 @@ class Scheduler:
         # With an in-process API most bindings never wait, and need no task of their own.
         at_once = getattr(api, "answers_at_once", False)
         self._start_binding = self._tasks.spawn_soon if at_once else self._tasks.spawn
+        self._late_informers = LateInformers()
         self._corruption: CacheCorruptedError | None = None
         plugins = all_plugins(**options)
         gates = options["feature_gates"]
@@ -145,11 +137,21 @@ class Scheduler:
         self._extenders = None
         if extenders:
             self._extenders = Extenders(extenders, self.services.metrics, options["may_act"])
-        self.profiles = build_profiles(configuration.profiles, plugins, self.services)
+        self._live_profiles = LiveProfiles(
+            plugins,
+            self.services,
+            self._tasks.spawn,
+            with_extenders=bool(extenders),
+            with_pod_groups=self._schedules_groups,
+        )
+        built = self._live_profiles.build_first(configuration.profiles)
+        self._live_profiles.use(built)
+        # By scheduler name. The mapping changes when profiles are replaced.
+        self.profiles: Mapping[str, Framework] = self._live_profiles.by_name
         if (on_profile := options["on_profile"]) is not None:
             for profile in as_written(configuration).profiles:
                 on_profile(profile)
-        self.queue = self._build_queue(configuration, options)
+        self.queue = self._build_queue(built.queue_profiles, configuration, options)
         self.queue.on_ready = self._ready.set
         self.services.metrics.before_collect.append(self._report_cache_size)
         kind = VerifyingSearch if options["verify_engine"] else CachedSearch
@@ -161,7 +163,7 @@ class Scheduler:
         )
         self._fit_checks = FitChecks(self.cache.snapshot, self._search.filtering)
         self._build_cycles(writer, options)
-        self._add_handlers()
+        self._add_handlers(built.queue_profiles, configuration)
 
     def _build_informers(self, api: ApiAccess, options: SchedulerOptions) -> InformerFactory:
         watched: Any = api if self._documents is None else self._documents
@@ -263,22 +265,13 @@ class Scheduler:
             self._extender_tasks = ExtenderTasks(context, cycle, self._bind, self._ready.set)
 
     def _build_queue(
-        self, configuration: KubeSchedulerConfiguration, options: SchedulerOptions
+        self,
+        profiles: Mapping[str, QueueProfile],
+        configuration: KubeSchedulerConfiguration,
+        options: SchedulerOptions,
     ) -> SchedulingQueue:
         extenders = self._extenders
         longest = options["pod_max_in_unschedulable_pods_duration"]
-        problems: list[str] = []
-        profiles = {
-            name: QueueProfile(
-                scheduler_name=name,
-                sort_key=framework.sort_key,
-                pre_enqueue=framework.pre_enqueue_plugins,
-                hints=self._hints_of(framework, problems),
-            )
-            for name, framework in self.profiles.items()
-        }
-        if problems:
-            raise ConfigError("\n".join(dict.fromkeys(problems)))
         kind = GroupingQueue if self._schedules_groups else SchedulingQueue
         return kind(
             profiles,
@@ -293,17 +286,9 @@ class Scheduler:
             pops_from_backoff=options["feature_gates"].enabled("SchedulerPopFromBackoffQ"),
         )
 
-    def _hints_of(
-        self, framework: Framework, problems: list[str] | None = None
-    ) -> tuple[RegisteredHint, ...]:
-        return register_hints(
-            tuple(framework.plugins.by_name.values()),
-            problems,
-            with_extenders=self._extenders is not None,
-            with_pod_groups=self._schedules_groups,
-        )
-
-    def _add_handlers(self) -> None:
+    def _add_handlers(
+        self, built: Mapping[str, QueueProfile], configuration: KubeSchedulerConfiguration
+    ) -> None:
         handlers = self._build_handlers()
         self.informers.informer(Pod).add_handler(
             handlers.add_pod, handlers.update_pod, handlers.delete_pod
@@ -316,26 +301,25 @@ class Scheduler:
                 on_update=self._extender_tasks.follow, on_delete=self._extender_tasks.forget
             )
             self.informers.informer(Node).add_handler(on_delete=self._extender_tasks.forget)
-        read: set[type[Any]] = {
-            kind
-            for framework in self.profiles.values()
-            for plugin in framework.plugins.by_name.values()
-            for kind in plugin.reads.objects or ()
-        }
-        for resource, actions in self._registered_actions().items():
-            kind = watched_kind(resource, with_pod_groups=self._schedules_groups)
-            if kind is ResourceClaim and self.services.uses_claims:
-                # The scheduler's own writes are events too, before the watch delivers them.
-                listener = handlers.listener_of(resource, actions)
-                self.services.claims.follow(listener)
-                self.services.claims.on_return = listener
-            elif kind is not None:
-                informer = self.informers.informer(kind)
-                informer.add_handler(*handlers.handlers_of(resource, actions))
-                read.add(kind)
-        for informer in self.informers.components():
-            if informer.kind in read:
-                self._count_changes(informer)
+        subscriptions = EventSubscriptions(
+            self.informers, self.services, handlers, with_pod_groups=self._schedules_groups
+        )
+        subscriptions.add(registered_actions(built), self._live_profiles.kinds_read())
+        if not self._runs_informers:
+            self._late_informers.adopt(self.informers.components())
+        self._reload = ProfileReload(
+            configuration,
+            self._live_profiles,
+            subscriptions,
+            self.informers,
+            self._late_informers,
+            self._runs_informers,
+            self.cache,
+            self.queue,
+            handlers,
+            self._search.use_percentage,
+            self._steady,
+        )
 
     def _build_handlers(self) -> EventHandlers:
         parts = (
@@ -352,23 +336,6 @@ class Scheduler:
             )
         return EventHandlers(self.cache, *parts)
 
-    def _count_changes(self, informer: SharedInformer[Any]) -> None:
-        """Invalidate cached answers when an object of the informer's kind changes."""
-
-        def changed(*_objects: Any) -> None:
-            self.services.object_versions.changed(informer.kind)
-
-        informer.add_handler(changed, changed, changed)
-
-    def _registered_actions(self) -> dict[str, ActionType]:
-        """Return the actions by resource that some plugin registered events for."""
-        wanted: dict[str, ActionType] = {}
-        for framework in self.profiles.values():
-            for hint in self._hints_of(framework):
-                resource = hint.event.resource
-                wanted[resource] = wanted.get(resource, ActionType.NONE) | hint.event.action
-        return wanted
-
     async def run(self) -> None:
         """Watch the cluster and place pods until stopped.
 
@@ -378,13 +345,14 @@ class Scheduler:
         flusher = QueueFlusher(self.queue, self._steady)
         try:
             informers = self.informers.components() if self._runs_informers else ()
-            async with running(*informers, self._broadcaster, flusher):
+            late = self._late_informers
+            late.adopt(informers)
+            async with running(*informers, late, self._broadcaster, flusher):
                 await self._beginning.guard(self._until_it_begins())
                 async with self._tasks.finished():
-                    leading = self._start_work_of_plugins()
+                    self._live_profiles.start_work()
                     await self._place_pods()
-                    for task in leading:
-                        task.cancel()
+                    self._live_profiles.stop_work()
                     if self._extender_tasks is not None:
                         self._extender_tasks.abandon()
                     self.queue.close()
@@ -393,19 +361,26 @@ class Scheduler:
         finally:
             if self._extenders is not None:
                 await self._extenders.close()
-            for framework in self.profiles.values():
-                await framework.close()
+            await self._live_profiles.close()
         if self._corruption is not None:
             raise self._corruption
 
-    def _start_work_of_plugins(self) -> list[asyncio.Task[None]]:
-        """Start `Plugin.work_as_leader` of the plugins that have it."""
-        return [
-            self._tasks.spawn(plugin.work_as_leader(), f"{plugin.name} as leader")
-            for framework in self.profiles.values()
-            for plugin in framework.plugins.by_name.values()
-            if overrides(plugin, "work_as_leader")
-        ]
+    async def reload(self, configuration: KubeSchedulerConfiguration) -> bool:
+        """Use another complete configuration from the next attempt on (docs/decisions/0045).
+
+        Pods in flight finish with the old profiles. Returns False if the configuration is the
+        present one. Waits until the caches have synced.
+
+        Raises:
+            ConfigError: it cannot be used, or needs a restart. Nothing has changed then.
+        """
+        await self.synced.wait()
+        return await self._reload.apply(configuration)
+
+    @property
+    def configuration(self) -> KubeSchedulerConfiguration:
+        """The complete configuration in use."""
+        return self._reload.configuration
 
     def watch(self, watcher: DecisionWatcher | None) -> None:
         """Call the watcher with every attempt from now on; None removes it."""
@@ -483,19 +458,26 @@ class Scheduler:
         return True
 
     def _bind(self, placement: PodPlacement) -> None:
+        placement.attempt.framework.pods_in_flight.enter()
         self._start_binding(self._binding.run(placement), "binding")
 
     def _fits_now(self, profile: str, pod_info: PodInfo, since: ClusterVersion) -> bool:
         # Other tasks call this between attempts, so the snapshot may be updated.
         self.cache.update_snapshot()
         refused = () if self._extender_tasks is None else self._extender_tasks.refused(pod_info)
-        return self._fit_checks.fits_now(self.profiles[profile], pod_info, since, refused)
+        framework = self.profiles.get(profile)
+        return framework is not None and self._fit_checks.fits_now(
+            framework, pod_info, since, refused
+        )
 
     def _fits_without(
         self, profile: str, pod_info: PodInfo, node_name: str, gone: Collection[PodInfo]
     ) -> bool:
         self.cache.update_snapshot()
-        return self._fit_checks.fits_without(self.profiles[profile], pod_info, node_name, gone)
+        framework = self.profiles.get(profile)
+        return framework is not None and self._fit_checks.fits_without(
+            framework, pod_info, node_name, gone
+        )
 
     def _activate(self, pods: Mapping[str, Pod]) -> None:
         self.queue.activate(pods, self._steady.now_ns())

@@ -109,17 +109,27 @@ class SharedInformer(Generic[T]):
         on_add: OnAdd[T] | None = None,
         on_update: OnUpdate[T] | None = None,
         on_delete: OnDelete[T] | None = None,
-    ) -> None:
+    ) -> Callable[[], None]:
         """Add a handler, and call it at once for the objects that are in the copy.
 
         The second argument of `on_delete` says that the watch missed the deletion, so that the
-        final state is unknown.
+        final state is unknown. Returns a function that removes the handler.
         """
         handler = _Handler(on_add, on_update, on_delete)
         # A list in progress uses the handlers from its start, so none receives an object twice.
         self._handlers = (*self._handlers, handler)
         for present in list(self.store.list()):
             self._notify((handler,), StoreChange(None, present))
+
+        def remove() -> None:
+            self._handlers = tuple(each for each in self._handlers if each is not handler)
+
+        return remove
+
+    @property
+    def handler_count(self) -> int:
+        """The number of handlers."""
+        return len(self._handlers)
 
     async def run(self) -> None:
         await self._stop.guard(self._list_and_watch_for_ever())

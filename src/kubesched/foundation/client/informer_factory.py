@@ -39,7 +39,7 @@ NON_TERMINAL_PODS = InformerOptions(
 class InformerFactory:
     """Shares the informers of kinds between components.
 
-    Request all kinds before running `components()`: no task runs an informer that is made later.
+    Request all kinds before running `components()`. `LateInformers` runs those that are made later.
     With `share_parts`, equal parts of pods, nodes, volumes and claims are stored once. That is for
     objects that are decoded one by one, not for objects that a store in this process shares.
     """

@@ -57,11 +57,24 @@ class ObjectStore(Generic[T]):
             return objects.values()
         return _AllNamespaces(self._namespaces)
 
-    def follow(self, listener: Callable[[T | None, T | None], None]) -> None:
-        """Call the listener for every object, and then for every change. It must not raise."""
+    def follow(self, listener: Callable[[T | None, T | None], None]) -> Callable[[], None]:
+        """Call the listener for every object, and then for every change. It must not raise.
+
+        Returns a function that removes the listener.
+        """
         self._listeners = (*self._listeners, listener)
         for present in list(self.list()):
             listener(None, present)
+
+        def remove() -> None:
+            self._listeners = tuple(each for each in self._listeners if each is not listener)
+
+        return remove
+
+    @property
+    def listener_count(self) -> int:
+        """The number of listeners."""
+        return len(self._listeners)
 
     def apply(self, event: WatchEvent[T]) -> StoreChange[T] | None:
         """Apply one event. Returns None if it changes nothing.

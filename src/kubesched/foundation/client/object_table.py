@@ -92,8 +92,11 @@ class ObjectLister(Generic[T]):
     def list(self, namespace: str | None = None) -> Collection[T]:
         return self._objects.list(self._kind, namespace)
 
-    def follow(self, listener: Listener) -> None:
-        """Call the listener for every object of the kind, and then for every change."""
+    def follow(self, listener: Listener) -> Callable[[], None]:
+        """Call the listener for every object of the kind, and then for every change.
+
+        Returns a function that removes the listener.
+        """
         kind = self._kind
 
         def of_this_kind(old: Any, new: Any) -> None:
@@ -104,3 +107,4 @@ class ObjectLister(Generic[T]):
         self._objects.listeners.insert(0, of_this_kind)
         for present in tuple(self._objects.list(kind)):
             listener(None, present)
+        return lambda: self._objects.listeners.remove(of_this_kind)

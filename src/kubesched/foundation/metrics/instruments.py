@@ -246,6 +246,11 @@ class Family(Generic[I_co]):
             self._hidden.discard(values)
         return child
 
+    def remove(self, *values: str) -> None:
+        """Remove the child with these values, if there is one."""
+        self._children.pop(values, None)
+        self._hidden.discard(values)
+
     def allow_only(self, label: str, values: Iterable[str]) -> None:
         """Report all other values of a label as `unexpected`, to limit the number of series."""
         self._allowed[self.label_names.index(label)] = frozenset(values)

@@ -45,6 +45,12 @@ class KeyedHeap(Generic[K, V]):
         self._heap: list[tuple[Any, int, K]] = []
         self._members: dict[K, tuple[Any, int, V]] = {}
 
+    def order_by(self, sort_key: Callable[[V], Any]) -> None:
+        """Use another sort key from now on; the heap must be empty."""
+        assert not self._members, "members have places by the old sort key"
+        self.clear()
+        self._sort_key = sort_key
+
     def __len__(self) -> int:
         return len(self._members)
 

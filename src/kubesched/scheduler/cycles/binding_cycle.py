@@ -83,6 +83,7 @@ class BindingCycle:
         self._has_expectations = services.feature_enabled("NominatedNodeNameForExpectation")
 
     async def run(self, placement: PodPlacement) -> None:
+        """Bind the pod, which is in flight in its framework; then it leaves."""
         self._running.value += 1
         try:
             try:
@@ -99,6 +100,7 @@ class BindingCycle:
                 self._fail(placement, status)
         finally:
             self._running.value -= 1
+            placement.attempt.framework.pods_in_flight.leave()
 
     async def _bind(self, placement: PodPlacement) -> Status:
         framework, state = placement.attempt.framework, placement.attempt.state

@@ -34,7 +34,8 @@ class BrokenAttempts:
             queued.unschedulable_plugins = set()
             queued.pending_plugins = set()
             queued.gating_plugin = ""
-            self._queue.add_unschedulable_if_not_present(queued, self._clock.now_ns())
+            if self._queue.serves(pod):
+                self._queue.add_unschedulable_if_not_present(queued, self._clock.now_ns())
         except KubeschedError as exc:
             log.error("Pod could not be put back", exc=exc, pod=pod)
         finally:

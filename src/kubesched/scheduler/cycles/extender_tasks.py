@@ -58,10 +58,11 @@ class ExtenderTasks:
         names = {extender.name for extender in extenders}
         assert names.isdisjoint(self.busy), "an extender is called for one pod at a time"
         self.busy |= names
+        framework.pods_in_flight.enter()
         task = tasks.spawn(self._attempt(framework, queued, extenders), "extenders")
         self._tasks.add(task)
         # A callback also runs if the task is cancelled before it begins.
-        task.add_done_callback(lambda done: self._end(done, names))
+        task.add_done_callback(lambda done: self._end(done, framework, names))
 
     def abandon(self) -> None:
         """Cancel all attempts; their pods stay unplaced."""
@@ -94,7 +95,8 @@ class ExtenderTasks:
         if placement is not None:
             self._bind(placement)
 
-    def _end(self, task: asyncio.Task[None], names: set[str]) -> None:
+    def _end(self, task: asyncio.Task[None], framework: Framework, names: set[str]) -> None:
         self._tasks.discard(task)
+        framework.pods_in_flight.leave()
         self.busy -= names
         self._on_free()

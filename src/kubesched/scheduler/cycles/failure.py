@@ -98,7 +98,8 @@ class FailureHandler:
             return
         # The event and the condition are written even if the pod was not requeued.
         self._requeue(queued, current)
-        self._queue.nominator.add_nominated_pod(queued.pod_info, nominating)
+        if self._queue.serves(pod):
+            self._queue.nominator.add_nominated_pod(queued.pod_info, nominating)
         if status.as_error() is None:
             return
         message = _shortened(status.message)
@@ -139,6 +140,10 @@ class FailureHandler:
             self._queue.done(queued.pod.metadata.uid)
             return
         queued.pod_info = PodInfo(current)
+        if not self._queue.serves(current):
+            log.detail(2, "Pod's profile was removed, not put back", pod=queued.pod)
+            self._queue.done(queued.pod.metadata.uid)
+            return
         try:
             self._queue.add_unschedulable_if_not_present(queued, self._clock.now_ns())
         except KubeschedError as exc:

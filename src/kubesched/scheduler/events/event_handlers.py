@@ -96,6 +96,9 @@ class EventHandlers:
             self._queue.add(pod, self._clock.wall_ns(started_ns))
             self._observe(_WAITING_POD_ADD, started_ns)
 
+    def forget_waiting(self, pod: Pod) -> None:
+        """Handle that a waiting pod left the queue because its profile was removed."""
+
     def update_pod(self, old: Pod, new: Pod) -> None:
         if old.metadata.uid != new.metadata.uid:
             # The pod was deleted and created again between two watches: two different pods.

@@ -37,6 +37,9 @@ class GroupEventHandlers(EventHandlers):
                 _WAITING_POD_ADD, None, pod, self._clock.now_ns(), self._except_gated_members(pod)
             )
 
+    def forget_waiting(self, pod: Pod) -> None:
+        self._groups.delete(pod)
+
     def _except_gated_members(self, pod: Pod) -> Callable[[Pod], bool] | None:
         """Return a check that leaves out the members of the pod's gang, if it gates the pod.
 

@@ -30,6 +30,8 @@ class ProcessInputs(msgspec.Struct, frozen=True, kw_only=True):
     config: ProcessConfig
     plugins: PluginRegistry
     flags: Mapping[str, str]
+    # Loads and checks the configuration file again. Raises ConfigError.
+    load_again: Callable[[], ProcessConfig] | None = None
 
 
 class EventNotes(Protocol):

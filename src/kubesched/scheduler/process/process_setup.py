@@ -35,6 +35,7 @@ from kubesched.scheduler.server.options.flags import GROUPS
 from kubesched.scheduler.server.options.logging_options import log_settings, validate_logging
 from kubesched.scheduler.server.options.option_validation import ReadFile, validate_options
 from kubesched.scheduler.server.options.process_config import (
+    ProcessConfig,
     check_leader_election,
     feature_gates_of,
     process_config,
@@ -142,21 +143,36 @@ def run_command_line(
 
         plugins = load_plugins(options.plugins)
         texts = flags.texts()
-        config = process_config(
-            options,
-            gates,
-            read_file=read_file,
-            environment=environment,
-            known_args=plugins.known_args(),
-            implemented=extension_points_of_all(plugins),
-        )
+
+        def load() -> ProcessConfig:
+            return process_config(
+                options,
+                gates,
+                read_file=read_file,
+                environment=environment,
+                known_args=plugins.known_args(),
+                implemented=extension_points_of_all(plugins),
+            )
+
+        def load_again() -> ProcessConfig:
+            loaded = load()
+            check_leader_election(loaded)
+            check_built(loaded.gates, has_extenders=bool(loaded.configuration.extenders))
+            return loaded
+
+        config = load()
         if log.enabled(2):
             log.detail(2, "Using component config", config=written(config.configuration))
         if options.write_config_to:
             return Outcome(write_to=options.write_config_to, configuration=config.configuration)
         check_leader_election(config)
         check_built(config.gates, has_extenders=bool(config.configuration.extenders))
-        inputs = ProcessInputs(config=config, plugins=plugins, flags=texts)
+        inputs = ProcessInputs(
+            config=config,
+            plugins=plugins,
+            flags=texts,
+            load_again=load_again if options.config_file else None,
+        )
         return Outcome(process=inputs, configuration=config.configuration)
     except ConfigError as exc:
         return Outcome.failed(HowToReport.IN_LOG, exc)

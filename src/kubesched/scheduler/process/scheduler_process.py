@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
 from prometheus_client.registry import CollectorRegistry
 
 import kubesched
@@ -44,6 +45,7 @@ from kubesched.foundation.http.http_messages import (
 )
 from kubesched.foundation.metrics.client_metrics import ClientMetrics, LeaderElectionMetrics
 from kubesched.foundation.metrics.process_metrics import BuildMetrics
+from kubesched.foundation.metrics.reload_metrics import ReloadMetrics
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.foundation.util.clock import MICROSECOND, Clock
 from kubesched.foundation.util.components import Component, running
@@ -55,6 +57,7 @@ from kubesched.foundation.util.randomness import derive
 from kubesched.framework import FitError
 from kubesched.scheduler.cache_debugger import log_state
 from kubesched.scheduler.config.configuration_completion import as_written
+from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.scheduler.config.versions import (
     BINARY_VERSION,
     KUBERNETES_VERSION,
@@ -64,6 +67,8 @@ from kubesched.scheduler.config.write import versioned
 from kubesched.scheduler.cycles.attempt import Attempt
 from kubesched.scheduler.process.add_ons import EventNotes, ProcessAddOns, ProcessInputs
 from kubesched.scheduler.process.api_clients import ApiClients
+from kubesched.scheduler.process.configuration_reloader import ConfigurationReloader
+from kubesched.scheduler.process.process_reloader import process_reloader
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.scheduler.server.endpoints.explanations import Explanations
 from kubesched.scheduler.server.endpoints.health_endpoints import HealthCheck, SwitchCheck
@@ -111,6 +116,7 @@ class SchedulerProcess:
         self._registry = CollectorRegistry()
         self._client_metrics = ClientMetrics(self._registry)
         self._election_metrics = LeaderElectionMetrics(self._registry)
+        self._reload_metrics = ReloadMetrics(self._registry)
         gates = self._config.gates
         self._scheduler_metrics = SchedulerMetrics(
             self._registry,
@@ -134,6 +140,7 @@ class SchedulerProcess:
             self._explanations = add_ons.explanations(lambda: self._scheduler, inputs, clock)
         self._event_notes: EventNotes | None = None
         self._dashboard: Handler | None = None
+        self._reloader: ConfigurationReloader | None = None
         self._stopping = asyncio.Event()
         self._may_schedule = asyncio.Event()
         self._leads = False
@@ -146,6 +153,11 @@ class SchedulerProcess:
         """Ask `run` to finish the bindings in flight, to release the lease and to end."""
         self._shutdown.is_fine = False
         self._stopping.set()
+
+    def reload(self) -> None:
+        """Load the configuration file again, if there is one."""
+        if self._reloader is not None:
+            self._reloader.request()
 
     def log_state(self) -> None:
         """Log the cache, the queue, and where they differ from the informers."""
@@ -189,6 +201,9 @@ class SchedulerProcess:
         trimmer = MemoryTrimmer(self._clock)
         parts: list[Component] = [watchdog, trimmer, *self._log_flushers(), leader_events]
         parts += server_parts
+        if (reloader := self._build_reloader(scheduler, leader_events)) is not None:
+            self._reloader = reloader
+            parts.append(reloader)
         if self._candidate is not None:
             parts.append(self._candidate)
         async with running(*parts):
@@ -276,6 +291,24 @@ class SchedulerProcess:
             LogFlusher(handler, self._clock, frequency_ns)
             for handler in logging.getLogger("kubesched").handlers
         ]
+
+    def _build_reloader(
+        self, scheduler: Scheduler, events: CoreEventBroadcaster
+    ) -> ConfigurationReloader | None:
+        profile = self._config.configuration.profiles[0].scheduler_name
+
+        async def apply(configuration: KubeSchedulerConfiguration) -> bool:
+            has_changed = await scheduler.reload(configuration)
+            self._config = replace(self._config, configuration=configuration)
+            return has_changed
+
+        return process_reloader(
+            self._inputs,
+            apply,
+            events.recorder(profile, self._hostname),
+            self._reload_metrics,
+            self._clock,
+        )
 
     def _build_elector(self, events: CoreEventBroadcaster) -> LeaderElector:
         election = self._config.configuration.leader_election
@@ -377,7 +410,12 @@ class SchedulerProcess:
             return None
         metrics = ServingMetrics(
             self._registry,
-            (self._scheduler_metrics, self._client_metrics, self._election_metrics),
+            (
+                self._scheduler_metrics,
+                self._client_metrics,
+                self._election_metrics,
+                self._reload_metrics,
+            ),
             options.metrics,
         )
         self._add_build_metrics(metrics)
@@ -401,11 +439,6 @@ class SchedulerProcess:
         version = effective_version(
             config.options.emulated_version, config.options.min_compatibility_version
         )
-        configuration = config.configuration
-        if log.enabled(2):
-            # The reference completes the plugin arguments only when it logs the configuration.
-            configuration = as_written(configuration)
-        shown = versioned(configuration)
         elector = self._elector
         # A lost lease ends the process. A lease that cannot be acquired is no reason to restart it,
         # so only readiness depends on that.
@@ -414,7 +447,7 @@ class SchedulerProcess:
         if (candidate := self._candidate) is not None:
             electing.append(HealthCheck("informer-sync", lambda: _sync_problem(candidate)))
         return Pages(
-            configuration=lambda: shown,
+            configuration=self._shown_configuration,
             flags=self._inputs.flags,
             versions=Versions(
                 binary=KUBERNETES_VERSION.removeprefix("v"),
@@ -432,6 +465,13 @@ class SchedulerProcess:
             explanations=self._explanations,
             dashboard=self._show_dashboard if self._has_dashboard() else None,
         )
+
+    def _shown_configuration(self) -> Any:
+        configuration = self._config.configuration
+        if log.enabled(2):
+            # The reference completes the plugin arguments only when it logs the configuration.
+            configuration = as_written(configuration)
+        return versioned(configuration)
 
     def _has_dashboard(self) -> bool:
         return self._config.options.dashboard and self._add_ons is not None

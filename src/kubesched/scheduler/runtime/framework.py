@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 
 from kubesched.api import Pod, PodSpec
 from kubesched.api.access import ApiAccess
-from kubesched.errors import PluginError, place_of
+from kubesched.errors import PluginError
 from kubesched.foundation.metrics.instruments import CounterMetric
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.foundation.util.clock import Clock
 from kubesched.foundation.util.go_format import format_slice
 from kubesched.foundation.util.identity_cache import IdentityCache
-from kubesched.foundation.util.interrupts import pass_on_interrupt
 from kubesched.foundation.util.logging import get_logger
 from kubesched.framework import (
     SKIP,
@@ -56,6 +55,7 @@ from kubesched.scheduler.config.types import BY_NAME, KubeSchedulerProfile
 from kubesched.scheduler.runtime.answer_cache import AnswerCache
 from kubesched.scheduler.runtime.binding_points import BindingPoints
 from kubesched.scheduler.runtime.dry_run import ProfileDryRun
+from kubesched.scheduler.runtime.in_flight_count import InFlightCount
 from kubesched.scheduler.runtime.placement_points import PlacementPoints
 from kubesched.scheduler.runtime.plugin_calls import (
     PRE_FILTER,
@@ -68,8 +68,13 @@ from kubesched.scheduler.runtime.plugin_calls import (
     call_score,
     checked_status,
     fail,
-    is_being_ended,
     thrown,
+)
+from kubesched.scheduler.runtime.plugin_closing import close_plugins
+from kubesched.scheduler.runtime.plugin_resources import (
+    PluginResources,
+    ProfileInformer,
+    ProfileLister,
 )
 from kubesched.scheduler.runtime.plugin_set import ProfilePlugins, Registry
 from kubesched.scheduler.runtime.point_metrics import PointMetrics
@@ -104,14 +109,23 @@ class Framework:
         profile: KubeSchedulerProfile,
         registry: Registry,
         services: Services,
+        resources: PluginResources | None = None,
     ) -> None:
+        """Build the plugins; `resources` has what they hold, even if one of them fails.
+
+        Raises:
+            ConfigError: a plugin cannot be built.
+        """
+        self.profile = profile
         self.profile_name = profile.scheduler_name
         self._services = services
+        self._resources = resources or PluginResources(services.shared)
+        self.pods_in_flight = InFlightCount()
         self._recorder = services.recorder_of(self.profile_name)
         self.percentage_of_nodes_to_score = profile.percentage_of_nodes_to_score
         # The rule among nodes with the same total; None: a random one.
         self.own_ties: Ties | None = FirstByName() if profile.tie_break == BY_NAME else None
-        plugins = self.plugins = ProfilePlugins(profile, registry, self)
+        plugins = self.plugins = ProfilePlugins(profile, registry, self, self._resources)
         metrics = self.point_metrics = PointMetrics(
             services.metrics, profile.scheduler_name, plugins, services.clock.monotonic_ns
         )
@@ -165,8 +179,7 @@ class Framework:
         return self._services.random
 
     def lister(self, kind: type[T]) -> Lister[T]:
-        found: Lister[T] = self._services.lister(kind)
-        return found
+        return ProfileLister(self._services.lister(kind), self._resources)
 
     @property
     def claims(self) -> ClaimCache:
@@ -177,8 +190,7 @@ class Framework:
         return self._services.shared
 
     def informer(self, kind: type[T]) -> Informer[T]:
-        found: Informer[T] = self._services.informer(kind)
-        return found
+        return ProfileInformer(self._services.informer(kind), self._resources)
 
     @property
     def extenders(self) -> Sequence[Extender]:
@@ -244,17 +256,8 @@ class Framework:
         return self._dry_run
 
     async def close(self) -> None:
-        """Close the plugins in order. The failure of one does not stop the others."""
-        for plugin in self.plugins.by_name.values():
-            try:
-                closing = plugin.close()
-                if closing is not None:
-                    await closing
-            except THROWN as exc:
-                if is_being_ended(exc):
-                    raise
-                pass_on_interrupt(exc)
-                log.error("Failed to close plugins", exc=exc, plugin=plugin.name, at=place_of(exc))
+        """Close the plugins in order, and remove the handlers that they registered."""
+        await close_plugins(self._resources)
 
     def sort_key(self, queued: QueuedPodInfo) -> Any:
         return self._sort_key(queued)

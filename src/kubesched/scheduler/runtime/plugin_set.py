@@ -12,6 +12,7 @@ from kubesched.framework import ExtensionPoint, Handle, Plugin, extension_points
 from kubesched.scheduler.config.plugin_lists import expand_plugins
 from kubesched.scheduler.config.types import KubeSchedulerProfile
 from kubesched.scheduler.runtime.plugin_registry import PluginFactory, Registry, args_type_of
+from kubesched.scheduler.runtime.plugin_resources import PluginResources
 
 __all__ = ["ProfilePlugins", "Registry"]
 
@@ -19,15 +20,27 @@ __all__ = ["ProfilePlugins", "Registry"]
 class ProfilePlugins:
     """The plugins of a profile by extension point, in the order in which they run."""
 
-    def __init__(self, profile: KubeSchedulerProfile, registry: Registry, handle: Handle) -> None:
+    def __init__(
+        self,
+        profile: KubeSchedulerProfile,
+        registry: Registry,
+        handle: Handle,
+        resources: PluginResources | None = None,
+    ) -> None:
+        """Build the plugins. Those that were built are in `resources`, even if one fails.
+
+        Raises:
+            ConfigError: a plugin cannot be built.
+        """
         self.profile_name = profile.scheduler_name
         plugins = profile.plugins
         enabled = plugins.enabled_names()
-        built = {
-            name: _build(name, factory, profile.args_of(name), handle)
-            for name, factory in registry.items()
-            if name in enabled
-        }
+        built: dict[str, Plugin] = {}
+        for name, factory in registry.items():
+            if name in enabled:
+                built[name] = _build(name, factory, profile.args_of(name), handle)
+                if resources is not None:
+                    resources.plugins.append(built[name])
         expanded = expand_plugins(
             plugins,
             {name: [str(p) for p in extension_points(plugin)] for name, plugin in built.items()},
@@ -37,6 +50,8 @@ class ProfilePlugins:
         self.by_name: dict[str, Plugin] = {
             name: plugin for name, plugin in built.items() if name in names
         }
+        if resources is not None:
+            resources.plugins = list(self.by_name.values())
         self._at: dict[ExtensionPoint, tuple[Plugin, ...]] = {
             point: tuple(self.by_name[ref.name] for ref in expanded[str(point)])
             for point in ExtensionPoint

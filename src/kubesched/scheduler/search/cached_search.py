@@ -99,6 +99,10 @@ class CachedSearch:
         self.filtering = self._full.filtering
         self.scoring = self._full.scoring
 
+    def use_percentage(self, percentage: int) -> None:
+        """Search other shares of the nodes from now on; 0 means all nodes."""
+        self.sampling.percentage = percentage
+
     def schedule_pod(
         self, framework: Framework, state: CycleState, pod_info: PodInfo
     ) -> ScheduleResult:

@@ -45,7 +45,7 @@ class NodeSampling:
         `extenders_choose` says that extenders narrow or rank the feasible nodes.
         """
         self._snapshot = snapshot
-        self._percentage = percentage
+        self.percentage = percentage
         self._extenders_choose = extenders_choose
         # The position in the list of nodes at which the next search begins.
         self.start_index = 0
@@ -55,7 +55,7 @@ class NodeSampling:
         if not framework.score_plugins and not self._extenders_choose:
             return 1
         own = framework.percentage_of_nodes_to_score
-        return nodes_to_find(count, self._percentage if own is None else own)
+        return nodes_to_find(count, self.percentage if own is None else own)
 
     def rotated_rows(self, candidates: NodeView | None) -> NDArray[np.intp]:
         """Return the rows of the candidates (None: all nodes) in the order of the search."""

@@ -47,6 +47,10 @@ class VerifyingSearch:
         self.filtering = self._cached.filtering
         self.scoring = self._cached.scoring
 
+    def use_percentage(self, percentage: int) -> None:
+        """Search other shares of the nodes from now on; 0 means all nodes."""
+        self.sampling.percentage = self._full.sampling.percentage = percentage
+
     def schedule_pod(
         self, framework: Framework, state: CycleState, pod_info: PodInfo
     ) -> ScheduleResult:

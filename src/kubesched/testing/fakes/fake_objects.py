@@ -63,7 +63,7 @@ class FakeInformer(Generic[T]):
         on_add: Callable[[T], None] | None = None,
         on_update: Callable[[T, T], None] | None = None,
         on_delete: Callable[[T, bool], None] | None = None,
-    ) -> None:
+    ) -> Callable[[], None]:
         def announce(old: Any, new: Any) -> None:
             if not isinstance(new if old is None else old, self._kind):
                 return
@@ -79,6 +79,7 @@ class FakeInformer(Generic[T]):
         self._objects.listeners.append(announce)
         for present in self._objects.list(self._kind):
             announce(None, present)
+        return lambda: self._objects.listeners.remove(announce)
 
 
 class ApiCall(NamedTuple):

@@ -72,6 +72,12 @@ class ActiveLines:
         self._lines: dict[frozenset[str], ActiveQueue] = {}
         self._line_of: dict[str, ActiveQueue] = {}  # by pod key
 
+    def order_by(self, sort_key: QueueSortKey) -> None:
+        """Use another sort key from now on; there must be no pod."""
+        assert not self._line_of, "pods have places by the old sort key"
+        self._sort_key = sort_key
+        self._lines.clear()
+
     def __len__(self) -> int:
         return len(self._line_of)
 

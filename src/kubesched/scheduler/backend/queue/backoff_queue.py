@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from operator import attrgetter
+from typing import Any
 
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.foundation.util.heap import KeyedHeap
@@ -35,12 +36,19 @@ class BackoffQueue:
         self._backoff = backoff
         self._pending = metrics.pending_pods.labels("backoff")
         self.rejected: KeyedHeap[str, QueuedPodInfo] = KeyedHeap(
-            key=attrgetter("key"),
-            sort_key=lambda queued: (backoff.expiration_ns(queued), sort_key(queued)),
+            key=attrgetter("key"), sort_key=self._order_of_rejected(sort_key)
         )
         self.errored: KeyedHeap[str, QueuedPodInfo] = KeyedHeap(
             key=attrgetter("key"), sort_key=backoff.expiration_ns
         )
+
+    def order_by(self, sort_key: QueueSortKey) -> None:
+        """Use another sort key from now on; there must be no pod."""
+        self.rejected.order_by(self._order_of_rejected(sort_key))
+
+    def _order_of_rejected(self, sort_key: QueueSortKey) -> Callable[[QueuedPodInfo], Any]:
+        expiration_ns = self._backoff.expiration_ns
+        return lambda queued: (expiration_ns(queued), sort_key(queued))
 
     def __len__(self) -> int:
         return len(self.rejected) + len(self.errored)

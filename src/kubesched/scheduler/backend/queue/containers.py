@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from kubesched.api.pod_facts import pod_key
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
@@ -16,7 +17,15 @@ from kubesched.scheduler.backend.queue.queue_profile import QueueSortKey
 from kubesched.scheduler.backend.queue.unschedulable_pods import UnschedulablePods
 from kubesched.scheduler.backend.queue.view import Place
 
-__all__ = ["Containers"]
+__all__ = ["Containers", "WaitingPodsByContainer"]
+
+
+class WaitingPodsByContainer(NamedTuple):
+    """The pods that were removed from the containers."""
+
+    active: list[QueuedPodInfo]
+    backoff: list[QueuedPodInfo]
+    unschedulable: list[QueuedPodInfo]
 
 
 class Containers:
@@ -45,6 +54,25 @@ class Containers:
         yield from self.active
         yield from self.backoff
         yield from self.unschedulable
+
+    def take_all(self) -> WaitingPodsByContainer:
+        """Remove and return all waiting pods, each list in its order. The journal stays."""
+        active: list[QueuedPodInfo] = []
+        while (queued := self.active.pop_unless(())) is not None:
+            active.append(queued)
+        backoff = [*self.backoff.rejected.in_order(), *self.backoff.errored.in_order()]
+        for queued in backoff:
+            self.backoff.delete(queued.key)
+        unschedulable = list(self.unschedulable)
+        for queued in unschedulable:
+            self.unschedulable.delete(queued.key)
+        return WaitingPodsByContainer(active, backoff, unschedulable)
+
+    def use_profiles(self, sort_key: QueueSortKey, profiles: frozenset[str]) -> None:
+        """Order and index pods by other profiles from now on; there must be no waiting pod."""
+        self.active.order_by(sort_key)
+        self.backoff.order_by(sort_key)
+        self.unschedulable.use_profiles(profiles)
 
     def find(self, key: str) -> QueuedPodInfo | None:
         """Return the waiting pod with this key."""

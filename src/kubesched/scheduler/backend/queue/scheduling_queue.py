@@ -15,6 +15,7 @@ from __future__ import annotations
 import enum
 import random as random_module
 from collections.abc import Callable, Collection, Mapping
+from itertools import chain
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -57,6 +58,7 @@ ATTEMPT_FAILED = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE = "BackoffComplete"
 POPPED_FROM_BACKOFF = "PopFromBackoffQ"
 FORCE_ACTIVATE = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "ForceActivate")
+PROFILES_REPLACED = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "ProfilesReplaced")
 UNSCHEDULABLE_TIMEOUT = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "UnschedulableTimeout")
 
 
@@ -107,20 +109,14 @@ class SchedulingQueue:
             lambda labels: incoming.labels(*labels)
         )
         self._max_in_unschedulable_ns = max_in_unschedulable_ns
-        sort_key = self._sort_key = next(iter(profiles.values())).sort_key
-        self._hints = HintTable({name: profile.hints for name, profile in profiles.items()})
-        self._decisions = RequeueDecisions(self._hints, self._metrics, monotonic_ns)
-        self._gatekeeper = Gatekeeper(
-            {name: profile.pre_enqueue for name, profile in profiles.items()},
-            self._hints.events_of,
-            self._metrics,
-            random,
-            monotonic_ns,
-        )
+        self._random, self._monotonic_ns = random, monotonic_ns
+        self._use(profiles)
         self._pops_from_backoff = pops_from_backoff
         window_ns = SECOND if pops_from_backoff else 1
         self._backoff = Backoff(initial_backoff_ns, max_backoff_ns, window_ns)
-        containers = Containers(sort_key, self._backoff, frozenset(profiles), self._metrics, needs)
+        containers = Containers(
+            self._sort_key, self._backoff, frozenset(profiles), self._metrics, needs
+        )
         self._needs = needs
         self._containers = containers
         self._active = containers.active
@@ -130,6 +126,70 @@ class SchedulingQueue:
         self._journal = containers.journal
         self._infos = PodInfos()
         self.nominator = PodNominator(lister, containers.find_pod_info)
+
+    def _use(self, profiles: Mapping[str, QueueProfile]) -> None:
+        self._profiles = frozenset(profiles)
+        self._sort_key = next(iter(profiles.values())).sort_key
+        self._hints = HintTable({name: profile.hints for name, profile in profiles.items()})
+        self._decisions = RequeueDecisions(self._hints, self._metrics, self._monotonic_ns)
+        self._gatekeeper = Gatekeeper(
+            {name: profile.pre_enqueue for name, profile in profiles.items()},
+            self._hints.events_of,
+            self._metrics,
+            self._random,
+            self._monotonic_ns,
+        )
+
+    def replace_profiles(
+        self,
+        profiles: Mapping[str, QueueProfile],
+        now_ns: int,
+        *,
+        initial_backoff_ns: int,
+        max_backoff_ns: int,
+    ) -> list[Pod]:
+        """Use other profiles and backoffs from now on (docs/decisions/0045).
+
+        All waiting pods enter the queue again: their new PreEnqueue plugins are called, and pods
+        that were rejected are requeued after their backoff. Pods without a profile leave the queue,
+        and are returned. Pods in flight that are rejected by old plugins are requeued too. A pod
+        that is backing off keeps its time.
+        """
+        by_container = self._containers.take_all()
+        self._use(profiles)
+        self._containers.use_profiles(self._sort_key, self._profiles)
+        self._backoff.initial_ns, self._backoff.max_ns = initial_backoff_ns, max_backoff_ns
+        label, dropped = PROFILES_REPLACED.label, []
+        for taken in chain(*by_container):
+            if not self.serves(taken.pod):
+                self._drop(taken, now_ns)
+                dropped.append(taken.pod)
+        for queued in filter(self._is_served, by_container.active):
+            self._move_to_active(queued, label, now_ns)
+        for queued in filter(self._is_served, by_container.backoff):
+            self._move_to_backoff(queued, label, now_ns)
+        for queued in filter(self._is_served, by_container.unschedulable):
+            self._requeue(queued, Strategy.AFTER_BACKOFF, label, now_ns)
+        self._in_flight.record(PROFILES_REPLACED, None, None)
+        self._wake()
+        return dropped
+
+    def _drop(self, queued: QueuedPodInfo, now_ns: int) -> None:
+        """Forget a pod that was taken out of its container."""
+        self.nominator.delete_nominated_pod(queued.pod)
+        self._count_rejectors(queued, -1)
+        self._journal.leave(queued.key, "gone", "profile removed", now_ns)
+
+    def _is_served(self, queued: QueuedPodInfo) -> bool:
+        return self.serves(queued.pod)
+
+    def serves(self, pod: Pod) -> bool:
+        """Whether the pod's scheduler name is that of a profile."""
+        return pod.spec.scheduler_name in self._profiles
+
+    def holds(self, pod: Pod) -> bool:
+        """Whether the pod waits here or is in flight."""
+        return pod.metadata.uid in self._in_flight or self._journal.is_waiting(pod_key(pod))
 
     def add(self, pod: Pod, now_ns: int) -> None:
         """Add a pod that waits for a node. It replaces a pod with the same key."""

@@ -41,6 +41,13 @@ class UnschedulablePods:
             key=attrgetter("key"), sort_key=_last_look
         )
 
+    def use_profiles(self, profiles: Collection[str]) -> None:
+        """Expect pods of these profiles from now on; there must be no pod."""
+        assert not self._filings, "pods are filed by the rejectors of the old profiles"
+        self._profiles = frozenset(profiles)
+        self._by_rejector.clear()
+        self._by_gate.clear()
+
     def __len__(self) -> int:
         return len(self._filings)
 

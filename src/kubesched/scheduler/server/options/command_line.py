@@ -110,6 +110,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     master: str
     plugins: tuple[str, ...]
     verify_engine: bool
+    watch_config: bool
     explain_events: bool
     dashboard: bool
     secure_serving: SecureServingOptions
@@ -161,6 +162,7 @@ def options_from_flags(flags: ParsedFlags) -> Options:
         master=flags["master"],
         plugins=flags["plugin"],
         verify_engine=flags["verify-engine"],
+        watch_config=flags["watch-config"],
         explain_events=flags["explain-events"],
         dashboard=flags["dashboard"],
         secure_serving=_secure_serving(flags),

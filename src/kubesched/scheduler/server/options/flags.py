@@ -70,6 +70,13 @@ MISC: Final = FlagGroup(
             "Slow: for finding a plugin that promises too much. An addition of kubesched.",
         ),
         Flag(
+            "watch-config",
+            BOOL,
+            False,
+            "Reload the file of --config when it changes, as SIGHUP does: profiles, percentages, "
+            "and backoffs. Other fields need a restart. An addition of kubesched.",
+        ),
+        Flag(
             "explain-events",
             BOOL,
             False,

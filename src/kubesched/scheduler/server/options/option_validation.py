@@ -42,11 +42,17 @@ def validate_options(
         (
             *version.problems(),
             *_default_configuration_problems(gates),
+            *_reload_problems(options),
             *_serving_problems(options.secure_serving),
             *_authentication_problems(options.authentication),
             *map(str, _metrics_errors(options.metrics, read_file)),
         )
     )
+
+
+def _reload_problems(options: Options) -> Iterator[str]:
+    if options.watch_config and not options.config_file:
+        yield "--watch-config needs --config: there is no file to watch"
 
 
 def aggregate(problems: Iterable[str]) -> None:

@@ -7,6 +7,7 @@ Nothing here opens a port, writes a file or contacts a server, so an error has n
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Final
 
@@ -55,6 +56,7 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True):
     options: Options
     gates: FeatureGates
     cluster: ClusterAccess
+    sha256: str = ""  # of the configuration file; empty if there is none
 
 
 def feature_gates_of(options: Options) -> tuple[EffectiveVersion, FeatureGates]:
@@ -102,6 +104,7 @@ def process_config(
         options=options,
         gates=gates,
         cluster=cluster,
+        sha256="" if text is None else hashlib.sha256(text).hexdigest(),
     )
 
 
