@@ -15,10 +15,15 @@ import msgspec
 
 from kubesched.dashboard import wire_types
 from kubesched.explain.explanation import Explanation
+from kubesched.explain.shadow.shadow_entries import ShadowReport
 from kubesched.explain.whatif import WhatIf
 
 WIRE = Path(__file__).resolve().parents[2] / "ui" / "src" / "wire.ts"
-ROOTS = [getattr(wire_types, name) for name in wire_types.__all__] + [Explanation, WhatIf]
+ROOTS = [getattr(wire_types, name) for name in wire_types.__all__] + [
+    Explanation,
+    WhatIf,
+    ShadowReport,
+]
 
 _PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", type(None): "null"}
 _HEAD = """\

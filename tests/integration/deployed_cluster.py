@@ -69,7 +69,8 @@ def rights(of: list[dict[str, Any]]) -> set[Right]:
 class DeployedUsers(Users):
     """Authorizes the users of the cluster by the manifests, and records their requests."""
 
-    def __init__(self) -> None:
+    def __init__(self, everywhere: list[dict[str, Any]] | None = None) -> None:
+        """`everywhere` replaces the rules of the scheduler's ClusterRole."""
         account = "system:serviceaccount:kube-system"
         super().__init__(
             {
@@ -81,6 +82,8 @@ class DeployedUsers(Users):
         )
         self._everywhere = rules("ClusterRole", "kubesched")
         self._in_kube_system = [*rules("Role", "kubesched-leader-election"), READER]
+        if everywhere is not None:
+            self._everywhere, self._in_kube_system = everywhere, [READER]
         self._pages = rules("ClusterRole", "kubesched-metrics")
         self.used: set[Right] = set()
         self.refused: list[Attributes] = []
@@ -147,9 +150,11 @@ class Deployed:
 
 
 @contextlib.asynccontextmanager
-async def deployed(folder: Path, *flags: str) -> AsyncIterator[Deployed]:
+async def deployed(
+    folder: Path, *flags: str, everywhere: list[dict[str, Any]] | None = None
+) -> AsyncIterator[Deployed]:
     """Run `kubesched run` with the deployed configuration against the deployed permissions."""
-    store, users = Store(random.Random(0)), DeployedUsers()
+    store, users = Store(random.Random(0)), DeployedUsers(everywhere)
     config = (DEPLOY / "config.yaml").read_text()
     async with ApiServer(ApiService(store, RealClock(), users=users)) as server:
         kubeconfig, config_file, port = folder / "kubeconfig", folder / "config", free_port()

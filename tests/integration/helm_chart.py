@@ -40,6 +40,7 @@ SETS: dict[str, dict[str, Any]] = {
         "nodeSelector": {"node-role.kubernetes.io/control-plane": ""},
         "tolerations": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}],
     },
+    "shadow": {"mode": "shadow", "page": True},
     "own plugins and monitoring": {
         "plugins": {
             "files": {"spare_nodes.py": (ROOT / "examples" / "spare_nodes.py").read_text()}

@@ -194,6 +194,9 @@ def test_the_scheduler_accepts_its_arguments_and_configuration(values: dict[str,
     text = one(objects, "ConfigMap", "kubesched-config")["data"]["config.yaml"]
     configuration = load_configuration(text, known_args=plugins.known_args())
     complete_configuration(configuration, {**IN_TREE_EXTENSION_POINTS, **plugins.implemented()})
+    if values.get("mode") == "shadow":
+        assert configuration.profiles[0].scheduler_name == "default-scheduler"
+        return
     lease = configuration.leader_election
     rule = one(objects, "Role", "kubesched-leader-election")
     assert lease.resource_namespace == rule["metadata"]["namespace"]

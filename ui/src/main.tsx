@@ -13,6 +13,7 @@ import { LivePage } from "./views/live";
 import { PodPage } from "./views/pod";
 import { QueuePage } from "./views/queue";
 import { ReportPage } from "./views/report";
+import { ShadowPage } from "./views/shadow";
 import { TryPage } from "./views/try";
 import { WhatIfPage } from "./views/whatif";
 
@@ -31,6 +32,7 @@ function tabs(): [view: string, title: string][] {
           ["whatif", "What if"],
         ] as [string, string][])
       : []),
+    ...(state.hasShadow ? [["shadow", "Shadow"] as [string, string]] : []),
     ...(state.writable ? [["try", "Try it"] as [string, string]] : []),
   ];
 }
@@ -261,6 +263,8 @@ function View({ route }: { route: Route }) {
       return <PodPage key={route.rest} name={route.rest} state={state} />;
     case "whatif":
       return <WhatIfPage state={state} route={route} />;
+    case "shadow":
+      return <ShadowPage state={state} />;
     case "try":
       return <TryPage state={state} />;
     default:

@@ -54,6 +54,7 @@ const EMPTY_QUEUE: QueueLengths = { active: 0, backoff: 0, unschedulable: 0, gat
 export class ClusterState {
   title = "";
   writable = false;
+  hasShadow = false;
   limits: ReadLimits | undefined;
   counts: Counts = { nodes: 0, pods: 0, placed: 0, waiting: 0 };
   nodes = new Map<string, PageNode>();
@@ -75,6 +76,7 @@ export class ClusterState {
       this.nodes.clear();
       this.title = frame.title ?? this.title;
       this.writable = frame.writable ?? false;
+      this.hasShadow = frame.shadow ?? false;
       this.limits = frame.limits;
       this.samples = [];
       this.structure += 1;

@@ -77,6 +77,7 @@ export interface Frame {
   at: number;
   title?: string;
   writable?: boolean;
+  shadow?: boolean;
   counts: Counts;
   limits?: ReadLimits;
   shapes?: NodeShape[];
@@ -310,6 +311,33 @@ export interface ScalableWorkload {
 export interface SearchHit {
   kind: string;
   name: string;
+}
+
+export interface ShadowEntry {
+  at: string;
+  pod: string;
+  profile: string;
+  verdict: string;
+  state: string;
+  node: string;
+  own_node: string;
+  summary: string;
+  plugin: string;
+  points: VersusPoint[];
+}
+
+export interface ShadowReport {
+  since: string;
+  until: string;
+  compared: number;
+  agreed: number;
+  verdicts: Record<string, number>;
+  profiles: Record<string, Record<string, number>>;
+  states: Record<string, number>;
+  causes: Record<string, number>;
+  not_compared: Record<string, number>;
+  differences: ShadowEntry[];
+  entries: ShadowEntry[];
 }
 
 export interface Suggestion {

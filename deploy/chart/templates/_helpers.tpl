@@ -28,7 +28,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
 {{- define "kubesched.schedulerName" -}}
-{{ eq .Values.mode "replacement" | ternary "default-scheduler" .Values.schedulerName }}
+{{ eq .Values.mode "second" | ternary .Values.schedulerName "default-scheduler" }}
 {{- end -}}
 
 {{- /* The KubeSchedulerConfiguration. Fields of `configuration` come first, so that no value hides the lease. */ -}}

@@ -56,6 +56,7 @@ COMMANDS: Final[Mapping[str, _Place]] = {
     "record": _Place(
         "record_command", "Record the pods of a live cluster as a trace for simulation."
     ),
+    "shadow": _Place("shadow_command", "Show how `kubesched run --shadow` compares."),
     "tune": _Place(
         "tune_command", "Search over weights, strategies and thresholds for an objective."
     ),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kubesched.api.access import ApiAccess
 from kubesched.cli.scheduler_explanations import SchedulerExplanations
+from kubesched.cli.shadow_part import ShadowPart
 from kubesched.dashboard.page_sources import dashboard_of_scheduler
 from kubesched.explain.event_notes import EventNoteWriter
 from kubesched.foundation.http.http_messages import Handler
@@ -37,3 +39,13 @@ class CommandAddOns:
             gates=inputs.config.gates,
         )
         return dashboard.answer
+
+    def shadow(
+        self,
+        api: ApiAccess,
+        inputs: ProcessInputs,
+        clock: Clock,
+        seed: int,
+        count: Callable[[str, str, str], object],
+    ) -> ShadowPart:
+        return ShadowPart(api, inputs, clock, seed, count)

@@ -110,10 +110,10 @@ def _allow_open_files() -> None:
 async def _run_until_signalled(inputs: ProcessInputs, signals: _Signals) -> int:
     # Imported here: `--help` and wrong flags must not load the whole scheduler.
     from kubesched.cli.process_add_ons import CommandAddOns
-    from kubesched.scheduler.process.scheduler_process import SchedulerProcess
+    from kubesched.scheduler.process.shadow_process import build_process
 
     seed, hostname = secrets.randbits(63), socket.gethostname()
-    process = SchedulerProcess(
+    process = build_process(
         inputs,
         RealClock(),
         seed,

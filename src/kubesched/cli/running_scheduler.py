@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from kubesched.cli.cluster_address import ClusterAddress
 from kubesched.explain import ExplainError, Explanation
+from kubesched.explain.shadow.shadow_entries import ShadowReport
 from kubesched.foundation.client.http_transport import Connection, HttpTransport
 from kubesched.foundation.client.tls import TlsOptions
 from kubesched.foundation.client.transport import OutgoingRequest, TransportError
@@ -45,6 +46,10 @@ class RunningScheduler(NamedTuple):
         """Return all pods of the queue with their places."""
         return msgspec.json.decode(await self._get("/explain/queue"))
 
+    async def shadow(self) -> ShadowReport:
+        """Return the ledger of a `kubesched run --shadow`."""
+        return msgspec.json.decode(await self._get("/shadow"), type=ShadowReport)
+
     async def configuration(self) -> Any:
         """Return the scheduler's configuration, in the form of a file."""
         shown = msgspec.json.decode(await self._get("/configz"))["componentconfig"]
@@ -77,7 +82,8 @@ class RunningScheduler(NamedTuple):
             raise ExplainError(text or f"{self.url}{target}: status {answer.status}")
         error = ExplainError(f"{self.url}: not allowed to get {target.partition('?')[0]}")
         error.add_note(
-            "a ClusterRole with nonResourceURLs [/explain/*, /configz] and verb get allows it"
+            "a ClusterRole with nonResourceURLs [/explain/*, /configz, /shadow] and verb get "
+            "allows it"
         )
         raise error
 

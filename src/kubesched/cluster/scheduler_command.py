@@ -25,6 +25,7 @@ from kubesched.foundation.util.clock import MILLISECOND, SECOND
 from kubesched.scheduler.process.add_ons import ProcessAddOns
 from kubesched.scheduler.process.process_setup import run_command_line
 from kubesched.scheduler.process.scheduler_process import SchedulerProcess
+from kubesched.scheduler.process.shadow_process import build_process
 
 __all__ = ["SchedulerCommand"]
 
@@ -92,7 +93,7 @@ class SchedulerCommand:
             failure = outcome.failure
             raise KubeschedError("no process to run" if failure is None else failure.text)
         self._port = outcome.process.config.options.secure_serving.port
-        self._process = SchedulerProcess(
+        self._process = build_process(
             outcome.process, self._cluster.clock, 0, "localhost", add_ons=self._add_ons
         )
         if self._stopping:

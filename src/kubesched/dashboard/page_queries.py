@@ -65,7 +65,8 @@ class PageQueries:
 
     With `changes` the page can change the cluster. `queue` returns the queue of a scheduler in
     this process, if there is one. `plugins` are its out-of-tree plugins. `limits` are the kinds
-    that may not be read. `read` returns when all readable objects have been read once.
+    that may not be read. `read` returns when all readable objects have been read once. `shadow`
+    returns the ledger of a shadow.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class PageQueries:
         gates: FeatureGates = DEFAULT_FEATURE_GATES,
         limits: UnreadableKinds | None = None,
         read: Callable[[], Awaitable[object]] = _already_read,
+        shadow: Callable[[], Any] | None = None,
     ) -> None:
         self._states = states
         self._limits = limits or UnreadableKinds()
@@ -90,6 +92,7 @@ class PageQueries:
         self._plugins = plugins
         self._changes = changes
         self._read = read
+        self._shadow = shadow
         self._children = asyncio.Semaphore(_MOST_CHILDREN)
 
     def decorated(self, frame: dict[str, Any]) -> dict[str, Any]:
@@ -99,6 +102,7 @@ class PageQueries:
         if frame.get("all"):
             frame["title"] = self._title
             frame["writable"] = self._changes is not None
+            frame["shadow"] = self._shadow is not None
             if any(self._limits):
                 frame["limits"] = self._limits._asdict()
         frame.setdefault("at", self._now_ns() // 1_000_000)
@@ -133,6 +137,8 @@ class PageQueries:
                 return self._node(state, name)
             case ["pods", namespace, name]:
                 return self._pod(state, f"{namespace}/{name}")
+            case ["shadow"] if self._shadow is not None:
+                return self._shadow()
             case ["queue"]:
                 return queue_view(state.view, state.decisions, self._queue(), self._now_ns())
             case ["decisions"]:

@@ -18,6 +18,7 @@ from kubesched.dashboard.scheduler_view import SchedulerView
 from kubesched.dashboard.sign_in import SignIn
 from kubesched.dashboard.stream_frames import FrameHub
 from kubesched.explain.clusters.sources import SCHEDULING_KINDS, Reading
+from kubesched.explain.shadow.shadow_watch import ShadowWatch
 from kubesched.foundation.client.informer import SharedInformer
 from kubesched.foundation.util.clock import Clock
 from kubesched.foundation.util.components import Component
@@ -26,7 +27,12 @@ from kubesched.scheduler.config.feature_gates import DEFAULT_FEATURE_GATES, Feat
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.scheduler.scheduler import Scheduler
 
-__all__ = ["dashboard_of_api", "dashboard_of_embedded", "dashboard_of_scheduler"]
+__all__ = [
+    "dashboard_of_api",
+    "dashboard_of_embedded",
+    "dashboard_of_scheduler",
+    "dashboard_of_shadow",
+]
 
 Informers = Mapping[type[Any], SharedInformer[Any]]
 
@@ -114,6 +120,47 @@ def dashboard_of_api(
         )
         for kind in reading.kinds
     }
+    state = _watched_state(informers, clock, lambda: None)
+    limits = UnreadableKinds(reading.unknown, reading.partial, reading.namespace)
+
+    async def read() -> None:
+        for informer in informers.values():
+            await informer.wait_for_sync()
+
+    queries = PageQueries(state, title=title, now_ns=clock.now_ns, limits=limits, read=read)
+    return _dashboard(state, queries, sign_in), tuple(informers.values())
+
+
+def dashboard_of_shadow(
+    watch: ShadowWatch,
+    clock: Clock,
+    *,
+    title: str,
+    configuration: KubeSchedulerConfiguration,
+    plugins: Mapping[str, Any],
+    gates: FeatureGates = DEFAULT_FEATURE_GATES,
+) -> Dashboard:
+    """Build the read-only dashboard of a shadow, with the cluster and the ledger."""
+    informers: Informers = {each.kind: each for each in watch.informers.components()}
+    state = _watched_state(informers, clock, lambda: configuration)
+    queries = PageQueries(
+        state,
+        title=title,
+        now_ns=clock.now_ns,
+        plugins=plugins,
+        gates=gates,
+        read=watch.synced.wait,
+        shadow=watch.report,
+    )
+    return _dashboard(state, queries, None)
+
+
+def _watched_state(
+    informers: Informers,
+    clock: Clock,
+    configuration: Callable[[], KubeSchedulerConfiguration | None],
+) -> LivePageState:
+    """Build the state of a cluster without a scheduler in this process."""
     view, decisions = ClusterView(), DecisionLog(clock.now_ns)
     view.pod_listeners.append(decisions.note)
     if (nodes := informers.get(Node)) is not None:
@@ -123,21 +170,13 @@ def dashboard_of_api(
     informers[Pod].add_handler(
         view.put_pod, lambda _, new: view.put_pod(new), lambda pod, _: view.remove_pod(pod)
     )
-    state = LivePageState(
+    return LivePageState(
         view,
         decisions,
         kinds=lambda: informers,
         of_kind=lambda kind: _listed(informers, kind),
-        configuration=lambda: None,
+        configuration=configuration,
     )
-    limits = UnreadableKinds(reading.unknown, reading.partial, reading.namespace)
-
-    async def read() -> None:
-        for informer in informers.values():
-            await informer.wait_for_sync()
-
-    queries = PageQueries(state, title=title, now_ns=clock.now_ns, limits=limits, read=read)
-    return _dashboard(state, queries, sign_in), tuple(informers.values())
 
 
 def _record(scheduler: Scheduler, decisions: DecisionLog) -> None:

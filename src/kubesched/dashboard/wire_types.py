@@ -158,6 +158,7 @@ class Frame(TypedDict):
     at: int
     title: NotRequired[str]
     writable: NotRequired[bool]
+    shadow: NotRequired[bool]  # the page has the ledger of a shadow
     counts: Counts
     limits: NotRequired[ReadLimits]
     shapes: NotRequired[list[NodeShape]]

@@ -12,14 +12,25 @@ import random
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kubesched.api import Node, Pod
 from kubesched.api.base import ApiObject
 from kubesched.errors import KubeschedError, PluginError
 from kubesched.explain.clusters.missing_pods import missing_pod_note
 from kubesched.explain.clusters.read_only_api import ReadOnlyApi, SilentRecorder
-from kubesched.foundation.client.object_table import ObjectTable
+from kubesched.foundation.client.object_table import ObjectLister, ObjectTable
 from kubesched.foundation.util.clock import Clock
-from kubesched.framework import ClusterChange, CycleState, Diagnosis, FitError, PodInfo, Removal
+from kubesched.framework import (
+    ClusterChange,
+    CycleState,
+    Diagnosis,
+    FitError,
+    NodeView,
+    PodInfo,
+    Removal,
+)
 from kubesched.scheduler.backend.cache import Cache
 from kubesched.scheduler.backend.queue import PodNominator
 from kubesched.scheduler.config.defaults import default_configuration
@@ -32,6 +43,7 @@ from kubesched.scheduler.runtime.plugin_set import Registry
 from kubesched.scheduler.runtime.services import Services
 from kubesched.scheduler.search.cached_search import CachedSearch
 from kubesched.scheduler.search.schedule_result import NoNodesError, ScheduleResult
+from kubesched.scheduler.search.search_attempt import SearchAttempt
 
 __all__ = ["ClusterModel", "ExplainError", "SearchOutcome"]
 
@@ -76,13 +88,15 @@ class ClusterModel:
         self.nominator = PodNominator(self.objects.lister(Pod), self._waiting_pod)
         self.clock = clock
         self._undone: list[str] = []
+        # The kinds that plugins and the nominator read.
+        self.kinds: set[type[Any]] = {Node, Pod}
         self._services = Services(
             snapshot=self.cache.snapshot,
             api=ReadOnlyApi(self.objects),
             recorder_of=lambda _: SilentRecorder(),
             clock=clock,
             random=random.Random(seed),
-            lister=self.objects.lister,
+            lister=self._lister,
             feature_enabled=gates.enabled,
             nominator=lambda: self.nominator,
             activate=lambda _: None,
@@ -102,6 +116,10 @@ class ClusterModel:
                 self.nominator.add_nominated_pod(PodInfo(pod), None)
         self.objects.listeners.append(self._follow)
         self.cache.update_snapshot()
+
+    def _lister(self, kind: type[Any]) -> ObjectLister[Any]:
+        self.kinds.add(kind)
+        return self.objects.lister(kind)
 
     @property
     def snapshot(self) -> Any:
@@ -156,6 +174,16 @@ class ClusterModel:
             return SearchOutcome(state, None, None, str(error))
         return SearchOutcome(state, result, None, "")
 
+    def total_scores(self, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
+        """Return the totals of some nodes that passed the filters, as if there were no others.
+
+        Raises:
+            PluginError: a plugin failed.
+        """
+        attempt = SearchAttempt(self.framework_of(pod), CycleState(), PodInfo(pod))
+        self._search.filtering.pre_filter(attempt)
+        return self._search.scoring.score(attempt, nodes).total
+
     @contextlib.contextmanager
     def changed(self, changes: Iterable[ClusterChange]) -> Iterator[None]:
         """Change some objects while the block runs, and undo the changes afterwards."""
@@ -195,13 +223,21 @@ class ClusterModel:
             else:
                 self.cache.update_node(new)
         elif isinstance(either, Pod):
-            if old is not None and _occupies_node(old):
-                self.cache.remove_pod(old)
-            if new is not None and _occupies_node(new):
-                self.cache.add_pod(new)
+            self._follow_pod(old, new)
             self._follow_nomination(old, new)
         else:
             self._services.object_versions.changed(type(either))
+
+    def _follow_pod(self, old: Pod | None, new: Pod | None) -> None:
+        before = old if old is not None and _occupies_node(old) else None
+        after = new if new is not None and _occupies_node(new) else None
+        if before is not None and after is not None and _is_same_place(before, after):
+            self.cache.update_pod(before, after)
+            return
+        if before is not None:
+            self.cache.remove_pod(before)
+        if after is not None:
+            self.cache.add_pod(after)
 
     def _follow_nomination(self, old: Pod | None, new: Pod | None) -> None:
         if old is not None:
@@ -219,6 +255,10 @@ class ClusterModel:
         """Discard the work that a plugin would do in the cluster."""
         work.close()
         self._undone.append(name)
+
+
+def _is_same_place(old: Pod, new: Pod) -> bool:
+    return old.metadata.uid == new.metadata.uid and old.spec.node_name == new.spec.node_name
 
 
 def _occupies_node(pod: Pod) -> bool:

@@ -6,12 +6,14 @@ builds these parts; a test of the process itself can do without.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 if TYPE_CHECKING:
+    from kubesched.api.access import ApiAccess
     from kubesched.foundation.http.http_messages import Handler
     from kubesched.foundation.util.clock import Clock
     from kubesched.framework import Diagnosis, PodInfo
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from kubesched.scheduler.server.endpoints.explanations import Explanations
     from kubesched.scheduler.server.options.process_config import ProcessConfig
 
-__all__ = ["EventNotes", "ProcessAddOns", "ProcessInputs"]
+__all__ = ["EventNotes", "ProcessAddOns", "ProcessInputs", "Shadow"]
 
 
 class ProcessInputs(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +44,29 @@ class EventNotes(Protocol):
         ...
 
 
+class Shadow(Protocol):
+    """A component that compares the decisions of another scheduler with the own ones."""
+
+    synced: asyncio.Event
+
+    async def run(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    @property
+    def held_back(self) -> int:
+        """How many changes wait to be put in order."""
+        ...
+
+    def report(self) -> bytes:
+        """Return the ledger as JSON."""
+        ...
+
+    def dashboard(self, title: str) -> Handler:
+        """Build the handler of all requests below `/dashboard`."""
+        ...
+
+
 class ProcessAddOns(Protocol):
     """Builds the optional parts of a scheduler process."""
 
@@ -59,4 +84,15 @@ class ProcessAddOns(Protocol):
         self, scheduler: Scheduler, inputs: ProcessInputs, clock: Clock, hostname: str
     ) -> Handler:
         """Build the handler of all requests below `/dashboard`."""
+        ...
+
+    def shadow(
+        self,
+        api: ApiAccess,
+        inputs: ProcessInputs,
+        clock: Clock,
+        seed: int,
+        count: Callable[[str, str, str], object],
+    ) -> Shadow:
+        """Build the part that compares; it calls `count` with profile, verdict and state."""
         ...

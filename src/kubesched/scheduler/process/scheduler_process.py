@@ -44,6 +44,7 @@ from kubesched.foundation.http.http_messages import (
     text_error,
 )
 from kubesched.foundation.metrics.client_metrics import ClientMetrics, LeaderElectionMetrics
+from kubesched.foundation.metrics.instruments import FamilyGroup
 from kubesched.foundation.metrics.process_metrics import BuildMetrics
 from kubesched.foundation.metrics.reload_metrics import ReloadMetrics
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
@@ -186,8 +187,6 @@ class SchedulerProcess:
         main = self._clients.client("scheduler", fence=fence)
         # Bind the port before building anything: a second process on the same port ends here.
         server = await self._build_server()
-        server_parts = () if server is None else (server,)
-        watchdog = LoopWatchdog(while_stalled=None if server is None else server.answer_while)
         scheduler = self._scheduler = self._build_scheduler(main, self._broadcaster(events, main))
         if self._config.options.dashboard and self._add_ons is not None:
             self._dashboard = self._add_ons.dashboard(
@@ -198,9 +197,7 @@ class SchedulerProcess:
             version=KUBERNETES_VERSION,
             kubesched=f"v{kubesched.__version__}",
         )
-        trimmer = MemoryTrimmer(self._clock)
-        parts: list[Component] = [watchdog, trimmer, *self._log_flushers(), leader_events]
-        parts += server_parts
+        parts = [*self._supporting_parts(server), leader_events]
         if (reloader := self._build_reloader(scheduler, leader_events)) is not None:
             self._reloader = reloader
             parts.append(reloader)
@@ -211,6 +208,12 @@ class SchedulerProcess:
         if code == 0:
             log.info("Requested to terminate, exiting")
         return code
+
+    def _supporting_parts(self, server: SchedulerServer | None) -> list[Component]:
+        """Return what runs in every process: the watchdog, flushers, and the server if any."""
+        watchdog = LoopWatchdog(while_stalled=None if server is None else server.answer_while)
+        parts: list[Component] = [watchdog, MemoryTrimmer(self._clock), *self._log_flushers()]
+        return parts if server is None else [*parts, server]
 
     async def _lead(self, scheduler: Scheduler) -> int:
         """Sync, wait for the lease if leader election is on, schedule; return the exit code."""
@@ -410,12 +413,7 @@ class SchedulerProcess:
             return None
         metrics = ServingMetrics(
             self._registry,
-            (
-                self._scheduler_metrics,
-                self._client_metrics,
-                self._election_metrics,
-                self._reload_metrics,
-            ),
+            self._metric_groups(),
             options.metrics,
         )
         self._add_build_metrics(metrics)
@@ -433,6 +431,14 @@ class SchedulerProcess:
         )
         await server.start()
         return server
+
+    def _metric_groups(self) -> tuple[FamilyGroup, ...]:
+        return (
+            self._scheduler_metrics,
+            self._client_metrics,
+            self._election_metrics,
+            self._reload_metrics,
+        )
 
     def _pages(self) -> Pages:
         config, gates = self._config, self._config.gates

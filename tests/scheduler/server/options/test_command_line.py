@@ -42,7 +42,15 @@ def test_flags_and_defaults_are_those_that_flagz_shows(goldens: Path) -> None:
         "v",
     }
     shown = parse_command_line([f"--{name}={recorded[name]}" for name in given]).texts()
-    additions = {"dashboard", "plugin", "verify-engine", "explain-events"}
+    additions = {
+        "dashboard",
+        "plugin",
+        "verify-engine",
+        "explain-events",
+        "shadow",
+        "shadow-window",
+        "shadow-ledger",
+    }
     assert {name: text for name, text in shown.items() if name not in additions} == recorded
 
 

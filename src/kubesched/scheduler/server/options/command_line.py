@@ -113,6 +113,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     watch_config: bool
     explain_events: bool
     dashboard: bool
+    shadow: bool
+    shadow_window_ns: int
+    shadow_ledger: str
     secure_serving: SecureServingOptions
     authentication: AuthenticationOptions
     authorization: AuthorizationOptions
@@ -165,6 +168,9 @@ def options_from_flags(flags: ParsedFlags) -> Options:
         watch_config=flags["watch-config"],
         explain_events=flags["explain-events"],
         dashboard=flags["dashboard"],
+        shadow=flags["shadow"],
+        shadow_window_ns=flags["shadow-window"],
+        shadow_ledger=flags["shadow-ledger"],
         secure_serving=_secure_serving(flags),
         authentication=_authentication(flags),
         authorization=_authorization(flags),

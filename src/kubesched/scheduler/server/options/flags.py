@@ -37,6 +37,7 @@ __all__ = ["GROUPS", "REMOVED_FLAGS"]
 
 _CLIENT: Final = ClientConnectionConfiguration()
 _ELECTION: Final = LeaderElectionConfiguration()
+SHADOW_WINDOW_NS: Final = 1_000_000_000
 _IGNORED_WITH_FILE: Final = "Ignored when --config is given."
 
 MISC: Final = FlagGroup(
@@ -89,6 +90,30 @@ MISC: Final = FlagGroup(
             False,
             "Serve a page with the cluster, the queue and the last decisions below /dashboard/ of "
             "the secure port, to those who may read that path. An addition of kubesched.",
+        ),
+        Flag(
+            "shadow",
+            BOOL,
+            False,
+            "Place no pods. Watch a cluster that another scheduler serves, decide for every pod "
+            "from the state just before it was bound, and report below /shadow where the "
+            "decisions differ. Nothing is written, and no lease is acquired. An addition of "
+            "kubesched.",
+        ),
+        Flag(
+            "shadow-window",
+            DURATION,
+            SHADOW_WINDOW_NS,
+            "With --shadow: how long changes are held back to put them in order, and how old the "
+            "state of a decision can be. With 0, only the state that the watch shows counts. An "
+            "addition of kubesched.",
+        ),
+        Flag(
+            "shadow-ledger",
+            STRING,
+            "",
+            "With --shadow: write the ledger to this file every minute and at the end, for "
+            "`kubesched shadow report`. An addition of kubesched.",
         ),
     ),
 )

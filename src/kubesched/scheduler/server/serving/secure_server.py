@@ -51,6 +51,7 @@ from kubesched.scheduler.server.endpoints.metric_limits import limit_metrics
 from kubesched.scheduler.server.endpoints.metrics_pages import metrics_handler
 from kubesched.scheduler.server.endpoints.pod_resources import pod_resources_handler
 from kubesched.scheduler.server.endpoints.routes import Routes
+from kubesched.scheduler.server.endpoints.shadow_endpoint import SHADOW, shadow_handler
 from kubesched.scheduler.server.endpoints.zpages import Versions, flagz_handler, statusz_handler
 from kubesched.scheduler.server.options.command_line import (
     AuthenticationOptions,
@@ -125,6 +126,8 @@ class Pages(msgspec.Struct, frozen=True, kw_only=True):
     explanations: Explanations | None = None
     # Serves the paths below /dashboard. None: there is no dashboard.
     dashboard: Handler | None = None
+    # Returns the ledger of shadow mode as JSON. None: this process is no shadow.
+    shadow: Callable[[], bytes] | None = None
 
 
 def build_access_control(
@@ -200,6 +203,8 @@ def build_routes(pages: Pages, metrics: ServingMetrics, clock: Clock, rng: rando
     routes.add("/configz", configz_handler(pages.configuration))
     if pages.explanations is not None:
         routes.add_prefix(EXPLAIN, explain_handler(pages.explanations))
+    if pages.shadow is not None:
+        routes.add(SHADOW, shadow_handler(pages.shadow))
     if pages.dashboard is not None:
         routes.add(DASHBOARD, pages.dashboard, listed=False)
         routes.add_prefix(f"{DASHBOARD}/", pages.dashboard)

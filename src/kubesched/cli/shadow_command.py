@@ -1,0 +1,64 @@
+"""`kubesched shadow`: options and help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kubesched.cli.shared_options import cluster_options, scheduler_options
+
+if TYPE_CHECKING:
+    from kubesched.cli.cluster_address import ClusterAddress
+    from kubesched.cli.running_scheduler import RunningScheduler
+
+__all__ = ["shadow"]
+
+
+@click.group(
+    short_help="Show how `kubesched run --shadow` compares.",
+    epilog="Example: kubesched shadow report --scheduler https://localhost:10259",
+)
+def shadow() -> None:
+    """Show the ledger of a shadow, which compares and places no pods."""
+
+
+@shadow.command(
+    "report",
+    epilog="Example: kubesched shadow report ledger.json -o html > report.html",
+)
+@click.argument(
+    "ledger",
+    metavar="[LEDGER]",
+    required=False,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)
+@cluster_options
+@scheduler_options
+@click.option(
+    "--most", default=20, show_default=True, type=click.IntRange(0), help="Differences to show."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "html"]),
+    default="text",
+    show_default=True,
+    help="Form of the report on standard output.",
+)
+def report(
+    ledger: Path | None,
+    address: ClusterAddress,  # noqa: ARG001  for the options of the scheduler
+    scheduler: RunningScheduler | None,
+    most: int,
+    output: str,
+) -> None:
+    """Report where the decisions of another scheduler and of the shadow differ, and why.
+
+    The ledger comes from a running shadow (--scheduler), or from the file of
+    `kubesched run --shadow --shadow-ledger FILE`.
+    """
+    from kubesched.cli.shadow_action import run_shadow_report
+
+    run_shadow_report(ledger, scheduler, most, output)

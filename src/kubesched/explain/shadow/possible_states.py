@@ -1,0 +1,227 @@
+"""States in which another scheduler may have decided, besides the one that the watch shows.
+
+The watch delivers writes, not decisions (decision 0046). A scheduler decides some time before its
+write is stored. Meanwhile it decides for more pods and receives more events, and bindings in flight
+overtake each other. So a possible state has two parts:
+
+- a cut: all writes up to some moment within the window, and none after it;
+- the pods in flight at that moment that were decided before: they count as placed already.
+
+Pods that wait at the same time are decided in the order of the queue, by priority and then by age,
+so that order is tried first. It is not known for pods that were tried before, because their time of
+the next attempt is not written anywhere. Where the order does not explain a decision, single pods
+in flight are moved before or behind it: those on the node that the other scheduler chose, and
+those on the node that the shadow prefers. A pod that is deleted before it is bound may have been on
+any node, because no write names its node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from kubesched.api import Node, Pod
+from kubesched.explain.shadow.decision_comparison import ComparedDecision
+from kubesched.explain.shadow.shadow_entries import AssumedState
+from kubesched.framework import ClusterChange
+from kubesched.framework.object_changes import node_update_events
+
+__all__ = ["AppliedChange", "PodInFlight", "PossibleStates", "QueuePosition", "could_matter"]
+
+_MOST_CUTS: Final = 64
+_MOST_MOVES: Final = 8  # of single pods, for each cut
+_MOST_STATES: Final = 500
+
+
+# Decides after some changes. Returns None if that explains the other scheduler's decision.
+Compare = Callable[[Sequence[ClusterChange]], ComparedDecision | None]
+
+
+class QueuePosition(NamedTuple):
+    """The place of a waiting pod in the order of the queue; the smallest is decided first."""
+
+    less_important: int  # the negative priority
+    arrival: int  # number of the change with which it arrived, or failed last
+
+
+class AppliedChange(NamedTuple):
+    """A change that the model contains, and how to undo it."""
+
+    seen_ns: int
+    undo: ClusterChange
+    pod_uid: str = ""  # of a pod that changed
+    placed: QueuePosition | None = None  # of a pod that the change placed, on
+    node: str = ""
+
+
+class PodInFlight(NamedTuple):
+    """A pod that was decided before or after another one; the order is unknown."""
+
+    position: QueuePosition
+    node: str
+    is_placed: bool  # in the model
+    nominated: str  # the node that was reserved for it before
+    other_way: ClusterChange  # removes it from the node, or places it there
+
+
+class PossibleStates:
+    """The states in which the decision for one pod may have been made."""
+
+    def __init__(
+        self,
+        own: QueuePosition,
+        own_uid: str,
+        applied: Sequence[AppliedChange],
+        coming: Sequence[PodInFlight],
+        never_bound: Sequence[Pod] = (),
+    ) -> None:
+        """`applied` has the changes within the window, the oldest first.
+
+        `coming` has the pods whose decisions are held back, `never_bound` those that waited within
+        the window and were deleted, or failed to be bound.
+        """
+        self._own = own
+        self._coming = coming
+        self._never_bound = never_bound
+        self._latest: list[AppliedChange] = []
+        for change in reversed(applied):
+            if change.pod_uid == own_uid:
+                break  # the pod was not as it is before that
+            self._latest.append(change)
+
+    def find(self, node: str, compare: Compare) -> AssumedState | None:
+        """Return the first state that explains why the node was chosen; empty means none was.
+
+        `compare` decides after some changes; it returns None if the decision is explained.
+        """
+        budget = _Budget(compare)
+        cuts = range(min(len(self._latest), _MOST_CUTS) + 1)
+        for cut in cuts:
+            for state in self._variants(cut):
+                if budget.explains(state.changes()):
+                    return AssumedState.EARLIER if cut else AssumedState.QUEUE_ORDER
+                if self._moves_explain(node, state, budget):
+                    return AssumedState.IN_FLIGHT
+        for cut in cuts:
+            for state in self._variants(cut):
+                if self._single_move_explains(state, budget):
+                    return AssumedState.IN_FLIGHT
+        return None
+
+    def _moves_explain(self, node: str, state: _State, budget: _Budget) -> bool:
+        """Move pods in flight one after another, as long as that brings the node forward."""
+        lost: list[ClusterChange] = []
+        for _ in range(_MOST_MOVES):
+            own_node = budget.own_node
+            moved = state.move_for(node, own_node)
+            if moved is not None:
+                state.flip(moved)
+            elif own_node and len(lost) < len(self._never_bound):
+                lost.append(_placed(self._never_bound[len(lost)], own_node))
+            else:
+                return False
+            if budget.explains([*state.changes(), *lost]):
+                return True
+        return False
+
+    def _single_move_explains(self, state: _State, budget: _Budget) -> bool:
+        """Move each pod in flight alone: some filters and scores depend on pods on any node."""
+        for number in range(min(len(state.is_placed), _MOST_MOVES)):
+            state.flip(number)
+            if budget.explains(state.changes()):
+                return True
+            state.flip(number)
+        return False
+
+    def _variants(self, cut: int) -> Iterator[_State]:
+        """Yield the states at a cut: pods in flight in the order of the queue, then as seen."""
+        latest = self._latest[:cut]
+        undone = [change.undo for change in latest if change.placed is None]
+        pods = [
+            PodInFlight(change.placed, change.node, True, "", change.undo)
+            for change in latest
+            if change.placed is not None
+        ]
+        pods += self._coming
+        by_queue = [each.position < self._own for each in pods]
+        as_seen = [each.is_placed for each in pods]
+        yield _State(undone, pods, by_queue)
+        if by_queue != as_seen:
+            yield _State(undone, pods, as_seen)
+
+
+class _Budget:
+    """Compares in a limited number of states."""
+
+    def __init__(self, compare: Compare) -> None:
+        self._compare = compare
+        self._left = _MOST_STATES
+        self.own_node = ""  # of the last comparison
+
+    def explains(self, changes: Sequence[ClusterChange]) -> bool:
+        if not self._left:
+            return False
+        self._left -= 1
+        found = self._compare(changes)
+        self.own_node = "" if found is None else found.own_node
+        return found is None
+
+
+class _State:
+    """A cut, and which of the pods in flight count as placed."""
+
+    def __init__(
+        self,
+        undone: Sequence[ClusterChange],
+        pods: Sequence[PodInFlight],
+        is_placed: list[bool],
+    ) -> None:
+        self._undone, self._pods, self.is_placed = undone, pods, is_placed
+
+    def changes(self) -> list[ClusterChange]:
+        """Return the changes that lead from the model to this state."""
+        together = zip(self._pods, self.is_placed, strict=True)
+        return [
+            *self._undone,
+            *(pod.other_way for pod, placed in together if placed is not pod.is_placed),
+        ]
+
+    def flip(self, number: int) -> None:
+        self.is_placed[number] = not self.is_placed[number]
+
+    def move_for(self, node: str, own_node: str) -> int | None:
+        """Return a pod whose move makes `node` better or `own_node` worse; None: there is none."""
+        for number, pod in enumerate(self._pods):
+            if self.is_placed[number]:
+                is_better = pod.node == node
+            else:
+                is_better = pod.node == own_node or (bool(node) and pod.nominated == node)
+            if is_better and (pod.node or pod.nominated):
+                return number
+        return None
+
+
+def _placed(pod: Pod, node: str) -> Pod:
+    return replace(pod, spec=replace(pod.spec, node_name=node))
+
+
+def could_matter(before: Any, after: Any) -> bool:
+    """Whether a change of an object can change a decision: a heartbeat cannot."""
+    if before is None or after is None:
+        return True
+    if isinstance(after, Node):
+        if before.spec != after.spec:
+            return True
+        return bool(node_update_events(before, after))
+    if isinstance(after, Pod):
+        return _placement_of(before) != _placement_of(after)
+    return True
+
+
+def _placement_of(pod: Pod) -> tuple[Any, ...]:
+    """Return what decisions for other pods read of a pod and what changes while it lives."""
+    metadata = pod.metadata
+    node, nominated = pod.spec.node_name, pod.status.nominated_node_name
+    return node, nominated, metadata.labels, metadata.deletion_timestamp
