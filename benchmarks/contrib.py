@@ -3,7 +3,8 @@
     python -m benchmarks.engine --kind coscheduling --nodes 5000 --pods 5000
 
 Measured like `benchmarks.loop`, from the first created pod to the last bound one, with the custom
-resources that the plugin reads. `coscheduling`: pods in groups of 1,000.
+resources that the plugin reads. `coscheduling`: pods in groups of 1,000. `capacity`: pods of 50
+namespaces that borrow from each other.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from benchmarks.engine_options import Case
 from benchmarks.loop import all_bound
 from benchmarks.measuring import Spent, Stopwatch
 from benchmarks.workloads import make_node, make_pod
-from kubesched.api import Pod
+from kubesched.api import Namespace, Pod
 from kubesched.cluster.apiserver.local_api import LocalApi
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.manifest_kinds import serve_everything
 from kubesched.cluster.manifests import apply_manifests, load_manifests
+from kubesched.contrib.capacity_scheduling import CapacityScheduling
+from kubesched.contrib.capacity_scheduling.elastic_quotas import ELASTIC_QUOTA_KIND
 from kubesched.contrib.coscheduling import Coscheduling
 from kubesched.contrib.coscheduling.group_spec import GROUP_LABEL, POD_GROUP_KIND
 from kubesched.foundation.util.clock import RealClock
@@ -36,6 +39,7 @@ __all__ = ["time_contrib"]
 
 _CRDS: Final = Path(__file__).parents[1] / "deploy" / "crds"
 _GANG: Final = 1000
+_NAMESPACES: Final = 50
 
 
 class _Workload(NamedTuple):
@@ -106,8 +110,24 @@ def _in_group(pod: Pod, number: int) -> Pod:
     return replace(pod, metadata=replace(pod.metadata, labels=labels))
 
 
+async def _prepare_quotas(api: LocalApi, case: Case) -> None:
+    for number in range(_NAMESPACES):
+        name = f"team-{number}"
+        await api.create_document(Namespace, None, {"metadata": {"name": name}})
+        spec = {"min": {"cpu": str(case.pods * number // 1000)}, "max": {"cpu": str(case.pods)}}
+        document = {"metadata": {"name": "quota"}, "spec": spec}
+        await api.create_document(ELASTIC_QUOTA_KIND.type, name, document)
+
+
+def _of_team(pod: Pod, number: int) -> Pod:
+    return replace(pod, metadata=replace(pod.metadata, namespace=f"team-{number % _NAMESPACES}"))
+
+
 _WORKLOADS: Final = {
     "coscheduling": _Workload(
         (Coscheduling,), ("podgroups.yaml",), _prepare_groups, _in_group, "Coscheduling"
+    ),
+    "capacity": _Workload(
+        (CapacityScheduling,), ("elasticquotas.yaml",), _prepare_quotas, _of_team
     ),
 }

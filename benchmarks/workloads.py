@@ -25,7 +25,7 @@ DEVICES = "dra"
 VOLUME_KINDS = ("volumes", "local-pv")
 """Pods with claims for volumes, made for them or on nodes: `benchmarks.volumes`."""
 ENGINE_KINDS = (DEVICES, *VOLUME_KINDS)
-CONTRIB_KINDS = ("coscheduling",)
+CONTRIB_KINDS = ("coscheduling", "capacity")
 """Pods for the plugins of `kubesched.contrib`: `benchmarks.contrib`, by the whole scheduler."""
 _MIX = ("basic", "spread", "affinity", "hetero")
 SHAPES = 500

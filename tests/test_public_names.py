@@ -21,11 +21,11 @@ PUBLIC = {
         ImageState Informer Lister NodeInfo NodeScores NodeView NominatedTotals Nominating
         NominatingMode Nominator ObjectReader OnlyNodes Plugin
         PluginMetrics PodGroupAssignments PodGroupDryRun PodGroupInfo PodGroupPlacement PodInPreBind
-        PodIndex PodInfo PodPart PodsOnNode PostFilterResult
+        PodIndex PodInfo PodPart PodsOnNode PostFilterResult PreemptionRules
         QueuedPodInfo QueueingHint Reads RejectedNodes Rejections Remedy Removal
         RuleKind SharedState Snapshot StateNotFoundError Status
         TotalsView
-        VictimReview Victims Wait WaitingPod WeightedAffinityTerm extension_points overrides
+        VictimPreemption VictimReview Victims Wait WaitingPod WeightedAffinityTerm extension_points overrides
     """,
     "kubesched.testing": """
         HOSTNAME REGION ZONE ApiCall Cluster ClusterObjects ExtenderCall FakeApi FakeExtender

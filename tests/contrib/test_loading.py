@@ -25,7 +25,7 @@ from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "contrib"
 CRDS = sorted((ROOT / "deploy" / "crds").glob("*.yaml"))
-NAMES = ["Coscheduling"]
+NAMES = ["CapacityScheduling", "Coscheduling"]
 
 
 def test_the_plugins_are_installed_under_their_names() -> None:
@@ -78,6 +78,10 @@ def test_the_example_of_coscheduling() -> None:
     assert counts in ({"training": 3, "larger": 0}, {"training": 0, "larger": 4})
 
 
+def test_the_example_of_capacity_scheduling() -> None:
+    assert placed("capacity") == {"notebooks": 4, "shop": 4}
+
+
 def explained(tmp_path: Path, config: str, documents: str, pod: str) -> str:
     (tmp_path / "cluster.yaml").write_text(documents)
     command = ["explain", "pod", pod, "-f", str(tmp_path / "cluster.yaml")]
@@ -116,3 +120,28 @@ spec: {{containers: [{{name: c, image: i, resources: {{requests: {{cpu: "2"}}}}}
     text = explained(tmp_path, "coscheduling_config.yaml", NODE + group + pods, "default/worker-0")
     assert "its group default/larger needs room for 4 pods at once, and there is room for 2" in text
     assert "lower minMember of the PodGroup larger to 2" in text
+
+
+def test_explain_says_what_a_quota_allows(tmp_path: Path) -> None:
+    quota = """
+apiVersion: scheduling.x-k8s.io/v1alpha1
+kind: ElasticQuota
+metadata: {name: quota}
+spec: {min: {cpu: "3"}, max: {cpu: "2"}}
+---
+"""
+    pods = "".join(
+        f"""
+apiVersion: v1
+kind: Pod
+metadata: {{name: worker-{number}}}
+spec:
+  {node}
+  containers: [{{name: c, image: i, resources: {{requests: {{cpu: "1"}}}}}}]
+---
+"""
+        for number, node in enumerate(["nodeName: node-1"] * 2 + [""])
+    )
+    text = explained(tmp_path, "capacity_config.yaml", NODE + quota + pods, "default/worker-2")
+    assert "its namespace uses 2 of the 2 cpu that its ElasticQuota quota allows" in text
+    assert "raise max of the ElasticQuota quota to cpu 3" in text

@@ -27,7 +27,7 @@ from kubesched.framework.node_view import NodeView
 from kubesched.framework.pod_groups import PodGroups
 from kubesched.framework.pod_info import PodInfo
 from kubesched.framework.post_filter import Nominating
-from kubesched.framework.preemption import DryRun
+from kubesched.framework.preemption import DryRun, PreemptionRules, VictimPreemption
 from kubesched.framework.shared_state import SharedState
 
 __all__ = [
@@ -362,6 +362,16 @@ class Handle(Protocol):
     @property
     def pod_groups(self) -> PodGroups | None:
         """The pod groups; None if the scheduler does not schedule them."""
+        ...
+
+    def preemption(
+        self, plugin: str, rules: PreemptionRules, *, percentage: int = 10, absolute: int = 100
+    ) -> VictimPreemption:
+        """Return preemption as DefaultPreemption does it, with other rules for victims.
+
+        The numbers limit how many candidate nodes are compared, as its arguments do. Call this
+        when the plugin is built.
+        """
         ...
 
     @property

@@ -31,6 +31,8 @@ __all__ = [
     "NominatedTotals",
     "PodGroupDryRun",
     "PreemptionHooks",
+    "PreemptionRules",
+    "VictimPreemption",
     "VictimReview",
     "Victims",
 ]
@@ -154,6 +156,42 @@ class DryRun(Protocol):
 
         None if the results of some filter are not cached.
         """
+        ...
+
+
+class PreemptionRules(Protocol):
+    """What pods may be evicted for a pod; see `Handle.preemption`."""
+
+    def potential_victims(self, preemptor: PodInfo, node: NodeInfo) -> Sequence[PodInfo]:
+        """Return the pods on a node of which some may be evicted.
+
+        It is called once for each node of an attempt, and must be fast.
+        """
+        ...
+
+    def admits(self, state: CycleState, preemptor: PodInfo) -> bool:
+        """Whether the preemptor may run besides what its filters say.
+
+        `state` is that of a dry run: `add_pod` and `remove_pod` of the plugin have changed it.
+        """
+        ...
+
+
+class VictimPreemption(Protocol):
+    """Evicts pods by a plugin's rules, and nominates the preemptor to their node."""
+
+    def preempt(
+        self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
+    ) -> PostFilterResult:
+        """Choose a node and start the evictions there. For `Plugin.post_filter`."""
+        ...
+
+    def is_running(self, uid: str) -> bool:
+        """Whether victims of this preemptor are still to be evicted. For `Plugin.pre_enqueue`."""
+        ...
+
+    def chosen(self) -> Collection[PodInfo]:
+        """Return the victims of all preemptions that are running."""
         ...
 
 

@@ -62,6 +62,7 @@ from kubesched.scheduler.options import (
     check_options,
     scheduler_configuration,
 )
+from kubesched.scheduler.plugins.default_preemption.ruled_preemption import RuledPreemption
 from kubesched.scheduler.pod_groups.group_building import build_group_cycle
 from kubesched.scheduler.pod_groups.group_cycle import PodGroupCycle
 from kubesched.scheduler.pod_groups.group_event_handlers import GroupEventHandlers
@@ -200,6 +201,7 @@ class Scheduler:
             extenders=extenders,
             kubeconfig=options["kubeconfig"],
             component_config_version=options["component_config_version"],
+            preemption=RuledPreemption,
             pod_groups=self.cache.groups if isinstance(self.cache, GroupingCache) else None,
         )
 

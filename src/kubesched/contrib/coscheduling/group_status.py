@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections import Counter
 from typing import Any, Final
 
@@ -11,15 +9,11 @@ from kubesched.api import ApiError, Pod, format_time
 from kubesched.api.custom_kinds import CustomObject
 from kubesched.contrib.coscheduling.gangs import Gang, Gangs
 from kubesched.contrib.coscheduling.group_spec import GROUP_LABEL, pod_group_type
+from kubesched.contrib.status_loop import StatusLoop
 from kubesched.framework import Handle
 
 __all__ = ["GroupStatusLoop", "next_status"]
 
-_log = logging.getLogger(__name__)
-
-_NOT_FOUND: Final = 404
-# Changes of this long are written together, and a failed write is repeated after it.
-_PAUSE_NS: Final = 10**9
 _ENDED: Final = ("Finished", "Failed")
 _COUNTS: Final = {"running": "Running", "succeeded": "Succeeded", "failed": "Failed"}
 
@@ -55,39 +49,26 @@ def _phase(least: int, phases: Counter[str]) -> str:
 
 
 class GroupStatusLoop:
-    """Compares the status of changed groups with what it should be, once a second at most."""
+    """Compares the status of changed groups with what it should be."""
 
     def __init__(self, gangs: Gangs, handle: Handle) -> None:
         self._gangs = gangs
         self._handle = handle
-        self._changed: set[str] = set()
-        self._wake = asyncio.Event()
-        self._is_running = False
+        self._loop = StatusLoop(handle, "PodGroup", self._update)
         self._ended: dict[str, Counter[str]] = {}  # by group: phases of members that ended
 
     async def run_once(self) -> None:
         """Run until cancelled; further calls return at once."""
-        if self._is_running:
-            return
-        self._is_running = True
         self._gangs.on_change.append(self._mark)
         try:
             for gang in self._gangs:
                 self._mark(gang)
-            while True:
-                await self._wake.wait()
-                await self._handle.clock.sleep(_PAUSE_NS)
-                self._wake.clear()
-                changed, self._changed = self._changed, set()
-                for key in sorted(changed):
-                    await self._update(key)
+            await self._loop.run_once()
         finally:
             self._gangs.on_change.remove(self._mark)
-            self._is_running = False
 
     def _mark(self, gang: Gang) -> None:
-        self._changed.add(gang.key)
-        self._wake.set()
+        self._loop.mark(gang.key)
 
     async def _update(self, key: str) -> None:
         namespace, _, name = key.partition("/")
@@ -98,23 +79,18 @@ class GroupStatusLoop:
             return
         if group.status.get("phase") in _ENDED:
             return
-        try:
-            phases = await self._phases(gang)
-            now_ns = self._handle.clock.now_ns()
-            status = next_status(group.status, gang.spec.min_member, phases, _owner(gang), now_ns)
-            if not _is_same(status, group):
-                await self._handle.api.patch(
-                    pod_group_type(),
-                    name,
-                    namespace,
-                    {"status": status},
-                    patch_type="merge",
-                    subresource="status",
-                )
-        except ApiError as exc:
-            if exc.code != _NOT_FOUND:
-                _log.warning("Status of PodGroup %s was not written, retrying: %s", key, exc)
-                self._mark(gang)
+        phases = await self._phases(gang)
+        now_ns = self._handle.clock.now_ns()
+        status = next_status(group.status, gang.spec.min_member, phases, _owner(gang), now_ns)
+        if not _is_same(status, group):
+            await self._handle.api.patch(
+                pod_group_type(),
+                name,
+                namespace,
+                {"status": status},
+                patch_type="merge",
+                subresource="status",
+            )
 
     async def _phases(self, gang: Gang) -> Counter[str]:
         """Count the phases of all members. Informers have no pods that ended."""

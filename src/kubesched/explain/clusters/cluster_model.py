@@ -36,6 +36,7 @@ from kubesched.scheduler.backend.queue import PodNominator
 from kubesched.scheduler.config.defaults import default_configuration
 from kubesched.scheduler.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
+from kubesched.scheduler.plugins.default_preemption.ruled_preemption import RuledPreemption
 from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
 from kubesched.scheduler.profiles import build_profiles
 from kubesched.scheduler.runtime.framework import Framework
@@ -103,6 +104,7 @@ class ClusterModel:
             spawn=self._leave_undone,
             fits_now=lambda *_: False,
             fits_without=lambda *_: True,
+            preemption=RuledPreemption,
         )
         self.configuration = configuration or default_configuration(gates)
         self.frameworks = build_profiles(self.configuration.profiles, plugins, self._services)

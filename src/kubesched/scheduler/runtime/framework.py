@@ -44,10 +44,12 @@ from kubesched.framework import (
     Plugin,
     PodInfo,
     PostFilterResult,
+    PreemptionRules,
     QueuedPodInfo,
     SharedState,
     Snapshot,
     Status,
+    VictimPreemption,
 )
 from kubesched.framework.background_calls import ApiDispatcher
 from kubesched.framework.pod_groups import PodGroups
@@ -250,6 +252,11 @@ class Framework:
             services.nominator().position,
             services.object_versions.total,
         )
+
+    def preemption(
+        self, plugin: str, rules: PreemptionRules, *, percentage: int = 10, absolute: int = 100
+    ) -> VictimPreemption:
+        return self._services.preemption(self, plugin, rules, percentage, absolute)
 
     @property
     def dry_run(self) -> ProfileDryRun:

@@ -17,12 +17,15 @@ from kubesched.framework import (
     ClusterVersion,
     EventRecorder,
     Extender,
+    Handle,
     Informer,
     Lister,
     Nominator,
     PodInfo,
+    PreemptionRules,
     SharedState,
     Snapshot,
+    VictimPreemption,
 )
 from kubesched.framework.background_calls import ApiDispatcher
 from kubesched.framework.pod_groups import PodGroups
@@ -32,6 +35,7 @@ from kubesched.scheduler.runtime.waiting_pods import PodsInPreBind, WaitingPods
 __all__ = ["Services"]
 
 _CLAIMS = "claims"
+_MakePreemption = Callable[[Handle, str, PreemptionRules, int, int], VictimPreemption]
 
 
 class Services:
@@ -64,6 +68,8 @@ class Services:
         shared: SharedState | None = None,
         pod_groups: PodGroups | None = None,
         api_dispatcher: ApiDispatcher | None = None,
+        preemption: Callable[[Handle, str, PreemptionRules, int, int], VictimPreemption]
+        | None = None,
     ) -> None:
         self.snapshot = snapshot
         self.api = api
@@ -90,6 +96,14 @@ class Services:
         self.shared = shared or SharedState()
         self.pod_groups = pod_groups
         self.api_dispatcher = api_dispatcher
+        self._preemption = preemption
+
+    def preemption(
+        self, handle: Handle, plugin: str, rules: PreemptionRules, percentage: int, absolute: int
+    ) -> VictimPreemption:
+        if self._preemption is None:
+            raise RuntimeError("these services have no preemption")
+        return self._preemption(handle, plugin, rules, percentage, absolute)
 
     def informer(self, kind: type[Any]) -> Informer[Any]:
         if self._informer is None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.errors import PluginError
-from kubesched.framework import ClusterVersion, CycleState, Diagnosis, NodeView, PodInfo
+from kubesched.framework import ClusterVersion, Code, CycleState, Diagnosis, NodeView, PodInfo
 from kubesched.scheduler.backend.cluster_snapshot import ClusterSnapshot
 from kubesched.scheduler.runtime.framework import Framework
 from kubesched.scheduler.search.node_filtering import NodeFiltering
@@ -78,7 +78,9 @@ class FitChecks:
             return False
         state, trial = CycleState(), node.clone()
         try:
-            if not framework.run_pre_filter(state, pod_info).status.is_success:
+            status = framework.run_pre_filter(state, pod_info).status
+            # Another rejection than UNSCHEDULABLE does not depend on pods that may be evicted.
+            if not status.is_success and status.code is not Code.UNSCHEDULABLE:
                 return False
             for each in removed_pods:
                 if trial.has_pod(each.uid):

@@ -31,10 +31,12 @@ from kubesched.framework import (
     NominatedTotals,
     PodInfo,
     PodInPreBind,
+    PreemptionRules,
     Rejections,
     SharedState,
     Snapshot,
     Status,
+    VictimPreemption,
     WaitingPod,
 )
 from kubesched.framework.background_calls import ApiDispatcher
@@ -42,6 +44,7 @@ from kubesched.framework.pod_groups import PodGroups
 from kubesched.scheduler.backend.queue import PodNominator
 from kubesched.scheduler.config.feature_gates import FeatureGates
 from kubesched.scheduler.config.types import API_VERSION
+from kubesched.scheduler.plugins.default_preemption.ruled_preemption import RuledPreemption
 from kubesched.scheduler.runtime.services import Services
 from kubesched.scheduler.runtime.waiting_pods import PodInPreBindEntry
 from kubesched.testing.fakes.fake_objects import FakeApi, FakeInformer, FakeObjects
@@ -253,6 +256,7 @@ class FakeHandle:
             fits_without=lambda _, pod, __, gone: self.fits_without(pod, gone),
             metrics=self.metrics,
             shared=self.shared,
+            preemption=RuledPreemption,
             pod_groups=self.pod_groups,
             api_dispatcher=self.api_dispatcher,
         )
@@ -295,6 +299,11 @@ class FakeHandle:
 
     def remove_pod_in_pre_bind(self, uid: str) -> None:
         self._in_pre_bind.pop(uid, None)
+
+    def preemption(
+        self, plugin: str, rules: PreemptionRules, *, percentage: int = 10, absolute: int = 100
+    ) -> VictimPreemption:
+        return RuledPreemption(self, plugin, rules, percentage, absolute)
 
     def run_pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> None:
         self._required_runner.run_pre_score(state, pod_info, nodes)

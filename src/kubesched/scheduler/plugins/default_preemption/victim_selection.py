@@ -5,9 +5,19 @@ docs/reference/06 §3.6.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kubesched.api.pod_facts import pod_priority
 from kubesched.errors import PluginError
-from kubesched.framework import CycleState, Handle, NodeInfo, PodInfo, Status
+from kubesched.framework import (
+    SUCCESS,
+    CycleState,
+    Handle,
+    NodeInfo,
+    PodInfo,
+    PreemptionRules,
+    Status,
+)
 from kubesched.scheduler.plugins.default_preemption.eviction_budgets import DisruptionBudgets
 from kubesched.scheduler.plugins.default_preemption.importance import most_important_first
 from kubesched.scheduler.plugins.default_preemption.preemption_candidates import PreemptionCandidate
@@ -29,13 +39,21 @@ def select_victims(
     node: NodeInfo,
     budgets: DisruptionBudgets,
     now_ns: int,
+    rules: PreemptionRules | None = None,
 ) -> PreemptionCandidate | Status:
-    """Select the victims on a node, or return why evictions cannot help."""
-    priority = pod_priority(preemptor.pod)
-    potential = [other for other in node.pods if pod_priority(other.pod) < priority]
+    """Select the victims on a node, or return why evictions cannot help.
+
+    They are chosen by the rules, by default among the pods of lower priority.
+    """
+    potential: Sequence[PodInfo]
+    if rules is not None:
+        potential = rules.potential_victims(preemptor, node)
+    else:
+        priority = pod_priority(preemptor.pod)
+        potential = [other for other in node.pods if pod_priority(other.pod) < priority]
     if not potential:
         return NO_VICTIMS
-    trial = _NodeDryRun(handle, state.clone(), preemptor, node.clone())
+    trial = _NodeDryRun(handle, state.clone(), preemptor, node.clone(), rules)
     try:
         for other in potential:
             trial.remove(other)
@@ -58,12 +76,18 @@ class _NodeDryRun:
     """Copies of a node and a state, on which pods are removed and returned."""
 
     def __init__(
-        self, handle: Handle, state: CycleState, preemptor: PodInfo, node: NodeInfo
+        self,
+        handle: Handle,
+        state: CycleState,
+        preemptor: PodInfo,
+        node: NodeInfo,
+        rules: PreemptionRules | None,
     ) -> None:
         self._handle = handle
         self._state = state
         self._preemptor = preemptor
         self._node = node
+        self._rules = rules
 
     def remove(self, other: PodInfo) -> None:
         self._node.remove_pod(other.uid)
@@ -83,4 +107,7 @@ class _NodeDryRun:
         return fits
 
     def status(self) -> Status:
-        return self._handle.dry_run.filter_node(self._state, self._preemptor, self._node)
+        status = self._handle.dry_run.filter_node(self._state, self._preemptor, self._node)
+        if status.is_success and self._rules is not None:
+            return SUCCESS if self._rules.admits(self._state, self._preemptor) else NO_VICTIMS
+        return status

@@ -1,0 +1,288 @@
+"""CapacityScheduling: namespaces have quotas, and may borrow what others do not use.
+
+An ElasticQuota guarantees `min` to its namespace and limits it to `max`. Between the two, a
+namespace uses what others leave of their guarantees. When they need it back, pods of the namespace
+are evicted. docs/contrib/capacity-scheduling.md describes the behaviour.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kubesched.api import Pod, pod_priority, start_time_ns
+from kubesched.api.custom_kinds import CustomObject
+from kubesched.contrib.capacity_scheduling.elastic_quotas import (
+    ELASTIC_QUOTA_KIND,
+    ELASTIC_QUOTAS,
+    ElasticQuotas,
+    Quota,
+    QuotaTrial,
+    pod_amounts,
+)
+from kubesched.contrib.capacity_scheduling.quota_causes import GuaranteesUsedUp, QuotaMaxExceeded
+from kubesched.contrib.capacity_scheduling.quota_status import QuotaStatusLoop
+from kubesched.framework import (
+    SKIP,
+    SUCCESS,
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    CycleState,
+    Diagnosis,
+    EventResource,
+    Explaining,
+    Handle,
+    NodeInfo,
+    NodeView,
+    Plugin,
+    PodInfo,
+    PostFilterResult,
+    QueueingHint,
+    Status,
+    VictimPreemption,
+)
+
+__all__ = ["CapacityScheduling"]
+
+_STATE: Final = "PreFilterCapacityScheduling"
+_GATED: Final = Status.unresolvable("waiting for the preemption for this pod to be finished")
+
+
+class _QuotaState:
+    """The quotas as a dry run changes them, and what the pod adds."""
+
+    def __init__(self, trial: QuotaTrial, own: Counter[str], total: Counter[str]) -> None:
+        self.trial = trial
+        # The pod and nominated pods: of its namespace, and of all that count.
+        self.own, self.total = own, total
+
+    def clone(self) -> _QuotaState:
+        return _QuotaState(self.trial.clone(), self.own, self.total)
+
+
+class CapacityScheduling(Plugin):
+    """Keep namespaces within their ElasticQuotas, and reclaim what they have borrowed."""
+
+    name = "CapacityScheduling"
+    custom_kinds = (ELASTIC_QUOTA_KIND.kind,)
+
+    def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
+        super().__init__(args, handle)
+        self._quotas = ElasticQuotas()
+        self._preemption: VictimPreemption | None = None
+        if handle is not None:
+            self._quotas = handle.shared.get("elastic quotas", lambda: _follow(handle))
+            self._preemption = handle.preemption(self.name, self)
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        preemption = self._preemption
+        is_running = preemption is not None and preemption.is_running(pod.metadata.uid)
+        return _GATED if is_running else SUCCESS
+
+    def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
+        quota = self._quotas.of(pod_info.pod.metadata.namespace)
+        if quota is None:
+            return SKIP
+        own, total = self._with_nominated(pod_info, quota)
+        trial = QuotaTrial(self._quotas)
+        state.write(_STATE, _QuotaState(trial, own, total))
+        name = f"{quota.namespace}/{quota.name}"
+        if resource := trial.over_max(quota, own):
+            return Status.unschedulable(
+                f"ElasticQuota {name} would exceed its max of {resource}",
+                causes=(QuotaMaxExceeded(name, resource),),
+            )
+        if resource := trial.over_guaranteed(total):
+            return Status.unschedulable(
+                f"all ElasticQuotas together would exceed their min of {resource}",
+                causes=(GuaranteesUsedUp(name, resource),),
+            )
+        return SUCCESS
+
+    def _with_nominated(self, pod_info: PodInfo, quota: Quota) -> tuple[Counter[str], Counter[str]]:
+        """Add the pods that have a node nominated and go first to what the pod requests."""
+        own = Counter(pod_amounts(pod_info))
+        total = Counter(own)
+        nominator = self.handle.nominator
+        priority = pod_priority(pod_info.pod)
+        for node_name in nominator.nominated_nodes():
+            for other in nominator.nominated_pods(node_name):
+                theirs = self._quotas.of(other.pod.metadata.namespace)
+                if other.uid == pod_info.uid or theirs is None:
+                    continue
+                if theirs is quota:
+                    if pod_priority(other.pod) >= priority:
+                        own.update(pod_amounts(other))
+                        total.update(pod_amounts(other))
+                elif not QuotaTrial(self._quotas).is_over_min(theirs, {}):
+                    total.update(pod_amounts(other))
+        return own, total
+
+    def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo) -> Status:
+        if added.pod.spec.node_name:  # PreFilter has counted nominated pods
+            trial: QuotaTrial = state.read(_STATE).trial
+            trial.change(added.pod.metadata.namespace, pod_amounts(added), 1)
+        return SUCCESS
+
+    def remove_pod(self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeInfo) -> Status:
+        trial: QuotaTrial = state.read(_STATE).trial
+        trial.change(removed.pod.metadata.namespace, pod_amounts(removed), -1)
+        return SUCCESS
+
+    def post_filter(
+        self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
+    ) -> PostFilterResult:
+        assert self._preemption is not None, "a plugin in a profile has a handle"
+        return self._preemption.preempt(state, pod_info, diagnosis)
+
+    def potential_victims(self, preemptor: PodInfo, node: NodeInfo) -> Sequence[PodInfo]:
+        """What may be evicted depends on whether the preemptor's namespace borrows, too.
+
+        If it does, less important pods of the namespace. If it does not, pods of namespaces that
+        borrow, as many as these borrow, whatever their priority. A pod without a quota evicts less
+        important pods without a quota.
+        """
+        namespace = preemptor.pod.metadata.namespace
+        quota, priority = self._quotas.of(namespace), pod_priority(preemptor.pod)
+        if quota is None:
+            return [
+                other
+                for other in node.pods
+                if pod_priority(other.pod) < priority
+                and self._quotas.of(other.pod.metadata.namespace) is None
+            ]
+        if QuotaTrial(self._quotas).is_over_min(quota, pod_amounts(preemptor)):
+            return [
+                other
+                for other in node.pods
+                if pod_priority(other.pod) < priority and other.pod.metadata.namespace == namespace
+            ]
+        return self._borrowers(namespace, node)
+
+    def _borrowers(self, namespace: str, node: NodeInfo) -> list[PodInfo]:
+        """Return the least important pods of other namespaces, while these borrow."""
+        trial, evicted = self._without_leaving()
+        borrowing = {
+            quota.namespace: quota
+            for quota in self._quotas
+            if quota.namespace != namespace and trial.is_over_min(quota, {})
+        }
+        if not borrowing:
+            return []
+        found = []
+        now_ns = self.handle.clock.now_ns()
+        pods = [
+            other
+            for other in node.pods
+            if other.pod.metadata.namespace in borrowing and other.uid not in evicted
+        ]
+        pods.sort(key=lambda each: (pod_priority(each.pod), -start_time_ns(each.pod, now_ns)))
+        for other in pods:
+            quota = borrowing[other.pod.metadata.namespace]
+            if trial.is_over_min(quota, {}):
+                found.append(other)
+                trial.change(quota.namespace, pod_amounts(other), -1)
+        return found
+
+    def _without_leaving(self) -> tuple[QuotaTrial, set[str]]:
+        """Return the use without pods that are terminating or chosen as victims, and their uids.
+
+        Otherwise several preemptors would reclaim the same loan.
+        """
+        assert self._preemption is not None, "a plugin in a profile has a handle"
+        trial, leaving = QuotaTrial(self._quotas), self._quotas.leaving
+        for namespace, amounts in leaving.values():
+            trial.change(namespace, amounts, -1)
+        chosen = [each for each in self._preemption.chosen() if each.uid not in leaving]
+        for victim in chosen:
+            trial.change(victim.pod.metadata.namespace, pod_amounts(victim), -1)
+        return trial, {*leaving, *(victim.uid for victim in chosen)}
+
+    def admits(self, state: CycleState, preemptor: PodInfo) -> bool:
+        """Whether the quotas allow the preemptor without the pods that the dry run removed."""
+        quota = self._quotas.of(preemptor.pod.metadata.namespace)
+        if quota is None:
+            return True
+        found: _QuotaState = state.read(_STATE)
+        return not (
+            found.trial.over_max(quota, found.own) or found.trial.over_guaranteed(found.total)
+        )
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        self._quotas.add(pod)
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        self._quotas.remove(pod)
+
+    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+        return (
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.POD, ActionType.DELETE), self._after_pod_deleted
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(EventResource.POD, ActionType.ADD), self._after_pod_added
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(ELASTIC_QUOTAS, ActionType.ALL), self._after_quota_changed
+            ),
+        )
+
+    def _after_pod_deleted(self, pod: Pod, old: Pod | None, new: Any) -> QueueingHint:
+        """A pod of any namespace with a quota gives back what all of them share."""
+        helps = (
+            old is not None
+            and bool(old.spec.node_name)
+            and self._quotas.of(old.metadata.namespace) is not None
+            and self._fits_quota(pod)
+        )
+        return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+    def _after_pod_added(self, pod: Pod, old: Any, new: Pod) -> QueueingHint:
+        """A pod that was placed may be one that the waiting pod may evict."""
+        namespace, theirs = pod.metadata.namespace, new.metadata.namespace
+        own, other = self._quotas.of(namespace), self._quotas.of(theirs)
+        if not new.spec.node_name or own is None or other is None:
+            return QueueingHint.SKIP
+        if namespace == theirs:
+            may_evict = pod_priority(new) < pod_priority(pod)
+        else:
+            trial = QuotaTrial(self._quotas)
+            may_evict = trial.is_over_min(other, {}) and not trial.is_over_min(
+                own, pod_amounts(PodInfo(pod))
+            )
+        return QueueingHint.QUEUE if may_evict else QueueingHint.SKIP
+
+    def _fits_quota(self, pod: Pod) -> bool:
+        """Whether the pod is within the max of its quota, which deletions elsewhere leave as is."""
+        quota = self._quotas.of(pod.metadata.namespace)
+        if quota is None:
+            return True
+        return not QuotaTrial(self._quotas).over_max(quota, pod_amounts(PodInfo(pod)))
+
+    def _after_quota_changed(
+        self, pod: Pod, old: CustomObject | None, new: CustomObject | None
+    ) -> QueueingHint:
+        is_same = old is not None and new is not None and old.spec == new.spec
+        return QueueingHint.SKIP if is_same else QueueingHint.QUEUE
+
+    async def work_as_leader(self) -> None:
+        """Write the status of quotas; one profile does it for all."""
+        loop = self.handle.shared.get(
+            "elastic quota status", lambda: QuotaStatusLoop(self._quotas, self.handle)
+        )
+        await loop.run_once()
+
+    def explaining(self) -> Explaining:
+        from kubesched.contrib.capacity_scheduling.explaining import CapacityExplaining
+
+        return CapacityExplaining(self._quotas)
+
+
+def _follow(handle: Handle) -> ElasticQuotas:
+    quotas = ElasticQuotas()
+    handle.lister(ELASTIC_QUOTA_KIND.type).follow(quotas.quota_changed)
+    handle.lister(Pod).follow(quotas.pod_changed)
+    return quotas

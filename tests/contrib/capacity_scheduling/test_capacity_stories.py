@@ -1,0 +1,186 @@
+"""Stories of CapacityScheduling on an embedded cluster, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from kubesched.api import Namespace, Pod
+from kubesched.contrib.capacity_scheduling.elastic_quotas import ELASTIC_QUOTA_KIND, ELASTIC_QUOTAS
+from kubesched.contrib.capacity_scheduling.plugin import CapacityScheduling
+from kubesched.foundation.util.virtual_loop import run
+from kubesched.testing import check_plugin
+from tests.contrib.harness import ContribHarness
+
+PROFILE: dict[str, Any] = {
+    "plugins": {
+        "preFilter": {"enabled": [{"name": "CapacityScheduling"}]},
+        "postFilter": {"enabled": [{"name": "CapacityScheduling"}], "disabled": [{"name": "*"}]},
+        "reserve": {"enabled": [{"name": "CapacityScheduling"}]},
+    }
+}
+SEEDS = range(100) if os.environ.get("KUBESCHED_EXPLORE") else range(5)
+
+
+def story(tell: Callable[[ContribHarness], Awaitable[Any]], nodes: int = 2, seed: int = 0) -> Any:
+    """Run a story on nodes of 4 CPUs, with the namespaces a, b and c."""
+
+    async def main() -> Any:
+        harness = ContribHarness(PROFILE, [CapacityScheduling], ["elasticquotas.yaml"], seed)
+        await harness.prepare()
+        for number in range(nodes):
+            await harness.node(f"n{number}")
+        for name in "abc":
+            await harness.api.create_document(Namespace, None, {"metadata": {"name": name}})
+        async with harness.live.running():
+            return await tell(harness)
+
+    return run(main)
+
+
+async def quota(harness: ContribHarness, namespace: str, least: int, most: int) -> None:
+    spec = {"min": {"cpu": str(least)}, "max": {"cpu": str(most)}}
+    await harness.custom(ELASTIC_QUOTAS, "quota", spec, namespace)
+
+
+async def pods(
+    harness: ContribHarness, namespace: str, count: int, start: int = 0, **f: Any
+) -> None:
+    for number in range(start, start + count):
+        await harness.pod(f"p{number}", namespace=namespace, **f)
+
+
+async def placed(harness: ContribHarness) -> dict[str, int]:
+    return dict(await harness.placed_by(lambda pod: pod.metadata.namespace))
+
+
+def test_the_plugin_keeps_the_contract() -> None:
+    check_plugin(CapacityScheduling)
+
+
+def test_a_namespace_borrows_up_to_its_max() -> None:
+    async def tell(harness: ContribHarness) -> dict[str, int]:
+        await quota(harness, "a", 2, 5)
+        await quota(harness, "b", 6, 8)
+        await pods(harness, "a", 8)
+        await asyncio.sleep(5)
+        return await placed(harness)
+
+    assert story(tell) == {"a": 5}
+
+
+def test_what_was_lent_is_given_back_whatever_the_priority() -> None:
+    async def tell(harness: ContribHarness) -> list[dict[str, int]]:
+        await quota(harness, "a", 2, 8)
+        await quota(harness, "b", 6, 8)
+        await pods(harness, "a", 8, priority=100)
+        await asyncio.sleep(5)
+        seen = [await placed(harness)]
+        await pods(harness, "b", 6)
+        await asyncio.sleep(60)
+        return [*seen, await placed(harness)]
+
+    assert story(tell) == [{"a": 8}, {"a": 2, "b": 6}]
+
+
+def test_a_namespace_that_borrows_evicts_its_own_less_important_pods_only() -> None:
+    async def tell(harness: ContribHarness) -> tuple[dict[str, int], set[str]]:
+        await quota(harness, "a", 4, 8)
+        await quota(harness, "b", 4, 8)
+        await pods(harness, "a", 4)
+        await pods(harness, "b", 4)
+        await asyncio.sleep(5)
+        await pods(harness, "a", 1, start=10, priority=100)
+        await pods(harness, "b", 1, start=20)
+        await asyncio.sleep(60)
+        names = {
+            pod.metadata.name
+            for pod in (await harness.pods()).values()
+            if pod.metadata.namespace == "b" and pod.spec.node_name
+        }
+        return await placed(harness), names
+
+    assert story(tell) == ({"a": 4, "b": 4}, {"p0", "p1", "p2", "p3"})
+
+
+def test_namespaces_without_a_quota_are_left_alone() -> None:
+    async def tell(harness: ContribHarness) -> dict[str, int]:
+        await quota(harness, "a", 2, 2)
+        await pods(harness, "c", 6)
+        await pods(harness, "a", 3)
+        await asyncio.sleep(60)
+        return await placed(harness)
+
+    assert story(tell) == {"a": 2, "c": 6}
+
+
+def test_deleted_pods_and_raised_quotas_let_pods_in() -> None:
+    async def tell(harness: ContribHarness) -> list[dict[str, int]]:
+        await quota(harness, "a", 2, 2)
+        await pods(harness, "a", 4)
+        await asyncio.sleep(5)
+        seen = [await placed(harness)]
+        gone = next(
+            pod for pod in (await harness.pods()).values() if pod.spec.node_name
+        ).metadata.name
+        await harness.api.delete(Pod, gone, "a", grace_period_seconds=0)
+        await asyncio.sleep(20)
+        seen.append(await placed(harness))
+        patch = {"spec": {"min": {"cpu": "3"}, "max": {"cpu": "3"}}}
+        await harness.api.patch(ELASTIC_QUOTA_KIND.type, "quota", "a", patch, patch_type="merge")
+        await asyncio.sleep(20)
+        return [*seen, await placed(harness)]
+
+    assert story(tell) == [{"a": 2}, {"a": 2}, {"a": 3}]
+
+
+def test_the_status_has_what_is_used() -> None:
+    async def tell(harness: ContribHarness) -> dict[str, Any]:
+        await quota(harness, "a", 2, 8)
+        await pods(harness, "a", 1, cpu="1500m")
+        await asyncio.sleep(5)
+        return await harness.status(ELASTIC_QUOTAS, "quota", "a")
+
+    assert story(tell) == {"used": {"cpu": "1500m"}}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_quotas_are_never_exceeded_and_loans_return(seed: int) -> None:
+    """Random namespaces share nodes that have exactly what all quotas guarantee."""
+    rng = random.Random(seed)
+    nodes = rng.randint(1, 3)
+    cuts = sorted(rng.randint(0, 4 * nodes) for _ in range(2))
+    least = dict(zip("abc", (cuts[0], cuts[1] - cuts[0], 4 * nodes - cuts[1]), strict=True))
+    most = {name: rng.randint(size, 4 * nodes) for name, size in least.items()}
+
+    async def tell(harness: ContribHarness) -> None:
+        for name in "abc":
+            await quota(harness, name, least[name], most[name])
+        wanted: Counter[str] = Counter()
+        for number in range(rng.randint(2, 6)):
+            name = rng.choice("abc")
+            count = rng.randint(1, 6)
+            wanted[name] += count
+            await pods(harness, name, count, start=10 * number, priority=rng.choice([0, 0, 100]))
+            for _ in range(rng.choice([2, 90])):
+                await asyncio.sleep(1)
+                used = await placed(harness)
+                assert all(used.get(each, 0) <= most[each] for each in "abc"), (seed, used, most)
+                assert sum(used.values()) <= sum(least.values())
+        await asyncio.sleep(120)
+        used = await placed(harness)
+        created = Counter(pod.metadata.namespace for pod in (await harness.api.list(Pod)).items)
+        for name in "abc":
+            guaranteed = min(least[name], created[name])
+            assert used.get(name, 0) >= guaranteed, (seed, name, used, least, created)
+        # Nothing is evicted without need: free nodes would be used by pods that may borrow.
+        allowed = sum(min(most[name], created[name]) for name in "abc")
+        assert sum(used.values()) == min(allowed, 4 * nodes), (seed, used, created, most)
+
+    story(tell, nodes, seed)
