@@ -86,7 +86,7 @@ def test_million_reports_memory_and_draws_its_course(tmp_path: Path) -> None:
     assert chart.read_text().startswith("<svg")
 
 
-def test_memory_reports_a_scheduler_that_knows_the_cluster_and_binds_new_pods() -> None:
+def test_memory_reports_a_synced_scheduler_that_binds_new_pods() -> None:
     (line,) = run(memory.main, "--nodes", "20", "--running-pods", "60", "--new-pods", "30")
     assert line["nodes"] == 20
     assert line["running_pods"] == 60

@@ -20,7 +20,7 @@ from kubesched.scheduler.config.load import load_configuration_file
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def test_the_scheduler_is_told_where_the_server_is(tmp_path: Path) -> None:
+def test_the_scheduler_gets_the_address_of_the_server(tmp_path: Path) -> None:
     names = write_files(Target("https://127.0.0.1:6443", "secret"), tmp_path)
     kubeconfig = yaml.safe_load(Path(names["{kubeconfig}"]).read_text())
     assert kubeconfig["clusters"][0]["cluster"] == {

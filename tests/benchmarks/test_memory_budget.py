@@ -65,7 +65,7 @@ def test_a_pod_in_the_cache_takes_a_quarter_of_a_kilobyte_more() -> None:
     assert (bytes_held(lambda: cache_of(nodes, pods)) - without) / PODS < 250
 
 
-def test_the_garbage_collector_looks_at_nodes_and_not_at_their_pods() -> None:
+def test_the_garbage_collector_reads_nodes_and_not_their_pods() -> None:
     nodes, pods = decoded_nodes(), decoded_pods()
     gc.collect()
     before = len(gc.get_objects())

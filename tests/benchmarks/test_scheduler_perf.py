@@ -193,7 +193,7 @@ def test_a_small_workload_schedules_all_that_it_measures(name: str, workloads: P
     assert line["pods_per_s"] > 0
 
 
-def test_a_gate_that_nobody_may_set_is_reported(workloads: Path) -> None:
+def test_a_locked_gate_is_reported(workloads: Path) -> None:
     (line,) = run("SchedulingBasic/5Nodes$", workloads)
     assert line["ignored_gates"] == {"SchedulerQueueingHints": False}
     (line,) = run("SchedulingBasic/5Nodes_QueueingHintsEnabled$", workloads)

@@ -115,7 +115,7 @@ def test_no_line_is_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> 
     assert "\x1b" not in done.stdout
 
 
-def test_a_pod_from_a_file_is_asked_about_on_a_capture() -> None:
+def test_a_pod_from_a_file_is_explained_on_a_capture() -> None:
     assert run("capture", "-f", "dump.yaml", "-o", "c").exit_code == 0
     done = run("explain", "pod", "-f", "pod.yaml", "--capture", "c")
     assert done.stdout.startswith("default/small: FITS. It fits: it would go to a")
@@ -202,7 +202,7 @@ def test_what_if_the_scheduler_were_configured_otherwise() -> None:
     assert answer["placed"] == [{"pod": "shop/web", "before": "", "after": "b"}]
 
 
-def test_what_if_says_who_moves_by_group() -> None:
+def test_what_if_lists_moved_pods_by_group() -> None:
     text = run("whatif", "-f", "dump.yaml", "--drain", "a,b").stdout
     assert text.startswith("1 pods are gone and not replaced.\nDrained in this order nothing waits")
     assert "GROUP" in text

@@ -71,7 +71,7 @@ def test_what_others_write_meanwhile_stays(tmp_path: Path) -> None:
     assert yaml.safe_load(path.read_text())["current-context"] == "prod"
 
 
-def test_a_context_that_somebody_chose_meanwhile_stays_chosen(tmp_path: Path) -> None:
+def test_a_context_that_the_user_selects_meanwhile_stays_current(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text(THEIRS)
     with kubeconfig_file(OURS, path):

@@ -83,7 +83,7 @@ def test_looking_leaves_no_trace(tmp_path: Path) -> None:
     assert not blue.exists()
 
 
-def test_a_cluster_that_begins_again_knows_the_port_it_had(tmp_path: Path) -> None:
+def test_a_restarted_cluster_uses_its_former_port(tmp_path: Path) -> None:
     blue = folder(tmp_path)
     with blue.prepared():
         blue.write_record(ClusterRecord(pid=1, since="", address="https://127.0.0.1:4711"))

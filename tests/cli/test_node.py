@@ -96,7 +96,7 @@ def test_what_makes_no_node_is_refused(cluster: Cluster, arguments: list[str]) -
     assert "Traceback" not in refused.stderr
 
 
-def test_nodes_have_what_was_asked_for() -> None:
+def test_nodes_have_the_requested_amounts() -> None:
     taint = Taint(key="k", value="v", effect="NoSchedule")
     resources = {"cpu": "8", "example.com/gpu": "4"}
     made = nodes_to_add(3, "n", resources, {"a": "b"}, ["x", "y"], (taint,), ["n-1"])

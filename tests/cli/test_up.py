@@ -350,7 +350,7 @@ def test_pods_that_come_later_or_never_are_not_waited_for_and_said(tmp_path: Pat
     assert when.endswith("-01-01T00:00:00Z")
 
 
-def test_a_quiet_one_says_nothing_but_what_is_asked_for(tmp_path: Path) -> None:
+def test_a_quiet_command_prints_only_its_result(tmp_path: Path) -> None:
     path = write(tmp_path, "all.yaml", NODE, pod("giant", "3"))
     done = kubesched("up", "-f", path, "--quiet", "--fail-on-pending")
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
@@ -396,7 +396,7 @@ def test_a_pod_that_a_plugin_holds_back_is_named(tmp_path: Path) -> None:
     }
 
 
-def test_pending_pods_fail_the_command_if_asked(tmp_path: Path) -> None:
+def test_pending_pods_fail_the_command_on_request(tmp_path: Path) -> None:
     path = write(tmp_path, "all.yaml", NODE, pod("giant", "3"))
     assert kubesched("up", "-f", path).returncode == 0
     done = kubesched("up", "-f", path, "--fail-on-pending")

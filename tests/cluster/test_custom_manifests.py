@@ -108,7 +108,7 @@ def test_what_a_schema_refuses_is_found_before_anything_runs(tmp_path: Path) -> 
         load(OPERATOR.replace("size: 2", "size: 9"), tmp_path)
 
 
-def test_a_kind_that_nobody_defines_is_named(tmp_path: Path) -> None:
+def test_an_undefined_kind_is_named(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match='no kind "Gadget" is known'):
         load(OPERATOR.replace("kind: Rack\nmetadata", "kind: Gadget\nmetadata"), tmp_path)
 

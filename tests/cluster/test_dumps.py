@@ -112,7 +112,7 @@ ALL = {
 }
 
 
-def test_a_whole_dump_goes_on_as_it_was(tmp_path: Path) -> None:
+def test_a_complete_dump_continues_in_the_same_state(tmp_path: Path) -> None:
     before, after = play(tmp_path / "dump.json", ALL)
     assert len(before) == 4 + 2 + 3
     assert after == before

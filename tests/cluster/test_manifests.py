@@ -311,7 +311,7 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize(("head", "hint"), UNKNOWN.items())
-def test_a_kind_that_nobody_knows_has_a_hint(head: str, hint: str, tmp_path: Path) -> None:
+def test_an_unknown_kind_has_a_hint(head: str, hint: str, tmp_path: Path) -> None:
     path = tmp_path / "all.yaml"
     path.write_text(f"{head}\nmetadata: {{name: x}}\n")
     with pytest.raises(ManifestError) as refusal:

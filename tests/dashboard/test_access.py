@@ -28,7 +28,7 @@ def test_without_a_session_there_is_only_the_sign_in_line() -> None:
     run(work)
 
 
-def test_a_link_works_once_and_the_cookie_goes_on() -> None:
+def test_a_link_works_once_and_its_cookie_stays_valid() -> None:
     async def work() -> None:
         page = PageHarness(make_node("a"))
         async with page.anonymous_client() as client:

@@ -46,7 +46,7 @@ def test_decisions_are_read_off_the_pods() -> None:
     assert (log.placed, log.failed) == (1, 1)
 
 
-def test_a_pod_that_was_placed_before_anybody_looked_is_no_decision() -> None:
+def test_a_pod_that_was_placed_before_the_log_began_is_no_decision() -> None:
     log = DecisionLog(lambda: 0)
     log.note(None, make_pod("p", node_name="a"))
     assert log.last == 0
@@ -65,7 +65,7 @@ def test_the_last_are_kept_and_found_by_number() -> None:
     assert [each["pod"] for each in log.about("default/p200")] == ["default/p200"]
 
 
-def test_a_scheduler_tells_what_it_decided_between_which_nodes() -> None:
+def test_a_scheduler_reports_its_decisions_and_the_best_nodes() -> None:
     async def main() -> None:
         clock = current_clock()
         api = LocalApi(Store(random.Random(0), now_ns=clock.now_ns()), clock)

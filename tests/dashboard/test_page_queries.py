@@ -100,7 +100,7 @@ def test_the_stream_begins_with_everything() -> None:
     run(work)
 
 
-def test_who_waits_is_told_without_a_scheduler_at_hand() -> None:
+def test_waiting_pods_have_reasons_without_a_scheduler_in_the_process() -> None:
     async def work() -> None:
         page = PageHarness(*CLUSTER)
         async with page.signed_in_client() as client, client.get(f"{page.url}api/queue") as answer:
@@ -182,7 +182,7 @@ def test_a_configuration_that_cannot_be_used_is_said_in_one_line() -> None:
     run(work)
 
 
-def test_a_node_opens_to_its_devices_and_who_has_them() -> None:
+def test_a_node_opens_to_its_devices_and_their_pods() -> None:
     slice_ = ResourceSlice(
         spec=ResourceSliceSpec(
             driver="gpu.example.com",

@@ -25,7 +25,7 @@ CLUSTER = (make_node("a", cpu="4"), make_pod("big", images=["i"], requests={"cpu
 TARGET = "/dashboard/api/explanations/default/big"
 
 
-def test_whoever_asks_while_the_cluster_is_read_gets_the_answer_of_the_whole() -> None:
+def test_a_request_during_the_first_list_gets_an_answer_for_the_whole_cluster() -> None:
     async def work() -> None:
         api = LocalApi(Store(), RealClock())
         for each in CLUSTER:

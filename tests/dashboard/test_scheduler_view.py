@@ -107,7 +107,7 @@ def virtually(work: Callable[[SchedulerViewHarness], Awaitable[None]]) -> None:
     virtual_loop.run(main, start_ns=1_800_000_000_000_000_000, seed=0)
 
 
-def test_frames_say_what_somebody_who_counts_for_himself_would_say() -> None:
+def test_frames_agree_with_an_independent_count() -> None:
     async def work(harness: SchedulerViewHarness) -> None:
         api = harness.api
         harness.check(await harness.look())
@@ -147,7 +147,7 @@ def test_a_change_that_a_late_viewer_was_shown_first_reaches_the_others_as_well(
     virtually(work)
 
 
-def test_nothing_is_noted_while_nobody_looks_and_who_comes_back_sees_all() -> None:
+def test_no_changes_are_logged_without_readers_and_a_new_reader_sees_all() -> None:
     async def work(harness: SchedulerViewHarness) -> None:
         await harness.look()
         harness.hub.leave()
@@ -162,7 +162,7 @@ def test_nothing_is_noted_while_nobody_looks_and_who_comes_back_sees_all() -> No
     virtually(work)
 
 
-def test_another_scheduler_that_takes_over_is_followed_once_it_knows_the_cluster() -> None:
+def test_a_scheduler_that_takes_over_is_shown_after_its_caches_are_synced() -> None:
     async def work(harness: SchedulerViewHarness) -> None:
         await harness.api.create(pod("p"))
         await asyncio.sleep(1)

@@ -145,7 +145,7 @@ def test_a_frame_comes_at_most_every_fifth_of_a_second_and_at_least_every_five()
     virtually(work)
 
 
-def test_a_viewer_who_comes_soon_after_another_is_sent_the_same_and_then_what_it_missed() -> None:
+def test_a_viewer_that_connects_soon_after_another_gets_the_same_frame_and_later_changes() -> None:
     async def work() -> None:
         harness = FrameHarness(3)
         first, everything = await harness.hub.next(0)

@@ -59,7 +59,7 @@ def test_several_captures_are_moments_of_one_cluster() -> None:
         assert counts(timelines, second) == expected
 
 
-def test_one_capture_tells_its_past() -> None:
+def test_one_capture_contains_its_history() -> None:
     scheduled = PodCondition(
         type="PodScheduled",
         status="True",

@@ -83,7 +83,7 @@ def test_draws_stay_below_their_bound(bound: int) -> None:
     assert bound > 100 or set(draws) == set(range(bound))
 
 
-def test_a_trace_that_asks_for_too_much_loses_pods_and_keeps_its_order() -> None:
+def test_a_trace_with_large_requests_loses_pods_in_order() -> None:
     pods = [GpuPod(f"p{number}", 1000, 1, 1, 1000, "") for number in range(20)]
     arriving = arrivals(pods, 5, 12_000, seed=3)
     everything = arrivals(pods, 5, 20_000, seed=3)
@@ -93,7 +93,7 @@ def test_a_trace_that_asks_for_too_much_loses_pods_and_keeps_its_order() -> None
     assert sorted(arriving.ranks) == [0, 1, 2, 3, 4]
 
 
-def test_a_trace_that_asks_for_too_little_gets_copies_at_its_end() -> None:
+def test_a_trace_with_small_requests_gets_copies_at_its_end() -> None:
     pods = [GpuPod(f"p{number}", 1000, 1, 2, 1000, "") for number in range(4)]
     arriving = arrivals(pods, 1, 13_000, seed=3)
     # One device is counted when a copy is considered, two when it is taken: 14 in the end.

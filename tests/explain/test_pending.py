@@ -120,7 +120,7 @@ def test_what_else_is_wrong_is_said_behind_the_first_thing() -> None:
     assert unclaimed.breakdown.startswith("Once that is solved: Insufficient cpu: asks 6")
 
 
-def test_a_pod_that_was_never_made_is_told_from_a_typo() -> None:
+def test_a_pod_that_was_never_created_is_distinguished_from_a_typo() -> None:
     deployment = Deployment(metadata=ObjectMeta(name="web", namespace="shop"))
     quota = ResourceQuota(metadata=ObjectMeta(name="small", namespace="shop"))
     snapshot = Snapshot([*nodes("a"), deployment, quota], clock=ManualClock())

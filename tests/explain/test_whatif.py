@@ -53,7 +53,7 @@ def test_a_deployment_moves_off_a_drained_node() -> None:
     assert answer.moved
 
 
-def test_a_drain_that_leaves_pods_waiting_says_who_and_why() -> None:
+def test_a_drain_that_leaves_pods_waiting_names_them_with_reasons() -> None:
     asked = snapshot(*cluster("a", "b"), deployment("web", 2, "3"))
     answer = asked.whatif(drain=("a",))
     (waiting,) = answer.waiting
@@ -115,7 +115,7 @@ def test_nodes_are_drained_in_an_order_in_which_nothing_waits() -> None:
     assert drain_order(asked.model, ("a", "b")) == ("b", "a")
 
 
-def test_if_no_order_will_do_it_says_who_would_wait() -> None:
+def test_if_no_order_works_the_waiting_pods_are_named() -> None:
     asked = snapshot(*cluster("a", "b", "c"), deployment("web", 3, "3"))
     answer = asked.whatif(drain=("a", "b"))
     assert set(answer.drain_order) == {"a", "b"}
@@ -133,7 +133,7 @@ def test_pods_that_have_to_make_room_are_named() -> None:
     assert "1 pods are preempted" in answer.summary
 
 
-def test_groups_are_told_apart_by_zone_and_pool() -> None:
+def test_groups_are_distinguished_by_zone_and_pool() -> None:
     zone = "topology.kubernetes.io/zone"
     asked = snapshot(
         make_node("a", allocatable=ROOM, labels={zone: "z1", "pool": "main"}),

@@ -33,7 +33,7 @@ def _version(of: ResourceClaim | None) -> str | None:
     return None if of is None else of.metadata.resource_version
 
 
-def test_who_follows_hears_of_what_is_there() -> None:
+def test_a_follower_gets_the_existing_entries() -> None:
     assert cache_with(claim("1"))[1] == [(None, "1")]
 
 
@@ -61,7 +61,7 @@ def test_a_write_that_is_older_than_what_is_known_is_refused() -> None:
         cache.assume(claim("4"))
 
 
-def test_a_claim_that_nobody_has_seen_cannot_be_assumed() -> None:
+def test_an_unknown_claim_cannot_be_assumed() -> None:
     with pytest.raises(CacheError, match='could not find ResourceClaim "ns/c"'):
         ClaimCache().assume(claim("1"))
 

@@ -39,7 +39,7 @@ def _without_identity(document: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", [kind for kind in BASES if kind != "Node"])
 @effort(1)
 @given(data=st.data())
-def test_others_are_placed(kind: str, data: st.DataObject) -> None:
+def test_other_pods_are_placed(kind: str, data: st.DataObject) -> None:
     async def story(harness: HostileObjectHarness) -> None:
         await furnish(harness)
         for number in range(2):

@@ -53,7 +53,7 @@ MOST_PODS = 100
 
 @effort(25)
 @given(data=st.data())
-def test_the_cluster_goes_on(data: st.DataObject) -> None:
+def test_the_cluster_continues(data: st.DataObject) -> None:
     async def main() -> None:
         clock = current_clock()
         cluster = EmbeddedCluster(clock, random.Random(0))

@@ -172,7 +172,7 @@ def test_a_leader_with_a_patient_lease_leads_on_when_the_server_is_back(tmp_path
     tell(tmp_path, story)
 
 
-def test_a_leader_that_cannot_renew_ends_and_the_next_one_goes_on(tmp_path: Path) -> None:
+def test_a_leader_that_cannot_renew_ends_and_the_next_one_continues(tmp_path: Path) -> None:
     async def story(harness: ServerOutageHarness) -> None:
         async with harness.scheduler(HASTY) as run:
             await harness.until_led()

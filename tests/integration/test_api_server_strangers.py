@@ -61,7 +61,7 @@ def test_the_body_of_a_stranger_is_not_waited_for() -> None:
     at_the_door(story)
 
 
-def test_who_says_nothing_is_shown_out() -> None:
+def test_a_silent_client_is_disconnected() -> None:
     async def story(server: ApiServer, host: str, port: int) -> None:
         silent = [await asyncio.open_connection(host, port) for _ in range(5)]
         silent[1][1].write(b"GET /api/v1/nodes HTT")
@@ -73,7 +73,7 @@ def test_who_says_nothing_is_shown_out() -> None:
     at_the_door(story, ApiLimits(header_seconds=0.2))
 
 
-def test_who_begins_no_handshake_is_shown_out() -> None:
+def test_a_client_without_a_handshake_is_disconnected() -> None:
     async def story(server: ApiServer, host: str, port: int) -> None:
         reader, writer = await asyncio.open_connection(host, port)
         assert await asyncio.wait_for(reader.read(), 60) == b""
@@ -110,7 +110,7 @@ def test_what_is_no_request_leaves_no_trace_in_the_log(
     assert caplog.text == ""
 
 
-def test_there_is_an_end_to_connections_and_those_who_leave_make_room() -> None:
+def test_connections_are_limited_and_closed_ones_are_replaced() -> None:
     async def story(server: ApiServer, host: str, port: int) -> None:
         waiting = [await asyncio.open_connection(host, port) for _ in range(3)]
         reader, writer = await asyncio.open_connection(host, port)

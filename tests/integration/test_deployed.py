@@ -240,7 +240,7 @@ def test_no_spelling_of_a_request_opens_a_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("silent", [90])
-def test_those_who_say_nothing_keep_nobody_out(tmp_path: Path, silent: int) -> None:
+def test_silent_clients_do_not_use_up_connections(tmp_path: Path, silent: int) -> None:
     async def main() -> None:
         async with deployed(tmp_path) as cluster, contextlib.AsyncExitStack() as stack:
             for number in range(silent):

@@ -147,7 +147,7 @@ def test_what_cannot_be_used_is_said_at_the_start(tls: ExtenderTLSConfig, why: s
 
 
 class TestTrouble:
-    def test_nobody_listens(self) -> None:
+    def test_no_process_listens(self) -> None:
         async def story() -> None:
             async with FakeExtender() as extender:
                 settings = extender.settings()
@@ -232,7 +232,7 @@ def test_answers_of_all_kinds_of_servers(answer: bytes) -> None:
     asyncio.run(story())
 
 
-def test_a_scheduler_process_asks_extenders(tmp_path: Path) -> None:
+def test_a_scheduler_process_calls_extenders(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*authority.issue("server"))

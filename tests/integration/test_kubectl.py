@@ -140,7 +140,7 @@ def test_a_misspelt_field_is_found(kubectl: Kubectl) -> None:
     assert "imagee" in output
 
 
-def test_describe_tells_the_story_of_a_pod(kubectl: Kubectl) -> None:
+def test_describe_has_the_history_of_a_pod(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", given=POD)
     kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=20s")
     story = kubectl("describe", "pod", "web")
@@ -241,7 +241,7 @@ def test_a_job_completes(kubectl: Kubectl) -> None:
     assert kubectl.json("get", "job", "once")["status"]["succeeded"] == 1
 
 
-def test_explain_knows_the_fields(kubectl: Kubectl) -> None:
+def test_kubectl_explain_describes_the_fields(kubectl: Kubectl) -> None:
     output = kubectl("explain", "pod.spec.topologySpreadConstraints.maxSkew")
     assert "<integer>" in output
     assert "maxSkew" in output
@@ -268,7 +268,7 @@ def test_a_drained_node_is_empty(kubectl: Kubectl) -> None:
         kubectl("uncordon", node)
 
 
-def test_who_may_do_what(kubectl: Kubectl) -> None:
+def test_permissions_by_user_and_request(kubectl: Kubectl) -> None:
     assert kubectl("auth", "can-i", "create", "pods").strip() == "yes"
 
 

@@ -31,7 +31,7 @@ async def until_ready(session: aiohttp.ClientSession, url: str) -> None:
         await asyncio.sleep(0.05)
 
 
-def test_health_is_for_everyone_and_pages_are_for_those_the_cluster_knows(tmp_path: Path) -> None:
+def test_health_needs_no_user_and_pages_need_an_authenticated_one(tmp_path: Path) -> None:
     async def main() -> None:
         port = free_port()
         kubeconfig = tmp_path / "kubeconfig"

@@ -221,7 +221,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN)
-def test_broken_requests_are_refused_and_the_server_goes_on(text: bytes) -> None:
+def test_broken_requests_are_refused_and_the_server_continues(text: bytes) -> None:
     async def story(server: Live) -> None:
         answer = await server.say(text)
         assert b" 400 " in answer.partition(b"\r\n")[0]

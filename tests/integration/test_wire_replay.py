@@ -204,7 +204,7 @@ def test_every_recorded_answer_is_read_as_what_it_is(wire: dict[str, dict[str, A
     assert server.connections == 1
 
 
-def test_what_is_asked_for_is_json_and_nothing_else(wire: dict[str, dict[str, Any]]) -> None:
+def test_the_requested_output_is_json_only(wire: dict[str, dict[str, Any]]) -> None:
     server = RawServer([FRAMES["in one piece"](201, body_of(wire["bind"]["response"]["body"]))])
     ask(server, lambda api: api.bind("default", "p1", "u", "n"))
     (asked,) = server.asked

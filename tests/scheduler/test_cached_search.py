@@ -234,7 +234,7 @@ def test_the_cached_search_equals_the_full_search(with_user_plugin: bool, seed: 
             running[placed.metadata.uid] = placed
 
 
-def test_a_second_pod_of_the_same_shape_asks_about_the_changed_node_only() -> None:
+def test_a_second_pod_of_the_same_shape_evaluates_the_changed_node_only() -> None:
     asked: list[str] = []
 
     class Noting(CrowdAverse):
@@ -260,7 +260,7 @@ def test_a_second_pod_of_the_same_shape_asks_about_the_changed_node_only() -> No
         assert asked == [chosen]
 
 
-def test_filters_beyond_the_row_are_asked_about_the_best_nodes_only() -> None:
+def test_filters_that_read_other_nodes_evaluate_the_best_nodes_only() -> None:
     asked: list[str] = []
 
     class Watchful(Plugin):

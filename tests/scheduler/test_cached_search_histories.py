@@ -303,7 +303,7 @@ def test_a_node_that_changed_while_it_was_full_is_scored_anew(
 
 
 @pytest.mark.parametrize("nodes", [3, 24], ids=["row by row", "many rows at once"])
-def test_scores_are_asked_for_again_after_a_failure(
+def test_scores_are_computed_again_after_a_failure(
     nodes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness = SearchHistoryHarness(PluginRef("Moody"))
@@ -361,7 +361,7 @@ def test_a_cluster_that_outgrows_the_table_is_followed(steady: int) -> None:
 
 
 @pytest.mark.parametrize("own", [Fractions, Percent])
-def test_fractions_count_as_whole_numbers_however_nodes_are_asked_about(own: type[Plugin]) -> None:
+def test_fractional_scores_are_truncated_in_both_forms(own: type[Plugin]) -> None:
     harness = SearchHistoryHarness(PluginRef(own.name), weight=7)
     for number in range(8):
         harness.cache.add_node(node_of(f"n{number}", value=str(90 + number), rank=str(number)))
@@ -372,7 +372,9 @@ def test_fractions_count_as_whole_numbers_however_nodes_are_asked_about(own: typ
 
 @pytest.mark.parametrize("nodes", [3, 24], ids=["row by row", "many rows at once"])
 @pytest.mark.parametrize("own", [Crowd, Closed, Ranks])
-def test_who_scores_may_differ_between_pods_of_a_shape(nodes: int, own: type[Plugin]) -> None:
+def test_the_scoring_plugins_may_differ_between_pods_of_a_shape(
+    nodes: int, own: type[Plugin]
+) -> None:
     harness = SearchHistoryHarness(PluginRef(own.name))
     for number in range(nodes):
         harness.cache.add_node(node_of(f"n{number}", value=str(number), rank=str(number)))
@@ -390,7 +392,7 @@ def test_a_look_at_some_nodes_does_not_pass_for_a_look_at_all() -> None:
 
 
 @pytest.mark.parametrize("percentage", [None, 5, 50])
-def test_a_share_of_the_nodes_is_asked_about_anew(percentage: int | None) -> None:
+def test_a_share_of_the_nodes_is_evaluated_again(percentage: int | None) -> None:
     harness = SearchHistoryHarness()
     for number in range(250):
         harness.cache.add_node(node_of(f"n{number}", cpu="4" if number % 3 else "500m"))
@@ -460,7 +462,7 @@ def test_rows_that_changed_while_others_were_nominated_are_scored_anew() -> None
     assert harness.check(small("r")) == ["n1", "n2"]
 
 
-def test_who_is_asked_first_may_differ_between_pods_of_a_shape() -> None:
+def test_the_order_of_filters_may_differ_between_pods_of_a_shape() -> None:
     harness = SearchHistoryHarness(PluginRef("Crowd"), PluginRef("Closed"))
     for name in ("n0", "n1", "n2"):
         harness.cache.add_node(node_of(name))
@@ -490,7 +492,7 @@ def test_no_feasible_node_is_a_fit_error_whatever_pre_score_makes_of_it() -> Non
         )
 
 
-def test_a_score_that_is_out_of_range_on_a_node_that_does_not_fit_is_nobodys_error() -> None:
+def test_a_score_out_of_range_on_a_node_that_does_not_fit_is_no_error() -> None:
     harness = SearchHistoryHarness(PluginRef("Picky"), PluginRef("Fragile"))
     for name in ("n0", "n1", "n2"):
         harness.cache.add_node(node_of(name))

@@ -85,7 +85,7 @@ def deleting(pod: Pod) -> Pod:
 # -- pods ------------------------------------------------------------------------------
 
 
-def test_an_assigned_pod_goes_to_the_cache_whoever_scheduled_it(
+def test_an_assigned_pod_goes_to_the_cache_of_every_scheduler(
     harness: EventHandlerHarness,
 ) -> None:
     harness.handlers.add_pod(make_pod("p", node_name="n1", scheduler_name="other"))
@@ -148,7 +148,7 @@ def test_an_assumed_pod_that_is_being_deleted_is_forgotten_at_once(
 
 
 @pytest.mark.parametrize("is_told", [False, True])
-def test_who_waits_on_permit_and_is_bound_by_somebody_else_waits_no_more(
+def test_a_pod_that_waits_on_permit_and_is_bound_by_another_client_stops_waiting(
     harness: EventHandlerHarness, is_told: bool
 ) -> None:
     """Seed 600000007635: the watch delivers the binding, or only the deletion after it."""
@@ -177,7 +177,7 @@ def test_a_deleted_assigned_pod_leaves_the_cache_and_is_announced(
     assert harness.queue.labels == ["AssignedPodAdd", "AssignedPodDelete"]
 
 
-def test_a_pod_that_is_deleted_before_its_binding_was_told_leaves_the_queue(
+def test_a_pod_that_is_deleted_before_its_binding_arrived_leaves_the_queue(
     harness: EventHandlerHarness,
 ) -> None:
     """A watch may go from a pod that waits to its end. Found by fault injection, seed 1373."""

@@ -193,7 +193,7 @@ def test_what_is_shown_of_victims(by_name: bool) -> None:
     run(scenario)
 
 
-def test_an_extender_that_is_not_interested_is_not_asked() -> None:
+def test_an_extender_that_is_not_interested_is_not_called() -> None:
     async def scenario() -> None:
         extender = FakeExtender(preempt=says({}))
         managed = (ExtenderManagedResource(name=FOO),)
@@ -297,7 +297,7 @@ class TestWhileExtendersAreAsked:
 
         run(scenario)
 
-    def test_pods_that_nobody_is_interested_in_are_placed_meanwhile(self) -> None:
+    def test_pods_without_an_extender_are_placed_meanwhile(self) -> None:
         async def scenario() -> None:
             gate = Gate(echo)
             extender = FakeExtender(preempt=gate)
@@ -317,7 +317,7 @@ class TestWhileExtendersAreAsked:
 
         run(scenario)
 
-    def test_an_extender_that_hangs_preempts_nobody(self) -> None:
+    def test_an_extender_that_hangs_evicts_no_pod(self) -> None:
         async def scenario() -> None:
             async def never(_: Json) -> Json:
                 await asyncio.Event().wait()

@@ -88,7 +88,7 @@ class TestOthersGoOn:
 
         run(scenario)
 
-    def test_an_extender_is_asked_about_one_pod_at_a_time_in_the_order_of_the_queue(self) -> None:
+    def test_an_extender_gets_one_pod_at_a_time_in_the_order_of_the_queue(self) -> None:
         async def scenario() -> None:
             gate = Gate(keep_all)
             extender = FakeExtender(filter=gate)
@@ -203,7 +203,7 @@ class TestTheClusterChanges:
 
         run(scenario)
 
-    def test_another_pod_takes_the_last_room_and_nobody_is_overbooked(self) -> None:
+    def test_another_pod_takes_the_last_room_and_no_node_is_overcommitted(self) -> None:
         async def scenario() -> None:
             gate = Gate(keep_all)
             extender = FakeExtender(filter=gate)
@@ -274,7 +274,7 @@ class TestTheClusterChanges:
 
         run(scenario)
 
-    def test_a_node_that_appears_is_asked_about_when_all_others_were_refused(self) -> None:
+    def test_a_new_node_is_evaluated_after_all_others_were_rejected(self) -> None:
         async def scenario() -> None:
             gate = Gate(keep_nodes(lambda name: name == "n1"))
             extender = FakeExtender(filter=gate)
@@ -432,7 +432,7 @@ class TestThePodChanges:
 
         run(scenario)
 
-    def test_a_pod_that_changed_is_asked_about_as_it_is_now(self) -> None:
+    def test_a_changed_pod_is_evaluated_in_its_new_version(self) -> None:
         async def scenario() -> None:
             gate = Gate(keep_all)
             extender = FakeExtender(filter=gate)

@@ -227,7 +227,7 @@ def test_a_pod_that_uses_what_an_extender_manages_is_its_business() -> None:
     run(scenario)
 
 
-def test_extenders_that_may_be_ignored_are_asked_last() -> None:
+def test_ignorable_extenders_are_called_last() -> None:
     async def scenario() -> None:
         order: list[str] = []
 
@@ -251,7 +251,7 @@ def test_extenders_that_may_be_ignored_are_asked_last() -> None:
     run(scenario)
 
 
-def test_filters_are_asked_only_about_what_is_left() -> None:
+def test_filters_evaluate_only_the_remaining_nodes() -> None:
     async def scenario() -> None:
         first = FakeExtender(filter=keep_nodes(only("n0", "n2")))
         second = FakeExtender(filter=keep_nodes(lambda _: False))
@@ -300,7 +300,7 @@ def test_nodes_are_shown_as_they_are_listed_and_ranked_as_the_filter_left_them(
     run(scenario)
 
 
-def test_others_are_asked_about_a_node_that_an_extender_made_up_but_no_pod_goes_there() -> None:
+def test_other_extenders_get_a_node_that_an_extender_invented_but_no_pod_is_placed_there() -> None:
     async def scenario() -> None:
         first = FakeExtender(
             filter=lambda asked: {
@@ -565,7 +565,7 @@ def test_a_rejected_pod_is_tried_again_when_anything_happens_that_an_extender_ma
     ],
     ids=["its node suits it", "its node is refused"],
 )
-def test_a_nominated_pod_is_asked_about_on_its_node_first(
+def test_the_nominated_node_is_evaluated_first(
     leaves: Callable[[str], bool], asked: list[list[str]], node: str
 ) -> None:
     async def scenario() -> None:

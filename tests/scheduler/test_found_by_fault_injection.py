@@ -150,7 +150,7 @@ def test_a_claim_that_got_other_devices_unseen_gives_the_first_ones_back() -> No
     assert set(usage.dedicated) == {"b", "c"}
 
 
-def test_a_device_stays_taken_when_a_late_watch_shows_who_gave_it_back_before() -> None:
+def test_a_device_stays_taken_if_a_late_watch_event_shows_an_earlier_release() -> None:
     """Seed 550118897959: then it was given a second time."""
     allocated = AllocatedDevices(consumable_capacity=False, on_change=lambda _: None)
     allocated.claim_changed(None, _claim("a"))  # as this scheduler has written it
@@ -163,7 +163,7 @@ def test_a_device_stays_taken_when_a_late_watch_shows_who_gave_it_back_before() 
     assert allocated.usage((DRIVER, "n0")) is None
 
 
-def test_a_claim_that_is_gone_with_its_devices_wakes_who_waits_for_them() -> None:
+def test_a_claim_that_is_deleted_with_its_devices_requeues_waiting_pods() -> None:
     """Seed 100940: a watch skipped the state between, in which the claim had none any more."""
 
     async def main() -> None:
@@ -200,7 +200,7 @@ def test_a_claim_that_is_gone_with_its_devices_wakes_who_waits_for_them() -> Non
     run(main)
 
 
-def test_devices_that_a_claim_has_no_more_are_told_of_once() -> None:
+def test_devices_that_a_claim_has_released_are_reported_once() -> None:
     told: list[tuple[ResourceClaim | None, ResourceClaim | None]] = []
     claims = ClaimCache()
     claims.on_return = lambda old, new: told.append((old, new))
@@ -254,7 +254,7 @@ def test_a_pod_for_which_room_could_not_be_looked_for_is_tried_again() -> None:
     run(main)
 
 
-def test_who_waits_to_be_alone_on_a_node_is_not_kept_out_by_newcomers() -> None:
+def test_a_pod_that_waits_for_an_empty_node_is_not_delayed_by_new_pods() -> None:
     """Seed 200004: the victim was replaced on the same node before it was gone, again and again."""
 
     async def main() -> None:

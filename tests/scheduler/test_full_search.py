@@ -104,7 +104,7 @@ def test_room_is_looked_for_where_something_changed() -> None:
     )
 
 
-def test_a_filter_that_looks_at_other_nodes_is_asked_about_all() -> None:
+def test_a_filter_that_reads_other_nodes_is_called_for_all_nodes() -> None:
     def enough(state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         is_good = len(harness.cache.snapshot) > 2 and node.name != "c"
         return SUCCESS if is_good else Status.unschedulable("no")

@@ -32,7 +32,7 @@ HUGE = {
 
 
 @pytest.mark.parametrize("lie", HUGE.values(), ids=HUGE)
-def test_pods_that_ask_for_more_than_can_be_counted_stop_nobody(lie: dict[str, Any]) -> None:
+def test_pods_with_requests_beyond_64_bits_do_not_block_others(lie: dict[str, Any]) -> None:
     async def story(harness: HostileObjectHarness) -> None:
         for number in range(3):
             await harness.add_pod(f"huge{number}", lie, node_name="n0")
@@ -70,7 +70,7 @@ def _without_identity(document: dict[str, Any]) -> dict[str, Any]:
     nodes=st.lists(documents(Node), max_size=2),
     data=st.data(),
 )
-def test_whatever_pods_and_nodes_contain_others_are_placed(
+def test_other_pods_are_placed_whatever_some_objects_contain(
     pods: list[dict[str, Any]], nodes: list[dict[str, Any]], data: st.DataObject
 ) -> None:
     async def story(harness: HostileObjectHarness) -> None:
@@ -179,7 +179,7 @@ TOO_MUCH = {
 
 
 @pytest.mark.parametrize(("lie", "most", "text"), TOO_MUCH.values(), ids=TOO_MUCH)
-def test_a_pod_that_asks_too_much_is_put_aside_and_says_so(
+def test_a_pod_beyond_the_limits_is_rejected_with_a_reason(
     lie: Callable[[int], dict[str, Any]], most: int, text: str
 ) -> None:
     async def story(harness: HostileObjectHarness) -> None:
@@ -202,7 +202,7 @@ def test_a_pod_that_asks_too_much_is_put_aside_and_says_so(
     tell(story)
 
 
-def test_a_pod_that_asks_for_very_many_resources_is_put_aside_and_says_so() -> None:
+def test_a_pod_with_very_many_resources_is_rejected_with_a_reason() -> None:
     async def story(harness: HostileObjectHarness) -> None:
         for number in range(5):
             many = asking(**{f"example.com/r{each}": "1" for each in range(2_000)})
@@ -231,7 +231,7 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("lie", STRANGE.values(), ids=STRANGE)
-def test_pods_without_what_every_pod_has_stop_nobody(lie: dict[str, Any]) -> None:
+def test_pods_without_mandatory_fields_do_not_block_others(lie: dict[str, Any]) -> None:
     async def story(harness: HostileObjectHarness) -> None:
         for number in range(3):
             await harness.add_pod(f"odd{number}", lie, requests={"cpu": "1"})

@@ -223,7 +223,7 @@ def process_that_handles_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("misdeed", MISDEEDS.values(), ids=MISDEEDS)
 @pytest.mark.parametrize("point", POINTS[:17])
-def test_others_are_placed_before_and_after(point: str, misdeed: Callable[..., Any]) -> None:
+def test_other_pods_are_placed_before_and_after(point: str, misdeed: Callable[..., Any]) -> None:
     configuration = CONFIGURATION + (BINDING_FIRST if point == "bind" else "")
     live_with({"Odd": odd_plugin(point, misdeed)}, configuration)
 
@@ -246,7 +246,7 @@ def test_whatever_plugins_answer_or_raise(point: str) -> None:
 
 
 @pytest.mark.parametrize("misdeed", MORE.values(), ids=MORE)
-def test_a_queue_without_order_loses_nobody(misdeed: Callable[..., Any]) -> None:
+def test_a_queue_without_order_loses_no_pod(misdeed: Callable[..., Any]) -> None:
     keys = [misdeed, lambda *_: (1, "a"), misdeed, lambda *_: {}]
 
     def sort_key(self: Plugin, queued: Any) -> Any:

@@ -212,7 +212,7 @@ def test_every_point_of_an_attempt_is_timed_once() -> None:
         assert finished.value(series) == 1, name
 
 
-def test_evaluations_count_the_nodes_a_plugin_was_asked_about() -> None:
+def test_evaluations_count_the_nodes_that_a_plugin_evaluated() -> None:
     async def story(run: Run) -> None:
         await run.add(
             *(make_node(f"n{number}") for number in range(9)),

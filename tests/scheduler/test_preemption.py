@@ -249,7 +249,7 @@ def test_if_the_preemptor_is_deleted_meanwhile_the_others_stay() -> None:
     run(scenario)
 
 
-def test_if_the_preemptor_is_deleted_before_anybody_was_evicted_all_stay() -> None:
+def test_if_the_preemptor_is_deleted_before_an_eviction_all_pods_stay() -> None:
     async def scenario() -> None:
         async with harness() as made:
             await fill(made, "a", "b", "c", "d")
@@ -278,7 +278,7 @@ def test_if_another_place_opens_up_the_preemptor_goes_there() -> None:
     run(scenario)
 
 
-def test_if_a_place_opens_up_before_anybody_was_evicted_all_stay() -> None:
+def test_if_room_appears_before_an_eviction_all_pods_stay() -> None:
     async def scenario() -> None:
         async with harness() as made:
             await fill(made, "a", "b", "c", "d")

@@ -154,7 +154,7 @@ class Curious(Plugin):
         return SUCCESS
 
 
-def test_a_plugin_follows_objects_and_knows_its_surroundings() -> None:
+def test_a_plugin_gets_objects_and_its_handle() -> None:
     async def main() -> Handle:
         api, clock = local_api(), current_clock()
         scheduler = Scheduler(
@@ -253,11 +253,13 @@ ODD = {
 
 
 @pytest.mark.parametrize(("answer", "want"), ODD.values(), ids=ODD)
-def test_a_filter_that_answers_nonsense_is_told_what_to_return(answer: Any, want: str) -> None:
+def test_the_error_for_a_wrong_result_of_a_filter_names_the_right_type(
+    answer: Any, want: str
+) -> None:
     assert want in message_of(type("Odd", (Plugin,), {"filter": lambda *_: answer}))
 
 
-def test_a_filter_that_is_async_is_told_not_to_be() -> None:
+def test_the_error_for_an_async_filter_says_that_it_must_be_synchronous() -> None:
     async def answer(*_: object) -> Status:
         return SUCCESS
 
@@ -322,7 +324,7 @@ def test_an_option_that_does_not_exist_comes_with_a_hint(name: str) -> None:
     assert caught.value.__notes__ == [OLD[name]]
 
 
-def test_a_filter_whose_answers_are_not_cached_is_asked_once_about_a_node() -> None:
+def test_a_filter_whose_answers_are_not_cached_is_called_once_per_node() -> None:
     """Also in an attempt that finds no node, where the reasons are worked out."""
     asked: list[str] = []
     attempts: list[str] = []

@@ -125,7 +125,7 @@ def test_every_pod_of_every_set_has_its_volumes(seed: int) -> None:
     virtual_loop.run(lambda: run_seed(seed, sets=10, kills=4), seed=seed)
 
 
-def test_a_pod_waits_for_a_claim_that_nobody_provides() -> None:
+def test_a_pod_waits_for_a_claim_without_a_provisioner() -> None:
     async def work() -> Pod:
         clock = current_clock()
         cluster = EmbeddedCluster(clock, derive(0, "cluster"))

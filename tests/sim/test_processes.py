@@ -82,7 +82,7 @@ def gone_on(folder: Path, seeds: list[int]) -> list[int]:
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
-def test_ctrl_c_shows_what_is_finished_and_the_command_goes_on(
+def test_ctrl_c_shows_the_finished_runs_and_the_command_to_resume(
     folder: Path, processes: str
 ) -> None:
     with started(folder, "--processes", processes) as process:
@@ -97,7 +97,7 @@ def test_ctrl_c_shows_what_is_finished_and_the_command_goes_on(
     assert gone_on(folder, [kept[0], new]) == [new]
 
 
-def test_a_killed_sweep_leaves_no_process_and_goes_on(folder: Path) -> None:
+def test_a_killed_sweep_leaves_no_process_and_can_be_resumed(folder: Path) -> None:
     with started(folder, "--processes", "2") as process:
         workers = list(children(process.pid))
         assert workers

@@ -216,7 +216,7 @@ def test_the_autoscaler_orders_only_nodes_that_would_take_the_pods_that_wait(
     assert max(run(scaled).series["nodes"]) == expected
 
 
-def test_the_more_important_pod_preempts_and_priorities_are_told_apart() -> None:
+def test_the_more_important_pod_preempts_and_priorities_are_distinguished() -> None:
     full = scenario(
         cluster={"nodes": [{"name": "n", "count": 1, "cpu": 4, "memory": "8Gi"}]},
         workloads=[
@@ -230,7 +230,7 @@ def test_the_more_important_pod_preempts_and_priorities_are_told_apart() -> None
     assert result.time_to_bind["high"]["max"] < 60
 
 
-def test_every_change_is_kept_if_asked() -> None:
+def test_every_change_is_stored_on_request() -> None:
     result = run(scenario(changes=True))
     changes = result.changes
     assert len(changes["time"]) > result.counts["created"]
@@ -357,7 +357,7 @@ items:
 """
 
 
-def test_a_cluster_from_a_dump_goes_on_as_it_was(tmp_path: Path) -> None:
+def test_a_cluster_from_a_dump_continues_in_the_same_state(tmp_path: Path) -> None:
     """Owned objects keep their owners, and the garbage collector deletes none of them."""
     (tmp_path / "dump.yaml").write_text(DUMP)
     planned = scenario(tmp_path, cluster={"files": ["dump.yaml"]}, workloads=[])

@@ -37,7 +37,7 @@ def test_processes_make_the_same_runs(results: list[RunResult]) -> None:
     assert [each.digest for each in made] == [each.digest for each in results]
 
 
-def test_an_interrupted_sweep_keeps_what_was_finished_and_goes_on(
+def test_an_interrupted_sweep_stores_finished_runs_and_can_be_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned = scenario(seeds="1-4")

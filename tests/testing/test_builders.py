@@ -39,7 +39,7 @@ def container_requests(pod: Pod) -> list[dict[str, object]]:
     return [dict(container.resources.requests) for container in pod.spec.containers]
 
 
-def test_a_pod_has_one_container_unless_told_otherwise() -> None:
+def test_a_pod_has_one_container_by_default() -> None:
     assert container_requests(make_pod("p")) == [{}]
     assert container_requests(make_pod("p", requests={"cpu": "1"})) == [{"cpu": "1"}]
     assert container_requests(make_pod("p", requests=[{"cpu": "1"}, {}])) == [{"cpu": "1"}, {}]

@@ -50,7 +50,7 @@ def test_what_never_happens_is_not_waited_for_for_ever() -> None:
     asyncio.run(main())
 
 
-def test_who_waits_in_vain_is_told_what_there_is() -> None:
+def test_a_timeout_lists_the_existing_pods() -> None:
     async def main() -> None:
         async with Cluster(nodes=0, serve=False) as cluster:
             with pytest.raises(

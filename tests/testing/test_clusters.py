@@ -17,7 +17,7 @@ def test_a_seed_gives_one_cluster() -> None:
     assert first != random_cluster(random.Random(6))
 
 
-def test_a_cluster_is_as_large_as_asked_and_its_pods_are_placed() -> None:
+def test_a_cluster_has_the_requested_size_and_its_pods_are_placed() -> None:
     cluster = random_cluster(random.Random(1), nodes=5, pods=12)
     names = {node.metadata.name for node in cluster.nodes}
     assert len(names) == 5

@@ -57,7 +57,7 @@ def test_it_answers_without_a_network_too() -> None:
     virtual_loop.run(story)
 
 
-def test_filters_and_scores_answer_in_the_form_they_are_asked_in() -> None:
+def test_filters_and_scores_answer_in_the_form_of_the_call() -> None:
     def node(name: str) -> Json:
         return {"metadata": {"name": name}}
 

@@ -60,7 +60,7 @@ class Refuse(Plugin):
         return HELD
 
 
-def test_nodes_that_pre_filter_rules_out_are_told_so() -> None:
+def test_nodes_that_pre_filter_excludes_have_its_status() -> None:
     out = Status.unresolvable("node(s) didn't satisfy plugin(s) [Narrow]")
     assert run_filter(Narrow(), PICKY, make_view(SSD, HDD)) == [out, SUCCESS]
 

@@ -235,7 +235,7 @@ def test_an_indexed_job_gives_every_pod_an_index() -> None:
     on_virtual_time(test)
 
 
-def test_a_suspended_job_has_no_pods_until_it_goes_on() -> None:
+def test_a_suspended_job_has_no_pods_until_it_is_resumed() -> None:
     async def test(harness: Workloads) -> None:
         await harness.create(Job, job(suspend=True))
         await harness.settle()

@@ -97,7 +97,7 @@ def test_pods_get_devices_by_template_and_give_them_back() -> None:
     story(test)
 
 
-def test_a_device_is_had_whole_or_in_parts() -> None:
+def test_a_device_is_allocated_whole_or_in_partitions() -> None:
     async def test(harness: Workloads) -> None:
         await equip(harness, "n0", {"driver": DRIVER, "count": 1, "partitions": 2})
         partition = f'device.attributes["{DRIVER}"].partition'

@@ -56,7 +56,7 @@ def test_a_time_that_is_none_ends_nothing_but_the_event() -> None:
     assert EventExpiry(store, ManualClock()).expire(NOON + 61 * MINUTE) == 1
 
 
-def test_a_store_that_refuses_is_asked_again_later() -> None:
+def test_a_store_that_refuses_is_retried_later() -> None:
     refusals = [True]
 
     def keep(change: Any) -> None:

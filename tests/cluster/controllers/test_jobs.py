@@ -187,7 +187,7 @@ def test_a_suspended_job_has_no_pods_and_begins_anew() -> None:
     story(test)
 
 
-def test_somebody_elses_job_is_left_alone_and_an_old_one_goes() -> None:
+def test_a_foreign_job_is_left_alone_and_an_old_one_is_deleted() -> None:
     async def test(harness: Workloads) -> None:
         await harness.create(Job, job("exit 0", managedBy="example.com/mine"))
         await harness.settle(5)

@@ -82,7 +82,7 @@ def test_a_smaller_set_loses_its_last_pods_and_a_parallel_one_is_there_at_once()
     story(test)
 
 
-def test_more_pods_than_anybody_can_make_are_not_planned_all_at_once() -> None:
+def test_a_huge_number_of_pods_is_not_planned_at_once() -> None:
     async def test(harness: Workloads) -> None:
         quota = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "5"}}}
         await harness.create(ResourceQuota, quota)
@@ -138,7 +138,7 @@ def test_a_new_version_takes_over_from_the_last_pod_down_to_the_partition() -> N
     story(test)
 
 
-def test_on_delete_leaves_pods_until_somebody_deletes_them() -> None:
+def test_on_delete_replaces_pods_only_after_their_deletion() -> None:
     async def test(harness: Workloads) -> None:
         await harness.create(
             StatefulSet, stateful_set(replicas=2, updateStrategy={"type": "OnDelete"})

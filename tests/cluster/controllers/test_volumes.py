@@ -181,7 +181,7 @@ def test_volumes_with_a_topology_keep_their_pods_where_they_are() -> None:
     story(test)
 
 
-def test_a_claim_that_asks_for_failure_gets_nothing() -> None:
+def test_a_claim_whose_provisioning_fails_gets_no_volume() -> None:
     async def test(harness: Workloads) -> None:
         document = claim()
         document["metadata"]["annotations"] = {"kubesched.io/provision": "fail"}

@@ -63,9 +63,7 @@ def test_literal_commands_are_read(command: list[str], outcome: CommandOutcome |
         (["sleep", "9"], None),
     ],
 )
-def test_what_a_script_does_when_it_is_told_to_end(
-    command: list[str], outcome: CommandOutcome | None
-) -> None:
+def test_a_script_ends_on_a_signal(command: list[str], outcome: CommandOutcome | None) -> None:
     assert literal_termination(command) == outcome
 
 
@@ -113,7 +111,7 @@ def test_restart_policies_decide_what_a_failure_means(policy: str, phase: str) -
     scenario(story)
 
 
-def test_starting_being_ready_and_stopping_take_as_long_as_they_are_told() -> None:
+def test_starting_readiness_and_stopping_take_the_configured_times() -> None:
     async def story(harness: KubeletHarness) -> None:
         await make(harness, start_delay="5s", ready_delay="3s", stop_delay="7s")
         await harness.after(4.9)
@@ -169,7 +167,7 @@ def test_a_pod_whose_host_port_is_taken_is_refused() -> None:
     scenario(story)
 
 
-def test_readiness_gates_are_somebody_elses_to_open() -> None:
+def test_readiness_gates_are_left_to_other_clients() -> None:
     async def story(harness: KubeletHarness) -> None:
         from kubesched.api import PodReadinessGate
 

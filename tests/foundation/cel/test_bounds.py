@@ -165,7 +165,7 @@ def test_a_text_that_is_too_long_is_refused() -> None:
         evaluate("'" + "a" * 100_000 + "'")
 
 
-def test_many_problems_are_told_briefly() -> None:
+def test_many_problems_are_summarized() -> None:
     with pytest.raises(CelCompileError) as caught:
         evaluate(" || ".join(["a"] * 15_000))
     assert str(caught.value).endswith("14900 more errors were truncated")

@@ -28,7 +28,7 @@ def test_retry_after(text: str, want: int | None) -> None:
     assert refusal(answer).code == 429
 
 
-def test_a_refusal_says_no_more_than_somebody_could_read() -> None:
+def test_the_text_of_a_refusal_is_truncated() -> None:
     said = b'{"kind":"Status","status":"Failure","code":403,"message":"' + b"m" * 5_000_000 + b'"}'
     error = refusal(ServerResponse(403, said))
     assert error.code == 403

@@ -48,13 +48,13 @@ def test_jitter_stays_within_its_factor(seed: int, factor: float) -> None:
     assert 10 * SECOND <= jittered <= 10 * SECOND * (1 + factor)
 
 
-def test_a_server_that_is_away_is_asked_again_every_few_seconds() -> None:
+def test_an_unavailable_server_is_retried_every_few_seconds() -> None:
     backoff = InformerBackoff(NoChance(), 0)
     delays = [backoff.next_delay_ns(0, is_away=True) / SECOND for _ in range(6)]
     assert delays == [0.8, 1.6, 3, 3, 3, 3]
 
 
-def test_a_server_that_is_back_but_not_ready_is_asked_again_soon() -> None:
+def test_a_server_that_is_not_ready_yet_is_retried_soon() -> None:
     backoff = InformerBackoff(NoChance(), 0)
     for _ in range(6):
         backoff.next_delay_ns(0, is_away=True)

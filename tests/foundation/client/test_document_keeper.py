@@ -125,7 +125,7 @@ def test_the_version_seen_last_is_the_one_that_is_kept() -> None:
     run({Node: everything}, work)
 
 
-def test_what_nobody_may_be_sent_is_not_kept_and_what_is_gone_is_forgotten() -> None:
+def test_unsendable_rows_are_not_stored_and_deleted_ones_are_dropped() -> None:
     async def work(harness: DocumentHarness) -> None:
         await harness.create(Pod, pod_document("wanted"))
         await harness.create(Pod, pod_document("other"))

@@ -95,7 +95,7 @@ def test_no_event_is_dropped_while_the_server_is_away(away_s: float, *, has_even
     virtually(story)
 
 
-def test_the_server_is_asked_every_few_seconds() -> None:
+def test_the_server_is_polled_every_few_seconds() -> None:
     async def story() -> None:
         harness = DiscoveryHarness(600, has_events=True)
         async with running(harness.broadcaster):

@@ -285,7 +285,7 @@ class TestSeries:
 
         tell(story)
 
-    def test_a_series_that_goes_on_during_its_last_sending_is_kept(self) -> None:
+    def test_a_series_that_grows_during_its_last_sending_stays_cached(self) -> None:
         async def story(
             sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
         ) -> None:
@@ -481,7 +481,7 @@ class TestSending:
         assert 3 <= first < 3.1
         assert 13 <= second < 13.2
 
-    def test_events_that_find_no_room_are_counted_and_told_a_few_times(
+    def test_dropped_events_are_counted_and_logged_a_few_times(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         heard: list[int] = []

@@ -37,7 +37,7 @@ def test_a_request_has_its_headers_and_the_length_of_its_body() -> None:
     ("method", "want"),
     [("GET", b""), ("POST", b"Content-Length: 0\r\n"), ("DELETE", b"Content-Length: 0\r\n")],
 )
-def test_without_a_body_only_a_get_says_nothing_of_a_length(method: str, want: bytes) -> None:
+def test_without_a_body_only_a_get_has_no_content_length(method: str, want: bytes) -> None:
     head = f"{method} / HTTP/1.1\r\nHost: h\r\n".encode()
     assert encode_request(method, "/", {"Host": "h"}) == head + want + b"\r\n"
 

@@ -138,7 +138,7 @@ async def _run(call: Awaitable[Any]) -> Any:
 
 
 @pytest.mark.parametrize("body", [b"<html>welcome</html>", b"[]", b"", b'{"kind":"Sta'])
-def test_a_binding_that_no_api_server_tells_of_has_not_happened(body: bytes) -> None:
+def test_a_binding_that_no_watch_event_confirms_is_undone(body: bytes) -> None:
     """A proxy may answer in the server's place. Found by tests.fault_injection, seed 35."""
     for call in (
         lambda api: api.bind("default", "p1", "u-1", "w1"),
@@ -254,7 +254,7 @@ def test_a_refused_initial_list_is_an_error(wire: dict[str, dict[str, Any]]) -> 
     assert "resourceVersion" not in asked
 
 
-def test_a_version_that_is_gone_is_told_after_the_events_before_it(
+def test_an_expired_version_is_reported_after_the_events_before_it(
     wire: dict[str, dict[str, Any]],
 ) -> None:
     added = wire["watch add, modify, delete"]["response"]["events"][0]
@@ -497,7 +497,7 @@ def test_a_write_that_is_forbidden_at_the_last_moment_is_not_sent() -> None:
     asyncio.run(api.get(Pod, "p", "d"))
 
 
-def test_a_leaders_write_tells_the_server_how_long_it_may_take() -> None:
+def test_a_leaders_write_has_a_timeout_for_the_server() -> None:
     clock = ManualClock()
     transport = RecordedTransport(OK, OK)
     fence = LeaseFence(clock, 15 * SECOND, 10 * SECOND, 2 * SECOND)
@@ -528,7 +528,7 @@ def test_an_update_keeps_the_fields_that_types_do_not_declare(
     assert sent == expected
 
 
-def test_discovery_tells_which_groups_are_served(wire: dict[str, dict[str, Any]]) -> None:
+def test_discovery_lists_the_served_groups(wire: dict[str, dict[str, Any]]) -> None:
     transport = RecordedTransport(
         answer(wire["discovery /apis/events.k8s.io/v1"]), answer(wire["unknown group"])
     )
@@ -572,7 +572,7 @@ def test_requests_are_counted_as_the_reference_counts_them() -> None:
     assert registry.get_sample_value("rest_client_exec_plugin_ttl_seconds") == float("inf")
 
 
-def test_what_the_server_warns_of_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_warning_of_the_server_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     warned = ServerResponse(200, OK.body, {"Warning": '299 - "v1 Pod is deprecated"'})
     api = api_over(RecordedTransport(warned, warned, OK))
 

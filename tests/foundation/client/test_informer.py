@@ -297,7 +297,7 @@ class TestWatchEnds:
         assert tell(story) == ["+a@11", "a@11>a@13"]
 
     @pytest.mark.parametrize("code", [0, 429])
-    def test_a_server_that_is_away_or_busy_is_asked_again_without_a_list(self, code: int) -> None:
+    def test_a_watch_on_an_unavailable_server_is_retried_without_a_list(self, code: int) -> None:
         async def story(
             server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]
         ) -> None:
@@ -363,7 +363,7 @@ def test_failing_lists_are_repeated_at_growing_distances() -> None:
 
 
 @pytest.mark.parametrize("code", [0, 502, 503, 504])
-def test_a_server_that_is_away_is_asked_often_whoever_answers_for_it(code: int) -> None:
+def test_an_unavailable_server_is_retried_often_behind_any_proxy(code: int) -> None:
     async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         server.fail("list", failure(code), times=1_000)
         await asyncio.sleep(60)
@@ -413,7 +413,7 @@ class TestHandlers:
 
         assert run(main) == [3, 3, 3, 4]
 
-    def test_one_that_fails_is_logged_and_stops_nobody(
+    def test_a_failing_handler_is_logged_and_stops_no_other(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         def explode(_: Pod) -> None:
@@ -439,7 +439,7 @@ class TestHandlers:
             "Event handler failed kind=Pod object=default/b err=boom",
         ]
 
-    def test_a_late_one_hears_of_everything_present_first(self) -> None:
+    def test_a_late_handler_gets_all_existing_objects_first(self) -> None:
         async def story(
             server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]
         ) -> None:
@@ -454,7 +454,7 @@ class TestHandlers:
 
         tell(story)
 
-    def test_one_that_comes_while_a_list_is_announced_hears_of_nothing_twice(self) -> None:
+    def test_a_handler_that_is_added_during_a_list_gets_no_object_twice(self) -> None:
         async def main() -> None:
             server = FakeApiServer()
             for number in range(3_000):
@@ -679,7 +679,7 @@ def test_an_api_error_is_the_only_failure_that_is_survived() -> None:
     assert not isinstance(caught.value.exceptions[0], ApiError)
 
 
-def test_an_initial_list_that_does_not_go_on_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_initial_list_without_progress_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     class Held:
         """Sends two objects 24 s apart, and the end of the list after another 24 s."""
 

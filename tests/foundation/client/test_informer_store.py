@@ -143,7 +143,7 @@ def test_replaying_the_changes_gives_the_content(history: list[Any]) -> None:
             assert len(store.list(space)) == sum(key[0] == space for key in copy)
 
 
-def test_a_follower_hears_of_what_is_there_and_of_every_change_after_it_is_stored() -> None:
+def test_a_follower_gets_the_existing_objects_and_every_stored_change() -> None:
     store = filled(pod("a", 1))
     heard: list[tuple[Any, Any, bool]] = []
 

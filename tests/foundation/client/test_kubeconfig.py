@@ -105,7 +105,7 @@ def test_the_first_file_decides(tmp_path: Path) -> None:
     assert selected.cluster.server == "http://api:1"
 
 
-def test_kubectl_reads_the_home_directory_when_told_nothing() -> None:
+def test_kubectl_reads_the_home_directory_by_default() -> None:
     assert kubectl_files({"HOME": "/home/me"}) == [Path("/home/me/.kube/config")]
 
 

@@ -147,7 +147,7 @@ def test_a_lease_that_has_changed_hands_as_often_as_can_be_counted() -> None:
 
 
 @pytest.mark.parametrize("holder", ["", None])
-def test_a_lease_that_nobody_holds_is_taken_at_once(holder: str | None) -> None:
+def test_a_lease_without_a_holder_is_acquired_immediately(holder: str | None) -> None:
     async def story(harness: ElectionHarness) -> None:
         await harness.hold(holder)
         async with running(elector := harness.elector()):
@@ -214,7 +214,7 @@ def test_one_conflict_is_overcome_within_the_attempt() -> None:
 
 
 @pytest.mark.parametrize("delay_s", [0, 3, 1000])
-def test_a_leader_who_cannot_write_gives_up_before_anyone_may_follow(delay_s: int) -> None:
+def test_a_leader_that_cannot_write_stops_before_another_replica_may_lead(delay_s: int) -> None:
     async def story(harness: ElectionHarness) -> None:
         elector = harness.elector()
         task = asyncio.create_task(elector.run())
@@ -346,7 +346,7 @@ class Machine:
 
 @pytest.mark.parametrize("contenders", [2, 3])
 @pytest.mark.parametrize("seed", range(12))
-def test_there_are_never_two_who_may_act(seed: int, contenders: int) -> None:
+def test_never_may_two_replicas_act(seed: int, contenders: int) -> None:
     async def main() -> int:
         base, dice = current_clock(), random.Random(seed * 10 + contenders)
         store = Store(random.Random(0))

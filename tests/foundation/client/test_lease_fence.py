@@ -96,7 +96,7 @@ def test_while_renewals_are_late_writes_go_one_after_another() -> None:
     run(main)
 
 
-def test_those_who_wait_their_turn_are_not_sent_when_the_deadline_passes() -> None:
+def test_waiting_writes_are_not_sent_after_the_deadline() -> None:
     async def main() -> None:
         clock = current_clock()
         fence = LeaseFence(clock, *DEFAULTS)
@@ -284,7 +284,7 @@ def is_about_lease(request: OutgoingRequest) -> bool:
 
 @pytest.mark.parametrize("contenders", [2, 3])
 class TestContenders:
-    def test_who_start_together_take_no_turns(self, contenders: int) -> None:
+    def test_replicas_that_start_together_do_not_alternate(self, contenders: int) -> None:
         async def story(harness: LeaseFenceHarness) -> None:
             await asyncio.sleep(60)
             assert len(harness.witness.order) == 1

@@ -258,7 +258,7 @@ def test_versions_that_were_replaced_are_let_go(stream_lists: bool) -> None:
 
 
 @pytest.mark.parametrize("code", [422, 500, 0, 410])
-def test_a_server_that_refuses_to_stream_is_listed_and_one_that_is_away_is_asked_again(
+def test_a_server_without_streamed_lists_is_listed_and_an_unavailable_one_retried(
     code: int,
 ) -> None:
     async def main() -> list[str]:

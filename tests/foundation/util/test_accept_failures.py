@@ -58,7 +58,9 @@ def test_other_failures_go_where_they_went() -> None:
     assert [each["message"] for each in heard] == ["something else"]
 
 
-def test_other_failures_are_logged_if_nobody_else_hears(caplog: pytest.LogCaptureFixture) -> None:
+def test_other_failures_are_logged_if_no_caller_handles_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def main() -> None:
         AcceptFailures.sum_up(asyncio.get_running_loop())
         asyncio.get_running_loop().call_exception_handler({"message": "something else"})

@@ -104,7 +104,7 @@ class TestSoon:
 
         run(story)
 
-    def test_what_work_awaits_may_fail_and_is_told_to_the_work(self) -> None:
+    def test_an_error_of_an_awaited_call_is_raised_in_the_task(self) -> None:
         async def story() -> None:
             tasks, caught = BackgroundTasks(), []
 
@@ -162,7 +162,7 @@ class TestSoon:
 
         run(story)
 
-    def test_work_that_never_began_is_left_to_nobody(self) -> None:
+    def test_work_that_never_began_leaves_no_coroutine(self) -> None:
         async def story() -> None:
             tasks = BackgroundTasks()
 

@@ -141,7 +141,7 @@ def test_the_real_clock_waits_on_whatever_loop_runs() -> None:
         loop.close()
 
 
-def test_a_manual_clock_moves_when_told() -> None:
+def test_a_manual_clock_advances_on_request() -> None:
     clock = ManualClock(7 * SECOND)
     clock.advance(SECOND)
     assert (clock.now_ns(), clock.monotonic_ns()) == (8 * SECOND, SECOND)

@@ -114,7 +114,7 @@ def test_a_run_frees_what_was_set_aside_of_the_last_one(monkeypatch: pytest.Monk
     assert gc.get_freeze_count() > 0
 
 
-def test_a_run_in_virtual_time_looks_at_old_containers_rarely() -> None:
+def test_a_run_in_virtual_time_collects_old_containers_rarely() -> None:
     before = gc.get_threshold()
 
     async def thresholds() -> tuple[int, int, int]:

@@ -52,7 +52,7 @@ class TestRunning:
         assert log[:2] == ["second stopped", "first stopped"]
         assert sorted(log[2:]) == ["first ended", "second ended"]
 
-    def test_tasks_carry_the_name_of_their_part(self) -> None:
+    def test_tasks_have_the_name_of_their_component(self) -> None:
         async def main() -> set[str]:
             async with running(Ticker([])):
                 await asyncio.sleep(1)

@@ -29,7 +29,7 @@ def test_the_child_sees_the_parent_as_it_is_and_changes_nothing_of_it() -> None:
     assert seen == [b"before"]
 
 
-def test_a_refusal_is_told_apart_from_a_failure() -> None:
+def test_a_refusal_is_distinguished_from_a_failure() -> None:
     def refuse() -> bytes:
         raise KubeschedError("no such pod")
 

@@ -145,7 +145,7 @@ def test_modules_can_have_a_level_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("is_json", [False, True])
-def test_a_field_is_no_longer_than_somebody_could_read(is_json: bool) -> None:
+def test_a_field_in_a_message_is_truncated(is_json: bool) -> None:
     streams = Streams(is_json=is_json)
     log.error("Refused", exc=RuntimeError("m" * 10**6), said="n" * 10**6, names=["o" * 10**6])
     line = streams.errors.getvalue()

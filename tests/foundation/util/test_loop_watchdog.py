@@ -20,7 +20,9 @@ class Time:
         return self.now_s
 
 
-def test_silence_is_told_once_then_when_it_has_doubled(caplog: pytest.LogCaptureFixture) -> None:
+def test_silence_is_logged_once_and_again_when_it_has_doubled(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     time = Time()
     watchdog = LoopWatchdog(5, monotonic_s=time, frame_of=lambda _: sys._getframe())
     told = []

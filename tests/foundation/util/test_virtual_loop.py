@@ -43,7 +43,7 @@ def test_many_small_sleeps_add_up_without_rounding() -> None:
     assert run(main) == 1_000 * NS
 
 
-def test_the_wall_clock_starts_where_told() -> None:
+def test_the_wall_clock_starts_at_the_given_time() -> None:
     async def main() -> tuple[int, int]:
         before = virtual_loop().now_ns
         await asyncio.sleep(2)
@@ -187,7 +187,7 @@ def test_task_groups_cancel_in_the_order_of_creation() -> None:
     assert run(main) == [str(number) for number in range(20)]
 
 
-def test_unnamed_tasks_are_numbered_from_one_in_every_run() -> None:
+def test_unnamed_tasks_are_numbered_from_one_in_each_run() -> None:
     async def main() -> list[str]:
         tasks = [asyncio.create_task(asyncio.sleep(0)) for _ in range(2)]
         named = asyncio.create_task(asyncio.sleep(0), name="mine")
@@ -263,7 +263,7 @@ class TestDeadlock:
         assert right.endswith("in Queue.get")
         assert all(line in text for line in caught.value.waiting)
 
-    def test_tasks_that_spin_without_letting_time_pass_are_found_out(self) -> None:
+    def test_tasks_that_spin_without_advancing_time_are_detected(self) -> None:
         async def main() -> None:
             ready = False
             asyncio.create_task(asyncio.sleep(1), name="sleeper")  # noqa: RUF006
@@ -274,7 +274,7 @@ class TestDeadlock:
             run(main, max_passes=500)
         assert any("'Task-1' waits at" in line for line in caught.value.waiting)
 
-    def test_many_passes_are_fine_while_time_goes_on(self) -> None:
+    def test_many_iterations_are_allowed_while_time_advances(self) -> None:
         async def main() -> None:
             for _ in range(100):
                 for _ in range(10):
@@ -283,7 +283,7 @@ class TestDeadlock:
 
         run(main, max_passes=20)
 
-    def test_left_over_tasks_are_still_cleaned_up(self) -> None:
+    def test_remaining_tasks_are_cleaned_up(self) -> None:
         ended: list[str] = []
 
         async def main() -> None:
@@ -394,7 +394,7 @@ class TestRun:
         with pytest.raises(KeyError):
             run(main())
 
-    def test_cancels_left_over_tasks(self) -> None:
+    def test_remaining_tasks_are_cancelled(self) -> None:
         ended: list[str] = []
 
         async def forever() -> None:

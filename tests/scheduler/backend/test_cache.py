@@ -485,7 +485,7 @@ def test_labels_that_change_while_the_node_is_away_are_seen_when_it_is_back() ->
     assert cache.update_snapshot().pod_index.count(WEB).total == 1
 
 
-def test_changes_that_no_attempt_asks_about_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_that_no_attempt_reads_do_not_accumulate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kubesched.scheduler.backend.cache.LONGEST_LOG", 10)
     cache = cache_with("n1", "n2")
     for number in range(100):

@@ -88,7 +88,7 @@ def test_pods_without_a_group_belong_to_none() -> None:
     assert not len(states)
 
 
-def test_the_cache_tells_the_groups_of_pods_on_nodes() -> None:
+def test_the_cache_reports_the_groups_of_pods_on_nodes() -> None:
     cache = GroupingCache()
     cache.add_node(make_node("n"))
     pod = member("p")

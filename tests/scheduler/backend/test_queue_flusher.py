@@ -89,7 +89,7 @@ def test_a_pod_leaves_its_backoff_at_the_first_whole_second_it_may() -> None:
     assert run(main, start_ns=START_NS) == START_NS + 1_700_000_000
 
 
-def test_it_ends_when_told_and_may_be_told_twice() -> None:
+def test_it_ends_at_stop_which_may_be_called_twice() -> None:
     harness = Recorder()
 
     async def main() -> None:

@@ -205,7 +205,7 @@ def test_problems(text: str, want: list[tuple[int, str]]) -> None:
     assert all(told in each.text for each, (_, told) in zip(found, want, strict=True)), found
 
 
-def test_top_level_plugins_are_told_where_they_belong() -> None:
+def test_the_error_for_top_level_plugins_names_their_place() -> None:
     (first, second) = find_problems(FILE + "plugins: {}\npluginConfig: []\n")
     assert (first.line, second.line) == (3, 4)
     assert first.notes == ("plugins belongs to a profile: profiles[].plugins",)

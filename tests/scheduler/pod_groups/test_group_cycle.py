@@ -51,7 +51,7 @@ def run(work: Any) -> None:
 # -- the queue -----------------------------------------------------------------------------
 
 
-def test_an_incomplete_gang_waits_outside_the_queue_and_nobody_is_told() -> None:
+def test_an_incomplete_gang_waits_outside_the_queue_without_events() -> None:
     async def scenario() -> None:
         async with group_harness() as harness:
             await harness.add(make_node("n", cpu="4"), gang(3), member("p1"), member("p2"))
@@ -104,7 +104,7 @@ class Counting(Plugin):
         return SUCCESS
 
 
-def test_a_gang_that_comes_pod_by_pod_is_not_asked_about_as_a_whole_each_time() -> None:
+def test_a_gang_that_arrives_pod_by_pod_is_not_evaluated_as_a_whole_each_time() -> None:
     async def scenario() -> None:
         async with group_harness(GANGS, Counting) as harness:
             Counting.asked = 0

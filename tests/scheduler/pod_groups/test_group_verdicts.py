@@ -88,7 +88,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_what_a_member_is_told(case: Case) -> None:
+def test_the_messages_of_a_member(case: Case) -> None:
     status, nominating = failure_of(case.group, case.member)
     assert status.message == case.message
     assert nominating == case.nominating

@@ -83,7 +83,7 @@ def test_totals_are_those_of_the_dry_run() -> None:
     assert ask(harness, 0, 0, 0) == ["", "", ""]
 
 
-def test_filters_behind_one_that_looks_at_single_pods_are_not_asked() -> None:
+def test_filters_behind_one_that_reads_single_pods_are_not_called() -> None:
     harness = PluginHarness(
         filter_plugin("A", TOTALS, "a"),
         filter_plugin("B", DETAIL),
@@ -94,7 +94,7 @@ def test_filters_behind_one_that_looks_at_single_pods_are_not_asked() -> None:
     assert ask(harness, 0, 0, 0, skip="B") == ["A: A says no", "", "C: C says no"]
 
 
-def test_in_full_all_filters_are_asked_in_their_order() -> None:
+def test_a_full_search_calls_all_filters_in_their_order() -> None:
     harness = PluginHarness(
         filter_plugin("A", TOTALS, "a"),
         filter_plugin("B", DETAIL, "a", "b"),
@@ -116,7 +116,7 @@ def ignoring(name: str, **more: Any) -> type[Plugin]:
     )
 
 
-def test_a_pod_makes_no_difference_if_all_who_look_at_single_pods_ignore_it() -> None:
+def test_a_pod_makes_no_difference_if_all_plugins_that_read_single_pods_ignore_it() -> None:
     framework = PluginHarness(filter_plugin("A", TOTALS), ignoring("B"), nodes=NODES).framework
     tell = framework.dry_run.ignored_pods(CycleState(), make_pod("p"))
     assert tell is not None
@@ -140,7 +140,7 @@ CANNOT_TELL: dict[str, type[Plugin]] = {
 
 
 @pytest.mark.parametrize("plugin", CANNOT_TELL.values(), ids=CANNOT_TELL)
-def test_nobody_can_tell_who_makes_a_difference(plugin: type[Plugin]) -> None:
+def test_it_is_unknown_which_pods_make_a_difference(plugin: type[Plugin]) -> None:
     framework = PluginHarness(plugin, nodes=NODES).framework
     state = CycleState()
     assert framework.dry_run.ignored_pods(state, make_pod("p")) is None

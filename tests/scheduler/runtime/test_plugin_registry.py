@@ -65,7 +65,7 @@ def test_a_name_is_taken_once() -> None:
         registry.unregister("Nope")
 
 
-def test_a_registry_knows_arguments_and_points() -> None:
+def test_a_registry_has_arguments_and_extension_points() -> None:
     registry = PluginRegistry({"Gate": Gate, "Taster": Taster, "Undone": Undone})
     assert registry.known_args() == {"Gate": Args}
     assert registry.implemented() == {

@@ -105,7 +105,7 @@ def test_a_node_that_comes_later_takes_its_place_in_the_order() -> None:
     assert harness.place("last") == "a"
 
 
-def test_filters_that_are_asked_last_do_not_disturb_the_order() -> None:
+def test_filters_that_are_called_last_do_not_change_the_order() -> None:
     harness = TieHarness(Favourites, NotTheFirst)
     assert [harness.place(f"p{number}") for number in range(8)] == ["c"] * 8
 

@@ -65,7 +65,7 @@ def test_health_checks_are_indicators() -> None:
     assert ({"name": "etcd", "type": "livez"}, 1.0) in checks
 
 
-def test_a_continue_token_expires_and_the_list_goes_on_inconsistently() -> None:
+def test_a_continue_token_expires_and_the_list_continues_inconsistently() -> None:
     client = Client()
     for name in ("a", "b", "c"):
         client.create(CONFIG_MAPS, {"metadata": {"name": name}})

@@ -67,7 +67,7 @@ def test_a_pod_stays_out_until_its_last_gate_is_removed() -> None:
     assert queued.timestamp_ns == START_NS
 
 
-def test_an_event_that_the_gate_did_not_register_asks_nobody() -> None:
+def test_an_event_that_the_gate_did_not_register_calls_no_hint() -> None:
     gate = Gate(closed_for={"p"})
     harness = QueueHarness(
         [RegisteredHint(NODE_LABEL, "Gate"), RegisteredHint(NODE_ADD, "A", always_queue)], [gate]
@@ -148,7 +148,7 @@ def test_activation_does_not_open_a_gate() -> None:
     assert harness.woken == 0
 
 
-def test_a_flush_asks_the_gates_again_and_only_then() -> None:
+def test_only_a_flush_calls_the_gates_again() -> None:
     gate = Gate(closed_for={"p"})
     harness = QueueHarness([], [gate])
     harness.add(make_pod("p"))
@@ -186,7 +186,7 @@ def test_each_plugin_that_gated_a_pod_is_counted_once() -> None:
     assert harness.rejections() == {"X": 0, "Y": 0}
 
 
-def test_the_plugin_that_gates_is_asked_first_and_alone() -> None:
+def test_the_plugin_that_gates_a_pod_is_called_first_and_alone() -> None:
     first, second = Gate("X"), Gate("Y", {"p"})
     harness = QueueHarness([RegisteredHint(NODE_ADD, "Y")], [first, second])
     harness.add(make_pod("p"))
@@ -254,7 +254,7 @@ def test_a_gated_pods_nomination_is_registered_once_it_is_let_in() -> None:
     assert list(harness.queue.nominator.nominated_nodes()) == ["n"]  # by the update itself
 
 
-def test_a_gated_newcomer_does_not_replace_a_pod_that_is_ready() -> None:
+def test_a_gated_new_pod_does_not_replace_a_ready_pod() -> None:
     gate = Gate()
     harness = QueueHarness([], [gate])
     harness.add(make_pod("p", uid="1"))

@@ -24,7 +24,7 @@ class GroupQueueHarness(QueueHarness):
 
 
 @pytest.mark.parametrize("place", ["active", "backoff", "error backoff", "unschedulable"])
-def test_a_member_is_had_wherever_it_waits(place: str) -> None:
+def test_a_waiting_member_is_found_in_every_queue(place: str) -> None:
     harness = GroupQueueHarness(a_hears(NODE_ADD))
     pod = member("p")
     harness.add(pod)
@@ -47,7 +47,7 @@ def test_a_member_is_had_wherever_it_waits(place: str) -> None:
     harness.queue.check_invariants()
 
 
-def test_who_is_gated_in_flight_or_unknown_is_not_had() -> None:
+def test_gated_in_flight_and_unknown_pods_are_not_returned() -> None:
     harness = GroupQueueHarness(gates=[Gate("Gate", ["gated"])])
     gated, flying = member("gated"), member("flying")
     harness.add(gated, flying)
@@ -78,7 +78,7 @@ def test_a_member_that_others_held_up_backs_off_as_after_an_error() -> None:
     assert queued.consecutive_errors_count == 1
 
 
-def test_a_member_serves_its_backoff_and_others_are_taken_out_of_it() -> None:
+def test_a_member_completes_its_backoff_and_the_other_members_leave_it() -> None:
     harness = GroupQueueHarness(a_hears(NODE_ADD))
     harness.add_failed(member("p"), "A")
     assert harness.pop_name() is None

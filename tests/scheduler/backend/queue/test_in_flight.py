@@ -67,7 +67,7 @@ def test_done_twice_changes_nothing(three: InFlight) -> None:
     assert labels(three) == before
 
 
-def test_nothing_is_kept_while_nobody_is_in_flight(in_flight: InFlight) -> None:
+def test_no_event_is_stored_while_no_pod_is_in_flight(in_flight: InFlight) -> None:
     in_flight.record(event("e"), None, None)
     assert labels(in_flight) == []
     assert in_flight.events_since_pop("p") is None

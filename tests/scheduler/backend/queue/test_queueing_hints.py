@@ -154,7 +154,7 @@ def test_the_implied_taint_registration_always_means_a_retry() -> None:
     assert ask_hint(taint, make_pod("p"), None, None) is HintAnswer.QUEUE
 
 
-def test_extenders_hear_what_a_silent_plugin_hears() -> None:
+def test_extenders_get_the_events_of_a_plugin_without_registrations() -> None:
     hints = register_hints([], with_extenders=True)
     assert labels(hints) == EVERYTHING
     assert {hint.plugin for hint in hints} == {EXTENDER}

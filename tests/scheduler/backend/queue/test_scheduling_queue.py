@@ -399,7 +399,7 @@ class TestUpdate:
         assert harness.place("p") == "unschedulable"
         assert harness.woken == woken
 
-    def test_several_changes_are_asked_about_until_one_helps(self) -> None:
+    def test_several_changes_are_tried_until_one_helps(self) -> None:
         asked: list[str] = []
 
         def noting(label: str) -> Callable[[Pod, Any, Any], QueueingHint]:
@@ -534,7 +534,7 @@ class TestActivate:
 
 
 class TestMoveAll:
-    def test_an_event_nobody_registered_is_not_even_checked(self) -> None:
+    def test_an_event_without_registration_is_not_checked(self) -> None:
         harness = QueueHarness(a_hears(NODE_ADD))
         harness.add_failed(make_pod("p"), "A")
 
@@ -543,7 +543,7 @@ class TestMoveAll:
 
         assert harness.move(NODE_LABEL, pre_check=never) == 0
 
-    def test_a_check_narrows_who_is_looked_at_but_not_what_is_kept(self) -> None:
+    def test_a_check_narrows_the_pods_that_are_matched_but_not_the_stored_events(self) -> None:
         harness = QueueHarness(a_hears(NODE_ADD))
         for priority in range(5):
             harness.add_failed(make_pod(f"p{priority}", priority=priority), "A")
@@ -580,7 +580,7 @@ class TestMoveAll:
             "equal": "backoff",
         }
 
-    def test_only_pods_whose_rejectors_registered_the_event_are_asked_about(self) -> None:
+    def test_only_pods_whose_rejectors_registered_the_event_are_matched(self) -> None:
         asked: list[str] = []
 
         def hint(pod: Pod, old: Any, new: Any) -> QueueingHint:
@@ -719,7 +719,7 @@ class TestLookingIn:
         assert queue.pop(0) is not None
         queue.check_invariants()
 
-    def test_a_broken_invariant_tells_the_story(self) -> None:
+    def test_a_broken_invariant_reports_the_history_of_the_pod(self) -> None:
         harness = QueueHarness()
         queued = harness.add_failed(make_pod("p"), "A")
         stray = QueuedPodInfo(queued.pod, harness.now_ns)

@@ -126,5 +126,5 @@ def test_requests_at_once_share_a_review_even_if_the_first_hangs_up() -> None:
     assert asked == ["token"]
 
 
-def test_without_a_cluster_a_token_says_nothing() -> None:
+def test_without_a_cluster_a_token_identifies_no_user() -> None:
     assert authenticate(ServingHarness(ManualClock(), delegates=False), "anything") == ANONYMOUS

@@ -61,7 +61,7 @@ def test_names_groups_and_uid_come_from_the_subject() -> None:
     )
 
 
-def test_a_certificate_without_a_name_says_nothing() -> None:
+def test_a_certificate_without_a_name_identifies_no_user() -> None:
     assert by_certificate(CLIENTS.issue("", "system:masters")) is None
 
 
@@ -105,7 +105,7 @@ def test_a_bundle_needs_certificates() -> None:
             Bundle(text)
 
 
-def test_a_proxy_says_for_whom_it_asks() -> None:
+def test_a_proxy_names_the_user_of_a_request() -> None:
     headers = [
         ("x-remote-user", ""),
         ("x-other-user", "jane"),
@@ -124,7 +124,7 @@ def test_a_proxy_says_for_whom_it_asks() -> None:
     )
 
 
-def test_a_proxy_without_a_user_says_nothing() -> None:
+def test_a_proxy_request_without_a_user_has_no_identity() -> None:
     assert by_proxy(PROXIES.issue("proxy"), [("X-Remote-Group", "system:masters")]) is None
 
 

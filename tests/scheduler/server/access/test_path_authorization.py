@@ -91,7 +91,7 @@ def test_without_a_cluster_everything_else_is_closed() -> None:
     )
 
 
-def test_a_permission_is_asked_for_once_within_its_time() -> None:
+def test_a_permission_is_reviewed_once_within_its_cache_time() -> None:
     court = Court()
     assert court.allows(READER, "/metrics")
     court.api.permissions.clear()

@@ -30,7 +30,7 @@ def test_what_is_no_number_is_refused(body: bytes) -> None:
     assert harness.verbosity == []
 
 
-def test_stacks_name_the_tasks() -> None:
+def test_stacks_contain_the_names_of_tasks() -> None:
     async def main() -> bytes:
         task = asyncio.current_task()
         assert task is not None

@@ -47,7 +47,7 @@ def test_the_text_format_is_always_served(accept: str, escaping: str) -> None:
     ("accept", "packed"),
     {"gzip": True, "br, gzip;q=0.5": True, "gzip;q=0": False, "br": False, "": False}.items(),
 )
-def test_pages_are_packed_for_those_who_unpack(accept: str, packed: bool) -> None:
+def test_pages_are_compressed_for_clients_that_accept_it(accept: str, packed: bool) -> None:
     harness = ServingHarness(ManualClock())
     answer = asyncio.run(harness.ask("/metrics", token=ADMIN, Accept_Encoding=accept))
     assert (answer.headers.get("Content-Encoding") == "gzip") is packed

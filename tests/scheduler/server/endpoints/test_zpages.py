@@ -73,7 +73,7 @@ TEXT = ["", "*/*", "text/plain", "application/json;g=wrong, */*", "text/plain;q=
 
 
 @pytest.mark.parametrize("accept", TEXT)
-def test_text_is_given_to_those_who_take_it(accept: str) -> None:
+def test_text_is_sent_to_clients_that_accept_it(accept: str) -> None:
     status, body, content_type, _ = ask(statusz(ManualClock()), accept)
     assert (status, content_type) == (200, "text/plain; charset=utf-8")
     assert body.startswith(b"\nkube-scheduler statusz\nWarning: ")
@@ -126,7 +126,7 @@ def test_objects_for_programs() -> None:
     assert content_type == f"application/yaml;{OBJECT}"
 
 
-def test_the_first_version_asked_for_is_served_and_an_old_one_warned_of() -> None:
+def test_the_first_requested_version_is_served_and_a_deprecated_one_has_a_warning() -> None:
     old = "application/json;g=config.k8s.io;v=v1alpha1;as=Flagz"
     new = "application/json;g=config.k8s.io;v=v1beta1;as=Flagz"
     handler = flagz_handler({"v": "4"}, random.Random(1))

@@ -361,7 +361,7 @@ ELECTIONS = {
 
 
 @pytest.mark.parametrize(("argv", "want"), ELECTIONS.values(), ids=ELECTIONS)
-def test_timings_by_which_nobody_could_lead(argv: list[str], want: str) -> None:
+def test_timings_with_which_no_replica_could_lead(argv: list[str], want: str) -> None:
     config = build(*argv)
     with pytest.raises(ConfigError) as caught:
         check_leader_election(config)

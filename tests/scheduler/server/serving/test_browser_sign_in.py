@@ -38,14 +38,14 @@ def test_a_password_is_a_token_whatever_the_name() -> None:
 
 
 @pytest.mark.parametrize("authorization", ["", "Basic", "Basic ???", basic("me:wrong"), "Bearer x"])
-def test_others_are_asked_and_learn_nothing(authorization: str) -> None:
+def test_other_servers_get_requests_without_credentials(authorization: str) -> None:
     answer = answered("/page/x", authorization)
     assert answer.status == 401
     assert answer.headers["WWW-Authenticate"].startswith("Basic")
     assert b"refused" not in answer.body
 
 
-def test_who_is_known_and_may_not_is_not_asked_again() -> None:
+def test_a_refused_user_is_cached() -> None:
     answer = answered("/page/x", certificates=(b"mine",))
     assert (answer.status, answer.body) == (403, b"refused")
 

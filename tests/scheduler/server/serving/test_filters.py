@@ -118,7 +118,7 @@ def test_what_the_client_sent_cannot_become_markup() -> None:
     assert b"\\u0026lt;script\\u0026gt;" in answer.body
 
 
-def test_the_reason_of_the_cluster_is_told() -> None:
+def test_the_reason_of_the_cluster_is_shown() -> None:
     harness = ServingHarness(ManualClock())
     harness.api.reason = "RBAC: no rule"
     answer = asyncio.run(harness.ask("/metrics"))

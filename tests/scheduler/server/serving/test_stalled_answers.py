@@ -86,7 +86,7 @@ def test_probes_fail_while_it_lasts_and_no_longer() -> None:
     assert answers["/metrics"][0] == answers["/"][0] == 503
 
 
-def test_strangers_who_speak_no_tls_or_nothing_do_not_end_it() -> None:
+def test_clients_without_tls_or_any_bytes_do_not_end_it() -> None:
     answers: list[Answer] = []
 
     def knock(port: int) -> None:

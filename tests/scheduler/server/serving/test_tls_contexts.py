@@ -112,7 +112,7 @@ def test_names_choose_certificates(tmp_path: Path) -> None:
     assert found._context_for(None) is default
 
 
-def test_every_good_cipher_suite_has_a_name_that_openssl_knows() -> None:
+def test_every_good_cipher_suite_has_an_openssl_name() -> None:
     for name in CIPHER_SUITES - {each for each in CIPHER_SUITES if "_WITH_" not in each}:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.set_ciphers(openssl_ciphers([name]))
@@ -128,13 +128,13 @@ def test_insecure_suites_are_spelled_as_openssl_does() -> None:
     assert spelled["TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256"] == "ECDHE-ECDSA-AES128-SHA256"
 
 
-def test_the_minimum_version_is_tls_12_unless_asked() -> None:
+def test_the_default_minimum_version_is_tls_12() -> None:
     assert contexts().listening.minimum_version == ssl.TLSVersion.TLSv1_2
     strict = contexts("--tls-min-version=VersionTLS13")
     assert strict.listening.minimum_version == ssl.TLSVersion.TLSv1_3
 
 
-def test_certificates_are_asked_for_only_when_someone_could_vouch_for_them() -> None:
+def test_certificates_are_requested_only_if_an_authority_is_configured() -> None:
     found = contexts()
     assert found.listening.verify_mode == ssl.CERT_NONE
     found.trust(Authority().pem)
