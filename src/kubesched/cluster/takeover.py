@@ -17,6 +17,7 @@ from kubesched.api import (
     ApiError,
     Namespace,
     ObjectMeta,
+    Pod,
     PodDisruptionBudget,
     ResourceClaim,
     Service,
@@ -30,6 +31,7 @@ from kubesched.cluster.apiserver.rules.patching.merge_rules import (
     kind_merge_rules,
     remove_unidentified_items,
 )
+from kubesched.cluster.recreated_pods import as_client_creates
 from kubesched.errors import KubeschedError
 
 __all__ = ["Identity", "take_over"]
@@ -143,6 +145,13 @@ def _with_new_uids(each: Any, new_uids: dict[str, str]) -> Any:
     return each
 
 
+def _acceptable(each: Any) -> Any:
+    """Return the object in the form that a server accepts from a client."""
+    if isinstance(each, Pod):
+        return as_client_creates(each)
+    return _without_addresses(each)
+
+
 def _without_addresses(each: Any) -> Any:
     """Make a Service headless: its addresses are in the ranges of another cluster.
 
@@ -156,7 +165,7 @@ def _without_addresses(each: Any) -> Any:
 
 async def _create(api: LocalApi, each: Any, new_uids: dict[str, str]) -> str:
     """Create one object with its status, and return its new uid."""
-    each = _without_addresses(_with_new_uids(each, new_uids))
+    each = _acceptable(_with_new_uids(each, new_uids))
     before = each.metadata
     owners = tuple(
         msgspec.structs.replace(owner, uid=new_uids[owner.uid])

@@ -8,11 +8,23 @@ from typing import Any
 
 import msgspec
 
-from kubesched.api import ApiAccess, ApiError, Deployment, Job, ObjectMeta, Pod, PriorityClass
+from kubesched.api import (
+    ApiAccess,
+    ApiError,
+    Deployment,
+    Job,
+    Namespace,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    PriorityClass,
+)
 from kubesched.api.apps import DeploymentSpec
 from kubesched.api.batch import JobSpec
 from kubesched.api.meta import LabelSelector
 from kubesched.api.pod import PodTemplateSpec
+from kubesched.api.runtime_class import RuntimeClass, RuntimeClassOverhead
+from kubesched.cluster.recreated_pods import as_client_creates
 from kubesched.errors import KubeschedError
 from kubesched.foundation.util.clock import SECOND, Clock
 from kubesched.foundation.util.randomness import derive
@@ -28,6 +40,11 @@ _DAY_NS = 86_400 * SECOND
 _OWNER = "kubesched.io/arrival"
 _SIZES_KEPT = 256
 _AT_ONCE = 5_000
+_NEVER = "Never"
+# The classes that every cluster has.
+_SYSTEM = "system-"
+# The highest value of any other class.
+_HIGHEST = 1_000_000_000
 
 
 class PodArrivals:
@@ -36,7 +53,7 @@ class PodArrivals:
     def __init__(self, api: ApiAccess, clock: Clock, scenario: Scenario, seed: int) -> None:
         self._api, self._clock = api, clock
         self._scenario, self._seed = scenario, seed
-        self._priorities: set[str] = set()
+        self._ensured: set[tuple[type[Any], str]] = set()
         self._sized: dict[tuple[str, int | None, int | None], Pod] = {}
 
     def streams(self) -> Iterator[Coroutine[Any, Any, None]]:
@@ -51,7 +68,7 @@ class PodArrivals:
         sizes = derive(self._seed, "sizes", workload.name)
         start_ns = self._scenario.start_ns
         if workload.priority is not None:
-            await self._ensure_priority(priority_class(workload.priority), workload.priority)
+            await self._ensure(_class_of(workload.priority))
         arrivals = workload.arrivals.times(times, start_ns % _DAY_NS)
         for number, time_ns in enumerate(arrivals):
             if time_ns >= self._scenario.duration_ns:
@@ -126,7 +143,9 @@ class PodArrivals:
             if entry.time_ns >= self._scenario.duration_ns:
                 return
             await self._wait_until(entry.time_ns)
-            pod = entry.pod
+            for each in entry.objects:
+                await self._create(each)
+            pod = as_client_creates(entry.pod)
             annotations = dict(pod.metadata.annotations)
             if entry.duration_ns is not None:
                 annotations[_RUN_DURATION] = _seconds(entry.duration_ns)
@@ -136,18 +155,38 @@ class PodArrivals:
                 labels=dict(pod.metadata.labels),
                 annotations=annotations,
             )
-            spec = msgspec.structs.replace(pod.spec, node_name="")
-            if spec.priority:
-                name = priority_class(spec.priority)
-                await self._ensure_priority(name, spec.priority)
-                spec = msgspec.structs.replace(spec, priority=None, priority_class_name=name)
+            if metadata.namespace != _NAMESPACE:
+                await self._ensure(Namespace(metadata=ObjectMeta(name=metadata.namespace)))
+            spec = await self._with_classes(msgspec.structs.replace(pod.spec, node_name=""))
             await self._create(Pod(metadata=metadata, spec=spec))
 
-    async def _ensure_priority(self, name: str, value: int) -> None:
-        """Create a PriorityClass: a server accepts priorities only through classes."""
-        if name not in self._priorities:
-            self._priorities.add(name)
-            await self._create(PriorityClass(metadata=ObjectMeta(name=name), value=value))
+    async def _with_classes(self, spec: PodSpec) -> PodSpec:
+        """Create the classes of a recorded pod, and leave to admission what they define."""
+        if spec.runtime_class_name:
+            overhead = RuntimeClassOverhead(pod_fixed=spec.overhead) if spec.overhead else None
+            named = ObjectMeta(name=spec.runtime_class_name)
+            await self._ensure(RuntimeClass(metadata=named, handler="any", overhead=overhead))
+            spec = msgspec.structs.replace(spec, overhead={})
+        if spec.priority:
+            name = spec.priority_class_name
+            if not name.startswith(_SYSTEM):
+                own = _class_of(min(spec.priority, _HIGHEST), spec.preemption_policy)
+                name = own.metadata.name
+                await self._ensure(own)
+            spec = msgspec.structs.replace(
+                spec, priority=None, preemption_policy=None, priority_class_name=name
+            )
+        elif spec.priority_class_name:
+            # A class of value zero, or without a recorded value.
+            spec = msgspec.structs.replace(spec, priority=None, priority_class_name="")
+        return spec
+
+    async def _ensure(self, wanted: Any) -> None:
+        """Create an object that pods refer to, once."""
+        key = type(wanted), wanted.metadata.name
+        if key not in self._ensured:
+            self._ensured.add(key)
+            await self._create(wanted)
 
     async def _create(self, new: Any) -> None:
         try:
@@ -157,6 +196,15 @@ class PodArrivals:
                 return
             name = new.metadata.name
             raise KubeschedError(f"{type(new).__name__} {name} is refused: {error}") from error
+
+
+def _class_of(value: int, policy: str | None = None) -> PriorityClass:
+    """Return a class for pods of a priority: a server accepts priorities only through classes."""
+    name = priority_class(value)
+    if policy != _NEVER:
+        return PriorityClass(metadata=ObjectMeta(name=name), value=value)
+    metadata = ObjectMeta(name=f"{name}-never")
+    return PriorityClass(metadata=metadata, value=value, preemption_policy=policy)
 
 
 def _seconds(duration_ns: int) -> str:

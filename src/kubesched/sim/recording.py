@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
 
 from kubesched.api import ApiAccess, ApiError, ObjectMeta, Pod
+from kubesched.api.base import ApiObject
 from kubesched.api.time import format_time, parse_time
 from kubesched.explain.clusters.read_fields import with_read_fields
 from kubesched.foundation.util.clock import SECOND, Clock
+from kubesched.sim.trace_objects import as_written, read_missing
 from kubesched.sim.traces import FORMAT
 
 __all__ = ["Recording", "record"]
@@ -32,13 +34,25 @@ class Recording:
     def head(self) -> bytes:
         return _line({"format": FORMAT, "start": format_time(self._start_ns)})
 
-    def record(self, kind: str, pod: Pod, now_ns: int) -> Iterator[bytes]:
-        """Yield the lines for a change of a pod: its creation, its end."""
+    def is_new(self, kind: str, pod: Pod) -> bool:
+        """Whether the change is a pod's arrival: a gated pod arrives when its gates are removed."""
+        is_known = pod.metadata.uid in self._known
+        return not is_known and kind != "DELETED" and not pod.spec.scheduling_gates
+
+    def record(
+        self, kind: str, pod: Pod, now_ns: int, needed: Iterable[ApiObject] = ()
+    ) -> Iterator[bytes]:
+        """Yield the lines for a change of a pod: its creation, its end.
+
+        `needed` are objects to write in front of a new pod.
+        """
         uid = pod.metadata.uid
         time = round((now_ns - self._start_ns) / SECOND, 6)
-        if uid not in self._known and kind != "DELETED":
+        if self.is_new(kind, pod):
             self._known.add(uid)
             self.added += 1
+            for each in needed:
+                yield _line({"time": time, "object": as_written(each)})
             yield _line({"time": time, "add": _pruned(pod)})
         is_over = kind == "DELETED" or pod.status.phase in ("Succeeded", "Failed")
         if is_over and uid in self._known and uid not in self._ended:
@@ -60,8 +74,10 @@ async def record(
 ) -> None:
     """Record the pods of a cluster for a time, or until cancelled.
 
-    Pods that exist at the start have time zero. Nothing is written before the first list of pods
-    succeeds. After that, a server that does not answer is retried.
+    Pods that exist at the start have time zero. In front of a pod come the objects that it needs
+    and that have not been written, as far as they can be read (`trace_objects.py`). Nothing is
+    written before the first list of pods succeeds. After that, a server that does not answer is
+    retried.
 
     Raises:
         ApiError: the server forbids reading pods, or the first list fails.
@@ -70,6 +86,14 @@ async def record(
     recording = Recording(start_ns) if recording is None else recording
     begun = False
     version = ""
+    known: set[Any] = set()
+
+    async def note(kind: str, pod: Pod) -> None:
+        now_ns = clock.now_ns()
+        needed = await read_missing(api, pod, known) if recording.is_new(kind, pod) else []
+        for line in recording.record(kind, pod, now_ns, needed):
+            write(line)
+
     while duration_ns is None or clock.now_ns() - start_ns < duration_ns:
         try:
             if not version:
@@ -78,15 +102,12 @@ async def record(
                     write(recording.head())
                     begun = True
                 for pod in listed.items:
-                    for line in recording.record("ADDED", pod, clock.now_ns()):
-                        write(line)
+                    await note("ADDED", pod)
                 version = listed.resource_version
             async for event in api.watch(Pod, resource_version=version):
+                if event.object is not None:
+                    await note(event.type, event.object)
                 version = event.resource_version or version
-                if event.object is None:
-                    continue
-                for line in recording.record(event.type, event.object, clock.now_ns()):
-                    write(line)
         except ApiError as error:
             if error.code in (401, 403) or not begun:
                 raise

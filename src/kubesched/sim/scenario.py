@@ -68,6 +68,7 @@ class TracePod(msgspec.Struct, frozen=True, kw_only=True):
     time_ns: int
     pod: Pod
     duration_ns: int | None = None
+    objects: tuple[ApiObject, ...] = ()  # created before the pod, unless the cluster has them
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,10 +4,12 @@ The own format is JSON lines, which `kubesched record` writes: a header, then ev
 Times are seconds since the start.
 
     {"format": "kubesched-trace/1", "start": "2026-01-05T00:00:00Z"}
+    {"time": 3.2, "object": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", ...}}
     {"time": 3.2, "add": {"metadata": {"namespace": "default", "name": "a"}, "spec": {...}}}
     {"time": 63.5, "end": "default/a", "ran": 58.0}
 
-A pod without an `end` runs until the end of the simulation. `openb` is the CSV format of the
+A pod without an `end` runs until the end of the simulation. An `object` is created before the
+next pod, unless the cluster has it. `openb` is the CSV format of the
 Alibaba GPU traces. Its pods request CPU, memory, and `alibabacloud.com/gpu-milli` for GPU shares.
 """
 
@@ -23,6 +25,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from kubesched.api import Pod
+from kubesched.api.base import ApiObject
+from kubesched.api.codec import from_builtins
+from kubesched.api.kinds import by_api_version_kind
 from kubesched.errors import ConfigError
 from kubesched.foundation.util.bounded_file import read_bounded, unzipped
 from kubesched.foundation.util.clock import SECOND
@@ -53,6 +58,7 @@ class _Line(msgspec.Struct):
 
     time: float = 0.0
     format: str = ""
+    object: dict[str, Any] | None = None
     add: Pod | None = None
     end: str = ""
     ran: float | None = None
@@ -82,31 +88,39 @@ def _text(path: Path) -> str:
 
 
 def _json_lines(path: Path, text: str) -> list[TracePod]:
-    added: dict[str, tuple[float, Pod]] = {}
-    ran: dict[str, float] = {}
+    found: list[TracePod] = []
+    last: dict[str, int] = {}  # the place of the pod that has a name, or had it last
+    needed: list[ApiObject] = []
     decoder = msgspec.json.Decoder(_Line)
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
         try:
             event = decoder.decode(line)
-        except msgspec.MsgspecError as error:
+            if event.object is not None:
+                needed.append(_decoded(event.object))
+        except (msgspec.MsgspecError, ConfigError) as error:
             raise ConfigError(f"{path}:{number}: {error}") from error
         if number == 1 and event.format != FORMAT:
             raise ConfigError(f"{path}:1: the first line must have the format {FORMAT!r}")
         if event.add is not None:
             metadata = event.add.metadata
-            added[f"{metadata.namespace or 'default'}/{metadata.name}"] = (event.time, event.add)
-        elif event.end and event.ran is not None:
-            ran[event.end] = event.ran
-    return [
-        TracePod(
-            time_ns=round(time * SECOND),
-            pod=pod,
-            duration_ns=round(ran[key] * SECOND) if key in ran else None,
-        )
-        for key, (time, pod) in added.items()
-    ]
+            last[f"{metadata.namespace or 'default'}/{metadata.name}"] = len(found)
+            time_ns = round(event.time * SECOND)
+            found.append(TracePod(time_ns=time_ns, pod=event.add, objects=tuple(needed)))
+            needed.clear()
+        elif event.end in last and event.ran is not None:
+            place = last[event.end]
+            duration_ns = round(event.ran * SECOND)
+            found[place] = msgspec.structs.replace(found[place], duration_ns=duration_ns)
+    return found
+
+
+def _decoded(document: dict[str, Any]) -> ApiObject:
+    kind = by_api_version_kind(str(document.get("apiVersion", "")), str(document.get("kind", "")))
+    if kind is None:
+        raise ConfigError("object: its apiVersion and kind are not known")
+    return from_builtins(document, kind.type)
 
 
 def _openb(path: Path, text: str) -> list[TracePod]:
