@@ -55,9 +55,10 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "cluster": _SCHEDULER | _EMBEDDED,
     "testing": _CLUSTER,
     "explain": _CLUSTER,
-    "sim": _CLUSTER | {"testing", "explain"},
-    "dashboard": _CLUSTER | {"explain", "sim"},
-    "cli": _CLUSTER | {"explain", "sim", "dashboard"},
+    "plan": _CLUSTER | {"explain"},
+    "sim": _CLUSTER | {"testing", "explain", "plan"},
+    "dashboard": _CLUSTER | {"explain", "plan", "sim"},
+    "cli": _CLUSTER | {"explain", "plan", "sim", "dashboard"},
     # Like the plugins of other packages: no part of the package imports them.
     "contrib": frozenset(["errors", "api", "framework"]),
 }

@@ -29,6 +29,7 @@ from kubesched.foundation.metrics.client_metrics import ClientMetrics, LeaderEle
 from kubesched.foundation.metrics.instruments import FamilyGroup
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.foundation.metrics.server_metrics import HealthMetrics, ServerMetrics
+from kubesched.plan import Consolidation
 from kubesched.scheduler.config import IN_TREE_ARGS
 from kubesched.scheduler.config import types as configuration_types
 from kubesched.scheduler.server.options.flags import GROUPS
@@ -44,6 +45,7 @@ OUTPUT_TYPES: dict[str, Any] = {
     "explain-pod": Explanation,
     "fit": Fit,
     "whatif": WhatIf,
+    "plan-consolidate": Consolidation,
     "check": list[CheckResult],
     "tune": list[TuningTrial],
 }

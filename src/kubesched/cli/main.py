@@ -43,6 +43,9 @@ COMMANDS: Final[Mapping[str, _Place]] = {
     ),
     "fit": _Place("fit_command", "Count the copies of a pod that fit, and explain the limit."),
     "whatif": _Place("whatif_command", "Show the effects of changes to nodes or workloads."),
+    "plan": _Place(
+        "plan_command", "Plan for the fewest nodes, with a proved bound and rehearsed moves."
+    ),
     "dashboard": _Place(
         "dashboard_command", "Show a cluster, a capture or a simulation as a page."
     ),

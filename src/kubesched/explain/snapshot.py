@@ -66,7 +66,7 @@ class Snapshot:
         self.partial = tuple(partial)
         self._places: Mapping[str, Any] = {} if queue is None else queue.get("pods", {})
         known: Registry = options.pop("plugins", IN_TREE_PLUGINS)
-        self._out_of_tree = {
+        self.out_of_tree_plugins = {
             name: factory for name, factory in known.items() if name not in IN_TREE_PLUGINS
         }
         plugins = without_rules(known, self.unknown)
@@ -198,7 +198,7 @@ class Snapshot:
             self.model.objects,
             plan,
             configuration=self.model.configuration,
-            plugins=self._out_of_tree,
+            plugins=self.out_of_tree_plugins,
             now_ns=self.model.clock.now_ns(),
         )
 

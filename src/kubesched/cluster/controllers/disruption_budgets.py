@@ -29,7 +29,7 @@ from kubesched.cluster.controllers.plans import ActionPlan, conditions_with, sta
 from kubesched.cluster.controllers.triggers import OwnChange, SameNamespaceChange
 from kubesched.foundation.util.clock import MINUTE
 
-__all__ = ["DISRUPTION_CONTROLLER", "plan_disruption_budget"]
+__all__ = ["DISRUPTION_CONTROLLER", "expected_and_desired", "plan_disruption_budget"]
 
 Json = dict[str, Any]
 
@@ -49,7 +49,7 @@ def plan_disruption_budget(
     ]
     disrupted, again_ns = _disrupted(document, pods, now_ns)
     healthy = sum(is_ready(pod) and pod.metadata.name not in disrupted for pod in pods)
-    expected, desired = _expectation(objects, owner, pods)
+    expected, desired = expected_and_desired(objects, owner, pods)
     allowed = max(0, healthy - desired) if expected else 0
     enough = allowed > 0
     condition: Json = {
@@ -94,7 +94,7 @@ def _disrupted(
     return pending, again_ns
 
 
-def _expectation(
+def expected_and_desired(
     objects: ObjectIndex, owner: PodDisruptionBudget, pods: list[Pod]
 ) -> tuple[int, int]:
     """Return how many pods there should be, and how many of them must stay healthy."""

@@ -107,6 +107,7 @@ class ClusterModel:
             preemption=RuledPreemption,
         )
         self.configuration = configuration or default_configuration(gates)
+        self._plugins, self._gates, self._seed = plugins, gates, seed
         self.frameworks = build_profiles(self.configuration.profiles, plugins, self._services)
         self._search = CachedSearch(
             self.cache.snapshot,
@@ -126,6 +127,17 @@ class ClusterModel:
     @property
     def snapshot(self) -> Any:
         return self.cache.update_snapshot()
+
+    def with_objects(self, objects: Iterable[ApiObject]) -> ClusterModel:
+        """Return a model of other objects, with the same scheduler."""
+        return ClusterModel(
+            objects,
+            self.clock,
+            configuration=self.configuration,
+            plugins=self._plugins,
+            gates=self._gates,
+            seed=self._seed,
+        )
 
     def framework_of(self, pod: Pod) -> Framework:
         """Return the profile that places the pod.

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kubesched.api import ApiError, Pod
+from kubesched.api import ApiError, Pod, ReplicaSet
 from kubesched.api.base import ApiObject
 from kubesched.api.events import Event
 from kubesched.cluster.apiserver.store.pod_eviction import admit_eviction
-from kubesched.cluster.embedded_cluster import EmbeddedCluster
+from kubesched.cluster.embedded_cluster import ClusterPart, EmbeddedCluster
 from kubesched.cluster.live_cluster import LiveCluster
 from kubesched.cluster.takeover import Identity
 from kubesched.explain.clusters.sources import SCHEDULING_KINDS
@@ -38,10 +38,15 @@ class VirtualCluster(LiveCluster):
         plugins: Mapping[str, Any] | None = None,
         seed: int = 0,
         phase: str = "first",
+        parts: ClusterPart = ClusterPart.ALL,
     ) -> None:
         """Build an empty cluster. Each `phase` draws other names and uids."""
         cluster = EmbeddedCluster(
-            current_clock(), derive(seed, "store", phase), furnished=False, heartbeats=False
+            current_clock(),
+            derive(seed, "store", phase),
+            furnished=False,
+            heartbeats=False,
+            parts=parts,
         )
         super().__init__(
             cluster, configuration=configuration, out_of_tree_registry=plugins, seed=seed
@@ -51,6 +56,14 @@ class VirtualCluster(LiveCluster):
         """Take over the objects that scheduling depends on. Call it before the cluster runs."""
         copied = [each for each in objects if type(each) in _COPIED_KINDS]
         await self.take_over(copied, Identity.KEPT)
+
+    async def objects_like(self, given: Iterable[ApiObject]) -> list[ApiObject]:
+        """Return the current objects of these kinds, and of the kinds that controllers create."""
+        kinds: dict[type[Any], None] = dict.fromkeys([*map(type, given), Pod, ReplicaSet])
+        found: list[ApiObject] = []
+        for kind in kinds:
+            found += (await self.api.list(kind)).items
+        return found
 
     async def preempted(self) -> set[str]:
         """Return the pods that the scheduler preempted, by namespace and name."""

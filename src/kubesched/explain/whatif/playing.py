@@ -11,7 +11,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from kubesched.api import Pod, ReplicaSet
 from kubesched.api.base import ApiObject
 from kubesched.api.latest_time import latest_time_ns
 from kubesched.explain.clusters.virtual_cluster import VirtualCluster
@@ -58,7 +57,7 @@ async def _play(
     async with baseline.running():
         await baseline.settle()
         before = ClusterState(await baseline.pods(), await baseline.nodes())
-        kept = await _objects_of(baseline, objects)
+        kept = await baseline.objects_like(objects)
     other = plan.configuration or configuration
     cluster = VirtualCluster(configuration=other, plugins=plugins, seed=seed, phase="changed")
     await cluster.copy_objects(kept)
@@ -70,12 +69,3 @@ async def _play(
         preempted = await cluster.preempted()
     answer = difference(before, after, refused, preempted, settled=settled)
     return replace(answer, drain_order=plan.drain)
-
-
-async def _objects_of(cluster: VirtualCluster, given: Iterable[ApiObject]) -> list[ApiObject]:
-    """Return the current objects of all kinds that existed at the start."""
-    kinds: dict[type[Any], None] = dict.fromkeys([*map(type, given), Pod, ReplicaSet])
-    found: list[ApiObject] = []
-    for kind in kinds:
-        found += (await cluster.api.list(kind)).items
-    return found

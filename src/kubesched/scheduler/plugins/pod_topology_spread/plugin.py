@@ -88,7 +88,7 @@ class PodTopologySpread(Plugin):
         self._comparing = handle is not None and handle.feature_enabled(
             "TaintTolerationComparisonOperators"
         )
-        self._hints = SpreadHints(self._hard_constraints)
+        self._hints = SpreadHints(self.hard_constraints)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         pod_actions = (
@@ -125,8 +125,17 @@ class PodTopologySpread(Plugin):
             return ()
         return self._reader.read_defaults(pod, defaults, selector)
 
-    def _hard_constraints(self, pod: Pod) -> tuple[SpreadConstraint, ...]:
+    def hard_constraints(self, pod: Pod) -> tuple[SpreadConstraint, ...]:
+        """Return the constraints that filter nodes: the pod's own ones, or the default ones.
+
+        Raises:
+            SelectorError: a label selector is invalid.
+        """
         return self._constraints(pod, DO_NOT_SCHEDULE)
+
+    def inclusion_of(self, pod: Pod, constraints: Sequence[SpreadConstraint]) -> Inclusion:
+        """Return the rule that decides which nodes count for the pod's hard constraints."""
+        return Inclusion(pod, [each.topology_key for each in constraints], self._comparing)
 
     def concerns(self, spec: PodSpec) -> bool:
         return bool(spec.topology_spread_constraints or self._defaults_for[DO_NOT_SCHEDULE])
@@ -136,15 +145,14 @@ class PodTopologySpread(Plugin):
         if pod.spec.topology_spread_constraints and (excess := spread_excess(pod)):
             return Status.unresolvable(excess)
         try:
-            constraints = self._hard_constraints(pod)
+            constraints = self.hard_constraints(pod)
         except SelectorError as exc:
             return Status.failure(
                 f"get constraints from pod: obtaining pod's hard topology spread constraints: {exc}"
             )
         if not constraints:
             return SKIP
-        keys = [each.topology_key for each in constraints]
-        inclusion = Inclusion(pod, keys, self._comparing)
+        inclusion = self.inclusion_of(pod, constraints)
         state.write(_PRE_FILTER_KEY, HardSpread.of(constraints, pod, inclusion, nodes.pods))
         return SUCCESS
 

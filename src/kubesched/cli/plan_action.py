@@ -1,0 +1,155 @@
+"""What `kubesched plan` does: read a cluster, plan, and show the plan."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import msgspec
+import yaml
+
+from kubesched.api.labels import NOTHING, Selector
+from kubesched.cli.cluster_sources import SourceOptions
+from kubesched.errors import SelectorError
+from kubesched.foundation.util.clock import SECOND
+from kubesched.foundation.util.ints import whole_number
+from kubesched.plan import Consolidation, PlanningPolicy, consolidate
+from kubesched.sim.values import parse_duration_ns
+
+__all__ = ["ConsolidateOptions", "run_consolidate"]
+
+_SHOWN = 20
+
+
+class ConsolidateOptions(NamedTuple):
+    """The options of `kubesched plan consolidate`, as given."""
+
+    duration: str
+    spare: str
+    pin: str
+    keep: str
+    local_storage: bool
+    price_label: str
+    prices: Path | None
+    wave_pods: int
+    seed: int
+
+
+def run_consolidate(source: SourceOptions, options: ConsolidateOptions, output: str) -> None:
+    policy = PlanningPolicy(
+        pinned_pods=_selector(options.pin, "--pin"),
+        kept_nodes=_selector(options.keep, "--keep"),
+        moves_local_storage=options.local_storage,
+        spare_percent=_percent(options.spare),
+        price_label=options.price_label,
+        prices={} if options.prices is None else _prices(options.prices),
+    )
+    seconds = _seconds(options.duration)
+    cluster = asyncio.run(source.snapshot())
+    answer = consolidate(
+        cluster.snapshot,
+        policy=policy,
+        seconds=seconds,
+        wave_pods=options.wave_pods,
+        seed=options.seed,
+        report=_show_progress,
+    )
+    if sys.stderr.isatty():
+        click.echo("\r\033[K", nl=False, err=True)
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2))
+    else:
+        click.echo("\n".join(_lines(answer)))
+
+
+def _show_progress(text: str) -> None:
+    """Show the last line of progress on a terminal."""
+    if sys.stderr.isatty():
+        click.echo(f"\r\033[K{text}", nl=False, err=True)
+
+
+def _selector(text: str, option: str) -> Selector:
+    if not text:
+        return NOTHING
+    try:
+        return Selector.parse(text)
+    except SelectorError as error:
+        raise click.BadParameter(str(error), param_hint=option) from error
+
+
+def _percent(text: str) -> int:
+    number = whole_number(text.removesuffix("%"))
+    if number is None or number >= 100:
+        raise click.BadParameter(f"{text!r} is not 0% to 99%", param_hint="--spare")
+    return number
+
+
+def _seconds(text: str) -> float:
+    try:
+        return parse_duration_ns(text) / SECOND
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--time") from error
+
+
+def _prices(path: Path) -> dict[str, float]:
+    try:
+        value = yaml.safe_load(path.read_text())
+        return msgspec.convert(value, dict[str, float])
+    except (yaml.YAMLError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        text = " ".join(str(error).split())
+        raise click.BadParameter(f"{path}: not a map of names to prices: {text}") from error
+
+
+def _lines(answer: Consolidation) -> list[str]:
+    freed = answer.nodes - answer.planned_nodes
+    lines = [
+        f"{answer.nodes} nodes now, {answer.planned_nodes} in the plan, "
+        f"at least {answer.lower_bound} are needed"
+        + (": the plan is optimal." if answer.planned_nodes == answer.lower_bound else ".")
+    ]
+    if answer.cost is not None:
+        lines.append(
+            f"They cost {answer.cost:g} now, {answer.planned_cost:g} in the plan, "
+            f"at least {answer.lower_bound_cost:g}."
+        )
+    if not answer.verified:
+        lines.append("No plan survived its rehearsal by the scheduler, so there are no moves.")
+    elif answer.moves:
+        lines.append(
+            f"{_count(len(answer.moves), 'move')} in {_count(len(answer.waves), 'wave')} "
+            f"{'empty' if len(answer.moves) > 1 else 'empties'} {_count(freed, 'node')}. The "
+            "scheduler has rehearsed it: every pod was placed, no budget was violated."
+        )
+    else:
+        lines.append(f"No pod has to move; {_count(freed, 'node')} can be removed.")
+    for wave in answer.waves[:_SHOWN]:
+        moves = [move for move in answer.moves if move.wave == wave.wave]
+        lines += ["", f"Wave {wave.wave}"]
+        lines += [f"  {move.pod}: {move.source} -> {move.target}" for move in moves[:_SHOWN]]
+        lines += _more(len(moves) - _SHOWN)
+    if len(answer.waves) > _SHOWN:
+        lines += ["", f"… and {len(answer.waves) - _SHOWN} more waves (-o json shows all)"]
+    if answer.emptied:
+        lines += ["", "Nodes without pods at the end", *_wrapped(answer.emptied)]
+    if answer.problems:
+        lines += ["", "Problems", *(f"  {each}" for each in answer.problems[:_SHOWN])]
+        lines += _more(len(answer.problems) - _SHOWN)
+    if answer.kept_nodes:
+        kept = [f"  {name}: {why}" for name, why in answer.kept_nodes.items()]
+        lines += ["", "Nodes that cannot be emptied", *kept[:_SHOWN], *_more(len(kept) - _SHOWN)]
+    return lines
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def _more(count: int) -> list[str]:
+    return [f"  … and {count} more (-o json shows all)"] if count > 0 else []
+
+
+def _wrapped(names: tuple[str, ...]) -> list[str]:
+    return [f"  {', '.join(names[start : start + 6])}" for start in range(0, len(names), 6)]

@@ -1,0 +1,107 @@
+"""`kubesched plan`: options and help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kubesched.cli.shared_options import source_options
+
+if TYPE_CHECKING:
+    from kubesched.cli.cluster_sources import SourceOptions
+
+__all__ = ["plan"]
+
+
+@click.group(
+    short_help="Plan for the fewest nodes, with a proved bound and rehearsed moves.",
+    epilog="Example: kubesched plan consolidate --capture monday.capture",
+)
+def plan() -> None:
+    """Plan changes to the nodes of a cluster, with the scheduler's own rules.
+
+    Every plan is played by the scheduler in virtual time before it is shown. Nothing is written to
+    the cluster. The command needs the extra `plan`.
+    """
+
+
+@plan.command(epilog="Example: kubesched plan consolidate -f dump.yaml --spare 10%")
+@source_options
+@click.option(
+    "--time",
+    "duration",
+    default="60s",
+    show_default=True,
+    metavar="DURATION",
+    help="How long to search for a better plan. It ends earlier if the plan is proved optimal.",
+)
+@click.option(
+    "--spare",
+    default="0%",
+    show_default=True,
+    metavar="PERCENT",
+    help="The share of the cpu and memory of the planned nodes that must stay free.",
+)
+@click.option("--pin", default="", metavar="SELECTOR", help="Pods that are not moved, by labels.")
+@click.option("--keep", default="", metavar="SELECTOR", help="Nodes that stay, by labels.")
+@click.option(
+    "--local-storage", is_flag=True, help="Also move pods with an emptyDir or a hostPath volume."
+)
+@click.option(
+    "--price-label",
+    default="",
+    metavar="KEY",
+    help="Plan the cheapest nodes: the node label that has the price.",
+)
+@click.option(
+    "--prices",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Plan the cheapest nodes: a YAML file with prices by the name of a node or of an instance "
+    "type.",
+)
+@click.option(
+    "--wave-pods",
+    type=click.IntRange(1, 10_000),
+    default=200,
+    show_default=True,
+    metavar="N",
+    help="The most pods that one wave evicts.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="The seed of the search.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Form of the plan on standard output.",
+)
+def consolidate(
+    source: SourceOptions,
+    duration: str,
+    spare: str,
+    pin: str,
+    keep: str,
+    local_storage: bool,
+    price_label: str,
+    prices: Path | None,
+    wave_pods: int,
+    seed: int,
+    output: str,
+) -> None:
+    """Find the fewest nodes that hold what runs now, and the moves that get there.
+
+    Three numbers come first: the nodes now, the nodes in the plan, and a proved lower bound. Then
+    follow the moves, in waves that budgets and the room at that moment allow. Pods without a
+    controller, with local storage, with claims to devices, and pods that annotations exclude, stay
+    where they are.
+    """
+    from kubesched.cli.plan_action import ConsolidateOptions, run_consolidate
+
+    options = ConsolidateOptions(
+        duration, spare, pin, keep, local_storage, price_label, prices, wave_pods, seed
+    )
+    run_consolidate(source, options, output)

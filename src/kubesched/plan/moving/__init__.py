@@ -1,0 +1,1 @@
+"""Turns a packing into waves of evictions, and plays them with the real scheduler."""

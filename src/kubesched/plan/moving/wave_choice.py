@@ -1,0 +1,177 @@
+"""Chooses the next wave: pods that budgets, owners and the room at that moment allow to move."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kubesched.plan.moving.remaining_moves import RemainingMoves
+from kubesched.plan.packing.greedy_drain import size_order
+from kubesched.plan.packing.packing_state import PackingState
+from kubesched.plan.reading.cluster_problem import ClusterProblem, MovablePod
+
+__all__ = ["ChosenStep", "WaveChooser"]
+
+# Whether the scheduler places the pod on a node, if it is the only one that is open.
+Accepts = Callable[[MovablePod, int], bool]
+
+
+class ChosenStep(NamedTuple):
+    """A node that is opened, and the pods that are evicted then.
+
+    So many replacements of the wave are `placed` before the next step.
+    """
+
+    node: int
+    pods: tuple[MovablePod, ...]
+    placed: int
+
+
+class WaveChooser:
+    """Chooses waves of about `most_pods` pods at most."""
+
+    def __init__(self, cluster: ClusterProblem, owner_percent: int, most_pods: int) -> None:
+        self._cluster = cluster
+        self._most_pods = most_pods
+        sizes = Counter(pod.owner for pod in cluster.pods)
+        self._owner_limit = {
+            owner: max(1, math.floor(size * owner_percent / 100)) for owner, size in sizes.items()
+        }
+
+    def choose(self, moves: RemainingMoves, accepts: Accepts) -> list[ChosenStep]:
+        """Return the steps of the next wave; none if nothing can move into free room.
+
+        A node receives all pods that it misses and that may leave. Nodes that pods leave in the
+        wave receive none: their room is free only after the wave. `accepts` is asked in the order
+        of the moves.
+        """
+        missing = moves.missing()
+        waiting: dict[int, list[MovablePod]] = {}
+        for each in moves.departures.values():
+            waiting.setdefault(each.number, []).append(each)
+        left = _Allowances(self._cluster, self._owner_limit)
+        state = moves.actual
+        steps: list[ChosenStep] = []
+        chosen: list[tuple[MovablePod, int]] = []
+        senders: set[int] = set()
+        receivers: set[int] = set()
+        for target in sorted(missing, key=lambda node: (-sum(missing[node].values()), node)):
+            if len(chosen) >= self._most_pods:
+                break
+            if target in senders:
+                continue
+            pods: list[MovablePod] = []
+            for number in size_order(self._cluster.problem, missing[target]):
+                for _ in range(missing[target][number]):
+                    pod = _candidate(waiting.get(number, []), left, receivers | {target})
+                    if pod is None or not _move(state, pod, target):
+                        break
+                    if not accepts(pod, target):
+                        state.add(number, target, -1)
+                        state.add(number, pod.node)
+                        break
+                    waiting[number].remove(pod)
+                    left.take(pod)
+                    pods.append(pod)
+                    senders.add(pod.node)
+                    receivers.add(target)
+            if pods:
+                chosen += [(pod, target) for pod in pods]
+                steps.append(ChosenStep(target, tuple(pods), len(chosen)))
+        for pod, target in chosen:
+            state.add(pod.number, target, -1)
+            state.add(pod.number, pod.node)
+        return steps
+
+    def choose_exchange(self, moves: RemainingMoves) -> list[ChosenStep]:
+        """Return a wave in which pods exchange their places; none if there is no such exchange.
+
+        The first pod leaves and waits until the second one has left the first one's node, and so
+        on. The last pod takes the place of the first.
+        """
+        missing = moves.missing()
+        for first in sorted(moves.departures.values(), key=lambda pod: pod.key):
+            cycle = self._cycle(moves, missing, first)
+            if cycle:
+                steps = [ChosenStep(cycle[0][1], (cycle[0][0],), 0)]
+                for number, (pod, target) in enumerate(cycle[1:], start=1):
+                    steps.append(ChosenStep(cycle[number - 1][1], (pod,), number))
+                    steps.append(ChosenStep(target, (), 0))
+                steps.append(ChosenStep(cycle[-1][1], (), len(cycle)))
+                return steps
+        return []
+
+    def _cycle(
+        self, moves: RemainingMoves, missing: dict[int, dict[int, int]], first: MovablePod
+    ) -> list[tuple[MovablePod, int]]:
+        """Let pods leave one after another until the last one has room."""
+        state, left = moves.actual, _Allowances(self._cluster, self._owner_limit)
+        cycle: list[tuple[MovablePod, int]] = []
+        pod: MovablePod | None = first
+        is_closed = False
+        while pod is not None and len(cycle) < self._most_pods and left.allow(pod):
+            left.take(pod)
+            number = pod.number
+            state.add(number, pod.node, -1)
+            nodes = [node for node, counts in missing.items() if number in counts]
+            accepted = state.accepting(number)
+            target = next((node for node in nodes if accepted[node]), nodes[0] if nodes else -1)
+            cycle.append((pod, target))
+            if target < 0:
+                break
+            if accepted[target]:
+                is_closed = len(cycle) > 1
+                break
+            present = {each.key for each, _ in cycle}
+            pod = next(
+                (
+                    each
+                    for each in moves.departures.values()
+                    if each.node == target and each.key not in present
+                ),
+                None,
+            )
+        for each, _ in cycle:
+            state.add(each.number, each.node)
+        return cycle if is_closed else []
+
+
+def _move(state: PackingState, pod: MovablePod, target: int) -> bool:
+    """Move the pod in the state, if the target has room for it and its rules hold."""
+    state.add(pod.number, pod.node, -1)
+    if not state.accepting(pod.number)[target]:
+        state.add(pod.number, pod.node)
+        return False
+    state.add(pod.number, target)
+    return True
+
+
+def _candidate(
+    waiting: list[MovablePod], left: _Allowances, receivers: set[int]
+) -> MovablePod | None:
+    """Return a pod that may leave, from a node that receives none in this wave."""
+    for pod in waiting:
+        if pod.node not in receivers and left.allow(pod):
+            return pod
+    return None
+
+
+class _Allowances:
+    """How many more pods of each budget and owner a wave may evict."""
+
+    def __init__(self, cluster: ClusterProblem, owner_limit: dict[str, int]) -> None:
+        self._budgets = [budget.allowed for budget in cluster.budgets]
+        self._owners = dict(owner_limit)
+
+    def allow(self, pod: MovablePod) -> bool:
+        if pod.budget >= 0:
+            return self._budgets[pod.budget] > 0
+        return self._owners[pod.owner] > 0
+
+    def take(self, pod: MovablePod) -> None:
+        if pod.budget >= 0:
+            self._budgets[pod.budget] -= 1
+        else:
+            self._owners[pod.owner] -= 1

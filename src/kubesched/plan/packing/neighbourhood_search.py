@@ -1,0 +1,93 @@
+"""Improves a placement: frees some nodes, and packs their pods again with CP-SAT."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.plan.packing.exact_packing import ExactSearch
+from kubesched.plan.packing.packing_problem import Placement
+from kubesched.plan.packing.packing_state import PackingState
+from kubesched.plan.packing.solver import Deadline
+
+__all__ = ["improve"]
+
+_FEWEST_NODES, _MOST_NODES = 6, 24
+_MOST_VARIABLES = 1500
+_STEP_SECONDS = 2.0
+_STALE_STEPS = 60
+
+
+def improve(
+    state: PackingState,
+    bound: int,
+    deadline: Deadline,
+    rng: random.Random,
+    report: Callable[[int], None] = lambda _price: None,
+) -> Placement:
+    """Improve the placement until it meets the bound, the deadline, or many steps found nothing.
+
+    Each step takes nodes that are easy to empty and nodes that could take their pods.
+    """
+    problem = state.problem
+    best = state.placement.copy()
+    price, moves = problem.cost(best)
+    size, stale = 10, 0
+    while price > bound and not deadline.has_passed and stale < _STALE_STEPS:
+        nodes = _choose(state, size, rng)
+        if len(nodes) < 2:
+            break
+        result = ExactSearch(state, nodes).solve(min(_STEP_SECONDS, deadline.left_s))
+        stale += 1
+        if result.placement is not None:
+            found = problem.cost(result.placement)
+            if found < (price, moves):
+                stale = 0 if found[0] < price else stale
+                price, moves = found
+                best = result.placement
+                state = PackingState(problem, best)
+                report(price)
+        size = min(size + 1, _MOST_NODES) if result.is_optimal else max(size - 2, _FEWEST_NODES)
+    return best
+
+
+def _choose(state: PackingState, size: int, rng: random.Random) -> list[int]:
+    """Choose a node that might be emptied, and others that might take its pods."""
+    problem = state.problem
+    in_use = state.pods_on > 0
+    removable = np.flatnonzero(in_use & ~problem.kept)
+    if not len(removable):
+        return []
+    share = 1 - state.room / np.maximum(problem.room, 1)
+    fullness = share.max(axis=1)
+    # Mostly nodes that are nearly empty, sometimes any.
+    order = removable[np.argsort(fullness[removable], kind="stable")]
+    first = int(order[min(int(rng.expovariate(1.0) * len(order) / 6), len(order) - 1)])
+    chosen = [first]
+    accepts = _takers(state, first)
+    accepts[first] = False
+    takers = np.flatnonzero(accepts)
+    weights = np.clip(1.02 - fullness[takers], 0.02, 1.0) * (1 + (state.pods_on[takers] > 0))
+    used = _variables(state, first)
+    while len(takers) and len(chosen) < size and used < _MOST_VARIABLES:
+        place = rng.choices(range(len(takers)), weights=weights.tolist())[0]
+        node = int(takers[place])
+        chosen.append(node)
+        used = len(chosen) * int(state.placement[:, chosen].any(axis=1).sum())
+        takers, weights = np.delete(takers, place), np.delete(weights, place)
+    return chosen
+
+
+def _takers(state: PackingState, node: int) -> NDArray[np.bool_]:
+    """Return the nodes that some class on the node may be placed on."""
+    numbers = np.flatnonzero(state.placement[:, node])
+    takers: NDArray[np.bool_] = np.logical_or.reduce(state.problem.allowed[numbers])
+    takers &= state.problem.kept | (state.pods_on > 0)
+    return takers
+
+
+def _variables(state: PackingState, node: int) -> int:
+    return int((state.placement[:, node] > 0).sum())

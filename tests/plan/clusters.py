@@ -1,0 +1,258 @@
+"""Clusters for the tests of `kubesched plan`: ReplicaSets with pods on nodes that accept them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from kubesched.api import Node, Pod, PodDisruptionBudget, ReplicaSet
+from kubesched.api.codec import from_builtins
+from kubesched.explain.clusters.cluster_model import ClusterModel
+from kubesched.explain.verdicts import find_all_verdicts
+from kubesched.foundation.util.clock import ManualClock
+from kubesched.foundation.util.virtual_loop import DEFAULT_START_NS
+from kubesched.framework import PodInfo
+
+Json = dict[str, Any]
+
+ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+
+
+def node(name: str, cpu: int = 8, memory_gi: int = 16, zone: str = "z1", **fields: Any) -> Node:
+    labels = {HOSTNAME: name, ZONE: zone, **fields.pop("labels", {})}
+    amounts = {"cpu": str(cpu), "memory": f"{memory_gi}Gi", "pods": "110"}
+    ready = {"type": "Ready", "status": "True"}
+    return from_builtins(
+        {
+            "metadata": {"name": name, "labels": labels, "uid": f"node-{name}"},
+            "spec": fields,
+            "status": {"capacity": amounts, "allocatable": amounts, "conditions": [ready]},
+        },
+        Node,
+    )
+
+
+def replica_set(
+    name: str,
+    replicas: int,
+    cpu: str = "1",
+    memory: str = "1Gi",
+    namespace: str = "default",
+    **spec: Any,
+) -> ReplicaSet:
+    """A ReplicaSet whose pods have the label `app`."""
+    labels = {"app": name, **spec.pop("labels", {})}
+    requests = {"cpu": cpu, "memory": memory}
+    container = {"name": "main", "image": "pause", "resources": {"requests": requests}}
+    if ports := spec.pop("host_ports", ()):
+        container["ports"] = [{"hostPort": port, "containerPort": port} for port in ports]
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container], **spec}}
+    return from_builtins(
+        {
+            "metadata": {"name": name, "namespace": namespace, "uid": f"rs-{name}"},
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": {"app": name}},
+                "template": template,
+            },
+            "status": {"replicas": replicas, "readyReplicas": replicas},
+        },
+        ReplicaSet,
+    )
+
+
+def pod_of(owner: ReplicaSet, number: int | str, node_name: str = "", **metadata: Any) -> Pod:
+    template = owner.spec.template
+    name = f"{owner.metadata.name}-{number}"
+    reference = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": owner.metadata.name,
+        "uid": owner.metadata.uid,
+        "controller": True,
+    }
+    document = {
+        "metadata": {
+            "name": name,
+            "namespace": owner.metadata.namespace,
+            "uid": f"pod-{name}",
+            "labels": template.metadata.labels,
+            "ownerReferences": [reference],
+            **metadata,
+        },
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    pod = from_builtins(document, Pod)
+    return replace(pod, spec=replace(template.spec, node_name=node_name))
+
+
+def budget(app: str, namespace: str = "default", **spec: Any) -> PodDisruptionBudget:
+    return from_builtins(
+        {
+            "metadata": {"name": app, "namespace": namespace, "uid": f"pdb-{app}"},
+            "spec": {"selector": {"matchLabels": {"app": app}}, **spec},
+        },
+        PodDisruptionBudget,
+    )
+
+
+def apart(app: str, key: str = HOSTNAME) -> Json:
+    """The affinity of pods that exclude pods of an app from their node or zone."""
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def near(app: str, key: str = HOSTNAME) -> Json:
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key}
+    return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def spread(app: str, key: str = ZONE, skew: int = 1) -> list[Json]:
+    return [
+        {
+            "maxSkew": skew,
+            "topologyKey": key,
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": app}},
+        }
+    ]
+
+
+def model_of(objects: Sequence[Any]) -> ClusterModel:
+    return ClusterModel(objects, ManualClock(DEFAULT_START_NS))
+
+
+def accepting_nodes(model: ClusterModel, pod: Pod) -> list[str]:
+    """The nodes where the scheduler's filters accept the pod, by name."""
+    view = model.snapshot.nodes
+    found = find_all_verdicts(model.framework_of(pod), PodInfo(pod), view)
+    return [
+        name for name, count in zip(view.names, found.rejection_counts(), strict=True) if not count
+    ]
+
+
+def random_cluster(seed: int, nodes: int = 8, pods: int = 24) -> list[Any]:
+    """A small cluster with all rules, at random; every pod was accepted by its node."""
+    rng = random.Random(seed)
+    objects: list[Any] = []
+    for number in range(rng.randint(3, nodes)):
+        taints = []
+        if rng.random() < 0.15:
+            taints.append({"key": "pool", "value": "special", "effect": "NoSchedule"})
+        labels = {"disk": rng.choice(["ssd", "hdd"])}
+        name, zone = f"n{number}", f"z{number % 3 + 1}"
+        cpu = rng.choice([4, 8, 8])
+        objects.append(node(name, cpu, 2 * cpu, zone, taints=taints, labels=labels))
+    model = model_of(objects)
+    left = rng.randint(4, pods)
+    number = 0
+    while left > 0:
+        name = f"w{number}"
+        number += 1
+        count = min(left, rng.randint(1, 5))
+        left -= count
+        owner = replica_set(name, count, **_random_workload(rng, name, number))
+        placed = _placed(model, owner, count, rng)
+        owner = replace(owner, spec=replace(owner.spec, replicas=len(placed)))
+        objects += [owner, *placed]
+        if placed and rng.random() < 0.3:
+            objects.append(budget(name, **rng.choice(_BUDGETS)))
+    return objects
+
+
+_BUDGETS: Sequence[Mapping[str, Any]] = (
+    {"maxUnavailable": 1},
+    {"minAvailable": 1},
+    {"maxUnavailable": "50%"},
+)
+
+
+def _random_workload(rng: random.Random, name: str, number: int) -> Json:
+    spec: Json = {
+        "cpu": rng.choice(["250m", "500m", "1", "1500m", "2", "3"]),
+        "memory": rng.choice(["256Mi", "1Gi", "2Gi", "5Gi"]),
+    }
+    kind = rng.random()
+    other = f"w{rng.randrange(number)}"
+    if kind < 0.15:
+        spec["affinity"] = apart(name, rng.choice([HOSTNAME, HOSTNAME, ZONE]))
+    elif kind < 0.22:
+        spec["affinity"] = apart(other)
+    elif kind < 0.32:
+        spec["affinity"] = near(other, rng.choice([HOSTNAME, ZONE]))
+    elif kind < 0.45:
+        spec["topologySpreadConstraints"] = spread(name, rng.choice([HOSTNAME, ZONE]))
+    elif kind < 0.52:
+        spec["host_ports"] = [rng.choice([80, 81])]
+    elif kind < 0.62:
+        spec["nodeSelector"] = {"disk": "ssd"}
+    if rng.random() < 0.2:
+        spec["tolerations"] = [{"key": "pool", "operator": "Exists"}]
+    if rng.random() < 0.06:
+        spec["volumes"] = [{"name": "scratch", "emptyDir": {}}]
+    return spec
+
+
+def _placed(model: ClusterModel, owner: ReplicaSet, count: int, rng: random.Random) -> list[Pod]:
+    placed: list[Pod] = []
+    for number in range(count):
+        pod = pod_of(owner, number)
+        names = accepting_nodes(model, pod)
+        if not names:
+            break
+        there = replace(pod, spec=replace(pod.spec, node_name=rng.choice(names)))
+        model.objects.put(there)
+        placed.append(there)
+    return placed
+
+
+def mixed_cluster(seed: int, count: int, fill: float = 0.55) -> list[Any]:
+    """A large cluster of several pools, filled at random to a share of its cpu."""
+    rng = random.Random(seed)
+    objects: list[Any] = []
+    sizes = []
+    for number in range(count):
+        cpu = rng.choice([8, 8, 16, 32])
+        sizes.append(cpu)
+        objects.append(node(f"n{number:05}", cpu, cpu * 4, f"z{number % 3 + 1}"))
+    free_cpu = np.array(sizes) * 1000
+    free_memory = np.array(sizes) * 4 * 1024
+    wanted = fill * free_cpu.sum()
+    used, number = 0, 0
+    while used < wanted:
+        name = f"w{number}"
+        number += 1
+        cpu = rng.choice([100, 250, 500, 500, 1000, 1000, 2000, 3000, 4000, 6000])
+        memory = int(cpu * rng.choice([1, 2, 4, 6]))
+        replicas = rng.choice([1, 2, 3, 5, 8, 12, 20])
+        spec: Json = {}
+        kind = rng.random()
+        if kind < 0.12:
+            spec["affinity"] = apart(name)
+        elif kind < 0.25:
+            spec["topologySpreadConstraints"] = spread(name)
+        elif kind < 0.28:
+            spec["volumes"] = [{"name": "scratch", "emptyDir": {}}]
+        namespace = f"team-{number // 10}"
+        owner = replica_set(name, replicas, f"{cpu}m", f"{memory}Mi", namespace, **spec)
+        taken: set[int] = set()
+        for copy in range(replicas):
+            fits = np.flatnonzero((free_cpu >= cpu) & (free_memory >= memory))
+            if kind < 0.12:
+                fits = fits[~np.isin(fits, list(taken))]
+            elif kind < 0.25:
+                fits = fits[fits % 3 == copy % 3]
+            place = int(rng.choice(fits.tolist()))
+            taken.add(place)
+            free_cpu[place] -= cpu
+            free_memory[place] -= memory
+            used += cpu
+            objects.append(pod_of(owner, copy, f"n{place:05}"))
+        objects.append(owner)
+        if replicas > 1 and rng.random() < 0.6:
+            objects.append(budget(name, namespace, **rng.choice(_BUDGETS)))
+    return objects

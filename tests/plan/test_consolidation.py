@@ -1,0 +1,210 @@
+"""Consolidations from objects to rehearsed moves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+import pytest
+
+from kubesched.api import Pod
+from kubesched.api.labels import Selector
+from kubesched.explain import Snapshot
+from kubesched.plan import Consolidation, PlanningPolicy, consolidate
+from tests.plan.clusters import (
+    ZONE,
+    apart,
+    budget,
+    mixed_cluster,
+    node,
+    pod_of,
+    random_cluster,
+    replica_set,
+    spread,
+)
+
+
+def plan_of(objects: list[Any], **options: Any) -> Consolidation:
+    policy = PlanningPolicy(**options)
+    return consolidate(Snapshot(objects), policy=policy, seconds=30)
+
+
+def workload(name: str, *nodes: str, **spec: Any) -> list[Any]:
+    """A ReplicaSet with a pod on each of these nodes."""
+    owner = replica_set(name, len(nodes), **spec)
+    return [owner, *(pod_of(owner, number, there) for number, there in enumerate(nodes))]
+
+
+def test_half_empty_nodes_are_merged() -> None:
+    objects = [node("a"), node("b"), *workload("web", "a", "b", cpu="3")]
+    plan = plan_of(objects)
+    assert (plan.nodes, plan.planned_nodes, plan.lower_bound, plan.verified) == (2, 1, 1, True)
+    (move,) = plan.moves
+    (wave,) = plan.waves
+    assert {move.source, move.target} == {"a", "b"}
+    assert plan.emptied == (move.source,)
+    assert wave.evict == (move.pod,)
+    assert wave.cordon == (move.source,)
+
+
+def test_full_nodes_stay() -> None:
+    plan = plan_of([node("a"), node("b"), *workload("web", "a", "b", cpu="5")])
+    assert (plan.planned_nodes, plan.lower_bound, plan.moves, plan.verified) == (2, 2, (), True)
+
+
+PINNED: dict[str, tuple[list[Any], dict[str, Any], str]] = {
+    "a pod without a controller": (
+        [pod_of(replica_set("web", 1), 0, "a", ownerReferences=[])],
+        {},
+        "no controller",
+    ),
+    "a pod that an annotation excludes": (
+        [
+            replica_set("web", 1),
+            pod_of(
+                replica_set("web", 1),
+                0,
+                "a",
+                annotations={"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"},
+            ),
+        ],
+        {},
+        "safe-to-evict",
+    ),
+    "a pod with local storage": (
+        workload("web", "a", volumes=[{"name": "scratch", "emptyDir": {}}]),
+        {},
+        "local storage",
+    ),
+    "a pod whose budget allows nothing": (
+        [*workload("web", "a"), budget("web", maxUnavailable=0)],
+        {},
+        "allows no eviction",
+    ),
+    "a pod that the user pins": (
+        workload("web", "a"),
+        {"pinned_pods": Selector.parse("app=web")},
+        "pinned by a selector",
+    ),
+    "a pod whose owner is not in the dump": (
+        workload("web", "a")[1:],
+        {},
+        "is not among the objects",
+    ),
+}
+
+
+@pytest.mark.parametrize(("pods", "options", "reason"), PINNED.values(), ids=PINNED)
+def test_pods_that_cannot_move_keep_their_node(
+    pods: list[Any], options: dict[str, Any], reason: str
+) -> None:
+    objects = [node("a"), node("b", cpu=16), *pods, *workload("other", "b", cpu="5")]
+    plan = plan_of(objects, **options)
+    assert reason in plan.kept_nodes["a"]
+    assert "a" not in plan.emptied
+    assert "default/web-0" not in {move.pod for move in plan.moves}
+
+
+def test_local_storage_moves_on_request() -> None:
+    pods = workload("web", "a", volumes=[{"name": "scratch", "emptyDir": {}}])
+    plan = plan_of([node("a"), node("b"), *pods], moves_local_storage=True)
+    assert plan.planned_nodes == 1
+
+
+def test_a_user_can_keep_nodes() -> None:
+    objects = [node("a", labels={"keep": "yes"}), node("b"), *workload("web", "b")]
+    plan = plan_of(objects, kept_nodes=Selector.parse("keep=yes"))
+    assert plan.emptied == ("b",)
+
+
+def test_spare_room_stays_free() -> None:
+    objects = [node("a"), node("b"), *workload("web", "a", "b", cpu="3")]
+    assert plan_of(objects, spare_percent=20).planned_nodes == 1
+    assert plan_of(objects, spare_percent=30).planned_nodes == 2
+    assert plan_of(objects, spare_percent=30).lower_bound == 2
+
+
+def test_the_cheapest_nodes_are_kept() -> None:
+    objects = [node("big", cpu=16), node("a"), node("b"), *workload("web", "big", cpu="7")]
+    objects += workload("api", "a", "b", cpu="4")
+    prices = {"big": 10.0, "a": 1.0, "b": 1.0}
+    plan = plan_of(objects, prices=prices)
+    assert (plan.planned_nodes, plan.planned_cost, plan.lower_bound_cost) == (2, 2.0, 2.0)
+    assert plan.emptied == ("big",)
+    assert plan_of(objects).planned_nodes == 1
+
+
+def test_waves_respect_budgets() -> None:
+    names = [f"n{number}" for number in range(4)]
+    objects = [
+        *(node(name) for name in names),
+        *workload("web", *names, cpu="1"),
+        budget("web", maxUnavailable=1),
+    ]
+    plan = plan_of(objects)
+    assert plan.planned_nodes == 1
+    assert [len(wave.evict) for wave in plan.waves] == [1, 1, 1]
+
+
+def test_exclusive_pods_stay_apart() -> None:
+    names = ["a", "b", "c"]
+    objects = [
+        *(node(name) for name in names),
+        *workload("db", *names, cpu="1", affinity=apart("db")),
+    ]
+    plan = plan_of(objects)
+    assert (plan.planned_nodes, plan.lower_bound) == (3, 3)
+
+
+def test_zones_stay_balanced() -> None:
+    objects = [
+        node("a", zone="z1"),
+        node("b", zone="z2"),
+        node("c", zone="z2"),
+        *workload("web", "a", "b", "c", topologySpreadConstraints=spread("web", ZONE)),
+    ]
+    plan = plan_of(objects)
+    assert plan.planned_nodes == 2
+    assert set(plan.emptied) < {"b", "c"}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_plan_keeps_its_promises(seed: int) -> None:
+    objects = random_cluster(seed, 12, 40)
+    plan = plan_of(objects)
+    assert plan.verified
+    assert plan.lower_bound <= plan.planned_nodes <= plan.nodes
+    check_moves(objects, plan)
+
+
+def test_a_larger_cluster_comes_close_to_the_bound() -> None:
+    objects = mixed_cluster(3, 40)
+    plan = consolidate(Snapshot(objects), seconds=3)
+    assert plan.verified
+    assert plan.gap <= 0.1
+    check_moves(objects, plan)
+
+
+def check_moves(objects: list[Any], plan: Consolidation) -> None:
+    """Each pod moves at most once, from where it was, and not to an emptied node."""
+    places = {
+        f"{each.metadata.namespace}/{each.metadata.name}": each.spec.node_name
+        for each in objects
+        if isinstance(each, Pod)
+    }
+    moved = Counter(move.pod for move in plan.moves)
+    assert set(moved.values()) <= {1}
+    for move in plan.moves:
+        assert places.pop(move.pod) == move.source
+        assert move.target not in plan.emptied
+    assert not set(places.values()) & set(plan.emptied)
+    assert sorted(pod for wave in plan.waves for pod in wave.evict) == sorted(moved)
+    assert len(plan.emptied) == plan.nodes - plan.planned_nodes
+
+
+def test_the_document_names_its_parts() -> None:
+    objects = [node("a"), node("b"), *workload("web", "a", "b", cpu="3")]
+    document = msgspec.json.decode(msgspec.json.encode(plan_of(objects)))
+    assert {"nodes", "planned_nodes", "lower_bound", "moves", "waves", "verified"} <= set(document)
+    assert {"pod", "from", "to", "wave"} <= set(document["moves"][0])
