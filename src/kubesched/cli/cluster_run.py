@@ -118,14 +118,17 @@ class ClusterRun:
         continues = options.data is not None and options.data.exists()
         manifests = load_manifests(options.files) if options.files and not continues else None
         behavior: Callable[[Pod], Behavior] = behavior_of
+        scripts = None
         if options.behavior_file is not None:
-            behavior = load_behavior_rules(options.behavior_file, seed)
+            behavior = rules = load_behavior_rules(options.behavior_file, seed)
+            scripts = rules.scripts
         cluster = EmbeddedCluster(
             clock,
             derive(seed, "store"),
             listen=options.listen,
             data=options.data,
             behavior=behavior,
+            scripts=scripts,
             rbac=options.rbac,
             features=frozenset(name for name in ALL_FEATURES if options.gates.enabled(name)),
         )

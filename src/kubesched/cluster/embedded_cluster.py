@@ -9,7 +9,7 @@ import enum
 import os
 import random
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
@@ -36,6 +36,7 @@ from kubesched.cluster.controllers.quota_resync import QuotaResync
 from kubesched.cluster.controllers.terminated_pods import TerminatedPodCollector
 from kubesched.cluster.controllers.volume_provisioning import STORAGE_CLASSES
 from kubesched.cluster.extension_servers import ExtensionChecks, ExtensionClient
+from kubesched.cluster.local_endpoints import check_local_address
 from kubesched.cluster.nodes.container_scripts import ContainerScripts
 from kubesched.cluster.nodes.container_usage import ContainerUsage
 from kubesched.cluster.nodes.kubelet import FakeKubelet
@@ -102,6 +103,7 @@ class EmbeddedCluster:
         heartbeats: bool = True,
         rbac: bool = False,
         behavior: Callable[[Pod], Behavior] = behavior_of,
+        scripts: Callable[[Pod], Mapping[str, str]] | None = None,
         events_last_ns: int = LASTS_NS,
         start_delay_ns: int = 100 * MILLISECOND,
         stop_delay_ns: int = SECOND,
@@ -117,6 +119,7 @@ class EmbeddedCluster:
         `heartbeats` nodes renew no leases, neither controllers nor kubelets record events, and
         ended pods are not removed: for simulations of long times. With `rbac` the server authorizes
         clients by their roles.
+        `scripts` returns annotations that a pod has in addition to its own.
         `behavior` says what each pod does; it starts after `start_delay_ns` and stops after
         `stop_delay_ns` unless the behavior says otherwise. `features` are names of feature gates of
         the server that are on. `parts` are the components to build. `on_change` is called with
@@ -156,7 +159,8 @@ class EmbeddedCluster:
                 ),
                 NodeAgent(self.api, clock, heartbeats=heartbeats),
             ]
-        usage = ContainerUsage(self.store)
+        self._scripts = scripts
+        usage = ContainerUsage(self.store, scripts)
         self._usage = usage.of if ClusterPart.NODES in parts else None
         if ClusterPart.CONTROLLERS in parts:
             groups = features if ClusterPart.POD_GROUPS in parts else frozenset()
@@ -229,7 +233,7 @@ class EmbeddedCluster:
                 self._authority.get()
         key = self._secret("service-account-key", lambda: secrets.token_bytes(32))
         service = ApiService(self.store, clock, users=users, rbac=self._rbac, token_key=key)
-        service.show_processes(ContainerScripts())
+        service.show_processes(ContainerScripts(self._scripts, check_local_address))
         if self._usage is not None:
             service.show_usage(self._usage)
         self._webhooks = WebhookClient(self.store)

@@ -16,7 +16,13 @@ from kubesched.api.discovery import EndpointSlice
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.errors import KubeschedError
 
-__all__ = ["ENDPOINT_ANNOTATION", "LocalAddress", "SimulatedPodsError", "address_of_service"]
+__all__ = [
+    "ENDPOINT_ANNOTATION",
+    "LocalAddress",
+    "SimulatedPodsError",
+    "address_of_service",
+    "check_local_address",
+]
 
 Json = dict[str, Any]
 
@@ -42,6 +48,11 @@ class LocalAddress(NamedTuple):
                 "cluster calls no others"
             )
         return self
+
+
+def check_local_address(host: str, port: int) -> None:
+    """Raises KubeschedError if an address is not one of this machine."""
+    LocalAddress(host, port).check()
 
 
 def address_of_service(store: Store, namespace: str, name: str, port: int) -> LocalAddress:

@@ -13,6 +13,7 @@ from kubesched.cluster.nodes.container_commands import (
     literal_outcome,
     literal_termination,
 )
+from kubesched.cluster.nodes.container_scripts import ContainerScripts
 from kubesched.cluster.nodes.pod_behavior import PREFIX, behavior_of
 from kubesched.errors import KubeschedError
 from kubesched.foundation.util.clock import MINUTE, SECOND
@@ -256,3 +257,49 @@ def test_a_rule_that_cannot_be_read_is_named(text: str, message: str) -> None:
         parse_behavior_rules(text, seed=0, name="f.yaml")
     assert message in str(caught.value)
     assert str(caught.value).startswith("f.yaml: ")
+
+
+def test_scripts_of_rules_are_further_annotations() -> None:
+    text = """
+rules:
+- match: {labels: {app: web}}
+  scripts:
+    log: from the first rule
+    logInterval: 2s
+    exec: [{command: ls, stdout: file}]
+- match: {namespace: default}
+  scripts: {log: from the second rule, port.80: "127.0.0.1:1"}
+- match: {labels: {app: web}}
+  behavior: {exitCode: 3}
+"""
+    rules = parse_behavior_rules(text, seed=0)
+    assert rules.scripts is not None
+    web, other = pod("a", app="web"), pod("b")
+    assert rules.scripts(web) == {
+        "kubesched.io/log": "from the first rule",
+        "kubesched.io/log-interval": "2s",
+        "kubesched.io/exec": "- command: ls\n  stdout: file\n",
+        "kubesched.io/port.80": "127.0.0.1:1",
+    }
+    assert rules.scripts(other)["kubesched.io/log"] == "from the second rule"
+    scripts = ContainerScripts(rules.scripts)
+    assert scripts.run(web, "c", ["ls"]).stdout == b"file"
+    own = pod("c", annotations={"kubesched.io/log": "own"}, app="web")
+    assert [line.text for line in scripts.log(own, "c", 0)] == ["own"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        ("match: {}", "neither `behavior` nor `scripts`"),
+        ("scripts: {logs: x}", "rules[0].scripts.logs: no such script"),
+    ],
+)
+def test_invalid_scripts_are_refused(rule: str, why: str) -> None:
+    with pytest.raises(KubeschedError) as caught:
+        parse_behavior_rules(f"rules:\n- {rule}\n", seed=0, name="f.yaml")
+    assert why in str(caught.value)
+
+
+def test_rules_without_scripts_cost_nothing() -> None:
+    assert parse_behavior_rules(RULES, seed=0).scripts is None

@@ -8,6 +8,8 @@ No container runs. Annotations of the pod give what a process would have printed
 | `log-interval` | duration | the time between two lines; without it all are logged at the start |
 | `exec`, `exec.CONTAINER` | YAML list | the results of commands, see below |
 
+| `port.NUMBER`, `port` | HOST:PORT | a process on this machine that port forwarding connects to |
+
 An entry of `exec` has a `command` (a list or a text) or a `pattern` (a regular expression that the
 whole command matches), and `stdout`, `stderr`, `exitCode`. The first entry that matches applies; an
 entry with neither matches every command. Without an entry, simple commands are interpreted
@@ -16,9 +18,10 @@ entry with neither matches every command. Without an entry, simple commands are 
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -28,11 +31,14 @@ from kubesched.api.pod import Container
 from kubesched.cluster.apiserver.http.pod_processes import CommandResult, LogLine
 from kubesched.cluster.nodes.container_commands import literal_outcome, literal_output
 from kubesched.cluster.nodes.pod_behavior import PREFIX, duration_ns
+from kubesched.errors import KubeschedError
+from kubesched.foundation.client.local_connections import open_local_connection
 from kubesched.foundation.util.yaml_reader import load_yaml
 
 __all__ = ["ContainerScripts"]
 
 _LOG, _INTERVAL, _EXEC = PREFIX + "log", PREFIX + "log-interval", PREFIX + "exec"
+_PORT = PREFIX + "port"
 _NOT_SCRIPTED = (
     "kubesched: no result is scripted for this command; containers are simulated, and the "
     f"annotation {_EXEC} of the pod can give one\n"
@@ -41,11 +47,45 @@ _CANNOT_RUN = 126
 
 
 class ContainerScripts:
-    """What the processes of simulated containers print."""
+    """What the processes of simulated containers print, and which process has their ports."""
+
+    def __init__(
+        self,
+        rules: Callable[[Pod], Mapping[str, str]] | None = None,
+        check_address: Callable[[str, int], None] = lambda _host, _port: None,
+    ) -> None:
+        """`rules` returns further annotations of a pod; its own have precedence.
+
+        `check_address` raises KubeschedError for an address to which no connection is allowed.
+        """
+        self._rules, self._check_address = rules, check_address
+
+    def _annotations(self, pod: Pod) -> Mapping[str, str]:
+        own = pod.metadata.annotations
+        return own if self._rules is None else {**self._rules(pod), **own}
+
+    async def connect(
+        self, pod: Pod, port: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to the process that an annotation names. Raises KubeschedError."""
+        annotations = self._annotations(pod)
+        key = f"{_PORT}.{port}"
+        text = annotations.get(key, annotations.get(_PORT, ""))
+        if not text:
+            raise KubeschedError(
+                f"nothing listens on port {port}: containers are simulated, and the annotation "
+                f"{key}: HOST:PORT of the pod can name a process on this machine"
+            )
+        host, colon, number = text.rpartition(":")
+        if not colon or not host or not number.isdecimal() or not 0 < int(number) < 65536:
+            raise KubeschedError(f"annotation {key}: {text!r} is not HOST:PORT")
+        host = host.strip("[]")
+        self._check_address(host, int(number))
+        return await open_local_connection(host, int(number))
 
     def log(self, pod: Pod, container: str, start_ns: int) -> list[LogLine]:
         """Return all lines of a container that started then, with their times."""
-        annotations = pod.metadata.annotations
+        annotations = self._annotations(pod)
         text = annotations.get(f"{_LOG}.{container}", annotations.get(_LOG))
         if text is None:
             found = _find(pod, container)
@@ -57,7 +97,7 @@ class ContainerScripts:
     def run(self, pod: Pod, container: str, command: Sequence[str]) -> CommandResult:
         """Return the result of a command in a container."""
         try:
-            annotations = pod.metadata.annotations
+            annotations = self._annotations(pod)
             text = annotations.get(f"{_EXEC}.{container}", annotations.get(_EXEC, ""))
             scripted = _scripted(text, command)
         except ValueError as error:

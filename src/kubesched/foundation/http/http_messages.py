@@ -23,8 +23,10 @@ __all__ = [
     "Handler",
     "Headers",
     "Query",
+    "RawConnection",
     "Request",
     "Response",
+    "UpgradedSession",
     "WebSocket",
     "WebSocketSession",
     "parse_target",
@@ -146,6 +148,10 @@ class WebSocket(Protocol):
         """Send a binary message."""
         ...
 
+    async def receive(self) -> bytes | None:
+        """Wait for a message; None when the client has closed the connection."""
+        ...
+
     async def wait_closed(self) -> None:
         """Read and drop messages until the client closes the connection."""
         ...
@@ -160,6 +166,28 @@ class WebSocketSession(Protocol):
     async def __call__(self, socket: WebSocket) -> None: ...
 
 
+class RawConnection(Protocol):
+    """The bytes of a connection after a request has changed its protocol."""
+
+    async def read(self) -> bytes:
+        """Wait for bytes and return them; empty at the end."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes, and wait while the client takes none."""
+        ...
+
+
+class UpgradedSession(Protocol):
+    """Handles a connection with another protocol. The server closes it when the call returns."""
+
+    # The name of the protocol, and further headers of the response.
+    upgrade: str
+    headers: Mapping[str, str]
+
+    async def __call__(self, connection: RawConnection) -> None: ...
+
+
 class Response(msgspec.Struct, frozen=True):
     """What a handler returns."""
 
@@ -172,6 +200,8 @@ class Response(msgspec.Struct, frozen=True):
     stream: AsyncGenerator[bytes, None] | None = None
     # The session of a request that asks for a WebSocket.
     websocket: WebSocketSession | None = None
+    # The session of a request that changes the protocol of its connection.
+    upgraded: UpgradedSession | None = None
     # Whether the server closes the connection afterwards, for example because of an unread body.
     closes_connection: bool = False
 

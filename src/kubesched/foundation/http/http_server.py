@@ -11,12 +11,12 @@ import contextlib
 import resource
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any, Final
 
 import msgspec
-from aiohttp import web
+from aiohttp import WSMsgType, web
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
@@ -26,6 +26,7 @@ from kubesched.foundation.http.http_messages import (
     Headers,
     Request,
     Response,
+    UpgradedSession,
     WebSocketSession,
     parse_target,
     text_error,
@@ -151,6 +152,8 @@ class HttpServer(web.Server):
             response = text_error(str(exc), exc.status)
         if response.websocket is not None:
             return await self._converse(request, response.websocket)
+        if response.upgraded is not None:
+            return await self._run_upgraded(connection, response.upgraded)
         if response.stream is not None:
             return await self._send_stream(request, response, response.stream)
         if len(response.body) <= PART_BYTES or request.method == "HEAD":
@@ -259,6 +262,22 @@ class HttpServer(web.Server):
             _drop(request)
         return socket
 
+    async def _run_upgraded(
+        self, connection: _Connection, session: UpgradedSession
+    ) -> web.StreamResponse:
+        """Run a session with the bytes of a connection until it returns or the client leaves."""
+        raw = connection.become_raw(session.upgrade, session.headers)
+        try:
+            await session(raw)
+        except (ConnectionError, TimeoutError):
+            pass
+        finally:
+            connection.close_raw()
+        # The connection is closed, so nobody receives this.
+        gone = web.Response()
+        gone.force_close()
+        return gone
+
     async def _send_stream(
         self, request: web.BaseRequest, response: Response, chunks: AsyncGenerator[bytes, None]
     ) -> web.StreamResponse:
@@ -289,9 +308,55 @@ class _OpenSocket:
         async with asyncio.timeout(self._stalled_seconds):
             await self._socket.send_bytes(message)
 
+    async def receive(self) -> bytes | None:
+        message = await self._socket.receive()
+        if message.type in (WSMsgType.BINARY, WSMsgType.TEXT):
+            data = message.data
+            return data if isinstance(data, bytes) else str(data).encode()
+        return None
+
     async def wait_closed(self) -> None:
         async for _message in self._socket:
             pass
+
+
+class _RawBytes:
+    """A connection whose bytes are no HTTP any more."""
+
+    def __init__(self, transport: asyncio.Transport, stalled_seconds: float) -> None:
+        self._transport, self._stalled_seconds = transport, stalled_seconds
+        self._received = bytearray()
+        self._changed = asyncio.Event()
+        self._has_ended = False
+        self.can_write = asyncio.Event()
+        self.can_write.set()
+
+    async def read(self) -> bytes:
+        while not self._received and not self._has_ended:
+            self._changed.clear()
+            await self._changed.wait()
+        data = bytes(self._received)
+        self._received.clear()
+        self._transport.resume_reading()
+        return data
+
+    async def write(self, data: bytes) -> None:
+        if self._transport.is_closing():
+            raise ConnectionResetError
+        self._transport.write(data)
+        async with asyncio.timeout(self._stalled_seconds):
+            await self.can_write.wait()
+
+    def feed(self, data: bytes) -> None:
+        self._received += data
+        if len(self._received) > PART_BYTES:
+            self._transport.pause_reading()
+        self._changed.set()
+
+    def end(self) -> None:
+        self._has_ended = True
+        self.can_write.set()
+        self._changed.set()
 
 
 class _Connection(RequestHandler):
@@ -314,6 +379,44 @@ class _Connection(RequestHandler):
         self._first_request_timer: asyncio.TimerHandle | None = None
         self.has_requested = False
         self.certificates: tuple[bytes, ...] = ()
+        self._raw: _RawBytes | None = None
+
+    def become_raw(self, protocol: str, headers: Mapping[str, str]) -> _RawBytes:
+        """Accept another protocol; what arrives from now on is no HTTP."""
+        assert isinstance(self.transport, asyncio.Transport)
+        self._raw = raw = _RawBytes(self.transport, self._server.limits.stalled_seconds)
+        fields = {"Upgrade": protocol, "Connection": "Upgrade", **headers}
+        lines = [f"{name}: {value}\r\n" for name, value in fields.items()]
+        head = f"HTTP/1.1 101 Switching Protocols\r\n{''.join(lines)}\r\n"
+        self.transport.write(head.encode("latin-1"))
+        return raw
+
+    def close_raw(self) -> None:
+        """Close the connection after what has been written is sent."""
+        if self.transport is not None:
+            self.transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        if self._raw is None:
+            super().data_received(data)
+        else:
+            self._raw.feed(data)
+
+    def eof_received(self) -> None:
+        if self._raw is None:
+            super().eof_received()
+        else:
+            self._raw.end()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._raw is not None:
+            self._raw.can_write.clear()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._raw is not None:
+            self._raw.can_write.set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -330,6 +433,8 @@ class _Connection(RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._server.open_connections -= 1
+        if self._raw is not None:
+            self._raw.end()
         if self._first_request_timer is not None:
             self._first_request_timer.cancel()
         super().connection_lost(exc)

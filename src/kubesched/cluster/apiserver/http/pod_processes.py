@@ -1,10 +1,11 @@
-"""`log` and `exec` of pods: the requests, and the state of the container that they concern.
+"""`log`, `exec`, `attach` and `portforward` of pods: the requests, and the state of the container.
 
 What a container prints comes from a `PodProcesses`, which stands in for the kubelet.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from typing import NamedTuple, Protocol
 
@@ -12,12 +13,29 @@ import msgspec
 
 from kubesched.api import ContainerState, ContainerStatus, Pod
 from kubesched.api.time import format_time, parse_time
-from kubesched.cluster.apiserver.http.kubelet_streams import ExecSession
+from kubesched.cluster.apiserver.http.port_forwarding import PortForwarding
+from kubesched.cluster.apiserver.http.remote_commands import (
+    STDERR,
+    STDOUT,
+    Emit,
+    Produce,
+    SpdyCommand,
+    WebSocketCommand,
+    spdy_protocol,
+)
 from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.foundation.http.http_messages import TEXT, Query, Request, Response
 from kubesched.foundation.util.clock import SECOND, Clock
 
-__all__ = ["CommandResult", "LogLine", "PodProcesses", "answer_exec", "answer_log"]
+__all__ = [
+    "CommandResult",
+    "LogLine",
+    "PodProcesses",
+    "answer_attach",
+    "answer_exec",
+    "answer_log",
+    "answer_port_forward",
+]
 
 _POLL_NS = SECOND
 _FINISHED = ("Succeeded", "Failed")
@@ -46,6 +64,12 @@ class PodProcesses(Protocol):
     def log(self, pod: Pod, container: str, start_ns: int) -> list[LogLine]: ...
 
     def run(self, pod: Pod, container: str, command: Sequence[str]) -> CommandResult: ...
+
+    async def connect(
+        self, pod: Pod, port: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to the process behind a port. Raises KubeschedError if there is none."""
+        ...
 
 
 class ReadPod(Protocol):
@@ -146,18 +170,76 @@ async def _followed(
 def answer_exec(
     request: Request, read_pod: ReadPod, processes: PodProcesses, clock: Clock
 ) -> Response:
-    """Run a command in a container over a WebSocket. Raises ApiError 400, 500."""
+    """Run a command in a container. Raises ApiError 400, 500."""
     pod = read_pod()
     assert pod is not None, "the caller has found the pod"
     command = request.query.all("command")
     if not command:
         raise api_errors.bad_request("you must specify at least 1 command for the container")
+    container = _running_container(pod, request, "exec into")
+    result = processes.run(pod, container, command)
+
+    async def produce(emit: Emit) -> int | None:
+        for channel, output in ((STDOUT, result.stdout), (STDERR, result.stderr)):
+            if output:
+                await emit(channel, output)
+        if result.wait_ns is None:
+            return None
+        if result.wait_ns:
+            await clock.sleep(result.wait_ns)
+        return result.exit_code
+
+    return _command_session(request, produce)
+
+
+def answer_attach(
+    request: Request, read_pod: ReadPod, processes: PodProcesses, clock: Clock
+) -> Response:
+    """Show what a container writes from now on. Raises ApiError 400, 500."""
+    pod = read_pod()
+    assert pod is not None, "the caller has found the pod"
+    container = _running_container(pod, request, "attach to")
+    run = _run_of(pod, container, previous=False)
+    options = _LogOptions(True, False, clock.now_ns(), None, None)
+    lines = processes.log(pod, container, run.start_ns)
+
+    async def produce(emit: Emit) -> int | None:
+        async for chunk in _followed(lines, run, options, read_pod, container, clock):
+            await emit(STDOUT, chunk)
+        return 0
+
+    return _command_session(request, produce)
+
+
+def answer_port_forward(
+    request: Request, read_pod: ReadPod, processes: PodProcesses, _clock: Clock
+) -> Response:
+    """Forward connections to ports of a pod. Raises ApiError 400."""
+    pod = read_pod()
+    assert pod is not None, "the caller has found the pod"
+    if not pod.spec.node_name:
+        raise api_errors.bad_request(f"pod {pod.metadata.name} does not have a host assigned")
+    if pod.status.phase != "Running":
+        text = (
+            f"unable to forward port because pod is not running. Current status={pod.status.phase}"
+        )
+        raise api_errors.bad_request(text)
+    session = PortForwarding(lambda port: processes.connect(pod, port))
+    if _wants_websocket(request):
+        return Response(websocket=session.over_websocket())
+    if _wants_spdy(request):
+        return Response(upgraded=session.over_spdy())
+    raise api_errors.bad_request("unable to upgrade: neither a WebSocket nor SPDY was requested")
+
+
+def _running_container(pod: Pod, request: Request, action: str) -> str:
+    """Return the container of a request for a running process. Raises ApiError 400, 500."""
     container = _container_of(pod, request.query.get("container", ""))
     if not pod.spec.node_name:
         raise api_errors.bad_request(f"pod {pod.metadata.name} does not have a host assigned")
     if pod.status.phase in _FINISHED:
         raise api_errors.bad_request(
-            f"cannot exec into a container in a completed pod; current phase is {pod.status.phase}"
+            f"cannot {action} a container in a completed pod; current phase is {pod.status.phase}"
         )
     statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
     status = next((each for each in statuses if each.name == container), None)
@@ -165,12 +247,25 @@ def answer_exec(
         raise api_errors.internal_error(
             f'unable to upgrade connection: container not found ("{container}")'
         )
-    if request.headers.get("upgrade").lower() != "websocket":
-        raise api_errors.bad_request("unable to upgrade: only WebSockets are supported")
-    result = processes.run(pod, container, command)
-    return Response(
-        websocket=ExecSession(result.stdout, result.stderr, result.exit_code, result.wait_ns, clock)
-    )
+    return container
+
+
+def _command_session(request: Request, produce: Produce) -> Response:
+    """Return the response that starts a session. Raises ApiError 400."""
+    if _wants_websocket(request):
+        return Response(websocket=WebSocketCommand(produce))
+    if _wants_spdy(request):
+        headers = spdy_protocol(request)
+        return Response(upgraded=SpdyCommand(produce, request.query, headers))
+    raise api_errors.bad_request("unable to upgrade: neither a WebSocket nor SPDY was requested")
+
+
+def _wants_websocket(request: Request) -> bool:
+    return request.headers.get("upgrade").lower() == "websocket"
+
+
+def _wants_spdy(request: Request) -> bool:
+    return request.headers.get("upgrade").upper() == "SPDY/3.1"
 
 
 def _container_of(pod: Pod, name: str) -> str:

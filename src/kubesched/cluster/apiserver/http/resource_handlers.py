@@ -19,8 +19,10 @@ from kubesched.cluster.apiserver.http.media_types import accepted_form, patch_ty
 from kubesched.cluster.apiserver.http.object_completion import complete_document
 from kubesched.cluster.apiserver.http.pod_processes import (
     PodProcesses,
+    answer_attach,
     answer_exec,
     answer_log,
+    answer_port_forward,
 )
 from kubesched.cluster.apiserver.http.query_parameters import (
     ListOptions,
@@ -88,7 +90,12 @@ Json = dict[str, Any]
 # The response to a deletion of these contains the object, that of others a Status.
 _SHOWN_WHEN_GONE = frozenset({"pods", "persistentvolumeclaims", "persistentvolumes", "services"})
 # The methods of subresources that the processes of a pod answer.
-_ANSWERED_BY_PROCESSES = {"exec": ("GET", "POST"), "log": ("GET",)}
+_ANSWERED_BY_PROCESSES = {
+    "attach": (("GET", "POST"), answer_attach),
+    "exec": (("GET", "POST"), answer_exec),
+    "log": (("GET",), answer_log),
+    "portforward": (("GET", "POST"), answer_port_forward),
+}
 _GONE = 410
 _RBAC = "rbac.authorization.k8s.io"
 # Subresources that are written like the object. The store ignores the other parts of the body.
@@ -174,7 +181,8 @@ class ResourceHandlers:
         target = call.target
         if call.resource is not self._pods or target.namespace is None:
             raise api_errors.unknown_resource()
-        if call.http.method not in _ANSWERED_BY_PROCESSES[target.subresource]:
+        methods, answer = _ANSWERED_BY_PROCESSES[target.subresource]
+        if call.http.method not in methods:
             raise api_errors.method_not_allowed()
         self._store.get(self._pods, target.namespace, target.name)
 
@@ -182,7 +190,6 @@ class ResourceHandlers:
             record = self._store.find_record(self._pods, target.namespace, target.name)
             return None if record is None else record.typed
 
-        answer = answer_log if target.subresource == "log" else answer_exec
         return answer(call.http, read_pod, processes, self._clock)
 
     def _answer_object(self, call: ResourceRequest) -> Response | ServedWatch:
