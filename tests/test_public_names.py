@@ -25,7 +25,8 @@ PUBLIC = {
         QueuedPodInfo QueueingHint Reads RejectedNodes Rejections Remedy Removal
         RuleKind SharedState Snapshot StateNotFoundError Status
         TotalsView
-        VictimPreemption VictimReview Victims Wait WaitingPod WeightedAffinityTerm extension_points overrides
+        VictimPreemption VictimReview Victims Wait WaitingPod WeightedAffinityTerm
+        extension_points overrides
     """,
     "kubesched.testing": """
         HOSTNAME REGION ZONE ApiCall Cluster ClusterObjects ExtenderCall FakeApi FakeExtender

@@ -281,5 +281,5 @@ def _refusal(rng: random.Random, what: str, request: OutgoingRequest) -> Trouble
     elif rng.random() < 0.5:
         code, reason = rng.choice([(503, "ServiceUnavailable"), (504, "Timeout"), (502, "")])
     body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code}
-    text = json.dumps({**body, "reason": reason, "message": "stormy"}).encode()
+    text = json.dumps({**body, "reason": reason, "message": "injected"}).encode()
     return Trouble(answer=ServerResponse(code, text, headers))

@@ -67,7 +67,7 @@ class Process:
         await self.client.close()
 
 
-class Storm:
+class WriteLoad:
     """Writers, and the writes that the server acknowledged."""
 
     def __init__(self, process: Process, rng: random.Random) -> None:
@@ -76,7 +76,7 @@ class Storm:
         self.tried: dict[str, set[str]] = {}
         self._written = 0
 
-    async def blow(self, seconds: float) -> None:
+    async def write_for(self, seconds: float) -> None:
         writers = [asyncio.create_task(self._write(number)) for number in range(8)]
         await asyncio.sleep(seconds)
         await self._process.kill()
@@ -104,16 +104,16 @@ class Storm:
             return await answer.json()
 
 
-def check(listed: Any, storm: Storm) -> None:
+def check(listed: Any, load: WriteLoad) -> None:
     there = {each["metadata"]["name"]: each for each in listed["items"]}
     version = int(listed["metadata"]["resourceVersion"])
-    for name, (value, written) in storm.acknowledged.items():
+    for name, (value, written) in load.acknowledged.items():
         found = there[name]
         assert int(found["metadata"]["resourceVersion"]) >= written
         assert written <= version
         # What was on its way may have arrived.
         assert found["data"]["a"] == value or (
-            found["data"]["a"] in storm.tried[name]
+            found["data"]["a"] in load.tried[name]
             and int(found["metadata"]["resourceVersion"]) > written
         )
 
@@ -125,19 +125,19 @@ def test_what_was_acknowledged_survives_a_crash(tmp_path: Path) -> None:
     async def main() -> None:
         process = Process(tmp_path)
         await process.start()
-        storm = Storm(process, rng)
+        load = WriteLoad(process, rng)
         token = process.token
         for _ in range(CRASHES):
-            await storm.blow(rng.uniform(0.05, 0.5))
+            await load.write_for(rng.uniform(0.05, 0.5))
             await process.start()
             async with process.client.get(CONFIG_MAPS) as answer:
-                check(await answer.json(), storm)
-            last = max((version for _, version in storm.acknowledged.values()), default=1)
+                check(await answer.json(), load)
+            last = max((version for _, version in load.acknowledged.values()), default=1)
             watch = f"{CONFIG_MAPS}?watch=1&timeoutSeconds=1&resourceVersion={last}"
             async with process.client.get(watch) as answer:
                 assert answer.status in (200, 410)
             assert process.token == token
-        assert len(storm.acknowledged) > CRASHES
+        assert len(load.acknowledged) > CRASHES
         await process.kill()
 
     asyncio.run(main())

@@ -118,7 +118,7 @@ def same(attribute: str, *requests: int) -> Json:
 
 
 # A claim that even the guided search does not decide within its limit.
-PUZZLE = [
+HARD_CONSTRAINTS = [
     same("ab"[n % 2], (n * 7 + n // 3) % 24, (n * 5 + 3 * n // 4 + 1) % 24) for n in range(36)
 ]
 
@@ -126,7 +126,7 @@ PUZZLE = [
 async def with_hostile_pods(harness: ClaimHarness) -> None:
     await harness.add("even", {"count": 20}, constraints=[same("slot")])
     await harness.add("pairs", {"count": 20}, constraints=[same("a"), same("b")])
-    await harness.add("puzzle", *({"count": 1} for _ in range(24)), constraints=PUZZLE)
+    await harness.add("hard", *({"count": 1} for _ in range(24)), constraints=HARD_CONSTRAINTS)
 
 
 def devices() -> list[Json]:

@@ -56,7 +56,7 @@ def test_deleting_the_unknown_changes_nothing() -> None:
 
 
 def test_an_object_that_was_made_anew_unseen_and_is_gone_was_the_known_one() -> None:
-    """Seed 7078 of storms: the room of the first pod was never given back."""
+    """Seed 7078 of the fault injection: the requests of the first pod were never released."""
     known, successor = pod("a", 1, uid="first"), pod("a", 3, uid="second")
     store = filled(known)
     told: list[tuple[Pod | None, Pod | None]] = []

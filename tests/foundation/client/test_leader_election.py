@@ -285,7 +285,7 @@ def test_durations_that_cannot_work(message: str, settings: dict[str, int]) -> N
     assert str(error.value) == message
 
 
-# Storms
+# Random faults
 
 
 class Machine:

@@ -233,7 +233,7 @@ def test_a_claim_that_just_fits_is_allocated() -> None:
 
 
 def colouring(edges: int, colours: int, seed: int) -> tuple[list[Values], ResourceClaim]:
-    """Return a hard puzzle: requests are edges of a graph, constraints its corners."""
+    """Return a hard search: requests are edges of a graph, constraints its corners."""
     rng = random.Random(seed)
     pairs = [(first, second) for first in range(colours) for second in range(colours)]
     devices: list[Values] = [
@@ -249,7 +249,7 @@ def colouring(edges: int, colours: int, seed: int) -> tuple[list[Values], Resour
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_no_puzzle_takes_more_steps_than_allowed(seed: int) -> None:
+def test_no_search_takes_more_steps_than_allowed(seed: int) -> None:
     devices, wanted = colouring(30, 6, seed)
     harness = node_with(devices)
     harness.allocate(wanted)
