@@ -17,6 +17,7 @@ import click
 from benchmarks.contrib import time_contrib
 from benchmarks.devices import time_devices
 from benchmarks.engine_options import Case, Run, report, workload_options
+from benchmarks.gangs import time_gangs
 from benchmarks.loop import time_loop
 from benchmarks.measuring import Spent, Stopwatch
 from benchmarks.volumes import volume_objects, written_objects
@@ -24,6 +25,7 @@ from benchmarks.workloads import (
     CONTRIB_KINDS,
     DEVICES,
     ENGINE_KINDS,
+    GANGS,
     VOLUME_KINDS,
     make_node,
     make_pod,
@@ -85,8 +87,11 @@ class Engine:
 def time_engine(case: Case) -> Spent:
     """Measure placing the pods one after another on an otherwise empty cluster.
 
-    `benchmarks.devices` measures the kind dra, `benchmarks.contrib` those of optional plugins.
+    `benchmarks.devices` measures the kind dra, `benchmarks.gangs` the kind gangs, and
+    `benchmarks.contrib` the kinds of optional plugins.
     """
+    if case.kind == GANGS:
+        return time_gangs(case)
     if case.kind == DEVICES:
         return time_devices(case)
     if case.kind in CONTRIB_KINDS:

@@ -12,6 +12,7 @@ __all__ = [
     "CONTRIB_KINDS",
     "DEVICES",
     "ENGINE_KINDS",
+    "GANGS",
     "KINDS",
     "SHAPES",
     "VOLUME_KINDS",
@@ -24,7 +25,9 @@ DEVICES = "dra"
 """Pods with claims for devices: `benchmarks.devices`, by the engine alone."""
 VOLUME_KINDS = ("volumes", "local-pv")
 """Pods with claims for volumes, made for them or on nodes: `benchmarks.volumes`."""
-ENGINE_KINDS = (DEVICES, *VOLUME_KINDS)
+GANGS = "gangs"
+"""Gangs of 64 pods: `benchmarks.gangs`, by the engine alone."""
+ENGINE_KINDS = (DEVICES, *VOLUME_KINDS, GANGS)
 CONTRIB_KINDS = ("coscheduling", "capacity")
 """Pods for the plugins of `kubesched.contrib`: `benchmarks.contrib`, by the whole scheduler."""
 _MIX = ("basic", "spread", "affinity", "hetero")

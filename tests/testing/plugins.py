@@ -25,6 +25,9 @@ from kubesched.framework import (
     NominatingMode,
     OnlyNodes,
     Plugin,
+    PodGroupAssignments,
+    PodGroupInfo,
+    PodGroupPlacement,
     PodInfo,
     PodPart,
     PostFilterResult,
@@ -180,3 +183,23 @@ class MakesRoom(Plugin):
         if status.is_success:
             return PostFilterResult(SUCCESS, Nominating(NominatingMode.OVERRIDE, node.name))
         return PostFilterResult(Status.unschedulable("no room to be made"))
+
+
+class Halves(Plugin):
+    """Generates two placements, and prefers the one with more nodes."""
+
+    name = "Halves"
+
+    def generate_placements(
+        self, state: CycleState, group: PodGroupInfo, parent: PodGroupPlacement
+    ) -> Sequence[PodGroupPlacement]:
+        rows = parent.nodes.rows
+        return [
+            PodGroupPlacement(f"half-{start}", parent.nodes.at_rows(rows[start::2]))
+            for start in (0, 1)
+        ]
+
+    def score_placement(
+        self, state: CycleState, group: PodGroupInfo, assignments: PodGroupAssignments
+    ) -> int:
+        return len(assignments.placement.nodes)

@@ -29,6 +29,7 @@ from kubesched.framework import (
     NominatingMode,
     OnlyNodes,
     Plugin,
+    PodGroupPlacement,
     PodInfo,
     PodPart,
     PodsOnNode,
@@ -40,11 +41,12 @@ from kubesched.framework import (
     Status,
     Wait,
 )
-from kubesched.testing import check_plugin
+from kubesched.testing import check_plugin, make_node, make_view
 from tests.testing.plugins import (
     HELD,
     Disks,
     FewOfAKind,
+    Halves,
     Limits,
     MakesRoom,
     Patient,
@@ -52,7 +54,7 @@ from tests.testing.plugins import (
 )
 
 
-@pytest.mark.parametrize("plugin", [Disks, FewOfAKind, WithArguments, Patient, MakesRoom])
+@pytest.mark.parametrize("plugin", [Disks, FewOfAKind, WithArguments, Patient, MakesRoom, Halves])
 @pytest.mark.parametrize("seed", [0, 7])
 def test_a_plugin_that_keeps_the_contract_passes(plugin: type[Plugin], seed: int) -> None:
     check_plugin(plugin, seed=seed)
@@ -441,6 +443,29 @@ class FollowsPods(Disks):
 
 NODE, POD = EventResource.NODE, EventResource.POD
 
+
+class NamesRacks(Halves):
+    def generate_placements(self, state: Any, group: Any, parent: Any) -> Any:
+        return ["rack-1", "rack-2"]
+
+
+class Elsewhere(Halves):
+    def generate_placements(self, state: Any, group: Any, parent: Any) -> Any:
+        return [PodGroupPlacement("else", make_view(make_node("other")))]
+
+
+class ManyNodes(Halves):
+    def score_placement(self, state: Any, group: Any, assignments: Any) -> int:
+        return 100 + len(assignments.pods)
+
+
+class ReadsNodes(Halves):
+    placement_score_reads_nodes = False
+
+    def score_placement(self, state: Any, group: Any, assignments: Any) -> int:
+        return len(assignments.node_names)
+
+
 BROKEN: dict[str, tuple[type[Plugin], str]] = {
     "a name is empty": (Nameless, "a plugin has a legal name: name is ''"),
     "a name means all plugins": (Starry, r"a plugin has a legal name: name is '\*'"),
@@ -571,6 +596,16 @@ BROKEN: dict[str, tuple[type[Plugin], str]] = {
         "a hint answers with a QueueingHint: PodDelete: True",
     ),
     "a filter raises": (Raises, "a method does not raise: filter raised KeyError"),
+    "placements are no placements": (NamesRacks, "PlacementGenerate returns placements"),
+    "a placement has nodes of another cluster": (Elsewhere, "placements are parts of the parent"),
+    "the score of a placement is too high": (
+        ManyNodes,
+        "normalised scores of placements are within 0..100",
+    ),
+    "the score of a placement reads its nodes": (
+        ReadsNodes,
+        "a score that reads no nodes does not depend on them",
+    ),
     "a sort key is random": (SortsByChance, "a sort key is stable"),
 }
 

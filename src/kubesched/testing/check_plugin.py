@@ -9,7 +9,8 @@ The rules: the plugin has a legal name and extends a point. Methods raise nothin
 their arguments, and return what their extension point allows. Filter and Score return the same for
 one node as for many. Parts of the pod, pods on nodes, other nodes and objects that `reads` does not
 declare do not affect the result, nor do pods that the plugin ignores. Normalised scores are within
-0..100. A cloned state is independent. Registered events are well-formed, and their hints return.
+0..100. Placements are parts of the parent. A cloned state is independent. Registered events are
+well-formed, and their hints return.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from kubesched.testing.checks.filter_and_score import (
     check_filter,
     check_score,
 )
+from kubesched.testing.checks.group_placements import check_placements
 from kubesched.testing.checks.ignored_pods import check_ignored_pods
 from kubesched.testing.checks.making_room import check_post_filter
 from kubesched.testing.checks.placing import check_placing
@@ -62,3 +64,4 @@ def check_plugin(
         check_ignored_pods(trial)
         check_post_filter(trial)
         check_placing(trial)
+        check_placements(trial)

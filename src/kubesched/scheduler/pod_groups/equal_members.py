@@ -87,16 +87,19 @@ class EqualMembers:
             pod_count = pod_count + self._nominated[1][rows]
         room = np.zeros(len(rows), dtype=np.int64)
         left = np.arange(len(rows))
+        own = self._own[:, np.newaxis]
         dry_run, state, pod = self._framework.dry_run, self._state, self._pod
         for placed in range(self._count):
-            if not len(left):
-                break
-            totals = requested[:, left] + placed * self._own[:, np.newaxis]
-            view = TotalsView(self._nodes, rows[left], totals, pod_count[left] + placed)
+            view = TotalsView(self._nodes, rows[left], requested, pod_count)
             found = dry_run.filter_nodes(state, pod, view, again=placed > 0)
-            if found.codes is not None:
-                left = left[found.codes == 0]
+            if found.codes is not None and found.codes.any():
+                passing = found.codes == 0
+                left = left[passing]
+                requested, pod_count = requested[:, passing], pod_count[passing]
+                if not len(left):
+                    break
             room[left] += 1
+            requested, pod_count = requested + own, pod_count + 1
         return room
 
     def room_now(self, rows: NDArray[np.intp]) -> NDArray[np.int64]:

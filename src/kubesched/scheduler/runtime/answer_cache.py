@@ -323,10 +323,13 @@ class AnswerCache:
         pod: Pod,
         nodes: NodeView,
         missing: list[int] | None,
+        *,
+        is_for_all: bool = True,
     ) -> None:
         """Call the cached plugins on rows that changed and pass.
 
-        `missing` is the result of `refresh_verdicts`: these rows are added to the index.
+        `missing` is the result of `refresh_verdicts`: these rows are added to the index. No index
+        is built unless the attempt `is_for_all` nodes.
         """
         scores = self._valid_scores(entry, state)
         now, before = entry.filtered_at, entry.scored_at
@@ -340,6 +343,9 @@ class AnswerCache:
             entry.index_uses += 1
         else:
             self._score_changed(entry, state, pod, nodes, scores, only_pods)
+            is_due = entry.steady_pods >= _STEADY and entry.may_have_index
+            if entry.index is None and is_due and is_for_all:
+                self._build_index(entry, nodes)
         entry.refreshed = (-1, None)
         entry.scored_at = now
 
@@ -352,7 +358,7 @@ class AnswerCache:
         scores: CachedScores,
         only_pods: bool,
     ) -> None:
-        """Score the rows that changed since the last scores; build an index if it is due."""
+        """Score the rows that changed since the last scores."""
         before = entry.scored_at
         since = None if before is None else nodes.table.changes.recent(before.rows)
         is_steady = since is not None and len(since) <= _FEW_CHANGES
@@ -363,8 +369,6 @@ class AnswerCache:
             if changed is None:
                 changed = _restricted(nodes, since)
             self._call_scores(entry, state, pod, changed, scores, only_pods)
-        if entry.index is None and entry.steady_pods >= _STEADY and entry.may_have_index:
-            self._build_index(entry, nodes)
 
     def _valid_scores(self, entry: CachedAnswers, state: CycleState) -> CachedScores:
         """Return the plugins of an entry's scores; invalidate the scores if they are stale."""

@@ -59,7 +59,8 @@ class CachedEvaluation:
         if not isinstance(entry, CachedAnswers) or not cache.is_fresh(entry, state):
             return self._plugins.score(attempt, nodes)
         try:
-            cache.refresh_scores(entry, state, pod, nodes.whole, None)
+            is_for_all = self._snapshot.placement is None
+            cache.refresh_scores(entry, state, pod, nodes.whole, None, is_for_all=is_for_all)
         except PluginError:
             # The plugin may have failed on a node that other filters rejected.
             return self._plugins.score(attempt, nodes)

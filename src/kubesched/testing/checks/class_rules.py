@@ -20,6 +20,7 @@ _NEEDS = {
     "add_pod": "pre_filter",
     "remove_pod": "pre_filter",
     "pre_bind_pre_flight": "pre_bind",
+    "normalize_placement_scores": "score_placement",
 }
 _PAIRS = (("add_pod", "remove_pod"),)
 _ASYNC = ("pre_bind", "bind", "post_bind")
@@ -41,6 +42,9 @@ _SYNC = (
     "permit",
     "pre_bind_pre_flight",
     "events_to_register",
+    "generate_placements",
+    "score_placement",
+    "normalize_placement_scores",
 )
 
 

@@ -84,6 +84,7 @@ def test_the_pod_that_completes_the_gang_allows_the_waiting_members() -> None:
     handle = plugin.handle
     assert isinstance(handle.pod_groups, PodGroupStates)
     handle.pod_groups.assume(placed(P1))
+    assert isinstance(plugin.permit(CycleState(), placed(P1), "n"), Wait)
     handle.pod_groups.assume(placed(P2))
     assert plugin.permit(CycleState(), placed(P2), "n") == SUCCESS
     assert waiting.pending_plugins == ("Another",)

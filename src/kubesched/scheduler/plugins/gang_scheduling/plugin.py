@@ -39,6 +39,7 @@ TOO_FEW_KNOWN = Status.unresolvable(
 )
 TOO_FEW_PLACED = "waiting for minCount pods from a gang to be scheduled"
 _LONGEST_WAIT_NS = 5 * MINUTE
+_MOST_WAITING_GROUPS = 1_024
 
 
 class GangScheduling(Plugin):
@@ -55,6 +56,9 @@ class GangScheduling(Plugin):
         super().__init__(args, handle)
         self._members: PodGroups | None = None if handle is None else handle.pod_groups
         self._groups: Lister[PodGroup] | None = None
+        # By namespace and name of a group: the uids of pods that Permit made wait since the group
+        # had enough members the last time.
+        self._waiting: dict[tuple[str, str], set[str]] = {}
         if handle is not None and self._members is not None:
             self._groups = handle.lister(PodGroup)
 
@@ -98,11 +102,22 @@ class GangScheduling(Plugin):
         if members.scheduled_count < gang.min_count:
             if not is_tried_with_group(state):  # in a group cycle the others are tried anyway
                 self.handle.activate(members.unscheduled_pods())
+            self._forget_groups_that_are_gone()
+            self._waiting.setdefault((namespace, name), set()).add(pod.metadata.uid)
             return Wait(_LONGEST_WAIT_NS, (TOO_FEW_PLACED,))
-        for uid in members.assumed:
+        for uid in self._waiting.pop((namespace, name), ()):
             if (waiting := self.handle.waiting_pod(uid)) is not None:
                 waiting.allow(self.name)
         return SUCCESS
+
+    def _forget_groups_that_are_gone(self) -> None:
+        """Drop groups of which no pod waits any more, once there are many."""
+        if len(self._waiting) > _MOST_WAITING_GROUPS:
+            self._waiting = {
+                group: uids
+                for group, uids in self._waiting.items()
+                if any(self.handle.waiting_pod(uid) is not None for uid in uids)
+            }
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
         return (
