@@ -27,6 +27,7 @@ from kubesched.foundation.util.components import running
 from kubesched.foundation.util.randomness import derive
 from kubesched.framework import Plugin
 from kubesched.scheduler.config import default_configuration
+from kubesched.scheduler.config.feature_gates import DEFAULT_FEATURE_GATES
 from kubesched.scheduler.config.types import ExtenderConfig, PluginRef
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.testing import make_node, make_pod
@@ -80,7 +81,7 @@ class ExtenderHarness:
         self.filled: list[str] = []  # names of pods that a test put on nodes beforehand
         self.api = LocalApi(Store(derive(0, "store"), now_ns=self.clock.now_ns()), self.clock)
         by_url = {settings.url_prefix: fake for fake, settings in extenders}
-        configuration = default_configuration()
+        configuration = default_configuration(options.get("feature_gates", DEFAULT_FEATURE_GATES))
         profile = configuration.profiles[0]
         point = profile.plugins.multi_point
         enabled = (*point.enabled, *(PluginRef(cls.name) for cls in plugins))

@@ -25,7 +25,7 @@ from kubesched.errors import ConfigError, KubeschedError
 from kubesched.foundation.util.clock import MILLISECOND, SECOND, RealClock
 from kubesched.foundation.util.log_output import LogSettings, log_to
 from kubesched.scheduler.config.defaults import default_configuration
-from kubesched.scheduler.config.feature_gates import FeatureGates, check_built, parse_feature_gates
+from kubesched.scheduler.config.feature_gates import FeatureGates, parse_feature_gates
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.scheduler.options import scheduler_configuration
 from kubesched.scheduler.process.configuration_reloader import LoadedConfiguration
@@ -106,7 +106,6 @@ def _here(
     registry = out_of_tree_plugins(plugins)
     gates = parse_feature_gates(options["feature_gates"])
     configuration = _configuration(config_file, registry, plugins, gates)
-    check_built(gates, has_extenders=bool(configuration.extenders))
     files, kubeconfig, listen = options["files"], options["kubeconfig"], options["listen"]
     is_watched = sys.stdout.isatty()
     with contextlib.ExitStack() as held:
@@ -217,7 +216,6 @@ def _reload(
         configuration = scheduler_configuration(
             configuration=read, out_of_tree_registry=registry, feature_gates=gates
         )
-        check_built(gates, has_extenders=bool(configuration.extenders))
         return LoadedConfiguration(configuration, sha256)
 
     return ReloadOptions(config_file, load, file_hash(config_file), watches)

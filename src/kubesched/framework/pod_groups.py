@@ -80,13 +80,17 @@ class GroupCycle:
 
     `claims` has the uids of claims that got devices in this cycle; other members may use them.
     `state` is the cycle state of the group, which PlacementGenerate and PlacementScore get.
+    `calls_extenders` says whether extenders decide about nodes, too. `reviewed` has the uids of
+    pods whose victims extenders review, which a trial cannot wait for.
     """
 
-    __slots__ = ("claims", "state")
+    __slots__ = ("calls_extenders", "claims", "reviewed", "state")
 
-    def __init__(self) -> None:
+    def __init__(self, *, calls_extenders: bool = False, reviewed: Collection[str] = ()) -> None:
         self.claims: set[str] = set()
         self.state = CycleState()
+        self.calls_extenders = calls_extenders
+        self.reviewed = reviewed
 
 
 def enter_group_cycle(state: CycleState, cycle: GroupCycle) -> None:

@@ -34,7 +34,6 @@ from kubesched.scheduler.backend.queue import (
 from kubesched.scheduler.backend.queue.grouping_queue import GroupingQueue
 from kubesched.scheduler.backend.queue_flusher import QueueFlusher
 from kubesched.scheduler.config.configuration_completion import as_written
-from kubesched.scheduler.config.feature_gates import check_built
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.scheduler.cycles.binding_cycle import BindingCycle, PodPlacement
 from kubesched.scheduler.cycles.broken_attempts import BrokenAttempts
@@ -63,6 +62,8 @@ from kubesched.scheduler.options import (
     scheduler_configuration,
 )
 from kubesched.scheduler.plugins.default_preemption.ruled_preemption import RuledPreemption
+from kubesched.scheduler.pod_groups.extender_answers import AnsweredSearch
+from kubesched.scheduler.pod_groups.extender_groups import ExtenderGroups
 from kubesched.scheduler.pod_groups.group_building import build_group_cycle
 from kubesched.scheduler.pod_groups.group_cycle import PodGroupCycle
 from kubesched.scheduler.pod_groups.group_event_handlers import GroupEventHandlers
@@ -121,7 +122,6 @@ class Scheduler:
         self._next_pod = options["next_pod"] or _pop
         self._beginning = StopSwitch()
         extenders = build_extenders(configuration.extenders, options["extender_transport"])
-        check_built(gates, has_extenders=bool(extenders))
         self._documents = document_keeper(api, extenders) if extenders else None
         self._runs_informers = options["informer_factory"] is None
         self.informers = options["informer_factory"] or self._build_informers(api, options)
@@ -230,7 +230,11 @@ class Scheduler:
             options["failure_note"],
         )
         broken = self._broken_attempts = BrokenAttempts(cache, queue, clock)
-        schedule_pod = options["schedule_pod"] or self._search.schedule_pod
+        search = self._search
+        schedule_pod = options["schedule_pod"] or search.schedule_pod
+        answered = AnsweredSearch(cache.snapshot, search.filtering, search.scoring, schedule_pod)
+        if self._extenders is not None and self._schedules_groups:
+            schedule_pod = answered.schedule_pod
         self._scheduling = SchedulingCycle(
             cache, queue, schedule_pod, failures, self.services.metrics, clock
         )
@@ -252,6 +256,7 @@ class Scheduler:
                 derive(options["seed"], "groups"),
             )
         self._extender_tasks: ExtenderTasks | None = None
+        self._extender_groups: ExtenderGroups | None = None
         if self._extenders is not None and self._documents is not None:
             context = ExtenderContext(
                 cache,
@@ -265,6 +270,15 @@ class Scheduler:
             )
             cycle = ExtenderCycle(context, self._scheduling, queue, broken, clock)
             self._extender_tasks = ExtenderTasks(context, cycle, self._bind, self._ready.set)
+            if self._group_cycle is not None:
+                together = options["feature_gates"].enabled("WorkloadAwarePreemption")
+                self._extender_groups = ExtenderGroups(
+                    context,
+                    self._extender_tasks,
+                    answered,
+                    self._group_cycle,
+                    preempts_together=together,
+                )
 
     def _build_queue(
         self,
@@ -436,7 +450,7 @@ class Scheduler:
         """Place a popped pod and start its binding, or requeue it; return whether it was placed."""
         pod = queued.pod
         if self._group_cycle is not None and group_name_of(pod):
-            return self._group_cycle.run(queued)
+            return self._schedule_group(self._group_cycle, queued)
         framework = self.profiles.get(pod.spec.scheduler_name)
         if framework is None:
             log.error("No profile for the pod's scheduler name", pod=pod)
@@ -458,6 +472,19 @@ class Scheduler:
             return False
         self._bind(placement)
         return True
+
+    def _schedule_group(self, cycle: PodGroupCycle, popped: QueuedPodInfo) -> bool:
+        """Place the group of a popped pod; return whether a member was placed at once."""
+        if self._extender_groups is None:
+            return cycle.run(popped)
+        members = cycle.collect(popped)
+        if not members:
+            return False
+        if not self._extender_groups.takes(members):
+            return cycle.place(members)
+        framework = self.profiles[members[0].pod.spec.scheduler_name]
+        self._extender_groups.start(self._tasks, framework, members)
+        return False
 
     def _bind(self, placement: PodPlacement) -> None:
         placement.attempt.framework.pods_in_flight.enter()

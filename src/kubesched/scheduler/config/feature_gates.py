@@ -38,7 +38,6 @@ __all__ = [
     "Feature",
     "FeatureGates",
     "Stage",
-    "check_built",
     "features_at",
     "parse_feature_gates",
 ]
@@ -166,21 +165,6 @@ def parse_feature_gates(
         )
     settings = dict(map(_parse_setting, itertools.chain(*by_prefix.values())))
     return FeatureGates(settings, version=version)
-
-
-def check_built(gates: FeatureGates, *, has_extenders: bool) -> None:
-    """Refuse settings that kubesched cannot honour.
-
-    Extenders are refused together with pod groups: an attempt for a group never awaits, and a call
-    of an extender must be awaited.
-
-    Raises:
-        ConfigError: the first gate that cannot be set like this.
-    """
-    if has_extenders and gates.enabled("GenericWorkload"):
-        raise ConfigError(
-            "feature gate GenericWorkload cannot be turned on together with extenders in kubesched"
-        )
 
 
 def _parse_setting(setting: str) -> tuple[str, bool]:

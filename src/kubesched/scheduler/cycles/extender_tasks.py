@@ -8,7 +8,8 @@ never wait.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Callable, Collection, Sequence, Set
 
 from kubesched.api import Node, Pod
 from kubesched.foundation.util.components import BackgroundTasks
@@ -42,6 +43,7 @@ class ExtenderTasks:
         # The names of the extenders that an attempt is using.
         self.busy: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._freed = asyncio.Event()  # replaced by another each time that it is set
 
     def extenders_of(self, pod: Pod) -> tuple[HTTPExtender, ...]:
         """Return the extenders that an attempt at this pod has to call."""
@@ -63,6 +65,27 @@ class ExtenderTasks:
         self._tasks.add(task)
         # A callback also runs if the task is cancelled before it begins.
         task.add_done_callback(lambda done: self._end(done, framework, names))
+
+    def track(self, task: asyncio.Task[None], framework: Framework) -> None:
+        """Let `abandon` cancel this task, too; it needs the profile until it ends."""
+        self._tasks.add(task)
+        framework.pods_in_flight.enter()
+        task.add_done_callback(lambda done: self._untrack(done, framework))
+
+    def _untrack(self, task: asyncio.Task[None], framework: Framework) -> None:
+        self._tasks.discard(task)
+        framework.pods_in_flight.leave()
+
+    @contextlib.asynccontextmanager
+    async def reserved(self, names: Set[str]) -> AsyncIterator[None]:
+        """Use extenders by name, all at once, as soon as none of them is busy."""
+        while not names.isdisjoint(self.busy):
+            await self._freed.wait()
+        self.busy |= names
+        try:
+            yield
+        finally:
+            self._free(names)
 
     def abandon(self) -> None:
         """Cancel all attempts; their pods stay unplaced."""
@@ -98,5 +121,10 @@ class ExtenderTasks:
     def _end(self, task: asyncio.Task[None], framework: Framework, names: set[str]) -> None:
         self._tasks.discard(task)
         framework.pods_in_flight.leave()
+        self._free(names)
+
+    def _free(self, names: Set[str]) -> None:
         self.busy -= names
+        self._freed.set()
+        self._freed = asyncio.Event()
         self._on_free()

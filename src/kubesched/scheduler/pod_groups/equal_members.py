@@ -115,7 +115,7 @@ def equal_members(
     cycle: GroupCycle,
 ) -> EqualMembers | None:
     """Return the members as equal ones; None if they must be placed one by one."""
-    if not _only_counts(framework):
+    if cycle.calls_extenders or not _only_counts(framework):
         return None
     common: tuple[object, CycleState] | None = None
     for queued in members:

@@ -124,6 +124,8 @@ class MemberTrials:
         state.plugin_timer = framework.point_metrics.sample()
         enter_group_cycle(state, cycle)
         attempt = Attempt(framework, state, queued, self._clock.monotonic_ns())
+        if queued.pod.metadata.uid in cycle.reviewed:
+            makes_room = False
         status, node_name, nominating, result = self._scheduling.find_node(
             attempt, makes_room=makes_room
         )

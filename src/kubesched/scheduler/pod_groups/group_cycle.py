@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any
 
 from kubesched.api import PodGroup
@@ -66,18 +66,36 @@ class PodGroupCycle:
 
     def run(self, popped: QueuedPodInfo) -> bool:
         """Try the group of a popped pod; return whether some member was placed."""
+        members = self.collect(popped)
+        return self.place(members) if members else False
+
+    def collect(self, popped: QueuedPodInfo) -> list[QueuedPodInfo]:
+        """Pop the other members; return those to try. They have one profile."""
         members = self._assemble(popped)
         if members is None:
             # As in the reference, there is no event: the pod is tried again after its backoff.
             self._failures.handle(self._attempt(popped), SUCCESS, None)
-            return False
+            return []
         if self._refuse_mixed_names(members):
-            return False
-        members = [queued for queued in members if not self._skip(queued)]
-        if not members:
-            return False
+            return []
+        return [queued for queued in members if not self._skip(queued)]
+
+    def place(
+        self, members: list[QueuedPodInfo], *, reviewed: Collection[str] | None = None
+    ) -> bool:
+        """Try collected members; return whether some member was placed.
+
+        With `reviewed` extenders were called about the members: the uids of those whose victims
+        they review.
+        """
+        if reviewed is not None:
+            # Members may have been deleted or bound while the extenders were called.
+            members = [queued for queued in members if not self._skip(queued)]
+            if not members:
+                return False
+        cycle = GroupCycle(calls_extenders=reviewed is not None, reviewed=reviewed or ())
         try:
-            return self._try(popped, members)
+            return self._try(members, cycle)
         except EngineMismatchError:
             raise
         except Exception as exc:
@@ -87,11 +105,10 @@ class PodGroupCycle:
                     self._broken.put_back(queued, exc)
             return False
 
-    def _try(self, popped: QueuedPodInfo, members: list[QueuedPodInfo]) -> bool:
+    def _try(self, members: list[QueuedPodInfo], cycle: GroupCycle) -> bool:
         framework = self._profiles[members[0].pod.spec.scheduler_name]
         started_ns = self._clock.monotonic_ns()
-        log.detail(3, "Attempting to schedule a pod group", pods=len(members), pod=popped.pod)
-        cycle = GroupCycle()
+        log.detail(3, "Attempting to schedule a pod group", pods=len(members), pod=members[0].pod)
         outcome = self._algorithm.run(framework, members, cycle)
         self._observe_algorithm(self._clock.monotonic_ns() - started_ns)
         self._cache.update_snapshot()

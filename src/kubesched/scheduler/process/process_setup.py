@@ -21,7 +21,6 @@ from kubesched.foundation.util.go_format import quote
 from kubesched.foundation.util.log_output import LogSettings
 from kubesched.foundation.util.logging import get_logger
 from kubesched.scheduler.config import KubeSchedulerConfiguration, written
-from kubesched.scheduler.config.feature_gates import check_built
 from kubesched.scheduler.config.versions import BINARY_VERSION, KUBERNETES_VERSION
 from kubesched.scheduler.process.add_ons import ProcessInputs
 from kubesched.scheduler.server.options.command_line import (
@@ -157,7 +156,6 @@ def run_command_line(
         def load_again() -> ProcessConfig:
             loaded = load()
             check_leader_election(loaded)
-            check_built(loaded.gates, has_extenders=bool(loaded.configuration.extenders))
             return loaded
 
         config = load()
@@ -166,7 +164,6 @@ def run_command_line(
         if options.write_config_to:
             return Outcome(write_to=options.write_config_to, configuration=config.configuration)
         check_leader_election(config)
-        check_built(config.gates, has_extenders=bool(config.configuration.extenders))
         inputs = ProcessInputs(
             config=config,
             plugins=plugins,
