@@ -26,7 +26,7 @@ S = TypeVar("S", bound=np.generic)
 class NodeView:
     """A selection of nodes: columns for vector code, NodeInfos for code about one node."""
 
-    __slots__ = ("_gathered", "_infos", "_rows", "_selection", "pods", "table")
+    __slots__ = ("_count", "_gathered", "_infos", "_rows", "_selection", "pods", "table")
 
     def __init__(
         self,
@@ -38,15 +38,13 @@ class NodeView:
         self.pods = pods  # the pods of the whole table
         self._infos = infos  # NodeInfo[row]
         self._selection = selection
+        self._count: int = selection.stop if isinstance(selection, slice) else len(selection)
         self._rows: NDArray[np.intp] | None = None
         # Cache of amounts that several plugins read; None for views with a long life.
         self._gathered: dict[tuple[bool, int, int], NDArray[np.int64]] | None = None
 
     def __len__(self) -> int:
-        selection = self._selection
-        if isinstance(selection, slice):
-            return int(selection.stop)
-        return len(selection)
+        return self._count
 
     def __iter__(self) -> Iterator[NodeInfo]:
         """The NodeInfos, in the view's order."""
@@ -235,3 +233,8 @@ class DeferredNodeView(NodeView):
         if self._found is None:
             self._found = self._find()
         return self._found
+
+    @property
+    def _count(self) -> int:  # type: ignore[override]
+        selection = self._selection
+        return int(selection.stop) if isinstance(selection, slice) else len(selection)

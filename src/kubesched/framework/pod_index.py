@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kubesched.api import Pod
+from kubesched.api import ObjectMeta, Pod
 from kubesched.api.pod_facts import is_terminating
 from kubesched.framework.affinity_terms import AffinityTerm
 from kubesched.framework.engine import NodeTable
@@ -190,6 +190,8 @@ class PodIndex:
         self._term_generation = 0  # grows when terms are dropped
         self._subjects: OrderedDict[Hashable, _Subject] = OrderedDict()
         self._domains: OrderedDict[Hashable, Domains] = OrderedDict()
+        self._latest: ObjectMeta | None = None
+        self._labels: frozenset[tuple[str, str]] = frozenset()  # of the latest metadata
 
     def add(self, row: int, pod_info: PodInfo) -> None:
         """Add a pod on the node in this row."""
@@ -263,7 +265,7 @@ class PodIndex:
         if not self._terms:
             return _NO_TERMS
         metadata = pod.metadata
-        labels = frozenset(metadata.labels.items())
+        labels = self._labels_of(metadata)
         name = (metadata.namespace, labels, frozenset(namespace_labels.items()))
         subject = self._subjects.get(name)
         if subject is None:
@@ -275,6 +277,12 @@ class PodIndex:
         if subject.generation != self._term_generation or subject.seen != len(self._terms):
             self._look_at_terms(subject, pod, namespace_labels)
         return subject.by_kind
+
+    def _labels_of(self, metadata: ObjectMeta) -> frozenset[tuple[str, str]]:
+        """Return the labels as a key. An attempt needs those of its pod several times."""
+        if metadata is not self._latest:
+            self._latest, self._labels = metadata, frozenset(metadata.labels.items())
+        return self._labels
 
     def _fit(self) -> None:
         """Resize to the size of the table."""
@@ -321,7 +329,7 @@ class PodIndex:
         metadata = pod.metadata
         key: Hashable = (
             metadata.namespace,
-            frozenset(metadata.labels.items()),
+            self._labels_of(metadata),
             metadata.deletion_timestamp is not None,
         )
         terms = _term_keys(pod_info)

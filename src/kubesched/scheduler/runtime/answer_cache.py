@@ -408,9 +408,10 @@ class AnswerCache:
         self._count_scored(scores, only_pods, len(changed))
         total = _weighted_scores(scores.reading_pods, state, pod, changed)
         if not only_pods:
-            of_nodes = _weighted_scores(scores.of_node, state, pod, changed)
-            entry.store_node_total(rows, of_nodes)
-            total = total + of_nodes
+            if scores.of_node or entry.node_total is not None:
+                of_nodes = _weighted_scores(scores.of_node, state, pod, changed)
+                entry.store_node_total(rows, of_nodes)
+                total = total + of_nodes
         elif entry.node_total is not None:
             total = total + changed.at(entry.node_total)
         entry.total[rows] = total
