@@ -23,7 +23,11 @@ from kubesched.cluster.apiserver.http.client_kubeconfig import kubeconfig
 from kubesched.cluster.apiserver.http.router import ApiService
 from kubesched.cluster.apiserver.http.users import ADMIN, Users
 from kubesched.cluster.apiserver.local_api import Faults, LocalApi
-from kubesched.cluster.apiserver.rules.strategies.server_features import GROUP_CLAIMS, POD_GROUPS
+from kubesched.cluster.apiserver.rules.strategies.server_features import (
+    GROUP_CLAIMS,
+    JOB_GROUPS,
+    POD_GROUPS,
+)
 from kubesched.cluster.apiserver.rules.strategies.service_addresses import KUBERNETES_ADDRESS
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.apiserver.store.persistence import DataFile, open_store
@@ -172,6 +176,7 @@ class EmbeddedCluster:
                 usage=self._usage,
                 has_pod_groups=POD_GROUPS in groups,
                 has_group_claims={POD_GROUPS, GROUP_CLAIMS} <= groups,
+                has_job_groups={POD_GROUPS, JOB_GROUPS} <= groups,
             )
             self.parts.append(controllers)
             if heartbeats:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import Any, Unpack
 
-from kubesched.api import Node, Pod
+from kubesched.api import Node, Pod, PodGroup
 from kubesched.api.access import ApiAccess
 from kubesched.foundation.client.event_recorder import Broadcaster, EventBroadcaster
 from kubesched.foundation.client.informer_factory import NON_TERMINAL_PODS, InformerFactory
@@ -84,6 +84,11 @@ log = get_logger(__name__)
 # cost a tenth of a placement; to yield by the clock would make runs differ.
 _PODS_PER_TURN = 8
 _MICROSECOND = timedelta(microseconds=1)
+_NO_POD_GROUPS = (
+    "Feature gate GenericWorkload is on, but the API server does not serve PodGroups, so no pod is "
+    "scheduled. Start the API server with --feature-gates=GenericWorkload=true and "
+    "--runtime-config=scheduling.k8s.io/v1alpha2=true, or turn the gate off"
+)
 
 
 class Scheduler:
@@ -312,6 +317,8 @@ class Scheduler:
         self.informers.informer(Node).add_handler(
             handlers.add_node, handlers.update_node, handlers.delete_node
         )
+        if self._schedules_groups:
+            self.informers.informer(PodGroup).hint_if_not_served = _NO_POD_GROUPS
         if self._extender_tasks is not None:
             self.informers.informer(Pod).add_handler(
                 on_update=self._extender_tasks.follow, on_delete=self._extender_tasks.forget

@@ -24,8 +24,9 @@ from kubesched.api.access import ApiError
 from kubesched.cluster.apiserver.local_api import Fault
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.foundation.util import virtual_loop
-from kubesched.foundation.util.clock import SECOND
+from kubesched.foundation.util.clock import SECOND, current_clock
 from kubesched.foundation.util.components import running
+from kubesched.foundation.util.randomness import derive
 from kubesched.framework import SUCCESS, CycleState, Plugin, Status, Wait
 from kubesched.testing import make_node, make_pod
 from tests.scheduler.pod_groups.group_harness import (
@@ -689,3 +690,17 @@ def test_a_gang_stays_scheduled_while_its_first_condition_is_being_written(delay
             assert await harness.group_condition() == SCHEDULED
 
     run(scenario)
+
+
+def test_a_server_without_pod_groups_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        clock = current_clock()
+        store = Store(derive(0, "store"), now_ns=clock.now_ns(), features=frozenset())
+        async with group_harness(GANGS, store=store):
+            await asyncio.sleep(60)
+
+    with caplog.at_level("ERROR"):
+        virtual_loop.run(scenario)
+    hints = [each.message for each in caplog.records if "does not serve PodGroups" in each.message]
+    assert len(hints) == 1
+    assert "--runtime-config=scheduling.k8s.io/v1alpha2=true" in hints[0]

@@ -12,6 +12,7 @@ import msgspec
 from kubesched.api import ApiAccess, ApiError, Pod, PodGroup, ResourceClaim
 from kubesched.api.access import ObjectList, WatchEvent, deliver
 from kubesched.api.base import ApiObject
+from kubesched.api.scheduling import Workload
 from kubesched.cluster.controllers.controller import Controller
 from kubesched.cluster.controllers.controller_registry import FOLLOWED, all_controllers
 from kubesched.cluster.controllers.object_index import ObjectIndex
@@ -110,13 +111,14 @@ class Controllers:
         usage: PodUsage | None = None,
         has_pod_groups: bool = False,
         has_group_claims: bool = False,
+        has_job_groups: bool = False,
     ) -> None:
         """`authority` returns the certificates, as text, that clients need to trust the server.
 
         `usage` returns what a running pod uses, for autoscalers.
 
         `has_pod_groups` says whether the server has PodGroups, and `has_group_claims` whether
-        they can have ResourceClaims.
+        they can have ResourceClaims. With `has_job_groups` Jobs create PodGroups.
         """
         self._api, self._clock, self._events = api, clock, events
         self._objects = ObjectIndex()
@@ -124,7 +126,9 @@ class Controllers:
         self._objects.has_group_claims = has_group_claims
         self._evictions = TaintEvictions()
         self._lost_nodes = LostNodes()
-        controllers = all_controllers(self._evictions, authority, PodAutoscalers(usage))
+        controllers = all_controllers(
+            self._evictions, authority, PodAutoscalers(usage), has_job_groups=has_job_groups
+        )
         self._triggers = TriggerIndex(each for one in controllers for each in one.triggers)
         self._controllers: dict[type, list[Controller]] = {}
         for controller in controllers:
@@ -141,6 +145,8 @@ class Controllers:
         self._changed = asyncio.Event()
         self._stopping = StopSwitch()
         groups: tuple[type[ApiObject], ...] = (PodGroup,) if has_pod_groups else ()
+        if has_job_groups:
+            groups = (*groups, Workload)
         self._followed = (*FOLLOWED, *groups)
         self._unsynced = set(self._followed)
 

@@ -39,6 +39,7 @@ from kubesched.cluster.controllers.disruption_budgets import DISRUPTION_CONTROLL
 from kubesched.cluster.controllers.endpoint_mirroring import ENDPOINT_MIRRORING_CONTROLLER
 from kubesched.cluster.controllers.endpoint_slices import ENDPOINT_SLICE_CONTROLLER, ENDPOINTS
 from kubesched.cluster.controllers.ephemeral_volumes import EPHEMERAL_VOLUME_CONTROLLER
+from kubesched.cluster.controllers.job_pod_groups import GROUPING_JOB_CONTROLLER
 from kubesched.cluster.controllers.jobs import JOB_CONTROLLER, LOST_JOB_CONTROLLER
 from kubesched.cluster.controllers.namespaces import namespace_controller
 from kubesched.cluster.controllers.node_lifecycle import NODE_CONTROLLER
@@ -62,12 +63,17 @@ __all__ = ["FOLLOWED", "all_controllers"]
 
 
 def all_controllers(
-    evictions: TaintEvictions, authority: Callable[[], str], autoscalers: PodAutoscalers
+    evictions: TaintEvictions,
+    authority: Callable[[], str],
+    autoscalers: PodAutoscalers,
+    *,
+    has_job_groups: bool = False,
 ) -> tuple[Controller, ...]:
     """List the controllers.
 
     Controllers of one kind plan in this order, and the triggers of one change run in this order.
-    `authority` returns the certificates that clients need to trust the API server.
+    `authority` returns the certificates that clients need to trust the API server. With
+    `has_job_groups` Jobs create pod groups.
     """
     return (
         POD_CLAIM_CONTROLLER,
@@ -86,7 +92,7 @@ def all_controllers(
         REPLICATION_CONTROLLER,
         STATEFUL_SET_CONTROLLER,
         DAEMON_SET_CONTROLLER,
-        JOB_CONTROLLER,
+        GROUPING_JOB_CONTROLLER if has_job_groups else JOB_CONTROLLER,
         DEPLOYMENT_CONTROLLER,
         CRON_JOB_CONTROLLER,
         namespace_controller(authority),

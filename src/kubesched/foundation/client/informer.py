@@ -42,6 +42,7 @@ _CHANGES_PER_TURN = 1_000
 _SILENCE_NS = 10 * SECOND
 
 _GONE = 410
+_NOT_FOUND = 404
 _TOO_MANY_REQUESTS = 429
 _UNREACHABLE = 0
 # A proxy in front of an unreachable server responds with one of these.
@@ -83,6 +84,8 @@ class SharedInformer(Generic[T]):
         self._label_selector, self._field_selector = label_selector, field_selector
         self._transform = transform
         self._stream_lists = stream_lists
+        # Logged once if the server does not serve the kind: what the user can do about it.
+        self.hint_if_not_served = ""
         self._backoff = InformerBackoff(random, clock.monotonic_ns())
         self._handlers: tuple[_Handler, ...] = ()
         self._version = ""
@@ -151,6 +154,9 @@ class SharedInformer(Generic[T]):
                     log.detail(4, "Watch closed", type=self.kind.__name__, err=error)
                 else:
                     log.error("Failed to watch", exc=error, type=self.kind.__name__)
+                    if error.code == _NOT_FOUND and self.hint_if_not_served:
+                        log.error(self.hint_if_not_served)
+                        self.hint_if_not_served = ""
             await self._back_off(is_away=is_away)
 
     async def _list(self) -> None:

@@ -11,6 +11,7 @@ __all__ = [
     "ALL_FEATURES",
     "DISRUPTION",
     "GROUP_CLAIMS",
+    "JOB_GROUPS",
     "POD_GROUPS",
     "TOPOLOGY",
 ]
@@ -19,4 +20,6 @@ POD_GROUPS: Final = "GenericWorkload"
 TOPOLOGY: Final = "TopologyAwareWorkloadScheduling"
 DISRUPTION: Final = "WorkloadAwarePreemption"
 GROUP_CLAIMS: Final = "DRAWorkloadResourceClaims"
+# Of the controllers, not of the server: Jobs create pod groups.
+JOB_GROUPS: Final = "WorkloadWithJob"
 ALL_FEATURES: Final = frozenset({POD_GROUPS, TOPOLOGY, DISRUPTION, GROUP_CLAIMS})
