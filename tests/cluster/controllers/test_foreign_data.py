@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from kubesched.api import PersistentVolumeClaim, Pod, ReplicaSet
+from kubesched.api import Deployment, Job, PersistentVolumeClaim, Pod, ReplicaSet
+from kubesched.api.batch import CronJob
 from kubesched.api.core import ConfigMap, ResourceQuota
 from kubesched.cluster.apiserver.local_api import Fault
 from kubesched.cluster.controllers.quota_resync import QUOTA_RESYNC_NS
@@ -93,5 +94,58 @@ def test_the_status_of_a_quota_that_a_client_has_changed_is_corrected() -> None:
             await cluster.clock.sleep(QUOTA_RESYNC_NS + SECOND)
             # The root certificates of the namespace are a ConfigMap, too.
             assert stored() == {"hard": "500m", "used": "2"}
+
+    run(main)
+
+
+def test_a_replica_set_gets_new_annotations_and_keeps_those_of_others() -> None:
+    async def main() -> None:
+        async with workloads() as harness:
+            await harness.create(Deployment, workload("web", {"replicas": 1}))
+            await harness.settle()
+            (replica_set,) = await harness.all(ReplicaSet)
+            name = replica_set.metadata.name
+            await harness.patch(ReplicaSet, name, {"metadata": {"annotations": {"mine": "1"}}})
+            notes = {"team": "x", "kubectl.kubernetes.io/last-applied-configuration": "{}"}
+            change = {"metadata": {"annotations": notes}, "spec": {"minReadySeconds": 7}}
+            await harness.patch(Deployment, "web", change)
+            await harness.settle()
+            stored = harness.document(ReplicaSet, name)
+            held = stored["metadata"]["annotations"]
+            assert (held["mine"], held["team"]) == ("1", "x")
+            assert "kubectl.kubernetes.io/last-applied-configuration" not in held
+            assert stored["spec"]["minReadySeconds"] == 7
+
+    run(main)
+
+
+def test_a_job_that_a_user_makes_from_a_cron_job_is_not_one_of_its_own() -> None:
+    """`kubectl create job --from=cronjob/nightly`: the CronJob owns it, but did not start it."""
+
+    async def main() -> None:
+        async with workloads() as harness:
+            containers = [{"name": "c", "image": "i", "command": ["sleep", "600"]}]
+            template = {"spec": {"restartPolicy": "Never", "containers": containers}}
+            spec = {
+                "schedule": "* * * * *",
+                "concurrencyPolicy": "Replace",
+                "jobTemplate": {"spec": {"template": template}},
+            }
+            owner = await harness.create(CronJob, {"metadata": {"name": "nightly"}, "spec": spec})
+            reference = {
+                "apiVersion": "batch/v1",
+                "kind": "CronJob",
+                "name": "nightly",
+                "uid": owner.metadata.uid,
+                "controller": True,
+            }
+            metadata = {"name": "by-hand", "ownerReferences": [reference]}
+            await harness.create(Job, {"metadata": metadata, "spec": {"template": template}})
+            await harness.settle(150)
+            names = [job.metadata.name for job in await harness.all(Job)]
+            assert "by-hand" in names  # not replaced
+            assert len(names) == 2
+            listed = harness.document(CronJob, "nightly")["status"]["active"]
+            assert [each["name"] for each in listed] == [n for n in names if n != "by-hand"]
 
     run(main)

@@ -41,7 +41,11 @@ def plan_cron_job(
         return ActionPlan()
     jobs: list[Job] = objects.controlled(owner.metadata.uid, Job)
     actions = _delete_surplus(owner, jobs)
-    active = [job for job in jobs if _end_condition(job) is None]
+    running = [job for job in jobs if _end_condition(job) is None]
+    listed = {each.get("uid", "") for each in document.get("status", {}).get("active", [])}
+    # A Job that a user created from the CronJob neither blocks others nor is replaced.
+    active = [job for job in running if _is_scheduled(job) or job.metadata.uid in listed]
+    actions += _unexpected_events(owner, running, active)
     status: Json = {}
     last_success = _last_success(jobs)
     if last_success > (owner.status.last_successful_time or ""):
@@ -66,6 +70,22 @@ def plan_cron_job(
         actions += _end_events(owner, jobs, stored)
     actions += status_patch(owner, document, status)
     return ActionPlan(actions, again_ns)
+
+
+def _is_scheduled(job: Job) -> bool:
+    """Whether the controller has created a Job."""
+    return _SCHEDULED_AT in job.metadata.annotations
+
+
+def _unexpected_events(owner: CronJob, running: list[Job], active: list[Job]) -> list[Action]:
+    """Record events about running Jobs that the controller has not created."""
+    known = {job.metadata.uid for job in active}
+    text = "Saw a job that the controller did not create or forgot: "
+    return [
+        RecordEvent(owner, "UnexpectedJob", text + job.metadata.name, warning=True)
+        for job in running
+        if job.metadata.uid not in known
+    ]
 
 
 def _last_success(jobs: list[Job]) -> str:

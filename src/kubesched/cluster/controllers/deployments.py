@@ -43,6 +43,17 @@ _REVISION = "deployment.kubernetes.io/revision"
 _DESIRED = "deployment.kubernetes.io/desired-replicas"
 _MAX = "deployment.kubernetes.io/max-replicas"
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+# Annotations that a Deployment and its ReplicaSets do not share.
+_OWN_ANNOTATIONS = frozenset(
+    {
+        _APPLIED,
+        _REVISION,
+        _DESIRED,
+        _MAX,
+        "deployment.kubernetes.io/revision-history",
+        "deprecated.deployment.rollback.to",
+    }
+)
 _NEW = "NewReplicaSetAvailable"
 _DEADLINE = "ProgressDeadlineExceeded"
 
@@ -78,6 +89,7 @@ def plan_deployment(
             # The template was rolled back: its revision becomes the newest again.
             note = {"metadata": {"annotations": {_REVISION: str(newest + 1)}}}
             actions.append(Patch(current, note))
+        actions += _copy_settings(owner, document, current)
         actions += rollout.next_step()
         actions += _delete_history(owner, old)
     actions += _annotate_revision(owner, current)
@@ -319,6 +331,28 @@ def _replica_set(
         },
         "spec": replica_set_spec,
     }
+
+
+def _copy_settings(
+    owner: Deployment, document: Mapping[str, Any], current: ReplicaSet
+) -> list[Action]:
+    """Give the newest set the annotations and `minReadySeconds` of its Deployment.
+
+    Other annotations of the set stay.
+    """
+    held = current.metadata.annotations
+    patch: Json = {}
+    missing = {
+        key: value
+        for key, value in owner.metadata.annotations.items()
+        if key not in _OWN_ANNOTATIONS and held.get(key) != value
+    }
+    if missing:
+        patch["metadata"] = {"annotations": missing}
+    seconds = document["spec"].get("minReadySeconds", 0)
+    if current.spec.min_ready_seconds != seconds:
+        patch["spec"] = {"minReadySeconds": seconds}
+    return [Patch(current, patch)] if patch else []
 
 
 def _delete_history(owner: Deployment, old: Sequence[ReplicaSet]) -> list[Action]:
