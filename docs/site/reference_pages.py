@@ -29,7 +29,7 @@ from kubesched.foundation.metrics.client_metrics import ClientMetrics, LeaderEle
 from kubesched.foundation.metrics.instruments import FamilyGroup
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.foundation.metrics.server_metrics import HealthMetrics, ServerMetrics
-from kubesched.plan import Consolidation
+from kubesched.plan import Consolidation, Drain
 from kubesched.scheduler.config import IN_TREE_ARGS
 from kubesched.scheduler.config import types as configuration_types
 from kubesched.scheduler.server.options.flags import GROUPS
@@ -46,6 +46,7 @@ OUTPUT_TYPES: dict[str, Any] = {
     "fit": Fit,
     "whatif": WhatIf,
     "plan-consolidate": Consolidation,
+    "plan-drain": Drain,
     "check": list[CheckResult],
     "tune": list[TuningTrial],
 }

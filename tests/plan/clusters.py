@@ -210,7 +210,12 @@ def _placed(model: ClusterModel, owner: ReplicaSet, count: int, rng: random.Rand
     return placed
 
 
-def mixed_cluster(seed: int, count: int, fill: float = 0.55) -> list[Any]:
+_SIZES = (100, 250, 500, 500, 1000, 1000, 2000, 3000, 4000, 6000)
+
+
+def mixed_cluster(
+    seed: int, count: int, fill: float = 0.55, sizes_of_pods: Sequence[int] = _SIZES
+) -> list[Any]:
     """A large cluster of several pools, filled at random to a share of its cpu."""
     rng = random.Random(seed)
     objects: list[Any] = []
@@ -226,7 +231,7 @@ def mixed_cluster(seed: int, count: int, fill: float = 0.55) -> list[Any]:
     while used < wanted:
         name = f"w{number}"
         number += 1
-        cpu = rng.choice([100, 250, 500, 500, 1000, 1000, 2000, 3000, 4000, 6000])
+        cpu = rng.choice(sizes_of_pods)
         memory = int(cpu * rng.choice([1, 2, 4, 6]))
         replicas = rng.choice([1, 2, 3, 5, 8, 12, 20])
         spec: Json = {}

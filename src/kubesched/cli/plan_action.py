@@ -16,10 +16,10 @@ from kubesched.cli.cluster_sources import SourceOptions
 from kubesched.errors import SelectorError
 from kubesched.foundation.util.clock import SECOND
 from kubesched.foundation.util.ints import whole_number
-from kubesched.plan import Consolidation, PlanningPolicy, consolidate
-from kubesched.sim.values import parse_duration_ns
+from kubesched.plan import Consolidation, Drain, PlanningPolicy, consolidate, plan_drain
+from kubesched.sim.values import ScenarioError, parse_duration_ns
 
-__all__ = ["ConsolidateOptions", "run_consolidate"]
+__all__ = ["ConsolidateOptions", "run_consolidate", "run_drain"]
 
 _SHOWN = 20
 
@@ -47,7 +47,7 @@ def run_consolidate(source: SourceOptions, options: ConsolidateOptions, output: 
         price_label=options.price_label,
         prices={} if options.prices is None else _prices(options.prices),
     )
-    seconds = _seconds(options.duration)
+    seconds = _seconds(options.duration, "--time")
     cluster = asyncio.run(source.snapshot())
     answer = consolidate(
         cluster.snapshot,
@@ -57,12 +57,40 @@ def run_consolidate(source: SourceOptions, options: ConsolidateOptions, output: 
         seed=options.seed,
         report=_show_progress,
     )
+    _show(answer, _lines(answer), output)
+
+
+def run_drain(
+    source: SourceOptions,
+    nodes: tuple[str, ...],
+    max_pending: str,
+    local_storage: bool,
+    wave_pods: int,
+    output: str,
+) -> None:
+    most_pending_s = _seconds(max_pending, "--max-pending")
+    cluster = asyncio.run(source.snapshot())
+    answer = plan_drain(
+        cluster.snapshot,
+        nodes,
+        policy=PlanningPolicy(moves_local_storage=local_storage),
+        most_pending_s=most_pending_s,
+        wave_pods=wave_pods,
+        report=_show_progress,
+    )
+    _show(answer, _drain_lines(answer, nodes), output)
+    if not answer.verified:
+        sys.exit(1)
+
+
+def _show(answer: Consolidation | Drain, lines: list[str], output: str) -> None:
+    """Print the plan as JSON, or its lines, in place of the progress."""
     if sys.stderr.isatty():
         click.echo("\r\033[K", nl=False, err=True)
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2))
     else:
-        click.echo("\n".join(_lines(answer)))
+        click.echo("\n".join(lines))
 
 
 def _show_progress(text: str) -> None:
@@ -87,11 +115,11 @@ def _percent(text: str) -> int:
     return number
 
 
-def _seconds(text: str) -> float:
+def _seconds(text: str, option: str) -> float:
     try:
         return parse_duration_ns(text) / SECOND
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--time") from error
+    except ScenarioError as error:
+        raise click.BadParameter(str(error), param_hint=option) from error
 
 
 def _prices(path: Path) -> dict[str, float]:
@@ -125,13 +153,7 @@ def _lines(answer: Consolidation) -> list[str]:
         )
     else:
         lines.append(f"No pod has to move; {_count(freed, 'node')} can be removed.")
-    for wave in answer.waves[:_SHOWN]:
-        moves = [move for move in answer.moves if move.wave == wave.wave]
-        lines += ["", f"Wave {wave.wave}"]
-        lines += [f"  {move.pod}: {move.source} -> {move.target}" for move in moves[:_SHOWN]]
-        lines += _more(len(moves) - _SHOWN)
-    if len(answer.waves) > _SHOWN:
-        lines += ["", f"… and {len(answer.waves) - _SHOWN} more waves (-o json shows all)"]
+    lines += _wave_lines(answer)
     if answer.emptied:
         lines += ["", "Nodes without pods at the end", *_wrapped(answer.emptied)]
     if answer.problems:
@@ -140,6 +162,40 @@ def _lines(answer: Consolidation) -> list[str]:
     if answer.kept_nodes:
         kept = [f"  {name}: {why}" for name, why in answer.kept_nodes.items()]
         lines += ["", "Nodes that cannot be emptied", *kept[:_SHOWN], *_more(len(kept) - _SHOWN)]
+    return lines
+
+
+def _drain_lines(answer: Drain, wanted: tuple[str, ...]) -> list[str]:
+    if answer.verified:
+        lines = [
+            f"{_count(len(wanted), 'node')} can be drained, in this order: "
+            f"{', '.join(answer.nodes)}.",
+            f"{_count(len(answer.moves), 'move')} in {_count(len(answer.waves), 'wave')}. The "
+            "scheduler has rehearsed it: no budget was violated, and no pod had no node for more "
+            f"than {answer.longest_pending_seconds:.1f} s.",
+        ]
+    else:
+        lines = [f"{len(answer.nodes)} of {_count(len(wanted), 'node')} can be drained."]
+    if answer.blocked:
+        lines += ["", "In the way"]
+        for each in answer.blocked[:_SHOWN]:
+            lines.append(f"  {each.pod} on {each.node}: {each.reason}")
+            lines += [f"    {each.help}"] if each.help else []
+        lines += _more(len(answer.blocked) - _SHOWN)
+    if answer.problems:
+        lines += ["", "Problems", *(f"  {each}" for each in answer.problems[:_SHOWN])]
+    return lines + _wave_lines(answer)
+
+
+def _wave_lines(answer: Consolidation | Drain) -> list[str]:
+    lines: list[str] = []
+    for wave in answer.waves[:_SHOWN]:
+        moves = [move for move in answer.moves if move.wave == wave.wave]
+        lines += ["", f"Wave {wave.wave}"]
+        lines += [f"  {move.pod}: {move.source} -> {move.target}" for move in moves[:_SHOWN]]
+        lines += _more(len(moves) - _SHOWN)
+    if len(answer.waves) > _SHOWN:
+        lines += ["", f"… and {len(answer.waves) - _SHOWN} more waves (-o json shows all)"]
     return lines
 
 

@@ -105,3 +105,50 @@ def consolidate(
         duration, spare, pin, keep, local_storage, price_label, prices, wave_pods, seed
     )
     run_consolidate(source, options, output)
+
+
+@plan.command(epilog="Example: kubesched plan drain node-3 node-4 --capture monday.capture")
+@click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
+@source_options
+@click.option(
+    "--max-pending",
+    default="60s",
+    show_default=True,
+    metavar="DURATION",
+    help="How long a replacement may have no node.",
+)
+@click.option(
+    "--local-storage", is_flag=True, help="Also move pods with an emptyDir or a hostPath volume."
+)
+@click.option(
+    "--wave-pods",
+    type=click.IntRange(1, 10_000),
+    default=200,
+    show_default=True,
+    metavar="N",
+    help="The most pods that one wave evicts.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Form of the plan on standard output.",
+)
+def drain(
+    nodes: tuple[str, ...],
+    source: SourceOptions,
+    max_pending: str,
+    local_storage: bool,
+    wave_pods: int,
+    output: str,
+) -> None:
+    """Find an order of evictions that drains nodes while budgets hold and no pod waits long.
+
+    Pods on other nodes move if that makes room. If some pod stands in the way, it is named with
+    what would help, and the exit code is 1.
+    """
+    from kubesched.cli.plan_action import run_drain
+
+    run_drain(source, nodes, max_pending, local_storage, wave_pods, output)

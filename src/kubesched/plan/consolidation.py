@@ -5,22 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from msgspec.structs import replace
+import numpy as np
 
-from kubesched.api import Pod
-from kubesched.api.base import ApiObject
-from kubesched.api.latest_time import latest_time_ns
-from kubesched.cluster.embedded_cluster import ClusterPart
 from kubesched.explain.clusters.cluster_model import ClusterModel
-from kubesched.explain.clusters.virtual_cluster import VirtualCluster
 from kubesched.explain.snapshot import Snapshot
-from kubesched.foundation.client.informer import SharedInformer
-from kubesched.foundation.util import virtual_loop
-from kubesched.foundation.util.clock import SECOND, Clock, RealClock
+from kubesched.foundation.util.clock import Clock, RealClock
 from kubesched.foundation.util.randomness import derive
-from kubesched.plan.moving.pod_follower import PodFollower
-from kubesched.plan.moving.rehearsal import Rehearsal, RehearsedWaves
-from kubesched.plan.moving.wave_player import WavePlayer
 from kubesched.plan.packing.exact_packing import ExactSearch
 from kubesched.plan.packing.greedy_drain import drain_greedily
 from kubesched.plan.packing.lower_bound import LowerBound, lower_bound
@@ -29,7 +19,8 @@ from kubesched.plan.packing.packing_problem import PackingProblem, Placement
 from kubesched.plan.packing.packing_state import PackingState
 from kubesched.plan.packing.solver import Deadline
 from kubesched.plan.plan_results import Consolidation
-from kubesched.plan.reading.cluster_problem import PRICE_UNITS, ClusterProblem, read_problem
+from kubesched.plan.planning_run import PlanningRun, RunOutcome
+from kubesched.plan.reading.cluster_problem import PRICE_UNITS, ClusterProblem
 from kubesched.plan.reading.planning_policy import PlanningPolicy
 
 __all__ = ["PackingResult", "consolidate", "pack"]
@@ -37,8 +28,6 @@ __all__ = ["PackingResult", "consolidate", "pack"]
 # Up to so many counts of pods on nodes, CP-SAT searches the whole problem at once.
 _EXACT_SIZE: Final = 4_000
 _BOUND_SHARE: Final = 0.3  # of the time
-_ATTEMPTS: Final = 4
-_QUIET_NS: Final = 2 * SECOND
 
 Report = Callable[[str], None]
 
@@ -68,12 +57,30 @@ def consolidate(
     Raises:
         KubeschedError: OR-Tools is not installed, or the cluster cannot be rehearsed.
     """
-    whole = list(snapshot.model.objects)
-    start_ns = max(latest_time_ns(whole), snapshot.model.clock.now_ns())
-    planning = _Planning(
-        snapshot, policy or PlanningPolicy(), seconds, wave_pods, seed, clock or RealClock(), report
-    )
-    return planning.run(whole, start_ns)
+    policy, clock = policy or PlanningPolicy(), clock or RealClock()
+    found: list[PackingResult] = []
+
+    def choose(cluster: ClusterProblem, _model: ClusterModel) -> Placement:
+        # A later attempt has other pinned pods, so it needs another placement and bound.
+        deadline = Deadline(clock, seconds)
+        found.append(pack(cluster.problem, deadline, seed, progress))
+        return found[-1].placement
+
+    def choose_direct(cluster: ClusterProblem, _model: ClusterModel) -> Placement:
+        return pack_without_chains(cluster.problem, Deadline(clock, seconds))
+
+    def progress(price: int, bound: int) -> None:
+        gap = (price - bound) / max(bound, 1)
+        report(f"{price} nodes found, at least {bound} (gap {gap:.1%})")
+
+    answers = []
+    for chooser in (choose, choose_direct):
+        run = PlanningRun(snapshot, policy, chooser, wave_pods=wave_pods, seed=seed, report=report)
+        answers.append(_answer(run.run(), found[0].bound, policy, seconds))
+        if not answers[-1].problems:
+            break
+        report("no order of moves leads to the best placement; planning without chains of moves")
+    return min(answers, key=_rank)
 
 
 def pack(
@@ -100,6 +107,28 @@ def pack(
     return PackingResult(best, bound.price, problem.cost(best)[0] == bound.price)
 
 
+def pack_without_chains(problem: PackingProblem, deadline: Deadline) -> Placement:
+    """Search for a placement in which pods leave only nodes that become empty.
+
+    Such a placement may need more nodes, but there is almost always an order of moves to it.
+    """
+    state = PackingState(problem)
+    drain_greedily(state, np.ones(len(problem.nodes), dtype=bool))
+    best = _better(problem, problem.current, state.placement)
+    if problem.current.size > _EXACT_SIZE:
+        return best
+    nodes = range(len(problem.nodes))
+    search = ExactSearch(PackingState(problem), nodes, without_chains=True)
+    found = search.solve(deadline.left_s).placement
+    return best if found is None else _better(problem, best, found)
+
+
+def _rank(answer: Consolidation) -> tuple[bool, float, int]:
+    """Return the order of answers: those that are verified first, then the cheapest."""
+    cost = answer.planned_nodes if answer.planned_cost is None else answer.planned_cost
+    return not answer.verified, cost, len(answer.moves)
+
+
 def _pack_exactly(
     problem: PackingProblem, best: Placement, bound: LowerBound, deadline: Deadline
 ) -> PackingResult:
@@ -117,125 +146,39 @@ def _better(problem: PackingProblem, one: Placement, other: Placement) -> Placem
     return other if problem.cost(other) < problem.cost(one) else one
 
 
-class _Planning:
-    """One call of `consolidate`."""
-
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        policy: PlanningPolicy,
-        seconds: float,
-        wave_pods: int,
-        seed: int,
-        clock: Clock,
-        report: Report,
-    ) -> None:
-        self._snapshot = snapshot
-        self._policy = policy
-        self._seconds = seconds
-        self._wave_pods = wave_pods
-        self._seed = seed
-        self._clock = clock
-        self._report = report
-        self._known: tuple[LowerBound, Placement] | None = None
-
-    def run(self, objects: list[ApiObject], start_ns: int) -> Consolidation:
-        """Plan and rehearse. After a failed rehearsal, plan without what failed."""
-        policy = self._policy
-        for attempt in range(_ATTEMPTS):
-            answer, stuck = virtual_loop.run(
-                lambda policy=policy: self._attempt(objects, policy),  # type: ignore[misc]
-                start_ns=start_ns or virtual_loop.DEFAULT_START_NS,
-                seed=self._seed,
-            )
-            if answer.verified or not stuck:
-                return answer
-            self._report(f"attempt {attempt + 1} failed its rehearsal: {answer.problems[-1]}")
-            policy = replace(policy, pinned_owners=policy.pinned_owners | stuck)
-        return answer
-
-    async def _attempt(
-        self, objects: list[ApiObject], policy: PlanningPolicy
-    ) -> tuple[Consolidation, frozenset[str]]:
-        snapshot = self._snapshot
-        cluster = VirtualCluster(
-            configuration=snapshot.model.configuration,
-            plugins=snapshot.out_of_tree_plugins,
-            seed=self._seed,
-            parts=ClusterPart.NODES | ClusterPart.CONTROLLERS,
-        )
-        await cluster.copy_objects(objects)
-        informer = SharedInformer(
-            cluster.api, Pod, cluster.clock, derive(self._seed, "pod informer")
-        )
-        async with cluster.running(after=[informer]):
-            self._report("reading the cluster")
-            await cluster.settle(quiet_ns=_QUIET_NS)
-            model = snapshot.model.with_objects(await cluster.objects_like(objects))
-            problem = read_problem(model, policy)
-            found = self._pack(problem)
-            follower = PodFollower(problem.budgets)
-            informer.add_handler(follower.on_add, follower.on_update, follower.on_delete)
-            rehearsal = Rehearsal(
-                problem,
-                found.placement,
-                model,
-                WavePlayer(cluster.api, cluster.evict, follower, cluster.clock),
-                follower,
-                owner_percent=policy.owner_percent,
-                wave_pods=self._wave_pods,
-                report=self._report,
-            )
-            played = await rehearsal.play()
-        return self._answer(model, problem, found, played), played.stuck
-
-    def _pack(self, problem: ClusterProblem) -> PackingResult:
-        deadline = Deadline(self._clock, self._seconds)
-
-        def progress(price: int, bound: int) -> None:
-            gap = (price - bound) / max(bound, 1)
-            self._report(f"{price} nodes found, at least {bound} (gap {gap:.1%})")
-
-        return pack(problem.problem, deadline, self._seed, progress)
-
-    def _answer(
-        self,
-        model: ClusterModel,
-        cluster: ClusterProblem,
-        found: PackingResult,
-        played: RehearsedWaves,
-    ) -> Consolidation:
-        problem = cluster.problem
-        nodes = len(problem.nodes)
-        has_prices = bool(self._policy.prices or self._policy.price_label)
-        least = found.bound
-        costs: dict[str, float] = {}
-        emptied = played.emptied if played.is_sound else ()
-        if has_prices:
-            counted = problem._replace(price=problem.price * 0 + 1)
-            least = lower_bound(counted, self._seconds * _BOUND_SHARE).price
-            saved = sum(int(problem.price[cluster.node_number[name]]) for name in emptied)
-            total = int(problem.price.sum())
-            costs = {
-                "cost": total / PRICE_UNITS,
-                "planned_cost": (total - saved) / PRICE_UNITS,
-                "lower_bound_cost": found.bound / PRICE_UNITS,
-            }
-        placed = sum(bool(pod.spec.node_name) for pod in model.objects.list(Pod))
-        return Consolidation(
-            nodes=nodes,
-            planned_nodes=nodes - len(emptied),
-            lower_bound=least,
-            # A plan that failed its rehearsal is none.
-            moves=played.moves if played.is_sound else (),
-            waves=played.waves if played.is_sound else (),
-            verified=played.is_sound,
-            emptied=emptied,
-            uncordon=played.uncordon if played.is_sound else (),
-            pods=placed,
-            movable_pods=len(cluster.pods),
-            kept_nodes=dict(cluster.kept_because),
-            pinned_pods=dict(cluster.pinned),
-            problems=played.problems,
-            **costs,
-        )
+def _answer(
+    outcome: RunOutcome, bound: int, policy: PlanningPolicy, seconds: float
+) -> Consolidation:
+    """Return the result; a plan that failed its rehearsal is none, and has no moves."""
+    cluster, played = outcome.cluster, outcome.played
+    problem = cluster.problem
+    nodes = len(problem.nodes)
+    least = bound
+    costs: dict[str, float] = {}
+    emptied = played.emptied if played.is_sound else ()
+    if policy.prices or policy.price_label:
+        counted = problem._replace(price=problem.price * 0 + 1)
+        least = lower_bound(counted, seconds * _BOUND_SHARE).price
+        saved = sum(int(problem.price[cluster.node_number[name]]) for name in emptied)
+        total = int(problem.price.sum())
+        costs = {
+            "cost": total / PRICE_UNITS,
+            "planned_cost": (total - saved) / PRICE_UNITS,
+            "lower_bound_cost": bound / PRICE_UNITS,
+        }
+    return Consolidation(
+        nodes=nodes,
+        planned_nodes=nodes - len(emptied),
+        lower_bound=least,
+        moves=played.moves if played.is_sound else (),
+        waves=played.waves if played.is_sound else (),
+        verified=played.is_sound,
+        emptied=emptied,
+        uncordon=played.uncordon if played.is_sound else (),
+        pods=outcome.pods,
+        movable_pods=len(cluster.pods),
+        kept_nodes=dict(cluster.kept_because),
+        pinned_pods={pod: each.pin.reason for pod, each in cluster.pinned.items()},
+        problems=played.problems,
+        **costs,
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubesched.explain.rendering.result import Result
 from kubesched.plan.moving.planned_waves import PlannedMove, PlannedWave
 
-__all__ = ["Consolidation"]
+__all__ = ["BlockedPod", "Consolidation", "Drain"]
 
 
 class Consolidation(Result, frozen=True, kw_only=True):
@@ -43,4 +43,34 @@ class Consolidation(Result, frozen=True, kw_only=True):
         return (
             f"<Consolidation: {self.nodes} nodes now, {self.planned_nodes} in the plan, "
             f"at least {self.lower_bound}; {len(self.moves)} moves in {len(self.waves)} waves>"
+        )
+
+
+class BlockedPod(Result, frozen=True, kw_only=True):
+    """A pod that stands in the way of a drain, and what would help."""
+
+    pod: str
+    node: str
+    reason: str
+    help: str = ""
+
+
+class Drain(Result, frozen=True, kw_only=True):
+    """An order in which nodes can be drained, and the evictions in waves."""
+
+    nodes: tuple[str, ...]  # those that become empty, in this order
+    blocked: tuple[BlockedPod, ...] = ()
+    moves: tuple[PlannedMove, ...] = ()
+    waves: tuple[PlannedWave, ...] = ()
+    # Whether the rehearsal emptied every node, and no replacement waited too long for a node.
+    verified: bool = False
+    uncordon: tuple[str, ...] = ()
+    longest_pending_seconds: float = 0.0
+    longest_pending_pod: str = ""
+    problems: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return (
+            f"<Drain of {len(self.nodes)} nodes: {len(self.moves)} moves in {len(self.waves)} "
+            f"waves, {len(self.blocked)} pods in the way>"
         )

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from kubesched.api import Pod
 from kubesched.api.pod_facts import controller_of, is_terminating, pod_key
+from kubesched.foundation.util.clock import Clock
 from kubesched.plan.reading.pod_budgets import BudgetRoom, budgets_of
 
 __all__ = ["EvictedPod", "PodFollower"]
@@ -28,13 +29,17 @@ class EvictedPod(NamedTuple):
 class PodFollower:
     """Receives every change of a pod. Connect it with `add_handler` of an informer."""
 
-    def __init__(self, budgets: Sequence[BudgetRoom]) -> None:
+    def __init__(self, budgets: Sequence[BudgetRoom], clock: Clock) -> None:
         self.changed = asyncio.Event()
         self.pods: dict[str, Pod] = {}  # by uid
         # Pods that were deleted although no wave evicted them.
         self.lost: list[str] = []
         # Budgets that had fewer healthy pods than they need.
         self.violations: list[str] = []
+        # The longest time that a replacement had no node, and whose it was.
+        self.longest_wait = (0, "")
+        self._clock = clock
+        self._since_ns: dict[str, int] = {}  # when a replacement appeared, by uid
         self._budgets = budgets
         self._healthy: Counter[int] = Counter()
         self._needed: dict[int, int] = {}
@@ -56,6 +61,7 @@ class PodFollower:
         self.pods[pod.metadata.uid] = pod
         if pod.metadata.uid in self._new:
             self._new[pod.metadata.uid] = pod
+            self._measure(pod)
         self.changed.set()
 
     def on_delete(self, pod: Pod, _is_missed: bool) -> None:
@@ -129,6 +135,14 @@ class PodFollower:
         uid = pod.metadata.uid
         if self._owners[_owner(pod)] and uid not in self._evicted:
             self._new[uid] = pod
+            self._since_ns[uid] = self._clock.monotonic_ns()
+
+    def _measure(self, pod: Pod) -> None:
+        """Note how long a replacement that has a node had none."""
+        if pod.spec.node_name and pod.metadata.uid in self._since_ns:
+            since_ns = self._since_ns.pop(pod.metadata.uid)
+            waited = (self._clock.monotonic_ns() - since_ns, pod_key(pod))
+            self.longest_wait = max(self.longest_wait, waited)
 
     def _count(self, pod: Pod, step: int) -> None:
         if not self._budgets or not _is_healthy(pod):

@@ -7,7 +7,7 @@ rest of the plan begins from there. A node whose pods find no place stays in use
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -43,6 +43,7 @@ class RehearsedWaves(NamedTuple):
     problems: tuple[str, ...]  # why some nodes stay in use, and what broke a promise
     is_sound: bool
     stuck: frozenset[str]  # uids of owners whose pods did not come back
+    longest_wait: tuple[int, str]  # nanoseconds that a replacement had no node, and its name
 
 
 class Rehearsal:
@@ -61,10 +62,11 @@ class Rehearsal:
         *,
         owner_percent: int,
         wave_pods: int,
+        drained: Collection[str] | None = None,
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._cluster = cluster
-        self._moves = RemainingMoves(cluster, goal)
+        self._moves = RemainingMoves(cluster, goal, drained)
         self._trial = WaveTrial(model)
         self._player, self._follower = player, follower
         self._chooser = WaveChooser(cluster, owner_percent, wave_pods)
@@ -116,6 +118,7 @@ class Rehearsal:
             tuple(self._problems),
             self._is_sound,
             frozenset(self._stuck),
+            self._follower.longest_wait,
         )
 
     def _accepts(self, pod: MovablePod, target: int) -> bool:

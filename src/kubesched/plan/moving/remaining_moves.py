@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +18,17 @@ __all__ = ["RemainingMoves"]
 class RemainingMoves:
     """The difference between the actual placement and the goal."""
 
-    def __init__(self, cluster: ClusterProblem, goal: Placement) -> None:
+    def __init__(
+        self, cluster: ClusterProblem, goal: Placement, drained: Collection[str] | None = None
+    ) -> None:
+        """`drained` are the nodes to empty; without it, those that the goal does not use."""
         self._cluster = cluster
         self.actual = PackingState(cluster.problem)
         self.goal = goal.copy()
         # Nodes that are, or become, empty.
-        used = cluster.problem.used(goal)
-        self.closed: NDArray[np.bool_] = ~used
+        self.closed: NDArray[np.bool_] = ~cluster.problem.used(goal)
+        if drained is not None:
+            self.closed = np.isin(cluster.problem.nodes, list(drained))
         self.departures: dict[str, MovablePod] = {}
         self._choose_departures(cluster.pods)
 

@@ -39,11 +39,18 @@ class ExactSearch:
     """The model of the pods on some nodes; the pods on other nodes do not move.
 
     With `for_bound` only rules that hold for every reachable placement are part of the model:
-    affinity and spread are judged when a pod is placed, and later moves may break them.
+    affinity and spread are judged when a pod is placed, and later moves may break them. With
+    `without_chains` pods leave only nodes that become empty. Nodes in `emptied` must become empty.
     """
 
     def __init__(
-        self, state: PackingState, nodes: Iterable[int], *, for_bound: bool = False
+        self,
+        state: PackingState,
+        nodes: Iterable[int],
+        *,
+        for_bound: bool = False,
+        without_chains: bool = False,
+        emptied: Iterable[int] = (),
     ) -> None:
         self._cp = load_cp_model()
         self._state = state
@@ -53,6 +60,8 @@ class ExactSearch:
         self._is_inside = np.zeros(len(problem.nodes), dtype=bool)
         self._is_inside[self._nodes] = True
         self._for_bound = for_bound
+        self._without_chains = without_chains
+        self._emptied = frozenset(emptied)
         inside = state.placement[:, self._nodes]
         self._classes = np.flatnonzero(inside.any(axis=1)).tolist()
         self._totals = inside.sum(axis=1, dtype=np.int64)
@@ -116,6 +125,8 @@ class ExactSearch:
         allowed = problem.possibly_allowed if self._for_bound else problem.allowed
         variables = []
         for node in self._nodes:
+            if node in self._emptied:
+                continue
             here = int(problem.current[number, node])
             most = min(total, total if allowed[number, node] else here)
             asked = problem.demand[number] > 0
@@ -127,6 +138,8 @@ class ExactSearch:
             variable = model.new_int_var(0, most, "")
             self._on[number, node] = variable
             variables.append(variable)
+            if self._without_chains and here:
+                model.add(variable >= here * self._is_used[node])
             if here == 0:
                 self._arrivals[number, node] = variable
             elif most > here:

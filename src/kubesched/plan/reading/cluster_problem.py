@@ -23,7 +23,7 @@ from kubesched.explain.verdicts import find_all_verdicts
 from kubesched.framework import PodInfo
 from kubesched.plan.packing.packing_problem import Headroom, PackingProblem
 from kubesched.plan.reading.pair_rules import PairRules, PodTraits
-from kubesched.plan.reading.pinned_pods import follows_node, why_pinned
+from kubesched.plan.reading.pinned_pods import Pin, follows_node, why_pinned
 from kubesched.plan.reading.planning_policy import PlanningPolicy
 from kubesched.plan.reading.pod_budgets import BudgetRoom, budgets_of, read_budgets
 from kubesched.scheduler.config.plugin_names import (
@@ -33,7 +33,7 @@ from kubesched.scheduler.config.plugin_names import (
 )
 from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
 
-__all__ = ["PRICE_UNITS", "ClusterProblem", "MovablePod", "read_problem"]
+__all__ = ["PRICE_UNITS", "ClusterProblem", "MovablePod", "PinnedPod", "read_problem"]
 
 _PODS: Final = "pods"
 _PAIRS: Final = (INTER_POD_AFFINITY, POD_TOPOLOGY_SPREAD)
@@ -59,6 +59,13 @@ class MovablePod(NamedTuple):
     budget: int  # the number of its budget, or -1
 
 
+class PinnedPod(NamedTuple):
+    """A pod that stays: why, and on which node."""
+
+    pin: Pin
+    node: str
+
+
 class ClusterProblem(NamedTuple):
     """The packing problem of a cluster, and what its numbers stand for."""
 
@@ -66,14 +73,14 @@ class ClusterProblem(NamedTuple):
     pods: Sequence[MovablePod]
     budgets: Sequence[BudgetRoom]
     node_number: Mapping[str, int]
-    pinned: Mapping[str, str]  # pods that stay, and why
+    pinned: Mapping[str, PinnedPod]
     kept_because: Mapping[str, str]  # nodes that stay, and why
 
 
 class _Placed(NamedTuple):
     info: PodInfo
     node: int
-    reason: str  # why it stays; empty if it may move
+    pin: Pin | None  # why it stays; None if it may move
     follows: bool
     budget: int = -1
 
@@ -88,8 +95,8 @@ def read_problem(model: ClusterModel, policy: PlanningPolicy) -> ClusterProblem:
     number_of = {node.metadata.name: number for number, node in enumerate(nodes)}
     budgets = read_budgets(model.objects)
     placed = _sorted_pods(model, number_of, policy, budgets)
-    fixed = [each for each in placed if each.reason or each.follows]
-    movable = [each for each in placed if not each.reason and not each.follows]
+    fixed = [each for each in placed if each.pin is not None or each.follows]
+    movable = [each for each in placed if each.pin is None and not each.follows]
     rules = PairRules(model, nodes)
     rules.collect(each.info for each in placed)
     has_own_plugins = any(
@@ -139,7 +146,11 @@ def read_problem(model: ClusterModel, policy: PlanningPolicy) -> ClusterProblem:
         (),
     )
     problem = problem._replace(headroom=_headroom(problem, allocatable, policy))
-    pinned = {pod_key(each.info.pod): each.reason for each in fixed if each.reason}
+    pinned = {
+        pod_key(each.info.pod): PinnedPod(each.pin, problem.nodes[each.node])
+        for each in fixed
+        if each.pin is not None
+    }
     return ClusterProblem(problem, pods, budgets, number_of, pinned, kept_because)
 
 
@@ -157,16 +168,17 @@ def _sorted_pods(
             if is_terminating(pod):
                 continue
             if follows_node(pod):
-                found.append(_Placed(info, number_of[node.name], "", True))
+                found.append(_Placed(info, number_of[node.name], None, True))
                 continue
-            reason = why_pinned(pod, model.objects, policy, model.frameworks)
+            pin = why_pinned(pod, model.objects, policy, model.frameworks)
             own = budgets_of(pod, budgets)
-            if not reason and len(own) > 1:
-                reason = "several budgets apply to it"
+            if pin is None and len(own) > 1:
+                pin = Pin("several budgets apply to it", "leave one budget for it")
             budget = own[0] if own else -1
-            if not reason and own and not budgets[budget].allowed:
-                reason = f"budget {budgets[budget].name} allows no eviction"
-            found.append(_Placed(info, number_of[node.name], reason, False, budget))
+            if pin is None and own and not budgets[budget].allowed:
+                text = f"budget {budgets[budget].name} allows no eviction"
+                pin = Pin(text, "add a replica, or change the budget")
+            found.append(_Placed(info, number_of[node.name], pin, False, budget))
     found.sort(key=lambda each: (each.info.pod.metadata.namespace, each.info.pod.metadata.name))
     return found
 
@@ -216,9 +228,9 @@ def _kept_nodes(
         elif metadata.annotations.get(_DO_NOT_DISRUPT) == "true":
             kept[metadata.name] = f"annotation {_DO_NOT_DISRUPT}: true"
     for each in fixed:
-        if each.reason:
+        if each.pin is not None:
             name = nodes[each.node].metadata.name
-            kept.setdefault(name, f"pod {pod_key(each.info.pod)}: {each.reason}")
+            kept.setdefault(name, f"pod {pod_key(each.info.pod)}: {each.pin.reason}")
     return kept
 
 

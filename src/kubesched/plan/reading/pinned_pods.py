@@ -8,7 +8,7 @@ pods that keep a node in use.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kubesched.api import (
     Job,
@@ -22,7 +22,7 @@ from kubesched.api.pod_facts import controller_of
 from kubesched.foundation.client.object_table import ObjectTable
 from kubesched.plan.reading.planning_policy import PlanningPolicy
 
-__all__ = ["follows_node", "why_pinned"]
+__all__ = ["Pin", "follows_node", "why_pinned"]
 
 _OWNERS: Final[dict[str, type[Any]]] = {
     each.__name__: each for each in (Job, ReplicaSet, ReplicationController, StatefulSet)
@@ -39,47 +39,55 @@ def follows_node(pod: Pod) -> bool:
     return is_of_node or _MIRROR in pod.metadata.annotations
 
 
+class Pin(NamedTuple):
+    """Why a pod cannot be moved, and what a user can do about it."""
+
+    reason: str
+    help: str = ""
+
+
 def why_pinned(
     pod: Pod, objects: ObjectTable, policy: PlanningPolicy, profiles: Collection[str]
-) -> str:
-    """Return why the pod cannot be moved; empty if it can."""
+) -> Pin | None:
+    """Return why the pod cannot be moved; None if it can."""
     annotations = pod.metadata.annotations
     safe = annotations.get(_SAFE_TO_EVICT)
     profile = pod.spec.scheduler_name or "default-scheduler"
     if policy.pinned_pods.matches(pod.metadata.labels):
-        return "pinned by a selector"
+        return Pin("pinned by a selector")
     if safe == "false":
-        return f"annotation {_SAFE_TO_EVICT}: false"
+        return Pin(f"annotation {_SAFE_TO_EVICT}: false", "remove the annotation")
     if annotations.get(_DO_NOT_DISRUPT) == "true":
-        return f"annotation {_DO_NOT_DISRUPT}: true"
+        return Pin(f"annotation {_DO_NOT_DISRUPT}: true", "remove the annotation")
     if profile not in profiles:
-        return f"scheduler {profile} is not part of the configuration"
+        return Pin(f"scheduler {profile} is not part of the configuration", "--config FILE")
     owner = controller_of(pod)
     if owner is not None and owner.uid in policy.pinned_owners:
-        return "its replacement did not become ready in the rehearsal"
-    if reason := _owner_problem(pod, objects):
-        return reason
+        return Pin("its replacement did not become ready in the rehearsal")
+    if pin := _owner_problem(pod, objects):
+        return pin
     if pod.spec.resource_claims:
-        return "it has claims to devices"
+        return Pin("it has claims to devices")
     if not policy.moves_local_storage and safe != "true" and _has_local_storage(pod):
-        return "it has local storage"
+        return Pin("it has local storage", "--local-storage, if its data may be lost")
     return _claim_problem(pod, objects)
 
 
-def _owner_problem(pod: Pod, objects: ObjectTable) -> str:
+def _owner_problem(pod: Pod, objects: ObjectTable) -> Pin | None:
     owner = controller_of(pod)
     if owner is None:
-        return "it has no controller that would create it again"
+        help_text = "save what it has, then delete it"
+        return Pin("it has no controller that would create it again", help_text)
     kind = _OWNERS.get(owner.kind)
     if kind is None:
-        return f"its controller {owner.kind} cannot be rehearsed"
+        return Pin(f"its controller {owner.kind} cannot be rehearsed")
     found = objects.get(kind, owner.name, pod.metadata.namespace)
     if found is None:
-        return f"its {owner.kind} {owner.name} is not among the objects"
+        return Pin(f"its {owner.kind} {owner.name} is not among the objects")
     template = found.spec.template
     if template is not None and template.spec.scheduling_gates:
-        return f"the template of its {owner.kind} has scheduling gates"
-    return ""
+        return Pin(f"the template of its {owner.kind} has scheduling gates")
+    return None
 
 
 def _has_local_storage(pod: Pod) -> bool:
@@ -90,14 +98,14 @@ def _has_local_storage(pod: Pod) -> bool:
     )
 
 
-def _claim_problem(pod: Pod, objects: ObjectTable) -> str:
+def _claim_problem(pod: Pod, objects: ObjectTable) -> Pin | None:
     for volume in pod.spec.volumes:
         if volume.ephemeral is not None:
-            return "it has an ephemeral volume, which would be created again"
+            return Pin("it has an ephemeral volume, which would be created again")
         source = volume.persistent_volume_claim
         if source is None:
             continue
         claim = objects.get(PersistentVolumeClaim, source.claim_name, pod.metadata.namespace)
         if claim is None:
-            return f"its volume claim {source.claim_name} is not among the objects"
-    return ""
+            return Pin(f"its volume claim {source.claim_name} is not among the objects")
+    return None

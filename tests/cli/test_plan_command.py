@@ -1,0 +1,92 @@
+"""`kubesched plan`: options, outputs and errors."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from kubesched.api.kinds import kind_of
+from kubesched.cli.main import cli
+from kubesched.errors import KubeschedError
+from tests.plan.clusters import node, pod_of, replica_set
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> str:
+    """Two half-empty nodes, each with a pod of one ReplicaSet."""
+    owner = replica_set("web", 2, cpu="3")
+    objects = [node("a"), node("b"), owner, pod_of(owner, 0, "a"), pod_of(owner, 1, "b")]
+    items = []
+    for each in objects:
+        kind = kind_of(type(each))
+        document: dict[str, Any] = msgspec.to_builtins(each)
+        items.append({"apiVersion": kind.api_version, "kind": kind.kind, **document})
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    return str(path)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["plan", *arguments])
+
+
+def test_consolidate_shows_three_numbers_and_the_moves(dump: str) -> None:
+    done = run("consolidate", "-f", dump)
+    first, second = done.stdout.splitlines()[:2]
+    assert first == "2 nodes now, 1 in the plan, at least 1 are needed: the plan is optimal."
+    assert second.startswith("1 move in 1 wave empties 1 node.")
+    assert "default/web-" in done.stdout
+
+
+def test_consolidate_prints_json(dump: str) -> None:
+    plan = json.loads(run("consolidate", "-f", dump, "-o", "json").stdout)
+    assert (plan["nodes"], plan["planned_nodes"], plan["lower_bound"]) == (2, 1, 1)
+    assert plan["verified"] is True
+    (move,) = plan["moves"]
+    assert {move["from"], move["to"]} == {"a", "b"}
+
+
+def test_prices_come_from_a_file(dump: str, tmp_path: Path) -> None:
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("a: 2\nb: 0.5\n")
+    plan = json.loads(run("consolidate", "-f", dump, "--prices", str(prices), "-o", "json").stdout)
+    assert (plan["cost"], plan["planned_cost"], plan["emptied"]) == (2.5, 0.5, ["a"])
+
+
+def test_drain_shows_the_order(dump: str) -> None:
+    done = run("drain", "a", "-f", dump)
+    assert done.exit_code == 0
+    assert done.stdout.startswith("1 node can be drained, in this order: a.")
+
+
+def test_drain_names_what_is_in_the_way(dump: str) -> None:
+    done = run("drain", "a", "b", "-f", dump)
+    assert done.exit_code == 1
+    assert "In the way" in done.stdout
+
+
+WRONG = {
+    "a time": (["--time", "soon"], "is not a duration"),
+    "a share": (["--spare", "120%"], "is not 0% to 99%"),
+    "a selector": (["--pin", "a in ("], "--pin"),
+}
+
+
+@pytest.mark.parametrize(("options", "text"), WRONG.values(), ids=WRONG)
+def test_a_wrong_option_is_one_line(dump: str, options: list[str], text: str) -> None:
+    done = run("consolidate", "-f", dump, *options)
+    assert done.exit_code == 2
+    assert text in done.stderr
+
+
+def test_a_missing_package_names_the_extra(dump: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ortools.sat.python.cp_model", None)
+    with pytest.raises(KubeschedError, match="needs the package ortools") as caught:
+        CliRunner().invoke(cli, ["plan", "consolidate", "-f", dump], catch_exceptions=False)
+    assert caught.value.__notes__ == ["pip install 'kubesched[plan]'"]
