@@ -53,3 +53,11 @@ def test_the_test_that_the_plugin_guide_shows_passes_on_the_example() -> None:
             test()
     finally:
         del sys.modules["guide"]
+
+
+def test_decision_records_are_numbered_without_gaps() -> None:
+    names = sorted(path.name for path in (ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    assert [name[:4] for name in names] == [f"{number:04}" for number in range(1, len(names) + 1)]
+    for name in names:
+        title = (ROOT / "docs" / "decisions" / name).read_text().splitlines()[0]
+        assert title.startswith(f"# {name[:4]}. "), name
