@@ -13,6 +13,7 @@ from kubesched.api import Node, Pod
 from kubesched.cluster.apiserver import Store
 from kubesched.foundation.client.event_recorder import EventBroadcaster
 from kubesched.foundation.client.informer import SharedInformer
+from kubesched.foundation.client.late_informers import LateInformers
 from kubesched.framework import NodeInfo, PodInfo
 from kubesched.framework.engine import NodeTable
 from kubesched.framework.pod_groups import group_name_of
@@ -71,7 +72,8 @@ def task_differences(scheduler: Scheduler, names: Iterable[str]) -> Iterator[str
 
 
 _OWN_TASKS = (
-    *(EventBroadcaster.__name__, QueueFlusher.__name__, "event ", "placing"),
+    *(EventBroadcaster.__name__, QueueFlusher.__name__, LateInformers.__name__),
+    *("event ", "placing"),
     *("leading", "over", "asked to end", "waiting"),  # of the election
 )
 

@@ -47,6 +47,7 @@ def test_flags_and_defaults_are_those_that_flagz_shows(goldens: Path) -> None:
         "plugin",
         "verify-engine",
         "explain-events",
+        "watch-config",
         "shadow",
         "shadow-window",
         "shadow-ledger",
