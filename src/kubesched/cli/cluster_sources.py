@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 
 from kubesched.api import Node, Pod
 from kubesched.api.base import ApiObject
+from kubesched.api.time import parse_time
 from kubesched.cli.cluster_address import ClusterAddress, live_api
 from kubesched.cli.configuration_file import read_configuration
-from kubesched.explain import Snapshot
+from kubesched.explain import ExplainError, Snapshot
 from kubesched.explain.clusters.sources import load_files
+from kubesched.explain.recordings.past_clusters import capture_at
 from kubesched.foundation.util.standard_input import read_standard_text
 from kubesched.scheduler.all_plugins import complete_registry
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
@@ -37,6 +39,8 @@ class SourceOptions(NamedTuple):
     address: ClusterAddress
     config_file: Path | None
     plugins: tuple[str, ...] = ()
+    recorded: Path | None = None  # a flight recording, instead of the capture
+    recorded_at: str = ""  # RFC 3339; empty: its end
 
     async def snapshot(self, namespace: str = "") -> ClusterSource:
         """Read the cluster: the files, or what they overlay if they contain no nodes.
@@ -55,8 +59,9 @@ class SourceOptions(NamedTuple):
         stdin = read_standard_text() if "-" in self.files else ""
         loaded = load_files(self.files, stdin)
         objects, pods = loaded.objects, loaded.pods
-        if self.capture is not None:
-            base = Snapshot.from_capture(self.capture, **options)
+        captured = self._captured(options)
+        if captured is not None:
+            base = captured
         elif any(isinstance(each, Node) for each in objects):
             return ClusterSource(Snapshot(objects, unknown=loaded.unknown, **options), pods)
         else:
@@ -73,11 +78,24 @@ class SourceOptions(NamedTuple):
         options: dict[str, Any] = {"plugins": self._registry()}
         loaded = load_files(self.files, read_standard_text() if "-" in self.files else "")
         objects = loaded.objects
-        if self.capture is not None:
-            return Snapshot.from_capture(self.capture, **options), tuple(objects)
+        captured = self._captured(options)
+        if captured is not None:
+            return captured, tuple(objects)
         if any(isinstance(each, Node) for each in objects):
             return Snapshot(objects, unknown=loaded.unknown, **options), ()
         return await self._live(options), tuple(objects)
+
+    def _captured(self, options: dict[str, Any]) -> Snapshot | None:
+        """Return the cluster of the capture or of the recording; None without them."""
+        if self.capture is not None:
+            return Snapshot.from_capture(self.capture, **options)
+        if self.recorded is None:
+            return None
+        try:
+            at_ns = parse_time(self.recorded_at) if self.recorded_at else None
+        except ValueError as error:
+            raise ExplainError(f"--at: {error}") from error
+        return Snapshot.of_capture(capture_at(self.recorded, at_ns), **options)
 
     async def _live(self, options: dict[str, Any], namespace: str = "") -> Snapshot:
         async with live_api(self.address, "explain") as api:

@@ -19,6 +19,7 @@ from kubesched.dashboard.dashboard import Dashboard
 from kubesched.dashboard.page_queries import PageQueries
 from kubesched.dashboard.page_server import PageServer
 from kubesched.dashboard.page_sources import dashboard_of_api
+from kubesched.dashboard.recording_timeline import timeline_of_recording
 from kubesched.dashboard.sign_in import SignIn
 from kubesched.dashboard.simulation_timeline import timelines_of_report
 from kubesched.explain.clusters.capture import read_capture
@@ -26,29 +27,36 @@ from kubesched.explain.clusters.sources import find_readable, load_files
 from kubesched.foundation.util.clock import RealClock
 from kubesched.foundation.util.components import Component, running
 
-__all__ = ["run_dashboard"]
+__all__ = ["PastSources", "run_dashboard"]
+
+
+class PastSources(NamedTuple):
+    """Where a page that does not change comes from; at most one of them is given."""
+
+    captures: tuple[Path, ...]
+    recorded: Path | None
+    report: Path | None
+    files: tuple[str, ...]
 
 
 def run_dashboard(
     address: ClusterAddress,
-    captures: tuple[Path, ...],
-    report: Path | None,
-    files: tuple[str, ...],
+    past: PastSources,
     listen: Listen | None,
     namespace: str,
     public_url: str,
     output: str,
 ) -> None:
-    if sum(map(bool, (captures, report, files))) > 1:
-        raise click.UsageError("choose one of --capture, --report and -f")
-    is_live = not captures and report is None and not files
+    if sum(map(bool, past)) > 1:
+        raise click.UsageError("choose one of --capture, --recorded, --report and -f")
+    is_live = not any(past)
     if address.name and is_live and listen is None and not public_url and not namespace:
         _print_link(asyncio.run(new_page_link(address.name)), as_json=output == "json")
         return
     listen = listen or Listen()
     sign_in = SignIn([listen.host], public_url=public_url)
     site = Site(listen, public_url, sign_in, as_json=output == "json")
-    asyncio.run(_serve(address, namespace, captures, report, files, site))
+    asyncio.run(_serve(address, namespace, past, site))
 
 
 class Site(NamedTuple):
@@ -68,13 +76,11 @@ class Site(NamedTuple):
 async def _serve(
     address: ClusterAddress,
     namespace: str,
-    captures: tuple[Path, ...],
-    report: Path | None,
-    files: tuple[str, ...],
+    past: PastSources,
     site: Site,
 ) -> None:
-    if captures or report is not None or files:
-        await _show(_still(captures, report, files, site.sign_in), site, ())
+    if any(past):
+        await _show(_still(past, site.sign_in), site, ())
         return
     async with live_api(address, "dashboard") as api:
         reading = await find_readable(api, namespace=namespace or address.namespace())
@@ -89,20 +95,21 @@ async def _serve(
         await _show(page, site, parts)
 
 
-def _still(
-    captures: tuple[Path, ...], report: Path | None, files: tuple[str, ...], sign_in: SignIn
-) -> Dashboard:
-    """Build the page of captures, a simulation or a dump, which do not change."""
+def _still(past: PastSources, sign_in: SignIn) -> Dashboard:
+    """Build the page of captures, a recording, a simulation or a dump, which do not change."""
     now_ns = RealClock().now_ns
-    if report is not None:
-        title, timelines = timelines_of_report(report)
+    if past.report is not None:
+        title, timelines = timelines_of_report(past.report)
         title = f"simulation of {title}"
-    elif captures:
-        read = [read_capture(path) for path in captures]
+    elif past.recorded is not None:
+        timelines = timeline_of_recording(past.recorded)
+        title = f"recording in {past.recorded}"
+    elif past.captures:
+        read = [read_capture(path) for path in past.captures]
         timelines = timeline_of_captures(read)
         title = f"capture of {read[0].taken}" if len(read) == 1 else f"{len(read)} captures"
     else:
-        timelines = timeline_of_objects(load_files(files).objects, now_ns() // 1_000_000)
+        timelines = timeline_of_objects(load_files(past.files).objects, now_ns() // 1_000_000)
         title = "files"
     return Dashboard(PageQueries(timelines, title=title, now_ns=now_ns), sign_in, None)
 

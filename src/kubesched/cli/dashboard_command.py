@@ -31,6 +31,12 @@ __all__ = ["dashboard"]
     "moments of one cluster.",
 )
 @click.option(
+    "--recorded",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="A folder of `kubesched run --record`, with a slider for the time.",
+)
+@click.option(
     "--report",
     type=click.Path(exists=True, path_type=Path),
     metavar="RUN",
@@ -70,6 +76,7 @@ __all__ = ["dashboard"]
 def dashboard(
     address: ClusterAddress,
     captures: tuple[Path, ...],
+    recorded: Path | None,
     report: Path | None,
     files: tuple[str, ...],
     listen: Listen | None,
@@ -84,6 +91,7 @@ def dashboard(
     With --name alone the command prints a new link to the page that the cluster itself serves,
     with full rights, and exits.
     """
-    from kubesched.cli.dashboard_action import run_dashboard
+    from kubesched.cli.dashboard_action import PastSources, run_dashboard
 
-    run_dashboard(address, captures, report, files, listen, namespace, public_url, output)
+    past = PastSources(captures, recorded, report, files)
+    run_dashboard(address, past, listen, namespace, public_url, output)

@@ -59,6 +59,9 @@ COMMANDS: Final[Mapping[str, _Place]] = {
     "record": _Place(
         "record_command", "Record the pods of a live cluster as a trace for simulation."
     ),
+    "replay": _Place(
+        "replay_command", "Make the decisions of a flight recording again, and compare."
+    ),
     "shadow": _Place("shadow_command", "Show how `kubesched run --shadow` compares."),
     "tune": _Place(
         "tune_command", "Search over weights, strategies and thresholds for an objective."

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from kubesched.api.access import ApiAccess
 from kubesched.cli.scheduler_explanations import SchedulerExplanations
 from kubesched.cli.shadow_part import ShadowPart
 from kubesched.dashboard.page_sources import dashboard_of_scheduler
 from kubesched.explain.event_notes import EventNoteWriter
+from kubesched.explain.recordings.flight_recorder import FlightRecorder
 from kubesched.foundation.http.http_messages import Handler
 from kubesched.foundation.util.clock import Clock
 from kubesched.scheduler.process.add_ons import ProcessInputs
@@ -39,6 +41,17 @@ class CommandAddOns:
             gates=inputs.config.gates,
         )
         return dashboard.answer
+
+    def recorder(self, scheduler: Scheduler, inputs: ProcessInputs, clock: Clock) -> FlightRecorder:
+        config = inputs.config
+        return FlightRecorder(
+            Path(config.options.record),
+            config.options.record_size,
+            scheduler,
+            clock,
+            gates=config.gates,
+            plugins=config.options.plugins,
+        )
 
     def shadow(
         self,

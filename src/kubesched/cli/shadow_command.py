@@ -34,6 +34,26 @@ def shadow() -> None:
     required=False,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
 )
+@click.option(
+    "--from",
+    "recording",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="A folder of `kubesched run --record`: compare with the recorded decisions.",
+)
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="With --from: the configuration to compare; default: the recorded one.",
+)
+@click.option(
+    "--plugin",
+    "plugins",
+    multiple=True,
+    metavar="PLUGIN",
+    help="With --from: an out-of-tree plugin; default: the recorded ones.",
+)
 @cluster_options
 @scheduler_options
 @click.option(
@@ -49,6 +69,9 @@ def shadow() -> None:
 )
 def report(
     ledger: Path | None,
+    recording: Path | None,
+    config_file: Path | None,
+    plugins: tuple[str, ...],
     address: ClusterAddress,  # noqa: ARG001  for the options of the scheduler
     scheduler: RunningScheduler | None,
     most: int,
@@ -56,9 +79,17 @@ def report(
 ) -> None:
     """Report where the decisions of another scheduler and of the shadow differ, and why.
 
-    The ledger comes from a running shadow (--scheduler), or from the file of
-    `kubesched run --shadow --shadow-ledger FILE`.
+    The ledger comes from a running shadow (--scheduler), from the file of
+    `kubesched run --shadow --shadow-ledger FILE`, or from a flight recording (--from): then the
+    configuration of --config decides for each pod in the recorded state.
     """
-    from kubesched.cli.shadow_action import run_shadow_report
+    if recording is None and (config_file is not None or plugins):
+        raise click.UsageError("--config and --plugin need --from")
+    from kubesched.cli.shadow_action import run_recorded_report, run_shadow_report
 
+    if recording is not None:
+        if ledger is not None or scheduler is not None:
+            raise click.UsageError("choose one of LEDGER, --scheduler and --from")
+        run_recorded_report(recording, config_file, plugins, most, output)
+        return
     run_shadow_report(ledger, scheduler, most, output)

@@ -131,6 +131,19 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="FILE",
         help="A file of `kubesched capture`.",
     )
+    @click.option(
+        "--recorded",
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        metavar="DIR",
+        help="A folder of `kubesched run --record`, at the moment of --at.",
+    )
+    @click.option(
+        "--at",
+        "recorded_at",
+        default="",
+        metavar="TIME",
+        help="With --recorded: a time such as 2026-01-05T14:00:00Z; default: the end.",
+    )
     @cluster_options
     @click.option(
         "--config",
@@ -151,6 +164,8 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
         *args: Any,
         files: tuple[str, ...],
         capture: Path | None,
+        recorded: Path | None,
+        recorded_at: str,
         address: ClusterAddress,
         config_file: Path | None,
         plugins: tuple[str, ...],
@@ -158,7 +173,12 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         from kubesched.cli.cluster_sources import SourceOptions
 
-        source = SourceOptions(files, capture, address, config_file, plugins)
+        if capture is not None and recorded is not None:
+            raise click.UsageError("--capture and --recorded exclude each other")
+        if recorded_at and recorded is None:
+            raise click.UsageError("--at needs --recorded")
+        past = (recorded, recorded_at)
+        source = SourceOptions(files, capture, address, config_file, plugins, *past)
         return command(*args, source=source, **options)
 
     return wrapped

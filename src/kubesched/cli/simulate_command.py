@@ -61,6 +61,22 @@ __all__ = ["simulate"]
     metavar="A.yaml B.yaml",
     help="Find the first decision in which two scenarios differ.",
 )
+@click.option(
+    "--from",
+    "recording",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=None,
+    metavar="DIR",
+    help="Instead of a SCENARIO: the pods and the cluster of a folder of `kubesched run --record`.",
+)
+@click.option(
+    "--config",
+    "configurations",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="With --from: a configuration to run, besides the recorded one; may be repeated.",
+)
 @schema_option("scenario")
 def simulate(
     scenario_file: str | None,
@@ -73,6 +89,8 @@ def simulate(
     fresh: bool,
     verify: bool,
     diff: tuple[str, str] | None,
+    recording: Path | None,
+    configurations: tuple[Path, ...],
 ) -> None:
     """Run a SCENARIO in virtual time and compare its configurations.
 
@@ -80,6 +98,14 @@ def simulate(
     same command resumes with the rest. Exit codes: 0 done, 1 a run failed, 2 the scenario
     cannot be used, 130 interrupted.
     """
+    if recording is not None:
+        if scenario_file is not None or diff is not None:
+            raise click.UsageError("choose one of SCENARIO, --diff and --from")
+        from kubesched.cli.recorded_scenario import write_recorded_scenario
+
+        scenario_file = str(write_recorded_scenario(recording, configurations))
+    elif configurations:
+        raise click.UsageError("--config needs --from")
     from kubesched.cli.simulate_action import run_simulate
 
     run_simulate(scenario_file, outputs, seeds, names, processes, dask, runs, fresh, verify, diff)

@@ -13,7 +13,7 @@ from kubesched.api import Pod
 from kubesched.api.access import ApiAccess
 from kubesched.api.base import ApiObject
 from kubesched.api.latest_time import latest_time_ns
-from kubesched.explain.clusters.capture import read_capture
+from kubesched.explain.clusters.capture import Capture, read_capture
 from kubesched.explain.clusters.cluster_model import ClusterModel
 from kubesched.explain.clusters.missing_pods import missing_pod_note
 from kubesched.explain.clusters.sources import SCHEDULING_KINDS, load_files, read_cluster
@@ -93,7 +93,11 @@ class Snapshot:
     @classmethod
     def from_capture(cls, path: str | Path, **options: Any) -> Snapshot:
         """Read a file of `kubesched capture`, with the configuration of that time."""
-        capture = read_capture(Path(path))
+        return cls.of_capture(read_capture(Path(path)), **options)
+
+    @classmethod
+    def of_capture(cls, capture: Capture, **options: Any) -> Snapshot:
+        """Return the cluster of a capture, with the configuration of that time."""
         if options.get("configuration") is None and capture.configuration is not None:
             options["configuration"] = configuration_from_builtins(capture.configuration)
         if capture.taken and options.get("clock") is None:

@@ -37,7 +37,11 @@ from kubesched.scheduler.config.configuration_completion import as_written
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.scheduler.cycles.binding_cycle import BindingCycle, PodPlacement
 from kubesched.scheduler.cycles.broken_attempts import BrokenAttempts
-from kubesched.scheduler.cycles.decision_watch import DecisionWatcher, FailureWatcher
+from kubesched.scheduler.cycles.decision_watch import (
+    DecisionRecorder,
+    DecisionWatcher,
+    FailureWatcher,
+)
 from kubesched.scheduler.cycles.extender_attempt import ExtenderContext
 from kubesched.scheduler.cycles.extender_cycle import ExtenderCycle
 from kubesched.scheduler.cycles.extender_tasks import ExtenderTasks
@@ -412,6 +416,11 @@ class Scheduler:
     def watch_failures(self, watcher: FailureWatcher | None) -> None:
         """Call the watcher with every failure to place a pod; None removes it."""
         self._failures.watcher = watcher
+
+    def record(self, recorder: DecisionRecorder) -> None:
+        """Call the recorder with every attempt and every failure, besides the watchers."""
+        self._scheduling.recorder = recorder
+        self._failures.recorder = recorder
 
     def stop(self) -> None:
         self._stopping = True

@@ -15,10 +15,14 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from kubesched.api.base import ApiObject
 from kubesched.api.kinds import KINDS, Kind
 
-__all__ = ["CAPTURED_KINDS", "READ_ANNOTATIONS", "read_fields_of", "with_read_fields"]
+__all__ = [
+    "CAPTURED_KINDS",
+    "READ_ANNOTATIONS",
+    "read_fields_of",
+    "with_read_fields",
+]
 
 # Annotations that the scheduler, the controllers and the simulated kubelets read.
 READ_ANNOTATIONS: Final = frozenset(
@@ -319,9 +323,10 @@ def read_fields_of(type_name: str) -> Mapping[str, str]:
     return {name: treatment for name, _, treatment in found}
 
 
-def with_read_fields(each: ApiObject) -> Any:
-    """Return the object without the fields that scheduling does not read."""
-    return _pruner(type(each))(each)
+def with_read_fields(each: Any) -> Any:
+    """Return an object, or a part of one, without the fields that scheduling does not read."""
+    kind: Any = type(each)
+    return _pruner(kind)(each)
 
 
 _Pruner = Callable[[Any], Any]

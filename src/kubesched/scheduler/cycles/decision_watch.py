@@ -9,7 +9,7 @@ from kubesched.framework import Status
 from kubesched.scheduler.cycles.attempt import Attempt
 from kubesched.scheduler.search.schedule_result import ScheduleResult
 
-__all__ = ["DecisionWatcher", "FailureWatcher"]
+__all__ = ["DecisionRecorder", "DecisionWatcher", "FailureWatcher"]
 
 
 class DecisionWatcher(Protocol):
@@ -36,3 +36,7 @@ class FailureWatcher(Protocol):
     def failed(self, pod: Pod, status: Status) -> None:
         """Observe why the pod was not placed."""
         ...
+
+
+class DecisionRecorder(DecisionWatcher, FailureWatcher, Protocol):
+    """Records attempts with their failures. `failed` is called for every failed attempt."""

@@ -68,6 +68,7 @@ class FailureHandler:
         self._spawn = spawn
         self._instead = instead
         self.watcher: FailureWatcher | None = None
+        self.recorder: FailureWatcher | None = None
 
     def handle(self, attempt: Attempt, status: Status, nominating: Nominating | None) -> None:
         if self._instead is not None:
@@ -100,6 +101,8 @@ class FailureHandler:
         self._requeue(queued, current)
         if self._queue.serves(pod):
             self._queue.nominator.add_nominated_pod(queued.pod_info, nominating)
+        if self.recorder is not None:
+            self.recorder.failed(queued.pod, status)
         if status.as_error() is None:
             return
         message = _shortened(status.message)

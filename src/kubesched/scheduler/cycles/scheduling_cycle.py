@@ -78,6 +78,7 @@ class SchedulingCycle:
         self._clock = clock
         self._pauses = 0  # of the current attempt
         self.watcher: DecisionWatcher | None = None
+        self.recorder: DecisionWatcher | None = None
 
     def run(self, framework: Framework, queued: QueuedPodInfo) -> PodPlacement | None:
         """Place the pod; if that fails, call the failure handler and return None.
@@ -138,6 +139,8 @@ class SchedulingCycle:
         self.observe_algorithm(attempt)
         if self.watcher is not None:
             self.watcher.decided(attempt, status, node_name, result)
+        if self.recorder is not None:
+            self.recorder.decided(attempt, status, node_name, result)
         if status is SUCCESS or status.is_success:
             return self.place(attempt, node_name)
         self._failures.handle(attempt, status, nominating)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kubesched.api.access import ApiAccess
     from kubesched.foundation.http.http_messages import Handler
     from kubesched.foundation.util.clock import Clock
+    from kubesched.foundation.util.components import Component
     from kubesched.framework import Diagnosis, PodInfo
     from kubesched.scheduler.runtime.framework import Framework
     from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
@@ -84,6 +85,14 @@ class ProcessAddOns(Protocol):
         self, scheduler: Scheduler, inputs: ProcessInputs, clock: Clock, hostname: str
     ) -> Handler:
         """Build the handler of all requests below `/dashboard`."""
+        ...
+
+    def recorder(self, scheduler: Scheduler, inputs: ProcessInputs, clock: Clock) -> Component:
+        """Build the flight recorder of `--record`.
+
+        Raises:
+            KubeschedError: the folder cannot be written.
+        """
         ...
 
     def shadow(

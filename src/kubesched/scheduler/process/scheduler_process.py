@@ -201,6 +201,8 @@ class SchedulerProcess:
         if (reloader := self._build_reloader(scheduler, leader_events)) is not None:
             self._reloader = reloader
             parts.append(reloader)
+        if self._config.options.record and self._add_ons is not None:
+            parts.append(self._add_ons.recorder(scheduler, self._inputs, self._clock))
         if self._candidate is not None:
             parts.append(self._candidate)
         async with running(*parts):

@@ -68,6 +68,8 @@ class ShadowProcess(SchedulerProcess):
         super().__init__(inputs, clock, seed, hostname, on_synced, add_ons)
         if add_ons is None:
             raise ConfigError("--shadow: this process is built without the parts that compare")
+        if inputs.config.options.record:
+            raise ConfigError("--record: a shadow makes no decisions to record; omit the flag")
         if inputs.config.configuration.extenders:
             raise ConfigError("extenders: shadow mode calls no extenders; remove them")
         self._shadow_metrics = ShadowMetrics(self._registry)

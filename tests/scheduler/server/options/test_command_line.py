@@ -43,6 +43,8 @@ def test_flags_and_defaults_are_those_that_flagz_shows(goldens: Path) -> None:
     }
     shown = parse_command_line([f"--{name}={recorded[name]}" for name in given]).texts()
     additions = {
+        "record",
+        "record-size",
         "dashboard",
         "plugin",
         "verify-engine",

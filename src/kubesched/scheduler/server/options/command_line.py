@@ -116,6 +116,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     shadow: bool
     shadow_window_ns: int
     shadow_ledger: str
+    record: str
+    record_size: int
     secure_serving: SecureServingOptions
     authentication: AuthenticationOptions
     authorization: AuthorizationOptions
@@ -171,6 +173,8 @@ def options_from_flags(flags: ParsedFlags) -> Options:
         shadow=flags["shadow"],
         shadow_window_ns=flags["shadow-window"],
         shadow_ledger=flags["shadow-ledger"],
+        record=flags["record"],
+        record_size=flags["record-size"],
         secure_serving=_secure_serving(flags),
         authentication=_authentication(flags),
         authorization=_authorization(flags),

@@ -21,6 +21,7 @@ __all__ = [
     "PRINT",
     "PRINT_RAW",
     "QUANTITY",
+    "SIZE",
     "VERSION",
     "NamedCertKey",
 ]
@@ -87,6 +88,14 @@ def _read_certificate(text: str, previous: Previous) -> tuple[NamedCertKey, ...]
     return (*(previous or ()), NamedCertKey(parts[0].strip(), parts[1].strip(), names))
 
 
+def _read_size(text: str, _: Previous) -> int:
+    """Read a number of bytes, such as 512Mi or 1GiB."""
+    size = parse_quantity(text.removesuffix("B")).value
+    if size <= 0:
+        raise ValueError("expected a positive number of bytes, such as 1Gi")
+    return size
+
+
 def _read_version(text: str, _: Previous) -> str:
     if text == PRINT_RAW:
         return PRINT_RAW
@@ -98,6 +107,7 @@ def _read_version(text: str, _: Previous) -> str:
 
 LEVEL: Final = FlagKind("Level", lambda text, _: parse_uint(text, 31))
 QUANTITY: Final = FlagKind("quantity", lambda text, _: parse_quantity(text))
+SIZE: Final = FlagKind("size", _read_size)
 VERSION: Final = FlagKind("version", _read_version, bare=PRINT)
 FEATURE_GATES: Final = FlagKind("colonSeparatedMultimapStringString", _read_gates, _show_gates)
 MODULE_LEVELS: Final = FlagKind("pattern=N,...", _read_module_levels, _show_module_levels)

@@ -25,7 +25,13 @@ from kubesched.scheduler.config.types import (
     LeaderElectionConfiguration,
 )
 from kubesched.scheduler.config.versions import BINARY_VERSION
-from kubesched.scheduler.server.options.flag_kinds import FEATURE_GATES, NOT_ASKED, PLUGINS, VERSION
+from kubesched.scheduler.server.options.flag_kinds import (
+    FEATURE_GATES,
+    NOT_ASKED,
+    PLUGINS,
+    SIZE,
+    VERSION,
+)
 from kubesched.scheduler.server.options.observability_flags import LOGS, METRICS
 from kubesched.scheduler.server.options.serving_flags import (
     AUTHENTICATION,
@@ -38,6 +44,7 @@ __all__ = ["GROUPS", "REMOVED_FLAGS"]
 _CLIENT: Final = ClientConnectionConfiguration()
 _ELECTION: Final = LeaderElectionConfiguration()
 SHADOW_WINDOW_NS: Final = 1_000_000_000
+RECORD_SIZE: Final = 1 << 30
 _IGNORED_WITH_FILE: Final = "Ignored when --config is given."
 
 MISC: Final = FlagGroup(
@@ -114,6 +121,21 @@ MISC: Final = FlagGroup(
             "",
             "With --shadow: write the ledger to this file every minute and at the end, for "
             "`kubesched shadow report`. An addition of kubesched.",
+        ),
+        Flag(
+            "record",
+            STRING,
+            "",
+            "Record what the scheduler sees and decides in this folder, for `kubesched replay`, "
+            "`explain`, `dashboard`, `simulate` and `shadow report`. Only fields that scheduling "
+            "reads are recorded. An addition of kubesched.",
+        ),
+        Flag(
+            "record-size",
+            SIZE,
+            RECORD_SIZE,
+            "With --record: the most bytes of the folder, such as 512Mi or 1GiB; the oldest files "
+            "are deleted. An addition of kubesched.",
         ),
     ),
 )

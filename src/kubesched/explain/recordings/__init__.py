@@ -1,0 +1,1 @@
+"""Flight recordings: what a scheduler saw and decided, in files that can be played again."""

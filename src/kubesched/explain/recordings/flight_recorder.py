@@ -1,0 +1,312 @@
+"""The flight recorder: what a scheduler saw and decided, in a ring of files.
+
+It records changes in the order in which the scheduler's informers deliver them, and between them
+the decisions. Recording an event appends a reference to a list; lines are made and compressed in
+batches. A segment begins with a snapshot, which is written a little at a time while the segment
+before it still grows, so that no moment is missing and the event loop is never busy for long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+import kubesched
+from kubesched.api import Node, Pod
+from kubesched.explain.clusters.read_configuration import read_configuration_of
+from kubesched.explain.recordings.recorded_objects import (
+    NO_NODE_FITS,
+    NOT_REPLAYED,
+    RECORDED_KINDS,
+    added_line,
+    removed_line,
+    updated_line,
+)
+from kubesched.explain.recordings.segment_files import RecordingError, SegmentWriter, segments_of
+from kubesched.foundation.client.informer import SharedInformer
+from kubesched.foundation.util.clock import MILLISECOND, Clock
+from kubesched.foundation.util.components import StopSwitch
+from kubesched.foundation.util.logging import get_logger
+from kubesched.framework import FitError, Status
+from kubesched.scheduler.config.configuration_completion import as_written
+from kubesched.scheduler.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
+from kubesched.scheduler.config.types import KubeSchedulerConfiguration
+from kubesched.scheduler.config.write import versioned
+from kubesched.scheduler.cycles.attempt import Attempt
+from kubesched.scheduler.scheduler import Scheduler
+from kubesched.scheduler.search.schedule_result import ScheduleResult
+
+__all__ = ["FlightRecorder"]
+
+log = get_logger(__name__)
+
+_PERIOD_NS: Final = 500 * MILLISECOND
+_BATCH: Final = 1000  # records that make a frame before the period has passed
+_SNAPSHOT_STEP: Final = 100  # objects that are encoded before other tasks run
+_SEGMENTS: Final = 16  # the ring has about so many
+_SMALLEST: Final = 256 * 1024
+_encode = msgspec.json.Encoder().encode
+
+Line = Callable[[], bytes]
+
+
+class FlightRecorder:
+    """A component: records one scheduler while it runs. It stops recording if writing fails."""
+
+    def __init__(
+        self,
+        folder: Path,
+        size: int,
+        scheduler: Scheduler,
+        clock: Clock,
+        *,
+        gates: FeatureGates = DEFAULT_FEATURE_GATES,
+        plugins: Sequence[str] = (),
+        smallest_segment: int = _SMALLEST,
+    ) -> None:
+        """Record into `folder`, with at most about `size` bytes.
+
+        `plugins` are the out-of-tree plugins as the command line names them.
+
+        Raises:
+            RecordingError: the folder cannot be written.
+        """
+        self._folder, self._clock = folder, clock
+        self._gates, self._plugins = gates, tuple(plugins)
+        self._configuration = scheduler.configuration
+        self._size = max(size, 2 * smallest_segment)
+        self._segment_size = max(self._size // _SEGMENTS, smallest_segment)
+        self._scheduler = scheduler
+        self._pending: list[tuple[Any, ...]] = []
+        self._nominations = -1  # position of the nominator at the last record
+        self._last_nominated: list[tuple[str, str, str, str]] | None = None
+        self._next: SegmentWriter | None = None  # while its snapshot is written
+        self._since_snapshot: list[bytes] = []  # lines for the next segment
+        self._is_over = False
+        self._stop = StopSwitch()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._number = _last_number(folder) + 1
+            self._segment = SegmentWriter(folder, self._number)
+            # The informers deliver their first lists, which are its snapshot.
+            self._segment.write([_encode(self._header_line(is_start=True))])
+            self._segment.publish()
+        except OSError as error:
+            raise RecordingError(f"{folder}: cannot be written: {error.strerror}") from error
+        for informer in scheduler.informers.components():
+            if informer.kind in RECORDED_KINDS:
+                self._follow(informer)
+        scheduler.record(self)
+
+    def _header_line(self, *, is_start: bool = False) -> tuple[Any, ...]:
+        header = {
+            "kubesched": kubesched.__version__,
+            "configuration": _document_of(self._configuration),
+            "gates": {
+                feature.name: is_on
+                for feature, is_on in self._gates.items()
+                if is_on != feature.default
+            },
+            "plugins": self._plugins,
+        }
+        return ("h", self._clock.now_ns(), header, is_start)
+
+    def _follow(self, informer: SharedInformer[Any]) -> None:
+        now_ns = self._clock.now_ns
+
+        def added(new: Any) -> None:
+            self._append(("+", now_ns(), new))
+
+        def updated(old: Any, new: Any) -> None:
+            self._append(("~", now_ns(), old, new))
+
+        def deleted(gone: Any, _is_tombstone: bool) -> None:
+            self._append(("-", now_ns(), gone))
+
+        informer.add_handler(added, updated, deleted)
+
+    def _append(self, record: tuple[Any, ...]) -> None:
+        if not self._is_over:
+            self._pending.append(record)
+            if len(self._pending) >= _BATCH:
+                self._flush()
+
+    def decided(
+        self, attempt: Attempt, status: Status, node_name: str, result: ScheduleResult | None
+    ) -> None:
+        """Record the decision of an attempt; called before its effects."""
+        configuration = self._scheduler.configuration
+        if configuration is not self._configuration:
+            self._configuration = configuration
+            self._append(("c", self._clock.now_ns(), _document_of(configuration)))
+        self._note_nominations()
+        pod = attempt.queued.pod
+        text = post_filter = ""
+        evaluated = NOT_REPLAYED
+        if result is not None:
+            evaluated = result.evaluated_nodes
+        elif isinstance(status.error, FitError):
+            evaluated = NO_NODE_FITS
+            text = status.message
+            post_filter = status.error.diagnosis.post_filter_message
+        self._append(("d", self._clock.now_ns(), pod, node_name, evaluated, text, post_filter))
+
+    def failed(self, pod: Pod, status: Status) -> None:  # noqa: ARG002  `decided` has the status
+        """Record that an attempt has failed, and undone what it had assumed."""
+        self._append(("f", self._clock.now_ns(), pod))
+        self._note_nominations()
+
+    def _note_nominations(self) -> None:
+        nominator = self._scheduler.queue.nominator
+        if nominator.position != self._nominations:
+            self._nominations = nominator.position
+            nominated = self._nominated()
+            if nominated != self._last_nominated:
+                self._last_nominated = nominated
+                self._append(("n", self._clock.now_ns(), nominated))
+
+    def _nominated(self) -> list[tuple[str, str, str, str]]:
+        nominator = self._scheduler.queue.nominator
+        found = []
+        for node in nominator.nominated_nodes():
+            for info in nominator.nominated_pods(node):
+                metadata = info.pod.metadata
+                found.append((node, metadata.namespace, metadata.name, metadata.uid))
+        return found
+
+    async def run(self) -> None:
+        try:
+            await self._stop.guard(self._write_for_ever())
+        finally:
+            self._flush()
+            self._segment.close()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    async def _write_for_ever(self) -> None:
+        await self._scheduler.synced.wait()
+        self._append(("e", self._clock.now_ns()))  # the snapshot is whole
+        while True:
+            await self._clock.sleep(_PERIOD_NS)
+            self._flush()
+            if self._segment.size >= self._segment_size and not self._is_over:
+                await self._begin_segment()
+
+    def _flush(self) -> None:
+        """Write what is pending as a frame."""
+        if not self._pending or self._is_over:
+            return
+        lines = [_line_of(record) for record in self._pending]
+        self._pending.clear()
+        if self._next is not None:
+            self._since_snapshot += lines
+        try:
+            self._segment.write(lines)
+        except OSError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        # The scheduler must not fail because a disk is full.
+        self._is_over = True
+        self._pending.clear()
+        self._since_snapshot.clear()
+        log.error("Recording has ended", folder=str(self._folder), err=error.strerror)
+
+    async def _begin_segment(self) -> None:
+        """Write a snapshot to a new file, and continue there."""
+        self._flush()
+        lines = self._snapshot_lines()
+        try:
+            self._next = following = SegmentWriter(self._folder, self._number + 1)
+            more = True
+            while more:
+                batch = [line for _, line in zip(range(_SNAPSHOT_STEP), lines, strict=False)]
+                more = len(batch) == _SNAPSHOT_STEP
+                if batch:
+                    following.write(batch)
+                await asyncio.sleep(0)
+            self._flush()
+            # These records are in the segment before, too.
+            repeated = _encode(("r", self._clock.now_ns()))
+            following.write([*self._since_snapshot, repeated])
+            following.publish()
+            self._segment.close()
+            self._segment, self._number = following, self._number + 1
+            self._delete_oldest()
+        except OSError as error:
+            self._give_up(error)
+        finally:
+            self._next = None
+            self._since_snapshot.clear()
+
+    def _snapshot_lines(self) -> Iterator[bytes]:
+        """Take references to all objects now, and return an iterator that encodes them."""
+        at_ns, scheduler = self._clock.now_ns(), self._scheduler
+        first = _encode(self._header_line())
+        names = scheduler.cache.update_snapshot().order.tolist()
+        infos = scheduler.cache.snapshot.infos
+        nodes = [info.node for row in names if (info := infos[row]) is not None]
+        kinds = {each.kind: each for each in scheduler.informers.components()}
+        objects: list[Any] = [each for each in nodes if each is not None]
+        objects += [
+            each
+            for kind, informer in kinds.items()
+            if kind in RECORDED_KINDS and kind is not Node
+            for each in informer.store.list()
+        ]
+        assumed = [
+            (pod.metadata.namespace, pod.metadata.name, info.name)
+            for info in scheduler.cache.nodes.values()
+            for pod in (each.pod for each in info.pods)
+            if scheduler.cache.is_assumed(pod)
+        ]
+        nominated = self._nominated()
+
+        def lines() -> Iterator[bytes]:
+            yield first
+            for each in objects:
+                yield added_line(at_ns, each)
+            for each in assumed:
+                yield _encode(("a", at_ns, *each))
+            yield _encode(("n", at_ns, nominated))
+            yield _encode(("e", at_ns))
+
+        return lines()
+
+    def _delete_oldest(self) -> None:
+        found = segments_of(self._folder)
+        total = sum(path.stat().st_size for path in found)
+        for path in found[:-1]:
+            if total + self._segment_size <= self._size:
+                return
+            total -= path.stat().st_size
+            path.unlink()
+
+
+def _document_of(configuration: KubeSchedulerConfiguration) -> Any:
+    """Return what decides of a configuration: no credentials, no addresses of servers."""
+    return read_configuration_of(versioned(as_written(configuration)))
+
+
+def _last_number(folder: Path) -> int:
+    found = [int(path.stem) for path in segments_of(folder) if path.stem.isdecimal()]
+    return max(found, default=0)
+
+
+def _line_of(record: tuple[Any, ...]) -> bytes:
+    match record:
+        case ["+", at_ns, new]:
+            return added_line(at_ns, new)
+        case ["~", at_ns, old, new]:
+            return updated_line(at_ns, old, new)
+        case ["-", at_ns, gone]:
+            return removed_line(at_ns, gone)
+        case [letter, at_ns, Pod() as pod, *rest]:
+            metadata = pod.metadata
+            return _encode((letter, at_ns, metadata.namespace, metadata.name, metadata.uid, *rest))
+    return _encode(record)

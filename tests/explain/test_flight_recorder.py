@@ -1,0 +1,211 @@
+"""The flight recorder beside a scheduler in virtual time: ring, replay, damage, secrets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from kubesched.api import Pod
+from kubesched.api.time import format_time
+from kubesched.explain import Snapshot
+from kubesched.explain.recordings.decision_replay import compare_recording, replay_recording
+from kubesched.explain.recordings.flight_recorder import FlightRecorder
+from kubesched.explain.recordings.past_clusters import capture_at, recorded_changes
+from kubesched.explain.recordings.segment_files import (
+    RecordingError,
+    SegmentReader,
+    segments_of,
+)
+from kubesched.explain.shadow.shadow_entries import AssumedState, ShadowVerdict
+from kubesched.foundation.util import virtual_loop
+from kubesched.foundation.util.components import running
+from kubesched.testing import make_node, make_pod
+from tests.explain.shadow_world import Churn, ShadowWorld, completed, furnish
+from tests.explain.test_shadow import PACKING
+
+GIB = 1 << 30
+
+
+def record(
+    folder: Path,
+    *steps: Callable[[ShadowWorld], Any],
+    size: int = GIB,
+    smallest: int = 256 * 1024,
+    seed: int = 0,
+) -> None:
+    async def main() -> None:
+        world = ShadowWorld(seed)
+        recorder = FlightRecorder(folder, size, world.other, world.clock, smallest_segment=smallest)
+        async with running(*world.cluster.parts, world.other, recorder):
+            await world.other.synced.wait()
+            for step in steps:
+                await step(world)
+            await asyncio.sleep(10)
+
+    virtual_loop.run(main, seed=seed)
+
+
+@pytest.fixture(scope="module")
+def churned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recording of churn, with volumes, devices and preemption, in several segments."""
+    folder = tmp_path_factory.mktemp("churn")
+    record(folder, furnish, Churn(steps=60), size=160_000, smallest=10_000, seed=3)
+    return folder
+
+
+def test_every_decision_is_the_same_to_the_last_byte(tmp_path: Path) -> None:
+    record(tmp_path, furnish, Churn(steps=60), seed=2)
+    result = replay_recording(tmp_path)
+    assert result.difference is None
+    assert result.decisions > 100
+    assert result.damages == ()
+
+
+def test_a_ring_begins_each_segment_with_a_snapshot(churned: Path) -> None:
+    whole = replay_recording(churned)
+    assert whole.difference is None
+    paths = segments_of(churned)
+    assert len(paths) > 1
+    for path in paths:
+        first = next(SegmentReader(path).records())
+        assert first[0] == "h"
+
+
+def test_the_oldest_segment_can_be_deleted(churned: Path, tmp_path: Path) -> None:
+    for path in segments_of(churned)[1:]:
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    result = replay_recording(tmp_path)
+    assert result.difference is None
+    assert result.decisions > 0
+
+
+def test_the_folder_stays_within_its_size(tmp_path: Path) -> None:
+    record(tmp_path, furnish, Churn(steps=60), size=60_000, smallest=6_000, seed=3)
+    total = sum(path.stat().st_size for path in segments_of(tmp_path))
+    assert 0 < total <= 80_000
+    assert segments_of(tmp_path)[0].stem != "00000001"
+    assert replay_recording(tmp_path).difference is None
+
+
+def test_a_decision_that_differs_is_named(tmp_path: Path) -> None:
+    async def pods(world: ShadowWorld) -> None:
+        await world.create(make_node("a", cpu="8"), make_node("b", cpu="8"))
+        for number in range(3):
+            pod = make_pod(f"p{number}", requests={"cpu": "1", "memory": "1Gi"}, images=["x"])
+            await world.create(pod)
+            await asyncio.sleep(2)
+
+    record(tmp_path, pods)
+    assert replay_recording(tmp_path).difference is None
+    found = replay_recording(tmp_path, configuration=completed(PACKING)).difference
+    assert found is not None
+    assert found.pod == "default/p1"
+    assert found.recorded != found.replayed
+    report = compare_recording(tmp_path, completed(PACKING))
+    assert report.compared == 3
+    assert set(report.states) == {AssumedState.RECORDED}
+    assert report.verdicts[ShadowVerdict.ANOTHER] >= 1
+    assert compare_recording(tmp_path, None).agreed == 1
+
+
+def test_the_past_is_explained(tmp_path: Path) -> None:
+    moments: list[int] = []
+
+    async def story(world: ShadowWorld) -> None:
+        await world.create(make_node("a", cpu="1"))
+        await world.create(make_pod("big", requests={"cpu": "4"}, images=["x"]))
+        await asyncio.sleep(5)
+        moments.append(world.clock.now_ns())
+        await asyncio.sleep(1)
+        await world.create(make_node("b", cpu="8"))
+        await asyncio.sleep(5)
+
+    record(tmp_path, story)
+    then = Snapshot.of_capture(capture_at(tmp_path, moments[0])).explain("default/big")
+    assert then.verdict == "pending"
+    assert "cpu" in then.summary
+    now = capture_at(tmp_path, None)
+    (pod,) = (each for each in now.objects if isinstance(each, Pod))
+    assert pod.spec.node_name == "b"
+    with pytest.raises(RecordingError, match="begins at"):
+        capture_at(tmp_path, 1)
+    assert format_time(moments[0]) in capture_at(tmp_path, moments[0]).taken
+
+
+def test_changes_have_the_objects_before_and_after(churned: Path) -> None:
+    state: dict[Any, Any] = {}
+    for change in recorded_changes(churned):
+        either = change.after or change.before
+        key = (type(either), either.metadata.namespace, either.metadata.name)
+        assert state.get(key) == change.before
+        state[key] = change.after
+    assert any(isinstance(each, Pod) and each.spec.node_name for each in state.values())
+
+
+def test_no_command_argument_or_other_annotation_is_recorded(tmp_path: Path) -> None:
+    async def secretive(world: ShadowWorld) -> None:
+        await world.nodes(1)
+        pod = make_pod("p", images=["registry/x"], annotations={"vault": "hunter2-note"})
+        (container,) = pod.spec.containers
+        told = replace(
+            container,
+            command=("run", "hunter2-command"),
+            args=("--password=hunter2-arg",),
+        )
+        await world.create(replace(pod, spec=replace(pod.spec, containers=(told,))))
+        await asyncio.sleep(3)
+        found = await world.api.get(Pod, "p", "default")
+        annotations = {**found.metadata.annotations, "vault": "hunter2-later"}
+        metadata = replace(found.metadata, annotations=annotations, labels={"a": "b"})
+        await world.api.update(replace(found, metadata=metadata))
+        await asyncio.sleep(3)
+
+    record(tmp_path, secretive)
+    found = [list(SegmentReader(path).records()) for path in segments_of(tmp_path)]
+    text = repr(found)
+    assert "registry/x" in text
+    assert "hunter2" not in text
+
+
+@pytest.mark.parametrize("cut", [1, 7, 8, 50, 1000])
+def test_a_truncated_segment_is_read_up_to_its_last_whole_frame(
+    churned: Path, tmp_path: Path, cut: int
+) -> None:
+    content = segments_of(churned)[0].read_bytes()
+    (tmp_path / "00000001.segment").write_bytes(content[:-cut])
+    reader = SegmentReader(tmp_path / "00000001.segment")
+    records = sum(1 for _ in reader.records())
+    assert records > 0
+    assert "ends within a frame at byte" in reader.damage
+    assert replay_recording(tmp_path).difference is None
+
+
+def test_a_changed_byte_ends_a_segment_with_one_line(churned: Path, tmp_path: Path) -> None:
+    content = bytearray(segments_of(churned)[0].read_bytes())
+    content[len(content) // 2] ^= 1
+    path = tmp_path / "00000001.segment"
+    path.write_bytes(content)
+    result = replay_recording(tmp_path)
+    assert result.difference is None
+    (damage,) = result.damages
+    assert damage.startswith(f"{path}: wrong checksum") or "ends within" in damage
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", "no segment of a recording"), (b"PK\x03\x04zip file", "no segment of a recording")],
+)
+def test_another_file_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "00000001.segment").write_bytes(content)
+    with pytest.raises(RecordingError, match=message):
+        replay_recording(tmp_path)
+
+
+def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecordingError, match="no segments of a recording"):
+        replay_recording(tmp_path)
