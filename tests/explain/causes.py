@@ -359,7 +359,7 @@ CAUSES: dict[str, Cause] = {
             make_pvc("data", namespace="shop", storage_class="local", size="10Gi"),
         ],
         waiting(pvcs=["data"]),
-        ("claim data wants 10Gi of class local", "0 volumes of it are free"),
+        ("claim data wants 10Gi of class local", "no volume of it is free"),
         ("create a volume",),
     ),
     "a volume in another zone": Cause(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kubesched.api import Deployment, Node, ObjectMeta, Pod
+from kubesched.api import Deployment, Node, ObjectMeta, Pod, PodCondition, Toleration
 from kubesched.api.core import ResourceQuota
 from kubesched.explain import ExplainError, Explanation, Snapshot
 from kubesched.explain.text import render
 from kubesched.foundation.util.clock import ManualClock
-from kubesched.testing import make_node, make_pod, make_pvc
+from kubesched.testing import make_node, make_pod, make_pv, make_pvc, make_storage_class
 
 ROOM = {"cpu": "4", "memory": "8Gi", "pods": "10"}
 
@@ -129,3 +129,56 @@ def test_a_pod_that_was_never_created_is_distinguished_from_a_typo() -> None:
     (note,) = raised.value.__notes__
     assert note.startswith("Deployment shop/web has 0 pods")
     assert "quota small" in note
+
+
+def test_a_scheduler_of_another_name_that_has_tried_the_pod_is_quoted() -> None:
+    pod = make_pod(
+        "p",
+        scheduler_name="volcano",
+        conditions=[
+            PodCondition(
+                type="PodScheduled",
+                status="False",
+                reason="Unschedulable",
+                message="0/1 nodes are available: queue full.",
+            )
+        ],
+    )
+    answer = explained(nodes("a"), pod)
+    assert answer.summary.startswith("scheduler 'volcano' has tried it, and said: 0/1 nodes")
+    assert "Run a scheduler" not in answer.advice
+    assert "--config" in answer.advice
+
+
+def test_the_nodes_of_the_selector_are_tainted_and_full() -> None:
+    objects = [
+        *nodes("gpu", taints=["gpu=yes:NoSchedule"], labels={"pool": "gpu"}),
+        *nodes("other"),
+        running("r", "gpu", requests={"cpu": "4"}),
+    ]
+    pod = make_pod("p", requests={"cpu": "2"}, node_selector={"pool": "gpu"})
+    summary = explained(objects, pod).summary
+    assert "untolerated taint gpu=yes:NoSchedule; besides, Insufficient cpu" in summary
+
+
+def test_a_misspelt_key_of_a_toleration() -> None:
+    pod = make_pod("p", tolerations=[Toleration(key="dedicate", operator="Exists")])
+    answer = explained(nodes("a", taints=["dedicated=x:NoSchedule"]), pod)
+    assert "the pod tolerates the key dedicate: is dedicated meant?" in answer.summary
+    assert answer.suggestions[0].change == "tolerate dedicated=x:NoSchedule"
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_the_free_volumes_are_too_small(waits: bool) -> None:
+    objects = [
+        *nodes("a"),
+        make_storage_class(
+            "local", provisioner="kubernetes.io/no-provisioner", wait_for_first_consumer=waits
+        ),
+        make_pvc("data", storage_class="local", size="10Gi"),
+        make_pv("pv-1", storage_class="local", size="5Gi"),
+        make_pv("pv-2", storage_class="local", size="8Gi"),
+    ]
+    summary = explained(objects, make_pod("p", pvcs=["data"])).summary
+    assert "wants 10Gi of class local, and 2 volumes of it are free" in summary
+    assert "the largest, pv-2, has only 8Gi" in summary

@@ -145,7 +145,7 @@ class _HeadlineFinder:
             if not kept.any():
                 if kind is RuleKind.NEIGHBOURS:
                     continue  # other reasons for these nodes are shown beside this one
-                return left, narrowings, _by_weight(excluding, left)
+                return left, narrowings, _by_weight(excluding, left) + self._behind(kind, left)
             share = 1 - int(kept.sum()) / int(left.sum())
             if kind is not RuleKind.CLOSED:
                 if share < _WORTH_MENTIONING:
@@ -154,6 +154,15 @@ class _HeadlineFinder:
                 narrowings.append(_Narrowing(largest, kept))
             left = kept
         return left, narrowings, _by_weight(self._complaints, left)
+
+    def _behind(self, kind: RuleKind, left: NDArray[np.bool_]) -> list[_Complaint]:
+        """Return what would reject all of these nodes even if they were not closed."""
+        if kind is not RuleKind.CLOSED:
+            return []
+        others = [each for each in self._complaints if each.kind is RuleKind.CAPACITY]
+        if not others or (left & ~np.logical_or.reduce([each.mask for each in others])).any():
+            return []
+        return _by_weight(others, left)
 
     def _detail(self, complaint: _Complaint, where: NDArray[np.bool_]) -> Detail:
         positions = np.flatnonzero(complaint.mask & where)

@@ -209,7 +209,6 @@ def _of_partial_view(pod: Pod, answer: Explanation) -> Explanation:
         summary=summary,
         advice="Ask for the right to list pods of all namespaces, or for a capture "
         "(kubesched capture).",
-        message=told,
         scores=(),
     )
 
@@ -256,7 +255,6 @@ def _without_nodes(model: ClusterModel, pod: Pod) -> Explanation:
         verdict="pending",
         summary=f"you may not read nodes, so it cannot be worked out; {said}",
         advice="Ask for the right to list nodes, or for a capture (kubesched capture).",
-        message=told,
     )
 
 
@@ -268,9 +266,18 @@ def _not_ours(model: ClusterModel, pod: Pod) -> Explanation:
     others = ", ".join(map(repr, known))
     sentence = f"schedulerName is {name!r}, and this scheduler only places pods of {others}{hint}"
     suggestions = () if pod.spec.node_name else with_other_scheduler(model, pod, near or known[0])
-    advice = f"Run a scheduler that is called {name!r}, or give it here with --config"
-    if suggestions:
-        advice += f"; or {suggestions[0].change}"
+    told = unschedulable_message(pod)
+    if told:
+        # A scheduler of that name runs: it has written the condition.
+        sentence = f"scheduler {name!r} has tried it, and said: {told.rstrip('.')}"
+        advice = (
+            f"Give the configuration of {name!r} with --config, and its plugins with --plugin, for "
+            "the reasons of each node"
+        )
+    else:
+        advice = f"Run a scheduler that is called {name!r}, or give it here with --config"
+        if suggestions:
+            advice += f"; or {suggestions[0].change}"
     current = pod.spec.node_name
     return Explanation(
         pod=pod_name(pod),

@@ -103,6 +103,8 @@ def status_of(run: PodRun, now_ns: int, addresses: tuple[str, str]) -> Json:
         report["initContainerStatuses"] = [
             _init_status(run, each, began) for each in pod.spec.init_containers
         ]
+    if pod.spec.ephemeral_containers:
+        report["ephemeralContainerStatuses"] = _ephemeral_statuses(pod, now)
     if not (status.host_ip and status.pod_ip):
         report |= _addresses(pod, addresses)
     return report
@@ -211,6 +213,27 @@ def _container_status(run: PodRun, each: ContainerRun, spec: Container, *, is_re
     elif each.restart_at_ns is not None:
         status["lastState"] = _terminated(each.started_ns or 0, each.ended_ns or 0, each.exit_code)
     return status
+
+
+def _ephemeral_statuses(pod: Pod, now: str) -> list[Json]:
+    """Report that the containers that have been added to the pod run until it ends."""
+    began = {
+        each.name: each.state.running.started_at
+        for each in pod.status.ephemeral_container_statuses
+        if each.state.running is not None
+    }
+    return [
+        {
+            "name": each.name,
+            "image": each.image,
+            "imageID": "",
+            "ready": False,
+            "restartCount": 0,
+            "state": {"running": {"startedAt": began.get(each.name) or now}},
+            "lastState": {},
+        }
+        for each in pod.spec.ephemeral_containers
+    ]
 
 
 def _state(run: PodRun, each: ContainerRun, spec: Container) -> Json:

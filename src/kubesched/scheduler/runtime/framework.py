@@ -8,7 +8,8 @@ plugin failed or broke its contract, which ends the attempt in an error for that
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, TypeVar
 
@@ -303,8 +304,17 @@ class Framework:
                 evaluations.value += 1
                 verdict = verdict or _PreFilterVerdict()
                 if verdict.add(plugin, answer):
+                    skipped.difference_update(self._not_run_after(name))
                     break
         return _ANY_NODE if verdict is None else verdict.outcome()
+
+    def _not_run_after(self, name: str) -> Iterator[str]:
+        """Return the plugins whose PreFilter does not run after this plugin rejects the pod.
+
+        They have not skipped the pod, whether or not they concern it: PostFilter plugins read that.
+        """
+        names = (each[1] for each in self._pre_filters)
+        return itertools.dropwhile(name.__ne__, names)
 
     def _pre_filters_of(self, pod: Pod) -> _Concerned:
         """Return the PreFilter plugins that concern the pod, and the names of the others.

@@ -26,6 +26,7 @@ from kubesched.framework.explaining import (
     ObjectReader,
     RejectedNodes,
 )
+from kubesched.scheduler.plugins.helpers.unsuitable_volumes import why_none_suits
 from kubesched.scheduler.plugins.helpers.volume_claims import (
     WAIT_FOR_FIRST_CONSUMER,
     claim_class,
@@ -148,9 +149,8 @@ def _unbound(objects: ObjectReader, claim: PersistentVolumeClaim) -> str:
     if found is None and class_name:
         near = nearest(class_name, [each.metadata.name for each in objects.list(StorageClass)])
         hint = f"; did you mean {near}?" if near else ""
-        volumes = [each for each in objects.list(PersistentVolume) if _is_free(each, class_name)]
-        if volumes:
-            return f"{name} is not bound: no free volume of class {class_name} suits it"
+        if _free_volumes(objects, class_name):
+            return _unsuitable(objects, claim, class_name)
         return f"{name} is not bound: StorageClass {class_name} does not exist{hint}"
     if found is None:
         defaults = [each for each in objects.list(StorageClass) if is_default_class(each)]
@@ -160,11 +160,25 @@ def _unbound(objects: ObjectReader, claim: PersistentVolumeClaim) -> str:
     if found.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER:
         return ""
     if found.provisioner == _NO_PROVISIONER:
-        return f"{name} is not bound: no free volume of class {class_name} suits it"
+        return _unsuitable(objects, claim, class_name)
     return (
         f"{name} is not bound: the provisioner {found.provisioner} of class {class_name} "
         "has made no volume for it yet"
     )
+
+
+def _unsuitable(objects: ObjectReader, claim: PersistentVolumeClaim, class_name: str) -> str:
+    """Say why no free volume of the class suits a claim without a provisioner."""
+    name = f"claim {claim.metadata.namespace}/{claim.metadata.name}"
+    asked = claim.spec.resources.requests.get("storage", "")
+    if why := why_none_suits(claim, _free_volumes(objects, class_name)):
+        size = f"{asked} of " if asked else ""
+        return f"{name} is not bound: it wants {size}class {class_name}, and {why}"
+    return f"{name} is not bound: no free volume of class {class_name} suits it"
+
+
+def _free_volumes(objects: ObjectReader, class_name: str) -> list[PersistentVolume]:
+    return [each for each in objects.list(PersistentVolume) if _is_free(each, class_name)]
 
 
 def _is_free(volume: PersistentVolume, class_name: str) -> bool:
@@ -290,7 +304,7 @@ def _nothing_to_bind(
         class_name = claim_class(claim)
         asked = claim.spec.resources.requests.get("storage", "")
         size = f"{asked} of " if asked else ""
-        free = [each for each in objects.list(PersistentVolume) if _is_free(each, class_name)]
+        free = _free_volumes(objects, class_name)
         if isinstance(cause, StorageExhausted):
             sentences.append(f"no node has {size}class {class_name} left for claim {name}")
             continue
@@ -302,10 +316,12 @@ def _nothing_to_bind(
                 f"class {class_name} cannot make a volume for claim {name} on any node "
                 "(allowedTopologies)"
             )
-        elif free and places:
+        elif why := why_none_suits(claim, free):
+            sentences.append(f"claim {name} wants {size}class {class_name}, and {why}")
+        elif places:
             sentences.append(
                 f"claim {name} wants {size}class {class_name}: {there}, but only in "
-                f"{listed(places)}, or too small"
+                f"{listed(places)}"
             )
         else:
             sentences.append(f"claim {name} wants {size}class {class_name}, and {there}")

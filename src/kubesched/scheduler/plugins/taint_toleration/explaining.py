@@ -25,6 +25,7 @@ from kubesched.scheduler.plugins.helpers.pod_edits import (
 from kubesched.scheduler.plugins.helpers.taint_rules import HEALTH, uncordon_remedy, untolerated
 from kubesched.scheduler.plugins.helpers.wording import (
     listed,
+    nearest,
     plural,
     shown_taint,
 )
@@ -112,7 +113,16 @@ def _near_toleration(pod: Pod, taints: list[Taint]) -> str:
                 value = f"={each.value}" if each.value else ""
                 effect = f":{each.effect}" if each.effect else ""
                 return f" (the pod tolerates {each.key}{value}{effect}, which does not match)"
+    for taint in taints:
+        if meant := _misspelt_key(pod, taint):
+            return f" (the pod tolerates the key {meant}: is {taint.key} meant?)"
     return ""
+
+
+def _misspelt_key(pod: Pod, taint: Taint) -> str:
+    """Return the key of a toleration that is similar to that of the taint."""
+    keys = [each.key for each in pod.spec.tolerations if each.key and each.key not in HEALTH]
+    return nearest(taint.key, keys)
 
 
 def _remedies(rejected: RejectedNodes) -> Iterator[Remedy]:
@@ -138,8 +148,10 @@ def _tolerating(rejected: RejectedNodes, taints: tuple[Taint, ...]) -> Remedy:
         )
     parts = tuple(f"tolerate {shown_taint(taint)}" for taint in taints)
     # Tolerating the taint of control-plane nodes is seldom a good idea.
-    size = len(taints) + 2 * sum(taint.key.startswith(_CONTROL_PLANE) for taint in taints)
-    return Remedy(", and ".join(parts), float(size), pod, parts=parts if len(parts) > 1 else ())
+    size = float(len(taints) + 2 * sum(taint.key.startswith(_CONTROL_PLANE) for taint in taints))
+    if all(_near_toleration(rejected.pod, [taint]) for taint in taints):
+        size -= 0.1  # The pod was meant to tolerate it.
+    return Remedy(", and ".join(parts), size, pod, parts=parts if len(parts) > 1 else ())
 
 
 def _without_taints(rejected: RejectedNodes, node: Node, taints: tuple[Taint, ...]) -> Remedy:

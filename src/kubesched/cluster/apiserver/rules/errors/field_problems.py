@@ -14,6 +14,7 @@ from kubesched.foundation.util.go_format import quote
 
 __all__ = [
     "FieldProblem",
+    "absent",
     "duplicate",
     "forbidden",
     "immutable",
@@ -28,6 +29,7 @@ _TITLES = {
     "FieldValueRequired": "Required value",
     "FieldValueInvalid": "Invalid value",
     "FieldValueDuplicate": "Duplicate value",
+    "FieldValueNotFound": "Not found",
     "FieldValueNotSupported": "Unsupported value",
     "FieldValueForbidden": "Forbidden",
     "FieldValueTooLong": "Too long",
@@ -95,6 +97,11 @@ def duplicate(field: str, value: Any, detail: str = "", *, is_sorted: bool = Tru
 def not_supported(field: str, value: Any, supported: Iterable[str]) -> FieldProblem:
     listed = ", ".join(quote(choice) for choice in supported)
     return _problem(field, "FieldValueNotSupported", _show(value), f"supported values: {listed}")
+
+
+def absent(field: str, value: Any) -> FieldProblem:
+    """Return the problem of a value that refers to something that does not exist."""
+    return _problem(field, "FieldValueNotFound", _show(value), "")
 
 
 def forbidden(field: str, detail: str) -> FieldProblem:

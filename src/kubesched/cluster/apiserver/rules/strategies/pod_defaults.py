@@ -5,12 +5,13 @@ The functions apply to pods and to the pod templates of workloads.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from kubesched.api.quantity import ZERO, Quantity, parse_quantity
 from kubesched.cluster.apiserver.rules.strategies.canonical_quantities import canonical_amounts
 
-__all__ = ["default_pod_spec", "qos_class"]
+__all__ = ["default_pod_spec", "qos_class", "with_ephemeral_defaults"]
 
 Json = dict[str, Any]
 
@@ -81,6 +82,11 @@ def _default_container(container: Json, *, host_network: bool, template: bool) -
         if probe := container.get(field):
             filled[field] = _default_probe(probe)
     return filled
+
+
+def with_ephemeral_defaults(containers: Sequence[Json]) -> list[Json]:
+    """Fill the fields of containers that are added to a running pod."""
+    return [_default_container(each, host_network=False, template=False) for each in containers]
 
 
 def _pull_policy(image: str) -> str:

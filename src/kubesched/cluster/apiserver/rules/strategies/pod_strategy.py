@@ -8,9 +8,13 @@ from typing import Any, NamedTuple
 from kubesched.api.access import ApiError
 from kubesched.cluster.apiserver.rules.errors.api_errors import conflict, forbidden
 from kubesched.cluster.apiserver.rules.errors.field_problems import FieldProblem
-from kubesched.cluster.apiserver.rules.errors.field_problems import forbidden as forbidden_field
+from kubesched.cluster.apiserver.rules.errors.field_problems import invalid as invalid_field
 from kubesched.cluster.apiserver.rules.strategies.limit_ranges import apply_limit_ranges
-from kubesched.cluster.apiserver.rules.strategies.pod_defaults import default_pod_spec, qos_class
+from kubesched.cluster.apiserver.rules.strategies.pod_defaults import (
+    default_pod_spec,
+    qos_class,
+    with_ephemeral_defaults,
+)
 from kubesched.cluster.apiserver.rules.strategies.resource_strategy import (
     Json,
     ObjectLookup,
@@ -22,6 +26,9 @@ from kubesched.cluster.apiserver.rules.strategies.shared_specs import (
     SharedSpec,
     compute_once,
     share_spec,
+)
+from kubesched.cluster.apiserver.rules.validation.ephemeral_containers import (
+    check_ephemeral_containers,
 )
 from kubesched.cluster.apiserver.rules.validation.pod_group_validation import check_scheduling_group
 from kubesched.cluster.apiserver.rules.validation.pod_validation import (
@@ -120,7 +127,7 @@ class PodStrategy(ResourceStrategy):
     def prepare_part(self, part: str, new: Json, old: Json, /) -> Json:
         requested, spec = new["spec"], dict(old["spec"])
         if part == "ephemeralcontainers":
-            spec[_EPHEMERAL] = requested.get(_EPHEMERAL, [])
+            spec[_EPHEMERAL] = with_ephemeral_defaults(requested.get(_EPHEMERAL) or [])
         else:
             for field in ("containers", "initContainers"):
                 if spec.get(field):
@@ -129,12 +136,14 @@ class PodStrategy(ResourceStrategy):
 
     def check_part(self, part: str, new: Json, old: Json, /) -> list[FieldProblem]:
         if part == "ephemeralcontainers":
-            kept = {each["name"]: each for each in new["spec"].get(_EPHEMERAL) or ()}
-            for index, each in enumerate(old["spec"].get(_EPHEMERAL) or ()):
-                if kept.get(each["name"]) != each:
-                    text = f'existing ephemeral containers "{each["name"]}" may not be changed'
-                    return [forbidden_field(f"spec.ephemeralContainers[{index}]", text)]
-        return check_pod(new, compute_once(_spec_facts, share_spec(new["spec"])).problems)
+            return check_ephemeral_containers(new["spec"], old["spec"])
+        facts = compute_once(_spec_facts, share_spec(new["spec"]))
+        problems = check_pod(new, facts.problems)
+        if facts.qos_class != old.get("status", {}).get("qosClass", facts.qos_class):
+            was = old["status"]["qosClass"]
+            text = "Pod QOS Class may not change as a result of resizing"
+            problems.append(invalid_field("spec", was, text))
+        return problems
 
     def check(self, new: Json, *, namespaced: bool) -> list[FieldProblem]:  # noqa: ARG002
         problems = check_pod(new, compute_once(_spec_facts, share_spec(new["spec"])).problems)
