@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import types
 from typing import Any
 
 import numpy as np
@@ -327,3 +328,10 @@ def test_compiled_loops_refuse_columns_of_other_types() -> None:
         kernels.compiled.look_up(ints([0, 1]), ints([2]), 0, ints([0]))
     with pytest.raises(ValueError, match="an int64 per node"):
         kernels.compiled.add_weighted(ints([0]), ints([1, 2]), 1, 100)
+
+
+def test_loops_of_an_older_version_are_not_used() -> None:
+    older = types.ModuleType("_compiled")
+    assert kernels._usable(older) is None
+    older.REVISION = kernels._REVISION  # type: ignore[attr-defined]
+    assert kernels._usable(older) is older

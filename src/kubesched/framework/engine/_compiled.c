@@ -480,9 +480,20 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static int
+add_constants(PyObject *loops)
+{
+    return PyModule_AddIntConstant(loops, "REVISION", 1); /* as in kernels.py */
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, (void *)add_constants},
+    {0, NULL},
+};
+
 static struct PyModuleDef module = {
     PyModuleDef_HEAD_INIT, "kubesched.framework.engine._compiled", NULL, 0, methods,
-    NULL, NULL, NULL, NULL,
+    slots, NULL, NULL, NULL,
 };
 
 PyMODINIT_FUNC

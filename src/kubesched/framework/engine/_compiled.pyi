@@ -1,6 +1,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+REVISION: int
+
 def is_lacking(
     allocatable: NDArray[np.int64], allocated: NDArray[np.int64], wanted: list[int], /
 ) -> bool: ...

@@ -14,11 +14,20 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
+
+def _usable(loops: ModuleType) -> ModuleType | None:
+    """Return the compiled loops; None if they were built from an older version of the file."""
+    return loops if getattr(loops, "REVISION", 0) == _REVISION else None
+
+
+_REVISION = 1  # of _compiled.c; it changes when a function is added or changes its arguments
 compiled: ModuleType | None
 try:
-    from kubesched.framework.engine import _compiled as compiled
+    from kubesched.framework.engine import _compiled
 except ImportError:  # installed without a compiler: NumPy alone gives the same results, slower
     compiled = None
+else:
+    compiled = _usable(_compiled)
 
 __all__ = [
     "add_weighted",
