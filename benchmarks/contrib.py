@@ -4,12 +4,15 @@
 
 Measured like `benchmarks.loop`, from the first created pod to the last bound one, with the custom
 resources that the plugin reads. `coscheduling`: pods in groups of 1,000. `capacity`: pods of 50
-namespaces that borrow from each other.
+namespaces that borrow from each other. `load`: the three plugins of Trimaran together.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import random
+import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -29,6 +32,11 @@ from kubesched.contrib.capacity_scheduling import CapacityScheduling
 from kubesched.contrib.capacity_scheduling.elastic_quotas import ELASTIC_QUOTA_KIND
 from kubesched.contrib.coscheduling import Coscheduling
 from kubesched.contrib.coscheduling.group_spec import GROUP_LABEL, POD_GROUP_KIND
+from kubesched.contrib.trimaran import (
+    LoadVariationRiskBalancing,
+    LowRiskOverCommitment,
+    TargetLoadPacking,
+)
 from kubesched.foundation.util.clock import RealClock
 from kubesched.foundation.util.collector import settle_collector
 from kubesched.foundation.util.randomness import derive
@@ -63,7 +71,8 @@ async def _time_contrib(case: Case, workload: _Workload) -> Spent:
     store = Store(derive(0, "store"))
     serve_everything(store)
     api = LocalApi(store, clock)
-    await apply_manifests(api, load_manifests([_CRDS / name for name in workload.crds]))
+    if workload.crds:
+        await apply_manifests(api, load_manifests([_CRDS / name for name in workload.crds]))
     for number in range(case.nodes):
         await api.create(make_node(number))
     await workload.prepare(api, case)
@@ -123,11 +132,32 @@ def _of_team(pod: Pod, number: int) -> Pod:
     return replace(pod, metadata=replace(pod.metadata, namespace=f"team-{number % _NAMESPACES}"))
 
 
+async def _prepare_load(_: LocalApi, case: Case) -> None:
+    """Write a random load of every node to the file that the plugins read."""
+    rng = random.Random(0)
+    nodes = {}
+    for number in range(case.nodes):
+        metrics = [
+            {"type": kind, "operator": operator, "value": rng.uniform(0, most)}
+            for kind in ("CPU", "Memory")
+            for operator, most in (("AVG", 60), ("STD", 10))
+        ]
+        nodes[make_node(number).metadata.name] = {"metrics": metrics}
+    report = {"timestamp": RealClock().now_ns() // 10**9, "data": {"NodeMetricsMap": nodes}}
+    _LOADS.write_text(json.dumps(report))
+
+
+_LOADS: Final = Path(tempfile.gettempdir()) / "kubesched-benchmark-load.json"
+_FILE: Final = {"metricProvider": {"type": "File", "address": str(_LOADS)}}
+_TRIMARAN: Final = (TargetLoadPacking, LoadVariationRiskBalancing, LowRiskOverCommitment)
 _WORKLOADS: Final = {
     "coscheduling": _Workload(
         (Coscheduling,), ("podgroups.yaml",), _prepare_groups, _in_group, "Coscheduling"
     ),
     "capacity": _Workload(
         (CapacityScheduling,), ("elasticquotas.yaml",), _prepare_quotas, _of_team
+    ),
+    "load": _Workload(
+        _TRIMARAN, (), _prepare_load, args={plugin.name: _FILE for plugin in _TRIMARAN}
     ),
 }

@@ -31,6 +31,7 @@ __all__ = [
     "QuantityError",
     "SelectorError",
     "VirtualTimeError",
+    "WebPageError",
     "place_of",
     "text_of",
 ]
@@ -62,6 +63,10 @@ class CacheError(KubeschedError):
 
 class PluginError(KubeschedError):
     """A plugin broke the contract of its extension point."""
+
+
+class WebPageError(KubeschedError):
+    """A server that a plugin reads from gave no successful response."""
 
 
 class DeadlockError(KubeschedError):

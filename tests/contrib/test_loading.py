@@ -25,7 +25,13 @@ from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "contrib"
 CRDS = sorted((ROOT / "deploy" / "crds").glob("*.yaml"))
-NAMES = ["CapacityScheduling", "Coscheduling"]
+NAMES = [
+    "CapacityScheduling",
+    "Coscheduling",
+    "LoadVariationRiskBalancing",
+    "LowRiskOverCommitment",
+    "TargetLoadPacking",
+]
 
 
 def test_the_plugins_are_installed_under_their_names() -> None:
@@ -46,7 +52,7 @@ def test_a_plugin_of_the_user_takes_the_place_of_one_of_ours() -> None:
 def test_every_plugin_has_a_page(name: str) -> None:
     pages = "".join(path.read_text() for path in (ROOT / "docs" / "contrib").glob("*.md"))
     assert f"[{name}](" in (ROOT / "docs" / "contrib" / "index.md").read_text()
-    assert re.search(rf"^#+ .*{name}", pages, re.MULTILINE)
+    assert re.search(rf"^(#+ .*|- \*\*){name}", pages, re.MULTILINE)
 
 
 def placed(example: str) -> dict[str, int]:

@@ -277,6 +277,18 @@ class Handle(Protocol):
         """The API server. For PreBind and later: a scheduling cycle never waits."""
         ...
 
+    async def read_page(
+        self, url: str, *, token: str = "", verify_tls: bool = True, timeout_ns: int = 10**10
+    ) -> bytes:
+        """Return what an HTTP server answers to a GET request, such as metrics.
+
+        Not in a scheduling cycle, which never waits.
+
+        Raises:
+            WebPageError: there is no successful response in time.
+        """
+        ...
+
     @property
     def api_dispatcher(self) -> ApiDispatcher | None:
         """Executes calls beside the scheduling loop; None without SchedulerAsyncAPICalls."""

@@ -16,6 +16,7 @@ from kubesched.api.access import ApiAccess
 from kubesched.foundation.client.event_recorder import Broadcaster, EventBroadcaster
 from kubesched.foundation.client.informer_factory import NON_TERMINAL_PODS, InformerFactory
 from kubesched.foundation.client.late_informers import LateInformers
+from kubesched.foundation.client.web_pages import WebPages
 from kubesched.foundation.util.clock import MICROSECOND, SECOND, Clock, RealClock, SteadyClock
 from kubesched.foundation.util.components import BackgroundTasks, StopSwitch, running
 from kubesched.foundation.util.logging import get_logger
@@ -138,6 +139,7 @@ class Scheduler:
         self._broadcaster: Broadcaster = options["broadcaster"] or EventBroadcaster(
             api, clock, derive(seed, "events")
         )
+        self._pages = WebPages()
         self.services = self._build_services(api, options, extenders)
         writes = status_writes(self.services.shared, self.services.lister)
         plain_writer = PodStatusWriter(api, clock, derive(seed, "status"), writes)
@@ -211,6 +213,7 @@ class Scheduler:
             kubeconfig=options["kubeconfig"],
             component_config_version=options["component_config_version"],
             preemption=RuledPreemption,
+            read_page=self._pages.read,
             pod_groups=self.cache.groups if isinstance(self.cache, GroupingCache) else None,
         )
 
@@ -389,6 +392,7 @@ class Scheduler:
             if self._extenders is not None:
                 await self._extenders.close()
             await self._live_profiles.close()
+            await self._pages.close()
         if self._corruption is not None:
             raise self._corruption
 

@@ -254,6 +254,12 @@ class Framework:
             services.object_versions.total,
         )
 
+    async def read_page(
+        self, url: str, *, token: str = "", verify_tls: bool = True, timeout_ns: int = 10**10
+    ) -> bytes:
+        read = self._services.read_page
+        return await read(url, token=token, verify_tls=verify_tls, timeout_ns=timeout_ns)
+
     def preemption(
         self, plugin: str, rules: PreemptionRules, *, percentage: int = 10, absolute: int = 100
     ) -> VictimPreemption:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry
 
@@ -32,10 +32,18 @@ from kubesched.framework.pod_groups import PodGroups
 from kubesched.scheduler.runtime.object_versions import ObjectVersions
 from kubesched.scheduler.runtime.waiting_pods import PodsInPreBind, WaitingPods
 
-__all__ = ["Services"]
+__all__ = ["ReadPage", "Services"]
 
 _CLAIMS = "claims"
 _MakePreemption = Callable[[Handle, str, PreemptionRules, int, int], VictimPreemption]
+
+
+class ReadPage(Protocol):
+    """See `Handle.read_page`."""
+
+    async def __call__(
+        self, url: str, *, token: str = "", verify_tls: bool = True, timeout_ns: int = 10**10
+    ) -> bytes: ...
 
 
 class Services:
@@ -68,6 +76,7 @@ class Services:
         shared: SharedState | None = None,
         pod_groups: PodGroups | None = None,
         api_dispatcher: ApiDispatcher | None = None,
+        read_page: ReadPage | None = None,
         preemption: Callable[[Handle, str, PreemptionRules, int, int], VictimPreemption]
         | None = None,
     ) -> None:
@@ -97,6 +106,7 @@ class Services:
         self.pod_groups = pod_groups
         self.api_dispatcher = api_dispatcher
         self._preemption = preemption
+        self._read_page = read_page
 
     def preemption(
         self, handle: Handle, plugin: str, rules: PreemptionRules, percentage: int, absolute: int
@@ -104,6 +114,12 @@ class Services:
         if self._preemption is None:
             raise RuntimeError("these services have no preemption")
         return self._preemption(handle, plugin, rules, percentage, absolute)
+
+    @property
+    def read_page(self) -> ReadPage:
+        if self._read_page is None:
+            raise RuntimeError("these services read no pages")
+        return self._read_page
 
     def informer(self, kind: type[Any]) -> Informer[Any]:
         if self._informer is None:

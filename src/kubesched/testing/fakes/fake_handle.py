@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from kubesched.api import ApiAccess, Node, Pod
 from kubesched.api.base import ApiObject
+from kubesched.errors import WebPageError
 from kubesched.foundation.client.event_naming import reference_to
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.foundation.util.clock import Clock, ManualClock
@@ -222,6 +223,7 @@ class FakeHandle:
         self.helps = True  # what dry_run.fits_without answers about all victims, or more
         self.enough: frozenset[str] = frozenset()  # names of pods that need only be gone as well
         self._victims: dict[str, frozenset[str]] = {}  # uid of a pod -> whom it asked about first
+        self.pages: dict[str, bytes] = {}  # what `read_page` returns, by URL
         self.work: set[asyncio.Task[None]] = set()
         self._waiting = {entry.pod.metadata.uid: entry for entry in waiting}
         self._in_pre_bind = {entry.pod.metadata.uid: entry for entry in in_pre_bind}
@@ -299,6 +301,18 @@ class FakeHandle:
 
     def remove_pod_in_pre_bind(self, uid: str) -> None:
         self._in_pre_bind.pop(uid, None)
+
+    async def read_page(
+        self,
+        url: str,
+        *,
+        token: str = "",  # noqa: ARG002
+        verify_tls: bool = True,  # noqa: ARG002
+        timeout_ns: int = 10**10,  # noqa: ARG002
+    ) -> bytes:
+        if url not in self.pages:
+            raise WebPageError(f"{url}: no such page")
+        return self.pages[url]
 
     def preemption(
         self, plugin: str, rules: PreemptionRules, *, percentage: int = 10, absolute: int = 100

@@ -1,0 +1,77 @@
+"""The probability that a load, as a part of the capacity, stays below a threshold.
+
+The load is taken to be beta distributed, with the measured mean and deviation. All functions work
+on arrays. The regularised incomplete beta function is computed by its continued fraction
+(Numerical Recipes, 6.4), because NumPy has none.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["probability_below", "regularized_incomplete_beta"]
+
+_STEPS: Final = 200
+_TINY: Final = 1e-300
+_PRECISION: Final = 1e-8
+
+Floats = NDArray[np.float64]
+
+_log_gamma: Final = np.frompyfunc(math.lgamma, 1, 1)
+
+
+def regularized_incomplete_beta(a: Floats, b: Floats, x: Floats) -> Floats:
+    """Return I_x(a, b) for a, b > 0 and x in [0, 1]."""
+    # The fraction converges fast on one side of the mean; on the other side that of 1 - x does.
+    is_swapped = x >= (a + 1) / (a + b + 2)
+    a, b = np.where(is_swapped, b, a), np.where(is_swapped, a, b)
+    y = np.where(is_swapped, 1 - x, x)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logarithm = (
+            np.asarray(_log_gamma(a + b) - _log_gamma(a) - _log_gamma(b), dtype=np.float64)
+            + a * np.log(y)
+            + b * np.log1p(-y)
+        )
+        value = np.exp(logarithm) * _fraction(a, b, y) / a
+    value = np.where(is_swapped, 1 - value, value)
+    return np.where(x <= 0, 0.0, np.where(x >= 1, 1.0, value))
+
+
+def _fraction(a: Floats, b: Floats, x: Floats) -> Floats:
+    """Evaluate the continued fraction by Lentz's method."""
+    c = np.ones_like(x)
+    d = 1 / _nonzero(1 - (a + b) * x / (a + 1))
+    value = d.copy()
+    for m in range(1, _STEPS):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        d, c = 1 / _nonzero(1 + even * d), _nonzero(1 + even / c)
+        value *= d * c
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        d, c = 1 / _nonzero(1 + odd * d), _nonzero(1 + odd / c)
+        step = d * c
+        value *= step
+        if not (np.abs(step - 1) > _PRECISION).any():
+            break
+    return value
+
+
+def _nonzero(value: Floats) -> Floats:
+    value[np.abs(value) < _TINY] = _TINY
+    return value
+
+
+def probability_below(mean: Floats, deviation: Floats, threshold: Floats) -> Floats:
+    """Return the probability that the load is at most the threshold."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        size = mean * (1 - mean) / deviation**2 - 1
+    is_spread = (deviation > 0) & (mean > 0) & (mean < 1) & (size > 0)
+    certain = np.where((mean <= 0) | (mean <= threshold), 1.0, 0.0)
+    if not is_spread.any():
+        return certain
+    a = np.where(is_spread, mean * size, 1.0)
+    b = np.where(is_spread, (1 - mean) * size, 1.0)
+    return np.where(is_spread, regularized_incomplete_beta(a, b, threshold), certain)

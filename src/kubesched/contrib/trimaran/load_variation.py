@@ -1,0 +1,113 @@
+"""LoadVariationRiskBalancing: balance the mean and the variation of the measured load."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api import CPU, MEMORY, Pod
+from kubesched.contrib.trimaran.load_sources import MetricProvider
+from kubesched.contrib.trimaran.node_loads import node_loads
+from kubesched.framework import CycleState, Handle, NodeInfo, NodeView, Plugin, PodInfo
+
+__all__ = ["LoadVariationRiskBalancing", "LoadVariationRiskBalancingArgs"]
+
+Floats = NDArray[np.float64]
+
+
+class LoadVariationRiskBalancingArgs(
+    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
+):
+    """The arguments of LoadVariationRiskBalancing. Negative numbers count as 1."""
+
+    metric_provider: MetricProvider = MetricProvider()
+    watcher_address: str = ""
+    safe_variance_margin: float = 1.0  # the factor of the deviation
+    safe_variance_sensitivity: float = 1.0  # the deviation's root
+
+
+class LoadVariationRiskBalancing(Plugin):
+    """Score nodes by the risk that their load with the pod exceeds their capacity.
+
+    The risk is half of the mean load and the deviation, as parts of the capacity.
+    """
+
+    name = "LoadVariationRiskBalancing"
+    args_type = LoadVariationRiskBalancingArgs
+
+    def __init__(
+        self, args: LoadVariationRiskBalancingArgs | None = None, handle: Handle | None = None
+    ) -> None:
+        super().__init__(args or LoadVariationRiskBalancingArgs(), handle)
+        given: LoadVariationRiskBalancingArgs = self.args
+        self._loads = None
+        if handle is not None:
+            self._loads = node_loads(handle, given.metric_provider, given.watcher_address)
+
+    async def work_as_leader(self) -> None:
+        """Refresh the load of the nodes."""
+        if self._loads is not None:
+            await self._loads.run_once()
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        found = None if self._loads is None else self._loads.load_of(node)
+        if found is None:
+            return 0
+        load, requested = found[0], PodInfo(pod).requested
+        cpu = self._scores(
+            _array(load.cpu_mean),
+            _array(load.cpu_deviation),
+            _array(node.allocatable.milli_cpu),
+            requested.milli_cpu,
+        )
+        memory = self._scores(
+            _array(load.memory_mean),
+            _array(load.memory_deviation),
+            _array(node.allocatable.memory),
+            requested.memory,
+        )
+        return int(_lower(cpu, memory)[0])
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
+        columns = None if self._loads is None else self._loads.columns(nodes)
+        if columns is None:
+            return np.zeros(len(nodes), dtype=np.int64)
+        requested = PodInfo(pod).requested
+        cpu = self._scores(
+            nodes.at(columns.cpu_mean),
+            nodes.at(columns.cpu_deviation),
+            nodes.allocatable(CPU).astype(np.float64),
+            requested.milli_cpu,
+        )
+        memory = self._scores(
+            nodes.at(columns.memory_mean),
+            nodes.at(columns.memory_deviation),
+            nodes.allocatable(MEMORY).astype(np.float64),
+            requested.memory,
+        )
+        return _lower(cpu, memory)
+
+    def _scores(self, mean: Floats, deviation: Floats, capacity: Floats, more: int) -> Floats:
+        """Return the score by one resource; NaN where it is not measured."""
+        given: LoadVariationRiskBalancingArgs = self.args
+        margin, sensitivity = given.safe_variance_margin, given.safe_variance_sensitivity
+        margin = 1.0 if margin < 0 else margin
+        sensitivity = 1.0 if sensitivity < 0 else sensitivity
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mu = np.clip(mean / 100 + more / capacity, 0, 1)
+            sigma = np.clip(deviation / 100, 0, 1)
+        # A root of infinite degree leaves nothing but a full deviation.
+        sigma = sigma ** (1 / sensitivity) if sensitivity else np.floor(sigma)
+        risk = (mu + np.clip(sigma * margin, 0, 1)) / 2
+        return np.where(np.isnan(mean), np.nan, np.where(capacity > 0, (1 - risk) * 100, 0.0))
+
+
+def _lower(cpu: Floats, memory: Floats) -> NDArray[np.int64]:
+    """Return the lower of two scores, or the one that is measured, or 0."""
+    lower = np.nan_to_num(np.fmin(cpu, memory))
+    return np.floor(lower + 0.5).astype(np.int64)
+
+
+def _array(value: float | None) -> Floats:
+    return np.array([np.nan if value is None else float(value)])

@@ -1,0 +1,258 @@
+"""LowRiskOverCommitment: avoid nodes whose pods may use more than the node has.
+
+Pods may use up to their limits, so nodes can be over-committed. The risk of a node has two parts:
+how far the limits exceed the capacity, and how probable it is by the measured load that the pods
+use more than they request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api import CPU, MEMORY, Pod, parse_milli_value, parse_value
+from kubesched.contrib.trimaran.beta_distribution import probability_below
+from kubesched.contrib.trimaran.load_sources import MetricProvider
+from kubesched.contrib.trimaran.node_loads import LoadColumns, NodeLoads, node_loads
+from kubesched.framework import (
+    SKIP,
+    SUCCESS,
+    CycleState,
+    Handle,
+    NodeInfo,
+    NodeView,
+    Plugin,
+    PodInfo,
+    Status,
+)
+
+__all__ = ["LowRiskOverCommitment", "LowRiskOverCommitmentArgs"]
+
+_MOST_VARIANCE: Final = 0.99  # as a part of the largest variance that a mean allows
+_RESOURCES: Final = (CPU, MEMORY)
+_MOST_PODS: Final = 200_000
+
+Floats = NDArray[np.float64]
+
+
+class LowRiskOverCommitmentArgs(
+    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
+):
+    """The arguments of LowRiskOverCommitment."""
+
+    metric_provider: MetricProvider = MetricProvider()
+    watcher_address: str = ""
+    # Over how many windows the metrics were smoothed, which reduces their deviation.
+    smoothing_window_size: int = 5
+    # The weight of the limits against the measured load, from 0 to 1, by resource.
+    risk_limit_weights: dict[str, float] = {}
+
+
+class LowRiskOverCommitment(Plugin):
+    """Score nodes by the risk that their pods use more than the nodes have."""
+
+    name = "LowRiskOverCommitment"
+    args_type = LowRiskOverCommitmentArgs
+
+    def __init__(
+        self, args: LowRiskOverCommitmentArgs | None = None, handle: Handle | None = None
+    ) -> None:
+        super().__init__(args or LowRiskOverCommitmentArgs(), handle)
+        given: LowRiskOverCommitmentArgs = self.args
+        windows = given.smoothing_window_size
+        self._smoothing = float(windows if windows > 0 else 5) ** 0.5
+        weights = (given.risk_limit_weights.get(name, 0.5) for name in _RESOURCES)
+        self._weights = tuple(each if 0 <= each <= 1 else 0.5 for each in weights)
+        self._limits: dict[str, tuple[int, int]] = {}  # of pods on nodes, by uid
+        self._loads: NodeLoads | None = None
+        self._risks: _RiskColumns | None = None
+        if handle is not None:
+            self._loads = node_loads(handle, given.metric_provider, given.watcher_address)
+            handle.lister(Pod).follow(self._forget)
+
+    async def work_as_leader(self) -> None:
+        """Refresh the load of the nodes."""
+        if self._loads is not None:
+            await self._loads.run_once()
+
+    def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
+        return SUCCESS if any(_limits_of(pod_info)) else SKIP
+
+    def _forget(self, old: Pod | None, new: Pod | None) -> None:
+        if old is not None and (new is None or old.spec is not new.spec):
+            self._limits.pop(old.metadata.uid, None)
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        found = None if self._loads is None else self._loads.load_of(node)
+        if found is None:
+            return 0
+        load = found[0]
+        means = _of_one(_nan(load.cpu_mean), _nan(load.memory_mean))
+        deviations = _of_one(load.cpu_deviation, load.memory_deviation)
+        capacity = _of_one(node.allocatable.milli_cpu, node.allocatable.memory)
+        requested = _of_one(node.requested.milli_cpu, node.requested.memory)
+        limits = _of_one(*self.limits_on(node.pods))
+        risks = self._load_risk(means, deviations, capacity, requested, limits)
+        return int(self._scores(PodInfo(pod), capacity, requested, limits, risks)[0])
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
+        loads = self._loads
+        columns = None if loads is None else loads.columns(nodes)
+        if columns is None or loads is None:
+            return np.zeros(len(nodes), dtype=np.int64)
+        risks = self._risks
+        if risks is None or not risks.is_for(nodes, loads):
+            risks = self._risks = _RiskColumns(nodes, loads)
+        changed = risks.changed(nodes)
+        if len(changed):
+            self._update(risks, nodes.at_rows(changed), columns)
+        pod_info = PodInfo(pod)
+        key = pod_info.requested.milli_cpu, pod_info.requested.memory, _limits_of(pod_info)
+        if risks.key != key:
+            risks.key, changed = key, nodes.whole.rows
+        if len(changed):
+            view = nodes.at_rows(changed)
+            limits, risk = risks.limits[:, changed], risks.risk[:, changed]
+            scores = self._scores(pod_info, _allocatable(view), _requested(view), limits, risk)
+            is_measured = ~(
+                np.isnan(view.at(columns.cpu_mean)) & np.isnan(view.at(columns.memory_mean))
+            )
+            risks.scores[changed] = np.where(is_measured, scores, 0)
+        found: NDArray[np.int64] = nodes.at(risks.scores)
+        return found
+
+    def _update(self, risks: _RiskColumns, view: NodeView, columns: LoadColumns) -> None:
+        """Compute what depends on the pods of these nodes, and not on the pod to be placed."""
+        limits = np.array([self.limits_on(info.pods) for info in view], dtype=np.float64).T
+        means = np.stack([view.at(columns.cpu_mean), view.at(columns.memory_mean)])
+        deviations = np.stack([view.at(columns.cpu_deviation), view.at(columns.memory_deviation)])
+        risks.limits[:, view.rows] = limits
+        risks.risk[:, view.rows] = self._load_risk(
+            means, deviations, _allocatable(view), _requested(view), limits
+        )
+
+    def limits_on(self, pods: Iterable[PodInfo]) -> tuple[int, int]:
+        """Return the limits of pods: cpu in thousandths, and bytes of memory."""
+        cpu = memory = 0
+        if len(self._limits) > _MOST_PODS:
+            self._limits.clear()
+        for each in pods:
+            found = self._limits.get(each.uid)
+            if found is None:
+                found = self._limits[each.uid] = _limits_of(each)
+            cpu += found[0]
+            memory += found[1]
+        return cpu, memory
+
+    def _load_risk(
+        self, means: Floats, deviations: Floats, capacity: Floats, requested: Floats, limits: Floats
+    ) -> Floats:
+        """Return the probability that more is used than requested, from what is measured.
+
+        All arrays are of [resource, node].
+        """
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = np.clip(means / 100, 0, 1)
+            most = np.sqrt(mean * (1 - mean) * _MOST_VARIANCE)
+            deviation = np.minimum(np.clip(deviations / 100, 0, 1) * self._smoothing, most)
+            below = np.clip(np.nan_to_num(requested / capacity), 0, 1)
+            limited = np.clip(np.nan_to_num(limits / capacity), 0, 1)
+            mean, deviation = np.nan_to_num(mean), np.nan_to_num(deviation)
+            both = np.stack([below, limited])
+            probability, possible = probability_below(
+                np.broadcast_to(mean, both.shape), np.broadcast_to(deviation, both.shape), both
+            )
+            # Pods cannot use more than their limits: the load is known to be below them.
+            given = np.clip(np.where(possible > 0, probability / possible, probability), 0, 1)
+        is_limited = (limits < capacity) & (requested <= limits)
+        given = np.where(limited == 0, 1.0, given)
+        probability = np.where(is_limited & (deviation > 0), given, probability)
+        probability = np.where(is_limited & (limited == 0), 1.0, probability)
+        return np.where(np.isnan(means), 0.0, 1 - probability)
+
+    def _scores(
+        self,
+        pod_info: PodInfo,
+        capacity: Floats,
+        requested: Floats,
+        limits: Floats,
+        load_risk: Floats,
+    ) -> NDArray[np.int64]:
+        own = pod_info.requested
+        more = np.array([[own.milli_cpu], [own.memory]], dtype=np.float64)
+        limit = limits + np.array(_limits_of(pod_info), dtype=np.float64)[:, None]
+        request = requested + more
+        with np.errstate(divide="ignore", invalid="ignore"):
+            over = np.where(limit > capacity, (limit - capacity) / (limit - request), 0.0)
+        over = np.where(np.isfinite(over), over, 1.0)
+        weights = np.array(self._weights)[:, None]
+        risk = np.clip(weights * over + (1 - weights) * load_risk, 0, 1).max(axis=0)
+        scores: NDArray[np.int64] = np.floor((1 - risk) * 100 + 0.5).astype(np.int64)
+        return scores
+
+
+class _RiskColumns:
+    """Per row of the table: the limits of its pods, the risk by the measured load, the score."""
+
+    def __init__(self, nodes: NodeView, loads: NodeLoads) -> None:
+        capacity = nodes.table.capacity
+        self.limits: Floats = np.zeros((len(_RESOURCES), capacity))
+        self.risk: Floats = np.zeros((len(_RESOURCES), capacity))
+        # The scores for pods with these amounts.
+        self.key: tuple[object, ...] | None = None
+        self.scores: NDArray[np.int64] = np.zeros(capacity, dtype=np.int64)
+        self._version = self._version_of(nodes, loads)
+        self._position: int | None = None
+
+    @staticmethod
+    def _version_of(nodes: NodeView, loads: NodeLoads) -> tuple[int, ...]:
+        table = nodes.table
+        return table.node_version, table.membership_version, loads.reports, table.capacity
+
+    def is_for(self, nodes: NodeView, loads: NodeLoads) -> bool:
+        return self._version == self._version_of(nodes, loads)
+
+    def changed(self, nodes: NodeView) -> NDArray[np.intp]:
+        """Return the rows that changed since the last call."""
+        changes = nodes.table.changes
+        rows = None if self._position is None else changes.since(self._position)
+        self._position = changes.position
+        return nodes.whole.rows if rows is None else rows
+
+
+def _allocatable(nodes: NodeView) -> Floats:
+    return nodes.allocatable_of(_RESOURCES).astype(np.float64)
+
+
+def _requested(nodes: NodeView) -> Floats:
+    return nodes.requested_of(_RESOURCES).astype(np.float64)
+
+
+def _limits_of(pod_info: PodInfo) -> tuple[int, int]:
+    """Return the limits of a pod, which are at least its requests."""
+    pod, requested = pod_info.pod, pod_info.requested
+    cpu = memory = 0
+    for container in pod.spec.containers:
+        limits = container.resources.limits
+        cpu += parse_milli_value(limits.get(CPU, 0))
+        memory += parse_value(limits.get(MEMORY, 0))
+    for container in pod.spec.init_containers:
+        limits = container.resources.limits
+        cpu = max(cpu, parse_milli_value(limits.get(CPU, 0)))
+        memory = max(memory, parse_value(limits.get(MEMORY, 0)))
+    overhead = pod.spec.overhead or {}
+    cpu += parse_milli_value(overhead.get(CPU, 0))
+    memory += parse_value(overhead.get(MEMORY, 0))
+    return max(cpu, requested.milli_cpu), max(memory, requested.memory)
+
+
+def _of_one(cpu: float, memory: float) -> Floats:
+    return np.array([[cpu], [memory]], dtype=np.float64)
+
+
+def _nan(value: float | None) -> float:
+    return np.nan if value is None else value
