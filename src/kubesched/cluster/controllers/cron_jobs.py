@@ -50,26 +50,30 @@ def plan_cron_job(
     last_success = _last_success(jobs)
     if last_success > (owner.status.last_successful_time or ""):
         status["lastSuccessfulTime"] = last_success
-    again_ns: int | None = None
-    if not owner.spec.suspend:
-        try:
-            schedule = parse_schedule(owner.spec.schedule, owner.spec.time_zone)
-        except ValueError as exc:
-            text = f"unparseable schedule: {owner.spec.schedule} : {exc}"
-            actions.append(RecordEvent(owner, "UnparseableSchedule", text, warning=True))
-        else:
-            scheduled_ns, start = _start_due_job(owner, document, schedule, active, now_ns)
-            actions += start
-            if scheduled_ns is not None:
-                status["lastScheduleTime"] = format_time(scheduled_ns)
-            again_ns = schedule.after(now_ns)
+    due = ActionPlan() if owner.spec.suspend else _plan_due(owner, document, active, status, now_ns)
+    actions += due.actions
     references = [_reference(job) for job in sorted(active, key=lambda job: job.metadata.name)]
     stored = document.get("status", {}).get("active", [])
     if {each["uid"] for each in references} != {each.get("uid") for each in stored}:
         status["active"] = references or None
         actions += _end_events(owner, jobs, stored)
     actions += status_patch(owner, document, status)
-    return ActionPlan(actions, again_ns)
+    return ActionPlan(actions, due.again_ns)
+
+
+def _plan_due(
+    owner: CronJob, document: Mapping[str, Any], active: list[Job], status: Json, now_ns: int
+) -> ActionPlan:
+    """Create the Job that is due, and note its time in the status."""
+    try:
+        schedule = parse_schedule(owner.spec.schedule, owner.spec.time_zone)
+    except ValueError as exc:
+        text = f"unparseable schedule: {owner.spec.schedule} : {exc}"
+        return ActionPlan([RecordEvent(owner, "UnparseableSchedule", text, warning=True)])
+    scheduled_ns, actions = _start_due_job(owner, document, schedule, active, now_ns)
+    if scheduled_ns is not None:
+        status["lastScheduleTime"] = format_time(scheduled_ns)
+    return ActionPlan(actions, schedule.after(now_ns))
 
 
 def _is_scheduled(job: Job) -> bool:

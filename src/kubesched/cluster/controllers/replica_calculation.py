@@ -102,25 +102,31 @@ def propose_replicas(
         if tolerance.covers(ratio):
             return Proposal(current, utilization, average)
         return Proposal(math.ceil(ratio * groups.ready), utilization, average)
-    for name in groups.missing:
-        if ratio < 1:
-            # Assume the whole request, or the target, so that only a safe part is removed.
-            share = max(100, target.utilization or 0)
-            requested = requests.get(name, 0)
-            used[name] = (
-                target.average_nanos if target.utilization is None else requested * share // 100
-            )
-        elif ratio > 1:
-            used[name] = 0
+    used |= _assumed_use(target, groups.missing, requests, ratio)
     if scales_up_with_unready:
         used |= dict.fromkeys(groups.unready, 0)
     careful, _ = _ratio(target, used, requests)
-    if tolerance.covers(careful) or (ratio < 1 < careful) or (careful < 1 < ratio):
-        return Proposal(current, utilization, average)
     replicas = math.ceil(careful * len(used))
-    if (careful < 1 and replicas > current) or (careful > 1 and replicas < current):
+    is_opposite = (ratio < 1 < careful) or (careful < 1 < ratio)
+    is_reversed = (careful < 1 and replicas > current) or (careful > 1 and replicas < current)
+    if tolerance.covers(careful) or is_opposite or is_reversed:
         replicas = current
     return Proposal(replicas, utilization, average)
+
+
+def _assumed_use(
+    target: ResourceTarget, missing: Iterable[str], requests: Mapping[str, int], ratio: float
+) -> dict[str, int]:
+    """Return the use that is assumed for pods without metrics, so that the change is careful."""
+    if ratio > 1:
+        return dict.fromkeys(missing, 0)
+    if ratio == 1:
+        return {}
+    if target.utilization is None:
+        return dict.fromkeys(missing, target.average_nanos)
+    # At least the whole request, so that only a safe part of the pods is removed.
+    share = max(100, target.utilization)
+    return {name: requests.get(name, 0) * share // 100 for name in missing}
 
 
 def _ratio(

@@ -16,6 +16,7 @@ Json = dict[str, Any]
 # Status, reason and message of conditions, by type.
 Conditions = Mapping[str, tuple[str, str, str]]
 
+_NOT_STORED = PodCondition()
 _PULL_FAILED = "ErrImagePull"
 _CRASHED = "CrashLoopBackOff"
 _TRUE = ("True", "", "")  # without reason and message
@@ -120,18 +121,17 @@ def _condition(
     """Return the patch of one condition; None if it has not changed."""
     status, reason, message = wanted
     condition: Json = {"type": kind, "status": status, "lastTransitionTime": now}
-    stored_reason = stored_message = ""
-    if stored is not None:
-        stored_reason, stored_message = stored.reason or "", stored.message or ""
-        if stored.status == status:
-            has_generation = not generation or stored.observed_generation == generation
-            if has_generation and (stored_reason, stored_message) == (reason, message):
-                return None
-            condition["lastTransitionTime"] = stored.last_transition_time or now
+    if stored is None:
+        stored = _NOT_STORED
+    elif stored.status == status:
+        has_generation = not generation or stored.observed_generation == generation
+        if has_generation and (stored.reason or "", stored.message or "") == (reason, message):
+            return None
+        condition["lastTransitionTime"] = stored.last_transition_time or now
     # Null removes the value of an earlier report.
-    if reason or stored_reason:
+    if reason or stored.reason:
         condition["reason"] = reason or None
-    if message or stored_message:
+    if message or stored.message:
         condition["message"] = message or None
     if generation:
         condition["observedGeneration"] = generation

@@ -249,6 +249,11 @@ def _fewest_pods(pod: Pod, node: NodeInfo, wanted: dict[str, int]) -> list[PodIn
     for each in useful:
         if all(each.requested.amount(name) >= amount for name, amount in wanted.items()):
             return [each]
+    return _largest_pods(useful, wanted)
+
+
+def _largest_pods(useful: list[PodInfo], wanted: dict[str, int]) -> list[PodInfo]:
+    """Return the largest pods that are enough together; none if that is too many."""
     chosen: list[PodInfo] = []
     left = dict(wanted)
     for each in sorted(

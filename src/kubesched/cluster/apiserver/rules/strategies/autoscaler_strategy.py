@@ -68,6 +68,20 @@ def _filled(rules: Json | None, defaults: Json) -> Json:
 
 
 def _problems(spec: Json) -> Iterator[FieldProblem]:
+    yield from _replica_problems(spec)
+    reference = spec.get("scaleTargetRef") or {}
+    for field in ("kind", "name"):
+        if not reference.get(field):
+            yield required(f"spec.scaleTargetRef.{field}")
+    for number, metric in enumerate(spec.get("metrics") or ()):
+        yield from _metric_problems(metric, f"spec.metrics[{number}]")
+    behavior = spec.get("behavior") or {}
+    for direction in ("scaleUp", "scaleDown"):
+        if direction in behavior:
+            yield from _rule_problems(behavior[direction] or {}, f"spec.behavior.{direction}")
+
+
+def _replica_problems(spec: Json) -> Iterator[FieldProblem]:
     least, most = spec.get("minReplicas", 1), spec.get("maxReplicas", 0)
     if least < 0 or (least == 0 and not _has_outside_metric(spec)):
         if least == 0:
@@ -79,16 +93,6 @@ def _problems(spec: Json) -> Iterator[FieldProblem]:
         yield invalid("spec.maxReplicas", most, "must be greater than 0")
     if most < least:
         yield invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`")
-    reference = spec.get("scaleTargetRef") or {}
-    for field in ("kind", "name"):
-        if not reference.get(field):
-            yield required(f"spec.scaleTargetRef.{field}")
-    for number, metric in enumerate(spec.get("metrics") or ()):
-        yield from _metric_problems(metric, f"spec.metrics[{number}]")
-    behavior = spec.get("behavior") or {}
-    for direction in ("scaleUp", "scaleDown"):
-        if direction in behavior:
-            yield from _rule_problems(behavior[direction] or {}, f"spec.behavior.{direction}")
 
 
 def _has_outside_metric(spec: Json) -> bool:
