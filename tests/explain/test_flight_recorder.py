@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from kubesched.api import Pod
 from kubesched.api.time import format_time
+from kubesched.dashboard.recording_timeline import timeline_of_recording
 from kubesched.explain import Snapshot
 from kubesched.explain.recordings.decision_replay import compare_recording, replay_recording
 from kubesched.explain.recordings.flight_recorder import FlightRecorder
@@ -145,6 +146,17 @@ def test_changes_have_the_objects_before_and_after(churned: Path) -> None:
         assert state.get(key) == change.before
         state[key] = change.after
     assert any(isinstance(each, Pod) and each.spec.node_name for each in state.values())
+
+
+def test_the_page_has_a_timeline(churned: Path) -> None:
+    timelines = timeline_of_recording(churned)
+    (run,) = timelines.outline()["runs"]
+    assert run["end"] > run["start"]
+    first = timelines.frame({"at": str(run["start"])})
+    last = timelines.frame({})
+    assert first["totals"]["placed"] == 0
+    assert len(last["nodes"]) > 0
+    assert last["totals"]["placed"] > 10
 
 
 def test_no_command_argument_or_other_annotation_is_recorded(tmp_path: Path) -> None:

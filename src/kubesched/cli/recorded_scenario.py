@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from kubesched.api import Node, Pod
+from kubesched.api import Node, PersistentVolume, Pod, VolumeAttachment
 from kubesched.api.time import format_time
 from kubesched.explain.clusters.capture import Capture, write_capture
 from kubesched.explain.recordings.past_clusters import recorded_changes
@@ -40,7 +40,7 @@ def write_recorded_scenario(folder: Path, configurations: tuple[Path, ...]) -> P
     )
     target = folder / _FOLDER
     target.mkdir(exist_ok=True)
-    present = _present(changes, synced_ns)
+    present = _with_later_ones(_present(changes, synced_ns), changes)
     header = read_recording(folder).header
     capture = Capture(tuple(present), format_time(synced_ns), (), header["configuration"])
     write_capture(capture, target / "cluster.capture")
@@ -70,13 +70,34 @@ def _present(changes: list[PlayedChange], until_ns: int) -> list[Any]:
     for change in changes:
         if change.at_ns > until_ns:
             break
-        each = change.after or change.before
-        key = (type(each), each.metadata.namespace, each.metadata.name)
         if change.after is None:
-            found.pop(key, None)
+            found.pop(_key(change.before), None)
         else:
-            found[key] = change.after
+            found[_key(change.after)] = change.after
     return list(found.values())
+
+
+def _with_later_ones(present: list[Any], changes: list[PlayedChange]) -> list[Any]:
+    """Add objects that came later and that pods refer to, as they were created.
+
+    Volumes are provisioned by the simulation. Nodes are added only if there are none.
+    """
+    left_out: set[type[Any]] = {Pod, PersistentVolume, VolumeAttachment}
+    if any(isinstance(each, Node) for each in present):
+        left_out.add(Node)
+    known = {_key(each) for each in present}
+    found = list(present)
+    for change in changes:
+        each = change.after
+        if each is None or type(each) in left_out or _key(each) in known:
+            continue
+        known.add(_key(each))
+        found.append(each)
+    return found
+
+
+def _key(each: Any) -> tuple[type[Any], str, str]:
+    return type(each), each.metadata.namespace, each.metadata.name
 
 
 def _trace(changes: list[PlayedChange], from_ns: int) -> tuple[bytes, int]:
