@@ -207,9 +207,11 @@ class Run:
         if plan.plugin:
             options["out_of_tree_registry"] = {"Faulty": self._faulty_plugin}
         if plan.groups:
-            options["feature_gates"] = FeatureGates(
-                {"GenericWorkload": True, "GangScheduling": True}
-            )
+            gates = {"GenericWorkload": True, "GangScheduling": True}
+            # There are no priorities in these plans. `gang_storms` has groups that preempt.
+            for gate in ("TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption"):
+                gates[gate] = bool(plan.seed % 2)
+            options["feature_gates"] = FeatureGates(gates)
         if plan.extender:
             options["extenders"] = [self._extender.extender_settings()]
             options["extender_transport"] = self._extender.transport

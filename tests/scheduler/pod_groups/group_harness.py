@@ -74,10 +74,11 @@ class GroupHarness:
         *plugins: type[Plugin],
         seed: int = 0,
         store: Store | None = None,
+        faults: Faults | None = None,
         **options: Any,
     ) -> None:
         self.clock = current_clock()
-        self.faults = Faults()
+        self.faults = faults or Faults()
         self.store = store or Store(derive(seed, "store"), now_ns=self.clock.now_ns())
         self.api = LocalApi(self.store, self.clock)
         self.metrics = SchedulerMetrics(CollectorRegistry(), pod_groups=True)
