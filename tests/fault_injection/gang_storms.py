@@ -53,7 +53,10 @@ class _ObservedFaults(Faults):
 
     def __call__(self, verb: str, kind: str, namespace: str | None, name: str) -> Fault | None:
         self._observe(verb, kind, name)
-        return super().__call__(verb, kind, namespace, name)
+        fault = super().__call__(verb, kind, namespace, name)
+        if fault is not None:
+            self._observe(f"failed {verb}", kind, name)
+        return fault
 
 
 class GangStorm:
@@ -62,7 +65,7 @@ class GangStorm:
     def __init__(self, seed: int) -> None:
         self._rng = random.Random(f"gangs/{seed}")
         self.violations: list[str] = []
-        self._lost: dict[str, int] = {}  # by group: members that were deleted
+        self._lost: dict[str, int] = {}  # by group: members that lost their node
         self._numbers = iter(range(10_000))
         self._harness = GroupHarness(GATES, seed=seed, faults=_ObservedFaults(self._observe))
 
@@ -145,7 +148,8 @@ class GangStorm:
     def _observe(self, verb: str, kind: str, name: str) -> None:
         if verb == "bind":
             self._check_binding(name)
-        if verb == "delete" and kind == "Pod":
+        # A member that is lost after its gang had enough affects only itself.
+        if verb == "failed bind" or (verb == "delete" and kind == "Pod"):
             self._note_loss(name)
 
     def _note_loss(self, name: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kubesched.framework import SUCCESS, QueueingHint, Status
+from kubesched.framework import SUCCESS, Status
 from kubesched.scheduler.backend.queue.grouping_queue import GroupingQueue
 from kubesched.scheduler.plugins.default_preemption import DefaultPreemption, group_preemption
 from kubesched.scheduler.plugins.gang_scheduling import GangScheduling
@@ -76,10 +76,10 @@ MUTANTS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
         "post_filter_group",
         lambda _: lambda *_: Status.unschedulable("no"),
     ),
-    "gated members do not notice that a victim has gone": (
+    "members stay gated after the evictions": (
         DefaultPreemption,
-        "_after_pod_deletion",
-        lambda _: lambda *_: QueueingHint.SKIP,
+        "_is_evicting_for_group",
+        lambda _: lambda *_: True,
     ),
 }
 

@@ -14,12 +14,13 @@ from kubesched.api import Pod
 from kubesched.cli.cluster_sources import ClusterSource, SourceOptions
 from kubesched.cli.running_scheduler import RunningScheduler
 from kubesched.explain import ExplainError, Explanation
+from kubesched.explain.group_text import render_group
 from kubesched.explain.pending_report import PendingReport
 from kubesched.explain.pending_text import render_pending
 from kubesched.explain.text import Paint, plain, render
 from kubesched.explain.workload_pods import is_workload_kind
 
-__all__ = ["run_explain_pod", "run_explain_pods", "run_explain_workload"]
+__all__ = ["run_explain_group", "run_explain_pod", "run_explain_pods", "run_explain_workload"]
 
 _STYLES: dict[str, dict[str, object]] = {
     "head": {"bold": True},
@@ -76,6 +77,23 @@ def run_explain_workload(
         suggest=not no_suggestions,
     )
     _show_report(report, output)
+
+
+def run_explain_group(
+    name: str, source: SourceOptions, namespace: str, no_suggestions: bool, output: str
+) -> None:
+    before, slash, own = name.rpartition("/")
+    cluster = asyncio.run(source.snapshot(before or namespace))
+    answer = cluster.snapshot.explain_group(
+        own if slash else name,
+        before or namespace or cluster.namespace,
+        suggest=not no_suggestions,
+    )
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode())
+        return
+    width = shutil.get_terminal_size((100, 24)).columns
+    click.echo(render_group(answer, width=min(width, 120), paint=_paint()))
 
 
 def _show_report(report: PendingReport, output: str) -> None:

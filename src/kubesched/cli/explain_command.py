@@ -122,3 +122,22 @@ def explain_workload(
     from kubesched.cli.explain_action import run_explain_workload
 
     run_explain_workload(target, source, namespace, no_suggestions, output)
+
+
+@explain.command(
+    "podgroup",
+    epilog="Example: kubesched explain podgroup ml/training -f dump.yaml",
+)
+@click.argument("name", metavar="[NAMESPACE/]NAME")
+@source_options
+@_report_options
+def explain_podgroup(
+    name: str, source: SourceOptions, namespace: str, no_suggestions: bool, output: str
+) -> None:
+    """Explain what a PodGroup waits for: how many of its pods exist, and how many fit together.
+
+    With a topology constraint each domain is tried. Exit status: 0 explained, 1 failed.
+    """
+    from kubesched.cli.explain_action import run_explain_group
+
+    run_explain_group(name, source, namespace, no_suggestions, output)

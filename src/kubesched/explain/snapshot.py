@@ -20,6 +20,11 @@ from kubesched.explain.clusters.sources import SCHEDULING_KINDS, load_files, rea
 from kubesched.explain.clusters.unknown_kinds import without_rules
 from kubesched.explain.explanation import Explanation
 from kubesched.explain.fitting import Fit, fit_pods
+from kubesched.explain.group_explanation import (
+    PodGroupExplanation,
+    explain_group,
+    members_of,
+)
 from kubesched.explain.pending_report import PendingReport, cause_of, group_by_cause
 from kubesched.explain.pod_explanation import explain_pod
 from kubesched.explain.whatif import Plan, WhatIf, play
@@ -167,6 +172,20 @@ class Snapshot:
             report = replace(report, causes=(cause_of(found.next_pod, answer),))
         subject = f"{found.kind} {namespace}/{name}"
         return replace(report, subject=subject, missing=found.missing, note=note)
+
+    def explain_group(
+        self, name: str, namespace: str = "default", *, suggest: bool = True
+    ) -> PodGroupExplanation:
+        """Explain what a PodGroup waits for.
+
+        Raises:
+            ExplainError: there is no such group.
+        """
+        if "/" in name:
+            namespace, _, name = name.partition("/")
+        pods = members_of(self.model, namespace, name)
+        report = self._report(pods, suggest=suggest)
+        return explain_group(self.model, namespace, name, report)
 
     def _report(self, pods: Sequence[Pod], *, suggest: bool) -> PendingReport:
         waiting = [pod for pod in pods if not pod.spec.node_name]
