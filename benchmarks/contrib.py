@@ -5,6 +5,7 @@
 Measured like `benchmarks.loop`, from the first created pod to the last bound one, with the custom
 resources that the plugin reads. `coscheduling`: pods in groups of 1,000. `capacity`: pods of 50
 namespaces that borrow from each other. `load`: the three plugins of Trimaran together.
+`numa`: guaranteed pods on nodes with two NUMA nodes each.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from kubesched.contrib.capacity_scheduling import CapacityScheduling
 from kubesched.contrib.capacity_scheduling.elastic_quotas import ELASTIC_QUOTA_KIND
 from kubesched.contrib.coscheduling import Coscheduling
 from kubesched.contrib.coscheduling.group_spec import GROUP_LABEL, POD_GROUP_KIND
+from kubesched.contrib.node_resource_topology import NodeResourceTopologyMatch
+from kubesched.contrib.node_resource_topology.zones import NODE_TOPOLOGY_KIND
 from kubesched.contrib.trimaran import (
     LoadVariationRiskBalancing,
     LowRiskOverCommitment,
@@ -147,6 +150,27 @@ async def _prepare_load(_: LocalApi, case: Case) -> None:
     _LOADS.write_text(json.dumps(report))
 
 
+async def _prepare_zones(api: LocalApi, case: Case) -> None:
+    amounts = {"cpu": "2", "memory": "16Gi"}
+    resources = [
+        {"name": name, "capacity": amount, "allocatable": amount, "available": amount}
+        for name, amount in amounts.items()
+    ]
+    zones = [{"name": f"node-{each}", "type": "Node", "resources": resources} for each in (0, 1)]
+    policy = {"name": "topologyManagerPolicy", "value": "single-numa-node"}
+    for number in range(case.nodes):
+        metadata = {"name": make_node(number).metadata.name}
+        document = {"metadata": metadata, "attributes": [policy], "zones": zones}
+        await api.create_document(NODE_TOPOLOGY_KIND.type, None, document)
+
+
+def _guaranteed(pod: Pod, _: int) -> Pod:
+    (container,) = pod.spec.containers
+    resources = replace(container.resources, limits=container.resources.requests)
+    container = replace(container, resources=resources)
+    return replace(pod, spec=replace(pod.spec, containers=(container,)))
+
+
 _LOADS: Final = Path(tempfile.gettempdir()) / "kubesched-benchmark-load.json"
 _FILE: Final = {"metricProvider": {"type": "File", "address": str(_LOADS)}}
 _TRIMARAN: Final = (TargetLoadPacking, LoadVariationRiskBalancing, LowRiskOverCommitment)
@@ -156,6 +180,13 @@ _WORKLOADS: Final = {
     ),
     "capacity": _Workload(
         (CapacityScheduling,), ("elasticquotas.yaml",), _prepare_quotas, _of_team
+    ),
+    "numa": _Workload(
+        (NodeResourceTopologyMatch,),
+        ("noderesourcetopologies.yaml",),
+        _prepare_zones,
+        _guaranteed,
+        args={"NodeResourceTopologyMatch": {"cacheResyncPeriodSeconds": 5}},
     ),
     "load": _Workload(
         _TRIMARAN, (), _prepare_load, args={plugin.name: _FILE for plugin in _TRIMARAN}

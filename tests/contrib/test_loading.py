@@ -30,6 +30,9 @@ NAMES = [
     "Coscheduling",
     "LoadVariationRiskBalancing",
     "LowRiskOverCommitment",
+    "NodeResourceTopologyMatch",
+    "NodeResourcesAllocatable",
+    "PreemptionToleration",
     "TargetLoadPacking",
 ]
 

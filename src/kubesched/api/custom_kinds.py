@@ -17,6 +17,7 @@ from kubesched.api.meta import ObjectMeta
 __all__ = ["CustomObject", "CustomResource", "custom_kind", "custom_resource", "named_custom_kind"]
 
 _by_kind: dict[tuple[str, str], Kind] = {}
+_bases: dict[str, type[CustomObject]] = {}
 
 
 class CustomObject(ApiObject):
@@ -42,12 +43,18 @@ def custom_kind(resource: str, kind_name: str = "") -> Kind | None:
     return made
 
 
-def custom_resource(resource: str, kind_name: str) -> CustomResource:
+def custom_resource(
+    resource: str, kind_name: str, base: type[CustomObject] = CustomObject
+) -> CustomResource:
     """Return the same for a plugin that is written for one resource.
+
+    `base` declares fields beside `spec` and `status`. Call this when the plugin's module is
+    imported: no part may have asked for the kind before.
 
     Raises:
         ValueError: the name is not `plural.version.group`.
     """
+    _bases[resource] = base
     kind = custom_kind(resource, kind_name)
     if kind is None:
         raise ValueError(f"not the name of a resource: {resource!r}")
@@ -77,7 +84,10 @@ def _made(resource: str) -> Kind | None:
         "kind": plural,
     }
     made: type[CustomObject] = types.new_class(
-        f"Custom_{plural}", (CustomObject,), {"frozen": True}, lambda body: body.update(members)
+        f"Custom_{plural}",
+        (_bases.get(resource, CustomObject),),
+        {"frozen": True},
+        lambda body: body.update(members),
     )
     # Without a namespace in the path, a server lists all objects, namespaced or not.
     kind = made.custom_kind = Kind(made, plural, namespaced=True)

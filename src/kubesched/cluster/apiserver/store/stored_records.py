@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from kubesched.api.access import WatchEvent
-from kubesched.api.custom_kinds import CustomObject
+from kubesched.api.custom_kinds import CustomObject, named_custom_kind
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.store.typed_views import derive_struct, make_struct
 from kubesched.cluster.apiserver.store.wire_form import wire_form
@@ -72,7 +72,7 @@ class Record(msgspec.Struct, eq=False, gc=False):
                 typed = derive_struct(*self._made_from, self.data["metadata"]["resourceVersion"])
                 self._made_from = None
             else:
-                typed = make_struct(self.resource.type or CustomObject, self.data)
+                typed = make_struct(_type_of(self.resource), self.data)
             self._typed = typed
         return typed
 
@@ -116,3 +116,12 @@ class StoredChange(msgspec.Struct, eq=False, gc=False):
             event = WatchEvent(self.type, record.typed, str(record.revision))
             self._event = event
         return event
+
+
+def _type_of(resource: Resource) -> type[Any]:
+    """Return the type of a resource's objects: that of a plugin for a custom resource, if any."""
+    if resource.type is not None:
+        return resource.type
+    version = f"{resource.group}/{resource.version}"
+    custom = named_custom_kind(version, resource.kind)
+    return CustomObject if custom is None else custom.type

@@ -1,0 +1,223 @@
+"""NodeResourceTopologyMatch: place pods where the kubelet can align their NUMA resources.
+
+docs/contrib/node-resource-topology.md describes the behaviour.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api import Pod
+from kubesched.contrib.node_resource_topology.alignment import (
+    PodNeeds,
+    aligns,
+    combined_scores,
+    zone_scores,
+)
+from kubesched.contrib.node_resource_topology.topology_cache import TopologyCache
+from kubesched.contrib.node_resource_topology.zones import (
+    NODE_TOPOLOGIES,
+    NODE_TOPOLOGY_KIND,
+    ZoneColumns,
+)
+from kubesched.framework import (
+    SKIP,
+    SUCCESS,
+    ActionType,
+    Cause,
+    ClusterEvent,
+    ClusterEventWithHint,
+    CycleState,
+    Detail,
+    EventResource,
+    Explaining,
+    Handle,
+    NodeInfo,
+    NodeView,
+    Plugin,
+    PodInfo,
+    RejectedNodes,
+    Rejections,
+    StateNotFoundError,
+    Status,
+)
+
+__all__ = ["NodeResourceTopologyMatch", "NodeResourceTopologyMatchArgs"]
+
+_LEAST_NUMA_NODES: Final = "LeastNUMANodes"
+_STRATEGIES: Final = (
+    "MostAllocated",
+    "BalancedAllocation",
+    "LeastAllocated",
+    _LEAST_NUMA_NODES,
+)
+
+
+class NotAligned(Cause, frozen=True):
+    """No NUMA node of the node has everything that the pod or a container requests."""
+
+
+class BeingBound(Cause, frozen=True):
+    """A pod is being bound to the node, and discardReservedNodes is on."""
+
+
+NOT_ALIGNED: Final = Status.unschedulable("cannot align pod", causes=(NotAligned(),))
+BEING_BOUND: Final = Status.unschedulable("invalid node topology data", causes=(BeingBound(),))
+
+
+class WeightedResource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    weight: int = 1
+
+
+class ZoneScoringStrategy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How zones are scored."""
+
+    type: str = "LeastAllocated"
+    resources: tuple[WeightedResource, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.type not in _STRATEGIES:
+            raise ValueError(f"type must be one of {', '.join(_STRATEGIES)}, not {self.type!r}")
+
+
+class TopologyCacheArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Accepted, and without effect: pods of other schedulers are watched like own ones."""
+
+    foreign_pods_detect: str = "All"
+    resync_method: str = "Autodetect"
+    informer_mode: str = "Dedicated"
+    resync_scope: str = "All"
+
+
+class NodeResourceTopologyMatchArgs(
+    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
+):
+    """The arguments of NodeResourceTopologyMatch."""
+
+    scoring_strategy: ZoneScoringStrategy = ZoneScoringStrategy()
+    # 0: the topology is used as it is; more: see `TopologyCache`.
+    cache_resync_period_seconds: int = 0
+    # Whether a node takes no pod while another one is being bound to it.
+    discard_reserved_nodes: bool = False
+    cache: TopologyCacheArgs = TopologyCacheArgs()
+    preemption_mode: str = "Disabled"
+
+
+class NodeResourceTopologyMatch(Plugin):
+    """Filter and score nodes by the free resources of their NUMA nodes."""
+
+    name = "NodeResourceTopologyMatch"
+    args_type = NodeResourceTopologyMatchArgs
+    custom_kinds = (NODE_TOPOLOGY_KIND.kind,)
+
+    def __init__(
+        self, args: NodeResourceTopologyMatchArgs | None = None, handle: Handle | None = None
+    ) -> None:
+        super().__init__(args or NodeResourceTopologyMatchArgs(), handle)
+        given: NodeResourceTopologyMatchArgs = self.args
+        self._weights = {each.name: each.weight for each in given.scoring_strategy.resources}
+        discards = given.discard_reserved_nodes
+        reserves = given.cache_resync_period_seconds > 0 and not discards
+        if handle is None:
+            self._cache = TopologyCache(None, reserves=reserves, discards=discards)
+        else:
+            self._cache = handle.shared.get(
+                f"node topologies {reserves} {discards}",
+                lambda: TopologyCache(handle, reserves=reserves, discards=discards),
+            )
+
+    def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
+        needs = PodNeeds.of(pod_info.pod)
+        state.write(self.name, needs)
+        return SUCCESS if needs.concerns_zones else SKIP
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        if self._cache.is_discarded(node.name):
+            return BEING_BOUND
+        needs = _needs(state, self.name, pod)
+        offers = {name: np.array([node.allocatable.amount(name) > 0]) for name in needs.whole}
+        fits = aligns(needs, self._cache.of_one(node.name), offers)
+        return SUCCESS if fits[0] else NOT_ALIGNED
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
+        needs = _needs(state, self.name, pod)
+        cache = self._cache
+
+        def rejected(view: NodeView) -> NDArray[np.int64]:
+            offers = {name: view.allocatable(name) > 0 for name in needs.whole}
+            fits = aligns(needs, cache.columns(view).at(view.rows), offers)
+            return (~fits).astype(np.int64)
+
+        codes = cache.answers(("filter", needs.key), nodes, rejected).astype(np.uint8)
+        discarded = cache.discarded(nodes)
+        if discarded is not None:
+            codes[discarded] = 2
+        return Rejections(codes, (NOT_ALIGNED, BEING_BOUND)) if codes.any() else Rejections.none()
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        columns = self._cache.of_one(node.name)
+        return int(self._scores(_needs(state, self.name, pod), columns)[0])
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
+        needs = _needs(state, self.name, pod)
+        if not needs.is_guaranteed:
+            return np.full(len(nodes), 100, dtype=np.int64)
+        cache, strategy = self._cache, self.args.scoring_strategy
+        return cache.answers(
+            (strategy, needs.key),
+            nodes,
+            lambda view: self._scores(needs, cache.columns(view).at(view.rows)),
+        )
+
+    def _scores(self, needs: PodNeeds, columns: ZoneColumns) -> NDArray[np.int64]:
+        if not needs.is_guaranteed:
+            return np.full(columns.count, 100, dtype=np.int64)
+        strategy = self.args.scoring_strategy.type
+        if strategy == _LEAST_NUMA_NODES:
+            return combined_scores(needs, columns)
+        return zone_scores(strategy, needs, columns, self._weights)
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        self._cache.reserve(pod, node_name)
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        self._cache.unreserve(pod)
+
+    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+        changed = ActionType.ADD | ActionType.UPDATE
+        events = (
+            ClusterEvent(EventResource.POD, ActionType.DELETE),
+            ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE),
+            ClusterEvent(NODE_TOPOLOGIES, changed),
+        )
+        return tuple(ClusterEventWithHint(event) for event in events)
+
+    def explaining(self) -> Explaining:
+        return _TopologyExplaining()
+
+
+class _TopologyExplaining(Explaining):
+    def details(self, rejected: RejectedNodes, cause: Cause | None) -> Detail:
+        if isinstance(cause, BeingBound):
+            return Detail(sentence="another pod is being bound to the node")
+        count = len(rejected.positions)
+        return Detail(
+            sentence=f"{count} {'node has' if count == 1 else 'nodes have'} no NUMA node with "
+            "everything that a container of the pod requests",
+            brief="not aligned",
+        )
+
+
+def _needs(state: CycleState, key: str, pod: Pod) -> PodNeeds:
+    """Return what PreFilter has written; it does not run for other profiles' scores."""
+    try:
+        needs: PodNeeds = state.read(key)
+    except StateNotFoundError:
+        return PodNeeds.of(pod)
+    return needs

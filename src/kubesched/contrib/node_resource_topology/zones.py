@@ -1,0 +1,186 @@
+"""NodeResourceTopology objects, and the resources of NUMA zones as columns.
+
+A zone is a NUMA node; zones are numbered as the kubelet numbers NUMA nodes, up to eight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api import CPU, parse_milli_value, parse_value
+from kubesched.api.custom_kinds import CustomObject, custom_resource
+
+__all__ = [
+    "CONTAINER_SCOPE",
+    "NODE_TOPOLOGIES",
+    "NODE_TOPOLOGY_KIND",
+    "NO_ALIGNMENT",
+    "POD_SCOPE",
+    "SINGLE_NUMA_NODE",
+    "ZONES",
+    "Amounts",
+    "NodeTopology",
+    "ZoneColumns",
+    "amount_of",
+    "read_topology",
+]
+
+NODE_TOPOLOGIES: Final = "noderesourcetopologies.v1alpha2.topology.node.k8s.io"
+ZONES: Final = 8
+NO_ALIGNMENT: Final = "none"
+SINGLE_NUMA_NODE: Final = "single-numa-node"
+CONTAINER_SCOPE: Final = "container"
+POD_SCOPE: Final = "pod"
+
+_FAR: Final = 255  # a distance that is not known
+_ABSENT: Final = -1
+# The deprecated names in `topologyPolicies`: policy and scope.
+_OLD_POLICIES: Final = {
+    "SingleNUMANode": (SINGLE_NUMA_NODE, CONTAINER_SCOPE),
+    "SingleNUMANodeContainerLevel": (SINGLE_NUMA_NODE, CONTAINER_SCOPE),
+    "SingleNUMANodePodLevel": (SINGLE_NUMA_NODE, POD_SCOPE),
+    "Restricted": ("restricted", CONTAINER_SCOPE),
+    "RestrictedContainerLevel": ("restricted", CONTAINER_SCOPE),
+    "RestrictedPodLevel": ("restricted", POD_SCOPE),
+    "BestEffort": ("best-effort", CONTAINER_SCOPE),
+    "BestEffortContainerLevel": ("best-effort", CONTAINER_SCOPE),
+    "BestEffortPodLevel": ("best-effort", POD_SCOPE),
+}
+_POLICIES: Final = (NO_ALIGNMENT, "best-effort", "restricted", SINGLE_NUMA_NODE)
+
+Amounts = Mapping[str, int]
+Ints = NDArray[np.int64]
+
+
+class _NodeResourceTopology(CustomObject):
+    """The resource has no spec and no status: its parts are beside the metadata."""
+
+    zones: list[dict[str, Any]] = []
+    topology_policies: list[str] = []
+    attributes: list[dict[str, Any]] = []
+
+
+NODE_TOPOLOGY_KIND: Final = custom_resource(
+    NODE_TOPOLOGIES, "NodeResourceTopology", _NodeResourceTopology
+)
+
+
+class NodeTopology(msgspec.Struct, frozen=True):
+    """The topology manager's settings of a node, and what is available in its zones."""
+
+    policy: str
+    scope: str
+    available: dict[int, dict[str, int]]  # by zone and resource
+    costs: dict[int, dict[int, int]]  # distances between zones
+
+
+def amount_of(name: str, raw: Any) -> int:
+    """Return an amount as zones count it: cpu in thousandths, everything else in units."""
+    return parse_milli_value(raw) if name == CPU else parse_value(raw)
+
+
+def read_topology(found: CustomObject) -> NodeTopology:
+    """Read an object. Values that its schema would refuse count as absent."""
+    policies: list[str] = getattr(found, "topology_policies", [])
+    policy, scope = _OLD_POLICIES.get(policies[0] if policies else "", (NO_ALIGNMENT, "container"))
+    for attribute in getattr(found, "attributes", ()):
+        value = attribute.get("value")
+        if attribute.get("name") == "topologyManagerPolicy" and value in _POLICIES:
+            policy = str(value)
+        elif attribute.get("name") == "topologyManagerScope" and value in ("container", "pod"):
+            scope = str(value)
+    available: dict[int, dict[str, int]] = {}
+    costs: dict[int, dict[int, int]] = {}
+    for zone in getattr(found, "zones", ()):
+        number = _number(zone.get("name"))
+        if zone.get("type") == "Node" and number is not None:
+            available[number] = _available(zone.get("resources") or ())
+            distances = ((_number(each.get("name")), each) for each in zone.get("costs") or ())
+            costs[number] = {
+                other: int(each.get("value", _FAR))
+                for other, each in distances
+                if other is not None
+            }
+    return NodeTopology(policy, scope, available, costs)
+
+
+def _number(name: Any) -> int | None:
+    """Return the number of a zone with a name such as `node-1`."""
+    prefix, _, number = str(name).rpartition("-")
+    is_zone = prefix == "node" and number.isdecimal() and int(number) < ZONES
+    return int(number) if is_zone else None
+
+
+def _available(resources: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    amounts = {}
+    for resource in resources:
+        name, raw = str(resource.get("name")), resource.get("available")
+        try:
+            amounts[name] = amount_of(name, resource.get("allocatable", 0) if raw is None else raw)
+        except (ValueError, TypeError):
+            continue
+    return amounts
+
+
+class ZoneColumns:
+    """The zones of many nodes: int64[zone, node] for each resource, -1 where it is absent."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.is_known = np.zeros(count, dtype=bool)
+        self.is_single = np.zeros(count, dtype=bool)  # the policy is single-numa-node
+        self.is_pod_scope = np.zeros(count, dtype=bool)
+        self.exists = np.zeros((ZONES, count), dtype=bool)
+        self.costs: Ints = np.full((ZONES, ZONES, count), _FAR, dtype=np.int64)
+        self._available: dict[str, Ints] = {}
+
+    @classmethod
+    def of_one(cls, topology: NodeTopology | None, reserved: Amounts) -> ZoneColumns:
+        columns = cls(1)
+        columns.put(0, topology, reserved)
+        return columns
+
+    def put(self, row: int, topology: NodeTopology | None, reserved: Amounts) -> None:
+        """Set the zones of a node; every zone may have to provide what is reserved."""
+        self.exists[:, row] = False
+        self.costs[:, :, row] = _FAR
+        for amounts in self._available.values():
+            amounts[:, row] = _ABSENT
+        self.is_known[row] = topology is not None
+        self.is_single[row] = topology is not None and topology.policy == SINGLE_NUMA_NODE
+        self.is_pod_scope[row] = topology is not None and topology.scope == POD_SCOPE
+        if topology is None:
+            return
+        for zone, resources in topology.available.items():
+            self.exists[zone, row] = True
+            for name, amount in resources.items():
+                self._column(name)[zone, row] = max(amount - reserved.get(name, 0), 0)
+            for other, cost in topology.costs.get(zone, {}).items():
+                self.costs[zone, other, row] = cost
+
+    def _column(self, name: str) -> Ints:
+        found = self._available.get(name)
+        if found is None:
+            found = np.full((ZONES, self.count), _ABSENT, dtype=np.int64)
+            self._available[name] = found
+        return found
+
+    def available(self, name: str) -> Ints:
+        found = self._available.get(name)
+        return np.full((ZONES, self.count), _ABSENT) if found is None else found
+
+    def at(self, rows: NDArray[np.intp]) -> ZoneColumns:
+        """Return copies of the columns of some nodes."""
+        found = ZoneColumns(0)
+        found.count = len(rows)
+        for name in ("is_known", "is_single", "is_pod_scope"):
+            setattr(found, name, getattr(self, name)[rows])
+        found.exists = self.exists[:, rows]
+        found.costs = self.costs[:, :, rows]
+        found._available = {name: each[:, rows] for name, each in self._available.items()}
+        return found

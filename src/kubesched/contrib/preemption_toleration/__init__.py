@@ -1,0 +1,9 @@
+"""PreemptionToleration: pods that preemptors must leave alone for a while."""
+
+from kubesched.contrib.preemption_toleration.plugin import (
+    MINIMUM_PRIORITY,
+    TOLERATION_SECONDS,
+    PreemptionToleration,
+)
+
+__all__ = ["MINIMUM_PRIORITY", "TOLERATION_SECONDS", "PreemptionToleration"]
