@@ -98,6 +98,17 @@ def test_a_persons_own_files_from_standard_input(tmp_path: Path) -> None:
     assert done.stdout.rstrip().endswith("1 of 2 pods bound, 1 pending")
 
 
+def test_without_a_scheduler_nothing_is_placed(tmp_path: Path) -> None:
+    path = write(tmp_path, "all.yaml", NODE, pod("own", "1"))
+    done = kubesched("up", "-f", path, "--no-scheduler")
+    assert done.returncode == 0, done.stderr
+    assert "waits for scheduler 'default-scheduler'" in done.stdout
+    assert done.stdout.rstrip().endswith("0 of 1 pods bound, 1 pending")
+    refused = kubesched("up", "-f", path, "--no-scheduler", "--config", path)
+    assert refused.returncode == 2
+    assert "--no-scheduler excludes --config" in refused.stderr
+
+
 def test_a_pod_of_another_scheduler_is_not_waited_for(tmp_path: Path) -> None:
     path = write(tmp_path, "all.yaml", NODE, pod("foreign", "1", "schedulerName: other"))
     done = kubesched("up", "-f", path)

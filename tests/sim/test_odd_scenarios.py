@@ -63,7 +63,14 @@ def test_the_autoscaler_respects_the_pod_limit_of_a_node() -> None:
 def test_amounts_are_written_for_people(percent: float, want: str) -> None:
     low = high = percent
     grown = Difference("mean time to bind", 100.0, 100.0 + percent, percent, low, high)
-    assert grown.sentence() == f"binds {want} later"
+    assert grown.sentence().startswith("pods wait ")
+    assert grown.sentence().endswith(f" on average instead of 1 min 40 s ({want} more)")
+
+
+def test_times_have_units_and_a_change_from_nothing_has_no_percentage() -> None:
+    grown = Difference("p99 time to bind", 0.0, 175.0, 175.0, 170.0, 180.0)
+    want = "pods wait 2 min 55 s at the 99th percentile instead of 0 s"
+    assert grown.sentence() == want
 
 
 def test_a_list_without_its_columns_is_no_trace(tmp_path: Path) -> None:

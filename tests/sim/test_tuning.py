@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from kubesched.cli.main import cli
 from kubesched.errors import ConfigError
-from kubesched.sim.tuning import load_tuning, set_value, tune
+from kubesched.scheduler.config.load import configuration_from_builtins
+from kubesched.sim.tuning import best_trial, document_of, load_tuning, set_value, tune
 
 SCENARIO = """\
 duration: 30m
@@ -64,6 +67,25 @@ def test_the_front_is_found_and_the_search_repeats(tmp_path: Path) -> None:
     )
     key = "profiles[0].pluginConfig[NodeResourcesFit].args.scoringStrategy"
     assert {each.parameters[key]["type"] for each in best} == {"LeastAllocated"}
+    chosen = best_trial(tuning, trials)
+    assert chosen in best
+    configuration = configuration_from_builtins(document_of(tuning, chosen.parameters))
+    assert configuration.profiles[0].scheduler_name == "default-scheduler"
+
+
+def test_the_best_configuration_is_written_to_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("optuna", reason="the extra is not installed")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.yaml").write_text(SCENARIO)
+    (tmp_path / "t.yaml").write_text(TUNING)
+    done = CliRunner().invoke(cli, ["tune", "t.yaml", "--trials", "1", "-o", "best.yaml"])
+    assert done.exit_code == 0, done.output
+    checked = CliRunner().invoke(cli, ["config", "validate", "best.yaml"])
+    assert checked.exit_code == 0, checked.output
+    wrong = CliRunner().invoke(cli, ["tune", "t.yaml", "-o", "best.txt"])
+    assert wrong.exit_code == 2
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import click
 import msgspec
 
-from kubesched.sim.tuning import Tuning, TuningTrial, load_tuning
+from kubesched.errors import KubeschedError
+from kubesched.scheduler.config.yaml_output import dump_yaml
+from kubesched.sim.tuning import Tuning, TuningTrial, best_trial, document_of, load_tuning
 from kubesched.sim.tuning import tune as search
 
 __all__ = ["run_tune"]
@@ -26,8 +29,15 @@ def run_tune(file: str, trials: int | None, processes: int | None, output: str) 
     found = search(tuning, processes=processes or os.cpu_count() or 1, progress=progress)
     if output == "json":
         click.echo(msgspec.json.encode(found).decode())
-    else:
-        click.echo(_text(tuning, found))
+        return
+    click.echo(_text(tuning, found))
+    if output != "text":
+        best = best_trial(tuning, found)
+        try:
+            Path(output).write_text(dump_yaml(document_of(tuning, best.parameters)))
+        except OSError as error:
+            raise KubeschedError(f"{output}: cannot be written: {error.strerror}") from error
+        click.echo(f"\nwrote the configuration of trial {best.number} to {output}", err=True)
 
 
 def _text(tuning: Tuning, trials: list[TuningTrial]) -> str:

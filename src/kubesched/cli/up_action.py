@@ -38,6 +38,9 @@ _SAMPLE_PACE_NS: Final = 10 * MILLISECOND
 
 
 _UNNAMED: Final = "default"
+# With --no-scheduler the profile has this name. The scheduler then follows the cluster for the
+# page, and places no pod of another name.
+_NO_SCHEDULER: Final = "no-scheduler"
 
 
 def run_up(
@@ -52,6 +55,11 @@ def run_up(
     fail_on_pending: bool,
     **options: Any,
 ) -> None:
+    if options["no_scheduler"] and (config_file or plugins or options["verify_engine"]):
+        raise click.UsageError(
+            "--no-scheduler excludes --config, --plugin and --verify-engine: they are options of a "
+            "scheduler"
+        )
     if detach and options["exit_when_done"]:
         raise click.UsageError("--detach and --exit exclude each other")
     folder = None
@@ -106,6 +114,10 @@ def _here(
     registry = out_of_tree_plugins(plugins)
     gates = parse_feature_gates(options["feature_gates"])
     configuration = _configuration(config_file, registry, plugins, gates)
+    if options["no_scheduler"]:
+        configuration = scheduler_configuration(
+            profiles=[{"schedulerName": _NO_SCHEDULER}], feature_gates=gates
+        )
     files, kubeconfig, listen = options["files"], options["kubeconfig"], options["listen"]
     is_watched = sys.stdout.isatty()
     with contextlib.ExitStack() as held:
@@ -185,8 +197,8 @@ def _show(started: Started, output: str, is_quiet: bool, closing: str) -> None:
 
 
 def _explain_hint(started: Started, *, stays: bool) -> str:
-    """Return how to find remedies for pending pods; empty if none is pending."""
-    if not started.summary.pending:
+    """Return how to find remedies for pending pods; empty if none is explained."""
+    if not any(each.explanation for each in started.summary.pending):
         return ""
     if not stays or not started.address:
         return (

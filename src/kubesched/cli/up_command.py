@@ -101,6 +101,11 @@ __all__ = ["up"]
     "example GenericWorkload=true,GangScheduling=true for pod groups (docs/pod-groups.md).",
 )
 @click.option(
+    "--no-scheduler",
+    is_flag=True,
+    help="Place no pods: run a scheduler of your own with the kubeconfig.",
+)
+@click.option(
     "--seed", default=0, show_default=True, help="Seed for the choice between equal nodes."
 )
 @click.option(

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from kubesched.foundation.util.duration_words import duration_words
 from kubesched.sim.results import RunResult
 
 __all__ = ["TIMES", "Comparison", "Difference", "compare", "measures_of"]
@@ -21,19 +22,16 @@ _T: Final = (
 _NORMAL: Final = 1.960
 # Measures that a run does not have if no pod was bound or started.
 TIMES: Final = ("mean time to bind", "p99 time to bind", "mean time to run")
-# The phrases for a measure that is smaller, and for one that is larger.
-_WORDS: Final[Mapping[str, tuple[str, str]]] = {
-    "mean time to bind": ("binds {} sooner", "binds {} later"),
-    "mean time to run": ("starts pods {} sooner", "starts pods {} later"),
-    "p99 time to bind": (
-        "has a 99th percentile of binding that is {} shorter",
-        "has a 99th percentile of binding that is {} longer",
-    ),
-    "mean pending": ("has {} fewer pods waiting", "has {} more pods waiting"),
-    "preempted": ("preempts {} fewer pods", "preempts {} more pods"),
-    "evicted": ("evicts {} fewer pods", "evicts {} more pods"),
-    "cost": ("costs {} less", "costs {} more"),
-    "mean nodes": ("needs {} fewer nodes", "needs {} more nodes"),
+# What a measure says, with the value of the second configuration.
+_WORDS: Final[Mapping[str, str]] = {
+    "mean time to bind": "pods wait {} on average",
+    "mean time to run": "pods start after {} on average",
+    "p99 time to bind": "pods wait {} at the 99th percentile",
+    "mean pending": "{} pods wait on average",
+    "preempted": "preempts {} pods",
+    "evicted": "evicts {} pods",
+    "cost": "costs {}",
+    "mean nodes": "needs {} nodes on average",
 }
 
 
@@ -57,20 +55,26 @@ class Difference(msgspec.Struct, frozen=True):
         return None if not self.first else 100 * self.difference / abs(self.first)
 
     def sentence(self) -> str:
-        """Return a phrase such as `binds 12 % sooner`; empty if the difference is not clear."""
+        """Return a phrase with both values and their unit; empty if the difference is not clear."""
         percent = self.percent
         if not self.is_clear:
             return ""
+        more = "more" if self.difference > 0 else "less"
+        words = _WORDS.get(self.measure)
+        if words is not None:
+            first, second = (self._shown(each) for each in (self.first, self.second))
+            change = "" if percent is None else f" ({_percentage(abs(percent))} {more})"
+            return f"{words.format(second)} instead of {first}{change}"
         amount = f"{abs(self.difference):.3g}"
         if percent is not None:
             amount = _percentage(abs(percent))
-        words = _WORDS.get(self.measure)
-        if words is not None:
-            return words[self.difference > 0].format(amount)
         name, _, what = self.measure.rpartition(" ")
         if what == "stranded":
-            return f"strands {amount} {'more' if self.difference > 0 else 'less'} {name}"
+            return f"strands {amount} {more} {name}"
         return ""
+
+    def _shown(self, value: float) -> str:
+        return duration_words(value) if self.measure in TIMES else f"{value:.3g}"
 
 
 def _percentage(percent: float) -> str:
@@ -91,7 +95,7 @@ class Comparison(msgspec.Struct, frozen=True):
         said = [each.sentence() for each in self.differences if each.sentence()]
         if not said:
             return f"{self.second} and {self.first} do not differ clearly"
-        return f"{self.second} {', '.join(said)} (against {self.first}, {self.seeds} seeds)"
+        return f"{self.second}: {', '.join(said)} (against {self.first}, {self.seeds} seeds)"
 
 
 def measures_of(result: RunResult) -> dict[str, float]:

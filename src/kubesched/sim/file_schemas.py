@@ -144,8 +144,11 @@ def _workload() -> Json:
         {
             "name": _of("string", "The name of the workload, and the prefix of its pods."),
             "kind": _described(
-                {"enum": ["Pod", "Job", "Deployment"]}, "What an arrival creates.", "Pod"
+                {"enum": ["Pod", "Job", "Deployment", "StatefulSet", "DaemonSet", "CronJob"]},
+                "What an arrival creates.",
+                "Pod",
             ),
+            "schedule": _of("string", "The schedule of a CronJob, such as `0 3 * * *`."),
             "arrivals": _ref("arrivals", "When pods arrive; once at the start without it."),
             "replicas": _ref("counts", "Pods per arrival.", 1),
             "duration": _ref("durations", "How long a pod runs; to the end without it."),

@@ -11,6 +11,7 @@ import msgspec
 from kubesched.api import (
     ApiAccess,
     ApiError,
+    DaemonSet,
     Deployment,
     Job,
     Namespace,
@@ -18,9 +19,10 @@ from kubesched.api import (
     Pod,
     PodSpec,
     PriorityClass,
+    StatefulSet,
 )
-from kubesched.api.apps import DeploymentSpec
-from kubesched.api.batch import JobSpec
+from kubesched.api.apps import DaemonSetSpec, DeploymentSpec, StatefulSetSpec
+from kubesched.api.batch import CronJob, CronJobSpec, JobSpec, JobTemplateSpec
 from kubesched.api.meta import LabelSelector
 from kubesched.api.pod import PodTemplateSpec
 from kubesched.api.runtime_class import RuntimeClass, RuntimeClassOverhead
@@ -40,6 +42,7 @@ _DAY_NS = 86_400 * SECOND
 _OWNER = "kubesched.io/arrival"
 _SIZES_KEPT = 256
 _AT_ONCE = 5_000
+_LASTING = ("Deployment", "StatefulSet", "DaemonSet")
 _NEVER = "Never"
 # The classes that every cluster has.
 _SYSTEM = "system-"
@@ -97,26 +100,23 @@ class PodArrivals:
         metadata = ObjectMeta(labels=labels, annotations=dict(pod.metadata.annotations))
         template = PodTemplateSpec(metadata=metadata, spec=pod.spec)
         owner = ObjectMeta(name=name, namespace=_NAMESPACE)
-        if workload.kind == "Job":
-            spec = msgspec.structs.replace(pod.spec, restart_policy="Never")
-            job = JobSpec(
-                parallelism=replicas,
-                completions=replicas,
-                ttl_seconds_after_finished=0,
-                template=msgspec.structs.replace(template, spec=spec),
-            )
-            await self._create(Job(metadata=owner, spec=job))
-            return
-        selector = LabelSelector(match_labels={_OWNER: name})
-        deployment = DeploymentSpec(replicas=replicas, selector=selector, template=template)
-        await self._create(Deployment(metadata=owner, spec=deployment))
+        match workload.kind:
+            case "Job":
+                made: Any = Job(metadata=owner, spec=_job(template, replicas))
+            case "CronJob":
+                jobs = JobTemplateSpec(spec=_job(template, replicas))
+                spec = CronJobSpec(schedule=workload.schedule, job_template=jobs)
+                made = CronJob(metadata=owner, spec=spec)
+            case kind:
+                made = _lasting(kind, owner, template, replicas)
+        await self._create(made)
 
     def _pod(self, workload: ScenarioWorkload, name: str, rng: random.Random) -> Pod:
-        """Build a pod of a workload. Pods of a Deployment run until they are deleted."""
+        """Build a pod of a workload. Pods of some kinds run until they are deleted."""
         pod = self._of_size(workload, drawn(workload.cpu, rng), drawn(workload.memory, rng))
         annotations = dict(pod.metadata.annotations)
         duration_ns = drawn(workload.duration, rng)
-        if duration_ns is not None and workload.kind != "Deployment":
+        if duration_ns is not None and workload.kind not in _LASTING:
             annotations[_RUN_DURATION] = _seconds(duration_ns)
         delay_ns = drawn(workload.start_delay, rng)
         if delay_ns is not None:
@@ -196,6 +196,32 @@ class PodArrivals:
                 return
             name = new.metadata.name
             raise KubeschedError(f"{type(new).__name__} {name} is refused: {error}") from error
+
+
+def _job(template: PodTemplateSpec, replicas: int) -> JobSpec:
+    spec = msgspec.structs.replace(template.spec, restart_policy="Never")
+    return JobSpec(
+        parallelism=replicas,
+        completions=replicas,
+        ttl_seconds_after_finished=0,
+        template=msgspec.structs.replace(template, spec=spec),
+    )
+
+
+def _lasting(kind: str, owner: ObjectMeta, template: PodTemplateSpec, replicas: int) -> Any:
+    """Return a workload whose pods run until they are deleted."""
+    selector = LabelSelector(match_labels={_OWNER: owner.name})
+    match kind:
+        case "StatefulSet":
+            ordered = StatefulSetSpec(
+                replicas=replicas, selector=selector, template=template, service_name=owner.name
+            )
+            return StatefulSet(metadata=owner, spec=ordered)
+        case "DaemonSet":
+            each_node = DaemonSetSpec(selector=selector, template=template)
+            return DaemonSet(metadata=owner, spec=each_node)
+    spec = DeploymentSpec(replicas=replicas, selector=selector, template=template)
+    return Deployment(metadata=owner, spec=spec)
 
 
 def _class_of(value: int, policy: str | None = None) -> PriorityClass:

@@ -51,7 +51,7 @@ class ScenarioWorkload(msgspec.Struct, frozen=True, kw_only=True):
     """Pods that arrive over time, created from one template."""
 
     name: str
-    kind: str  # Pod, Job or Deployment
+    kind: str  # Pod, Job, Deployment, StatefulSet, DaemonSet or CronJob
     template: Pod
     arrivals: Arrivals
     replicas: Distribution
@@ -60,6 +60,7 @@ class ScenarioWorkload(msgspec.Struct, frozen=True, kw_only=True):
     memory: Distribution | None = None
     start_delay: Distribution | None = None
     priority: int | None = None
+    schedule: str = ""  # of a CronJob
 
 
 class TracePod(msgspec.Struct, frozen=True, kw_only=True):

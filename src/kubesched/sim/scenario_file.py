@@ -47,7 +47,7 @@ from kubesched.sim.values import ScenarioError, constant, format_duration, parse
 
 __all__ = ["load_scenario", "parse_scenario"]
 
-_KINDS = ("Pod", "Job", "Deployment")
+_KINDS = ("Pod", "Job", "Deployment", "StatefulSet", "DaemonSet", "CronJob")
 _EVENT_KINDS = ("fail", "drain", "add", "remove")
 
 
@@ -258,7 +258,12 @@ def _workload(members: Members) -> ScenarioWorkload:
         start_delay=members.distribution("startDelay"),
         priority=members.take("priority", int) if members.has("priority") else None,
         template=pod_template(members, name),
+        schedule=members.take("schedule", str, ""),
     )
+    if (kind == "CronJob") != bool(workload.schedule):
+        raise ScenarioError(members.at("schedule"), "goes with the kind CronJob, which needs it")
+    if kind == "DaemonSet" and members.has("replicas"):
+        raise ScenarioError(members.at("replicas"), "a DaemonSet has a pod for each node")
     members.done()
     _validate_pod(workload, members.path)
     return workload

@@ -21,7 +21,7 @@ from __future__ import annotations
 import copy
 import importlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,7 +39,16 @@ from kubesched.sim.scenario_file import load_scenario
 from kubesched.sim.sweep import sweep
 from kubesched.sim.values import ScenarioError
 
-__all__ = ["Objective", "Parameter", "Tuning", "TuningTrial", "load_tuning", "tune"]
+__all__ = [
+    "Objective",
+    "Parameter",
+    "Tuning",
+    "TuningTrial",
+    "best_trial",
+    "document_of",
+    "load_tuning",
+    "tune",
+]
 
 _STEP: Final = re.compile(r"([^.\[\]]+)|\[([^\]]+)\]")
 _HEAD: Final = {
@@ -184,6 +193,22 @@ def tune(
     return _with_front(trials, tuning.objectives)
 
 
+def best_trial(tuning: Tuning, trials: Sequence[TuningTrial]) -> TuningTrial:
+    """Return the trial on the front that is best in the first objective."""
+    first = tuning.objectives[0]
+    sign = 1 if first.minimize else -1
+    front = [each for each in trials if each.is_on_front]
+    return min(front, key=lambda each: each.values[first.measure] * sign)
+
+
+def document_of(tuning: Tuning, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration of a trial, in the form of a file."""
+    document = copy.deepcopy(tuning.base)
+    for path, value in parameters.items():
+        set_value(document, path, value)
+    return document
+
+
 def _optuna() -> Any:
     try:
         optuna: Any = importlib.import_module("optuna")
@@ -201,13 +226,13 @@ def _suggest(asked: Any, parameter: Parameter) -> Any:
             return asked.suggest_int(parameter.path, *parameter.values)
         case "number":
             return asked.suggest_float(parameter.path, *parameter.values)
-    return asked.suggest_categorical(parameter.path, list(parameter.values))
+    # Optuna warns about choices that are mappings, so it chooses a place.
+    place = asked.suggest_categorical(parameter.path, list(range(len(parameter.values))))
+    return parameter.values[place]
 
 
 def _measured(tuning: Tuning, chosen: dict[str, Any], processes: int) -> dict[str, float]:
-    document = copy.deepcopy(tuning.base)
-    for path, value in chosen.items():
-        set_value(document, path, value)
+    document = document_of(tuning, chosen)
     try:
         configuration = configuration_from_builtins(document)
     except KubeschedError as error:
