@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -12,10 +12,12 @@ from kubesched.api import Deployment, Node, Pod, ReplicaSet, StatefulSet, Taint
 from kubesched.api.base import ApiObject
 from kubesched.api.resource_amounts import Resources
 from kubesched.explain.clusters.cluster_model import ExplainError
-from kubesched.explain.clusters.virtual_cluster import VirtualCluster
 from kubesched.foundation.util.clock import SECOND, current_clock
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.scheduler.plugins.helpers.node_copies import node_like
+
+if TYPE_CHECKING:
+    from kubesched.explain.clusters.virtual_cluster import VirtualCluster
 
 __all__ = ["Plan", "carry_out"]
 

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from kubesched.api.base import ApiObject
 from kubesched.api.latest_time import latest_time_ns
-from kubesched.explain.clusters.virtual_cluster import VirtualCluster
 from kubesched.explain.whatif.difference import ClusterState, WhatIf, difference
 from kubesched.explain.whatif.plan import Plan, carry_out
 from kubesched.foundation.util import virtual_loop
@@ -52,6 +51,9 @@ async def _play(
     plugins: Mapping[str, Any] | None,
     seed: int,
 ) -> WhatIf:
+    # An embedded cluster takes long to import, and a running scheduler seldom plays a plan.
+    from kubesched.explain.clusters.virtual_cluster import VirtualCluster
+
     baseline = VirtualCluster(configuration=configuration, plugins=plugins, seed=seed)
     await baseline.copy_objects(objects)
     async with baseline.running():

@@ -62,6 +62,9 @@ class ProfileDryRun:
         self._metrics = metrics
         self._profile_name = plugins.profile_name
         self._filters = plugins.filters
+        # The filters that do not skip the pod of the last call, and the names of the others.
+        self._last_filters: Sequence[Plugin] = self._filters
+        self._last_skipped: frozenset[str] = frozenset()
         self._hooks = tuple(
             plugin
             for plugin in plugins.pre_filters
@@ -120,7 +123,11 @@ class ProfileDryRun:
         return self._filter_as_is(state_with, pod_info.pod, with_nominated)
 
     def _filter_as_is(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        plugins = [plugin for plugin in self._filters if plugin.name not in state.skip_filter]
+        skipped = state.skip_filter
+        if skipped != self._last_skipped:  # most pods skip the same filters
+            self._last_skipped = frozenset(skipped)
+            self._last_filters = [each for each in self._filters if each.name not in skipped]
+        plugins = self._last_filters
         rejection = first_rejection(plugins, state, pod, node)
         self._metrics.count_filtered(plugins, rejection)
         return rejection or SUCCESS
