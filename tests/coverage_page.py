@@ -52,7 +52,15 @@ _FIELDS_WITHOUT_EFFECT: Final = {
     "clientConnection.contentType": "accepted; requests are JSON",
 }
 _OWN_FLAGS: Final = frozenset(
-    ("plugin", "verify-engine", "watch-config", "explain-events", "dashboard")
+    (
+        "plugin",
+        "verify-engine",
+        "watch-config",
+        "trace-endpoint",
+        "trace-ratio",
+        "explain-events",
+        "dashboard",
+    )
 )
 _OWN_FIELDS: Final = frozenset(("profiles[].tieBreak",))
 

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from kubesched.foundation.client.event_recorder import Broadcaster
 from kubesched.foundation.client.informer_factory import InformerFactory
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
+from kubesched.foundation.util.spans import SpanSink
 from kubesched.framework import QueuedPodInfo
 from kubesched.scheduler.all_plugins import complete_registry
 from kubesched.scheduler.backend.queue import SchedulingQueue
@@ -81,6 +82,10 @@ class SchedulerOptions(TypedDict, total=False):
     # The seed of all random choices.
     seed: int
     metrics: SchedulerMetrics | None
+    # Receives a span for each attempt, extension point, binding and request of the share
+    # `trace_ratio` of the pods; None: there are no spans, which costs nothing.
+    spans: SpanSink | None
+    trace_ratio: float
     # The broadcaster of events, which runs and stops with the scheduler, and the host name in them.
     broadcaster: Broadcaster | None
     hostname: str
@@ -127,6 +132,8 @@ DEFAULT_OPTIONS: Final[SchedulerOptions] = {
     "verify_engine": False,
     "seed": 0,
     "metrics": None,
+    "spans": None,
+    "trace_ratio": 1.0,
     "broadcaster": None,
     "hostname": "localhost",
     "begins": None,

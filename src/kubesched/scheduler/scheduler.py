@@ -16,11 +16,13 @@ from kubesched.api.access import ApiAccess
 from kubesched.foundation.client.event_recorder import Broadcaster, EventBroadcaster
 from kubesched.foundation.client.informer_factory import NON_TERMINAL_PODS, InformerFactory
 from kubesched.foundation.client.late_informers import LateInformers
+from kubesched.foundation.client.traced_api import TracedApi
 from kubesched.foundation.client.web_pages import WebPages
 from kubesched.foundation.util.clock import MICROSECOND, SECOND, Clock, RealClock, SteadyClock
 from kubesched.foundation.util.components import BackgroundTasks, StopSwitch, running
 from kubesched.foundation.util.logging import get_logger
 from kubesched.foundation.util.randomness import derive
+from kubesched.foundation.util.spans import Tracer
 from kubesched.framework import ClusterVersion, PodInfo, PodsOnNode, QueuedPodInfo
 from kubesched.framework.pod_calls import DispatchingStatusWriter
 from kubesched.framework.pod_groups import group_name_of
@@ -51,6 +53,11 @@ from kubesched.scheduler.cycles.scheduling_cycle import (
     AttemptPausedError,
     SchedulingCycle,
     skip_reason,
+)
+from kubesched.scheduler.cycles.traced_cycles import (
+    TracedBindingCycle,
+    TracedExtenderCycle,
+    TracedSchedulingCycle,
 )
 from kubesched.scheduler.events.event_handlers import EventHandlers
 from kubesched.scheduler.events.event_subscriptions import EventSubscriptions
@@ -116,6 +123,9 @@ class Scheduler:
         self._stopping = False
         self._ready = asyncio.Event()
         self._tasks = BackgroundTasks()
+        tracer = self._tracer = self._build_tracer(options)
+        if tracer is not None:
+            api = TracedApi(api, tracer)
         # With an in-process API most bindings never wait, and need no task of their own.
         at_once = getattr(api, "answers_at_once", False)
         self._start_binding = self._tasks.spawn_soon if at_once else self._tasks.spawn
@@ -177,6 +187,12 @@ class Scheduler:
         self._build_cycles(writer, options)
         self._add_handlers(built.queue_profiles, configuration)
 
+    def _build_tracer(self, options: SchedulerOptions) -> Tracer | None:
+        if (sink := options["spans"]) is None:
+            return None
+        clock = self._steady
+        return Tracer(sink, clock.wall_ns, clock.monotonic_ns, ratio=options["trace_ratio"])
+
     def _build_informers(self, api: ApiAccess, options: SchedulerOptions) -> InformerFactory:
         watched: Any = api if self._documents is None else self._documents
         change = pod_level_transform(options["feature_gates"].enabled)
@@ -214,6 +230,7 @@ class Scheduler:
             component_config_version=options["component_config_version"],
             preemption=RuledPreemption,
             read_page=self._pages.read,
+            tracer=self._tracer,
             pod_groups=self.cache.groups if isinstance(self.cache, GroupingCache) else None,
         )
 
@@ -247,12 +264,15 @@ class Scheduler:
         answered = AnsweredSearch(cache.snapshot, search.filtering, search.scoring, schedule_pod)
         if self._extenders is not None and self._schedules_groups:
             schedule_pod = answered.schedule_pod
-        self._scheduling = SchedulingCycle(
-            cache, queue, schedule_pod, failures, self.services.metrics, clock
-        )
-        self._binding = BindingCycle(
-            cache, queue, self.services, writer, failures, clock, self._extenders
-        )
+        tracer, metrics = self._tracer, self.services.metrics
+        placing = (cache, queue, schedule_pod, failures, metrics, clock)
+        binding = (cache, queue, self.services, writer, failures, clock, self._extenders)
+        if tracer is None:
+            self._scheduling = SchedulingCycle(*placing)
+            self._binding = BindingCycle(*binding)
+        else:
+            self._scheduling = TracedSchedulingCycle(tracer, *placing)
+            self._binding = TracedBindingCycle(tracer, *binding)
         self._group_cycle: PodGroupCycle | None = None
         if isinstance(cache, GroupingCache) and isinstance(queue, GroupingQueue):
             self._group_cycle = build_group_cycle(
@@ -280,7 +300,10 @@ class Scheduler:
                 pods,
                 refused={},
             )
-            cycle = ExtenderCycle(context, self._scheduling, queue, broken, clock)
+            asking = (context, self._scheduling, queue, broken, clock)
+            cycle = (
+                ExtenderCycle(*asking) if tracer is None else TracedExtenderCycle(tracer, *asking)
+            )
             self._extender_tasks = ExtenderTasks(context, cycle, self._bind, self._ready.set)
             if self._group_cycle is not None:
                 together = options["feature_gates"].enabled("WorkloadAwarePreemption")

@@ -13,7 +13,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Final, TextIO
 
@@ -31,6 +31,7 @@ __all__ = [
     "LogFlusher",
     "LogSettings",
     "SplitHandler",
+    "add_pod_fields",
     "log_to",
 ]
 
@@ -65,6 +66,13 @@ def log_to(settings: LogSettings, errors: TextIO, infos: TextIO, process_id: int
     logger.propagate = False
     set_verbosity(settings.verbosity, settings.modules)
     return handler
+
+
+def add_pod_fields(pod_fields: Callable[[str], Mapping[str, object]]) -> None:
+    """Add fields to the JSON log lines about a pod; they are computed from its uid."""
+    for handler in logging.getLogger(_ROOT).handlers:
+        if isinstance(handler.formatter, JsonFormatter):
+            handler.formatter.pod_fields = pod_fields
 
 
 class SplitHandler(logging.Handler):
@@ -163,6 +171,9 @@ def _klog_value(value: object) -> str:
 class JsonFormatter(logging.Formatter):
     """One JSON object per line; errors have no `v`."""
 
+    # Returns further fields of lines about a pod, by its uid; None: there are none.
+    pod_fields: Callable[[str], Mapping[str, object]] | None = None
+
     def format(self, record: logging.LogRecord) -> str:
         path = PurePath(record.pathname)
         entry: dict[str, Any] = {
@@ -177,6 +188,10 @@ class JsonFormatter(logging.Formatter):
         if record.levelno < logging.ERROR:
             entry["v"] = max(0, logging.INFO - record.levelno)
         entry |= {name: _plain(value) for name, value in fields.items()}
+        if self.pod_fields is not None:
+            uid = getattr(getattr(fields.get("pod"), "metadata", None), "uid", "")
+            if uid:
+                entry |= self.pod_fields(uid)
         if stack := _traceback(self, record):
             entry["stacktrace"] = stack.lstrip("\n")
         return json.dumps(entry, separators=(",", ":"), ensure_ascii=False)

@@ -37,6 +37,7 @@ from kubesched.foundation.client.lease_candidate import (
     CandidateDescription,
     LeaseCandidateRenewer,
 )
+from kubesched.foundation.client.otlp_export import OtlpExport
 from kubesched.foundation.http.http_messages import (
     Handler,
     Request,
@@ -50,11 +51,12 @@ from kubesched.foundation.metrics.reload_metrics import ReloadMetrics
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.foundation.util.clock import MICROSECOND, Clock
 from kubesched.foundation.util.components import Component, running
-from kubesched.foundation.util.log_output import LogFlusher
+from kubesched.foundation.util.log_output import LogFlusher, add_pod_fields
 from kubesched.foundation.util.logging import get_logger
 from kubesched.foundation.util.loop_watchdog import LoopWatchdog
 from kubesched.foundation.util.memory_trimmer import MemoryTrimmer
 from kubesched.foundation.util.randomness import derive
+from kubesched.foundation.util.spans import trace_fields
 from kubesched.framework import FitError
 from kubesched.scheduler.cache_debugger import log_state
 from kubesched.scheduler.config.configuration_completion import as_written
@@ -141,6 +143,9 @@ class SchedulerProcess:
             self._explanations = add_ons.explanations(lambda: self._scheduler, inputs, clock)
         self._event_notes: EventNotes | None = None
         self._dashboard: Handler | None = None
+        self._spans: OtlpExport | None = None
+        if endpoint := self._config.options.trace_endpoint:
+            self._spans = OtlpExport(endpoint, kubesched.__version__, hostname)
         self._reloader: ConfigurationReloader | None = None
         self._stopping = asyncio.Event()
         self._may_schedule = asyncio.Event()
@@ -203,6 +208,9 @@ class SchedulerProcess:
             parts.append(reloader)
         if self._config.options.record and self._add_ons is not None:
             parts.append(self._add_ons.recorder(scheduler, self._inputs, self._clock))
+        if self._spans is not None:
+            add_pod_fields(trace_fields)
+            parts.append(self._spans)
         if self._candidate is not None:
             parts.append(self._candidate)
         async with running(*parts):
@@ -395,6 +403,8 @@ class SchedulerProcess:
             failure_note=self._failure_note if self._writes_notes() else None,
             stream_lists=config.gates.enabled("WatchListClient"),
             share_parts=True,
+            spans=self._spans,
+            trace_ratio=config.options.trace_ratio,
             kubeconfig=config.cluster,
             may_act=None if self._elector is None else self._elector.may_act,
         )

@@ -86,6 +86,7 @@ from kubesched.scheduler.runtime.queue_order import sort_key_of
 from kubesched.scheduler.runtime.search_outcomes import PreFilterOutcome, RejectionSink, Scores
 from kubesched.scheduler.runtime.services import Services
 from kubesched.scheduler.runtime.ties import FirstByName, Ties
+from kubesched.scheduler.runtime.traced_points import TracedPointMetrics
 from kubesched.scheduler.runtime.waiting_pods import PodInPreBindEntry, WaitingPodEntry
 
 __all__ = ["Framework"]
@@ -129,8 +130,11 @@ class Framework:
         # The rule among nodes with the same total; None: a random one.
         self.own_ties: Ties | None = FirstByName() if profile.tie_break == BY_NAME else None
         plugins = self.plugins = ProfilePlugins(profile, registry, self, self._resources)
-        metrics = self.point_metrics = PointMetrics(
-            services.metrics, profile.scheduler_name, plugins, services.clock.monotonic_ns
+        measured = (services.metrics, self.profile_name, plugins, services.clock.monotonic_ns)
+        metrics = self.point_metrics = (
+            PointMetrics(*measured)
+            if services.tracer is None
+            else TracedPointMetrics(*measured, services.tracer)
         )
         at = plugins.at
         self.queue_sort_plugin = at(ExtensionPoint.QUEUE_SORT)[0]

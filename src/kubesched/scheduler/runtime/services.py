@@ -12,6 +12,7 @@ from kubesched.api import Pod, ResourceClaim
 from kubesched.api.access import ApiAccess
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.foundation.util.clock import Clock
+from kubesched.foundation.util.spans import Tracer
 from kubesched.framework import (
     ClaimCache,
     ClusterVersion,
@@ -79,6 +80,7 @@ class Services:
         read_page: ReadPage | None = None,
         preemption: Callable[[Handle, str, PreemptionRules, int, int], VictimPreemption]
         | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self.snapshot = snapshot
         self.api = api
@@ -105,6 +107,7 @@ class Services:
         self.shared = shared or SharedState()
         self.pod_groups = pod_groups
         self.api_dispatcher = api_dispatcher
+        self.tracer = tracer
         self._preemption = preemption
         self._read_page = read_page
 

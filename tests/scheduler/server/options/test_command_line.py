@@ -50,6 +50,8 @@ def test_flags_and_defaults_are_those_that_flagz_shows(goldens: Path) -> None:
         "verify-engine",
         "explain-events",
         "watch-config",
+        "trace-endpoint",
+        "trace-ratio",
         "shadow",
         "shadow-window",
         "shadow-ledger",

@@ -111,6 +111,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     plugins: tuple[str, ...]
     verify_engine: bool
     watch_config: bool
+    trace_endpoint: str
+    trace_ratio: float
     explain_events: bool
     dashboard: bool
     shadow: bool
@@ -168,6 +170,8 @@ def options_from_flags(flags: ParsedFlags) -> Options:
         plugins=flags["plugin"],
         verify_engine=flags["verify-engine"],
         watch_config=flags["watch-config"],
+        trace_endpoint=flags["trace-endpoint"],
+        trace_ratio=flags["trace-ratio"],
         explain_events=flags["explain-events"],
         dashboard=flags["dashboard"],
         shadow=flags["shadow"],

@@ -85,6 +85,19 @@ MISC: Final = FlagGroup(
             "and backoffs. Other fields need a restart. An addition of kubesched.",
         ),
         Flag(
+            "trace-endpoint",
+            STRING,
+            "",
+            "Send a trace of each pod to this OpenTelemetry collector, by OTLP over HTTP: "
+            "http://HOST:4318. Needs the extra otel. An addition of kubesched.",
+        ),
+        Flag(
+            "trace-ratio",
+            FLOAT32,
+            1.0,
+            "The share of pods that are traced, from 0 to 1. An addition of kubesched.",
+        ),
+        Flag(
             "explain-events",
             BOOL,
             False,

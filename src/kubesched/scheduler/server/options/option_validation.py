@@ -43,6 +43,7 @@ def validate_options(
             *version.problems(),
             *_default_configuration_problems(gates),
             *_reload_problems(options),
+            *_trace_problems(options),
             *_serving_problems(options.secure_serving),
             *_authentication_problems(options.authentication),
             *map(str, _metrics_errors(options.metrics, read_file)),
@@ -53,6 +54,13 @@ def validate_options(
 def _reload_problems(options: Options) -> Iterator[str]:
     if options.watch_config and not options.config_file:
         yield "--watch-config needs --config: there is no file to watch"
+
+
+def _trace_problems(options: Options) -> Iterator[str]:
+    if options.trace_endpoint and not options.trace_endpoint.startswith(("http://", "https://")):
+        yield f"--trace-endpoint: {options.trace_endpoint!r} is no URL, such as http://HOST:4318"
+    if not 0 <= options.trace_ratio <= 1:
+        yield f"--trace-ratio: {options.trace_ratio} is not between 0 and 1"
 
 
 def aggregate(problems: Iterable[str]) -> None:
