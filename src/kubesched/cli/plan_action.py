@@ -16,6 +16,7 @@ from kubesched.cli.cluster_sources import SourceOptions
 from kubesched.errors import SelectorError
 from kubesched.foundation.util.clock import SECOND
 from kubesched.foundation.util.ints import whole_number
+from kubesched.foundation.util.yaml_reader import load_yaml
 from kubesched.plan import Consolidation, Drain, PlanningPolicy, consolidate, plan_drain
 from kubesched.sim.values import ScenarioError, parse_duration_ns
 
@@ -124,9 +125,8 @@ def _seconds(text: str, option: str) -> float:
 
 def _prices(path: Path) -> dict[str, float]:
     try:
-        value = yaml.safe_load(path.read_text())
-        return msgspec.convert(value, dict[str, float])
-    except (yaml.YAMLError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        return msgspec.convert(load_yaml(path.read_bytes()), dict[str, float])
+    except (yaml.YAMLError, msgspec.ValidationError, ValueError) as error:
         text = " ".join(str(error).split())
         raise click.BadParameter(f"{path}: not a map of names to prices: {text}") from error
 

@@ -19,6 +19,7 @@ from tests.fault_injection.mutants.mutant import (
 __all__ = ["MUTANTS"]
 
 _EVICTION = "kubesched.scheduler.plugins.default_preemption.eviction"
+_RUNNING = "kubesched.scheduler.plugins.default_preemption.running_preemption"
 _EVALUATOR = "kubesched.scheduler.plugins.default_preemption.evaluator.Evaluator"
 _WAITING = "kubesched.scheduler.runtime.waiting_pods"
 
@@ -64,8 +65,8 @@ MUTANTS = {
     "victims are evicted although nothing needs their room": Mutant(
         15,
         (
-            replace(f"{_EVICTION}.is_awaited", yes),
-            replace(f"{_EVICTION}._Preemption.is_needed", yes),
+            replace(f"{_RUNNING}.PodPreemption.is_awaited", yes),
+            replace(f"{_RUNNING}.PodPreemption.is_needed", yes),
         ),
     ),
     "victims get no DisruptionTarget condition": Mutant(

@@ -25,16 +25,16 @@ def test_silence_is_logged_once_and_again_when_it_has_doubled(
 ) -> None:
     time = Time()
     watchdog = LoopWatchdog(5, monotonic_s=time, frame_of=lambda _: sys._getframe())
-    told = []
+    lines = []
     for _ in range(50):
         time.now_s += 1
         watchdog.look()
-        told.append(len(caplog.records))
-    assert told[:4] == [0, 0, 0, 0]
-    assert told[4] == told[8] == 1
-    assert told[9] == told[18] == 2
-    assert told[-1] == 4
-    assert "test_silence_is_told_once" in caplog.text
+        lines.append(len(caplog.records))
+    assert lines[:4] == [0, 0, 0, 0]
+    assert lines[4] == lines[8] == 1
+    assert lines[9] == lines[18] == 2
+    assert lines[-1] == 4
+    assert "test_silence_is_logged_once" in caplog.text
 
 
 def test_a_loop_that_has_its_turns_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
