@@ -154,3 +154,18 @@ spec:
     text = explained(tmp_path, "capacity_config.yaml", NODE + quota + pods, "default/worker-2")
     assert "its namespace uses 2 of the 2 cpu that its ElasticQuota quota allows" in text
     assert "raise max of the ElasticQuota quota to cpu 3" in text
+
+
+def test_a_simulation_has_the_custom_resources_of_its_files(tmp_path: Path) -> None:
+    scenario = f"""
+name: gangs
+duration: 10m
+cluster:
+  files: [{EXAMPLES / "coscheduling.yaml"}]
+configurations:
+- {{name: gangs, file: {EXAMPLES / "coscheduling_config.yaml"}}}
+"""
+    (tmp_path / "scenario.yaml").write_text(scenario)
+    result = CliRunner().invoke(cli, ["simulate", str(tmp_path / "scenario.yaml")])
+    counts = dict(re.findall(r"^(bound|pending at the end) +(\d+)$", result.output, re.MULTILINE))
+    assert sorted(counts.values()) == ["3", "4"], "one of the two groups is placed"

@@ -17,7 +17,7 @@ from kubesched.api.meta import ObjectMeta
 __all__ = ["CustomObject", "CustomResource", "custom_kind", "custom_resource", "named_custom_kind"]
 
 _by_kind: dict[tuple[str, str], Kind] = {}
-_bases: dict[str, type[CustomObject]] = {}
+_bases: dict[str, tuple[type[CustomObject], bool]] = {}
 
 
 class CustomObject(ApiObject):
@@ -44,7 +44,11 @@ def custom_kind(resource: str, kind_name: str = "") -> Kind | None:
 
 
 def custom_resource(
-    resource: str, kind_name: str, base: type[CustomObject] = CustomObject
+    resource: str,
+    kind_name: str,
+    base: type[CustomObject] = CustomObject,
+    *,
+    namespaced: bool = True,
 ) -> CustomResource:
     """Return the same for a plugin that is written for one resource.
 
@@ -54,7 +58,7 @@ def custom_resource(
     Raises:
         ValueError: the name is not `plural.version.group`.
     """
-    _bases[resource] = base
+    _bases[resource] = base, namespaced
     kind = custom_kind(resource, kind_name)
     if kind is None:
         raise ValueError(f"not the name of a resource: {resource!r}")
@@ -78,6 +82,7 @@ def _made(resource: str) -> Kind | None:
     plural, version, group = (*resource.split(".", 2), "", "")[:3]
     if not (plural and version and group):
         return None
+    base, namespaced = _bases.get(resource, (CustomObject, True))
     members = {
         "__module__": __name__,
         "api_version": f"{group}/{version}",
@@ -85,10 +90,10 @@ def _made(resource: str) -> Kind | None:
     }
     made: type[CustomObject] = types.new_class(
         f"Custom_{plural}",
-        (_bases.get(resource, CustomObject),),
+        (base,),
         {"frozen": True},
         lambda body: body.update(members),
     )
     # Without a namespace in the path, a server lists all objects, namespaced or not.
-    kind = made.custom_kind = Kind(made, plural, namespaced=True)
+    kind = made.custom_kind = Kind(made, plural, namespaced)
     return kind

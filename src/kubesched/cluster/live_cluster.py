@@ -13,6 +13,7 @@ from typing import Unpack
 
 from kubesched.api import Node, Pod
 from kubesched.api.base import ApiObject
+from kubesched.cluster.apiserver.rules.resources.served_resources import custom_resource
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
 from kubesched.cluster.manifests import Manifest, apply_manifests
 from kubesched.cluster.scheduler_command import SchedulerCommand
@@ -80,6 +81,26 @@ class LiveCluster:
         """The configuration of the current scheduler."""
         assert self._configuration is not None, "built without a configuration"
         return self._configuration
+
+    def serve_custom_kinds(self) -> None:
+        """Serve the custom resources that the scheduler's plugins read, without a schema.
+
+        For clusters that are not made from manifests, which have definitions.
+        """
+        store = self.cluster.store
+        for profile in self.scheduler.profiles.values():
+            for plugin in profile.plugins.by_name.values():
+                for kind in plugin.custom_kinds:
+                    if not store.catalog.has_url(kind.group, kind.version, kind.plural):
+                        made = custom_resource(
+                            kind.group,
+                            kind.version,
+                            kind.kind,
+                            kind.plural,
+                            namespaced=kind.namespaced,
+                            has_status=True,
+                        )
+                        store.register(made)
 
     def describe(self, pod_key_or_uid: str, now_ns: int) -> PodPlace | None:
         """Return a pod's place in the queue of the current scheduler."""

@@ -27,7 +27,7 @@ from kubesched.foundation.util.bounded_file import (
 from kubesched.foundation.util.virtual_loop import DEFAULT_START_NS
 from kubesched.foundation.util.yaml_documents import YamlDocument, YamlProblem, read_documents
 from kubesched.scheduler.config.load import configuration_from_builtins, load_configuration
-from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
+from kubesched.scheduler.runtime.plugin_loading import installed_plugins, out_of_tree_plugins
 from kubesched.sim.arrivals import Arrivals, parse_arrivals
 from kubesched.sim.reading import Members, parse_cpu_milli, parse_memory_bytes
 from kubesched.sim.scenario import (
@@ -210,6 +210,7 @@ def _cluster(members: Members, files: _Files) -> _Cluster:
             if path.name.removesuffix(".gz").endswith(".csv"):
                 objects += (msgspec.convert(each, Node) for each in openb_nodes(path))
             else:
+                installed_plugins()  # their custom resources are read from the files
                 objects += load_files([path]).objects
     except ScenarioError:
         raise

@@ -128,6 +128,7 @@ class Simulation:
             seed=seed,
             broadcaster=_DiscardedEvents(),
         )
+        self.cluster.serve_custom_kinds()
         failures = _Failures(self.observer, self.clock)
         self.cluster.watch_scheduler(lambda scheduler: scheduler.watch_failures(failures))
         self.history: Callable[[str, Node | Pod, int], None] | None = None

@@ -66,7 +66,7 @@ class _NodeResourceTopology(CustomObject):
 
 
 NODE_TOPOLOGY_KIND: Final = custom_resource(
-    NODE_TOPOLOGIES, "NodeResourceTopology", _NodeResourceTopology
+    NODE_TOPOLOGIES, "NodeResourceTopology", _NodeResourceTopology, namespaced=False
 )
 
 
