@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -37,7 +36,7 @@ async def run(pods: int, folder: Path | None) -> float:
     for number in range(_NODES):
         node = make_node(f"n{number}", cpu="32", memory="128Gi", zone=f"z{number % 3}")
         await cluster.api.create(_fresh(node))
-    scheduler = Scheduler(cluster.api, clock)
+    scheduler = Scheduler(cluster.api, clock, share_parts=True)
     parts = [*cluster.parts, scheduler]
     if folder is not None:
         parts.append(FlightRecorder(folder, _SIZE, scheduler, clock))
@@ -76,7 +75,7 @@ def main() -> None:
             folder = Path(name)
             recorded.append(virtual_loop.run(lambda found=folder: run(options.pods, found)))
             size = sum(path.stat().st_size for path in segments_of(folder))
-    plain, more = statistics.median(without), statistics.median(recorded)
+    plain, more = min(without), min(recorded)
     print(
         json.dumps(
             {

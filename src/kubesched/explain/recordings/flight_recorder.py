@@ -149,7 +149,7 @@ class FlightRecorder:
         evaluated = NOT_REPLAYED
         if result is not None:
             evaluated = result.evaluated_nodes
-        elif isinstance(status.error, FitError):
+        elif isinstance(status.error, FitError) and pod.spec.scheduling_group is None:
             evaluated = NO_NODE_FITS
             text = status.message
             post_filter = status.error.diagnosis.post_filter_message

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kubesched.api import Pod
 from kubesched.api.codec import from_builtins
 from kubesched.explain.clusters.read_fields import (
     CAPTURED_KINDS,
@@ -60,6 +61,8 @@ def updated_line(at_ns: int, old: Any, new: Any) -> bytes:
     metadata = new.metadata
     if old.metadata.uid != metadata.uid:
         return added_line(at_ns, new)
+    # No decision depends on the conditions of a pod on a node, and kubelets write them often.
+    is_placed = type(new) is Pod and bool(old.spec.node_name)
     sections: dict[str, dict[str, Any]] = {}
     whole: dict[str, Any] = {}
     for name, encoded, _ in _fields_of(new):
@@ -67,7 +70,8 @@ def updated_line(at_ns: int, old: Any, new: Any) -> bytes:
         if before is after:
             continue
         if isinstance(after, msgspec.Struct) and type(before) is type(after):
-            if changed := _section(after, before):
+            changed = _section(after, before, "conditions" if is_placed else "")
+            if changed:
                 sections[encoded] = changed
         elif before != after:
             whole[encoded] = _document(after)
@@ -75,7 +79,9 @@ def updated_line(at_ns: int, old: Any, new: Any) -> bytes:
     return _encode(("~", at_ns, kind, metadata.namespace, metadata.name, version, sections, whole))
 
 
-def _section(value: msgspec.Struct, before: msgspec.Struct | None = None) -> dict[str, Any]:
+def _section(
+    value: msgspec.Struct, before: msgspec.Struct | None = None, without: str = ""
+) -> dict[str, Any]:
     """Return the read fields of a part of an object: all, or those that differ from `before`."""
     found: dict[str, Any] = {}
     for name, encoded, default in _fields_of(value):
@@ -85,7 +91,7 @@ def _section(value: msgspec.Struct, before: msgspec.Struct | None = None) -> dic
                 continue
         else:
             other = getattr(before, name)
-            if each is other or each == other:
+            if each is other or name == without or each == other:
                 continue
         if isinstance(each, _PLAIN):
             found[encoded] = each

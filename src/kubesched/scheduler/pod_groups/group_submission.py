@@ -105,7 +105,8 @@ class GroupSubmission:
     def _notify_watcher(
         self, attempt: Attempt, status: Status, member: MemberResult | None
     ) -> None:
-        watcher = self._scheduling.watcher
-        if watcher is not None:
-            # The search result is not valid any more.
-            watcher.decided(attempt, status, "" if member is None else member.node_name, None)
+        node_name = "" if member is None else member.node_name
+        for watcher in (self._scheduling.watcher, self._scheduling.recorder):
+            if watcher is not None:
+                # The search result is not valid any more.
+                watcher.decided(attempt, status, node_name, None)
