@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from kubesched.api import PodCondition
+from kubesched.api import Node, NodeCondition, PodCondition
 from kubesched.api.time import format_time
 from kubesched.dashboard.bad_request import BadRequestError
 from kubesched.dashboard.capture_timeline import timeline_of_captures
@@ -71,6 +71,29 @@ def test_one_capture_contains_its_history() -> None:
     timelines = timeline_of_captures([capture(60, at(make_node("a"), 0), placed, waits)])
     moments = [counts(timelines, second) for second in (0, 20, 30, 40, 60, 25)]
     assert moments == [(1, 0, 0), (1, 0, 1), (1, 1, 0), (1, 1, 1), (1, 1, 1), (1, 0, 1)]
+
+
+def test_a_node_is_healthy_until_it_failed() -> None:
+    ready = NodeCondition(
+        type="Ready",
+        status="False",
+        last_transition_time=format_time((START + 30_000) * 1_000_000),
+    )
+    taints = ["node.kubernetes.io/not-ready:NoExecute", "pool=gpu:NoSchedule"]
+    node = at(make_node("a", taints=taints), 10)
+    node = replace(node, status=replace(node.status, conditions=(ready,)))
+    timelines = timeline_of_captures([capture(60, node)])
+
+    def found(second: int) -> tuple[list[str], list[str]]:
+        (each,) = timelines.at({"at": str(START + second * 1000)}).of_kind(Node)
+        return (
+            [condition.status for condition in each.status.conditions],
+            [taint.key for taint in each.spec.taints],
+        )
+
+    assert found(20) == (["True"], ["pool"])
+    assert found(40) == (["False"], ["node.kubernetes.io/not-ready", "pool"])
+    assert found(20) == (["True"], ["pool"])
 
 
 def test_going_back_and_forth_comes_to_the_same_and_sends_only_what_differs() -> None:

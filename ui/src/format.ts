@@ -31,10 +31,12 @@ export function dateTime(at: number): string {
 /** Formats a duration in milliseconds: "850 ms", "12.4 s", "3 min 20 s", "2 h 5 min". */
 export function duration(milliseconds: number): string {
   if (milliseconds < 1000) return `${Math.max(0, Math.round(milliseconds))} ms`;
-  const seconds = milliseconds / 1000;
-  if (seconds < 60) return `${Math.round(seconds * 10) / 10} s`;
+  const tenths = Math.round(milliseconds / 100) / 10;
+  if (tenths < 60) return `${tenths} s`;
+  // Round first: 179.6 s are 3 min 0 s, not 2 min 60 s.
+  const seconds = Math.round(milliseconds / 1000);
   const minutes = Math.floor(seconds / 60);
-  if (minutes < 60) return `${minutes} min ${Math.round(seconds % 60)} s`;
+  if (minutes < 60) return `${minutes} min ${seconds % 60} s`;
   const hours = Math.floor(minutes / 60);
   if (hours < 48) return `${hours} h ${minutes % 60} min`;
   return `${Math.floor(hours / 24)} d ${hours % 24} h`;

@@ -49,6 +49,8 @@ describe("numbers and times", () => {
     expect(plural(5000, "node")).toBe("5,000 nodes");
     expect(duration(850)).toBe("850 ms");
     expect(duration(200_000)).toBe("3 min 20 s");
+    expect(duration(179_600)).toBe("3 min 0 s");
+    expect(duration(59_960)).toBe("1 min 0 s");
     expect(duration(7_500_000)).toBe("2 h 5 min");
     expect(micro(70)).toBe("70 µs");
     expect(eventWords("NodeUpdateNodeTaint")).toBe("Node update node taint");

@@ -21,6 +21,12 @@ from kubesched.scheduler.config.load import configuration_from_builtins
 __all__ = ["timeline_of_captures", "timeline_of_objects"]
 
 _MILLISECOND: Final = 1_000_000
+_READY: Final = "Ready"
+# The node controller adds them when the node stops being ready.
+_FAILURE_TAINTS: Final = (
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+)
 
 
 def timeline_of_captures(captures: Sequence[Capture]) -> Timelines:
@@ -66,8 +72,11 @@ def _past_of(objects: Sequence[ApiObject], taken: int) -> Iterator[TimelineChang
     for each in objects:
         created = min(_created(each) or begin, taken)
         if not isinstance(each, Pod):
+            if isinstance(each, Node):
+                yield from _past_of_node(each, created, taken)
+                continue
             # Objects of other kinds exist from the beginning, since explanations need them.
-            yield TimelineChange(created if isinstance(each, Node) else begin, None, each)
+            yield TimelineChange(begin, None, each)
             continue
         placed = _placed(each)
         if not each.spec.node_name or placed is None:
@@ -78,6 +87,39 @@ def _past_of(objects: Sequence[ApiObject], taken: int) -> Iterator[TimelineChang
         )
         yield TimelineChange(created, None, before)
         yield TimelineChange(min(max(placed, created), taken), before, each)
+
+
+def _past_of_node(node: Node, created: int, taken: int) -> Iterator[TimelineChange]:
+    """Yield a node as healthy until the time at which its condition Ready says it failed."""
+    failed = _failed(node)
+    if failed is None or failed <= created:
+        yield TimelineChange(created, None, node)
+        return
+    healthy = replace(
+        node,
+        spec=replace(
+            node.spec,
+            taints=tuple(each for each in node.spec.taints if each.key not in _FAILURE_TAINTS),
+        ),
+        status=replace(
+            node.status,
+            conditions=tuple(
+                replace(each, status="True") if each.type == _READY else each
+                for each in node.status.conditions
+            ),
+        ),
+    )
+    yield TimelineChange(created, None, healthy)
+    yield TimelineChange(min(failed, taken), healthy, node)
+
+
+def _failed(node: Node) -> int | None:
+    """Return when a node stopped being ready; None if it is ready or the time is unknown."""
+    for condition in node.status.conditions:
+        since = condition.last_transition_time
+        if condition.type == _READY and condition.status != "True" and since:
+            return _milliseconds(since)
+    return None
 
 
 def _placed(pod: Pod) -> int | None:
