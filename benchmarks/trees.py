@@ -130,13 +130,18 @@ def _build(folder: Path) -> None:
 
 
 def _described(folder: Path) -> Tree:
-    commit, date, subject = _git(folder, "log", "-1", "--format=%H%n%cs%n%s").splitlines()
+    described = _git(folder, "log", "-1", "--format=%H%n%cs%n%s")
+    if not described:
+        raise click.ClickException(f"{folder}: no git repository with a commit")
+    commit, date, subject = described.splitlines()
     number = int(_git(folder, "rev-list", "--count", commit))
     return Tree(folder, commit, date, subject, number)
 
 
 def _git(folder: Path, *arguments: str) -> str:
     """Run git, and return its output; empty if it failed."""
+    if shutil.which("git") is None:
+        raise click.ClickException("git is needed to find and check out versions")
     done = subprocess.run(
         ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False
     )

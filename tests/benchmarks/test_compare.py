@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -69,6 +70,9 @@ def test_verdict(case: Case) -> None:
     assert verdict(case.instructions, case.cpu, 3.0) == case.want
 
 
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+
 def project(folder: Path, seconds: float) -> str:
     """Make a repository whose benchmark takes this much CPU time; return the commit."""
     (folder / "benchmarks").mkdir(parents=True, exist_ok=True)
@@ -89,6 +93,7 @@ def run(*options: str) -> tuple[int, dict[str, Any]]:
     return result.exit_code, json.loads(result.stdout)
 
 
+@needs_git
 def test_a_slower_version_is_found_and_ends_with_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,6 +112,25 @@ def test_a_slower_version_is_found_and_ends_with_1(
     assert len(listed.stdout.splitlines()) == 1  # the temporary worktrees are gone
 
 
+@needs_git
+def test_a_folder_without_a_commit_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trees, "ROOT", tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    with pytest.raises(trees.click.ClickException) as caught:
+        trees.working_tree()
+    assert caught.value.message == f"{tmp_path}: no git repository with a commit"
+
+
+def test_without_git_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    result = CliRunner().invoke(compare.main, ["HEAD", "--no-count"])
+    assert result.exit_code == 1
+    assert result.stderr == "Error: git is needed to find and check out versions\n"
+
+
+@needs_git
 def test_an_unknown_commit_or_kind_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,6 +144,7 @@ def test_an_unknown_commit_or_kind_is_one_line(
     assert "fancy: not among engine-basic" in result.stderr
 
 
+@needs_git
 def test_a_benchmark_that_fails_is_reported_with_its_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
