@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 from functools import partial
@@ -17,6 +18,7 @@ from kubesched.cluster import embedded_cluster
 from kubesched.cluster.apiserver import Store
 from kubesched.errors import KubeschedError
 from kubesched.sim import pod_arrivals
+from kubesched.sim import run as run_scenario
 from kubesched.sim.sampling import Series
 from kubesched.sim.scenario import Scenario
 from kubesched.sim.simulation import simulate
@@ -34,6 +36,16 @@ def test_a_run_repeats_to_the_last_digit() -> None:
     for name in first.__struct_fields__:
         if name not in skipped:
             assert getattr(first, name) == getattr(again, name), name
+
+
+def test_a_scenario_runs_where_an_event_loop_runs() -> None:
+    """The kernel of a notebook runs one."""
+    short = scenario(duration="10m")
+
+    async def main() -> str:
+        return run_scenario(short, seeds=(1,)).results[0].digest
+
+    assert asyncio.run(main()) == run_scenario(short, seeds=(1,)).results[0].digest
 
 
 def test_runs_do_not_depend_on_those_before_them() -> None:
