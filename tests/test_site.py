@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -12,6 +13,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import sync_playwright
 
 import kubesched.framework
 from kubesched.cli.main import COMMANDS
@@ -49,6 +52,27 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def serious_problems(site: Path) -> list[str]:
+    """Return what axe finds serious on some pages, if there is a browser."""
+    browser = os.environ.get("KUBESCHED_BROWSER") or shutil.which("chromium")
+    if browser is None:
+        return []
+    found: list[str] = []
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+        for scheme in ("light", "dark"):
+            page = launched.new_context(color_scheme=scheme).new_page()
+            for name in ("index.html", "tutorial.html", "howto/study-a-policy.html"):
+                page.goto((site / name).as_uri())
+                found += [
+                    f"{scheme} {name} {each['id']}: {each['nodes'][0]['html']}"
+                    for each in Axe().run(page).response["violations"]
+                    if each["impact"] in ("serious", "critical")
+                ]
+        launched.close()
+    return found
+
+
 def test_the_site_is_whole(site: Path) -> None:
     """One test, because the site is built once for it."""
     for page in site.rglob("*.html"):
@@ -71,6 +95,8 @@ def test_the_site_is_whole(site: Path) -> None:
     contract = text_of("plugin-contract")
     assert [name for name in kubesched.framework.__all__ if name not in contract] == []
     assert "scheduler_schedule_attempts_total" in text_of("metrics")
+    assert "kubesched_config_reloads_total" in text_of("metrics")
+    assert serious_problems(site) == []
     assert "podInitialBackoffSeconds" in text_of("configuration-fields")
     for schema in (site / "schemas").glob("*.json"):
         assert json.loads(schema.read_text())

@@ -27,6 +27,7 @@ from kubesched.explain.fitting import Fit
 from kubesched.explain.whatif.difference import WhatIf
 from kubesched.foundation.metrics.client_metrics import ClientMetrics, LeaderElectionMetrics
 from kubesched.foundation.metrics.instruments import FamilyGroup
+from kubesched.foundation.metrics.reload_metrics import ReloadMetrics
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.foundation.metrics.server_metrics import HealthMetrics, ServerMetrics
 from kubesched.plan import Consolidation, Drain
@@ -226,6 +227,7 @@ def _groups() -> Iterator[FamilyGroup]:
     yield SchedulerMetrics(CollectorRegistry(), async_api_calls=True, pod_groups=True)
     yield ClientMetrics(CollectorRegistry())
     yield LeaderElectionMetrics(CollectorRegistry(), "kube-scheduler")
+    yield ReloadMetrics(CollectorRegistry())
     yield ServerMetrics(CollectorRegistry())
     yield HealthMetrics(CollectorRegistry())
 
