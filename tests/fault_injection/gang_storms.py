@@ -2,12 +2,15 @@
 
     python -m tests.fault_injection.gang_storms --from 0 --seeds 100
 
+The last line is the number of seeds that hold. The command exits with 1 if one does not.
+
 Pods request only CPU, so that whether a gang fits is a sum over nodes, and needs no plugin.
 """
 
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple
 
@@ -251,9 +254,14 @@ def run_storm(seed: int) -> list[str]:
 @click.option("--from", "first", default=0, show_default=True)
 @click.option("--seeds", default=100, show_default=True)
 def main(first: int, seeds: int) -> None:
+    failed = 0
     for seed in range(first, first + seeds):
-        for each in run_storm(seed):
-            print(f"seed {seed}: {each}")
+        found = run_storm(seed)
+        failed += bool(found)
+        for each in found:
+            print(f"seed {seed}: {each}", flush=True)
+    print(f"{seeds - failed} of {seeds} seeds hold")
+    sys.exit(1 if failed else 0)
 
 
 if __name__ == "__main__":

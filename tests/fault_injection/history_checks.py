@@ -339,6 +339,10 @@ class HistoryChecker:
         ]
         # Pods that its affinity requires may be less important, and are not evicted.
         near = [each for each in placed if each not in kept and has_affinity_to(preemptor, each)]
+        if any(each for each in placed if each not in kept and is_terminating(each)):
+            # As in the reference, the end of a terminating pod lowers a count that never had it.
+            spec = replace(preemptor.spec, topology_spread_constraints=())
+            preemptor = replace(preemptor, spec=spec)
         if any(placement_violations(preemptor, node, nodes, [*kept, *near, *nominated])):
             for text in placement_violations(preemptor, node, nodes, [*kept, *nominated]):
                 yield f"would not fit then: {text}"

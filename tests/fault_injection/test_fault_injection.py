@@ -1,11 +1,10 @@
-"""Fault injection with 300 fixed seeds and 50 fresh ones.
+"""Fault injection with fixed seeds, so that a failure comes from a change of the code.
 
-`make faults SEEDS=10000 FROM=50000` runs more. A failure prints the command that runs a seed again.
+`make faults SEEDS=10000 FROM=50000` runs others, and the nightly workflow runs new ones every day.
+A failure prints the command that runs a seed again.
 """
 
 from __future__ import annotations
-
-import os
 
 import pytest
 
@@ -14,8 +13,11 @@ from tests.fault_injection.run import run_plan
 from tests.fault_injection.shrinking import shrink_plan
 
 SEEDS = 300
-FRESH = 50
 PER_TEST = 10
+# Seeds that once failed because the harness was wrong.
+FOUND = {
+    41000041: "a victim that was terminating already, and counts for the spread of its preemptor",
+}
 
 
 def check_seed(seed: int) -> None:
@@ -29,12 +31,9 @@ def test_the_invariants_hold(first: int) -> None:
         check_seed(seed)
 
 
-@pytest.mark.parametrize("part", range(0, FRESH, PER_TEST))
-def test_the_invariants_hold_for_fresh_seeds(part: int) -> None:
-    first = int.from_bytes(os.urandom(5), "big")
-    print(f"seeds from {first}")
-    for seed in range(first, first + PER_TEST):
-        check_seed(seed)
+@pytest.mark.parametrize("seed", FOUND, ids=str)
+def test_the_harness_knows_what_the_reference_does(seed: int) -> None:
+    check_seed(seed)
 
 
 def test_a_seed_runs_the_same_way_twice() -> None:
