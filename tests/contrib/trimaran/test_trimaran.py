@@ -20,7 +20,9 @@ from kubesched.contrib.trimaran import (
     TargetLoadPacking,
 )
 from kubesched.contrib.trimaran.beta_distribution import (
+    incomplete_beta_of_one,
     probability_below,
+    probability_below_of_one,
     regularized_incomplete_beta,
 )
 from kubesched.contrib.trimaran.load_sources import LoadReport, LoadSourceError, NodeLoad, source_of
@@ -50,14 +52,18 @@ def scores(kind: Any, nodes: list[Node], pod: Any, loads: LoadReport, **args: An
     return list(both_forms(plugin, pod, handle.snapshot.nodes))
 
 
+def load_of(name: str) -> NodeLoad:
+    """A random load that depends on the node alone."""
+    rng = random.Random(name)
+    return NodeLoad(rng.random() * 100, rng.random() * 9, rng.random() * 100, 9.0)
+
+
 @pytest.mark.parametrize("kind", PLUGINS)
 def test_the_plugins_keep_the_contract(kind: Any) -> None:
     def with_loads(args: Any, handle: Any) -> Any:
         built = kind(args, handle)
-        rng = random.Random(0)
         nodes = {
-            node.metadata.name: NodeLoad(rng.random() * 100, 5.0, rng.random() * 100, 9.0)
-            for node in handle.lister(Node).list()
+            node.metadata.name: load_of(node.metadata.name) for node in handle.lister(Node).list()
         }
         built._loads.put(LoadReport(nodes, handle.clock.now_ns()))
         return built
@@ -241,12 +247,15 @@ def test_the_beta_function_is_the_integral(seed: int) -> None:
     want = np.interp(x, grid, area / area[-1])
     found = regularized_incomplete_beta(np.array([a]), np.array([b]), np.array([x]))[0]
     assert found == pytest.approx(want, abs=1e-6)
+    assert incomplete_beta_of_one(a, b, x) == pytest.approx(found, abs=1e-10)
 
 
 def test_probabilities_at_the_edges() -> None:
     mean, none = np.array([0.5, 0.5, 0.0, 0.5]), np.zeros(4)
     threshold = np.array([0.4, 0.6, 0.0, 0.5])
     assert probability_below(mean, none, threshold).tolist() == [0, 1, 1, 1]
+    one_by_one = map(probability_below_of_one, mean, none, threshold)
+    assert list(one_by_one) == [0, 1, 1, 1]
     assert probability_below(mean, none + 0.1, threshold)[3] == pytest.approx(0.5)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Hashable
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +12,17 @@ from numpy.typing import NDArray
 from kubesched.api import CPU, MEMORY, Pod
 from kubesched.contrib.trimaran.load_sources import MetricProvider
 from kubesched.contrib.trimaran.node_loads import node_loads
-from kubesched.framework import CycleState, Handle, NodeInfo, NodeView, Plugin, PodInfo
+from kubesched.framework import (
+    CycleState,
+    Handle,
+    NodeInfo,
+    NodeView,
+    Plugin,
+    PodInfo,
+    PodPart,
+    PodsOnNode,
+    Reads,
+)
 
 __all__ = ["LoadVariationRiskBalancing", "LoadVariationRiskBalancingArgs"]
 
@@ -35,12 +48,19 @@ class LoadVariationRiskBalancing(Plugin):
 
     name = "LoadVariationRiskBalancing"
     args_type = LoadVariationRiskBalancingArgs
+    reads = Reads(
+        pod=PodPart.CONTAINERS, pods_on_node=PodsOnNode.NOTHING, other_nodes=False, objects=()
+    )
 
     def __init__(
         self, args: LoadVariationRiskBalancingArgs | None = None, handle: Handle | None = None
     ) -> None:
         super().__init__(args or LoadVariationRiskBalancingArgs(), handle)
         given: LoadVariationRiskBalancingArgs = self.args
+        margin, sensitivity = given.safe_variance_margin, given.safe_variance_sensitivity
+        self._margin = 1.0 if margin < 0 else margin
+        sensitivity = 1.0 if sensitivity < 0 else sensitivity
+        self._exponent = 1 / sensitivity if sensitivity else 0.0  # 0: without an end
         self._loads = None
         if handle is not None:
             self._loads = node_loads(handle, given.metric_provider, given.watcher_address)
@@ -50,24 +70,34 @@ class LoadVariationRiskBalancing(Plugin):
         if self._loads is not None:
             await self._loads.run_once()
 
+    def cache_version(self, nodes: NodeView) -> Hashable:
+        return None if self._loads is None else self._loads.version
+
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         found = None if self._loads is None else self._loads.load_of(node)
         if found is None:
             return 0
-        load, requested = found[0], PodInfo(pod).requested
-        cpu = self._scores(
-            _array(load.cpu_mean),
-            _array(load.cpu_deviation),
-            _array(node.allocatable.milli_cpu),
-            requested.milli_cpu,
-        )
-        memory = self._scores(
-            _array(load.memory_mean),
-            _array(load.memory_deviation),
-            _array(node.allocatable.memory),
-            requested.memory,
-        )
-        return int(_lower(cpu, memory)[0])
+        load, requested, own = found[0], PodInfo(pod).requested, node.allocatable
+        scores = []
+        if load.cpu_mean is not None:
+            scores.append(
+                self._score(load.cpu_mean, load.cpu_deviation, own.milli_cpu, requested.milli_cpu)
+            )
+        if load.memory_mean is not None:
+            scores.append(
+                self._score(load.memory_mean, load.memory_deviation, own.memory, requested.memory)
+            )
+        return math.floor(min(scores, default=0.0) + 0.5)
+
+    def _score(self, mean: float, deviation: float, capacity: float, more: int) -> float:
+        """Return the score by one resource."""
+        if capacity <= 0:
+            return 0.0
+        mu = min(max(mean / 100 + more / capacity, 0.0), 1.0)
+        sigma = min(max(deviation / 100, 0.0), 1.0)
+        # A root of infinite degree leaves nothing but a full deviation.
+        sigma = sigma**self._exponent if self._exponent else math.floor(sigma)
+        return (1 - (mu + min(sigma * self._margin, 1.0)) / 2) * 100
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
         columns = None if self._loads is None else self._loads.columns(nodes)
@@ -89,17 +119,12 @@ class LoadVariationRiskBalancing(Plugin):
         return _lower(cpu, memory)
 
     def _scores(self, mean: Floats, deviation: Floats, capacity: Floats, more: int) -> Floats:
-        """Return the score by one resource; NaN where it is not measured."""
-        given: LoadVariationRiskBalancingArgs = self.args
-        margin, sensitivity = given.safe_variance_margin, given.safe_variance_sensitivity
-        margin = 1.0 if margin < 0 else margin
-        sensitivity = 1.0 if sensitivity < 0 else sensitivity
+        """Return the same for many nodes; NaN where it is not measured."""
         with np.errstate(divide="ignore", invalid="ignore"):
             mu = np.clip(mean / 100 + more / capacity, 0, 1)
-            sigma = np.clip(deviation / 100, 0, 1)
-        # A root of infinite degree leaves nothing but a full deviation.
-        sigma = sigma ** (1 / sensitivity) if sensitivity else np.floor(sigma)
-        risk = (mu + np.clip(sigma * margin, 0, 1)) / 2
+        sigma = np.clip(deviation / 100, 0, 1)
+        sigma = sigma**self._exponent if self._exponent else np.floor(sigma)
+        risk = (mu + np.clip(sigma * self._margin, 0, 1)) / 2
         return np.where(np.isnan(mean), np.nan, np.where(capacity > 0, (1 - risk) * 100, 0.0))
 
 
@@ -107,7 +132,3 @@ def _lower(cpu: Floats, memory: Floats) -> NDArray[np.int64]:
     """Return the lower of two scores, or the one that is measured, or 0."""
     lower = np.nan_to_num(np.fmin(cpu, memory))
     return np.floor(lower + 0.5).astype(np.int64)
-
-
-def _array(value: float | None) -> Floats:
-    return np.array([np.nan if value is None else float(value)])

@@ -7,7 +7,8 @@ use more than they request.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Hashable, Iterable
 from typing import Final
 
 import msgspec
@@ -15,7 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api import CPU, MEMORY, Pod, parse_milli_value, parse_value
-from kubesched.contrib.trimaran.beta_distribution import probability_below
+from kubesched.contrib.trimaran.beta_distribution import (
+    probability_below,
+    probability_below_of_one,
+)
 from kubesched.contrib.trimaran.load_sources import MetricProvider
 from kubesched.contrib.trimaran.node_loads import LoadColumns, NodeLoads, node_loads
 from kubesched.framework import (
@@ -27,6 +31,9 @@ from kubesched.framework import (
     NodeView,
     Plugin,
     PodInfo,
+    PodPart,
+    PodsOnNode,
+    Reads,
     Status,
 )
 
@@ -57,6 +64,9 @@ class LowRiskOverCommitment(Plugin):
 
     name = "LowRiskOverCommitment"
     args_type = LowRiskOverCommitmentArgs
+    reads = Reads(
+        pod=PodPart.CONTAINERS, pods_on_node=PodsOnNode.SPECS, other_nodes=False, objects=()
+    )
 
     def __init__(
         self, args: LowRiskOverCommitmentArgs | None = None, handle: Handle | None = None
@@ -86,18 +96,33 @@ class LowRiskOverCommitment(Plugin):
         if old is not None and (new is None or old.spec is not new.spec):
             self._limits.pop(old.metadata.uid, None)
 
+    def cache_version(self, nodes: NodeView) -> Hashable:
+        return None if self._loads is None else self._loads.version
+
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         found = None if self._loads is None else self._loads.load_of(node)
         if found is None:
             return 0
-        load = found[0]
-        means = _of_one(_nan(load.cpu_mean), _nan(load.memory_mean))
-        deviations = _of_one(load.cpu_deviation, load.memory_deviation)
-        capacity = _of_one(node.allocatable.milli_cpu, node.allocatable.memory)
-        requested = _of_one(node.requested.milli_cpu, node.requested.memory)
-        limits = _of_one(*self.limits_on(node.pods))
-        risks = self._load_risk(means, deviations, capacity, requested, limits)
-        return int(self._scores(PodInfo(pod), capacity, requested, limits, risks)[0])
+        load, own, used = found[0], node.allocatable, node.requested
+        pod_info, limits = PodInfo(pod), self.limits_on(node.pods)
+        if load.cpu_mean is None and load.memory_mean is None:
+            return 0
+        more, more_limits = pod_info.requested, _limits_of(pod_info)
+        cpu, memory = self._weights
+        risk = max(
+            cpu
+            * _excess(own.milli_cpu, used.milli_cpu + more.milli_cpu, limits[0] + more_limits[0])
+            + (1 - cpu)
+            * self._load_risk_of_one(
+                load.cpu_mean, load.cpu_deviation, own.milli_cpu, used.milli_cpu, limits[0]
+            ),
+            memory * _excess(own.memory, used.memory + more.memory, limits[1] + more_limits[1])
+            + (1 - memory)
+            * self._load_risk_of_one(
+                load.memory_mean, load.memory_deviation, own.memory, used.memory, limits[1]
+            ),
+        )
+        return math.floor((1 - min(max(risk, 0.0), 1.0)) * 100 + 0.5)
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
         loads = self._loads
@@ -110,20 +135,17 @@ class LowRiskOverCommitment(Plugin):
         changed = risks.changed(nodes)
         if len(changed):
             self._update(risks, nodes.at_rows(changed), columns)
-        pod_info = PodInfo(pod)
-        key = pod_info.requested.milli_cpu, pod_info.requested.memory, _limits_of(pod_info)
-        if risks.key != key:
-            risks.key, changed = key, nodes.whole.rows
-        if len(changed):
-            view = nodes.at_rows(changed)
-            limits, risk = risks.limits[:, changed], risks.risk[:, changed]
-            scores = self._scores(pod_info, _allocatable(view), _requested(view), limits, risk)
-            is_measured = ~(
-                np.isnan(view.at(columns.cpu_mean)) & np.isnan(view.at(columns.memory_mean))
-            )
-            risks.scores[changed] = np.where(is_measured, scores, 0)
-        found: NDArray[np.int64] = nodes.at(risks.scores)
-        return found
+        scores = self._scores(
+            PodInfo(pod),
+            _allocatable(nodes),
+            _requested(nodes),
+            risks.limits[:, nodes.rows],
+            risks.risk[:, nodes.rows],
+        )
+        is_measured = ~(
+            np.isnan(nodes.at(columns.cpu_mean)) & np.isnan(nodes.at(columns.memory_mean))
+        )
+        return np.where(is_measured, scores, 0)
 
     def _update(self, risks: _RiskColumns, view: NodeView, columns: LoadColumns) -> None:
         """Compute what depends on the pods of these nodes, and not on the pod to be placed."""
@@ -174,6 +196,27 @@ class LowRiskOverCommitment(Plugin):
         probability = np.where(is_limited & (limited == 0), 1.0, probability)
         return np.where(np.isnan(means), 0.0, 1 - probability)
 
+    def _load_risk_of_one(
+        self, mean: float | None, deviation: float, capacity: int, requested: int, limit: int
+    ) -> float:
+        """Return the same for one resource of a node."""
+        if mean is None:
+            return 0.0
+        load = min(max(mean / 100, 0.0), 1.0)
+        most = math.sqrt(load * (1 - load) * _MOST_VARIANCE)
+        spread = min(min(max(deviation / 100, 0.0), 1.0) * self._smoothing, most)
+        below = _part(requested, capacity)
+        probability = probability_below_of_one(load, spread, below)
+        if limit >= capacity or requested > limit:
+            return 1 - probability
+        if limit <= 0:
+            return 0.0
+        if spread > 0:
+            possible = probability_below_of_one(load, spread, _part(limit, capacity))
+            if possible > 0:
+                probability = min(max(probability / possible, 0.0), 1.0)
+        return 1 - probability
+
     def _scores(
         self,
         pod_info: PodInfo,
@@ -196,15 +239,12 @@ class LowRiskOverCommitment(Plugin):
 
 
 class _RiskColumns:
-    """Per row of the table: the limits of its pods, the risk by the measured load, the score."""
+    """Per row of the table: the limits of its pods, and the risk by the measured load."""
 
     def __init__(self, nodes: NodeView, loads: NodeLoads) -> None:
         capacity = nodes.table.capacity
         self.limits: Floats = np.zeros((len(_RESOURCES), capacity))
         self.risk: Floats = np.zeros((len(_RESOURCES), capacity))
-        # The scores for pods with these amounts.
-        self.key: tuple[object, ...] | None = None
-        self.scores: NDArray[np.int64] = np.zeros(capacity, dtype=np.int64)
         self._version = self._version_of(nodes, loads)
         self._position: int | None = None
 
@@ -250,9 +290,14 @@ def _limits_of(pod_info: PodInfo) -> tuple[int, int]:
     return max(cpu, requested.milli_cpu), max(memory, requested.memory)
 
 
-def _of_one(cpu: float, memory: float) -> Floats:
-    return np.array([[cpu], [memory]], dtype=np.float64)
+def _excess(capacity: int, requested: int, limit: int) -> float:
+    """Return how far the limits exceed the capacity, as a part of what they may add."""
+    if limit <= capacity:
+        return 0.0
+    return (limit - capacity) / (limit - requested) if limit != requested else 1.0
 
 
-def _nan(value: float | None) -> float:
-    return np.nan if value is None else value
+def _part(amount: int, capacity: int) -> float:
+    if capacity <= 0:
+        return 0.0 if amount == 0 else 1.0
+    return min(max(amount / capacity, 0.0), 1.0)

@@ -69,6 +69,11 @@ class NodeLoads:
         age_ns = self._handle.clock.now_ns() - self._report.end_ns
         return bool(self._report.nodes) and age_ns <= _LONGEST_AGE_NS
 
+    @property
+    def version(self) -> tuple[int, bool]:
+        """Changes when the load of any node does, also when it becomes too old."""
+        return self.reports, self.is_current()
+
     def columns(self, nodes: NodeView) -> LoadColumns | None:
         """Return the load of the rows of the table; None without current metrics."""
         if not self.is_current():

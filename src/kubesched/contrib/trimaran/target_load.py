@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections.abc import Hashable
 from typing import Final
 
 import msgspec
@@ -14,7 +14,18 @@ from kubesched.api import CPU, Container, Pod, parse_milli_value
 from kubesched.api.base import RawQuantity
 from kubesched.contrib.trimaran.load_sources import MetricProvider
 from kubesched.contrib.trimaran.node_loads import node_loads
-from kubesched.framework import CycleState, Handle, NodeInfo, NodeView, Plugin
+from kubesched.framework import (
+    SUCCESS,
+    CycleState,
+    Handle,
+    NodeInfo,
+    NodeView,
+    Plugin,
+    PodPart,
+    PodsOnNode,
+    Reads,
+    Status,
+)
 
 __all__ = ["TargetLoadPacking", "TargetLoadPackingArgs"]
 
@@ -49,6 +60,10 @@ class TargetLoadPacking(Plugin):
 
     name = "TargetLoadPacking"
     args_type = TargetLoadPackingArgs
+    # Of the pods on a node, those that were placed recently count.
+    reads = Reads(
+        pod=PodPart.CONTAINERS, pods_on_node=PodsOnNode.SPECS, other_nodes=False, objects=()
+    )
 
     def __init__(
         self, args: TargetLoadPackingArgs | None = None, handle: Handle | None = None
@@ -82,12 +97,31 @@ class TargetLoadPacking(Plugin):
             return math.floor(parse_milli_value(resources.requests[CPU]) * self._multiplier + 0.5)
         return self._default
 
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        self._count(pod, node_name)
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        self._unmeasured.remove(pod.metadata.uid)
+
     def _follow(self, old: Pod | None, new: Pod | None) -> None:
-        is_placed = new is not None and bool(new.spec.node_name)
-        if is_placed and old is not None and not old.spec.node_name:
-            assert new is not None, "it is placed"
-            now_ns = self.handle.clock.now_ns()
-            self._unmeasured.add(now_ns, new.spec.node_name, self.predicted(new))
+        """Follow pods that are placed by others, and pods that end."""
+        if new is None or new.status.phase in ("Succeeded", "Failed"):
+            pod = new or old
+            assert pod is not None, "a change has an object"
+            self._unmeasured.remove(pod.metadata.uid)
+        elif new.spec.node_name and old is not None and not old.spec.node_name:
+            self._count(new, new.spec.node_name)
+
+    def _count(self, pod: Pod, node_name: str) -> None:
+        now_ns, uid = self.handle.clock.now_ns(), pod.metadata.uid
+        self._unmeasured.add(now_ns, uid, node_name, self.predicted(pod))
+
+    def cache_version(self, nodes: NodeView) -> Hashable:
+        if self._loads is None:
+            return None
+        self._unmeasured.forget_before(self._loads.end_ns - _REPORTING_NS)
+        return self._loads.version
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         found = None if self._loads is None else self._loads.load_of(node)
@@ -95,9 +129,14 @@ class TargetLoadPacking(Plugin):
         if found is None or self._loads is None or mean is None:
             return 0
         capacity = found[1]
-        missing = self._unmeasured.since(self._loads.end_ns - _REPORTING_NS).get(node.name, 0)
-        used = np.array([mean / 100 * capacity + missing + self.predicted(pod)])
-        return int(self._scores(used, np.array([capacity]))[0])
+        self._unmeasured.forget_before(self._loads.end_ns - _REPORTING_NS)
+        used = mean / 100 * capacity + self.predicted(pod) + self._unmeasured.on(node.name)
+        load, target = 100 * used / capacity if capacity > 0 else 0.0, self._target
+        if load > 100:
+            return 0
+        if load > target:
+            return math.floor(target * (100 - load) / (100 - target) + 0.5)
+        return math.floor((100 - target) * load / target + target + 0.5)
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
         columns = None if self._loads is None else self._loads.columns(nodes)
@@ -105,9 +144,8 @@ class TargetLoadPacking(Plugin):
             return np.zeros(len(nodes), dtype=np.int64)
         capacity = nodes.at(columns.cpu_capacity)
         used = nodes.at(columns.cpu_mean) / 100 * capacity + self.predicted(pod)
-        missing = self._unmeasured.since(self._loads.end_ns - _REPORTING_NS)
-        if missing:
-            used += nodes.at(self._unmeasured.column(nodes, missing))
+        self._unmeasured.forget_before(self._loads.end_ns - _REPORTING_NS)
+        used += nodes.at(self._unmeasured.column(nodes))
         return self._scores(used, capacity)
 
     def _scores(self, used: Floats, capacity: Floats) -> NDArray[np.int64]:
@@ -125,36 +163,51 @@ class _Unmeasured:
     """The expected use of pods that were placed recently, by node."""
 
     def __init__(self) -> None:
-        self._placed: deque[tuple[int, str, int]] = deque()
+        self._placed: dict[str, tuple[int, str, int]] = {}  # by uid; the oldest first
         self._by_node: dict[str, int] = {}
         self._column: Floats = np.zeros(0)
         self._column_of: tuple[int, ...] = ()
         self._changed: list[str] = []
 
-    def add(self, at_ns: int, node: str, amount: int) -> None:
-        self._placed.append((at_ns, node, amount))
-        self._by_node[node] = self._by_node.get(node, 0) + amount
+    def add(self, at_ns: int, uid: str, node: str, amount: int) -> None:
+        """Count a pod, unless it is counted already."""
+        if uid not in self._placed:
+            self._placed[uid] = at_ns, node, amount
+            self._change(node, amount)
+
+    def remove(self, uid: str) -> None:
+        if (found := self._placed.pop(uid, None)) is not None:
+            self._change(found[1], -found[2])
+
+    def _change(self, node: str, amount: int) -> None:
+        total = self._by_node.get(node, 0) + amount
+        if total:
+            self._by_node[node] = total
+        else:
+            self._by_node.pop(node, None)
         self._changed.append(node)
 
-    def since(self, start_ns: int) -> dict[str, int]:
-        """Forget what was placed before, and return the rest."""
-        placed = self._placed
-        while placed and placed[0][0] < start_ns:
-            _, node, amount = placed.popleft()
-            self._by_node[node] -= amount
-            self._changed.append(node)
-        return self._by_node
+    def forget_before(self, start_ns: int) -> None:
+        """Forget what was placed before this time."""
+        while self._placed:
+            uid = next(iter(self._placed))
+            if self._placed[uid][0] >= start_ns:
+                return
+            self.remove(uid)
 
-    def column(self, nodes: NodeView, by_node: dict[str, int]) -> Floats:
+    def on(self, node: str) -> int:
+        return self._by_node.get(node, 0)
+
+    def column(self, nodes: NodeView) -> Floats:
         """Return the same for the rows of the table; only changed nodes are updated."""
         table = nodes.table
         version = table.membership_version, table.capacity
         if version != self._column_of:
             self._column, self._column_of = np.zeros(table.capacity), version
-            self._changed = list(by_node)
+            self._changed = list(self._by_node)
         for node in self._changed:
             row = table.row_of.get(node)
             if row is not None:
-                self._column[row] = by_node.get(node, 0)
+                self._column[row] = self._by_node.get(node, 0)
         self._changed.clear()
         return self._column
