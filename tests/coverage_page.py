@@ -51,17 +51,7 @@ _FIELDS_WITHOUT_EFFECT: Final = {
     "clientConnection.acceptContentTypes": "accepted; requests are JSON",
     "clientConnection.contentType": "accepted; requests are JSON",
 }
-_OWN_FLAGS: Final = frozenset(
-    (
-        "plugin",
-        "verify-engine",
-        "watch-config",
-        "trace-endpoint",
-        "trace-ratio",
-        "explain-events",
-        "dashboard",
-    )
-)
+_OWN_FLAG: Final = "An addition of kubesched"  # in the help text of a flag of our own
 _OWN_FIELDS: Final = frozenset(("profiles[].tieBreak",))
 
 
@@ -128,9 +118,11 @@ def _flags() -> Iterator[str]:
     for group in GROUPS:
         for flag in group.flags:
             in_force = _FLAGS_WITHOUT_EFFECT.get(flag.name, "yes")
-            if flag.name in _OWN_FLAGS:
+            if _OWN_FLAG in flag.help:
                 in_force = "yes; kubesched's own"
-            yield f"| `--{flag.name}` | {_shown(flag.default)} | {in_force} |"
+            default = flag.kind.show(flag.default)
+            shown = f"`{default}`" if default not in ("", "[]") else ""
+            yield f"| `--{flag.name}` | {shown} | {in_force} |"
 
 
 def _fields() -> Iterator[str]:

@@ -125,4 +125,5 @@ GATES_WITHOUT_EFFECT: Final[dict[str, str]] = {
     "ShardedListAndWatch": "read by API servers only",
     "UnauthenticatedHTTP2DOSMitigation": "there is no HTTP/2",
     "UnlockWhileProcessingFIFO": "informers have no queue between watch and store",
+    "WorkloadWithJob": "read by the controllers of `kubesched up`: Jobs create pod groups",
 }
