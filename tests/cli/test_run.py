@@ -145,6 +145,18 @@ def test_failures(argv: Sequence[str], how: HowToReport, line: str) -> None:
     assert not outcome.write_to
 
 
+def test_certificates_of_extenders_are_checked_before_profiles() -> None:
+    """The reference builds extenders, then profiles, also to write the configuration."""
+    extenders = "extenders: [{urlPrefix: 'https://x', tlsConfig: {caFile: /does/not/exist}}]\n"
+    profiles = "profiles: [{plugins: {filter: {enabled: [{name: Nope}]}}}]\n"
+    argv = (*CLUSTER, "--config=file", "--write-config-to=out")
+    outcome = run(*argv, file=FILE + extenders + profiles)
+    assert outcome.failure is not None
+    assert outcome.failure.text == (
+        "couldn't build extenders: open /does/not/exist: no such file or directory"
+    )
+
+
 def test_a_removed_flag_comes_with_a_note() -> None:
     outcome = run("--policy-config-file=x")
     assert outcome.failure is not None

@@ -134,7 +134,15 @@ BROKEN = {
     ),
     "an authority that is none": (
         ExtenderTLSConfig(ca_data=b"x"),
-        "certificate authority: not usable PEM",
+        "unable to load root certificates: unable to parse bytes as PEM block",
+    ),
+    "an authority in a missing file, and no need of one": (
+        ExtenderTLSConfig(insecure=True, ca_file="/does/not/exist"),
+        "specifying a root certificates file with the insecure flag is not allowed",
+    ),
+    "a certificate that is none": (
+        ExtenderTLSConfig(cert_data=b"x", key_data=b"y"),
+        "tls: failed to find any PEM data in certificate input",
     ),
 }
 

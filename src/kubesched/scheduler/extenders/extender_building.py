@@ -19,11 +19,12 @@ from kubesched.scheduler.config.configuration_completion import ordered_extender
 from kubesched.scheduler.config.types import ExtenderConfig, ExtenderTLSConfig
 from kubesched.scheduler.extenders.extender import HTTPExtender
 
-__all__ = ["TransportOf", "build_extenders", "connect", "document_keeper"]
+__all__ = ["TransportOf", "build_extenders", "check_extenders", "connect", "document_keeper"]
 
 TransportOf = Callable[[ExtenderConfig], Transport]
 
 _PREFIX = "couldn't build extenders: "
+_PEM = b"-----BEGIN "
 
 
 def build_extenders(
@@ -48,27 +49,57 @@ def build_extenders(
     return tuple(built)
 
 
+def check_extenders(configured: Iterable[ExtenderConfig]) -> None:
+    """Check that the certificates and keys of extenders can be used.
+
+    Raises:
+        ConfigError: one cannot be used.
+    """
+    for settings in configured:
+        try:
+            _tls_of(settings)
+        except ConfigError as exc:
+            raise ConfigError(f"{_PREFIX}{exc}") from exc
+
+
 def connect(settings: ExtenderConfig) -> Transport:
     """Return a pool of connections to the extender, over TLS if its URL says so."""
-    config = settings.tls_config or ExtenderTLSConfig()
-    ca = config.ca_data or _read(config.ca_file)
-    if config.insecure and ca:
-        raise ConfigError(
-            "specifying a root certificates file with the insecure flag is not allowed"
-        )
-    # HTTPS without a CA means that every certificate is accepted, as in the reference.
-    insecure = config.insecure or (settings.enable_https and not ca)
-    options = TlsOptions(ca, config.server_name, insecure)
-    certificate = config.cert_data or _read(config.cert_file)
-    key = config.key_data or _read(config.key_file)
-    pair = KeyPair(certificate, key) if certificate and key else None
-    client_context(options, pair)  # raises if a certificate or key cannot be used
+    options, pair = _tls_of(settings)
     connection = Connection(
         server=settings.url_prefix,
         tls=options,
         credentials=FixedCredentials(Credential(pair=pair)),
     )
     return HttpTransport(connection)
+
+
+def _tls_of(settings: ExtenderConfig) -> tuple[TlsOptions, KeyPair | None]:
+    """Return how to verify the extender, and what to present to it.
+
+    Raises:
+        ConfigError: a certificate or key cannot be used; common mistakes have the reference's text.
+    """
+    config = settings.tls_config or ExtenderTLSConfig()
+    has_ca = bool(config.ca_data or config.ca_file)
+    if config.insecure and has_ca:
+        raise ConfigError(
+            "specifying a root certificates file with the insecure flag is not allowed"
+        )
+    # HTTPS without a CA means that every certificate is accepted, as in the reference.
+    insecure = config.insecure or (settings.enable_https and not has_ca)
+    ca = config.ca_data or _read(config.ca_file)
+    certificate = config.cert_data or _read(config.cert_file)
+    key = config.key_data or _read(config.key_file)
+    if has_ca and _PEM not in ca:
+        raise ConfigError("unable to load root certificates: unable to parse bytes as PEM block")
+    options = TlsOptions(ca, config.server_name, insecure)
+    pair = KeyPair(certificate, key) if certificate and key else None
+    if pair is not None:
+        for text, name in ((certificate, "certificate"), (key, "key")):
+            if _PEM not in text:
+                raise ConfigError(f"tls: failed to find any PEM data in {name} input")
+    client_context(options, pair)  # raises if a certificate or key cannot be used
+    return options, pair
 
 
 def document_keeper(api: ApiAccess, extenders: Collection[HTTPExtender]) -> DocumentKeeper:

@@ -20,7 +20,7 @@ from kubesched.foundation.util.flag_parsing import FlagError, ParsedFlags, usage
 from kubesched.foundation.util.go_format import quote
 from kubesched.foundation.util.log_output import LogSettings
 from kubesched.foundation.util.logging import get_logger
-from kubesched.scheduler.config import KubeSchedulerConfiguration, written
+from kubesched.scheduler.config import ExtenderConfig, KubeSchedulerConfiguration, written
 from kubesched.scheduler.config.versions import BINARY_VERSION, KUBERNETES_VERSION
 from kubesched.scheduler.process.add_ons import ProcessInputs
 from kubesched.scheduler.server.options.command_line import (
@@ -151,6 +151,7 @@ def run_command_line(
                 environment=environment,
                 known_args=plugins.known_args(),
                 implemented=extension_points_of_all(plugins),
+                check_extenders=_check_extenders,
             )
 
         def load_again() -> ProcessConfig:
@@ -173,6 +174,14 @@ def run_command_line(
         return Outcome(process=inputs, configuration=config.configuration)
     except ConfigError as exc:
         return Outcome.failed(HowToReport.IN_LOG, exc)
+
+
+def _check_extenders(extenders: Sequence[ExtenderConfig]) -> None:
+    if extenders:
+        # Imported here: most configurations have no extenders.
+        from kubesched.scheduler.extenders.extender_building import check_extenders
+
+        check_extenders(extenders)
 
 
 def _log_flags(flags: ParsedFlags) -> None:

@@ -8,7 +8,7 @@ Nothing here opens a port, writes a file or contacts a server, so an error has n
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -17,6 +17,7 @@ from kubesched.errors import ConfigError
 from kubesched.foundation.util.logging import get_logger
 from kubesched.scheduler.config import (
     ClientConnectionConfiguration,
+    ExtenderConfig,
     FeatureGates,
     KubeSchedulerConfiguration,
     LeaderElectionConfiguration,
@@ -73,11 +74,13 @@ def process_config(
     environment: Mapping[str, str],
     known_args: Mapping[str, type] | None = None,
     implemented: Implemented = IN_TREE_EXTENSION_POINTS,
+    check_extenders: Callable[[Sequence[ExtenderConfig]], None] = lambda _: None,
 ) -> ProcessConfig:
     """Load the configuration and validate all inputs, in the reference's order.
 
     `known_args` has the argument types of plugins that are not in-tree, `implemented` the
-    extension points of all plugins.
+    extension points of all plugins. `check_extenders` raises ConfigError if a certificate or key of
+    an extender cannot be used.
 
     Raises:
         ConfigError: the first step that fails.
@@ -95,6 +98,7 @@ def process_config(
     _check_rate(connection)
     if configuration.leader_election.leader_elect:
         _check_lock(configuration.leader_election.resource_lock)
+    check_extenders(configuration.extenders)
     try:
         configuration = complete_configuration(configuration, implemented, gates=gates)
     except ConfigError as exc:
