@@ -90,3 +90,28 @@ def test_a_missing_package_names_the_extra(dump: str, monkeypatch: pytest.Monkey
     with pytest.raises(KubeschedError, match="needs the package ortools") as caught:
         CliRunner().invoke(cli, ["plan", "consolidate", "-f", dump], catch_exceptions=False)
     assert caught.value.__notes__ == ["pip install 'kubesched[plan]'"]
+
+
+def test_apply_plays_the_plan_on_a_copy(dump: str, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(run("consolidate", "-f", dump, "-o", "json").stdout)
+    done = run("apply", str(plan), "-f", dump)
+    assert done.exit_code == 0
+    assert "would evict pod default/web-" in done.stdout
+    assert "1 of 1 waves and 1 of 1 moves are done on a copy of the cluster" in done.stdout
+    document = json.loads(run("apply", str(plan), "-f", dump, "-o", "json").stdout)
+    assert (document["waves_done"], document["dry_run"]) == (1, True)
+    assert not Path(f"{plan}.journal").exists()
+
+
+def test_apply_changes_no_files(dump: str, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(run("consolidate", "-f", dump, "-o", "json").stdout)
+    done = run("apply", str(plan), "-f", dump, "--no-dry-run")
+    assert done.exit_code == 2
+    assert "--no-dry-run changes a live cluster" in done.stderr
+
+
+def test_apply_names_a_file_that_is_no_plan(dump: str) -> None:
+    with pytest.raises(KubeschedError, match="not a plan"):
+        CliRunner().invoke(cli, ["plan", "apply", dump], catch_exceptions=False)

@@ -22,8 +22,8 @@ __all__ = ["plan"]
 def plan() -> None:
     """Plan changes to the nodes of a cluster, with the scheduler's own rules.
 
-    Every plan is played by the scheduler in virtual time before it is shown. Nothing is written to
-    the cluster. The command needs the extra `plan`.
+    Every plan is played by the scheduler in virtual time before it is shown. Only `plan apply
+    --no-dry-run` writes to a cluster. The commands that make plans need the extra `plan`.
     """
 
 
@@ -152,3 +152,57 @@ def drain(
     from kubesched.cli.plan_action import run_drain
 
     run_drain(source, nodes, max_pending, local_storage, wave_pods, output)
+
+
+@plan.command(epilog="Example: kubesched plan apply plan.json --no-dry-run")
+@click.argument(
+    "plan_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="PLAN",
+)
+@source_options
+@click.option(
+    "--dry-run/--no-dry-run",
+    default=True,
+    show_default=True,
+    help="Play the plan on a copy of the cluster, in virtual time; or carry it out.",
+)
+@click.option(
+    "--journal",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The progress of the plan, with which an interrupted plan goes on; default: PLAN.journal.",
+)
+@click.option(
+    "--wave-timeout",
+    default="15m",
+    show_default=True,
+    metavar="DURATION",
+    help="How long a wave may take until all its replacements are ready.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="A line per step; or the result as JSON, with the lines on standard error.",
+)
+def apply(
+    plan_file: Path,
+    source: SourceOptions,
+    dry_run: bool,
+    journal: Path | None,
+    wave_timeout: str,
+    output: str,
+) -> None:
+    """Carry out a plan that `-o json` has written, wave by wave.
+
+    Cordons the nodes that the plan empties, evicts pods as kubectl drain does, and waits until the
+    replacements are ready. It stops when the cluster changes in a way that the plan does not have;
+    the nodes that still have pods are then uncordoned, and the exit code is 1. The same command
+    goes on where it stopped. It makes no move that is not in the plan, and never deletes a node.
+    """
+    from kubesched.cli.plan_apply_action import run_apply
+
+    run_apply(plan_file, source, journal, wave_timeout, output, dry_run=dry_run)

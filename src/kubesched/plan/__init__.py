@@ -1,5 +1,6 @@
 """Plans for whole clusters: the fewest nodes, and the moves that get there."""
 
+from kubesched.plan.applying.plan_applier import AppliedPlan
 from kubesched.plan.consolidation import consolidate
 from kubesched.plan.draining import plan_drain
 from kubesched.plan.moving.planned_waves import PlannedMove, PlannedWave, WaveStep
@@ -7,6 +8,7 @@ from kubesched.plan.plan_results import BlockedPod, Consolidation, Drain
 from kubesched.plan.reading.planning_policy import PlanningPolicy
 
 __all__ = [
+    "AppliedPlan",
     "BlockedPod",
     "Consolidation",
     "Drain",

@@ -270,6 +270,18 @@ class HttpApi:
         place = target(_POD, namespace, name, "binding")
         _check_is_object(await self._call("POST", place, codec.encode(binding)))
 
+    async def evict(self, namespace: str, name: str, uid: str) -> None:
+        """Evict a pod. A refusal of its budget is an ApiError with code 429."""
+        options = {"preconditions": {"uid": uid}}
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": options,
+        }
+        place = target(_POD, namespace, name, "eviction")
+        _check_is_object(await self._call("POST", place, msgspec.json.encode(body)))
+
     async def _call(
         self,
         method: str,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from kubesched.api import Pod
@@ -29,7 +29,13 @@ class EvictedPod(NamedTuple):
 class PodFollower:
     """Receives every change of a pod. Connect it with `add_handler` of an informer."""
 
-    def __init__(self, budgets: Sequence[BudgetRoom], clock: Clock) -> None:
+    def __init__(
+        self,
+        budgets: Sequence[BudgetRoom],
+        clock: Clock,
+        planned: Collection[str] | None = None,
+    ) -> None:
+        """`planned` are the uids of the pods that count as lost; without it, of all pods."""
         self.changed = asyncio.Event()
         self.pods: dict[str, Pod] = {}  # by uid
         # Pods that were deleted although no wave evicted them.
@@ -39,6 +45,7 @@ class PodFollower:
         # The longest time that a replacement had no node, and whose it was.
         self.longest_wait = (0, "")
         self._clock = clock
+        self._planned = planned
         self._since_ns: dict[str, int] = {}  # when a replacement appeared, by uid
         self._budgets = budgets
         self._healthy: Counter[int] = Counter()
@@ -68,7 +75,8 @@ class PodFollower:
         uid = pod.metadata.uid
         self._count(self.pods.pop(uid, pod), -1)
         self._new.pop(uid, None)
-        if uid not in self._all_evicted and pod.status.phase not in _ENDED:
+        matters = self._planned is None or uid in self._planned
+        if matters and uid not in self._all_evicted and pod.status.phase not in _ENDED:
             self.lost.append(pod_key(pod))
         self.changed.set()
 
@@ -78,11 +86,21 @@ class PodFollower:
             self._needed[number] = self._healthy[number] - budget.allowed
         self.lost.clear()
 
-    def begin_wave(self, evicted: Iterable[EvictedPod]) -> None:
+    def begin_wave(
+        self, evicted: Iterable[EvictedPod], known: Collection[str] | None = None
+    ) -> None:
+        """Expect replacements of these pods.
+
+        If the wave has begun before, `known` are the uids of the pods before it.
+        """
         self._evicted = {each.uid: each for each in evicted}
         self._all_evicted.update(self._evicted)
         self._owners = Counter(each.owner for each in self._evicted.values())
         self._new = {}
+        if known is not None:
+            for pod in list(self.pods.values()):
+                if pod.metadata.uid not in known and pod.status.phase not in _ENDED:
+                    self._note_replacement(pod)
 
     @property
     def is_done(self) -> bool:

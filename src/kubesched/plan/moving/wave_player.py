@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from kubesched.api import Node, Pod
 from kubesched.api.access import ApiAccess
+from kubesched.api.pod_facts import is_terminating
 from kubesched.foundation.util.clock import MINUTE, SECOND, Clock
 from kubesched.plan.moving.planned_waves import PlannedWave
 from kubesched.plan.moving.pod_follower import EvictedPod, PodFollower
 
-__all__ = ["WaveOutcome", "WavePlayer"]
+__all__ = ["WaveOutcome", "WavePlayer", "WaveWatch"]
 
 _RETRY_NS = 2 * SECOND
 # Longer than most pods take to end: some owners create a replacement only then.
@@ -30,6 +31,30 @@ class WaveOutcome(NamedTuple):
     is_relieved: bool = False  # whether all nodes of the plan were uncordoned
 
 
+class WaveWatch:
+    """Is told about the steps of a wave before they are made, and may stop the wave.
+
+    This one stops nothing.
+    """
+
+    def problem(self) -> str:
+        """Return why the wave must not go on; nothing if it may."""
+        return ""
+
+    def on_cordon(self, node: str, *, unschedulable: bool) -> None:
+        """A node will be cordoned or uncordoned."""
+
+    def on_evict(self, pod: EvictedPod) -> None:
+        """A pod will be evicted."""
+
+    def on_refusal(self, pod: EvictedPod, refusal: str) -> None:
+        """The eviction was refused, and will be tried again."""
+
+    def is_evicted(self, pod: EvictedPod) -> bool:  # noqa: ARG002
+        """Whether the pod was evicted before this run."""
+        return False
+
+
 class WavePlayer:
     """Plays waves one after another. The follower receives the changes of the cluster."""
 
@@ -42,18 +67,24 @@ class WavePlayer:
         *,
         longest_ns: int = 10 * MINUTE,
         relief_ns: int = 2 * MINUTE,
+        placement_ns: int = _PLACEMENT_NS,
+        watch: WaveWatch | None = None,
     ) -> None:
         """`longest_ns` is how long a wave may take.
 
-        After `relief_ns` a pod without a node may use all nodes of the plan.
+        A step waits for its replacements for `placement_ns`. After `relief_ns` a pod without a node
+        may use all nodes of the plan.
         """
         self._api, self._evict = api, evict
         self._follower = follower
         self._clock = clock
         self._longest_ns, self._relief_ns = longest_ns, relief_ns
+        self._placement_ns = placement_ns
+        self._watch = watch or WaveWatch()
 
     async def cordon(self, names: Sequence[str], *, unschedulable: bool) -> None:
         for name in names:
+            self._watch.on_cordon(name, unschedulable=unschedulable)
             patch = {"spec": {"unschedulable": unschedulable or None}}
             await self._api.patch(Node, name, None, patch, patch_type="merge")
 
@@ -62,10 +93,12 @@ class WavePlayer:
         wave: PlannedWave,
         evicted: Mapping[str, EvictedPod],
         relief: Sequence[str] = (),
+        known: Collection[str] | None = None,
     ) -> WaveOutcome:
         """Play a wave, and return where the replacements are.
 
-        `relief` are the nodes to uncordon if a replacement is not accepted by the wave's nodes.
+        `relief` are the nodes to uncordon if a replacement is not accepted by the wave's nodes. If
+        the wave goes on after an interruption, `known` are the uids of the pods before the wave.
 
         Raises:
             ApiError: the server refuses a request.
@@ -73,15 +106,16 @@ class WavePlayer:
         await self.cordon(wave.cordon, unschedulable=True)
         await self.cordon(wave.uncordon, unschedulable=False)
         follower, clock = self._follower, self._clock
-        follower.begin_wave(evicted.values())
+        follower.begin_wave(evicted.values(), known)
         deadline_ns = clock.monotonic_ns() + self._longest_ns
         problem = ""
         for step in wave.steps:
             await self.cordon([step.node], unschedulable=False)
             for key in step.evict:
                 problem = problem or await self._evict_one(evicted[key], deadline_ns)
-            if not problem:
-                await self._wait_for_placement(step.placed)
+            if problem:
+                break
+            await self._wait_for_placement(step.placed)
             if step is not wave.steps[-1]:
                 await self.cordon([step.node], unschedulable=True)
         is_relieved = False
@@ -92,6 +126,7 @@ class WavePlayer:
                 is_relieved = True
             if problem:
                 problem = await self._wait(deadline_ns)
+        problem = self._watch.problem() or problem
         if not problem and follower.lost:
             problem = f"pod {follower.lost[0]} was deleted by something else"
         unready = follower.unready() if problem else frozenset()
@@ -101,20 +136,26 @@ class WavePlayer:
         """Evict a pod, and repeat it while a budget refuses; return what went wrong."""
         while True:
             pod = self._follower.pods.get(each.uid)
+            if (pod is None or is_terminating(pod)) and self._watch.is_evicted(each):
+                return ""
+            if problem := self._watch.problem():
+                return problem
             if pod is None:
                 return f"pod {each.key} is gone"
+            self._watch.on_evict(each)
             refusal = await self._evict(pod)
             if not refusal:
                 return ""
             if self._clock.monotonic_ns() >= deadline_ns:
                 return f"pod {each.key} cannot be evicted: {refusal}"
+            self._watch.on_refusal(each, refusal)
             await self._clock.sleep(_RETRY_NS)
 
     async def _wait_for_placement(self, count: int) -> None:
         """Wait until so many replacements of the wave have a node, but not for ever."""
         follower, clock = self._follower, self._clock
-        deadline_ns = clock.monotonic_ns() + _PLACEMENT_NS
-        while follower.placed_count < count:
+        deadline_ns = clock.monotonic_ns() + self._placement_ns
+        while follower.placed_count < count and not self._watch.problem():
             left_ns = deadline_ns - clock.monotonic_ns()
             if left_ns <= 0:
                 return
@@ -125,6 +166,8 @@ class WavePlayer:
         """Wait until the wave is done; return what is missing at the deadline."""
         follower = self._follower
         while not follower.is_done:
+            if problem := self._watch.problem():
+                return problem
             left_ns = deadline_ns - self._clock.monotonic_ns()
             if left_ns <= 0:
                 what = "ready" if follower.is_placed else "placed"
