@@ -61,8 +61,10 @@ class ContribHarness:
         if self.crds:
             await apply_manifests(self.api, load_manifests(self.crds))
 
-    async def node(self, name: str, cpu: str = "4", **labels: str) -> None:
-        amounts = {"cpu": cpu, "memory": "64Gi", "pods": "110"}
+    async def node(
+        self, name: str, cpu: str = "4", extended: Json | None = None, **labels: str
+    ) -> None:
+        amounts = {"cpu": cpu, "memory": "64Gi", "pods": "110", **(extended or {})}
         document = {
             "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}},
             "status": {"capacity": amounts, "allocatable": amounts},

@@ -91,6 +91,11 @@ def test_the_example_of_capacity_scheduling() -> None:
     assert placed("capacity") == {"notebooks": 4, "shop": 4}
 
 
+def test_the_example_of_numa_nodes() -> None:
+    """Worker-2 takes two pods of 3 CPUs; on worker-1 they could not be aligned."""
+    assert placed("numa") == {"inference": 2, "web": 1}
+
+
 def explained(tmp_path: Path, config: str, documents: str, pod: str) -> str:
     (tmp_path / "cluster.yaml").write_text(documents)
     command = ["explain", "pod", pod, "-f", str(tmp_path / "cluster.yaml")]
@@ -153,7 +158,47 @@ spec:
     )
     text = explained(tmp_path, "capacity_config.yaml", NODE + quota + pods, "default/worker-2")
     assert "its namespace uses 2 of the 2 cpu that its ElasticQuota quota allows" in text
-    assert "raise max of the ElasticQuota quota to cpu 3" in text
+    assert "raise max to cpu 3 of the ElasticQuota quota" in text
+    assert """kubectl patch elasticquota quota -n default --type=merge""" in text
+
+
+def test_explain_raises_both_limits_of_a_quota(tmp_path: Path) -> None:
+    """The pod of 3 CPUs is above `max`, and above what is guaranteed."""
+    documents = """
+apiVersion: scheduling.x-k8s.io/v1alpha1
+kind: ElasticQuota
+metadata: {name: quota}
+spec: {min: {cpu: "1"}, max: {cpu: "2"}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: large}
+spec: {containers: [{name: c, image: i, resources: {requests: {cpu: "3"}}}]}
+"""
+    text = explained(tmp_path, "capacity_config.yaml", NODE + documents, "default/large")
+    assert "To fix it: raise max to cpu 3 and min to cpu 3 of the ElasticQuota quota" in text
+
+
+def test_explain_says_what_numa_nodes_have_left(tmp_path: Path) -> None:
+    documents = """
+apiVersion: topology.node.k8s.io/v1alpha2
+kind: NodeResourceTopology
+metadata: {name: node-1}
+attributes: [{name: topologyManagerPolicy, value: single-numa-node}]
+zones:
+- {name: node-0, type: Node, resources: [{name: cpu, capacity: "2", allocatable: "2", available: "1"}, {name: memory, capacity: 8Gi, allocatable: 8Gi, available: 8Gi}]}
+- {name: node-1, type: Node, resources: [{name: cpu, capacity: "2", allocatable: "2", available: "2"}, {name: memory, capacity: 8Gi, allocatable: 8Gi, available: 8Gi}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: large}
+spec: {containers: [{name: c, image: i, resources: {limits: {cpu: "3", memory: 1Gi}}}]}
+"""  # noqa: E501
+    text = explained(tmp_path, "numa_config.yaml", NODE + documents, "default/large")
+    assert "it needs 3 cpu of one NUMA node, and the most that one has left is 2" in text
+    assert "(NUMA node 1 of node-1)" in text
+    assert "request at most 2 cpu per container" in text
+    assert "remove the limits of cpu" in text
 
 
 def test_a_simulation_has_the_custom_resources_of_its_files(tmp_path: Path) -> None:

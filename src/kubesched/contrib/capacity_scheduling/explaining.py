@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from kubesched.api import Pod
+from kubesched.api.custom_kinds import CustomObject
+from kubesched.contrib.amounts import as_quantity, shown
 from kubesched.contrib.capacity_scheduling.elastic_quotas import (
     ELASTIC_QUOTA_KIND,
+    Amounts,
     ElasticQuotas,
+    Quota,
     pod_amounts,
 )
 from kubesched.contrib.capacity_scheduling.quota_causes import GuaranteesUsedUp, QuotaMaxExceeded
-from kubesched.contrib.capacity_scheduling.quota_status import used_of
 from kubesched.framework import Cause, Detail, Explaining, RejectedNodes, Remedy
 
 __all__ = ["CapacityExplaining"]
@@ -30,19 +36,18 @@ class CapacityExplaining(Explaining):
         if quota is None or not isinstance(cause, QuotaMaxExceeded | GuaranteesUsedUp):
             return Detail()
         name = cause.resource
-        named = replace(quota, min={name: 0}, max={})
-        asked = used_of(named, pod_amounts(rejected.pod_info))[name]
+        asked = shown(name, pod_amounts(rejected.pod_info).get(name, 0))
         if isinstance(cause, QuotaMaxExceeded):
-            used = used_of(named, self._quotas.used(namespace))[name]
-            limit = used_of(named, quota.max)[name]
+            used = shown(name, self._quotas.used(namespace)[name])
+            limit = shown(name, quota.max[name])
             return Detail(
                 asked=f"{asked} of {name}",
                 sentence=f"its namespace uses {used} of the {limit} {name} that its ElasticQuota "
                 f"{quota.name} allows, and the pod requests {asked}",
                 brief="over the max of the quota",
             )
-        used = used_of(named, self._quotas.total)[name]
-        limit = used_of(named, self._quotas.guaranteed)[name]
+        used = shown(name, self._quotas.total[name])
+        limit = shown(name, self._quotas.guaranteed[name])
         return Detail(
             asked=f"{asked} of {name}",
             sentence=f"all ElasticQuotas together use {used} of the {limit} {name} that they "
@@ -59,30 +64,62 @@ class CapacityExplaining(Explaining):
         stored = rejected.objects.get(ELASTIC_QUOTA_KIND.type, quota.name, namespace)
         if stored is None:
             return
-        used, asked = self._quotas.used(namespace), pod_amounts(rejected.pod_info)
+        asked = pod_amounts(rejected.pod_info)
+        higher = _Limits(self._higher_max(quota, asked), self._higher_min(quota, asked))
+        for limits, size in ((_Limits(max=higher.max), 1.0), (_Limits(min=higher.min), 1.1)):
+            if limits.names:
+                yield _raise(quota, stored, limits, pod, size)
+        if higher.max and higher.min:
+            yield _raise(quota, stored, higher, pod, 2.1)
+
+    def _higher_max(self, quota: Quota, asked: Amounts) -> dict[str, int]:
+        """Return the `max` that the pod needs of the resources of which it is too low."""
+        used = self._quotas.used(quota.namespace)
         needed = {name: used[name] + amount for name, amount in asked.items()}
-        raised = {name: max(limit, needed.get(name, 0)) for name, limit in quota.max.items()}
-        if raised != quota.max:
-            limits = used_of(replace(quota, min={}), raised)
-            changed = replace(stored, spec={**stored.spec, "max": limits})
-            text = _listed(limits, {name for name in raised if raised[name] != quota.max[name]})
-            yield Remedy(
-                f"raise max of the ElasticQuota {quota.name} to {text}", 1.0, pod, (changed,)
-            )
-        lacking = {
-            name: self._quotas.total[name] + amount - self._quotas.guaranteed[name]
-            for name, amount in asked.items()
-            if name in quota.min
+        return {
+            name: needed[name] for name in asked if quota.max.get(name, needed[name]) < needed[name]
         }
-        if any(amount > 0 for amount in lacking.values()):
-            more = {name: own + max(lacking.get(name, 0), 0) for name, own in quota.min.items()}
-            limits = used_of(replace(quota, max={}), more)
-            changed = replace(stored, spec={**stored.spec, "min": limits})
-            text = _listed(limits, {name for name in more if more[name] != quota.min[name]})
-            yield Remedy(
-                f"raise min of the ElasticQuota {quota.name} to {text}", 1.1, pod, (changed,)
-            )
+
+    def _higher_min(self, quota: Quota, asked: Amounts) -> dict[str, int]:
+        """Return the `min` with which all quotas together guarantee what is used with the pod."""
+        total, guaranteed = self._quotas.total, self._quotas.guaranteed
+        return {
+            name: quota.min.get(name, 0) + lacking
+            for name, amount in asked.items()
+            if name in guaranteed and (lacking := total[name] + amount - guaranteed[name]) > 0
+        }
 
 
-def _listed(limits: dict[str, str], names: set[str]) -> str:
-    return ", ".join(f"{name} {limits[name]}" for name in sorted(names))
+class _Limits(NamedTuple):
+    """New limits of a quota, of the resources whose limits change."""
+
+    max: dict[str, int] = {}
+    min: dict[str, int] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(field for field in self._fields if getattr(self, field))
+
+
+def _raise(quota: Quota, stored: CustomObject, limits: _Limits, pod: Pod, size: float) -> Remedy:
+    patch: dict[str, dict[str, str]] = {
+        field: {name: as_quantity(name, each) for name, each in getattr(limits, field).items()}
+        for field in limits.names
+    }
+    spec = {**stored.spec}
+    for field, amounts in patch.items():
+        spec[field] = {**(spec.get(field) or {}), **amounts}
+    parts = " and ".join(f"{field} to {_listed(amounts)}" for field, amounts in patch.items())
+    document = json.dumps({"spec": patch}, separators=(",", ":"))
+    return Remedy(
+        f"raise {parts} of the ElasticQuota {quota.name}",
+        size,
+        pod,
+        (replace(stored, spec=spec),),
+        command=f"kubectl patch elasticquota {quota.name} -n {quota.namespace} "
+        f"--type=merge -p '{document}'",
+    )
+
+
+def _listed(limits: dict[str, str]) -> str:
+    return ", ".join(f"{name} {limits[name]}" for name in sorted(limits))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubesched.api import CPU
+from kubesched.contrib.amounts import as_quantity
 from kubesched.contrib.capacity_scheduling.elastic_quotas import (
     ELASTIC_QUOTA_KIND,
     Amounts,
@@ -17,13 +17,7 @@ __all__ = ["QuotaStatusLoop", "used_of"]
 
 def used_of(quota: Quota, used: Amounts) -> dict[str, str]:
     """Return the used amounts of the resources that a quota names, as quantities."""
-    return {name: _quantity(name, used.get(name, 0)) for name in sorted({*quota.min, *quota.max})}
-
-
-def _quantity(name: str, amount: int) -> str:
-    if name != CPU:
-        return str(amount)
-    return f"{amount}m" if amount % 1000 else str(amount // 1000)
+    return {name: as_quantity(name, used.get(name, 0)) for name in sorted({*quota.min, *quota.max})}
 
 
 class QuotaStatusLoop:

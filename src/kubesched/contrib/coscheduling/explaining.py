@@ -76,5 +76,10 @@ class CoschedulingExplaining(Explaining):
         if low:
             smaller = replace(group, spec={**group.spec, "minMember": low})
             yield Remedy(
-                f"lower minMember of the PodGroup {name} to {low}", 1.0, pod, changes=(smaller,)
+                f"lower minMember of the PodGroup {name} to {low}",
+                1.0,
+                pod,
+                changes=(smaller,),
+                command=f"kubectl patch podgroups.scheduling.x-k8s.io {name} -n {namespace} "
+                f'--type=merge -p \'{{"spec":{{"minMember":{low}}}}}\'',
             )

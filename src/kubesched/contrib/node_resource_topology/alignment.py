@@ -1,99 +1,129 @@
-"""Whether the containers of a pod fit into one NUMA zone each, and how well.
+"""Whether the topology manager of the kubelet can align a pod on a node.
 
-The functions follow the kubelet's topology manager with the policy single-numa-node: a zone must
-have everything that a container (or the pod) requests, and the lowest such zone is taken.
+With the policy single-numa-node a zone must have everything that a container (or the pod) requests,
+and the lowest such zone is taken. With the policy restricted, each resource must come from as few
+zones as an empty node would need for it, and these zones must have one in common: otherwise the
+kubelet refuses the pod. Other policies refuse nothing.
+
+`aligns_on` is the rule for one node, `aligns` the same for many.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Collection, Mapping
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kubesched.api import (
-    CPU,
-    EPHEMERAL_STORAGE,
-    MEMORY,
-    Container,
-    Pod,
-    is_hugepage_resource_name,
-    is_native_resource_name,
-)
+from kubesched.contrib.node_resource_topology.pod_needs import PodNeeds, may_be_undivided
 from kubesched.contrib.node_resource_topology.zones import (
+    POD_SCOPE,
+    RESTRICTED,
+    SINGLE_NUMA_NODE,
     ZONES,
     Amounts,
+    NodeTopology,
     ZoneColumns,
-    amount_of,
 )
 
-__all__ = ["PodNeeds", "aligns", "combined_scores", "zone_scores"]
+__all__ = ["aligns", "aligns_on"]
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
-_ZONE_SCORE: Final = 100 // ZONES
-
-
-class PodNeeds(NamedTuple):
-    """What a pod and its containers request of zones."""
-
-    is_guaranteed: bool
-    init: tuple[dict[str, int], ...]
-    containers: tuple[dict[str, int], ...]
-    whole: dict[str, int]
-
-    @classmethod
-    def of(cls, pod: Pod) -> PodNeeds:
-        init = tuple(_requests(each) for each in pod.spec.init_containers)
-        containers = tuple(_requests(each) for each in pod.spec.containers)
-        whole: dict[str, int] = {}
-        for each in containers:
-            for name, amount in each.items():
-                whole[name] = whole.get(name, 0) + amount
-        for each in init:
-            for name, amount in each.items():
-                whole[name] = max(whole.get(name, 0), amount)
-        for name, raw in (pod.spec.overhead or {}).items():
-            whole[name] = whole.get(name, 0) + amount_of(name, raw)
-        return cls(_is_guaranteed(pod), init, containers, whole)
-
-    @property
-    def key(self) -> Hashable:
-        """A value that is equal for pods with the same needs."""
-        parts = (self.whole, *self.init, {}, *self.containers)
-        return self.is_guaranteed, tuple(tuple(sorted(each.items())) for each in parts)
-
-    @property
-    def concerns_zones(self) -> bool:
-        """Pods that request nothing, or only native resources as best effort, go anywhere."""
-        return any(self.whole.values())
+_NOWHERE: Final = -1
 
 
-def _requests(container: Container) -> dict[str, int]:
-    resources = container.resources
-    amounts = {**resources.limits, **resources.requests}
-    found = {name: amount_of(name, raw) for name, raw in amounts.items()}
-    return {name: amount for name, amount in found.items() if amount}
+def aligns_on(
+    needs: PodNeeds, topology: NodeTopology, reserved: Amounts, offered: Collection[str]
+) -> bool:
+    """Whether the pod can be aligned on a node that offers these resources."""
+    if topology.policy not in (SINGLE_NUMA_NODE, RESTRICTED):
+        return True
+    zones = _Zones(needs, topology, reserved, offered)
+    if topology.scope == POD_SCOPE:
+        return zones.find(needs.whole) != _NOWHERE
+    # Init containers run before the others, one at a time.
+    if any(zones.find(each) == _NOWHERE for each in needs.init):
+        return False
+    return all(zones.take(each) for each in needs.containers)
 
 
-def _is_guaranteed(pod: Pod) -> bool:
-    """Whether every container has limits of cpu and memory that equal its requests."""
-    if pod.status.qos_class:
-        return pod.status.qos_class == "Guaranteed"
-    for container in (*pod.spec.containers, *pod.spec.init_containers):
-        limits, requests = container.resources.limits, container.resources.requests
-        for name in (CPU, MEMORY):
-            if name not in limits:
-                return False
-            if name in requests and amount_of(name, requests[name]) != amount_of(
-                name, limits[name]
-            ):
-                return False
-    return bool(pod.spec.containers)
+class _Zones:
+    """The zones of a node, from which containers take their resources."""
+
+    def __init__(
+        self, needs: PodNeeds, topology: NodeTopology, reserved: Amounts, offered: Collection[str]
+    ) -> None:
+        self._needs, self._topology, self._offered = needs, topology, offered
+        self._left = topology.left(reserved)
+
+    def find(self, request: Amounts) -> int:
+        """Return the lowest zone that a request can be aligned on, or `_NOWHERE`."""
+        if not all(name in self._offered for name in request):
+            return _NOWHERE
+        may_use = self._prefers if self._topology.policy == RESTRICTED else self._has
+        for zone in range(ZONES):
+            if all(may_use(zone, name, amount) for name, amount in request.items()):
+                return zone
+        return _NOWHERE
+
+    def _has(self, zone: int, name: str, amount: int) -> bool:
+        available = self._left.get(zone, {}).get(name)
+        if available is None:
+            return may_be_undivided(name) and not self._is_divided(name)
+        return available >= amount or self._needs.is_unlimited(name)
+
+    def _is_divided(self, name: str) -> bool:
+        return any(name in amounts for amounts in self._left.values())
+
+    def _prefers(self, zone: int, name: str, amount: int) -> bool:
+        """Whether the fewest zones that may provide a resource can include this one."""
+        if self._needs.is_unlimited(name):
+            return True
+        if not self._is_divided(name):
+            return may_be_undivided(name)
+        if zone not in self._left:
+            return False
+        width = self._width(name, amount)
+        available = self._left[zone].get(name, 0)
+        others = [each.get(name, 0) for number, each in self._left.items() if number != zone]
+        return (
+            bool(width) and available + sum(sorted(others)[-(width - 1) :] * (width > 1)) >= amount
+        )
+
+    def _width(self, name: str, amount: int) -> int:
+        """Return how many zones of the empty node have an amount; 0: all of them do not."""
+        total = 0
+        allocatable = (each.get(name, 0) for each in self._topology.allocatable.values())
+        for width, each in enumerate(sorted(allocatable, reverse=True), 1):
+            total += each
+            if total >= amount:
+                return width
+        return 0
+
+    def take(self, request: Amounts) -> bool:
+        """Subtract a request from its zones; return whether it can be aligned."""
+        zone = self.find(request)
+        if zone == _NOWHERE:
+            return False
+        for name, amount in request.items():
+            self._take(name, amount, zone)
+        return True
+
+    def _take(self, name: str, amount: int, first: int) -> None:
+        """Take from one zone; with the policy restricted the rest from those with the most."""
+        zones = [first]
+        if self._topology.policy == RESTRICTED:
+            rest = sorted(self._left, key=lambda each: (-self._left[each].get(name, 0), each))
+            zones += [each for each in rest if each != first]
+        for zone in zones:
+            amounts = self._left.get(zone, {})
+            if name in amounts:
+                taken = min(amounts[name], amount)
+                amounts[name] -= taken
+                amount -= taken
 
 
 def aligns(needs: PodNeeds, columns: ZoneColumns, offers: Mapping[str, Bools]) -> Bools:
@@ -102,18 +132,22 @@ def aligns(needs: PodNeeds, columns: ZoneColumns, offers: Mapping[str, Bools]) -
     `offers` has for each resource which nodes have it at all.
     """
     answer = np.ones(columns.count, dtype=bool)
-    in_pods = np.flatnonzero(columns.is_single & columns.is_pod_scope)
-    if len(in_pods):
-        part = _Part(needs, columns, offers, in_pods)
-        answer[in_pods] = part.fitting(needs.whole).any(axis=0)
-    in_containers = np.flatnonzero(columns.is_single & ~columns.is_pod_scope)
-    if len(in_containers):
-        part = _Part(needs, columns, offers, in_containers)
-        answer[in_containers] = part.fit_one_by_one()
+    for kind, of_policy in (
+        (_ZonePart, columns.is_single),
+        (_RestrictedPart, columns.is_restricted),
+    ):
+        in_pods = np.flatnonzero(of_policy & columns.is_pod_scope)
+        if len(in_pods):
+            part = kind(needs, columns, offers, in_pods)
+            answer[in_pods] = part.fitting(needs.whole).any(axis=0)
+        in_containers = np.flatnonzero(of_policy & ~columns.is_pod_scope)
+        if len(in_containers):
+            part = kind(needs, columns, offers, in_containers)
+            answer[in_containers] = part.fit_one_by_one()
     return answer
 
 
-class _Part:
+class _ZonePart:
     """Copies of the zones of some nodes, from which containers take their resources."""
 
     def __init__(
@@ -129,26 +163,22 @@ class _Part:
         self._nodes = np.arange(len(rows))
 
     def fitting(self, request: Amounts) -> Bools:
-        """Return bool[zone, node]: which zones have what is requested."""
-        zones = self._zones
-        fits = np.ones((ZONES, zones.count), dtype=bool)
+        """Return bool[zone, node]: which zones a request can be aligned on."""
+        fits = np.ones((ZONES, self._zones.count), dtype=bool)
         for name, amount in request.items():
-            available = zones.available(name)
-            is_present = available >= 0
-            is_enough = is_present & (self._is_unlimited(name) | (available >= amount))
-            # Resources that the zones do not divide are the node's.
-            if not is_native_resource_name(name) or name == EPHEMERAL_STORAGE:
-                is_enough |= ~is_present.any(axis=0)
-            fits &= is_enough & self._offers[name]
+            fits &= self._fitting_one(name, amount) & self._offers[name]
         return fits
 
-    def _is_unlimited(self, name: str) -> bool:
-        """Pods that are not guaranteed get cpu and memory of all zones."""
-        is_shared = name in (CPU, MEMORY) or is_hugepage_resource_name(name)
-        return is_shared and not self._needs.is_guaranteed
+    def _fitting_one(self, name: str, amount: int) -> Bools:
+        available = self._zones.available(name)
+        is_present: Bools = available >= 0
+        fits = is_present & (self._needs.is_unlimited(name) | (available >= amount))
+        if may_be_undivided(name):
+            fits |= ~is_present.any(axis=0)
+        return fits
 
     def fit_one_by_one(self) -> Bools:
-        """Return the nodes on which each container gets a zone, after those before it."""
+        """Return the nodes on which each container can be aligned, after those before it."""
         answer = np.ones(self._zones.count, dtype=bool)
         for request in self._needs.init:  # they run before the others, one at a time
             answer &= self.fitting(request).any(axis=0)
@@ -157,136 +187,47 @@ class _Part:
             answer &= fits.any(axis=0)
             lowest = fits.argmax(axis=0)
             for name, amount in request.items():
-                available = self._zones.available(name)
-                taken = available[lowest, self._nodes]
-                left = np.maximum(taken - amount, 0)
-                available[lowest, self._nodes] = np.where(taken < 0, taken, left)
+                self._take(name, amount, lowest)
         return answer
 
-
-def zone_scores(
-    strategy: str, needs: PodNeeds, columns: ZoneColumns, weights: Mapping[str, int]
-) -> Ints:
-    """Return the score of the worst zone that can take the pod, or the mean over containers."""
-    whole = _worst_zone(strategy, needs.whole, columns, weights)
-    parts = [
-        _worst_zone(strategy, each, columns, weights) for each in (*needs.init, *needs.containers)
-    ]
-    single = sum(parts, start=np.zeros(columns.count, dtype=np.int64)) // max(len(parts), 1)
-    scores = np.where(columns.is_pod_scope, whole, single)
-    return np.where(columns.is_single, scores, 0)
+    def _take(self, name: str, amount: int, zones: NDArray[np.intp]) -> None:
+        available = self._zones.available(name)
+        taken = available[zones, self._nodes]
+        left = np.maximum(taken - amount, 0)
+        available[zones, self._nodes] = np.where(taken < 0, taken, left)
 
 
-def _worst_zone(
-    strategy: str, request: Amounts, columns: ZoneColumns, weights: Mapping[str, int]
-) -> Ints:
-    """Return the lowest score of a zone that is not 0, which is no candidate for the kubelet."""
-    if not request:
-        return np.zeros(columns.count, dtype=np.int64)
-    if strategy == "BalancedAllocation":
-        scores = _balanced(request, columns)
-    else:
-        total = np.zeros((ZONES, columns.count), dtype=np.int64)
-        for name, amount in request.items():
-            capacity = np.maximum(columns.available(name), 0)
-            used = amount if strategy == "MostAllocated" else capacity - amount
-            fits = (capacity > 0) & (capacity >= amount)
-            score = np.where(fits, used * 100 // np.maximum(capacity, 1), 0)
-            total += max(weights.get(name, 1), 1) * score
-        scores = total // sum(max(weights.get(name, 1), 1) for name in request)
-    scores = np.where(columns.exists, scores, 0)
-    worst = np.where(scores > 0, scores, np.iinfo(np.int64).max).min(axis=0)
-    return np.where(scores.any(axis=0), worst, 0)
+class _RestrictedPart(_ZonePart):
+    """The same for the policy restricted."""
 
-
-def _balanced(request: Amounts, columns: ZoneColumns) -> Ints:
-    """Score zones by how equal the requested fractions of their resources are."""
-    fractions = np.stack(
-        [
-            amount / np.where(columns.available(name) > 0, columns.available(name), amount / 2)
-            for name, amount in request.items()
-        ]
-    )
-    count = len(fractions)
-    variance = fractions.var(axis=0, ddof=1) if count > 1 else np.zeros(fractions.shape[1:])
-    scores = ((1 - np.minimum(variance, 1)) * 100).astype(np.int64)
-    return np.where((fractions > 1).any(axis=0), 0, scores)
-
-
-def combined_scores(needs: PodNeeds, columns: ZoneColumns) -> Ints:
-    """Score nodes by how few zones the pod needs, and how near to each other these are."""
-    zones = columns.at(np.arange(columns.count))
-    in_pods = _zones_needed((needs.whole,), zones)
-    zones = columns.at(np.arange(columns.count))
-    in_containers = _zones_needed((*needs.init, *needs.containers), zones)
-    return np.where(columns.is_known, np.where(columns.is_pod_scope, in_pods, in_containers), 0)
-
-
-def _zones_needed(requests: Sequence[Amounts], zones: ZoneColumns) -> Ints:
-    most = np.zeros(zones.count, dtype=np.int64)
-    is_nearest = np.ones(zones.count, dtype=bool)
-    fits = np.ones(zones.count, dtype=bool)
-    for request in requests:
-        divided = {
-            name: amount for name, amount in request.items() if (zones.available(name) >= 0).any()
-        }
-        if not divided:
-            continue
-        count, nearest, chosen = _fewest(divided, zones)
-        fits &= count > 0
-        most = np.maximum(most, count)
-        is_nearest &= nearest
-        _take(divided, zones, chosen)
-    scores = 100 - most * _ZONE_SCORE + np.where(is_nearest, _ZONE_SCORE // 2, 0)
-    return np.where(fits, np.where(most == 0, 100, scores), 0)
-
-
-def _fewest(request: Amounts, zones: ZoneColumns) -> tuple[Ints, Bools, Bools]:
-    """Return the number of zones, whether none are nearer, and bool[zone, node]: which ones."""
-    count = np.zeros(zones.count, dtype=np.int64)
-    is_nearest = np.zeros(zones.count, dtype=bool)
-    chosen = np.zeros((ZONES, zones.count), dtype=bool)
-    present = [zone for zone in range(ZONES) if zones.exists[zone].any()]
-    for size in range(1, len(present) + 1):
-        nearest = np.full(zones.count, np.inf)
-        best = np.full(zones.count, np.inf)
-        is_open = count == 0
-        for group in itertools.combinations(present, size):
-            distance = _distance(group, zones)
-            exist = zones.exists[list(group)].all(axis=0)
-            nearest = np.where(exist, np.minimum(nearest, distance), nearest)
-            better = is_open & exist & (distance < best) & _has(group, request, zones)
-            best = np.where(better, distance, best)
-            count[better] = size
-            chosen[:, better] = False
-            for zone in group:
-                chosen[zone] |= better
-        is_nearest |= is_open & (count == size) & (best <= nearest)
-        if (count > 0).all():
-            break
-    return count, is_nearest, chosen
-
-
-def _distance(group: Iterable[int], zones: ZoneColumns) -> Floats:
-    members = list(group)
-    distances: Floats = zones.costs[np.ix_(members, members)].mean(axis=(0, 1))
-    return distances
-
-
-def _has(group: Iterable[int], request: Amounts, zones: ZoneColumns) -> Bools:
-    answer = np.ones(zones.count, dtype=bool)
-    for name, amount in request.items():
-        available = np.maximum(zones.available(name)[list(group)], 0).sum(axis=0)
-        answer &= available >= amount
-    return answer
-
-
-def _take(request: Amounts, zones: ZoneColumns, chosen: Bools) -> None:
-    """Subtract what a container requests from its zones, the lowest first."""
-    for name, amount in request.items():
+    def _fitting_one(self, name: str, amount: int) -> Bools:
+        zones = self._zones
+        if self._needs.is_unlimited(name):
+            return np.ones((ZONES, zones.count), dtype=bool)
         available = zones.available(name)
-        left = np.full(zones.count, amount, dtype=np.int64)
-        for zone in range(ZONES):
-            taken = np.where(chosen[zone], np.minimum(np.maximum(available[zone], 0), left), 0)
-            available[zone] -= taken
+        is_divided = (available >= 0).any(axis=0)
+        available = np.maximum(available, 0)
+        width = _widths(np.maximum(zones.allocatable(name), 0), amount)
+        # The most that so many zones have, if this one is among them.
+        most = -np.sort(-available, axis=0)
+        sums = np.vstack([np.zeros((1, zones.count), dtype=np.int64), most.cumsum(axis=0)])
+        last = np.maximum(width - 1, 0)
+        together = np.minimum(available, most[last, self._nodes]) + sums[last, self._nodes]
+        fits: Bools = zones.exists & (width > 0) & (together >= amount)
+        return np.where(is_divided, fits, may_be_undivided(name))
+
+    def _take(self, name: str, amount: int, zones: NDArray[np.intp]) -> None:
+        available = self._zones.available(name)
+        order = np.argsort(-available, axis=0, kind="stable")
+        left = np.full(len(self._nodes), amount, dtype=np.int64)
+        for rank in range(-1, ZONES):
+            zone = zones if rank < 0 else order[rank]
+            taken = np.minimum(np.maximum(available[zone, self._nodes], 0), left)
+            available[zone, self._nodes] -= taken
             left -= taken
+
+
+def _widths(allocatable: Ints, amount: int) -> NDArray[np.intp]:
+    """Return how many zones of the empty nodes have an amount; 0: all of them do not."""
+    enough = (-np.sort(-allocatable, axis=0)).cumsum(axis=0) >= amount
+    return np.where(enough.any(axis=0), enough.argmax(axis=0) + 1, 0)

@@ -5,20 +5,24 @@ docs/contrib/node-resource-topology.md describes the behaviour.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Hashable
+from typing import Final, Literal
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api import Pod
-from kubesched.contrib.node_resource_topology.alignment import (
-    PodNeeds,
-    aligns,
-    combined_scores,
-    zone_scores,
+from kubesched.contrib.node_resource_topology.alignment import aligns, aligns_on
+from kubesched.contrib.node_resource_topology.alignment_causes import (
+    BeingBound,
+    NotAligned,
+    TopologyMissing,
 )
+from kubesched.contrib.node_resource_topology.pod_needs import PodNeeds
 from kubesched.contrib.node_resource_topology.topology_cache import TopologyCache
+from kubesched.contrib.node_resource_topology.zone_groups import combined_score, combined_scores
+from kubesched.contrib.node_resource_topology.zone_scores import zone_score, zone_scores
 from kubesched.contrib.node_resource_topology.zones import (
     NODE_TOPOLOGIES,
     NODE_TOPOLOGY_KIND,
@@ -28,11 +32,9 @@ from kubesched.framework import (
     SKIP,
     SUCCESS,
     ActionType,
-    Cause,
     ClusterEvent,
     ClusterEventWithHint,
     CycleState,
-    Detail,
     EventResource,
     Explaining,
     Handle,
@@ -40,7 +42,9 @@ from kubesched.framework import (
     NodeView,
     Plugin,
     PodInfo,
-    RejectedNodes,
+    PodPart,
+    PodsOnNode,
+    Reads,
     Rejections,
     StateNotFoundError,
     Status,
@@ -57,16 +61,12 @@ _STRATEGIES: Final = (
 )
 
 
-class NotAligned(Cause, frozen=True):
-    """No NUMA node of the node has everything that the pod or a container requests."""
-
-
-class BeingBound(Cause, frozen=True):
-    """A pod is being bound to the node, and discardReservedNodes is on."""
-
-
 NOT_ALIGNED: Final = Status.unschedulable("cannot align pod", causes=(NotAligned(),))
+UNKNOWN: Final = Status.unschedulable(
+    "node has no NodeResourceTopology", causes=(TopologyMissing(),)
+)
 BEING_BOUND: Final = Status.unschedulable("invalid node topology data", causes=(BeingBound(),))
+_VERDICTS: Final = (NOT_ALIGNED, BEING_BOUND, UNKNOWN)
 
 
 class WeightedResource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -106,6 +106,8 @@ class NodeResourceTopologyMatchArgs(
     discard_reserved_nodes: bool = False
     cache: TopologyCacheArgs = TopologyCacheArgs()
     preemption_mode: str = "Disabled"
+    # What nodes without a NodeResourceTopology say to pods that need zones.
+    missing_topology_data_policy: Literal["Allow", "Deny", "Reject"] = "Allow"
 
 
 class NodeResourceTopologyMatch(Plugin):
@@ -114,6 +116,13 @@ class NodeResourceTopologyMatch(Plugin):
     name = "NodeResourceTopologyMatch"
     args_type = NodeResourceTopologyMatchArgs
     custom_kinds = (NODE_TOPOLOGY_KIND.kind,)
+    # The cache of topologies says what else changes an answer: see `cache_version`.
+    reads = Reads(
+        pod=PodPart.CONTAINERS,
+        pods_on_node=PodsOnNode.SPECS,
+        other_nodes=False,
+        objects=(),
+    )
 
     def __init__(
         self, args: NodeResourceTopologyMatchArgs | None = None, handle: Handle | None = None
@@ -121,6 +130,7 @@ class NodeResourceTopologyMatch(Plugin):
         super().__init__(args or NodeResourceTopologyMatchArgs(), handle)
         given: NodeResourceTopologyMatchArgs = self.args
         self._weights = {each.name: each.weight for each in given.scoring_strategy.resources}
+        self._denies_unknown = given.missing_topology_data_policy != "Allow"
         discards = given.discard_reserved_nodes
         reserves = given.cache_resync_period_seconds > 0 and not discards
         if handle is None:
@@ -139,10 +149,13 @@ class NodeResourceTopologyMatch(Plugin):
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         if self._cache.is_discarded(node.name):
             return BEING_BOUND
+        topology = self._cache.topology_of(node.name)
+        if topology is None:
+            return UNKNOWN if self._denies_unknown else SUCCESS
         needs = _needs(state, self.name, pod)
-        offers = {name: np.array([node.allocatable.amount(name) > 0]) for name in needs.whole}
-        fits = aligns(needs, self._cache.of_one(node.name), offers)
-        return SUCCESS if fits[0] else NOT_ALIGNED
+        offered = [name for name in needs.whole if node.allocatable.amount(name) > 0]
+        fits = aligns_on(needs, topology, self._cache.reserved_on(node.name), offered)
+        return SUCCESS if fits else NOT_ALIGNED
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
         needs = _needs(state, self.name, pod)
@@ -150,18 +163,36 @@ class NodeResourceTopologyMatch(Plugin):
 
         def rejected(view: NodeView) -> NDArray[np.int64]:
             offers = {name: view.allocatable(name) > 0 for name in needs.whole}
-            fits = aligns(needs, cache.columns(view).at(view.rows), offers)
-            return (~fits).astype(np.int64)
+            columns = cache.columns(view).at(view.rows)
+            codes = (~aligns(needs, columns, offers)).astype(np.int64)
+            return np.where(~columns.is_known, 3, codes) if self._denies_unknown else codes
 
-        codes = cache.answers(("filter", needs.key), nodes, rejected).astype(np.uint8)
+        codes = cache.answers(("filter", self._denies_unknown, needs.key), nodes, rejected).astype(
+            np.uint8
+        )
         discarded = cache.discarded(nodes)
         if discarded is not None:
             codes[discarded] = 2
-        return Rejections(codes, (NOT_ALIGNED, BEING_BOUND)) if codes.any() else Rejections.none()
+        return Rejections(codes, _VERDICTS) if codes.any() else Rejections.none()
+
+    def ignores(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
+        """The topology, not the pods on a node, says what is available."""
+        return True
+
+    def cache_version(self, nodes: NodeView) -> Hashable:
+        return self._cache.version
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        columns = self._cache.of_one(node.name)
-        return int(self._scores(_needs(state, self.name, pod), columns)[0])
+        needs = _needs(state, self.name, pod)
+        if not needs.is_guaranteed:
+            return 100
+        topology, reserved = self._cache.topology_of(node.name), self._cache.reserved_on(node.name)
+        if topology is None:
+            return 0
+        strategy = self.args.scoring_strategy.type
+        if strategy == _LEAST_NUMA_NODES:
+            return combined_score(needs, topology, reserved)
+        return zone_score(strategy, needs, topology, reserved, self._weights)
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
         needs = _needs(state, self.name, pod)
@@ -175,8 +206,6 @@ class NodeResourceTopologyMatch(Plugin):
         )
 
     def _scores(self, needs: PodNeeds, columns: ZoneColumns) -> NDArray[np.int64]:
-        if not needs.is_guaranteed:
-            return np.full(columns.count, 100, dtype=np.int64)
         strategy = self.args.scoring_strategy.type
         if strategy == _LEAST_NUMA_NODES:
             return combined_scores(needs, columns)
@@ -199,19 +228,9 @@ class NodeResourceTopologyMatch(Plugin):
         return tuple(ClusterEventWithHint(event) for event in events)
 
     def explaining(self) -> Explaining:
-        return _TopologyExplaining()
+        from kubesched.contrib.node_resource_topology.explaining import TopologyExplaining
 
-
-class _TopologyExplaining(Explaining):
-    def details(self, rejected: RejectedNodes, cause: Cause | None) -> Detail:
-        if isinstance(cause, BeingBound):
-            return Detail(sentence="another pod is being bound to the node")
-        count = len(rejected.positions)
-        return Detail(
-            sentence=f"{count} {'node has' if count == 1 else 'nodes have'} no NUMA node with "
-            "everything that a container of the pod requests",
-            brief="not aligned",
-        )
+        return TopologyExplaining(self._cache)
 
 
 def _needs(state: CycleState, key: str, pod: Pod) -> PodNeeds:

@@ -8,7 +8,7 @@ zone: no resource is promised twice.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Final
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kubesched.api import Pod
 from kubesched.api.custom_kinds import CustomObject
-from kubesched.contrib.node_resource_topology.alignment import PodNeeds
+from kubesched.contrib.node_resource_topology.pod_needs import PodNeeds
 from kubesched.contrib.node_resource_topology.zones import (
     NODE_TOPOLOGY_KIND,
     NodeTopology,
@@ -45,6 +45,8 @@ class TopologyCache:
         self._columns: ZoneColumns | None = None
         self._version: tuple[int, int] = (0, 0)
         self._changed: set[str] = set()
+        # Changes of what plugins answer that are no changes of the node or the pods on it.
+        self.version = 0
         self._log: list[int] = []  # rows whose zones changed, in order
         # By key: the version of the nodes, the position in the log, a value for each row.
         self._answers: dict[Hashable, tuple[tuple[int, ...], int, NDArray[np.int64]]] = {}
@@ -56,6 +58,7 @@ class TopologyCache:
         changed = new if new is not None else old
         assert changed is not None, "a change has an object"
         node = changed.metadata.name
+        self.version += 1
         if new is None:
             self._topologies.pop(node, None)
         else:
@@ -69,8 +72,8 @@ class TopologyCache:
         pod = new if new is not None else old
         assert pod is not None, "a change has an object"
         uid = pod.metadata.uid
-        if new is None or new.spec.node_name:
-            self._unbound.pop(uid, None)
+        if (new is None or new.spec.node_name) and self._unbound.pop(uid, ""):
+            self.version += 1
         if uid not in self._pods:
             return
         if new is None or new.status.phase in ("Succeeded", "Failed"):
@@ -90,6 +93,7 @@ class TopologyCache:
     def unreserve(self, pod: Pod) -> None:
         self._unbound.pop(pod.metadata.uid, None)
         self._release(pod.metadata.uid)
+        self.version += 1
 
     def _release(self, uid: str) -> None:
         found = self._pods.pop(uid, None)
@@ -98,11 +102,14 @@ class TopologyCache:
             self._reserved[node].subtract(amounts)
             self._running.get(node, set()).discard(uid)
             self._changed.add(node)
+            self.version += 1
 
-    def of_one(self, node: str) -> ZoneColumns:
-        """Return the zones of one node."""
-        reserved = self._reserved.get(node, _NOTHING)
-        return ZoneColumns.of_one(self._topologies.get(node), reserved)
+    def topology_of(self, node: str) -> NodeTopology | None:
+        return self._topologies.get(node)
+
+    def reserved_on(self, node: str) -> Mapping[str, int]:
+        """Return what pods were promised that the topology of the node does not show yet."""
+        return self._reserved.get(node, _NOTHING)
 
     def columns(self, nodes: NodeView) -> ZoneColumns:
         """Return the zones of all rows of the table; only changed nodes are updated."""

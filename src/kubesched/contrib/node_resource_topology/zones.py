@@ -17,10 +17,12 @@ from kubesched.api.custom_kinds import CustomObject, custom_resource
 
 __all__ = [
     "CONTAINER_SCOPE",
+    "FAR",
     "NODE_TOPOLOGIES",
     "NODE_TOPOLOGY_KIND",
     "NO_ALIGNMENT",
     "POD_SCOPE",
+    "RESTRICTED",
     "SINGLE_NUMA_NODE",
     "ZONES",
     "Amounts",
@@ -34,24 +36,25 @@ NODE_TOPOLOGIES: Final = "noderesourcetopologies.v1alpha2.topology.node.k8s.io"
 ZONES: Final = 8
 NO_ALIGNMENT: Final = "none"
 SINGLE_NUMA_NODE: Final = "single-numa-node"
+RESTRICTED: Final = "restricted"
 CONTAINER_SCOPE: Final = "container"
 POD_SCOPE: Final = "pod"
 
-_FAR: Final = 255  # a distance that is not known
+FAR: Final = 255  # a distance that is not known
 _ABSENT: Final = -1
 # The deprecated names in `topologyPolicies`: policy and scope.
 _OLD_POLICIES: Final = {
     "SingleNUMANode": (SINGLE_NUMA_NODE, CONTAINER_SCOPE),
     "SingleNUMANodeContainerLevel": (SINGLE_NUMA_NODE, CONTAINER_SCOPE),
     "SingleNUMANodePodLevel": (SINGLE_NUMA_NODE, POD_SCOPE),
-    "Restricted": ("restricted", CONTAINER_SCOPE),
-    "RestrictedContainerLevel": ("restricted", CONTAINER_SCOPE),
-    "RestrictedPodLevel": ("restricted", POD_SCOPE),
+    "Restricted": (RESTRICTED, CONTAINER_SCOPE),
+    "RestrictedContainerLevel": (RESTRICTED, CONTAINER_SCOPE),
+    "RestrictedPodLevel": (RESTRICTED, POD_SCOPE),
     "BestEffort": ("best-effort", CONTAINER_SCOPE),
     "BestEffortContainerLevel": ("best-effort", CONTAINER_SCOPE),
     "BestEffortPodLevel": ("best-effort", POD_SCOPE),
 }
-_POLICIES: Final = (NO_ALIGNMENT, "best-effort", "restricted", SINGLE_NUMA_NODE)
+_POLICIES: Final = (NO_ALIGNMENT, "best-effort", RESTRICTED, SINGLE_NUMA_NODE)
 
 Amounts = Mapping[str, int]
 Ints = NDArray[np.int64]
@@ -76,7 +79,18 @@ class NodeTopology(msgspec.Struct, frozen=True):
     policy: str
     scope: str
     available: dict[int, dict[str, int]]  # by zone and resource
+    allocatable: dict[int, dict[str, int]]  # the same, when nothing is used
     costs: dict[int, dict[int, int]]  # distances between zones
+
+    def left(self, reserved: Amounts) -> dict[int, dict[str, int]]:
+        """Return what is available; every zone may have to provide what is reserved."""
+        return {
+            zone: {name: max(amount - reserved.get(name, 0), 0) for name, amount in amounts.items()}
+            for zone, amounts in self.available.items()
+        }
+
+    def distance(self, zone: int, other: int) -> int:
+        return self.costs.get(zone, {}).get(other, FAR)
 
 
 def amount_of(name: str, raw: Any) -> int:
@@ -95,18 +109,20 @@ def read_topology(found: CustomObject) -> NodeTopology:
         elif attribute.get("name") == "topologyManagerScope" and value in ("container", "pod"):
             scope = str(value)
     available: dict[int, dict[str, int]] = {}
+    allocatable: dict[int, dict[str, int]] = {}
     costs: dict[int, dict[int, int]] = {}
     for zone in getattr(found, "zones", ()):
         number = _number(zone.get("name"))
         if zone.get("type") == "Node" and number is not None:
-            available[number] = _available(zone.get("resources") or ())
+            resources = zone.get("resources") or ()
+            allocatable[number] = _amounts(resources, "allocatable")
+            # Exporters that do not measure what is used leave `available` out.
+            available[number] = allocatable[number] | _amounts(resources, "available")
             distances = ((_number(each.get("name")), each) for each in zone.get("costs") or ())
             costs[number] = {
-                other: int(each.get("value", _FAR))
-                for other, each in distances
-                if other is not None
+                other: int(each.get("value", FAR)) for other, each in distances if other is not None
             }
-    return NodeTopology(policy, scope, available, costs)
+    return NodeTopology(policy, scope, available, allocatable, costs)
 
 
 def _number(name: Any) -> int | None:
@@ -116,12 +132,13 @@ def _number(name: Any) -> int | None:
     return int(number) if is_zone else None
 
 
-def _available(resources: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+def _amounts(resources: Iterable[Mapping[str, Any]], field: str) -> dict[str, int]:
     amounts = {}
     for resource in resources:
-        name, raw = str(resource.get("name")), resource.get("available")
+        name, raw = str(resource.get("name")), resource.get(field)
         try:
-            amounts[name] = amount_of(name, resource.get("allocatable", 0) if raw is None else raw)
+            if raw is not None:
+                amounts[name] = amount_of(name, raw)
         except (ValueError, TypeError):
             continue
     return amounts
@@ -134,53 +151,57 @@ class ZoneColumns:
         self.count = count
         self.is_known = np.zeros(count, dtype=bool)
         self.is_single = np.zeros(count, dtype=bool)  # the policy is single-numa-node
+        self.is_restricted = np.zeros(count, dtype=bool)
         self.is_pod_scope = np.zeros(count, dtype=bool)
         self.exists = np.zeros((ZONES, count), dtype=bool)
-        self.costs: Ints = np.full((ZONES, ZONES, count), _FAR, dtype=np.int64)
+        self.costs: Ints = np.full((ZONES, ZONES, count), FAR, dtype=np.int64)
         self._available: dict[str, Ints] = {}
-
-    @classmethod
-    def of_one(cls, topology: NodeTopology | None, reserved: Amounts) -> ZoneColumns:
-        columns = cls(1)
-        columns.put(0, topology, reserved)
-        return columns
+        self._allocatable: dict[str, Ints] = {}
 
     def put(self, row: int, topology: NodeTopology | None, reserved: Amounts) -> None:
         """Set the zones of a node; every zone may have to provide what is reserved."""
         self.exists[:, row] = False
-        self.costs[:, :, row] = _FAR
-        for amounts in self._available.values():
+        self.costs[:, :, row] = FAR
+        for amounts in (*self._available.values(), *self._allocatable.values()):
             amounts[:, row] = _ABSENT
         self.is_known[row] = topology is not None
         self.is_single[row] = topology is not None and topology.policy == SINGLE_NUMA_NODE
+        self.is_restricted[row] = topology is not None and topology.policy == RESTRICTED
         self.is_pod_scope[row] = topology is not None and topology.scope == POD_SCOPE
         if topology is None:
             return
         for zone, resources in topology.available.items():
             self.exists[zone, row] = True
             for name, amount in resources.items():
-                self._column(name)[zone, row] = max(amount - reserved.get(name, 0), 0)
+                column = self._column(self._available, name)
+                column[zone, row] = max(amount - reserved.get(name, 0), 0)
+            for name, amount in topology.allocatable.get(zone, {}).items():
+                self._column(self._allocatable, name)[zone, row] = amount
             for other, cost in topology.costs.get(zone, {}).items():
                 self.costs[zone, other, row] = cost
 
-    def _column(self, name: str) -> Ints:
-        found = self._available.get(name)
+    def _column(self, columns: dict[str, Ints], name: str) -> Ints:
+        found = columns.get(name)
         if found is None:
-            found = np.full((ZONES, self.count), _ABSENT, dtype=np.int64)
-            self._available[name] = found
+            found = columns[name] = np.full((ZONES, self.count), _ABSENT, dtype=np.int64)
         return found
 
     def available(self, name: str) -> Ints:
         found = self._available.get(name)
         return np.full((ZONES, self.count), _ABSENT) if found is None else found
 
+    def allocatable(self, name: str) -> Ints:
+        found = self._allocatable.get(name)
+        return np.full((ZONES, self.count), _ABSENT) if found is None else found
+
     def at(self, rows: NDArray[np.intp]) -> ZoneColumns:
         """Return copies of the columns of some nodes."""
         found = ZoneColumns(0)
         found.count = len(rows)
-        for name in ("is_known", "is_single", "is_pod_scope"):
+        for name in ("is_known", "is_single", "is_restricted", "is_pod_scope"):
             setattr(found, name, getattr(self, name)[rows])
         found.exists = self.exists[:, rows]
         found.costs = self.costs[:, :, rows]
         found._available = {name: each[:, rows] for name, each in self._available.items()}
+        found._allocatable = {name: each[:, rows] for name, each in self._allocatable.items()}
         return found

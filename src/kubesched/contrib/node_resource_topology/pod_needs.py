@@ -1,0 +1,89 @@
+"""What a pod and its containers request of the NUMA zones of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import NamedTuple
+
+from kubesched.api import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    Container,
+    Pod,
+    is_hugepage_resource_name,
+    is_native_resource_name,
+)
+from kubesched.contrib.node_resource_topology.zones import amount_of
+
+__all__ = ["PodNeeds", "may_be_undivided"]
+
+
+class PodNeeds(NamedTuple):
+    """What a pod and its containers request of zones."""
+
+    is_guaranteed: bool
+    init: tuple[dict[str, int], ...]
+    containers: tuple[dict[str, int], ...]
+    whole: dict[str, int]
+
+    @classmethod
+    def of(cls, pod: Pod) -> PodNeeds:
+        init = tuple(_requests(each) for each in pod.spec.init_containers)
+        containers = tuple(_requests(each) for each in pod.spec.containers)
+        whole: dict[str, int] = {}
+        for each in containers:
+            for name, amount in each.items():
+                whole[name] = whole.get(name, 0) + amount
+        for each in init:
+            for name, amount in each.items():
+                whole[name] = max(whole.get(name, 0), amount)
+        for name, raw in (pod.spec.overhead or {}).items():
+            whole[name] = whole.get(name, 0) + amount_of(name, raw)
+        return cls(_is_guaranteed(pod), init, containers, whole)
+
+    @staticmethod
+    def of_container(container: Container) -> dict[str, int]:
+        return _requests(container)
+
+    @property
+    def key(self) -> Hashable:
+        """A value that is equal for pods with the same needs."""
+        parts = (self.whole, *self.init, {}, *self.containers)
+        return self.is_guaranteed, tuple(tuple(sorted(each.items())) for each in parts)
+
+    def is_unlimited(self, name: str) -> bool:
+        """Pods that are not guaranteed get cpu and memory of all zones."""
+        is_shared = name in (CPU, MEMORY) or is_hugepage_resource_name(name)
+        return is_shared and not self.is_guaranteed
+
+    @property
+    def concerns_zones(self) -> bool:
+        """Pods that request nothing, or only native resources as best effort, go anywhere."""
+        return any(self.whole.values())
+
+
+def _requests(container: Container) -> dict[str, int]:
+    resources = container.resources
+    amounts = {**resources.limits, **resources.requests}
+    found = {name: amount_of(name, raw) for name, raw in amounts.items()}
+    return {name: amount for name, amount in found.items() if amount}
+
+
+def _is_guaranteed(pod: Pod) -> bool:
+    """Whether every container has limits of cpu and memory that equal its requests."""
+    for container in (*pod.spec.containers, *pod.spec.init_containers):
+        limits, requests = container.resources.limits, container.resources.requests
+        for name in (CPU, MEMORY):
+            if name not in limits:
+                return False
+            if name in requests and amount_of(name, requests[name]) != amount_of(
+                name, limits[name]
+            ):
+                return False
+    return bool(pod.spec.containers)
+
+
+def may_be_undivided(name: str) -> bool:
+    """Whether a resource that no zone lists is the node's."""
+    return not is_native_resource_name(name) or name == EPHEMERAL_STORAGE
