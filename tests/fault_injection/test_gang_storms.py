@@ -19,11 +19,12 @@ from kubesched.scheduler.pod_groups.group_algorithm import MemberTrials
 from kubesched.scheduler.runtime.placement_points import PlacementPoints
 from tests.fault_injection.gang_storms import run_storm
 
-SEEDS = 20
+# The last two end with nominations that keep room for pods that cannot be placed.
+SEEDS = (*range(18), 700_048, 700_265)
 MUTANT_SEEDS = 40
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_gangs_are_placed_whole_and_none_waits_in_vain(seed: int) -> None:
     assert run_storm(seed) == []
 

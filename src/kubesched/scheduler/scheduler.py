@@ -384,8 +384,12 @@ class Scheduler:
             self.services.metrics,
         )
         if isinstance(self.cache, GroupingCache):
+            gangs = self.services.lister(PodGroup) if self._schedules_gangs else None
             return GroupEventHandlers(
-                self.cache, *parts, announces_waiting_pods=self._schedules_gangs
+                self.cache,
+                *parts,
+                gangs=gangs,
+                clear_nomination=self._failures.clear_nomination,
             )
         return EventHandlers(self.cache, *parts)
 

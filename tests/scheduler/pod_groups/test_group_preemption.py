@@ -191,6 +191,56 @@ def test_a_basic_group_preempts_for_one_member_at_a_time() -> None:
     virtual_loop.run(scenario)
 
 
+async def _waits_for_victims(harness: GroupHarness) -> None:
+    """A gang of three: p1 and p2 are nominated to the nodes that are free, and p3 waits for n3."""
+    await harness.add(*classes(10, 20, 100))
+    await harness.add(*(make_node(name, cpu="1") for name in ("n1", "n2", "n3")))
+    victim = plain("v", 10, "n3")
+    slow = replace(victim.spec, termination_grace_period_seconds=30)
+    await harness.add(replace(victim, spec=slow))
+    await harness.settle()
+    pods = [of_priority(member(name), 20) for name in ("p1", "p2", "p3")]
+    await harness.add(preemptor(3, 20), *pods)
+    await harness.settle()
+    assert sorted(await _nominated(harness)) == ["n1", "n2"]
+    await harness.add(plain("small", 10))
+    await harness.settle(15)
+    assert await harness.nodes("small") == [""], "the nominations keep the nodes"
+
+
+async def _nominated(harness: GroupHarness) -> list[str]:
+    pods = (await harness.api.list(Pod)).items
+    return [each for pod in pods if (each := pod.status.nominated_node_name)]
+
+
+def test_nominations_end_if_preemption_cannot_help_any_more() -> None:
+    async def scenario() -> None:
+        async with group_harness(GATES) as harness:
+            await _waits_for_victims(harness)
+            # One node is left. p1 is tried there, and p2 was nominated to it or to the other one.
+            taken = [(await harness.pod("p1")).status.nominated_node_name, "n3"]
+            await harness.add(*(plain(f"rival-{name}", 100, name) for name in taken))
+            await harness.api.delete(Pod, "v", "default", grace_period_seconds=0)
+            await harness.settle(60)
+            (free,) = {"n1", "n2"} - set(taken)
+            assert await harness.nodes("small") == [free]
+            assert await _nominated(harness) == []
+
+    virtual_loop.run(scenario)
+
+
+def test_nominations_end_if_too_few_members_are_left() -> None:
+    async def scenario() -> None:
+        async with group_harness(GATES) as harness:
+            await _waits_for_victims(harness)
+            await harness.api.delete(Pod, "p3", "default", grace_period_seconds=0)
+            await harness.settle(15)
+            assert (await harness.nodes("small"))[0] in ("n1", "n2")
+            assert await _nominated(harness) == []
+
+    virtual_loop.run(scenario)
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_counting_equal_members_preempts_as_placing_them(seed: int) -> None:
     async def scenario(counts: bool) -> Any:

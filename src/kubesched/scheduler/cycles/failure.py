@@ -130,6 +130,11 @@ class FailureHandler:
         )
         self._spawn(self._write(queued.pod, condition, nominating), "status")
 
+    def clear_nomination(self, pod: Pod) -> None:
+        """End the nomination of a waiting pod that cannot be placed for now."""
+        self._queue.nominator.add_nominated_pod(PodInfo(pod), CLEAR_NOMINATION)
+        self._spawn(self._write(pod, None, CLEAR_NOMINATION), "status")
+
     def report_skipped(self, framework: Framework, pod: Pod, reason: str) -> None:
         """Report a pod that was popped and needs no attempt."""
         framework.recorder.event(pod, "Warning", "FailedScheduling", "Scheduling", reason)
@@ -153,7 +158,7 @@ class FailureHandler:
             log.error("Pod could not be put back", exc=exc, pod=queued.pod)
 
     async def _write(
-        self, pod: Pod, condition: PodCondition, nominating: Nominating | None
+        self, pod: Pod, condition: PodCondition | None, nominating: Nominating | None
     ) -> None:
         try:
             await self._writer.write(pod, condition, nominated_node(nominating))

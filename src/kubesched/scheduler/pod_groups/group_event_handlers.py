@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kubesched.api import Pod
-from kubesched.framework import ActionType, ClusterEvent, EventResource
+from kubesched.api import Pod, PodGroup
+from kubesched.framework import ActionType, ClusterEvent, EventResource, Lister
 from kubesched.framework.pod_groups import group_name_of
 from kubesched.scheduler.backend.grouping_cache import GroupingCache
 from kubesched.scheduler.config.plugin_names import GANG_SCHEDULING
@@ -20,11 +20,21 @@ _WAITING_POD_ADD = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.ADD)
 class GroupEventHandlers(EventHandlers):
     """Handlers that add waiting pods to their groups. The cache adds pods on nodes."""
 
-    def __init__(self, cache: GroupingCache, *arguments: Any, announces_waiting_pods: bool) -> None:
-        """With `announces_waiting_pods`, a new pod requeues pods that wait for group members."""
+    def __init__(
+        self,
+        cache: GroupingCache,
+        *arguments: Any,
+        gangs: Lister[PodGroup] | None,
+        clear_nomination: Callable[[Pod], None],
+    ) -> None:
+        """With `gangs`, pods wait for the others of their gang, and a new pod requeues them.
+
+        `clear_nomination` ends the nomination of a waiting pod.
+        """
         super().__init__(cache, *arguments)
         self._groups = cache.groups
-        self._announces_waiting_pods = announces_waiting_pods
+        self._gangs = gangs
+        self._clear_nomination = clear_nomination
 
     def add_pod(self, pod: Pod) -> None:
         is_waiting = not pod.spec.node_name and self._is_responsible(pod)
@@ -32,10 +42,31 @@ class GroupEventHandlers(EventHandlers):
             # Before it enters the queue, because PreEnqueue plugins count it.
             self._groups.add(pod)
         super().add_pod(pod)
-        if is_waiting and self._announces_waiting_pods:
+        if is_waiting and self._gangs is not None:
             self._queue.move_all(
                 _WAITING_POD_ADD, None, pod, self._clock.now_ns(), self._except_gated_members(pod)
             )
+
+    def delete_pod(self, pod: Pod, is_tombstone: bool = False) -> None:
+        super().delete_pod(pod, is_tombstone)
+        if self._gangs is not None and group_name_of(pod):
+            self._release_incomplete(pod, self._gangs)
+
+    def _release_incomplete(self, deleted: Pod, gangs: Lister[PodGroup]) -> None:
+        """End the nominations in the gang of a deleted pod, if too few pods are left.
+
+        PreEnqueue holds these pods until others are created. Their nominations would keep room
+        from all other pods until then.
+        """
+        state = self._groups.find(deleted)
+        found = gangs.get(group_name_of(deleted), deleted.metadata.namespace)
+        gang = None if found is None else found.spec.scheduling_policy.gang
+        if state is None or gang is None or state.all_count >= gang.min_count:
+            return
+        for pod in state.unscheduled_pods().values():
+            if self._queue.nominator.node_of(pod.metadata.uid) is not None:
+                self._clear_nomination(pod)
+                self._announce_to_lower_priority(pod)
 
     def forget_waiting(self, pod: Pod) -> None:
         self._groups.delete(pod)

@@ -54,6 +54,7 @@ class GroupPreemptionStep:
             verdict = outcome.status
             reasons = (*verdict.reasons, status.message)
             outcome.status = Status(verdict.code, reasons, verdict.error, verdict.plugin)
+            outcome.is_without_prospect = True
         else:
             outcome.status = status
 

@@ -48,3 +48,5 @@ class GroupResult(msgspec.Struct, eq=False):
     status: Status
     members: list[MemberResult]
     is_waiting_on_preemption: bool = False
+    # Preemption cannot make room for the group: nominations of earlier cycles end.
+    is_without_prospect: bool = False

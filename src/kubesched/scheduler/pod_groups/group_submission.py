@@ -43,6 +43,9 @@ def failure_of(outcome: GroupResult, member: MemberResult) -> tuple[Status, Nomi
         return own, member.nominating
     if has_node:
         return _held_back(member), CLEAR_NOMINATION
+    if outcome.is_without_prospect:
+        # An earlier cycle may have nominated it while the group waited for victims.
+        return own, CLEAR_NOMINATION
     return own, member.nominating
 
 
