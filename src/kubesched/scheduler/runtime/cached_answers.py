@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api import Pod, PodSpec
-from kubesched.foundation.util.identity_cache import IdentityCache
+from kubesched.foundation.util.small_cache import SmallCache
 from kubesched.framework import (
     ClusterVersion,
     Diagnosis,
@@ -292,7 +292,7 @@ def pod_key_function(reads: Iterable[Reads]) -> Callable[[Pod], bytes | None]:
     plain: Callable[[Pod], Any] = attrgetter(*fields) if fields else _nothing
     computed_parts = [get for part, get in _COMPUTED.items() if part in parts]
     by_spec_alone = all(name.startswith("spec.") for name in fields)
-    key_of_spec: IdentityCache[PodSpec, bytes] = IdentityCache()
+    key_of_spec: SmallCache[PodSpec, bytes] = SmallCache()
 
     def key(pod: Pod) -> bytes | None:
         status, spec = pod.status, pod.spec

@@ -24,8 +24,8 @@ from kubesched.foundation.metrics.instruments import CounterMetric
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.foundation.util.clock import Clock
 from kubesched.foundation.util.go_format import format_slice
-from kubesched.foundation.util.identity_cache import IdentityCache
 from kubesched.foundation.util.logging import get_logger
+from kubesched.foundation.util.small_cache import SmallCache
 from kubesched.framework import (
     SKIP,
     SUCCESS,
@@ -149,7 +149,7 @@ class Framework:
         self._pre_filters = _with_counters(self.pre_filter_plugins, metrics.pre_filters)
         self._pre_scores = _with_counters(self.pre_score_plugins, metrics.pre_scores)
         self._all_pre_filters: _Concerned = (self._pre_filters, ())
-        self._pre_filters_by_spec: IdentityCache[PodSpec, _Concerned] = IdentityCache()
+        self._pre_filters_by_spec: SmallCache[PodSpec, _Concerned] = SmallCache()
         self.answer_cache = AnswerCache(plugins, services, metrics, self.version)
         self.binding = BindingPoints(plugins, services, metrics)
         self.placements = PlacementPoints(plugins, metrics)

@@ -1,0 +1,61 @@
+"""The cache whose keys are compared by identity, and with the latest keys by equality."""
+
+from __future__ import annotations
+
+from kubesched.foundation.util.small_cache import SmallCache
+
+
+class Uncomparable:
+    """A key that must not be compared."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("compared")
+
+
+def test_a_key_is_found_by_identity_without_a_comparison() -> None:
+    cache: SmallCache[object, str] = SmallCache()
+    key = Uncomparable()
+    cache.store(key, "one")
+    assert cache.get(key) == "one"
+
+
+def test_an_equal_key_is_found_among_the_latest_four() -> None:
+    cache: SmallCache[list[int], int] = SmallCache()
+    for number in range(5):
+        cache.store([number], number)
+    assert [cache.get([number]) for number in range(5)] == [None, 1, 2, 3, 4]
+
+
+def test_a_key_that_is_used_stays_among_the_latest() -> None:
+    cache: SmallCache[list[int], int] = SmallCache()
+    for number in range(4):
+        cache.store([number], number)
+    assert cache.get([0]) == 0
+    cache.store([4], 4)
+    assert cache.get([0]) == 0
+    assert cache.get([1]) is None
+
+
+def test_a_value_is_replaced_for_equal_keys_too() -> None:
+    cache: SmallCache[list[int], str] = SmallCache()
+    cache.store([1], "old")
+    cache.store([1], "new")
+    assert cache.get([1]) == "new"
+
+
+def test_a_key_stays_alive_so_that_no_other_object_gets_its_id() -> None:
+    cache: SmallCache[object, int] = SmallCache()
+    for number in range(50):
+        cache.store(object(), number)  # a freed object would leave its address to the next
+    assert len(cache) == 50
+
+
+def test_memory_is_bounded_and_the_latest_entry_is_found() -> None:
+    cache: SmallCache[object, int] = SmallCache()
+    for number in range(2000):
+        key = object()
+        cache.store(key, number)
+        assert cache.get(key) == number
+        assert len(cache) <= 512
