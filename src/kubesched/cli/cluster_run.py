@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -215,12 +215,10 @@ class ClusterRun:
         keep = not self._cluster.is_new
         await live.apply(dumped)
         await live.apply(other_objects, keep_existing=keep)
+        workload = [each for each in fresh if isinstance(each.object, Pod)]
         pods = SharedInformer(api, Pod, clock, derive(0, "up"))
         names = frozenset(live.scheduler.profiles)
-        bare_pods = [each.object for each in fresh if isinstance(each.object, Pod)]
-        followed = WorkloadProgress(
-            live, names, [pod_key(pod) for pod in bare_pods if pod.metadata.name]
-        )
+        followed = WorkloadProgress(live, names, _named_pods(workload))
         pods.add_handler(followed.note)
         kinds = {type(each.object) for each in other_objects}
         display = PlacementDisplay(
@@ -236,28 +234,30 @@ class ClusterRun:
             settle_collector()
             # First the pods of owners: placement depends on the order of creation.
             await display.until_created(interrupted, sum(map(_pods_at_once, other_objects)))
-            workload = [each for each in fresh if isinstance(each.object, Pod)]
             await self._create(workload, display, interrupted)
             undecided = await display.until_decided(interrupted, self._options.timeout_ns)
-            nodes, known = await api.list(Node), pods.store.list()
-            explanations: Mapping[str, str] = {}
-            if any(map(tried_in_vain, known)):
-                options = self._options
-                explanations = await pending_headlines(live, options.plugins, options.gates)
+            known = pods.store.list()
             summary = summarize(
-                nodes.items,
+                (await api.list(Node)).items,
                 known,
                 names,
                 held=followed.held(known, clock.now_ns()),
                 undecided=undecided,
                 remarks=await display.remarks(),
-                explanations=explanations,
+                explanations=await self._explanations(known),
             )
             link = "" if self._page is None else self._page.link()
             on_started(msgspec.structs.replace(served, summary=summary, dashboard=link))
             if self._options.stays:
                 await interrupted.wait()
         return summary
+
+    async def _explanations(self, pods: Iterable[Pod]) -> Mapping[str, str]:
+        """Return the first line of the explanation of each pending pod, if there is one."""
+        if not any(map(tried_in_vain, pods)):
+            return {}
+        options = self._options
+        return await pending_headlines(self._live_cluster, options.plugins, options.gates)
 
     def _build_reloader(self) -> ConfigurationReloader | None:
         options = self._options.reload
@@ -321,6 +321,12 @@ def _users_kubeconfig(folder: ClusterFolder) -> Path:
         (path,) = kubectl_files({**os.environ, "KUBECONFIG": ""})
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     return path
+
+
+def _named_pods(manifests: Iterable[Manifest]) -> list[str]:
+    """Return the keys of the pods whose names are not generated."""
+    pods = (each.object for each in manifests)
+    return [pod_key(pod) for pod in pods if isinstance(pod, Pod) and pod.metadata.name]
 
 
 def _sample() -> list[Manifest]:

@@ -84,16 +84,6 @@ def summarize(
     failed = [pod for pod in pods if pod.status.phase == "Failed"]
     ended = [pod for pod in pods if pod.status.phase in _FINISHED]
     bound = [pod for pod in pods if pod.spec.node_name]
-    running = [pod for pod in bound if pod.status.phase not in _FINISHED]
-    usage: dict[str, Resources] = {}
-    counts: Counter[str] = Counter()
-    for pod in running:
-        usage.setdefault(pod.spec.node_name, Resources()).add(pod_requested(pod))
-        counts[pod.spec.node_name] += 1
-    rows = [
-        _node_row(node, counts[node.metadata.name], usage.get(node.metadata.name, Resources()))
-        for node in sorted(nodes, key=lambda node: node.metadata.name)
-    ]
     waiting = [pod for pod in pods if not pod.spec.node_name and pod.status.phase not in _FINISHED]
     waiting.sort(key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
     return ClusterSummary(
@@ -107,11 +97,25 @@ def summarize(
             )
             for pod in waiting
         ),
-        nodes=tuple(rows),
+        nodes=_nodes_with_requests(nodes, bound),
         undecided=dict(undecided),
         remarks=dict(remarks),
         failed=len(failed),
         evicted=sum(pod.status.reason == _EVICTED for pod in failed),
+    )
+
+
+def _nodes_with_requests(nodes: Iterable[Node], bound: Iterable[Pod]) -> tuple[NodeRow, ...]:
+    """Return the rows of all nodes, by name; pods that have ended do not count."""
+    usage: dict[str, Resources] = {}
+    counts: Counter[str] = Counter()
+    for pod in bound:
+        if pod.status.phase not in _FINISHED:
+            usage.setdefault(pod.spec.node_name, Resources()).add(pod_requested(pod))
+            counts[pod.spec.node_name] += 1
+    return tuple(
+        _node_row(node, counts[node.metadata.name], usage.get(node.metadata.name, Resources()))
+        for node in sorted(nodes, key=lambda node: node.metadata.name)
     )
 
 

@@ -7,7 +7,7 @@ import contextlib
 import os
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -55,13 +55,7 @@ def run_up(
     fail_on_pending: bool,
     **options: Any,
 ) -> None:
-    if options["no_scheduler"] and (config_file or plugins or options["verify_engine"]):
-        raise click.UsageError(
-            "--no-scheduler excludes --config, --plugin and --verify-engine: they are options of a "
-            "scheduler"
-        )
-    if detach and options["exit_when_done"]:
-        raise click.UsageError("--detach and --exit exclude each other")
+    _check_options(options, has_scheduler_options=bool(config_file or plugins), detach=detach)
     folder = None
     if name or detach:
         folder = ClusterFolder(state_folder(os.environ), name or _UNNAMED)
@@ -75,6 +69,18 @@ def run_up(
         raise KubeschedError(f"not decided within {timeout} s: {names}")
     if fail_on_pending and summary.pending:
         ctx.exit(1)
+
+
+def _check_options(
+    options: Mapping[str, Any], *, has_scheduler_options: bool, detach: bool
+) -> None:
+    if options["no_scheduler"] and (has_scheduler_options or options["verify_engine"]):
+        raise click.UsageError(
+            "--no-scheduler excludes --config, --plugin and --verify-engine: they are options of a "
+            "scheduler"
+        )
+    if detach and options["exit_when_done"]:
+        raise click.UsageError("--detach and --exit exclude each other")
 
 
 def _detached(
@@ -113,19 +119,20 @@ def _here(
         log_to(LogSettings(), sys.stderr, sys.stderr, os.getpid())
     registry = out_of_tree_plugins(plugins)
     gates = parse_feature_gates(options["feature_gates"])
-    configuration = _configuration(config_file, registry, plugins, gates)
     if options["no_scheduler"]:
         configuration = scheduler_configuration(
             profiles=[{"schedulerName": _NO_SCHEDULER}], feature_gates=gates
         )
+    else:
+        configuration = _configuration(config_file, registry, plugins, gates)
     files, kubeconfig, listen = options["files"], options["kubeconfig"], options["listen"]
-    is_watched = sys.stdout.isatty()
+    is_watched, announces = sys.stdout.isatty(), not is_quiet and descriptor is None
     with contextlib.ExitStack() as held:
         if folder is not None:
             port = _claim(held, folder)
             listen = listen or Listen(port=port)
-        elif listen is None and (is_watched or kubeconfig is not None):
-            listen = Listen()
+        elif is_watched or kubeconfig is not None:
+            listen = listen or Listen()
         stays = listen is not None and not options["exit_when_done"]
         run = ClusterRun(
             RunOptions(
@@ -147,17 +154,19 @@ def _here(
                 pace_ns=_SAMPLE_PACE_NS if is_watched and not files else 0,
                 stays=stays,
                 is_quiet=is_quiet,
-                announces=not is_quiet and descriptor is None,
+                announces=announces,
             )
         )
-        on_started: Callable[[Started], None]
-        if descriptor is not None:
-            on_started = lambda started: report_to(descriptor, started)  # noqa: E731
-        else:
-            closing = "Running; Ctrl-C stops." if stays else ""
-            on_started = lambda started: _show(started, output, is_quiet, closing)  # noqa: E731
+
+        def on_started(started: Started) -> None:
+            if descriptor is not None:
+                report_to(descriptor, started)
+            else:
+                closing = "Running; Ctrl-C stops." if stays else ""
+                _show(started, output, is_quiet, closing)
+
         summary = asyncio.run(run.run(on_started))
-    if folder is not None and descriptor is None and not is_quiet:
+    if folder is not None and announces:
         again = f"kubesched up --name {folder.name} goes on"
         click.echo(f"Kept: {again}, kubesched down {folder.name} removes it.", err=True)
     return summary, stays

@@ -9,7 +9,7 @@ import enum
 import os
 import random
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,6 +20,7 @@ from kubesched.api.time import format_time
 from kubesched.cluster.apiserver.http.api_limits import ApiLimits
 from kubesched.cluster.apiserver.http.api_server import ApiServer
 from kubesched.cluster.apiserver.http.client_kubeconfig import kubeconfig
+from kubesched.cluster.apiserver.http.metrics_api import PodUsage
 from kubesched.cluster.apiserver.http.router import ApiService
 from kubesched.cluster.apiserver.http.users import ADMIN, Users
 from kubesched.cluster.apiserver.local_api import Faults, LocalApi
@@ -151,7 +152,11 @@ class EmbeddedCluster:
         recorder = events if heartbeats else None
         # In the order in which their tasks start: a simulation's digest depends on it.
         self.parts: list[Component] = [] if events is None else [events]
+        self._scripts = scripts
+        self._usage: PodUsage | None = None
+        self._certificate = b""
         if ClusterPart.NODES in parts:
+            self._usage = ContainerUsage(self.store, scripts).of
             self.parts += [
                 FakeKubelet(
                     self.api,
@@ -163,31 +168,12 @@ class EmbeddedCluster:
                 ),
                 NodeAgent(self.api, clock, heartbeats=heartbeats),
             ]
-        self._scripts = scripts
-        usage = ContainerUsage(self.store, scripts)
-        self._usage = usage.of if ClusterPart.NODES in parts else None
         if ClusterPart.CONTROLLERS in parts:
             groups = features if ClusterPart.POD_GROUPS in parts else frozenset()
-            controllers = Controllers(
-                self.api,
-                clock,
-                events=None if recorder is None else _recorded(recorder),
-                authority=lambda: self._certificate.decode(),
-                usage=self._usage,
-                has_pod_groups=POD_GROUPS in groups,
-                has_group_claims={POD_GROUPS, GROUP_CLAIMS} <= groups,
-                has_job_groups={POD_GROUPS, JOB_GROUPS} <= groups,
-            )
-            self.parts.append(controllers)
+            self.parts.append(self._controllers(recorder, groups))
             if heartbeats:
                 self.parts.append(QuotaResync(self.store, clock))
-        if ClusterPart.GARBAGE_COLLECTION in parts:
-            self.parts.append(GarbageCollector(self.store, clock))
-        if ClusterPart.EVENTS in parts:
-            self.parts.append(EventExpiry(self.store, clock, lasts_ns=events_last_ns))
-        if heartbeats and ClusterPart.NODES in parts:
-            # Not without heartbeats: a simulation counts its ended pods at the end.
-            self.parts.append(TerminatedPodCollector(self.store, clock))
+        self.parts += self._collectors(parts, heartbeats=heartbeats, events_last_ns=events_last_ns)
         self._tls: ssl.SSLContext | None = None
         self._authority = LazyAuthority(
             clock, lambda make: self._secret(_CLIENT_AUTHORITY, make), lambda: self._tls
@@ -197,12 +183,38 @@ class EmbeddedCluster:
         self._server: ApiServer | None = None
         self._webhooks: WebhookClient | None = None
         self._extensions: ExtensionClient | None = None
-        self._certificate = b""
         self._token = ""
         self._listen = listen
         self._rbac = rbac
         if listen is not None:
             self._serve(listen, clock, limits)
+
+    def _controllers(
+        self, recorder: CoreEventBroadcaster | None, groups: frozenset[str]
+    ) -> Controllers:
+        """Build the controllers. `groups` are the features of the server, if groups run."""
+        return Controllers(
+            self.api,
+            self.clock,
+            events=None if recorder is None else _recorded(recorder),
+            authority=lambda: self._certificate.decode(),
+            usage=self._usage,
+            has_pod_groups=POD_GROUPS in groups,
+            has_group_claims={POD_GROUPS, GROUP_CLAIMS} <= groups,
+            has_job_groups={POD_GROUPS, JOB_GROUPS} <= groups,
+        )
+
+    def _collectors(
+        self, parts: ClusterPart, *, heartbeats: bool, events_last_ns: int
+    ) -> Iterator[Component]:
+        """Yield the parts that remove objects."""
+        if ClusterPart.GARBAGE_COLLECTION in parts:
+            yield GarbageCollector(self.store, self.clock)
+        if ClusterPart.EVENTS in parts:
+            yield EventExpiry(self.store, self.clock, lasts_ns=events_last_ns)
+        if heartbeats and ClusterPart.NODES in parts:
+            # Not without heartbeats: a simulation counts its ended pods at the end.
+            yield TerminatedPodCollector(self.store, self.clock)
 
     def _create_furniture(self, now_ns: int) -> None:
         """Create the storage classes and the Service that every cluster starts with."""
@@ -284,7 +296,7 @@ class EmbeddedCluster:
             except OSError as exc:
                 assert self._listen is not None
                 where = f"{self._listen.host} port {self._listen.port}"
-                # Errors of name resolution have negative numbers that `strerror` does not know.
+                # Errors of name resolution have negative numbers that `strerror` has no text for.
                 number = exc.errno or 0
                 why = os.strerror(number) if number > 0 else exc.strerror or str(exc)
                 raise KubeschedError(f"cannot listen on {where}: {why}") from exc

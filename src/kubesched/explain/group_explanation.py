@@ -75,16 +75,10 @@ def explain_group(
         raise _not_found(model, namespace, name, len(pods))
     gang = group.spec.scheduling_policy.gang
     least = 1 if gang is None else gang.min_count
-    pending = [pod for pod in pods if not pod.spec.node_name]
-    scheduled = len(pods) - len(pending)
+    scheduled = sum(bool(pod.spec.node_name) for pod in pods)
     constraints = group.spec.scheduling_constraints
     key = constraints.topology[0].key if constraints and constraints.topology else ""
-    bound = [pod for pod in pods if pod.spec.node_name]
-    tried = [
-        (domain, len(nodes), *_place(model, pending, nodes))
-        for domain, nodes in _domains(model, key, bound)
-    ]
-    tried.sort(key=lambda each: -each[2])
+    tried = _tried_domains(model, pods, key)
     fits, message = (tried[0][2], tried[0][3]) if tried else (0, f"no node has the label {key}")
     verdict, summary = _verdict(pods, scheduled, least, fits, key)
     return PodGroupExplanation(
@@ -98,17 +92,34 @@ def explain_group(
         fits=fits,
         topology_key=key,
         domains=tuple(
-            PodGroupDomain(name=domain, nodes=count, fits=fit) for domain, count, fit, _ in tried
-        )
-        if key
-        else (),
-        message=message,
-        condition=next(
-            (each.message for each in group.status.conditions if each.type == "PodGroupScheduled"),
-            "",
+            PodGroupDomain(name=domain, nodes=count, fits=fit)
+            for domain, count, fit, _ in tried
+            if domain != _ANYWHERE
         ),
+        message=message,
+        condition=_condition_message(group),
         members=members,
     )
+
+
+def _condition_message(group: PodGroup) -> str:
+    for each in group.status.conditions:
+        if each.type == "PodGroupScheduled":
+            return each.message
+    return ""
+
+
+def _tried_domains(
+    model: ClusterModel, pods: list[Pod], key: str
+) -> list[tuple[str, int, int, str]]:
+    """Return each domain with its nodes, the pods that fit it, and a reason; the best first."""
+    pending = [pod for pod in pods if not pod.spec.node_name]
+    bound = [pod for pod in pods if pod.spec.node_name]
+    tried = [
+        (domain, len(nodes), *_place(model, pending, nodes))
+        for domain, nodes in _domains(model, key, bound)
+    ]
+    return sorted(tried, key=lambda each: -each[2])
 
 
 def _verdict(pods: list[Pod], scheduled: int, least: int, fits: int, key: str) -> tuple[str, str]:

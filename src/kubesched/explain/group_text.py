@@ -25,14 +25,23 @@ def render_group(answer: PodGroupExplanation, *, width: int = 100, paint: Paint 
         lines += ["", *wrapped(f"the next pod: {answer.message}", width)]
     if answer.domains:
         lines += ["", paint(f"{answer.topology_key}: how many pods fit", "head")]
-        for domain in answer.domains[:_DOMAINS_SHOWN]:
-            lines.append(f"  {domain.name}: {domain.fits} on {plural(domain.nodes, 'node')}")
-        if more := len(answer.domains) - _DOMAINS_SHOWN:
-            lines += [f"  and {more} more"] if more > 0 else []
-    causes = answer.members.causes
-    if answer.verdict == "pending" and causes and all(each.verdict == "fits" for each in causes):
-        lines += ["", "Each pending pod would fit alone."]
-    elif answer.verdict == "pending" and causes:
-        lines += ["", paint("Each pod for itself", "head")]
-        lines += render_pending(answer.members, width=width, paint=paint).splitlines()
+        lines += _domain_lines(answer)
+    if answer.verdict == "pending" and answer.members.causes:
+        lines += ["", *_member_lines(answer, width, paint)]
     return "\n".join(lines)
+
+
+def _domain_lines(answer: PodGroupExplanation) -> list[str]:
+    lines = [
+        f"  {domain.name}: {domain.fits} on {plural(domain.nodes, 'node')}"
+        for domain in answer.domains[:_DOMAINS_SHOWN]
+    ]
+    more = len(answer.domains) - _DOMAINS_SHOWN
+    return [*lines, f"  and {more} more"] if more > 0 else lines
+
+
+def _member_lines(answer: PodGroupExplanation, width: int, paint: Paint) -> list[str]:
+    if all(each.verdict == "fits" for each in answer.members.causes):
+        return ["Each pending pod would fit alone."]
+    text = render_pending(answer.members, width=width, paint=paint)
+    return [paint("Each pod for itself", "head"), *text.splitlines()]

@@ -13,6 +13,7 @@ from kubesched.api import ApiAccess, ApiError, Pod, PodGroup, ResourceClaim
 from kubesched.api.access import ObjectList, WatchEvent, deliver
 from kubesched.api.base import ApiObject
 from kubesched.api.scheduling import Workload
+from kubesched.cluster.apiserver.http.metrics_api import PodUsage
 from kubesched.cluster.controllers.controller import Controller
 from kubesched.cluster.controllers.controller_registry import FOLLOWED, all_controllers
 from kubesched.cluster.controllers.object_index import ObjectIndex
@@ -24,7 +25,7 @@ from kubesched.cluster.controllers.plans import (
     Patch,
     RecordEvent,
 )
-from kubesched.cluster.controllers.pod_autoscalers import PodAutoscalers, PodUsage
+from kubesched.cluster.controllers.pod_autoscalers import PodAutoscalers
 from kubesched.cluster.controllers.pod_garbage_collection import LOST_NODE, LostNodes
 from kubesched.cluster.controllers.taint_eviction import TaintEvictions
 from kubesched.cluster.controllers.triggers import TriggerIndex

@@ -62,7 +62,7 @@ def plan_job_with_group(
 
 
 def _is_gang(job: Job, document: Mapping[str, Any]) -> bool:
-    """Whether all pods of the Job run at the same time and can tell each other apart."""
+    """Whether all pods of the Job run at the same time and are distinguishable by index."""
     template = document["spec"].get("template", {}).get("spec", {})
     parallelism = job.spec.parallelism or 0
     return (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kubesched.api import (
@@ -17,6 +17,7 @@ from kubesched.api.labels import Selector
 from kubesched.api.plain_kinds import plain_type
 from kubesched.api.quantity import Quantity, parse_quantity
 from kubesched.api.time import format_time
+from kubesched.cluster.apiserver.http.metrics_api import PodUsage
 from kubesched.cluster.controllers.adoption import selector_of
 from kubesched.cluster.controllers.controller import Controller
 from kubesched.cluster.controllers.object_index import ObjectIndex
@@ -39,7 +40,7 @@ from kubesched.cluster.controllers.scaling_limits import Limited, ScalingHistory
 from kubesched.cluster.controllers.triggers import OwnChange
 from kubesched.foundation.util.clock import SECOND
 
-__all__ = ["AUTOSCALERS", "PodAutoscalers", "PodUsage"]
+__all__ = ["AUTOSCALERS", "PodAutoscalers"]
 
 Json = Mapping[str, Any]
 
@@ -47,8 +48,6 @@ AUTOSCALERS: Final = plain_type("autoscaling/v2", "HorizontalPodAutoscaler")
 # The time between two decisions.
 SYNC_NS: Final = 15 * SECOND
 _NANO: Final = 10**9
-# CPU in billionths of a core and memory in bytes, by container.
-PodUsage = Callable[[Pod, int], Mapping[str, tuple[int, int]]]
 _SCALABLE: Final[dict[tuple[str, str], type[ApiObject]]] = {
     ("apps", "Deployment"): Deployment,
     ("apps", "ReplicaSet"): ReplicaSet,

@@ -7,7 +7,7 @@ could reverse is not made.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from kubesched.api import Pod
@@ -86,10 +86,7 @@ def propose_replicas(
             "resource metrics API"
         )
     groups = _grouped(pods, usage, target.resource, now_ns)
-    dropped = groups.unready | groups.ignored
-    used = {
-        name: _of(target, containers) for name, containers in usage.items() if name not in dropped
-    }
+    used = _used(target, usage, without=groups.unready | groups.ignored)
     requests = {}
     if target.utilization is not None:
         requests = {each.metadata.name: _requested(target, each) for each in pods}
@@ -107,11 +104,16 @@ def propose_replicas(
         used |= dict.fromkeys(groups.unready, 0)
     careful, _ = _ratio(target, used, requests)
     replicas = math.ceil(careful * len(used))
-    is_opposite = (ratio < 1 < careful) or (careful < 1 < ratio)
-    is_reversed = (careful < 1 and replicas > current) or (careful > 1 and replicas < current)
-    if tolerance.covers(careful) or is_opposite or is_reversed:
+    if tolerance.covers(careful) or _contradicts(ratio, careful, replicas - current):
         replicas = current
     return Proposal(replicas, utilization, average)
+
+
+def _contradicts(ratio: float, careful: float, change: int) -> bool:
+    """Whether the pods that say nothing turn the change into the opposite one."""
+    if (ratio < 1 < careful) or (careful < 1 < ratio):
+        return True
+    return (careful < 1 and change > 0) or (careful > 1 and change < 0)
 
 
 def _assumed_use(
@@ -140,6 +142,12 @@ def _ratio(
         raise NoMetricsError("no metrics returned matched known pods")
     utilization = total * 100 // requested
     return utilization / target.utilization, utilization
+
+
+def _used(
+    target: ResourceTarget, usage: Mapping[str, PodUse], without: Collection[str]
+) -> dict[str, int]:
+    return {name: _of(target, use) for name, use in usage.items() if name not in without}
 
 
 def _of(target: ResourceTarget, containers: PodUse) -> int:

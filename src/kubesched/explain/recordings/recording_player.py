@@ -167,10 +167,7 @@ class RecordingPlayer:
         """
         letter, at_ns = record[0], record[1]
         if letter == "h":
-            self.is_repeated = not record[3] and self._has_begun
-            if not self._is_replaced:
-                self.configuration = self._read(record[2]["configuration"])
-            self._begin(at_ns)
+            self._begin_segment(at_ns, record[2], is_continued=not record[3])
             return None
         if letter == "r":
             self.is_repeated = False
@@ -179,10 +176,10 @@ class RecordingPlayer:
         match record:
             case ["+" | "~" | "-", *_]:
                 return self._change(at_ns, record)
-            case ["d", _, namespace, name, uid, node, evaluated, message, post_filter]:
-                pod = self.model.objects.get(Pod, name, namespace)
-                if pod is not None and pod.metadata.uid == uid and not pod.spec.node_name:
-                    return RecordedDecision(at_ns, pod, node, evaluated, message, post_filter)
+            case ["d", _, namespace, name, uid, *decided]:
+                pod = self._unbound(namespace, name)
+                if pod is not None and pod.metadata.uid == uid:
+                    return RecordedDecision(at_ns, pod, *decided)
             case ["c", _, document]:
                 self._reconfigure(document)
             case ["f", _, _, _, uid]:
@@ -191,10 +188,20 @@ class RecordingPlayer:
                 self._nominated = nominated
                 self._restore_nominations()
             case ["a", _, namespace, name, node]:
-                pod = self.model.objects.get(Pod, name, namespace)
-                if pod is not None and not pod.spec.node_name:
+                pod = self._unbound(namespace, name)
+                if pod is not None:
                     self.model.cache.assume_pod(PodInfo(pod).placed_on(node))
         return None
+
+    def _unbound(self, namespace: str, name: str) -> Pod | None:
+        pod = self.model.objects.get(Pod, name, namespace)
+        return None if pod is None or pod.spec.node_name else pod
+
+    def _begin_segment(self, at_ns: int, header: Mapping[str, Any], *, is_continued: bool) -> None:
+        self.is_repeated = is_continued and self._has_begun
+        if not self._is_replaced:
+            self.configuration = self._read(header["configuration"])
+        self._begin(at_ns)
 
     def _change(self, at_ns: int, record: list[Any]) -> PlayedChange:
         kind, namespace, name, after = self._objects.read(record)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from kubesched.cluster.apiserver.rules.errors.field_problems import (
@@ -33,18 +33,11 @@ _NOT_ALLOWED: Final = (
 
 def check_ephemeral_containers(spec: Json, old: Json) -> list[FieldProblem]:
     """Check added containers, and that the existing ones are unchanged."""
-    problems: list[FieldProblem] = []
     wanted = spec.get("ephemeralContainers") or ()
-    kept = {each.get("name", ""): each for each in wanted}
-    for each in old.get("ephemeralContainers") or ():
-        if kept.get(each["name"]) != each:
-            change = "changed" if each["name"] in kept else "removed"
-            text = f'existing ephemeral containers "{each["name"]}" may not be {change}'
-            problems.append(forbidden(_FIELD, text))
-    existing = {each["name"] for each in old.get("ephemeralContainers") or ()}
-    regular = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-    names = {each["name"] for each in regular}
+    existing = {each["name"]: each for each in old.get("ephemeralContainers") or ()}
+    problems = _problems_of_existing(wanted, existing)
     targets = {each["name"] for each in spec.get("containers") or ()}
+    names = targets | {each["name"] for each in spec.get("initContainers") or ()}
     for index, each in enumerate(wanted):
         field = f"{_FIELD}[{index}]"
         name = each.get("name", "")
@@ -53,15 +46,33 @@ def check_ephemeral_containers(spec: Json, old: Json) -> list[FieldProblem]:
         elif name in names:
             problems.append(duplicate(f"{field}.name", name))
         names.add(name)
-        if name in existing:
-            continue
-        if not each.get("image"):
-            problems.append(required(f"{field}.image", ""))
-        if (target := each.get("targetContainerName")) and target not in targets:
-            problems.append(absent(f"{field}.targetContainerName", target))
-        problems += [
-            forbidden(f"{field}.{part}", "cannot be set for an Ephemeral Container")
-            for part in _NOT_ALLOWED
-            if each.get(part)
-        ]
+        if name not in existing:
+            problems += _problems_of_added(field, each, targets)
+    return problems
+
+
+def _problems_of_existing(
+    wanted: Iterable[Json], existing: Mapping[str, Json]
+) -> list[FieldProblem]:
+    by_name = {each.get("name", ""): each for each in wanted}
+    problems = []
+    for name, container in existing.items():
+        if by_name.get(name) != container:
+            change = "changed" if name in by_name else "removed"
+            text = f'existing ephemeral containers "{name}" may not be {change}'
+            problems.append(forbidden(_FIELD, text))
+    return problems
+
+
+def _problems_of_added(field: str, container: Json, targets: Collection[str]) -> list[FieldProblem]:
+    problems = []
+    if not container.get("image"):
+        problems.append(required(f"{field}.image", ""))
+    if (target := container.get("targetContainerName")) and target not in targets:
+        problems.append(absent(f"{field}.targetContainerName", target))
+    problems += [
+        forbidden(f"{field}.{part}", "cannot be set for an Ephemeral Container")
+        for part in _NOT_ALLOWED
+        if container.get(part)
+    ]
     return problems
