@@ -26,7 +26,7 @@ from kubesched.explain.shadow.shadow_entries import AssumedState, ShadowVerdict
 from kubesched.foundation.util import virtual_loop
 from kubesched.foundation.util.components import running
 from kubesched.testing import make_node, make_pod
-from tests.explain.shadow_world import Churn, ShadowWorld, completed, furnish
+from tests.explain.shadow_harness import Churn, ShadowHarness, completed, furnish
 from tests.explain.test_shadow import PACKING
 
 GIB = 1 << 30
@@ -34,18 +34,20 @@ GIB = 1 << 30
 
 def record(
     folder: Path,
-    *steps: Callable[[ShadowWorld], Any],
+    *steps: Callable[[ShadowHarness], Any],
     size: int = GIB,
     smallest: int = 256 * 1024,
     seed: int = 0,
 ) -> None:
     async def main() -> None:
-        world = ShadowWorld(seed)
-        recorder = FlightRecorder(folder, size, world.other, world.clock, smallest_segment=smallest)
-        async with running(*world.cluster.parts, world.other, recorder):
-            await world.other.synced.wait()
+        harness = ShadowHarness(seed)
+        recorder = FlightRecorder(
+            folder, size, harness.other, harness.clock, smallest_segment=smallest
+        )
+        async with running(*harness.cluster.parts, harness.other, recorder):
+            await harness.other.synced.wait()
             for step in steps:
-                await step(world)
+                await step(harness)
             await asyncio.sleep(10)
 
     virtual_loop.run(main, seed=seed)
@@ -94,11 +96,11 @@ def test_the_folder_stays_within_its_size(tmp_path: Path) -> None:
 
 
 def test_a_decision_that_differs_is_named(tmp_path: Path) -> None:
-    async def pods(world: ShadowWorld) -> None:
-        await world.create(make_node("a", cpu="8"), make_node("b", cpu="8"))
+    async def pods(harness: ShadowHarness) -> None:
+        await harness.create(make_node("a", cpu="8"), make_node("b", cpu="8"))
         for number in range(3):
             pod = make_pod(f"p{number}", requests={"cpu": "1", "memory": "1Gi"}, images=["x"])
-            await world.create(pod)
+            await harness.create(pod)
             await asyncio.sleep(2)
 
     record(tmp_path, pods)
@@ -117,13 +119,13 @@ def test_a_decision_that_differs_is_named(tmp_path: Path) -> None:
 def test_the_past_is_explained(tmp_path: Path) -> None:
     moments: list[int] = []
 
-    async def story(world: ShadowWorld) -> None:
-        await world.create(make_node("a", cpu="1"))
-        await world.create(make_pod("big", requests={"cpu": "4"}, images=["x"]))
+    async def story(harness: ShadowHarness) -> None:
+        await harness.create(make_node("a", cpu="1"))
+        await harness.create(make_pod("big", requests={"cpu": "4"}, images=["x"]))
         await asyncio.sleep(5)
-        moments.append(world.clock.now_ns())
+        moments.append(harness.clock.now_ns())
         await asyncio.sleep(1)
-        await world.create(make_node("b", cpu="8"))
+        await harness.create(make_node("b", cpu="8"))
         await asyncio.sleep(5)
 
     record(tmp_path, story)
@@ -160,8 +162,8 @@ def test_the_page_has_a_timeline(churned: Path) -> None:
 
 
 def test_no_command_argument_or_other_annotation_is_recorded(tmp_path: Path) -> None:
-    async def secretive(world: ShadowWorld) -> None:
-        await world.nodes(1)
+    async def secretive(harness: ShadowHarness) -> None:
+        await harness.nodes(1)
         pod = make_pod("p", images=["registry/x"], annotations={"vault": "hunter2-note"})
         (container,) = pod.spec.containers
         told = replace(
@@ -169,12 +171,12 @@ def test_no_command_argument_or_other_annotation_is_recorded(tmp_path: Path) -> 
             command=("run", "hunter2-command"),
             args=("--password=hunter2-arg",),
         )
-        await world.create(replace(pod, spec=replace(pod.spec, containers=(told,))))
+        await harness.create(replace(pod, spec=replace(pod.spec, containers=(told,))))
         await asyncio.sleep(3)
-        found = await world.api.get(Pod, "p", "default")
+        found = await harness.api.get(Pod, "p", "default")
         annotations = {**found.metadata.annotations, "vault": "hunter2-later"}
         metadata = replace(found.metadata, annotations=annotations, labels={"a": "b"})
-        await world.api.update(replace(found, metadata=metadata))
+        await harness.api.update(replace(found, metadata=metadata))
         await asyncio.sleep(3)
 
     record(tmp_path, secretive)

@@ -68,7 +68,7 @@ class ExplainedScenario(Scenario):
         changed.clear()
 
     def _nominate(self, harness: DecisionHarness) -> None:
-        """What only the world's scheduler knows so far is written to the pods."""
+        """Write to the pods what only the harness's scheduler has in memory so far."""
         nominations = harness.nominations()
         for pod in harness.waiting_pods():
             node = nominations.get(f"{pod.metadata.namespace}/{pod.metadata.name}", "")

@@ -22,9 +22,9 @@ from kubesched.foundation.util.clock import SECOND
 from kubesched.scheduler.config.defaults import default_configuration
 from kubesched.scheduler.config.load import configuration_from_builtins
 from kubesched.testing import make_node, make_pod, make_pvc
-from tests.explain.shadow_world import (
+from tests.explain.shadow_harness import (
     Churn,
-    ShadowWorld,
+    ShadowHarness,
     device_claim,
     device_objects,
     observe,
@@ -71,28 +71,28 @@ def test_a_scheduler_that_binds_at_once_needs_no_other_state() -> None:
 
 def test_the_shadow_only_lists_and_watches() -> None:
     async def main() -> set[str]:
-        world = ShadowWorld(0)
-        await world.run(_few_pods)
-        return world.requests
+        harness = ShadowHarness(0)
+        await harness.run(_few_pods)
+        return harness.requests
 
     assert virtual_loop.run(main) == {"list", "watch"}
 
 
-async def _few_pods(world: ShadowWorld) -> None:
-    await world.nodes(3)
+async def _few_pods(harness: ShadowHarness) -> None:
+    await harness.nodes(3)
     for number in range(4):
-        await world.create(small_pod(f"p{number}"))
+        await harness.create(small_pod(f"p{number}"))
 
 
 def test_another_configuration_differs_with_the_points_of_both_nodes() -> None:
-    async def step(world: ShadowWorld) -> None:
-        await world.create(make_node("a", cpu="8"), make_node("b", cpu="8"))
+    async def step(harness: ShadowHarness) -> None:
+        await harness.create(make_node("a", cpu="8"), make_node("b", cpu="8"))
         for number in range(2):
-            await world.create(small_pod(f"p{number}"))
+            await harness.create(small_pod(f"p{number}"))
             await asyncio.sleep(3)
 
     async def main() -> ShadowReport:
-        return await ShadowWorld(0, own=PACKING, latency_ms=1).run(step)
+        return await ShadowHarness(0, own=PACKING, latency_ms=1).run(step)
 
     report = virtual_loop.run(main)
     # The first pod is tied. The other scheduler spreads the second one, the shadow packs it.
@@ -107,10 +107,10 @@ def test_another_configuration_differs_with_the_points_of_both_nodes() -> None:
 
 
 def test_a_filter_of_the_shadow_that_rejects_the_node_is_named() -> None:
-    async def step(world: ShadowWorld) -> None:
+    async def step(harness: ShadowHarness) -> None:
         tainted = make_node("a", taints=["team=x:NoSchedule"])
-        await world.create(tainted)
-        await world.create(small_pod("p"))
+        await harness.create(tainted)
+        await harness.create(small_pod("p"))
 
     other = configuration_from_builtins(
         {
@@ -126,7 +126,7 @@ def test_a_filter_of_the_shadow_that_rejects_the_node_is_named() -> None:
     )
 
     async def main() -> ShadowReport:
-        return await ShadowWorld(0, other=other, own=default_configuration()).run(step)
+        return await ShadowHarness(0, other=other, own=default_configuration()).run(step)
 
     report = virtual_loop.run(main)
     assert report.verdicts == {ShadowVerdict.ONLY_OTHER: 1}
@@ -136,9 +136,9 @@ def test_a_filter_of_the_shadow_that_rejects_the_node_is_named() -> None:
 
 
 def test_pods_that_only_the_shadow_places_are_found() -> None:
-    async def step(world: ShadowWorld) -> None:
-        await world.create(make_node("a", taints=["team=x:NoSchedule"]))
-        await world.create(small_pod("p"))
+    async def step(harness: ShadowHarness) -> None:
+        await harness.create(make_node("a", taints=["team=x:NoSchedule"]))
+        await harness.create(small_pod("p"))
 
     own = configuration_from_builtins(
         {
@@ -154,7 +154,7 @@ def test_pods_that_only_the_shadow_places_are_found() -> None:
     )
 
     async def main() -> ShadowReport:
-        return await ShadowWorld(0, own=own).run(step)
+        return await ShadowHarness(0, own=own).run(step)
 
     report = virtual_loop.run(main)
     assert report.verdicts == {ShadowVerdict.ONLY_SHADOW: 1}
@@ -162,18 +162,18 @@ def test_pods_that_only_the_shadow_places_are_found() -> None:
 
 
 def test_a_sample_of_the_nodes_explains_a_worse_node() -> None:
-    async def step(world: ShadowWorld) -> None:
+    async def step(harness: ShadowHarness) -> None:
         # Every pod prefers the large nodes, which some samples lack.
         for number in range(130):
-            await world.create(make_node(f"n{number:03}", cpu="64" if number < 3 else "4"))
+            await harness.create(make_node(f"n{number:03}", cpu="64" if number < 3 else "4"))
         for number in range(25):
-            await world.create(small_pod(f"p{number}"))
+            await harness.create(small_pod(f"p{number}"))
             await asyncio.sleep(0.5)
 
     sampling = replace(default_configuration(), percentage_of_nodes_to_score=50)
 
     async def main() -> ShadowReport:
-        return await ShadowWorld(0, other=sampling, latency_ms=1).run(step)
+        return await ShadowHarness(0, other=sampling, latency_ms=1).run(step)
 
     report = virtual_loop.run(main)
     assert report.compared == 25
@@ -182,19 +182,19 @@ def test_a_sample_of_the_nodes_explains_a_worse_node() -> None:
 
 
 def test_claims_are_compared_before_their_scheduler_prepares_them() -> None:
-    async def step(world: ShadowWorld) -> None:
-        await world.nodes(4)
-        await world.create(*device_objects(4))
+    async def step(harness: ShadowHarness) -> None:
+        await harness.nodes(4)
+        await harness.create(*device_objects(4))
         for number in range(6):
-            await world.create(make_pvc(f"v{number}", storage_class="standard"))
-            await world.create(device_claim(f"d{number}"))
-            await world.create(small_pod(f"v{number}", pvcs=[f"v{number}"]))
-            await world.create(small_pod(f"d{number}", resource_claims={"gpu": f"d{number}"}))
+            await harness.create(make_pvc(f"v{number}", storage_class="standard"))
+            await harness.create(device_claim(f"d{number}"))
+            await harness.create(small_pod(f"v{number}", pvcs=[f"v{number}"]))
+            await harness.create(small_pod(f"d{number}", resource_claims={"gpu": f"d{number}"}))
         await asyncio.sleep(20)
 
     async def main() -> tuple[ShadowReport, ShadowReport]:
-        same = await ShadowWorld(0).run(step)
-        packed = await ShadowWorld(0, own=PACKING, window_ns=0).run(step)
+        same = await ShadowHarness(0).run(step)
+        packed = await ShadowHarness(0, own=PACKING, window_ns=0).run(step)
         return same, packed
 
     same, packed = virtual_loop.run(main)

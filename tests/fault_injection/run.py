@@ -208,7 +208,7 @@ class Run:
             options["out_of_tree_registry"] = {"Faulty": self._faulty_plugin}
         if plan.groups:
             gates = {"GenericWorkload": True, "GangScheduling": True}
-            # There are no priorities in these plans. `gang_storms` has groups that preempt.
+            # There are no priorities in these plans. `gang_scenarios` has groups that preempt.
             for gate in ("TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption"):
                 gates[gate] = bool(plan.seed % 2)
             options["feature_gates"] = FeatureGates(gates)

@@ -147,7 +147,7 @@ def in_order(calls: list[Json]) -> dict[str, list[tuple[str, Any]]]:
 
 
 def unborn(recorded: Json) -> Json:
-    """An object of a request as someone would have created it."""
+    """An object of a request as a client would have created it."""
     metadata = without(recorded["metadata"], IDENTITIES | {"generation"})
     spec = {key: value for key, value in recorded["spec"].items() if key != "priority"}
     if recorded["spec"].get("priority"):

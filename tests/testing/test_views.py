@@ -102,9 +102,9 @@ class Looks(Plugin):
     name = "Looks"
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        return Status.failure("odd world")
+        return Status.failure("odd state")
 
 
 def test_two_errors_with_one_text_are_one_answer() -> None:
     (status,) = run_filter(Looks(), PICKY, make_view(SSD))
-    assert status.message == "odd world"
+    assert status.message == "odd state"

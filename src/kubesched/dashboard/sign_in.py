@@ -1,8 +1,8 @@
 """Sign-in to the page: a link with a one-time token, which becomes a session cookie.
 
 A browser sends the cookies of a host to all its ports, so to other programs on this machine. It
-sends a cookie only to the folder that the cookie is for. So a page is in a folder whose name nobody
-can guess, and the name of its cookie is its own: pages do not overwrite each other's sessions.
+sends a cookie only to the folder that the cookie is for. So a page is in a folder whose name cannot
+be guessed, and the name of its cookie is its own: pages do not overwrite each other's sessions.
 
 The Host of a request must be a name of this server, so a forged Host is refused. Requests that
 change something must come from the page itself.

@@ -100,7 +100,7 @@ class Preemption(Result, frozen=True, kw_only=True):
 
     def in_words(self) -> str:
         """Describe the result in one or two sentences."""
-        victims = ", ".join(self.victims) or "nobody"
+        victims = ", ".join(self.victims) or "no pod"
         against = ", ".join(self.budgets_violated)
         who = f"{victims} on {self.node}" + (f", against budget {against}" if against else "")
         if self.possible:

@@ -121,7 +121,7 @@ def held_summary(status: Status, detail: Detail) -> Summary:
 def _advice(suggestions: Sequence[Suggestion], preemption: Preemption | None) -> str:
     """Return the smallest changes to the pod and to the cluster, on one line."""
     if preemption is not None and preemption.possible:
-        victims = listed(preemption.victims) or "nobody"
+        victims = listed(preemption.victims) or "no pod"
         against = listed(preemption.budgets_violated)
         budgets = f", against budget {against}" if against else ""
         return (

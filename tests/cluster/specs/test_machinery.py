@@ -329,7 +329,7 @@ MUTATION = {
     "patchType": "ApplyConfiguration",
     "applyConfiguration": {"expression": "Object{spec: Object.spec{replicas: 100}}"},
 }
-EVERYBODY = {
+UNUSED_RULE = {
     "subjects": [{"kind": "User", "user": {"name": "example-e2e-non-existent-user"}}],
     "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
 }
@@ -611,7 +611,7 @@ STORIES: dict[str, Story] = {
             "matchingPrecedence": 10000,
             "priorityLevelConfiguration": {"name": "global-default"},
             "distinguisherMethod": {"type": "ByUser"},
-            "rules": [EVERYBODY],
+            "rules": [UNUSED_RULE],
         },
         {"matchingPrecedence": 9999},
         has_status=True,

@@ -273,7 +273,7 @@ WRONG = {
             "installHint": "install it with care\n",
         },
     ),
-    "a plugin that must ask someone": wrong_user(
+    "a plugin that needs a terminal": wrong_user(
         "FILE: users[u].user.exec.interactiveMode: 'Always' is not supported: the process has no "
         "terminal",
         exec={

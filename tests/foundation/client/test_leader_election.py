@@ -57,7 +57,7 @@ class ElectionHarness:
     async def hold(
         self, holder: str | None, *, duration: int | None = 15, transitions: int = 3
     ) -> Lease:
-        """Have someone hold the lease, with a renewal long past."""
+        """Make another replica the holder, with a renewal long past."""
         spec = LeaseSpec(
             holder_identity=holder,
             lease_duration_seconds=duration,
@@ -309,7 +309,7 @@ class Machine:
                 ElectionSettings(identity=f"{self.number}-{life}"),
             )
             if self.trouble and self._dice.random() < 0.3:
-                # A replica that is killed says nothing to anyone.
+                # A replica that is killed does not release its lease.
                 try:
                     async with asyncio.timeout(self._dice.uniform(1, 100)):
                         await self.elector.run()

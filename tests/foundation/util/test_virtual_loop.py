@@ -329,7 +329,9 @@ REFUSED: dict[str, Callable[[asyncio.AbstractEventLoop], Any]] = {
 
 
 @pytest.mark.parametrize("ask", REFUSED.values(), ids=REFUSED)
-def test_the_real_world_is_refused(ask: Callable[[asyncio.AbstractEventLoop], Any]) -> None:
+def test_sockets_and_processes_are_refused(
+    ask: Callable[[asyncio.AbstractEventLoop], Any],
+) -> None:
     async def main() -> None:
         answer = ask(asyncio.get_running_loop())
         if asyncio.iscoroutine(answer):

@@ -1,8 +1,8 @@
 """The ElasticQuotas of a cluster, and what their namespaces use.
 
 A plain class. Amounts are integers by resource: cpu in thousandths, memory in bytes, everything
-else in pieces. A resource that a quota does not name in `max` is not limited by it, and one that
-it does not name in `min` is guaranteed to nobody in its namespace.
+else in pieces. A resource that a quota does not name in `max` is not limited by it, and of one that
+it does not name in `min` nothing is guaranteed to its namespace.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The pods of each PodGroup: which exist, which have a node, and which wait in Permit.
 
-A plain class. It is told what changes, and answers how far a group is. All profiles of a
+A plain class. Its owner reports changes, and reads how far a group is. All profiles of a
 scheduler share one.
 """
 

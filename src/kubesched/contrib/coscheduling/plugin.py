@@ -212,7 +212,7 @@ class Coscheduling(Plugin):
         if self._take_room_of_later_groups(gang):
             gang.failed.discard(pod_info.uid)
             return _NO_VICTIMS
-        gang.representative = pod_info.uid  # its own plugins know which events help
+        gang.representative = pod_info.uid  # the plugins that rejected it name the events that help
         gang.failed_at = self._version(gang)
         self._reject(gang, f"pod {pod_info.pod.metadata.name} fits no node")
         return _NO_VICTIMS

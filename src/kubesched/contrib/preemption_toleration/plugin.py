@@ -107,7 +107,7 @@ class PreemptionToleration(Plugin):
             needed = int(notes.get(MINIMUM_PRIORITY, pod_priority(victim) + 1))
             seconds = int(notes.get(TOLERATION_SECONDS, 0))
         except ValueError:
-            return False  # a policy that cannot be read protects nobody
+            return False  # a policy that cannot be read protects no pod
         if priority >= needed:
             return False
         if seconds < 0:

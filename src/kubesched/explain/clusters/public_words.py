@@ -1,7 +1,7 @@
 """Words that Kubernetes and well-known drivers define: `--anonymize` leaves them as they are.
 
 Some decide how an object is treated, such as a driver that replaced an in-tree plugin. They may
-not be replaced. The others would tell nothing about a company.
+not be replaced. The others reveal nothing about a company.
 """
 
 from __future__ import annotations

@@ -237,22 +237,22 @@ def _exec_settings(
         args=plugin.args or (),
         env={variable.name: variable.value for variable in plugin.env or ()},
         install_hint=plugin.install_hint,
-        cluster=_told_cluster(cluster, server) if plugin.provide_cluster_info else None,
+        cluster=_cluster_of_plugin(cluster, server) if plugin.provide_cluster_info else None,
     )
 
 
-def _told_cluster(cluster: KubeconfigCluster, server: str) -> dict[str, Any]:
-    told: dict[str, Any] = {"server": server}
+def _cluster_of_plugin(cluster: KubeconfigCluster, server: str) -> dict[str, Any]:
+    described: dict[str, Any] = {"server": server}
     if cluster.tls_server_name:
-        told["tls-server-name"] = cluster.tls_server_name
+        described["tls-server-name"] = cluster.tls_server_name
     if cluster.insecure_skip_tls_verify:
-        told["insecure-skip-tls-verify"] = True
+        described["insecure-skip-tls-verify"] = True
     if cluster.certificate_authority_data:
-        told["certificate-authority-data"] = cluster.certificate_authority_data
+        described["certificate-authority-data"] = cluster.certificate_authority_data
     elif cluster.certificate_authority:
         ca = cluster.path(cluster.certificate_authority).read_bytes()
-        told["certificate-authority-data"] = base64.b64encode(ca).decode()
-    return told
+        described["certificate-authority-data"] = base64.b64encode(ca).decode()
+    return described
 
 
 def _data_or_file(

@@ -281,7 +281,7 @@ class EventBroadcaster:
             log.error("Unable to write event (may retry after sleeping)", exc=error, event=name)
             return False
         if error.reason == "AlreadyExists":
-            # A series whose event was created by someone else in between can be patched now.
+            # Another client created the event of the series in between: it can be patched now.
             log.detail(5, "Server rejected event (will not retry!)", event=name, err=error)
             return not sending.is_series
         log.error("Server rejected event (will not retry!)", exc=error, event=name)

@@ -236,7 +236,7 @@ class HttpApi:
     ) -> T:
         query = {"fieldManager": _FIELD_MANAGER, "force": "true"} if patch_type == "apply" else {}
         if patch_type == "strategic" and issubclass(kind, CustomObject):
-            patch_type = "merge"  # servers know no strategies for custom resources
+            patch_type = "merge"  # servers have no strategies for custom resources
         answer = await self._call(
             "PATCH",
             target(kind_of(kind), namespace, name, subresource, query),

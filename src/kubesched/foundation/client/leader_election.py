@@ -213,7 +213,7 @@ class LeaderElector:
     async def _create(self, began: _Moment) -> bool:
         view = self._view
         if view.spec.holder_identity and not view.is_ours and view.is_valid(began[0]):
-            # Someone deleted the lease; its holder may not have noticed.
+            # The lease was deleted; its holder may not have noticed.
             self.trouble.ended()
             return False
         metadata = ObjectMeta(name=self._settings.name, namespace=self._settings.namespace)
@@ -265,7 +265,7 @@ class LeaderElector:
         try:
             async with asyncio.timeout(self._settings.renew_deadline_ns / SECOND):
                 found = await self._api.get(Lease, self._settings.name, self._settings.namespace)
-                # Not by what we last knew: the lease may be someone else's by now.
+                # The stored copy may be stale: another replica may hold the lease by now.
                 if found.spec.holder_identity != self._settings.identity:
                     return
                 now = format_micro_time(self._clock.now_ns())

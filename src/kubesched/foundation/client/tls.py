@@ -61,7 +61,7 @@ def _trust(context: ssl.SSLContext, ca: bytes) -> None:
 
 
 def _show(context: ssl.SSLContext, pair: KeyPair) -> None:
-    # The ssl module reads key pairs only from files; these are gone before anyone can look.
+    # The ssl module reads key pairs only from files; these are removed at once.
     descriptor, path = tempfile.mkstemp(prefix="kubesched-", suffix=".pem")
     try:
         with os.fdopen(descriptor, "wb") as file:

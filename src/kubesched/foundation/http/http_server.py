@@ -273,7 +273,7 @@ class HttpServer(web.Server):
             pass
         finally:
             connection.close_raw()
-        # The connection is closed, so nobody receives this.
+        # The connection is closed, so no client receives this.
         gone = web.Response()
         gone.force_close()
         return gone

@@ -217,8 +217,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 except (SystemExit, KeyboardInterrupt):
                     raise
                 except BaseException as exc:
-                    told = {"message": f"Exception in callback {handle!r}", "exception": exc}
-                    self.call_exception_handler({**told, "handle": handle})
+                    context = {"message": f"Exception in callback {handle!r}", "exception": exc}
+                    self.call_exception_handler({**context, "handle": handle})
             if self._stopping:  # type: ignore[attr-defined]
                 return
 

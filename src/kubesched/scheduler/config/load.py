@@ -283,11 +283,11 @@ class _Reader:
             return
         self._notes.extend(decoded.notes)
         # One error with the reference's text, but separate entries for `find_problems`.
-        told = [", ".join(decoded.problems)] if self._errors is None else decoded.problems
+        problems = [", ".join(decoded.problems)] if self._errors is None else decoded.problems
         self._problems.extend(
             f"{where}: strict decoding error: decoding args for plugin {name}: "
             f"strict decoding error: {each}"
-            for each in told
+            for each in problems
         )
 
     def _stand_in(self, name: str, args_type: type) -> PluginConfig:

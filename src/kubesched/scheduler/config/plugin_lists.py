@@ -89,7 +89,7 @@ def expand_plugins(
     """Return the plugins that run at each extension point of a profile.
 
     `implemented` holds, for every plugin that exists, the names of its extension points, or
-    None if only building it will tell: what it is enabled for by name is believed, and the rest
+    None if only building it will show: what it is enabled for by name is believed, and the rest
     is found out then.
 
     Raises:

@@ -67,7 +67,7 @@ class ExtenderGroups:
                         answers[uid] = await self._ask(framework, queued.pod_info, extenders)
                     except KubeschedError as exc:
                         answers[uid] = ExtenderAnswer(error=exc)
-                        break  # the group fails with this error, whatever the others are told
+                        break  # the group fails with this error, whatever the other members get
         # From here to the end nothing is awaited.
         for queued in members:
             current = self._current(queued.pod)

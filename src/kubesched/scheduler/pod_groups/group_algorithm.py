@@ -58,7 +58,7 @@ class GroupAlgorithm(Protocol):
     def rejection_everywhere(self, framework: Framework) -> Status | None:
         """Return the verdict on a group without constraints of which too few members fit.
 
-        None if only a trial can tell.
+        None if only a trial can show it.
         """
         ...
 

@@ -174,7 +174,7 @@ class FakePodInPreBind:
 
 
 class FakeHandle:
-    """The world of a plugin, made of plain objects.
+    """What a plugin can reach, made of plain objects.
 
     Nodes and placed pods among the objects make up the snapshot, unless one is given; all
     objects are in the listers and reachable through `api`, whose writes change both. Feature
@@ -238,7 +238,7 @@ class FakeHandle:
         self.snapshot = self._take_snapshot()
 
     def services(self) -> Services:
-        """The same world for a real Framework."""
+        """The same objects for a real Framework."""
         return Services(
             snapshot=self.snapshot,
             api=self.api,

@@ -321,7 +321,7 @@ CASES = {
         [slice_of(shareable())],
         [["r0:p/s"], ["r0:p/s"]],
     ),
-    "no share of a device that someone has for itself": Case(
+    "no share of a device that a claim has for itself": Case(
         [claim("c", exactly())],
         [slice_of(shareable())],
         NO_FIT,

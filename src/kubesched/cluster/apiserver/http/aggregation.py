@@ -1,7 +1,7 @@
 """The aggregation layer: requests for an APIService with a Service go to that server.
 
-The server authenticates and authorizes the user, and tells the other server who it is. This module
-opens no connections: the cluster provides an `ExtensionCaller`.
+The server authenticates and authorizes the user, and names the user to the other server. This
+module opens no connections: the cluster provides an `ExtensionCaller`.
 """
 
 from __future__ import annotations

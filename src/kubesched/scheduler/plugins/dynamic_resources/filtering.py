@@ -337,7 +337,7 @@ def _has_unserved(data: PodDevices, node: NodeInfo) -> bool:
 def _lacks_unserved(data: PodDevices, nodes: NodeView) -> NDArray[np.bool_]:
     """The opposite per node.
 
-    A column cannot tell 0 from absent, so zeros are looked up.
+    A column does not distinguish 0 from absent, so zeros are looked up.
     """
     missing = np.zeros(len(nodes), dtype=bool)
     for resource in data.not_served:

@@ -33,7 +33,7 @@ Place = tuple[int, int, int]  # claim, request, alternative
 
 
 class GuidedAlternative(NamedTuple):
-    """What the guide must know of a request, or of one alternative of it."""
+    """What the guide reads of a request, or of one alternative of it."""
 
     place: Place
     request: str

@@ -104,15 +104,15 @@ def check_group_status(new: Json) -> list[FieldProblem]:
 
 
 def _check_claim_statuses(spec: Json, status: Json) -> list[FieldProblem]:
-    path, told = "status.resourceClaimStatuses", status.get("resourceClaimStatuses") or ()
+    path, statuses = "status.resourceClaimStatuses", status.get("resourceClaimStatuses") or ()
     problems: list[FieldProblem] = []
-    if len(told) > _MOST_CLAIMS:
-        problems.append(too_many(path, len(told), _MOST_CLAIMS))
+    if len(statuses) > _MOST_CLAIMS:
+        problems.append(too_many(path, len(statuses), _MOST_CLAIMS))
     known = {each.get("name") for each in spec.get("resourceClaims") or ()}
     text = "must match the name of an entry in `spec.resourceClaims`"
     return problems + [
         invalid(f"{path}[{index}].name", each.get("name", ""), text)
-        for index, each in enumerate(told)
+        for index, each in enumerate(statuses)
         if each.get("name") not in known
     ]
 

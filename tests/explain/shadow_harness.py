@@ -42,7 +42,7 @@ def completed(configuration: KubeSchedulerConfiguration | None = None) -> Any:
     return scheduler_configuration(configuration=configuration or default_configuration())
 
 
-class ShadowWorld:
+class ShadowHarness:
     """An embedded cluster, another scheduler, and a shadow that only reads."""
 
     def __init__(
@@ -84,7 +84,7 @@ class ShadowWorld:
             seed=seed + 1,
         )
 
-    async def run(self, *steps: Callable[[ShadowWorld], Any]) -> ShadowReport:
+    async def run(self, *steps: Callable[[ShadowHarness], Any]) -> ShadowReport:
         async with running(*self.cluster.parts, self.other, self.shadow):
             await self.shadow.synced.wait()
             for step in steps:
@@ -137,20 +137,20 @@ class Churn:
     def __init__(self, *, steps: int = 150, nodes: int = 12, gap_ms: float = 40) -> None:
         self._steps, self._nodes, self._gap_ms = steps, nodes, gap_ms
 
-    async def __call__(self, world: ShadowWorld) -> None:
-        rng = world.random
+    async def __call__(self, harness: ShadowHarness) -> None:
+        rng = harness.random
         for number in range(self._steps):
             kind = rng.choices(
                 ["pods", "burst", "volume", "device", "urgent", "delete", "node"],
                 [10, 3, 3, 3, 2, 6, 2],
             )[0]
-            await getattr(self, f"_{kind}")(world, number)
+            await getattr(self, f"_{kind}")(harness, number)
             await asyncio.sleep(rng.expovariate(1000 / self._gap_ms))
 
     async def _pods(
-        self, world: ShadowWorld, number: int, name: str = "p", *, rank: str = "", **more: Any
+        self, harness: ShadowHarness, number: int, name: str = "p", *, rank: str = "", **more: Any
     ) -> None:
-        rng = world.random
+        rng = harness.random
         spread = [make_spread(labels={"app": "a"})] if rng.random() < 0.3 else []
         pod = make_pod(
             f"{name}{number}",
@@ -160,53 +160,55 @@ class Churn:
             spread=spread,
             **more,
         )
-        await world.create(_ranked(pod, rank))
+        await harness.create(_ranked(pod, rank))
 
-    async def _burst(self, world: ShadowWorld, number: int) -> None:
-        for each in range(world.random.randrange(3, 25)):
-            await self._pods(world, number, f"b{each}-", rank=world.random.choice(["", "", "high"]))
+    async def _burst(self, harness: ShadowHarness, number: int) -> None:
+        for each in range(harness.random.randrange(3, 25)):
+            await self._pods(
+                harness, number, f"b{each}-", rank=harness.random.choice(["", "", "high"])
+            )
 
-    async def _volume(self, world: ShadowWorld, number: int) -> None:
-        await world.create(make_pvc(f"v{number}", storage_class="standard"))
-        await self._pods(world, number, "v", pvcs=[f"v{number}"])
+    async def _volume(self, harness: ShadowHarness, number: int) -> None:
+        await harness.create(make_pvc(f"v{number}", storage_class="standard"))
+        await self._pods(harness, number, "v", pvcs=[f"v{number}"])
 
-    async def _device(self, world: ShadowWorld, number: int) -> None:
-        await world.create(device_claim(f"d{number}"))
-        await self._pods(world, number, "d", resource_claims={"gpu": f"d{number}"})
+    async def _device(self, harness: ShadowHarness, number: int) -> None:
+        await harness.create(device_claim(f"d{number}"))
+        await self._pods(harness, number, "d", resource_claims={"gpu": f"d{number}"})
 
-    async def _urgent(self, world: ShadowWorld, number: int) -> None:
+    async def _urgent(self, harness: ShadowHarness, number: int) -> None:
         pod = make_pod(f"u{number}", requests={"cpu": "2"}, images=["x"])
-        await world.create(_ranked(pod, "urgent"))
+        await harness.create(_ranked(pod, "urgent"))
 
-    async def _delete(self, world: ShadowWorld, number: int) -> None:
-        pods = [pod.metadata.name for pod in (await world.api.list(Pod)).items]
-        for name in world.random.sample(pods, min(len(pods), world.random.randrange(1, 12))):
-            await world.delete(Pod, name)
+    async def _delete(self, harness: ShadowHarness, number: int) -> None:
+        pods = [pod.metadata.name for pod in (await harness.api.list(Pod)).items]
+        for name in harness.random.sample(pods, min(len(pods), harness.random.randrange(1, 12))):
+            await harness.delete(Pod, name)
 
-    async def _node(self, world: ShadowWorld, number: int) -> None:
-        name = f"n{world.random.randrange(self._nodes)}"
-        if world.random.random() < 0.3:
-            await world.delete(Node, name, "")
-            await world.create(make_node(name, zone=f"z{number % 3}"))
+    async def _node(self, harness: ShadowHarness, number: int) -> None:
+        name = f"n{harness.random.randrange(self._nodes)}"
+        if harness.random.random() < 0.3:
+            await harness.delete(Node, name, "")
+            await harness.create(make_node(name, zone=f"z{number % 3}"))
             return
         with contextlib.suppress(ApiError):
-            node = await world.api.get(Node, name)
+            node = await harness.api.get(Node, name)
             flipped = replace(node.spec, unschedulable=not node.spec.unschedulable)
-            await world.api.update(replace(node, spec=flipped))
+            await harness.api.update(replace(node, spec=flipped))
 
 
 def _ranked(pod: Pod, rank: str) -> Pod:
     return replace(pod, spec=replace(pod.spec, priority_class_name=rank)) if rank else pod
 
 
-async def furnish(world: ShadowWorld) -> None:
-    await world.nodes(12)
+async def furnish(harness: ShadowHarness) -> None:
+    await harness.nodes(12)
     classes = [make_priority_class("high", 10), make_priority_class("urgent", 1000)]
-    await world.create(*device_objects(8), *classes)
+    await harness.create(*device_objects(8), *classes)
 
 
 def observe(seed: int, *steps: Any, **options: Any) -> ShadowReport:
     async def main() -> ShadowReport:
-        return await ShadowWorld(seed, **options).run(furnish, *steps)
+        return await ShadowHarness(seed, **options).run(furnish, *steps)
 
     return virtual_loop.run(main, seed=seed)

@@ -1,6 +1,6 @@
 """Random histories of gangs that preempt, with failing requests, and what must hold for them.
 
-    python -m tests.fault_injection.gang_storms --from 0 --seeds 100
+    python -m tests.fault_injection.gang_scenarios --from 0 --seeds 100
 
 The last line is the number of seeds that hold. The command exits with 1 if one does not.
 
@@ -28,7 +28,7 @@ from kubesched.testing import make_node, make_pod
 from tests.scheduler.pod_groups.group_harness import GANGS, GroupHarness, basic, gang, member
 from tests.scheduler.test_scheduler import Faults
 
-__all__ = ["run_storm"]
+__all__ = ["run_gang_scenario"]
 
 RACK = "example.com/rack"
 PRIORITIES = (10, 20, 30, 40)
@@ -62,7 +62,7 @@ class _ObservedFaults(Faults):
         return fault
 
 
-class GangStorm:
+class GangScenario:
     """One random history; `violations` lists what went wrong."""
 
     def __init__(self, seed: int) -> None:
@@ -239,13 +239,13 @@ def _cpu(pod: Pod) -> int:
     return int(pod.spec.containers[0].resources.requests["cpu"])
 
 
-def run_storm(seed: int) -> list[str]:
+def run_gang_scenario(seed: int) -> list[str]:
     """Run the history of a seed; return the violations."""
 
     async def main() -> list[str]:
-        storm = GangStorm(seed)
-        await storm.run()
-        return storm.violations
+        scenario = GangScenario(seed)
+        await scenario.run()
+        return scenario.violations
 
     return virtual_loop.run(main)
 
@@ -256,7 +256,7 @@ def run_storm(seed: int) -> list[str]:
 def main(first: int, seeds: int) -> None:
     failed = 0
     for seed in range(first, first + seeds):
-        found = run_storm(seed)
+        found = run_gang_scenario(seed)
         failed += bool(found)
         for each in found:
             print(f"seed {seed}: {each}", flush=True)

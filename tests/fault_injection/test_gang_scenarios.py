@@ -17,7 +17,7 @@ from kubesched.scheduler.pod_groups import placement_algorithm
 from kubesched.scheduler.pod_groups.equal_members import EqualMembers
 from kubesched.scheduler.pod_groups.group_algorithm import MemberTrials
 from kubesched.scheduler.runtime.placement_points import PlacementPoints
-from tests.fault_injection.gang_storms import run_storm
+from tests.fault_injection.gang_scenarios import run_gang_scenario
 
 # The last two end with nominations that keep room for pods that cannot be placed.
 SEEDS = (*range(18), 700_048, 700_265)
@@ -26,14 +26,14 @@ MUTANT_SEEDS = 40
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_gangs_are_placed_whole_and_none_waits_in_vain(seed: int) -> None:
-    assert run_storm(seed) == []
+    assert run_gang_scenario(seed) == []
 
 
 @pytest.mark.skipif("KUBESCHED_EXPLORE" not in os.environ, reason="explores with fresh seeds")
 def test_fresh_seeds() -> None:
     first = int.from_bytes(os.urandom(5), "big")
     for seed in range(first, first + 300):
-        assert run_storm(seed) == [], f"--from {seed} --seeds 1"
+        assert run_gang_scenario(seed) == [], f"--from {seed} --seeds 1"
 
 
 def only_the_first_placement(generate: Any) -> Any:
@@ -92,7 +92,7 @@ def test_a_mutant_is_detected(
     monkeypatch.setattr(part, name, mutate(getattr(part, name)))
     for seed in range(MUTANT_SEEDS):
         try:
-            violations = run_storm(seed)
+            violations = run_gang_scenario(seed)
         except Exception:  # an invariant of the cache or the queue, which is a detection as well
             return
         if violations:
