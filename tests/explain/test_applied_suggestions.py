@@ -41,9 +41,10 @@ from kubesched.foundation.util.clock import SECOND
 from tests.explain.causes import CAUSES as USUAL
 from tests.explain.causes import Cause, nodes
 from tests.explain.device_causes import DEVICES
+from tests.explain.domain_causes import DOMAINS
 from tests.explain.unusual_causes import UNUSUAL
 
-CAUSES = {**USUAL, **UNUSUAL, **DEVICES}
+CAUSES = {**USUAL, **UNUSUAL, **DEVICES, **DOMAINS}
 
 
 def complete(given: Iterable[Any]) -> list[Any]:

@@ -14,9 +14,10 @@ from kubesched.foundation.util.clock import ManualClock
 from tests.explain.causes import CAUSES as USUAL
 from tests.explain.causes import Cause
 from tests.explain.device_causes import DEVICES
+from tests.explain.domain_causes import DOMAINS
 from tests.explain.unusual_causes import UNUSUAL
 
-CAUSES = {**USUAL, **UNUSUAL, **DEVICES}
+CAUSES = {**USUAL, **UNUSUAL, **DEVICES, **DOMAINS}
 # Controllers complete these: volumes are provisioned, claims and pods are created from templates.
 CONTROLLED = {"PersistentVolumeClaim", "ResourceClaimTemplate", "Deployment", "StatefulSet", "Job"}
 PENDING_OR_NOT = {
@@ -76,3 +77,19 @@ def test_the_verdict_is_pending_unless_the_pod_fits(name: str) -> None:
         cause.pod, suggest=False
     )
     assert answer.verdict == ("fits" if name in PENDING_OR_NOT else "pending")
+
+
+def test_no_change_is_proposed_that_the_runtime_class_undoes() -> None:
+    cause = DOMAINS["the nodes of its runtime class are cordoned"]
+    answer = Snapshot([*cause.objects, cause.pod], clock=ManualClock()).explain(cause.pod)
+    assert not [each for each in answer.suggestions if "nodeSelector" in each.change]
+
+
+def test_no_pod_keeps_min_domains_with_a_soft_constraint() -> None:
+    cause = DOMAINS["fewer zones than minDomains"]
+    answer = Snapshot([*cause.objects, cause.pod], clock=ManualClock()).explain(cause.pod)
+    (soft,) = [each for each in answer.suggestions if "ScheduleAnyway" in each.change]
+    (edit,) = soft.edits
+    (constraint,) = edit.document["spec"]["topologySpreadConstraints"]
+    assert constraint["whenUnsatisfiable"] == "ScheduleAnyway"
+    assert "minDomains" not in constraint

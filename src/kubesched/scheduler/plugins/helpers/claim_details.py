@@ -26,7 +26,7 @@ from kubesched.framework.explaining import (
     ObjectReader,
     RejectedNodes,
 )
-from kubesched.scheduler.plugins.helpers.unsuitable_volumes import why_none_suits
+from kubesched.scheduler.plugins.helpers.unsuitable_volumes import size_left, why_none_suits
 from kubesched.scheduler.plugins.helpers.volume_claims import (
     WAIT_FOR_FIRST_CONSUMER,
     claim_class,
@@ -42,7 +42,15 @@ from kubesched.scheduler.plugins.helpers.wording import (
     shown_requirement,
 )
 
-__all__ = ["VOLUME_CLAIMS", "claims_of", "describe_claims", "is_default_class", "users_of"]
+__all__ = [
+    "VOLUME_CLAIMS",
+    "claims_of",
+    "describe_claims",
+    "free_volumes_of",
+    "is_default_class",
+    "shown_topologies",
+    "users_of",
+]
 
 # The topic of all plugins that reject pods for their volume claims (`Explaining.topic`).
 VOLUME_CLAIMS: Final = "volume claims"
@@ -149,7 +157,7 @@ def _unbound(objects: ObjectReader, claim: PersistentVolumeClaim) -> str:
     if found is None and class_name:
         near = nearest(class_name, [each.metadata.name for each in objects.list(StorageClass)])
         hint = f"; did you mean {near}?" if near else ""
-        if _free_volumes(objects, class_name):
+        if free_volumes_of(objects, class_name):
             return _unsuitable(objects, claim, class_name)
         return f"{name} is not bound: StorageClass {class_name} does not exist{hint}"
     if found is None:
@@ -171,13 +179,14 @@ def _unsuitable(objects: ObjectReader, claim: PersistentVolumeClaim, class_name:
     """Say why no free volume of the class suits a claim without a provisioner."""
     name = f"claim {claim.metadata.namespace}/{claim.metadata.name}"
     asked = claim.spec.resources.requests.get("storage", "")
-    if why := why_none_suits(claim, _free_volumes(objects, class_name)):
+    if why := why_none_suits(claim, free_volumes_of(objects, class_name)):
         size = f"{asked} of " if asked else ""
         return f"{name} is not bound: it wants {size}class {class_name}, and {why}"
     return f"{name} is not bound: no free volume of class {class_name} suits it"
 
 
-def _free_volumes(objects: ObjectReader, class_name: str) -> list[PersistentVolume]:
+def free_volumes_of(objects: ObjectReader, class_name: str) -> list[PersistentVolume]:
+    """Return the volumes of a class that no claim has."""
     return [each for each in objects.list(PersistentVolume) if _is_free(each, class_name)]
 
 
@@ -304,18 +313,17 @@ def _nothing_to_bind(
         class_name = claim_class(claim)
         asked = claim.spec.resources.requests.get("storage", "")
         size = f"{asked} of " if asked else ""
-        free = _free_volumes(objects, class_name)
+        free = free_volumes_of(objects, class_name)
         if isinstance(cause, StorageExhausted):
-            sentences.append(f"no node has {size}class {class_name} left for claim {name}")
+            most = size_left(objects, class_name)
+            least = f" (at most {most})" if most else ""
+            sentences.append(f"no node has {size}class {class_name} left for claim {name}{least}")
             continue
         places = sorted({place for each in free if (place := _place(each))})
         there = f"{plural(len(free), 'volume')} of it {'is' if len(free) == 1 else 'are'} free"
         found = objects.get(StorageClass, class_name)
         if found is not None and found.provisioner != _NO_PROVISIONER:
-            sentences.append(
-                f"class {class_name} cannot make a volume for claim {name} on any node "
-                "(allowedTopologies)"
-            )
+            sentences.append(_made_elsewhere(rejected, found, name))
         elif why := why_none_suits(claim, free):
             sentences.append(f"claim {name} wants {size}class {class_name}, and {why}")
         elif places:
@@ -330,4 +338,28 @@ def _nothing_to_bind(
         sentence="; ".join(sentences),
         brief="no volume for its claims",
         selects="have a volume for its claims",
+    )
+
+
+def _made_elsewhere(rejected: RejectedNodes, found: StorageClass, claim: str) -> str:
+    """Describe a class whose driver makes no volumes on the rejected nodes."""
+    where = shown_topologies(found)
+    node = "any node" if rejected.are_all else rejected.example.name
+    if not where:
+        return f"class {found.metadata.name} cannot make a volume for claim {claim} on {node}"
+    nowhere = ", where there is no node" if rejected.are_all else f", not on {node}"
+    return (
+        f"class {found.metadata.name} makes the volume of claim {claim} only in {where} "
+        f"(allowedTopologies){nowhere}"
+    )
+
+
+def shown_topologies(found: StorageClass) -> str:
+    """Describe the places where a class makes volumes; empty without a restriction."""
+    return " or ".join(
+        " and ".join(
+            f"{_PLACES.get(each.key, each.key)} {' or '.join(each.values)}"
+            for each in term.match_label_expressions
+        )
+        for term in found.allowed_topologies
     )

@@ -23,14 +23,25 @@ from kubesched.api import (
     VolumeNodeAffinity,
 )
 from kubesched.api.pod_facts import pod_priority
+from kubesched.api.quantity import parse_quantity
 from kubesched.framework.explaining import (
     ClusterChange,
     RejectedNodes,
     Remedy,
     Removal,
 )
-from kubesched.scheduler.plugins.helpers.claim_details import claims_of, is_default_class, users_of
-from kubesched.scheduler.plugins.helpers.node_copies import NEW_NODE_SIZE, node_like
+from kubesched.scheduler.plugins.helpers.claim_details import (
+    claims_of,
+    free_volumes_of,
+    is_default_class,
+    users_of,
+)
+from kubesched.scheduler.plugins.helpers.node_copies import NEW_NODE_SIZE, labelled_node_like
+from kubesched.scheduler.plugins.helpers.unsuitable_volumes import (
+    largest_size,
+    size_left,
+    without_labels,
+)
 from kubesched.scheduler.plugins.helpers.volume_claims import (
     BIND_COMPLETED,
     WAIT_FOR_FIRST_CONSUMER,
@@ -160,6 +171,10 @@ def _unbound(rejected: RejectedNodes, claim: PersistentVolumeClaim) -> Iterator[
             _as_it_becomes(rejected, changed),
             edits=(changed,),
         )
+    yield from _suiting_volumes(rejected, claim)
+    yield from _smaller(rejected, claim)
+    if found is not None:
+        yield from _node_in(rejected, found)
     size = claim.spec.resources.requests.get("storage", _DEFAULT_SIZE)
     if found is not None and found.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER:
         for node in rejected.by_name[:_MOST]:
@@ -184,6 +199,56 @@ def _unbound(rejected: RejectedNodes, claim: PersistentVolumeClaim) -> Iterator[
             command=f"kubectl describe pvc -n {claim.metadata.namespace} {claim.metadata.name}",
             edits=(),
         )
+
+
+def _suiting_volumes(rejected: RejectedNodes, claim: PersistentVolumeClaim) -> Iterator[Remedy]:
+    """Propose labels for volumes that only the claim's selector excludes, or no selector."""
+    selector = claim.spec.selector
+    others = without_labels(claim, free_volumes_of(rejected.objects, claim_class(claim)))
+    if selector is None or not others:
+        return
+    for volume in others[:_MOST] if not selector.match_expressions else ():
+        labels = {**volume.metadata.labels, **selector.match_labels}
+        shown = " ".join(f"{key}={value}" for key, value in selector.match_labels.items())
+        name = volume.metadata.name
+        yield Remedy(
+            f"label volume {name} {shown}",
+            1.0,
+            rejected.pod,
+            (replace(volume, metadata=replace(volume.metadata, labels=labels)),),
+            command=f"kubectl label pv {name} --overwrite {shown}",
+        )
+    changed = replace(claim, spec=replace(claim.spec, selector=None))
+    name = f"{claim.metadata.namespace}/{claim.metadata.name}"
+    yield Remedy(f"recreate claim {name} without its selector", 1.05, rejected.pod, (changed,))
+
+
+def _smaller(rejected: RejectedNodes, claim: PersistentVolumeClaim) -> Iterator[Remedy]:
+    """Propose the largest size that there is, if the claim asks for more."""
+    own = claim_class(claim)
+    asked = claim.spec.resources.requests.get("storage")
+    free = free_volumes_of(rejected.objects, own)
+    most = largest_size(free) or size_left(rejected.objects, own)
+    if asked is None or not most or parse_quantity(most) >= parse_quantity(asked):
+        return
+    resources = replace(
+        claim.spec.resources, requests={**claim.spec.resources.requests, "storage": most}
+    )
+    changed = replace(claim, spec=replace(claim.spec, resources=resources))
+    name = f"{claim.metadata.namespace}/{claim.metadata.name}"
+    yield Remedy(
+        f"recreate claim {name} with {most} (asks {asked})", 1.05, rejected.pod, (changed,)
+    )
+
+
+def _node_in(rejected: RejectedNodes, found: StorageClass) -> Iterator[Remedy]:
+    """Propose a new node at a place where a class makes volumes."""
+    terms = found.allowed_topologies
+    if not terms or not len(rejected.nodes):
+        return
+    labels = {each.key: each.values[0] for each in terms[0].match_label_expressions if each.values}
+    text = f", where class {found.metadata.name} makes volumes"
+    yield from _new_node(rejected, labels, text)
 
 
 def _hostname(labels: dict[str, str]) -> str:
@@ -233,15 +298,18 @@ def _node_near(rejected: RejectedNodes, volume: PersistentVolume) -> Iterator[Re
         for each in term.match_expressions:
             if each.operator == "In" and each.values:
                 labels[each.key] = each.values[0]
+    yield from _new_node(rejected, labels, f", where volume {volume.metadata.name} is")
+
+
+def _new_node(rejected: RejectedNodes, labels: dict[str, str], where: str) -> Iterator[Remedy]:
     like = max(rejected.nodes, key=lambda each: (each.allocatable.milli_cpu, each.name)).node
     if not labels or like is None:
         return
     name = f"{like.metadata.name}-new"
-    made = node_like(like, name)
-    made = replace(made, metadata=replace(made.metadata, labels={**made.metadata.labels, **labels}))
+    made = labelled_node_like(like, name, labels)
     shown = " ".join(f"{key.rpartition('/')[2]} {value}" for key, value in labels.items())
     yield Remedy(
-        f"add a node in {shown}, where volume {volume.metadata.name} is",
+        f"add a node in {shown}{where}",
         NEW_NODE_SIZE,
         rejected.pod,
         (made,),

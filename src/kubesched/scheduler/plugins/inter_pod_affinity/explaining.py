@@ -19,6 +19,7 @@ from kubesched.framework.explaining import (
     Removal,
     RuleKind,
 )
+from kubesched.scheduler.plugins.helpers.node_copies import nodes_in_other_domains
 from kubesched.scheduler.plugins.helpers.pod_edits import (
     without_pod_term,
 )
@@ -52,26 +53,24 @@ class InterPodAffinityExplaining(Explaining):
         return _remedies(rejected)
 
 
-def _excluding_pods(
+def _excluding_terms(
     objects: ObjectReader, nodes: NodeView, node: NodeInfo, info: PodInfo
-) -> list[Pod]:
-    """Return the pods whose required anti-affinity excludes this one from a node."""
+) -> list[tuple[Pod, AffinityTerm]]:
+    """Return the terms of required anti-affinity, with their pods, that exclude a pod."""
     labels = _namespace_labels(objects, info.pod)
     return [
-        other.pod
+        (other.pod, term)
         for each in nodes
         for other in each.pods_with_required_anti_affinity
-        if any(
-            _shares_domain(each, node, term) and term.matches(info.pod, labels)
-            for term in other.required_anti_affinity_terms
-        )
+        for term in other.required_anti_affinity_terms
+        if _shares_domain(each, node, term) and term.matches(info.pod, labels)
     ]
 
 
 def _existing_anti_affinity(rejected: RejectedNodes) -> Detail:
     node = rejected.example
-    found = _excluding_pods(rejected.objects, rejected.nodes, node, rejected.pod_info)
-    owners = listed(sorted(map(pod_name, found)))
+    found = _excluding_terms(rejected.objects, rejected.nodes, node, rejected.pod_info)
+    owners = listed(sorted({pod_name(pod) for pod, _ in found}))
     if not owners:
         return Detail()
     return Detail(
@@ -199,8 +198,11 @@ def _shown_selector(selector: LabelSelector | None) -> str:
 def _remedies(rejected: RejectedNodes) -> Iterator[Remedy]:
     yield from _drop_terms(rejected)
     objects, info = rejected.objects, rejected.pod_info
+    keys = [term.topology_key for term in info.required_anti_affinity_terms]
     for node in rejected.by_name[:_MOST_NODES]:
-        near = _excluding_pods(objects, rejected.nodes, node, info)
+        excluding = _excluding_terms(objects, rejected.nodes, node, info)
+        keys += [term.topology_key for _, term in excluding]
+        near = [pod for pod, _ in excluding]
         for term in info.required_anti_affinity_terms:
             near += _matching_pods(objects, rejected.nodes, node, term)
         others = {pod.metadata.uid: pod for pod in near}
@@ -216,6 +218,7 @@ def _remedies(rejected: RejectedNodes) -> Iterator[Remedy]:
                 ),
                 node=node.name,
             )
+    yield from nodes_in_other_domains(rejected, keys)
 
 
 def _drop_terms(rejected: RejectedNodes) -> Iterator[Remedy]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from kubesched.api import NodeSelectorTerm, Pod
+from kubesched.api import NodeSelectorRequirement, NodeSelectorTerm, Pod
 from kubesched.api.labels import Requirement
+from kubesched.api.runtime_class import RuntimeClass
 from kubesched.framework import Cause, NodeInfo
 from kubesched.framework.explaining import (
     Detail,
@@ -187,7 +188,10 @@ def _shown_term(term: NodeSelectorTerm) -> str:
 def _remedies(rejected: RejectedNodes) -> Iterator[Remedy]:
     pod = rejected.pod
     selector = pod.spec.node_selector or {}
+    enforced = _selector_of_runtime_class(rejected)
     for key in selector:
+        if key in enforced:
+            continue
         yield from _other_value(rejected, key, selector[key])
         yield Remedy(
             f"drop nodeSelector {key}={selector[key]}", 1.0, without_node_selector(pod, key)
@@ -213,6 +217,15 @@ def _remedies(rejected: RejectedNodes) -> Iterator[Remedy]:
             command=f"kubectl label node {node.name} --overwrite {shown}",
             node=node.name,
         )
+
+
+def _selector_of_runtime_class(rejected: RejectedNodes) -> Mapping[str, str]:
+    """Return the labels that an admission check adds to the selector of every such pod."""
+    name = rejected.pod.spec.runtime_class_name
+    found = rejected.objects.get(RuntimeClass, name) if name else None
+    if found is None or found.scheduling is None:
+        return {}
+    return found.scheduling.node_selector
 
 
 def _has_some_node(rejected: RejectedNodes, label: tuple[str, str]) -> bool:
@@ -249,19 +262,32 @@ def _relax_affinity(rejected: RejectedNodes) -> Iterator[Remedy]:
     pod = rejected.pod
     terms = _required_terms(pod)
     for place, term in enumerate(terms):
-        for number, requirement in enumerate(term.match_expressions):
-            left = (*term.match_expressions[:number], *term.match_expressions[number + 1 :])
-            others = (*terms[:place], *terms[place + 1 :])
-            relaxed: tuple[NodeSelectorTerm, ...] = (replace(term, match_expressions=left),)
-            if not left and not term.match_fields:
-                if others:
-                    continue  # without it the others would still have to match
-                relaxed = ()
+        others = (*terms[:place], *terms[place + 1 :])
+        for requirement, relaxed in _relaxed(pod, term):
+            if relaxed is None and others:
+                continue  # without it the others would still have to match
+            left = others if relaxed is None else (*others, relaxed)
             yield Remedy(
                 f"drop the required node affinity {shown_requirement(requirement)}",
                 1.0,
-                with_required_terms(pod, (*others, *relaxed)),
+                with_required_terms(pod, left),
             )
+
+
+def _relaxed(
+    pod: Pod, term: NodeSelectorTerm
+) -> Iterator[tuple[NodeSelectorRequirement, NodeSelectorTerm | None]]:
+    """Yield each requirement with the term without it; None if it was the only one."""
+    parts = ["match_expressions"]
+    if not any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references):
+        parts.append("match_fields")  # the controller sets them for its pods
+    for part in parts:
+        requirements = getattr(term, part)
+        for number, requirement in enumerate(requirements):
+            left = (*requirements[:number], *requirements[number + 1 :])
+            relaxed = replace(term, **{part: left})
+            is_empty = not relaxed.match_expressions and not relaxed.match_fields
+            yield requirement, None if is_empty else relaxed
 
 
 def _labels_for_terms(pod: Pod, labels: dict[str, str]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from kubesched.framework.explaining import (
     Remedy,
     RuleKind,
 )
+from kubesched.scheduler.plugins.helpers.node_copies import nodes_in_other_domains
 from kubesched.scheduler.plugins.helpers.pod_edits import (
     with_constraint,
 )
@@ -172,13 +173,23 @@ def _remedies(rejected: RejectedNodes) -> Iterator[Remedy]:
                     0.9,
                     with_constraint(pod, place, replace(constraint, max_skew=needed)),
                 )
-        soft = replace(constraint, when_unsatisfiable="ScheduleAnyway")
+            if constraint.min_domains is not None and len(counts) < constraint.min_domains:
+                yield Remedy(
+                    f"lower minDomains over {constraint.topology_key} "
+                    f"from {constraint.min_domains} to {len(counts)}",
+                    0.8,
+                    with_constraint(pod, place, replace(constraint, min_domains=len(counts))),
+                )
+        # A server accepts minDomains with DoNotSchedule only.
+        soft = replace(constraint, when_unsatisfiable="ScheduleAnyway", min_domains=None)
         yield Remedy(
             f"spread over {constraint.topology_key} only if possible (ScheduleAnyway)",
             1.0,
             with_constraint(pod, place, soft),
         )
     yield from _missing_labels(rejected)
+    keys = (constraint.topology_key for _, constraint in _hard_constraints(pod))
+    yield from nodes_in_other_domains(rejected, keys)
 
 
 def _missing_labels(rejected: RejectedNodes) -> Iterator[Remedy]:
