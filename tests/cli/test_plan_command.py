@@ -17,19 +17,22 @@ from kubesched.errors import KubeschedError
 from tests.plan.clusters import node, pod_of, replica_set
 
 
-@pytest.fixture
-def dump(tmp_path: Path) -> str:
-    """Two half-empty nodes, each with a pod of one ReplicaSet."""
-    owner = replica_set("web", 2, cpu="3")
-    objects = [node("a"), node("b"), owner, pod_of(owner, 0, "a"), pod_of(owner, 1, "b")]
+def written(path: Path, *objects: Any) -> str:
     items = []
     for each in objects:
         kind = kind_of(type(each))
         document: dict[str, Any] = msgspec.to_builtins(each)
         items.append({"apiVersion": kind.api_version, "kind": kind.kind, **document})
-    path = tmp_path / "dump.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     return str(path)
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> str:
+    """Two half-empty nodes, each with a pod of one ReplicaSet."""
+    owner = replica_set("web", 2, cpu="3")
+    objects = [node("a"), node("b"), owner, pod_of(owner, 0, "a"), pod_of(owner, 1, "b")]
+    return written(tmp_path / "dump.json", *objects)
 
 
 def run(*arguments: str) -> Result:
@@ -115,3 +118,27 @@ def test_apply_changes_no_files(dump: str, tmp_path: Path) -> None:
 def test_apply_names_a_file_that_is_no_plan(dump: str) -> None:
     with pytest.raises(KubeschedError, match="not a plan"):
         CliRunner().invoke(cli, ["plan", "apply", dump], catch_exceptions=False)
+
+
+def test_size_shows_types_and_prices(tmp_path: Path) -> None:
+    workload = written(tmp_path / "workload.json", replica_set("web", 12))
+    catalog = written(tmp_path / "nodes.json", node("small", 4), node("large", 16))
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("small: 1\nlarge: 2.5\n")
+    arguments = ["size", "-f", workload, "--catalog", catalog, "--prices", str(prices)]
+    done = run(*arguments)
+    assert done.exit_code == 0
+    assert done.stdout.splitlines()[0] == (
+        "1 node for 12 pods, for 2.5; at least 2.5 is needed: this is optimal."
+    )
+    assert "  small: 3 nodes for 3 (at least 3)" in done.stdout
+    answer = json.loads(run(*arguments, "-o", "json").stdout)
+    assert (answer["nodes"], answer["cost"], answer["lower_bound"]) == (1, 2.5, 2.5)
+
+
+def test_size_names_pods_that_fit_nothing(tmp_path: Path) -> None:
+    workload = written(tmp_path / "workload.json", replica_set("web", 1, cpu="40"))
+    catalog = written(tmp_path / "nodes.json", node("small", 4))
+    done = run("size", "-f", workload, "--catalog", catalog)
+    assert done.exit_code == 1
+    assert done.stdout.startswith("1 pod of 1 fits no node of the catalog.")

@@ -54,7 +54,7 @@ class SourceOptions(NamedTuple):
         """
         options: dict[str, Any] = {
             "configuration": self.configuration(),
-            "plugins": self._registry(),
+            "plugins": self.registry(),
         }
         stdin = read_standard_text() if "-" in self.files else ""
         loaded = load_files(self.files, stdin)
@@ -75,7 +75,7 @@ class SourceOptions(NamedTuple):
         Files with nodes are the cluster, unless there is a capture; otherwise files are changes.
         The configuration of the options is also a change, and not that of the cluster.
         """
-        options: dict[str, Any] = {"plugins": self._registry()}
+        options: dict[str, Any] = {"plugins": self.registry()}
         loaded = load_files(self.files, read_standard_text() if "-" in self.files else "")
         objects = loaded.objects
         captured = self._captured(options)
@@ -102,7 +102,7 @@ class SourceOptions(NamedTuple):
             namespace = namespace or self.address.namespace()
             return await Snapshot.from_cluster(api, namespace, **options)
 
-    def _registry(self) -> Registry:
+    def registry(self) -> Registry:
         """Return all plugins: in-tree, installed, and named by options."""
         return complete_registry(out_of_tree_plugins(self.plugins))
 

@@ -17,10 +17,26 @@ from kubesched.errors import SelectorError
 from kubesched.foundation.util.clock import SECOND
 from kubesched.foundation.util.ints import whole_number
 from kubesched.foundation.util.yaml_reader import load_yaml
-from kubesched.plan import Consolidation, Drain, PlanningPolicy, consolidate, plan_drain
+from kubesched.plan import (
+    Consolidation,
+    Drain,
+    PlanningPolicy,
+    Sizing,
+    consolidate,
+    plan_drain,
+)
 from kubesched.sim.values import ScenarioError, parse_duration_ns
 
-__all__ = ["ConsolidateOptions", "run_consolidate", "run_drain"]
+__all__ = [
+    "ConsolidateOptions",
+    "counted",
+    "duration_seconds",
+    "read_prices",
+    "run_consolidate",
+    "run_drain",
+    "show_plan",
+    "show_progress",
+]
 
 _SHOWN = 20
 
@@ -46,9 +62,9 @@ def run_consolidate(source: SourceOptions, options: ConsolidateOptions, output: 
         moves_local_storage=options.local_storage,
         spare_percent=_percent(options.spare),
         price_label=options.price_label,
-        prices={} if options.prices is None else _prices(options.prices),
+        prices={} if options.prices is None else read_prices(options.prices),
     )
-    seconds = _seconds(options.duration, "--time")
+    seconds = duration_seconds(options.duration, "--time")
     cluster = asyncio.run(source.snapshot())
     answer = consolidate(
         cluster.snapshot,
@@ -56,9 +72,9 @@ def run_consolidate(source: SourceOptions, options: ConsolidateOptions, output: 
         seconds=seconds,
         wave_pods=options.wave_pods,
         seed=options.seed,
-        report=_show_progress,
+        report=show_progress,
     )
-    _show(answer, _lines(answer), output)
+    show_plan(answer, _lines(answer), output)
 
 
 def run_drain(
@@ -69,7 +85,7 @@ def run_drain(
     wave_pods: int,
     output: str,
 ) -> None:
-    most_pending_s = _seconds(max_pending, "--max-pending")
+    most_pending_s = duration_seconds(max_pending, "--max-pending")
     cluster = asyncio.run(source.snapshot())
     answer = plan_drain(
         cluster.snapshot,
@@ -77,14 +93,14 @@ def run_drain(
         policy=PlanningPolicy(moves_local_storage=local_storage),
         most_pending_s=most_pending_s,
         wave_pods=wave_pods,
-        report=_show_progress,
+        report=show_progress,
     )
-    _show(answer, _drain_lines(answer, nodes), output)
+    show_plan(answer, _drain_lines(answer, nodes), output)
     if not answer.verified:
         sys.exit(1)
 
 
-def _show(answer: Consolidation | Drain, lines: list[str], output: str) -> None:
+def show_plan(answer: Consolidation | Drain | Sizing, lines: list[str], output: str) -> None:
     """Print the plan as JSON, or its lines, in place of the progress."""
     if sys.stderr.isatty():
         click.echo("\r\033[K", nl=False, err=True)
@@ -94,7 +110,7 @@ def _show(answer: Consolidation | Drain, lines: list[str], output: str) -> None:
         click.echo("\n".join(lines))
 
 
-def _show_progress(text: str) -> None:
+def show_progress(text: str) -> None:
     """Show the last line of progress on a terminal."""
     if sys.stderr.isatty():
         click.echo(f"\r\033[K{text}", nl=False, err=True)
@@ -116,14 +132,14 @@ def _percent(text: str) -> int:
     return number
 
 
-def _seconds(text: str, option: str) -> float:
+def duration_seconds(text: str, option: str) -> float:
     try:
         return parse_duration_ns(text) / SECOND
     except ScenarioError as error:
         raise click.BadParameter(str(error), param_hint=option) from error
 
 
-def _prices(path: Path) -> dict[str, float]:
+def read_prices(path: Path) -> dict[str, float]:
     try:
         return msgspec.convert(load_yaml(path.read_bytes()), dict[str, float])
     except (yaml.YAMLError, msgspec.ValidationError, ValueError) as error:
@@ -147,12 +163,12 @@ def _lines(answer: Consolidation) -> list[str]:
         lines.append("No plan survived its rehearsal by the scheduler, so there are no moves.")
     elif answer.moves:
         lines.append(
-            f"{_count(len(answer.moves), 'move')} in {_count(len(answer.waves), 'wave')} "
-            f"{'empty' if len(answer.moves) > 1 else 'empties'} {_count(freed, 'node')}. The "
+            f"{counted(len(answer.moves), 'move')} in {counted(len(answer.waves), 'wave')} "
+            f"{'empty' if len(answer.moves) > 1 else 'empties'} {counted(freed, 'node')}. The "
             "scheduler has rehearsed it: every pod was placed, no budget was violated."
         )
     else:
-        lines.append(f"No pod has to move; {_count(freed, 'node')} can be removed.")
+        lines.append(f"No pod has to move; {counted(freed, 'node')} can be removed.")
     lines += _wave_lines(answer)
     if answer.emptied:
         lines += ["", "Nodes without pods at the end", *_wrapped(answer.emptied)]
@@ -168,14 +184,14 @@ def _lines(answer: Consolidation) -> list[str]:
 def _drain_lines(answer: Drain, wanted: tuple[str, ...]) -> list[str]:
     if answer.verified:
         lines = [
-            f"{_count(len(wanted), 'node')} can be drained, in this order: "
+            f"{counted(len(wanted), 'node')} can be drained, in this order: "
             f"{', '.join(answer.nodes)}.",
-            f"{_count(len(answer.moves), 'move')} in {_count(len(answer.waves), 'wave')}. The "
+            f"{counted(len(answer.moves), 'move')} in {counted(len(answer.waves), 'wave')}. The "
             "scheduler has rehearsed it: no budget was violated, and no pod had no node for more "
             f"than {answer.longest_pending_seconds:.1f} s.",
         ]
     else:
-        lines = [f"{len(answer.nodes)} of {_count(len(wanted), 'node')} can be drained."]
+        lines = [f"{len(answer.nodes)} of {counted(len(wanted), 'node')} can be drained."]
     if answer.blocked:
         lines += ["", "In the way"]
         for each in answer.blocked[:_SHOWN]:
@@ -199,7 +215,7 @@ def _wave_lines(answer: Consolidation | Drain) -> list[str]:
     return lines
 
 
-def _count(number: int, word: str) -> str:
+def counted(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +14,50 @@ if TYPE_CHECKING:
     from kubesched.cli.cluster_sources import SourceOptions
 
 __all__ = ["plan"]
+
+
+_with_time = click.option(
+    "--time",
+    "duration",
+    default="60s",
+    show_default=True,
+    metavar="DURATION",
+    help="How long to search for a better plan. It ends earlier if the plan is proved optimal.",
+)
+_with_output = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Form of the plan on standard output.",
+)
+_with_wave_pods = click.option(
+    "--wave-pods",
+    type=click.IntRange(1, 10_000),
+    default=200,
+    show_default=True,
+    metavar="N",
+    help="The most pods that one wave evicts.",
+)
+
+
+def _with_prices(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say what nodes cost."""
+    by_label = click.option(
+        "--price-label",
+        default="",
+        metavar="KEY",
+        help="Plan the cheapest nodes: the node label that has the price.",
+    )
+    by_file = click.option(
+        "--prices",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Plan the cheapest nodes: a YAML file with prices by the name of a node or of an "
+        "instance type.",
+    )
+    return by_label(by_file(command))
 
 
 @click.group(
@@ -29,14 +74,7 @@ def plan() -> None:
 
 @plan.command(epilog="Example: kubesched plan consolidate -f dump.yaml --spare 10%")
 @source_options
-@click.option(
-    "--time",
-    "duration",
-    default="60s",
-    show_default=True,
-    metavar="DURATION",
-    help="How long to search for a better plan. It ends earlier if the plan is proved optimal.",
-)
+@_with_time
 @click.option(
     "--spare",
     default="0%",
@@ -49,36 +87,10 @@ def plan() -> None:
 @click.option(
     "--local-storage", is_flag=True, help="Also move pods with an emptyDir or a hostPath volume."
 )
-@click.option(
-    "--price-label",
-    default="",
-    metavar="KEY",
-    help="Plan the cheapest nodes: the node label that has the price.",
-)
-@click.option(
-    "--prices",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Plan the cheapest nodes: a YAML file with prices by the name of a node or of an instance "
-    "type.",
-)
-@click.option(
-    "--wave-pods",
-    type=click.IntRange(1, 10_000),
-    default=200,
-    show_default=True,
-    metavar="N",
-    help="The most pods that one wave evicts.",
-)
+@_with_prices
+@_with_wave_pods
 @click.option("--seed", type=int, default=0, show_default=True, help="The seed of the search.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Form of the plan on standard output.",
-)
+@_with_output
 def consolidate(
     source: SourceOptions,
     duration: str,
@@ -120,22 +132,8 @@ def consolidate(
 @click.option(
     "--local-storage", is_flag=True, help="Also move pods with an emptyDir or a hostPath volume."
 )
-@click.option(
-    "--wave-pods",
-    type=click.IntRange(1, 10_000),
-    default=200,
-    show_default=True,
-    metavar="N",
-    help="The most pods that one wave evicts.",
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Form of the plan on standard output.",
-)
+@_with_wave_pods
+@_with_output
 def drain(
     nodes: tuple[str, ...],
     source: SourceOptions,
@@ -206,3 +204,63 @@ def apply(
     from kubesched.cli.plan_apply_action import run_apply
 
     run_apply(plan_file, source, journal, wave_timeout, output, dry_run=dry_run)
+
+
+@plan.command(epilog="Example: kubesched plan size -f workload.yaml --catalog nodes.yaml")
+@click.option(
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    required=True,
+    metavar="FILE",
+    help="The workload: Deployments, StatefulSets, Jobs, DaemonSets, pods and what they refer to; "
+    "may be repeated; - reads standard input.",
+)
+@click.option(
+    "--catalog",
+    required=True,
+    multiple=True,
+    metavar="FILE",
+    help="The node types: nodes, YAML or JSON, each of which may be used any number of times; may "
+    "be repeated.",
+)
+@_with_prices
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The KubeSchedulerConfiguration of the scheduler; default: its defaults.",
+)
+@click.option(
+    "--plugin",
+    "plugins",
+    multiple=True,
+    metavar="PLUGIN",
+    help="A plugin of that configuration: module:Class, or the path of a .py file; may be "
+    "repeated.",
+)
+@_with_time
+@click.option("--seed", type=int, default=0, show_default=True, help="The seed of the search.")
+@_with_output
+def size(
+    files: tuple[str, ...],
+    catalog: tuple[str, ...],
+    price_label: str,
+    prices: Path | None,
+    config_file: Path | None,
+    plugins: tuple[str, ...],
+    duration: str,
+    seed: int,
+    output: str,
+) -> None:
+    """Find which node types, and how many of each, hold a workload for the lowest price.
+
+    The scheduler places the workload on these nodes in virtual time, and nodes are added until all
+    pods have one. The answer has a proved lower bound, and for each type the answer to "what if
+    only this". Without prices each node costs 1. The exit code is 1 if a pod fits no type.
+    """
+    from kubesched.cli.plan_size_action import SizeOptions, run_size
+
+    options = SizeOptions(files, catalog, price_label, prices, config_file, plugins, duration, seed)
+    run_size(options, output)

@@ -4,8 +4,9 @@ from kubesched.plan.applying.plan_applier import AppliedPlan
 from kubesched.plan.consolidation import consolidate
 from kubesched.plan.draining import plan_drain
 from kubesched.plan.moving.planned_waves import PlannedMove, PlannedWave, WaveStep
-from kubesched.plan.plan_results import BlockedPod, Consolidation, Drain
+from kubesched.plan.plan_results import BlockedPod, Consolidation, Drain, Sizing
 from kubesched.plan.reading.planning_policy import PlanningPolicy
+from kubesched.plan.sizing.cluster_size import size_cluster
 
 __all__ = [
     "AppliedPlan",
@@ -15,7 +16,9 @@ __all__ = [
     "PlannedMove",
     "PlannedWave",
     "PlanningPolicy",
+    "Sizing",
     "WaveStep",
     "consolidate",
     "plan_drain",
+    "size_cluster",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubesched.explain.rendering.result import Result
 from kubesched.plan.moving.planned_waves import PlannedMove, PlannedWave
 
-__all__ = ["BlockedPod", "Consolidation", "Drain"]
+__all__ = ["BlockedPod", "Consolidation", "Drain", "OneTypeSizing", "SizedType", "Sizing"]
 
 
 class Consolidation(Result, frozen=True, kw_only=True):
@@ -74,3 +74,54 @@ class Drain(Result, frozen=True, kw_only=True):
             f"<Drain of {len(self.nodes)} nodes: {len(self.moves)} moves in {len(self.waves)} "
             f"waves, {len(self.blocked)} pods in the way>"
         )
+
+
+class SizedType(Result, frozen=True, kw_only=True):
+    """How many nodes of a type a workload needs."""
+
+    name: str
+    nodes: int
+    price: float  # of one node
+
+
+class OneTypeSizing(Result, frozen=True, kw_only=True):
+    """The answer to "what if only this type"."""
+
+    name: str
+    nodes: int = 0
+    packed_nodes: int = 0  # if the scheduler placed the pods as tightly as possible
+    cost: float = 0.0
+    # Proved: no number of nodes of this type that holds the workload costs less.
+    lower_bound: float = 0.0
+    verified: bool = False
+    impossible: str = ""  # why the type alone cannot hold the workload
+
+
+class Sizing(Result, frozen=True, kw_only=True):
+    """The cheapest nodes that were found for a workload.
+
+    Without prices each node costs 1. The scheduler has placed the workload on these nodes;
+    `packed_cost` is what nodes would cost on which the pods fit, but on which the scheduler, with
+    its scores, did not place all of them.
+    """
+
+    nodes: int
+    cost: float
+    lower_bound: float  # proved: no nodes of these types that hold the workload cost less
+    types: tuple[SizedType, ...] = ()
+    pods: int = 0
+    verified: bool = False
+    packed_nodes: int = 0
+    packed_cost: float = 0.0
+    only: tuple[OneTypeSizing, ...] = ()
+    # Pods that fit no type, and why.
+    unplaceable: dict[str, str] = {}
+    problems: tuple[str, ...] = ()
+
+    @property
+    def gap(self) -> float:
+        """How far the cost may be from the optimum: 0.05 means at most 5 % more."""
+        return (self.cost - self.lower_bound) / self.lower_bound if self.lower_bound else 0.0
+
+    def __repr__(self) -> str:
+        return f"<Sizing: {self.nodes} nodes for {self.cost:g}, at least {self.lower_bound:g}>"

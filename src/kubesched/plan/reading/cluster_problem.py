@@ -7,7 +7,7 @@ problem itself: their answers change with every move.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -20,6 +20,7 @@ from kubesched.api.pod_facts import controller_of, is_terminating, pod_key
 from kubesched.api.resource_amounts import Resources
 from kubesched.explain.clusters.cluster_model import ClusterModel
 from kubesched.explain.verdicts import find_all_verdicts
+from kubesched.foundation.client.object_table import ObjectTable
 from kubesched.framework import PodInfo
 from kubesched.plan.packing.packing_problem import Headroom, PackingProblem
 from kubesched.plan.reading.pair_rules import PairRules, PodTraits
@@ -33,7 +34,7 @@ from kubesched.scheduler.config.plugin_names import (
 )
 from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
 
-__all__ = ["PRICE_UNITS", "ClusterProblem", "MovablePod", "PinnedPod", "read_problem"]
+__all__ = ["PRICE_UNITS", "ClusterProblem", "MovablePod", "PinnedPod", "price_of", "read_problem"]
 
 _PODS: Final = "pods"
 _PAIRS: Final = (INTER_POD_AFFINITY, POD_TOPOLOGY_SPREAD)
@@ -85,7 +86,13 @@ class _Placed(NamedTuple):
     budget: int = -1
 
 
-def read_problem(model: ClusterModel, policy: PlanningPolicy) -> ClusterProblem:
+# Returns why a pod cannot be moved; None if it can.
+PinOf = Callable[[Pod, ObjectTable, PlanningPolicy, Collection[str]], Pin | None]
+
+
+def read_problem(
+    model: ClusterModel, policy: PlanningPolicy, pin_of: PinOf = why_pinned
+) -> ClusterProblem:
     """Read the problem of the cluster as it is.
 
     Raises:
@@ -94,7 +101,7 @@ def read_problem(model: ClusterModel, policy: PlanningPolicy) -> ClusterProblem:
     nodes = sorted(model.objects.list(Node), key=lambda node: node.metadata.name)
     number_of = {node.metadata.name: number for number, node in enumerate(nodes)}
     budgets = read_budgets(model.objects)
-    placed = _sorted_pods(model, number_of, policy, budgets)
+    placed = _sorted_pods(model, number_of, policy, budgets, pin_of)
     fixed = [each for each in placed if each.pin is not None or each.follows]
     movable = [each for each in placed if each.pin is None and not each.follows]
     rules = PairRules(model, nodes)
@@ -159,6 +166,7 @@ def _sorted_pods(
     number_of: Mapping[str, int],
     policy: PlanningPolicy,
     budgets: Sequence[BudgetRoom],
+    pin_of: PinOf,
 ) -> list[_Placed]:
     """Return the pods on nodes in the order of their names, and whether they may move."""
     found = []
@@ -170,7 +178,7 @@ def _sorted_pods(
             if follows_node(pod):
                 found.append(_Placed(info, number_of[node.name], None, True))
                 continue
-            pin = why_pinned(pod, model.objects, policy, model.frameworks)
+            pin = pin_of(pod, model.objects, policy, model.frameworks)
             own = budgets_of(pod, budgets)
             if pin is None and len(own) > 1:
                 pin = Pin("several budgets apply to it", "leave one budget for it")
@@ -292,10 +300,11 @@ def _prices(nodes: Sequence[Node], policy: PlanningPolicy) -> Numbers:
     """Return the price of each node in whole units; without prices each node counts as 1."""
     if not policy.prices and not policy.price_label:
         return np.ones(len(nodes), dtype=np.int64)
-    return np.array([_price(node, policy) for node in nodes], dtype=np.int64)
+    return np.array([price_of(node, policy) for node in nodes], dtype=np.int64)
 
 
-def _price(node: Node, policy: PlanningPolicy) -> int:
+def price_of(node: Node, policy: PlanningPolicy) -> int:
+    """Return the price of a node in units of `PRICE_UNITS`; 1 if the policy has none for it."""
     labels = node.metadata.labels
     text = labels.get(policy.price_label, "")
     try:
