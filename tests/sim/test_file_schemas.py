@@ -42,6 +42,7 @@ workloads:
    labels: {a: b}, annotations: {a: b}, resources: {nvidia.com/gpu: 1}, priorityClassName: high,
    nodeSelector: {a: b}, tolerations: [a], affinity: {}, topologySpreadConstraints: [],
    schedulerName: other, preemptionPolicy: Never}
+- {name: gang, podGroup: {policy: gang, minCount: 2, topology: rack, disruptionMode: PodGroup}}
 - {name: tick, arrivals: {every: 10m, from: 1h, until: 9h},
    duration: {normal: {mean: 1m, deviation: 5s}}}
 - {name: many, arrivals: {poisson: 30/h}, duration: {lognormal: {median: 1m, sigma: 1}}}
@@ -59,7 +60,7 @@ autoscaler:
 - {group: small, min: 0, max: 5, delay: 2m, idle: 10m}
 behaviour: {startDelay: 1s, stopDelay: 2s, rules: [{behavior: {startDelay: 1s}}]}
 configurations:
-- {name: default}
+- {name: default, featureGates: {GenericWorkload: true}}
 - {name: packed, config: {profiles: [{}]}, plugins: []}
 - {name: file, file: scheduler.yaml}
 """

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kubesched.errors import KubeschedError
+from kubesched.errors import KubeschedError, text_of
 from kubesched.framework.rejections import Rejections
 from kubesched.framework.status import Code, Status
 
@@ -224,7 +224,7 @@ def main_reason(status: Status) -> str:
     """Return the reason that most nodes have, or the one that concerns the pod as a whole."""
     error = status.error
     if not isinstance(error, FitError):
-        return _first_sentence(status.message)
+        return _first_sentence(status.message if error is None else text_of(error))
     if error.diagnosis.pre_filter_message:
         return error.diagnosis.pre_filter_message
     counts = error.diagnosis.reason_counts(error.node_count)

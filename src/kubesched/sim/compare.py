@@ -11,7 +11,7 @@ import msgspec
 from kubesched.foundation.util.duration_words import duration_words
 from kubesched.sim.results import RunResult
 
-__all__ = ["TIMES", "Comparison", "Difference", "compare", "measures_of"]
+__all__ = ["TIMES", "Comparison", "Difference", "compare", "is_time", "measures_of"]
 
 # 97.5 % quantiles of Student's t by degrees of freedom; beyond them the normal one.
 _T: Final = (
@@ -22,11 +22,15 @@ _T: Final = (
 _NORMAL: Final = 1.960
 # Measures that a run does not have if no pod was bound or started.
 TIMES: Final = ("mean time to bind", "p99 time to bind", "mean time to run")
+_GROUP_TIMES: Final = ("mean time to place a group", "p99 time to place a group")
 # What a measure says, with the value of the second configuration.
 _WORDS: Final[Mapping[str, str]] = {
     "mean time to bind": "pods wait {} on average",
     "mean time to run": "pods start after {} on average",
     "p99 time to bind": "pods wait {} at the 99th percentile",
+    "mean time to place a group": "groups wait {} on average",
+    "p99 time to place a group": "groups wait {} at the 99th percentile",
+    "groups placed": "places {} groups",
     "mean pending": "{} pods wait on average",
     "preempted": "preempts {} pods",
     "evicted": "evicts {} pods",
@@ -74,7 +78,12 @@ class Difference(msgspec.Struct, frozen=True):
         return ""
 
     def _shown(self, value: float) -> str:
-        return duration_words(value) if self.measure in TIMES else f"{value:.3g}"
+        return duration_words(value) if is_time(self.measure) else f"{value:.3g}"
+
+
+def is_time(measure: str) -> bool:
+    """Whether a measure is in seconds, and missing if nothing was bound, started or placed."""
+    return measure in TIMES or measure in _GROUP_TIMES
 
 
 def _percentage(percent: float) -> str:
@@ -115,6 +124,12 @@ def measures_of(result: RunResult) -> dict[str, float]:
         "failed": float(result.counts.get("failed", 0)),
         "mean nodes": result.averages.get("nodes", 0.0),
     }
+    if groups := result.time_to_place:
+        found["groups placed"] = float(groups["count"])
+        found["groups waiting at the end"] = float(groups["waiting"])
+        for measure, name in zip(_GROUP_TIMES, ("mean", "p99"), strict=True):
+            if name in groups:
+                found[measure] = groups[name]
     if "cost" in result.averages:
         found["cost"] = result.averages["cost"]
     shares = ("allocated", "used", "stranded", "fragmented", "imbalance")
@@ -149,7 +164,7 @@ def _difference(
     name: str, pairs: Sequence[tuple[dict[str, float], dict[str, float]]]
 ) -> Difference | None:
     """Return the difference; None for a time that no seed has in both configurations."""
-    if name in TIMES:
+    if is_time(name):
         pairs = [pair for pair in pairs if name in pair[0] and name in pair[1]]
     if not pairs:
         return None

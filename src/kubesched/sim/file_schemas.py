@@ -128,6 +128,18 @@ def _cluster() -> Json:
     )
 
 
+def _pod_group() -> Json:
+    fields = {
+        "policy": _described({"enum": ["gang", "basic"]}, "Whether pods wait for others.", "gang"),
+        "minCount": _described(
+            {"type": "integer", "minimum": 1}, "How many pods must fit together; default: all."
+        ),
+        "topology": _of("string", "The label of nodes that all pods must have one value of."),
+        "disruptionMode": _described({"enum": ["Pod", "PodGroup"]}, "How pods are preempted."),
+    }
+    return _described(_mapping(fields), "The pods of an arrival form a PodGroup.")
+
+
 def _workload() -> Json:
     short = {
         name: _of(kind, "Short for the same field of the template.")
@@ -156,6 +168,7 @@ def _workload() -> Json:
             "memory": _ref("quantities", "The memory request of the first container."),
             "startDelay": _ref("durations", "The time from binding to running."),
             "priority": _of("integer", "The priority; a run creates the PriorityClass."),
+            "podGroup": _pod_group(),
             "template": _mapping({"metadata": {"type": "object"}, "spec": {"type": "object"}}),
             "labels": _labels("Labels of the pods."),
             "annotations": _labels("Annotations of the pods."),
@@ -244,7 +257,15 @@ def _definitions(*names: str) -> dict[str, Json]:
         "event": _event(),
         "autoscaler": _autoscaler(),
         "configuration": _mapping(
-            {"name": _of("string", "Shown in results."), **_configuration_fields()}, ("name",)
+            {
+                "name": _of("string", "Shown in results."),
+                **_configuration_fields(),
+                "featureGates": _described(
+                    {"type": "object", "additionalProperties": {"type": "boolean"}},
+                    "Feature gates of the scheduler, such as GangScheduling.",
+                ),
+            },
+            ("name",),
         ),
     }
     found: dict[str, Json] = {}

@@ -11,13 +11,15 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubesched.api import Node, Pod
+from kubesched.api import Node, Pod, PodGroup
 from kubesched.api.pod_facts import pod_priority
 from kubesched.api.pod_requests import node_amounts
 from kubesched.api.resource_amounts import Resources
 from kubesched.cluster.nodes.pod_behavior import STOPPED
 from kubesched.framework import Status
 from kubesched.framework.diagnosis import main_reason
+from kubesched.framework.pod_groups import group_name_of
+from kubesched.sim.group_waits import GroupWaits
 from kubesched.sim.histogram import Histogram
 from kubesched.sim.pod_kinds import PodKinds
 from kubesched.sim.scenario import GROUP_LABEL, WORKLOAD_LABEL
@@ -40,6 +42,7 @@ class PodState:
         "amounts",
         "bound_ns",
         "created_ns",
+        "group",
         "is_disrupted",
         "is_over",
         "key",
@@ -53,6 +56,8 @@ class PodState:
     def __init__(self, pod: Pod, now_ns: int) -> None:
         metadata = pod.metadata
         self.key = f"{metadata.namespace}/{metadata.name}"
+        group = group_name_of(pod)
+        self.group = f"{metadata.namespace}/{group}" if group else ""
         self.workload = metadata.labels.get(WORKLOAD_LABEL, _UNNAMED)
         self.priority = pod_priority(pod)
         self.amounts = _amounts(node_amounts(pod)[0])
@@ -108,6 +113,7 @@ class Observer:
         self.kinds = PodKinds()  # requests of pods
         self.to_bind: dict[tuple[str, int], Histogram] = {}  # by workload and priority
         self.to_run: dict[tuple[str, int], Histogram] = {}
+        self.groups = GroupWaits()
         self.node_seconds: Counter[str] = Counter()  # of deleted nodes, in ns, by group
         # By resource, over all nodes: allocatable, requests of their pods, and of running pods.
         self.total: dict[str, int] = {}
@@ -166,6 +172,10 @@ class Observer:
 
     # -- pods --------------------------------------------------------------------------
 
+    def group_changed(self, group: PodGroup, now_ns: int) -> None:
+        if self.groups.group_changed(group, now_ns):
+            self.note(now_ns, "group-placed", f"{group.metadata.namespace}/{group.metadata.name}")
+
     def pod_changed(self, pod: Pod, now_ns: int) -> None:
         uid = pod.metadata.uid
         known = self.pods.get(uid)
@@ -215,6 +225,8 @@ class Observer:
         known = self.pods[uid] = PodState(pod, now_ns)
         self.counts["created"] += 1
         self.kinds.add(known.amounts)
+        if known.group:
+            self.groups.pod_created(known.group, now_ns)
         if not pod.spec.node_name:
             self.waiting[uid] = known
             self.note(now_ns, "created", known.key)
@@ -226,6 +238,8 @@ class Observer:
             self.counts["bound"] += 1
             self.note(now_ns, "bound", known.key, node_name)
             _histogram(self.to_bind, known).add(now_ns - known.created_ns)
+        if known.group and self.groups.pod_placed(known.group, now_ns):
+            self.note(now_ns, "group-placed", known.group)
         if (node := self.nodes.get(node_name)) is not None:
             self._place(node, known, 1)
 
@@ -238,6 +252,8 @@ class Observer:
 
     def _leave(self, known: PodState, uid: str) -> None:
         self.waiting.pop(uid, None)
+        if known.group:
+            self.groups.pod_gone(known.group, had_node=bool(known.node))
         if (node := self.nodes.get(known.node)) is not None:
             self._place(node, known, -1)
             if known.running_ns >= 0:

@@ -17,6 +17,7 @@ from kubesched.api import (
     Namespace,
     ObjectMeta,
     Pod,
+    PodGroup,
     PodSpec,
     PriorityClass,
     StatefulSet,
@@ -24,13 +25,21 @@ from kubesched.api import (
 from kubesched.api.apps import DaemonSetSpec, DeploymentSpec, StatefulSetSpec
 from kubesched.api.batch import CronJob, CronJobSpec, JobSpec, JobTemplateSpec
 from kubesched.api.meta import LabelSelector
-from kubesched.api.pod import PodTemplateSpec
+from kubesched.api.pod import PodSchedulingGroup, PodTemplateSpec
 from kubesched.api.runtime_class import RuntimeClass, RuntimeClassOverhead
+from kubesched.api.scheduling import (
+    BasicSchedulingPolicy,
+    GangSchedulingPolicy,
+    PodGroupSchedulingConstraints,
+    PodGroupSchedulingPolicy,
+    PodGroupSpec,
+    TopologyConstraint,
+)
 from kubesched.cluster.recreated_pods import as_client_creates
 from kubesched.errors import KubeschedError
 from kubesched.foundation.util.clock import SECOND, Clock
 from kubesched.foundation.util.randomness import derive
-from kubesched.sim.scenario import Scenario, ScenarioWorkload
+from kubesched.sim.scenario import WORKLOAD_LABEL, GangTemplate, Scenario, ScenarioWorkload
 from kubesched.sim.templates import drawn, priority_class, sized
 
 __all__ = ["PodArrivals"]
@@ -88,12 +97,16 @@ class PodArrivals:
         replicas = workload.replicas.draw(rng)
         name = f"{workload.name}-{number}"
         if workload.kind == "Pod":
+            group = workload.pod_group
+            if group is not None and replicas:
+                await self._create(_pod_group(workload, group, name, replicas))
             for place in range(replicas):
                 if place and place % _AT_ONCE == 0:
                     # The log of a watch is bounded: let all watchers read these changes first.
                     await self._clock.sleep(1)
                 of_many = name if replicas == 1 else f"{name}-{place}"
-                await self._create(self._pod(workload, of_many, rng))
+                pod = self._pod(workload, of_many, rng)
+                await self._create(pod if group is None else _member(pod, name))
             return
         pod = self._pod(workload, name, rng)
         labels = {**pod.metadata.labels, _OWNER: name}
@@ -196,6 +209,31 @@ class PodArrivals:
                 return
             name = new.metadata.name
             raise KubeschedError(f"{type(new).__name__} {name} is refused: {error}") from error
+
+
+def _pod_group(workload: ScenarioWorkload, group: GangTemplate, name: str, pods: int) -> PodGroup:
+    policy = PodGroupSchedulingPolicy(basic=BasicSchedulingPolicy())
+    if group.is_gang:
+        least = pods if group.min_count is None else group.min_count
+        policy = PodGroupSchedulingPolicy(gang=GangSchedulingPolicy(min_count=least))
+    constraints = None
+    if group.topology_key:
+        topology = (TopologyConstraint(key=group.topology_key),)
+        constraints = PodGroupSchedulingConstraints(topology=topology)
+    spec = PodGroupSpec(
+        scheduling_policy=policy,
+        scheduling_constraints=constraints,
+        disruption_mode=group.disruption_mode or None,
+        priority_class_name=workload.template.spec.priority_class_name,
+    )
+    labels = {WORKLOAD_LABEL: workload.name}
+    return PodGroup(metadata=ObjectMeta(name=name, namespace=_NAMESPACE, labels=labels), spec=spec)
+
+
+def _member(pod: Pod, group: str) -> Pod:
+    named = PodSchedulingGroup(pod_group_name=group)
+    spec = msgspec.structs.replace(pod.spec, scheduling_group=named)
+    return msgspec.structs.replace(pod, spec=spec)
 
 
 def _job(template: PodTemplateSpec, replicas: int) -> JobSpec:

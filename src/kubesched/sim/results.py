@@ -13,7 +13,7 @@ from kubesched.sim.scenario import Scenario
 
 __all__ = ["RunResult", "averages"]
 
-_CUMULATED = ("time", "bound", "preempted", "evicted", "failed", "cost")
+_CUMULATED = ("time", "bound", "preempted", "evicted", "failed", "cost", "groups placed")
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +32,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     time_to_bind: dict[str, Any]  # by workload, and `all`
     time_to_run: dict[str, Any]
     by_priority: dict[str, Any]
+    time_to_place: dict[str, Any] = {}  # of pod groups; empty without any
     averages: dict[str, float]  # of each column, weighted by time
     series: dict[str, list[float]]
     step_digests: list[str]
@@ -66,6 +67,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
             time_to_bind=_by(observer.to_bind, 0),
             time_to_run=_by(observer.to_run, 0),
             by_priority={"bind": _by(observer.to_bind, 1), "run": _by(observer.to_run, 1)},
+            time_to_place=_of_groups(observer),
             averages=averages(series.columns),
             series=series.columns,
             step_digests=series.digests,
@@ -95,6 +97,11 @@ def averages(columns: dict[str, list[float]]) -> dict[str, float]:
         weighted = sum(value * span for value, span in zip(values, spans, strict=True))
         found[name] = round(weighted / total, 6) if total else values[-1]
     return found
+
+
+def _of_groups(observer: Observer) -> dict[str, Any]:
+    groups = observer.groups
+    return {**groups.to_place.summary(), "waiting": groups.waiting} if groups.is_used else {}
 
 
 def _by(table: dict[tuple[str, int], Histogram], place: int) -> dict[str, Any]:

@@ -47,6 +47,9 @@ def sample(observer: Observer, now_ns: int, start_ns: int, prices: Any) -> Row:
     row = _counts(observer, now_ns, start_ns)
     for reason, count in observer.pending_reasons().items():
         row[f"pending: {reason}"] = count
+    if observer.groups.is_used:
+        row["groups placed"] = observer.groups.placed
+        row["groups waiting"] = observer.groups.waiting
     if any(prices.values()):
         row["cost"] = _cost(observer, now_ns, prices)
     resources = sorted({name for node in nodes for name in node.allocatable} - {"pods"})

@@ -25,6 +25,7 @@ __all__ = [
     "Autoscaler",
     "Behaviour",
     "Configuration",
+    "GangTemplate",
     "NodeGroup",
     "Scenario",
     "ScenarioEvent",
@@ -47,6 +48,15 @@ class NodeGroup(msgspec.Struct, frozen=True, kw_only=True):
     price_per_hour: float = 0.0
 
 
+class GangTemplate(msgspec.Struct, frozen=True, kw_only=True):
+    """The PodGroup of the pods that arrive together."""
+
+    min_count: int | None = None  # None: all of them
+    is_gang: bool = True  # False: each pod is placed where it fits
+    topology_key: str = ""  # the pods must run in one domain of this label
+    disruption_mode: str = ""
+
+
 class ScenarioWorkload(msgspec.Struct, frozen=True, kw_only=True):
     """Pods that arrive over time, created from one template."""
 
@@ -61,6 +71,7 @@ class ScenarioWorkload(msgspec.Struct, frozen=True, kw_only=True):
     start_delay: Distribution | None = None
     priority: int | None = None
     schedule: str = ""  # of a CronJob
+    pod_group: GangTemplate | None = None
 
 
 class TracePod(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,6 +127,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     configuration: KubeSchedulerConfiguration | None = None
     plugins: tuple[str, ...] = ()  # as `--plugin` takes them
+    feature_gates: Mapping[str, bool] = msgspec.field(default_factory=dict)
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,6 +26,7 @@ from kubesched.foundation.util.bounded_file import (
 )
 from kubesched.foundation.util.virtual_loop import DEFAULT_START_NS
 from kubesched.foundation.util.yaml_documents import YamlDocument, YamlProblem, read_documents
+from kubesched.scheduler.config.feature_gates import FeatureGates
 from kubesched.scheduler.config.load import configuration_from_builtins, load_configuration
 from kubesched.scheduler.runtime.plugin_loading import installed_plugins, out_of_tree_plugins
 from kubesched.sim.arrivals import Arrivals, parse_arrivals
@@ -34,6 +35,7 @@ from kubesched.sim.scenario import (
     Autoscaler,
     Behaviour,
     Configuration,
+    GangTemplate,
     NodeGroup,
     Scenario,
     ScenarioEvent,
@@ -48,6 +50,8 @@ from kubesched.sim.values import ScenarioError, constant, format_duration, parse
 __all__ = ["load_scenario", "parse_scenario"]
 
 _KINDS = ("Pod", "Job", "Deployment", "StatefulSet", "DaemonSet", "CronJob")
+_POLICIES = ("gang", "basic")
+_DISRUPTION_MODES = ("Pod", "PodGroup")
 _EVENT_KINDS = ("fail", "drain", "add", "remove")
 
 
@@ -260,7 +264,10 @@ def _workload(members: Members) -> ScenarioWorkload:
         priority=members.take("priority", int) if members.has("priority") else None,
         template=pod_template(members, name),
         schedule=members.take("schedule", str, ""),
+        pod_group=_pod_group(members.members("podGroup")) if members.has("podGroup") else None,
     )
+    if workload.pod_group is not None and kind != "Pod":
+        raise ScenarioError(members.at("podGroup"), "goes with the kind Pod")
     if (kind == "CronJob") != bool(workload.schedule):
         raise ScenarioError(members.at("schedule"), "goes with the kind CronJob, which needs it")
     if kind == "DaemonSet" and members.has("replicas"):
@@ -268,6 +275,27 @@ def _workload(members: Members) -> ScenarioWorkload:
     members.done()
     _validate_pod(workload, members.path)
     return workload
+
+
+def _pod_group(members: Members) -> GangTemplate:
+    policy = members.take("policy", str, "gang")
+    if policy not in _POLICIES:
+        raise ScenarioError(members.at("policy"), f"must be one of {', '.join(_POLICIES)}")
+    mode = members.take("disruptionMode", str, "")
+    if mode not in ("", *_DISRUPTION_MODES):
+        known = ", ".join(_DISRUPTION_MODES)
+        raise ScenarioError(members.at("disruptionMode"), f"must be one of {known}")
+    least = None if members.raw("minCount") is None else members.take("minCount", int)
+    if least is not None and (least < 1 or policy != "gang"):
+        raise ScenarioError(members.at("minCount"), "must be above zero, and goes with a gang")
+    template = GangTemplate(
+        min_count=least,
+        is_gang=policy == "gang",
+        topology_key=members.take("topology", str, ""),
+        disruption_mode=mode,
+    )
+    members.done()
+    return template
 
 
 def _count(value: Any) -> int:
@@ -432,13 +460,15 @@ def _configuration(members: Members, files: _Files) -> Configuration:
         str(files.path(each, members.at("plugins"))) if each.endswith(".py") else each
         for each in members.texts("plugins")
     )
+    gates = _feature_gates(members)
+    checked = FeatureGates(gates)
     loaded = None
     try:
         known_args = out_of_tree_plugins(plugins).known_args()
         if members.has("file"):
             path = files.path(members.take("file", str), members.at("file"))
             loaded = load_configuration(
-                read_bounded(path, MOST_SETTINGS_BYTES), known_args=known_args
+                read_bounded(path, MOST_SETTINGS_BYTES), gates=checked, known_args=known_args
             )
         elif members.has("config"):
             inline = {
@@ -446,14 +476,28 @@ def _configuration(members: Members, files: _Files) -> Configuration:
                 "kind": "KubeSchedulerConfiguration",
                 **members.take("config", dict),
             }
-            loaded = configuration_from_builtins(inline, known_args=known_args)
+            loaded = configuration_from_builtins(inline, gates=checked, known_args=known_args)
     except ScenarioError:
         raise
     except KubeschedError as error:
         at = members.at("file" if members.has("file") else "config")
         raise ScenarioError(at, " ".join(str(error).split())) from error
     members.done()
-    return Configuration(name=name, configuration=loaded, plugins=plugins)
+    return Configuration(name=name, configuration=loaded, plugins=plugins, feature_gates=gates)
+
+
+def _feature_gates(members: Members) -> dict[str, bool]:
+    """Return the gates that a configuration sets, checked together."""
+    found = members.take("featureGates", dict, {})
+    for name, value in found.items():
+        if not isinstance(value, bool):
+            at = f"{members.at('featureGates')}.{name}"
+            raise ScenarioError(at, f"must be true or false, not {value!r}")
+    try:
+        FeatureGates(found)
+    except ConfigError as error:
+        raise ScenarioError(members.at("featureGates"), str(error)) from error
+    return found
 
 
 def _check_names(scenario: Scenario) -> None:

@@ -7,10 +7,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from kubesched.api import ApiError, Job, Node, Pod
+from kubesched.api import ApiError, Job, Node, Pod, PodGroup
 from kubesched.api.base import ApiObject
 from kubesched.cluster.apiserver import Faults
-from kubesched.cluster.apiserver.rules.strategies.server_features import ALL_FEATURES
+from kubesched.cluster.apiserver.rules.strategies.server_features import (
+    ALL_FEATURES,
+    JOB_GROUPS,
+    POD_GROUPS,
+)
 from kubesched.cluster.apiserver.store.resource_collection import Collection
 from kubesched.cluster.apiserver.store.stored_records import StoredChange
 from kubesched.cluster.controllers import GarbageCollector
@@ -25,6 +29,8 @@ from kubesched.foundation.util.clock import Clock, current_clock
 from kubesched.foundation.util.components import Component
 from kubesched.foundation.util.randomness import derive
 from kubesched.framework import Status
+from kubesched.framework.pod_groups import group_name_of
+from kubesched.scheduler.config.feature_gates import FeatureGates
 from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
 from kubesched.sim.autoscaling import GroupAutoscaler
 from kubesched.sim.node_events import NodeEvents
@@ -32,7 +38,7 @@ from kubesched.sim.observer import Observer
 from kubesched.sim.pod_arrivals import PodArrivals
 from kubesched.sim.results import RunResult
 from kubesched.sim.sampling import Series, momentary, sample
-from kubesched.sim.scenario import Configuration, Scenario
+from kubesched.sim.scenario import WORKLOAD_LABEL, Configuration, Scenario
 
 __all__ = ["Simulation", "simulate"]
 
@@ -100,9 +106,15 @@ class Simulation:
         self.clock: Clock = current_clock()
         self.parts: list[Component] = []
         self._is_following = False
-        self._over: list[Pod | Job] = []  # ended, to be deleted
+        self._over: list[Pod | Job | PodGroup] = []  # ended, to be deleted
         self._has_ended = asyncio.Event()
         self._read: dict[Collection, int] = {}  # positions that all watchers have read
+        gates = FeatureGates(configuration.feature_gates)
+        features, parts = ALL_FEATURES, ClusterPart.NODES | ClusterPart.CONTROLLERS
+        if gates.enabled(POD_GROUPS) or any(each.pod_group for each in scenario.workloads):
+            # Otherwise no controller is added: digests depend on the order of tasks.
+            parts |= ClusterPart.POD_GROUPS
+            features |= {JOB_GROUPS} if gates.enabled(JOB_GROUPS) else set()
         embedded = EmbeddedCluster(
             self.clock,
             derive(seed, "store"),
@@ -111,8 +123,8 @@ class Simulation:
             behavior=self._behavior(),
             start_delay_ns=scenario.behaviour.start_delay_ns,
             stop_delay_ns=scenario.behaviour.stop_delay_ns,
-            features=ALL_FEATURES,
-            parts=ClusterPart.NODES | ClusterPart.CONTROLLERS,
+            features=features,
+            parts=parts,
             on_change=self._on_change,
             faults=None if faults is None else faults(self),
         )
@@ -124,6 +136,7 @@ class Simulation:
         self.cluster = LiveCluster(
             embedded,
             configuration=configuration.configuration,
+            feature_gates=gates,
             out_of_tree_registry=dict(self._plugins),
             seed=seed,
             broadcaster=_DiscardedEvents(),
@@ -170,7 +183,7 @@ class Simulation:
 
     def _begin_following(self) -> None:
         """Note all existing objects, and from now on every change."""
-        for kind in (Node, Pod, Job):
+        for kind in (Node, Pod, Job, PodGroup):
             collection = self.store.collection(self.store.catalog.by_type(kind))
             for key in sorted(collection.objects):
                 self._note("ADDED", collection.objects[key].typed)
@@ -182,12 +195,15 @@ class Simulation:
         kind = change.record.resource.type
         if kind is Pod:
             self._note_pod(change.type, change.record.typed)
-        elif kind is Node or kind is Job:
+        elif kind is Node or kind is Job or kind is PodGroup:
             self._note(change.type, change.record.typed)
 
-    def _note(self, kind: str, subject: Pod | Node | Job) -> None:
+    def _note(self, kind: str, subject: Pod | Node | Job | PodGroup) -> None:
         if isinstance(subject, Pod):
             self._note_pod(kind, subject)
+        elif isinstance(subject, PodGroup):
+            if kind == "ADDED":
+                self.observer.group_changed(subject, self.clock.now_ns())
         elif isinstance(subject, Node):
             if self.history is not None:
                 self.history(kind, subject, self.clock.now_ns())
@@ -204,6 +220,7 @@ class Simulation:
             self.history(kind, pod, now_ns)
         if kind == "DELETED":
             self.observer.pod_deleted(pod, now_ns)
+            self._collect_group(pod)
         else:
             self.observer.pod_changed(pod, now_ns)
             if pod.status.phase in ("Succeeded", "Failed") and not pod.metadata.owner_references:
@@ -211,10 +228,20 @@ class Simulation:
         if self.scenario.changes:
             self.changes.add(momentary(self.observer, now_ns, self.scenario.start_ns), "")
 
-    def _collect_later(self, over: Pod | Job) -> None:
+    def _collect_later(self, over: Pod | Job | PodGroup) -> None:
         if over.metadata.deletion_timestamp is None:
             self._over.append(over)
             self._has_ended.set()
+
+    def _collect_group(self, deleted: Pod) -> None:
+        """Delete the PodGroup of a workload after its last pod."""
+        name, namespace = group_name_of(deleted), deleted.metadata.namespace
+        if not name or self.observer.groups.has_pods(f"{namespace}/{name}"):
+            return
+        resource = self.store.catalog.by_type(PodGroup)
+        record = self.store.find_record(resource, namespace, name)
+        if record is not None and WORKLOAD_LABEL in record.typed.metadata.labels:
+            self._collect_later(record.typed)
 
     async def _collect_all(self) -> None:
         """Delete ended pods and Jobs, as the garbage collection of a cluster does eventually."""
@@ -225,7 +252,7 @@ class Simulation:
             for each in over:
                 await self._collect(each)
 
-    async def _collect(self, over: Pod | Job) -> None:
+    async def _collect(self, over: Pod | Job | PodGroup) -> None:
         metadata = over.metadata
         grace = {"grace_period_seconds": 0} if isinstance(over, Pod) else {}
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kubesched.sim.compare import TIMES, Comparison, compare, measures_of
+from kubesched.sim.compare import TIMES, Comparison, compare, is_time, measures_of
 from kubesched.sim.results import RunResult
 from kubesched.sim.values import format_duration
 
@@ -65,7 +65,7 @@ def _mean_cell(measure: str, runs: Sequence[Mapping[str, float]]) -> str:
 
 
 def _cell(measure: str, value: float) -> str:
-    if measure in TIMES:
+    if is_time(measure):
         return format_duration(round(value * 1e9))
     if measure.endswith(("allocated", "used", "stranded", "fragmented", "imbalance")):
         return f"{100 * value:.1f} %"
