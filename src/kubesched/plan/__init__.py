@@ -1,12 +1,12 @@
 """Plans for whole clusters: the fewest nodes, and the moves that get there."""
 
 from kubesched.plan.applying.plan_applier import AppliedPlan
+from kubesched.plan.cluster_size import size_cluster
 from kubesched.plan.consolidation import consolidate
 from kubesched.plan.draining import plan_drain
 from kubesched.plan.moving.planned_waves import PlannedMove, PlannedWave, WaveStep
 from kubesched.plan.plan_results import BlockedPod, Consolidation, Drain, Sizing
 from kubesched.plan.reading.planning_policy import PlanningPolicy
-from kubesched.plan.sizing.cluster_size import size_cluster
 
 __all__ = [
     "AppliedPlan",
