@@ -13,13 +13,14 @@ PUBLIC = {
     """,
     "kubesched": "Scheduler __version__ connect",
     "kubesched.framework": """
-        MAX_NODE_SCORE MIN_NODE_SCORE REJECTED SKIP SUCCESS ActionType AffinityTerm
+        MAX_NODE_SCORE MIN_NODE_SCORE MOST_PANEL_ROWS REJECTED SKIP SUCCESS ActionType AffinityTerm
         ApiDispatcher BackgroundCall BackgroundCallOutcome BackgroundCallResult Cause
         ClaimCache Clonable ClusterChange ClusterEvent ClusterEventWithHint ClusterVersion Code
         CycleState Detail Diagnosis DryRun
         EventRecorder EventResource Explaining Extender ExtensionPoint FitError Handle HintFunction
         ImageState Informer Lister NodeInfo NodeScores NodeView NominatedTotals Nominating
-        NominatingMode Nominator ObjectReader OnlyNodes Plugin
+        NominatingMode Nominator ObjectReader OnlyNodes
+        Panel PanelMark PanelMeter PanelRow Plugin
         PluginMetrics PodGroupAssignments PodGroupDryRun PodGroupInfo PodGroupPlacement PodInPreBind
         PodIndex PodInfo PodPart PodsOnNode PostFilterResult PreemptionRules
         QueuedPodInfo QueueingHint Reads RejectedNodes Rejections Remedy Removal

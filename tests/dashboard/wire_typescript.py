@@ -14,6 +14,7 @@ from typing import Any, NotRequired, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from kubesched.dashboard import wire_types
+from kubesched.dashboard.plugin_panels import PluginPanels
 from kubesched.explain.explanation import Explanation
 from kubesched.explain.shadow.shadow_entries import ShadowReport
 from kubesched.explain.whatif import WhatIf
@@ -23,6 +24,7 @@ ROOTS = [getattr(wire_types, name) for name in wire_types.__all__] + [
     Explanation,
     WhatIf,
     ShadowReport,
+    PluginPanels,
 ]
 
 _PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", type(None): "null"}

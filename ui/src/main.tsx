@@ -10,6 +10,7 @@ import "./style.css";
 import { TimeBar } from "./timebar";
 import { ClusterPage } from "./views/cluster";
 import { LivePage } from "./views/live";
+import { PluginsPage } from "./views/plugins";
 import { PodPage } from "./views/pod";
 import { QueuePage } from "./views/queue";
 import { ReportPage } from "./views/report";
@@ -32,6 +33,7 @@ function tabs(): [view: string, title: string][] {
           ["whatif", "What if"],
         ] as [string, string][])
       : []),
+    ...(state.hasPanels ? [["plugins", "Plugins"] as [string, string]] : []),
     ...(state.hasShadow ? [["shadow", "Shadow"] as [string, string]] : []),
     ...(state.writable ? [["try", "Try it"] as [string, string]] : []),
   ];
@@ -263,6 +265,8 @@ function View({ route }: { route: Route }) {
       return <PodPage key={route.rest} name={route.rest} state={state} />;
     case "whatif":
       return <WhatIfPage state={state} route={route} />;
+    case "plugins":
+      return <PluginsPage state={state} />;
     case "shadow":
       return <ShadowPage state={state} />;
     case "try":

@@ -55,6 +55,7 @@ export class ClusterState {
   title = "";
   writable = false;
   hasShadow = false;
+  hasPanels = false;
   limits: ReadLimits | undefined;
   counts: Counts = { nodes: 0, pods: 0, placed: 0, waiting: 0 };
   nodes = new Map<string, PageNode>();
@@ -77,6 +78,7 @@ export class ClusterState {
       this.title = frame.title ?? this.title;
       this.writable = frame.writable ?? false;
       this.hasShadow = frame.shadow ?? false;
+      this.hasPanels = frame.panels ?? false;
       this.limits = frame.limits;
       this.samples = [];
       this.structure += 1;

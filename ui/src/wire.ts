@@ -78,6 +78,7 @@ export interface Frame {
   title?: string;
   writable?: boolean;
   shadow?: boolean;
+  panels?: boolean;
   counts: Counts;
   limits?: ReadLimits;
   shapes?: NodeShape[];
@@ -193,6 +194,42 @@ export interface PageNode {
   notReady?: boolean;
   stopped?: boolean;
   taints?: string[];
+}
+
+export interface Panel {
+  title: string;
+  summary: string;
+  tone: unknown;
+  rows: PanelRow[];
+  more: number;
+}
+
+export interface PanelMark {
+  share: number;
+  text: string;
+}
+
+export interface PanelMeter {
+  name: string;
+  share: number;
+  text: string;
+  marks: PanelMark[];
+  tone: unknown;
+}
+
+export interface PanelRow {
+  name: string;
+  state: string;
+  tone: unknown;
+  text: string;
+  meters: PanelMeter[];
+  pods: string[];
+  node: string;
+}
+
+export interface PluginPanels {
+  plugin: string;
+  panels: Panel[];
 }
 
 export interface PluginScore {

@@ -15,7 +15,7 @@ from kubesched.explain.clusters.sources import SCHEDULING_KINDS
 from kubesched.foundation.util.forked import ChildError, in_child
 from kubesched.scheduler.all_plugins import complete_registry
 from kubesched.scheduler.config.feature_gates import FeatureGates
-from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
+from kubesched.scheduler.runtime.plugin_registry import PluginRegistry, custom_kinds_of
 
 __all__ = ["pending_headlines"]
 
@@ -33,10 +33,12 @@ async def pending_headlines(
     api = live.cluster.api
 
     def work() -> bytes:
+        registry = complete_registry(plugins)
+        custom = custom_kinds_of(registry, sorted(live.configuration.enabled_plugins()))
         snapshot = Snapshot(
-            [each for kind in SCHEDULING_KINDS for each in api.present(kind.type)],
+            [each for kind in (*SCHEDULING_KINDS, *custom) for each in api.present(kind.type)],
             configuration=live.configuration,
-            plugins=complete_registry(plugins),
+            plugins=registry,
             gates=gates,
         )
         report = snapshot.explain_pending(suggest=False)

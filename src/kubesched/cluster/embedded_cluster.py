@@ -20,7 +20,7 @@ from kubesched.api.time import format_time
 from kubesched.cluster.apiserver.http.api_limits import ApiLimits
 from kubesched.cluster.apiserver.http.api_server import ApiServer
 from kubesched.cluster.apiserver.http.client_kubeconfig import kubeconfig
-from kubesched.cluster.apiserver.http.metrics_api import PodUsage
+from kubesched.cluster.apiserver.http.metrics_api import MetricsApi, PodUsage
 from kubesched.cluster.apiserver.http.router import ApiService
 from kubesched.cluster.apiserver.http.users import ADMIN, Users
 from kubesched.cluster.apiserver.local_api import Faults, LocalApi
@@ -157,6 +157,7 @@ class EmbeddedCluster:
         self._certificate = b""
         if ClusterPart.NODES in parts:
             self._usage = ContainerUsage(self.store, scripts).of
+            self.api.node_metrics = MetricsApi(self.store, clock.now_ns, self._usage).nodes
             self.parts += [
                 FakeKubelet(
                     self.api,

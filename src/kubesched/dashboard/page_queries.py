@@ -22,6 +22,7 @@ from kubesched.dashboard.configuration_text import read_configuration
 from kubesched.dashboard.embedded_changes import EmbeddedChanges
 from kubesched.dashboard.node_detail import node_detail
 from kubesched.dashboard.page_state import Moment, PageState, PageStates
+from kubesched.dashboard.plugin_panels import PluginPanels, have_panels, panels_of
 from kubesched.dashboard.pod_history import pod_history
 from kubesched.dashboard.queue_view import place_row, queue_view
 from kubesched.dashboard.rows import pod_row
@@ -66,7 +67,8 @@ class PageQueries:
     With `changes` the page can change the cluster. `queue` returns the queue of a scheduler in
     this process, if there is one. `plugins` are its out-of-tree plugins. `limits` are the kinds
     that may not be read. `read` returns when all readable objects have been read once. `shadow`
-    returns the ledger of a shadow.
+    returns the ledger of a shadow. `panels` returns those of the plugins of a scheduler in this
+    process; without it they are built from the objects.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class PageQueries:
         limits: UnreadableKinds | None = None,
         read: Callable[[], Awaitable[object]] = _already_read,
         shadow: Callable[[], Any] | None = None,
+        panels: Callable[[], list[PluginPanels]] | None = None,
     ) -> None:
         self._states = states
         self._limits = limits or UnreadableKinds()
@@ -93,6 +96,7 @@ class PageQueries:
         self._changes = changes
         self._read = read
         self._shadow = shadow
+        self._panels = panels
         self._children = asyncio.Semaphore(_MOST_CHILDREN)
 
     def decorated(self, frame: dict[str, Any]) -> dict[str, Any]:
@@ -103,6 +107,7 @@ class PageQueries:
             frame["title"] = self._title
             frame["writable"] = self._changes is not None
             frame["shadow"] = self._shadow is not None
+            frame["panels"] = self._have_panels()
             if any(self._limits):
                 frame["limits"] = self._limits._asdict()
         frame.setdefault("at", self._now_ns() // 1_000_000)
@@ -127,6 +132,8 @@ class PageQueries:
                 return await self._explanation(f"{namespace}/{name}", query)
             case ["verdicts", namespace, name]:
                 return await self._verdicts(f"{namespace}/{name}", query)
+            case ["panels"]:
+                return await self._all_panels(query)
             case parts:
                 return self._lookup(state, parts, query)
 
@@ -202,6 +209,20 @@ class PageQueries:
         """Return the verdicts of a pod's filters about every node, for the map."""
         return await self._in_child(
             query, lambda snapshot: _verdicts_of(snapshot.explain(key, suggest=False))
+        )
+
+    def _have_panels(self) -> bool:
+        try:
+            configuration = self._states.at({}).configuration()
+        except BadRequestError:
+            return False
+        return have_panels(configuration, complete_registry(self._plugins))
+
+    async def _all_panels(self, query: Moment) -> Any:
+        if self._panels is not None:
+            return self._panels()
+        return await self._in_child(
+            query, lambda snapshot: panels_of(snapshot.model.frameworks.values())
         )
 
     async def _whatif(self, body: Mapping[str, Any]) -> msgspec.Raw:

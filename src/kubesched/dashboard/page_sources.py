@@ -14,6 +14,7 @@ from kubesched.dashboard.decision_log import DecisionLog
 from kubesched.dashboard.embedded_changes import EmbeddedChanges
 from kubesched.dashboard.page_queries import PageQueries, UnreadableKinds
 from kubesched.dashboard.page_state import LivePageState
+from kubesched.dashboard.plugin_panels import panels_of
 from kubesched.dashboard.scheduler_view import SchedulerView
 from kubesched.dashboard.sign_in import SignIn
 from kubesched.dashboard.stream_frames import FrameHub
@@ -23,8 +24,10 @@ from kubesched.foundation.client.informer import SharedInformer
 from kubesched.foundation.util.clock import Clock
 from kubesched.foundation.util.components import Component
 from kubesched.foundation.util.randomness import derive
+from kubesched.scheduler.all_plugins import complete_registry
 from kubesched.scheduler.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
+from kubesched.scheduler.runtime.plugin_registry import custom_kinds_of
 from kubesched.scheduler.scheduler import Scheduler
 
 __all__ = [
@@ -54,10 +57,16 @@ def dashboard_of_embedded(
     result with the scheduler, and with each scheduler that replaces it.
     """
     decisions = DecisionLog(clock.now_ns)
+    registry = complete_registry(plugins)
+
+    def kinds() -> list[type[Any]]:
+        custom = custom_kinds_of(registry, sorted(configuration().enabled_plugins()))
+        return [kind.type for kind in (*SCHEDULING_KINDS, *custom)]
+
     state = LivePageState(
         SchedulerView(scheduler),
         decisions,
-        kinds=lambda: [kind.type for kind in SCHEDULING_KINDS],
+        kinds=kinds,
         of_kind=api.present,
         configuration=configuration,
     )
@@ -68,6 +77,7 @@ def dashboard_of_embedded(
         now_ns=clock.now_ns,
         plugins=plugins,
         changes=changes,
+        panels=lambda: panels_of(scheduler().profiles.values()),
     )
     return _dashboard(state, queries, sign_in), lambda found: _record(found, decisions)
 
@@ -102,6 +112,7 @@ def dashboard_of_scheduler(
         plugins=plugins,
         gates=gates,
         read=scheduler.synced.wait,
+        panels=lambda: panels_of(scheduler.profiles.values()),
     )
     return _dashboard(state, queries, None)
 

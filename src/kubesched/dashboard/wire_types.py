@@ -159,6 +159,7 @@ class Frame(TypedDict):
     title: NotRequired[str]
     writable: NotRequired[bool]
     shadow: NotRequired[bool]  # the page has the ledger of a shadow
+    panels: NotRequired[bool]  # plugins show something of their own
     counts: Counts
     limits: NotRequired[ReadLimits]
     shapes: NotRequired[list[NodeShape]]

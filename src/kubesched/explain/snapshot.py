@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from kubesched.api import Pod
@@ -88,9 +87,9 @@ class Snapshot:
     @classmethod
     async def from_cluster(cls, api: ApiAccess, namespace: str = "", **options: Any) -> Snapshot:
         """Read the objects of an API server, as far as the user may list them."""
-        custom = custom_kinds_of(
-            options.get("plugins", IN_TREE_PLUGINS), _enabled(options.get("configuration"))
-        )
+        given: KubeSchedulerConfiguration | None = options.get("configuration")
+        enabled = frozenset() if given is None else given.enabled_plugins()
+        custom = custom_kinds_of(options.get("plugins", IN_TREE_PLUGINS), sorted(enabled))
         loaded = await read_cluster(api, (*SCHEDULING_KINDS, *custom), namespace)
         options.setdefault("clock", RealClock())
         return cls(loaded.objects, unknown=loaded.unknown, partial=loaded.partial, **options)
@@ -228,14 +227,3 @@ class Snapshot:
     def __repr__(self) -> str:
         pods = len(self.model.objects.list(Pod))
         return f"<Snapshot of {len(self.model.snapshot)} nodes and {pods} pods>"
-
-
-def _enabled(configuration: KubeSchedulerConfiguration | None) -> set[str]:
-    """Return the plugins that a configuration enables in some profile."""
-    profiles = () if configuration is None else configuration.profiles
-    return {
-        plugin.name
-        for profile in profiles
-        for points in msgspec.structs.astuple(profile.plugins)
-        for plugin in points.enabled
-    }

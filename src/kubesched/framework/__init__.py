@@ -45,6 +45,7 @@ from kubesched.framework.handle import (
 )
 from kubesched.framework.node_info import ImageState, NodeInfo
 from kubesched.framework.node_view import NodeView
+from kubesched.framework.panels import MOST_PANEL_ROWS, Panel, PanelMark, PanelMeter, PanelRow
 from kubesched.framework.placements import (
     PodGroupAssignments,
     PodGroupInfo,
@@ -81,6 +82,7 @@ from kubesched.framework.totals_view import TotalsView
 __all__ = [
     "MAX_NODE_SCORE",
     "MIN_NODE_SCORE",
+    "MOST_PANEL_ROWS",
     "REJECTED",
     "SKIP",
     "SUCCESS",
@@ -122,6 +124,10 @@ __all__ = [
     "Nominator",
     "ObjectReader",
     "OnlyNodes",
+    "Panel",
+    "PanelMark",
+    "PanelMeter",
+    "PanelRow",
     "Plugin",
     "PluginMetrics",
     "PodGroupAssignments",

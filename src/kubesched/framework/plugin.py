@@ -25,6 +25,7 @@ from kubesched.framework.fast_paths import FastPaths
 from kubesched.framework.handle import Handle
 from kubesched.framework.node_info import NodeInfo
 from kubesched.framework.node_view import NodeView
+from kubesched.framework.panels import Panel
 from kubesched.framework.placements import (
     PodGroupAssignments,
     PodGroupInfo,
@@ -133,6 +134,13 @@ class Plugin(FastPaths, PreemptionHooks):
         inside the method, so that a scheduler does not load it.
         """
         return None
+
+    def panels(self) -> Sequence[Panel]:
+        """Return what the page shows of the plugin's own state, such as quotas or groups.
+
+        Only requests of the page call this, and several a second may come: read what is there.
+        """
+        return ()
 
     def sort_key(self, queued: QueuedPodInfo) -> Any:
         """QueueSort: the smallest key is scheduled first."""

@@ -37,6 +37,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 W = TypeVar("W")
 
 _UNSERVED = 404
+_METRICS = "metrics.k8s.io/v1beta1"
 _NO_STATUS = PodStatus()
 
 
@@ -67,6 +68,8 @@ class LocalApi:
         self._delivery_groups = DeliveryGroups()
         # Repeats writes that need webhooks; None if none can be called.
         self.webhook_calls: WebhookCalls | None = None
+        # Returns the metrics of nodes, which are not stored; None if they are not measured.
+        self.node_metrics: Callable[[], list[dict[str, Any]]] | None = None
 
     @property
     def answers_at_once(self) -> bool:
@@ -88,6 +91,9 @@ class LocalApi:
         limit: int = 0,
         continue_token: str = "",
     ) -> ObjectList[T]:
+        if self.node_metrics is not None and kind.__dict__.get("api_version") == _METRICS:
+            found = [msgspec.convert(each, kind) for each in self.node_metrics()]
+            return ObjectList(found, "", "")
         fault = await self._before("list", kind, namespace, "") if self._faults else None
         page = self.store.list(
             self._resource(kind),

@@ -22,6 +22,7 @@ from kubesched.contrib.capacity_scheduling.elastic_quotas import (
     pod_amounts,
 )
 from kubesched.contrib.capacity_scheduling.quota_causes import GuaranteesUsedUp, QuotaMaxExceeded
+from kubesched.contrib.capacity_scheduling.quota_panel import quota_panel
 from kubesched.contrib.capacity_scheduling.quota_status import QuotaStatusLoop
 from kubesched.framework import (
     SKIP,
@@ -36,6 +37,7 @@ from kubesched.framework import (
     Handle,
     NodeInfo,
     NodeView,
+    Panel,
     Plugin,
     PodInfo,
     PostFilterResult,
@@ -274,6 +276,9 @@ class CapacityScheduling(Plugin):
             "elastic quota status", lambda: QuotaStatusLoop(self._quotas, self.handle)
         )
         await loop.run_once()
+
+    def panels(self) -> Sequence[Panel]:
+        return (quota_panel(self._quotas),)
 
     def explaining(self) -> Explaining:
         from kubesched.contrib.capacity_scheduling.explaining import CapacityExplaining

@@ -8,7 +8,7 @@ docs/contrib/coscheduling.md describes the behaviour.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -22,6 +22,7 @@ from kubesched.contrib.coscheduling.gang_causes import (
     PodGroupMissing,
 )
 from kubesched.contrib.coscheduling.gangs import Gang, Gangs
+from kubesched.contrib.coscheduling.group_panel import group_panel
 from kubesched.contrib.coscheduling.group_spec import (
     POD_GROUP_KIND,
     POD_GROUPS,
@@ -44,6 +45,7 @@ from kubesched.framework import (
     Explaining,
     Handle,
     NodeView,
+    Panel,
     Plugin,
     PodInfo,
     PostFilterResult,
@@ -379,6 +381,29 @@ class Coscheduling(Plugin):
             "coscheduling status", lambda: GroupStatusLoop(self._gangs, self.handle)
         )
         await loop.run_once()
+
+    def panels(self) -> Sequence[Panel]:
+        lister = self.handle.lister(pod_group_type())
+
+        def phase_of(key: str) -> str:
+            namespace, _, name = key.partition("/")
+            group = lister.get(name, namespace)
+            return "" if group is None else str(group.status.get("phase", ""))
+
+        return (group_panel(self._gangs, phase_of, self._reason_of),)
+
+    def _reason_of(self, gang: Gang) -> str:
+        """Why a group was rejected, in a sentence; empty if it is tried next."""
+        if gang.spec is None or gang.known < gang.spec.min_member or gang.is_complete:
+            return ""
+        if (rejection := self._compare_with_room(gang, self.handle.snapshot.nodes)) is not None:
+            return f"{rejection.reasons[0]}."
+        if gang.failed_at is not None:
+            by = f" Its pods were rejected by {', '.join(sorted(gang.blamed))}." * bool(gang.blamed)
+            return f"It did not fit as a whole, and nothing has changed since.{by}"
+        if gang.retry_ns > self.handle.clock.now_ns():
+            return "It was rejected, and is tried again after its backoff."
+        return ""
 
     def explaining(self) -> Explaining:
         from kubesched.contrib.coscheduling.explaining import CoschedulingExplaining

@@ -5,7 +5,7 @@ docs/contrib/node-resource-topology.md describes the behaviour.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -22,6 +22,7 @@ from kubesched.contrib.node_resource_topology.alignment_causes import (
 from kubesched.contrib.node_resource_topology.pod_needs import PodNeeds
 from kubesched.contrib.node_resource_topology.topology_cache import TopologyCache
 from kubesched.contrib.node_resource_topology.zone_groups import combined_score, combined_scores
+from kubesched.contrib.node_resource_topology.zone_panel import zone_panel
 from kubesched.contrib.node_resource_topology.zone_scores import zone_score, zone_scores
 from kubesched.contrib.node_resource_topology.zones import (
     NODE_TOPOLOGIES,
@@ -40,6 +41,7 @@ from kubesched.framework import (
     Handle,
     NodeInfo,
     NodeView,
+    Panel,
     Plugin,
     PodInfo,
     PodPart,
@@ -226,6 +228,9 @@ class NodeResourceTopologyMatch(Plugin):
             ClusterEvent(NODE_TOPOLOGIES, changed),
         )
         return tuple(ClusterEventWithHint(event) for event in events)
+
+    def panels(self) -> Sequence[Panel]:
+        return (zone_panel(self._cache, self.handle.snapshot.nodes.names),)
 
     def explaining(self) -> Explaining:
         from kubesched.contrib.node_resource_topology.explaining import TopologyExplaining

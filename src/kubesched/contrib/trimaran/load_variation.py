@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 import msgspec
 import numpy as np
@@ -17,6 +17,7 @@ from kubesched.framework import (
     Handle,
     NodeInfo,
     NodeView,
+    Panel,
     Plugin,
     PodInfo,
     PodPart,
@@ -64,6 +65,9 @@ class LoadVariationRiskBalancing(Plugin):
         self._loads = None
         if handle is not None:
             self._loads = node_loads(handle, given.metric_provider, given.watcher_address)
+
+    def panels(self) -> Sequence[Panel]:
+        return () if self._loads is None else (self._loads.panel(),)
 
     async def work_as_leader(self) -> None:
         """Refresh the load of the nodes."""

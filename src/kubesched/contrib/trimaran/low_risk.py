@@ -8,7 +8,7 @@ use more than they request.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -29,6 +29,7 @@ from kubesched.framework import (
     Handle,
     NodeInfo,
     NodeView,
+    Panel,
     Plugin,
     PodInfo,
     PodPart,
@@ -83,6 +84,9 @@ class LowRiskOverCommitment(Plugin):
         if handle is not None:
             self._loads = node_loads(handle, given.metric_provider, given.watcher_address)
             handle.lister(Pod).follow(self._forget)
+
+    def panels(self) -> Sequence[Panel]:
+        return () if self._loads is None else (self._loads.panel(),)
 
     async def work_as_leader(self) -> None:
         """Refresh the load of the nodes."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.api import CPU, ApiError, Node, parse_milli_value
+from kubesched.contrib.trimaran.load_panel import load_panel
 from kubesched.contrib.trimaran.load_sources import (
     LoadReport,
     LoadSourceError,
@@ -17,7 +18,7 @@ from kubesched.contrib.trimaran.load_sources import (
     source_of,
 )
 from kubesched.errors import WebPageError
-from kubesched.framework import Handle, NodeInfo, NodeView
+from kubesched.framework import Handle, NodeInfo, NodeView, Panel
 
 __all__ = ["LoadColumns", "NodeLoads", "node_loads"]
 
@@ -57,6 +58,8 @@ class NodeLoads:
         self._columns: LoadColumns | None = None
         self._version: tuple[int, ...] = ()
         self._is_running = False
+        self._source = watcher_address or " ".join(filter(None, (provider.type, provider.address)))
+        self._problem = ""  # of the last reading
         self.reports = 0  # how many there were
 
     @property
@@ -96,8 +99,18 @@ class NodeLoads:
         load = self._report.nodes.get(node.name) if self.is_current() else None
         return None if load is None else (load, _cpu_capacity(node))
 
+    def panel(self) -> Panel:
+        return load_panel(
+            self._report,
+            self._source or "metrics-server",
+            self._problem,
+            is_current=self.is_current(),
+            now_ns=self._handle.clock.now_ns(),
+        )
+
     def put(self, report: LoadReport) -> None:
         self._report = report
+        self._problem = ""
         self.reports += 1
 
     async def run_once(self) -> None:
@@ -116,6 +129,7 @@ class NodeLoads:
         try:
             self.put(await self._read())
         except (LoadSourceError, WebPageError, ApiError, ValueError) as exc:
+            self._problem = str(exc)
             _log.warning("Load of nodes was not read, the last one is used for 5 minutes: %s", exc)
 
 

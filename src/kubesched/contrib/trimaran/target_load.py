@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Final
 
 import msgspec
@@ -20,6 +20,7 @@ from kubesched.framework import (
     Handle,
     NodeInfo,
     NodeView,
+    Panel,
     Plugin,
     PodPart,
     PodsOnNode,
@@ -78,6 +79,9 @@ class TargetLoadPacking(Plugin):
         if handle is not None:
             self._loads = node_loads(handle, given.metric_provider, given.watcher_address)
             handle.lister(Pod).follow(self._follow)
+
+    def panels(self) -> Sequence[Panel]:
+        return () if self._loads is None else (self._loads.panel(),)
 
     async def work_as_leader(self) -> None:
         """Refresh the load of the nodes."""

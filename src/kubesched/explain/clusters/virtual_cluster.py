@@ -54,7 +54,11 @@ class VirtualCluster(LiveCluster):
 
     async def copy_objects(self, objects: Iterable[ApiObject]) -> None:
         """Take over the objects that scheduling depends on. Call it before the cluster runs."""
-        copied = [each for each in objects if type(each) in _COPIED_KINDS]
+        self.serve_custom_kinds()
+        given = self.scheduler.profiles.values()
+        plugins = (plugin for each in given for plugin in each.plugins.by_name.values())
+        custom = {kind.type for plugin in plugins for kind in plugin.custom_kinds}
+        copied = [each for each in objects if type(each) in _COPIED_KINDS | custom]
         await self.take_over(copied, Identity.KEPT)
 
     async def objects_like(self, given: Iterable[ApiObject]) -> list[ApiObject]:

@@ -196,3 +196,7 @@ class KubeSchedulerConfiguration(ConfigStruct):
     profiles: tuple[KubeSchedulerProfile, ...] = ()
     extenders: tuple[ExtenderConfig, ...] = ()
     delay_cache_until_active: bool = False
+
+    def enabled_plugins(self) -> frozenset[str]:
+        """Return the names of the plugins that any profile enables."""
+        return frozenset(name for each in self.profiles for name in each.plugins.enabled_names())

@@ -24,6 +24,7 @@ METRICS: Final = "metrics.k8s.io"
 METRICS_KINDS: Final = {"nodes": ("NodeMetrics", False), "pods": ("PodMetrics", True)}
 _VERSION: Final = f"{METRICS}/v1beta1"
 _WINDOW: Final = "15s"
+_ALL_NODES: Final = RequestTarget(METRICS, "v1beta1", "nodes")
 # CPU in billionths and memory in bytes.
 _Amounts = tuple[int, int]
 
@@ -64,6 +65,10 @@ class MetricsApi:
         items = self._items(target, selector)
         head = {"kind": f"{kind}List", "apiVersion": _VERSION, "metadata": {}}
         return _json({**head, "items": items})
+
+    def nodes(self) -> list[Json]:
+        """Return the metrics of all nodes."""
+        return self._items(_ALL_NODES, Selector.parse(""))
 
     def _items(self, target: RequestTarget, selector: Selector) -> list[Json]:
         resource = self._pods if target.plural == "pods" else self._nodes
