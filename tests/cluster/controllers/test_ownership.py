@@ -203,7 +203,9 @@ def test_what_may_not_be_made_is_tried_less_and_less_often() -> None:
                 said.append(str(error))
                 raise
 
-        document = workload("web", {"replicas": 1}, nodeName="no name")
+        # The server accepts both in a template, and refuses a pod with both.
+        both = {"nodeName": "a", "schedulingGates": [{"name": "example.com/gate"}]}
+        document = workload("web", {"replicas": 1}, **both)
         await harness.create(ReplicaSet, document)
         with mock.patch.object(LocalApi, "create_document", told):
             await harness.settle(60)

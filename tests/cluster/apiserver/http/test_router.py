@@ -367,3 +367,15 @@ def test_no_request_brings_the_service_down(
     answer = client.ask(method, path, body, content_type=content_type)
     assert isinstance(answer, ServedWatch) or 200 <= answer.status < 600
     client.store.check_invariants()
+
+
+def test_json_ends_with_the_end_of_a_line() -> None:
+    """Clients compare the texts of errors, as the official Python client's own tests do."""
+    client = Client()
+    path = "/api/v1/namespaces/default/configmaps"
+    body = {"metadata": {"name": "a"}}
+    asked = (("POST", path, body), ("POST", path, body), ("GET", path, None), ("GET", "/api", None))
+    for method, where, sent in asked:
+        answer = client.ask(method, where, sent)
+        assert isinstance(answer, Response)
+        assert answer.body.endswith(b"}\n"), (method, where)

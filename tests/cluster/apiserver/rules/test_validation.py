@@ -591,3 +591,106 @@ def test_users_stay_below_the_system_priorities() -> None:
             "Forbidden: maximum allowed value of a user defined priority is 1000000000",
         )
     ]
+
+
+def workload(template: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    labels = {"labels": {"app": "web"}, **metadata}
+    spec = {
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {"metadata": labels, "spec": template},
+    }
+    return {"metadata": {"name": "web", "namespace": "default"}, "spec": spec}
+
+
+OF_TEMPLATE = "spec.template.spec"
+ENDS = {"restartPolicy": "Never", **resources()}
+TEMPLATES: dict[str, tuple[str, dict[str, Any], list[tuple[str, str]]]] = {
+    "no containers": ("deployments", {}, [(f"{OF_TEMPLATE}.containers", "Required value")]),
+    "minDomains of a soft constraint": (
+        "deployments",
+        {**resources(), **spread(minDomains=2, whenUnsatisfiable="ScheduleAnyway")},
+        [
+            (
+                f"{OF_TEMPLATE}.topologySpreadConstraints[0].minDomains",
+                "Invalid value: 2: can only use minDomains if whenUnsatisfiable=DoNotSchedule, "
+                "not ScheduleAnyway",
+            )
+        ],
+    ),
+    "pods of a deployment that end": (
+        "deployments",
+        ENDS,
+        [
+            (
+                f"{OF_TEMPLATE}.restartPolicy",
+                'Unsupported value: "Never": supported values: "Always"',
+            )
+        ],
+    ),
+    "a deadline for pods that are replaced": (
+        "statefulsets",
+        {**resources(), "activeDeadlineSeconds": 5},
+        [
+            (
+                f"{OF_TEMPLATE}.activeDeadlineSeconds",
+                "Forbidden: activeDeadlineSeconds in StatefulSet is not Supported",
+            )
+        ],
+    ),
+    "pods of a job that never end": (
+        "jobs",
+        resources(),
+        [
+            (
+                f"{OF_TEMPLATE}.restartPolicy",
+                'Required value: valid values: "OnFailure", "Never"',
+            )
+        ],
+    ),
+    "another port of the host": (
+        "daemonsets",
+        {
+            "hostNetwork": True,
+            "containers": [container(ports=[{"containerPort": 80, "hostPort": 81}])],
+        },
+        [
+            (
+                f"{OF_TEMPLATE}.containers[0].ports[0].hostPort",
+                "Invalid value: 81: must match `containerPort` when `hostNetwork` is true",
+            )
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TEMPLATES.values(), ids=TEMPLATES)
+def test_templates_that_are_refused(
+    case: tuple[str, dict[str, Any], list[tuple[str, str]]],
+) -> None:
+    kind, template, want = case
+    document = workload(template)
+    if kind == "jobs":
+        del document["spec"]["selector"]
+    assert causes(Cluster().create, kind, document) == want
+
+
+def test_a_template_may_leave_the_ports_of_the_host_to_the_server() -> None:
+    ports = {"hostNetwork": True, "containers": [container(ports=[{"containerPort": 80}])]}
+    made = Cluster().create("daemonsets", workload(ports))
+    assert made["spec"]["template"]["spec"]["containers"][0]["ports"][0].get("hostPort") is None
+
+
+def test_annotations_of_a_template_are_checked() -> None:
+    document = workload(resources(), annotations={"a b": "x"})
+    ((field, message),) = causes(Cluster().create, "deployments", document)
+    assert field == "spec.template.annotations"
+    assert message.startswith('Invalid value: "a b": name part must consist of')
+
+
+def test_a_cron_job_has_a_template_of_pods_that_end() -> None:
+    template = {"spec": {"template": {"spec": resources()}}}
+    spec = {"schedule": "* * * * *", "jobTemplate": template}
+    document = {"metadata": {"name": "nightly", "namespace": "default"}, "spec": spec}
+    want = 'Required value: valid values: "OnFailure", "Never"'
+    path = "spec.jobTemplate.spec.template.spec.restartPolicy"
+    assert causes(Cluster().create, "cronjobs", document) == [(path, want)]

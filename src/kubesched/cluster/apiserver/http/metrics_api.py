@@ -8,12 +8,12 @@ from typing import Any, Final, Protocol
 from kubesched.api import Node, Pod
 from kubesched.api.labels import Selector
 from kubesched.cluster.apiserver.http.request_paths import RequestTarget
-from kubesched.cluster.apiserver.http.response_rendering import encode
+from kubesched.cluster.apiserver.http.response_rendering import json_answer
 from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.apiserver.rules.generated_metadata import format_timestamp
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.errors import SelectorError
-from kubesched.foundation.http.http_messages import JSON, Request, Response
+from kubesched.foundation.http.http_messages import Request, Response
 
 __all__ = ["METRICS", "METRICS_KINDS", "MetricsApi", "PodUsage"]
 
@@ -129,4 +129,4 @@ def _shown(used: _Amounts) -> Json:
 
 
 def _json(document: Json) -> Response:
-    return Response(200, encode(document), JSON)
+    return json_answer(200, document)

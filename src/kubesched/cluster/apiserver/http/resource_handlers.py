@@ -40,7 +40,7 @@ from kubesched.cluster.apiserver.http.request_bodies import (
     read_options,
 )
 from kubesched.cluster.apiserver.http.request_paths import RequestTarget
-from kubesched.cluster.apiserver.http.response_rendering import Rendering, encode
+from kubesched.cluster.apiserver.http.response_rendering import Rendering, json_answer
 from kubesched.cluster.apiserver.http.scale_subresource import (
     make_replicas_patch,
     make_scale,
@@ -80,7 +80,7 @@ from kubesched.cluster.apiserver.store.orphaning import orphan_dependents
 from kubesched.cluster.apiserver.store.pod_eviction import admit_eviction
 from kubesched.cluster.apiserver.store.preconditions import parse_revision
 from kubesched.cluster.apiserver.store.stored_records import Record
-from kubesched.foundation.http.http_messages import JSON, Request, Response
+from kubesched.foundation.http.http_messages import Request, Response
 from kubesched.foundation.util.clock import Clock
 
 __all__ = ["ResourceHandlers"]
@@ -486,7 +486,7 @@ class ResourceHandlers:
             data = deletion.record.data
             custom_resource_definitions.sync_definition(self._store, data, self._now_ns())
         if deletion.gone and call.resource.plural not in _SHOWN_WHEN_GONE:
-            return Response(200, encode({**_SUCCESS, "details": _details(deletion.record)}), JSON)
+            return json_answer(200, {**_SUCCESS, "details": _details(deletion.record)})
         return rendering.object(deletion.record)
 
     def _remove(self, call: ResourceRequest, options: Json) -> Deletion:
@@ -596,7 +596,7 @@ class ResourceHandlers:
         else:
             uid, node = binding.metadata.uid, binding.target.name
             self._store.bind(call.target.namespace, name, uid, node, self._now_ns())
-        return Response(201, encode({**_SUCCESS, "code": 201}), JSON)
+        return json_answer(201, {**_SUCCESS, "code": 201})
 
     def _evict(self, call: ResourceRequest) -> Response:
         if call.resource is not self._pods or call.target.namespace is None:
@@ -611,7 +611,7 @@ class ResourceHandlers:
             self._store, call.target.namespace, call.target.name, self._now_ns(), dry_run=dry_run
         )
         self._remove(call, options or {})
-        return Response(201, encode({**_SUCCESS, "code": 201}), JSON)
+        return json_answer(201, {**_SUCCESS, "code": 201})
 
     def _scale(self, call: ResourceRequest) -> Response:
         paths = scale_paths(call.resource)
@@ -636,7 +636,7 @@ class ResourceHandlers:
             )
         elif call.http.method not in ("GET", "HEAD"):
             raise api_errors.method_not_allowed()
-        return Response(200, encode(make_scale(record, paths)), JSON)
+        return json_answer(200, make_scale(record, paths))
 
     def _token(self, call: ResourceRequest) -> Response:
         if call.resource.group_resource != "serviceaccounts" or call.target.namespace is None:
@@ -648,9 +648,7 @@ class ResourceHandlers:
         body = read_body(call.http, "TokenRequest")
         if not isinstance(body, dict) or not isinstance(body.get("spec", {}), dict):
             raise api_errors.bad_request("the body is no TokenRequest")
-        return Response(
-            201, encode(self._tokens.request(call.target.namespace, call.target.name, body)), JSON
-        )
+        return json_answer(201, self._tokens.request(call.target.namespace, call.target.name, body))
 
     def _rendering(self, request: Request, resource: Resource) -> Rendering:
         form = accepted_form(request.headers.get("accept"))

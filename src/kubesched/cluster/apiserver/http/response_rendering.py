@@ -7,7 +7,7 @@ joined from these encoded objects.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -30,7 +30,7 @@ from kubesched.cluster.apiserver.store.stored_records import Record
 from kubesched.cluster.apiserver.store.wire_form import status_body
 from kubesched.foundation.http.http_messages import JSON, Response
 
-__all__ = ["Rendering", "encode", "warning_headers"]
+__all__ = ["Rendering", "encode", "json_answer", "warning_headers"]
 
 Json = dict[str, Any]
 
@@ -43,6 +43,11 @@ def warning_headers(texts: Sequence[str]) -> dict[str, str]:
     if not texts:
         return {}
     return {"Warning": ", ".join(f"299 - {json.dumps(text)}" for text in texts)}
+
+
+def json_answer(status: int, document: Any, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a document as JSON, with the line end that clients of the reference get."""
+    return Response(status, encode(document) + b"\n", JSON, headers or {})
 
 
 class Rendering:
@@ -200,7 +205,7 @@ class Rendering:
             except UnwritableError as exc:
                 raise api_errors.not_acceptable(f"{exc}; request application/json") from exc
             return Response(status, binary, PROTOBUF, headers or {})
-        return Response(status, body, JSON, headers or {})
+        return Response(status, body + b"\n", JSON, headers or {})
 
 
 def _encoded_events(changes: Sequence[WatchedChange]) -> bytes:

@@ -40,7 +40,7 @@ from kubesched.cluster.apiserver.http.request_metrics import (
 )
 from kubesched.cluster.apiserver.http.request_paths import RequestTarget, parse_path
 from kubesched.cluster.apiserver.http.resource_handlers import ResourceHandlers
-from kubesched.cluster.apiserver.http.response_rendering import encode, warning_headers
+from kubesched.cluster.apiserver.http.response_rendering import encode, json_answer, warning_headers
 from kubesched.cluster.apiserver.http.served_watch import ServedWatch
 from kubesched.cluster.apiserver.http.service_account_tokens import ServiceAccountTokens
 from kubesched.cluster.apiserver.http.system_objects import SystemObjects
@@ -77,7 +77,7 @@ def refused(error: ApiError) -> Response:
     headers = {}
     if error.status.details is not None and error.status.details.retry_after_seconds:
         headers["Retry-After"] = str(error.status.details.retry_after_seconds)
-    return Response(error.code, encode(status_body(error.status)), JSON, headers)
+    return json_answer(error.code, status_body(error.status), headers)
 
 
 class ApiService:
@@ -335,7 +335,7 @@ class ApiService:
         review = answer_review(target.group, target.plural, body, self._users, user)
         if form.language == "protobuf":
             return Response(201, write_protobuf(review), PROTOBUF)
-        return Response(201, encode(review), JSON)
+        return json_answer(201, review)
 
 
 def _is_open(path: str) -> bool:
@@ -344,7 +344,7 @@ def _is_open(path: str) -> bool:
 
 
 def _json(document: Any, content_type: str = JSON) -> Response:
-    return Response(200, encode(document), content_type)
+    return Response(200, encode(document) + b"\n", content_type)
 
 
 def _not_found() -> Response:

@@ -22,6 +22,7 @@ from kubesched.cluster.apiserver.rules.validation.service_validation import (
     address_name,
     check_service_network,
 )
+from kubesched.cluster.apiserver.rules.validation.template_validation import check_pod_template
 
 __all__ = ["PLAIN_STRATEGIES"]
 
@@ -106,6 +107,16 @@ class _ServiceNetworkStrategy(PlainStrategy):
 
     def check_new(self, new: Json, /) -> list[FieldProblem]:
         return super().check_new(new) + check_service_network(new)
+
+
+class _PodTemplateStrategy(PlainStrategy):
+    """The rules for pod templates that are objects of their own."""
+
+    def __init__(self) -> None:
+        super().__init__(default=_pod_template, generation=True)
+
+    def check_new(self, new: Json, /) -> list[FieldProblem]:
+        return super().check_new(new) + check_pod_template(new.get("template") or {}, "template")
 
 
 class _NetworkPolicyStrategy(PlainStrategy):
@@ -227,7 +238,7 @@ _COUNTED = PlainStrategy(generation=True)
 # The strategies by kind. Other kinds have the default rules.
 PLAIN_STRATEGIES: dict[str, ResourceStrategy] = {
     "Endpoints": PlainStrategy(default=_endpoints),
-    "PodTemplate": PlainStrategy(default=_pod_template, generation=True),
+    "PodTemplate": _PodTemplateStrategy(),
     "MutatingWebhookConfiguration": PlainStrategy(
         generation=True, default=_webhooks(reinvocationPolicy="Never")
     ),

@@ -13,6 +13,10 @@ from kubesched.cluster.apiserver.rules.validation.object_validation import (
     check_selected_template,
     check_workload_controller,
 )
+from kubesched.cluster.apiserver.rules.validation.template_validation import (
+    check_job_template,
+    check_lasting_template,
+)
 from kubesched.cluster.apiserver.rules.validation.workload_validation import (
     check_cron_job,
     check_job_change,
@@ -43,6 +47,8 @@ class _WorkloadStrategy(StatusStrategy):
 
     counts_generations = True
     spec_defaults: dict[str, Any] = {}
+    # How messages about the template name the kind.
+    template_kind = "ReplicaSet"
 
     def default(self, new: Json, old: Json | None = None, /) -> Json:
         spec = new.get("spec", {})
@@ -59,7 +65,11 @@ class _WorkloadStrategy(StatusStrategy):
         return {**new, "spec": filled}
 
     def check_new(self, new: Json, /) -> list[FieldProblem]:
-        return check_workload_controller(new)
+        return check_workload_controller(new) + self.check_template(new)
+
+    def check_template(self, new: Json, /) -> list[FieldProblem]:
+        template = new.get("spec", {}).get("template") or {}
+        return check_lasting_template(template, "spec.template", self.template_kind)
 
     def check_change(self, new: Json, old: Json, /) -> list[FieldProblem]:
         return check_selector_change(new, old)
@@ -85,6 +95,8 @@ class ReplicaSetStrategy(_WorkloadStrategy):
 class StatefulSetStrategy(_WorkloadStrategy):
     """The rules for stateful sets."""
 
+    template_kind = "StatefulSet"
+
     spec_defaults = {
         "replicas": 1,
         "podManagementPolicy": "OrderedReady",
@@ -100,6 +112,8 @@ class StatefulSetStrategy(_WorkloadStrategy):
 class DaemonSetStrategy(_WorkloadStrategy):
     """The rules for daemon sets."""
 
+    template_kind = "DaemonSet"
+
     spec_defaults = {
         "updateStrategy": {
             "type": "RollingUpdate",
@@ -112,6 +126,7 @@ class DaemonSetStrategy(_WorkloadStrategy):
 class ReplicationControllerStrategy(_WorkloadStrategy):
     """The rules for replication controllers, whose selector is a plain map."""
 
+    template_kind = "ReplicationController"
     default_propagation = "Orphan"  # the behavior from before garbage collection existed
     spec_defaults = {"replicas": 1}
 
@@ -124,7 +139,9 @@ class ReplicationControllerStrategy(_WorkloadStrategy):
         return filled
 
     def check_new(self, new: Json, /) -> list[FieldProblem]:
-        return check_replication_controller(new)  # its selector is a plain map
+        problems = check_replication_controller(new)  # its selector is a plain map
+        has_template = new.get("spec", {}).get("template") is not None
+        return problems + self.check_template(new) if has_template else problems
 
     def check_change(self, _new: Json, _old: Json, /) -> list[FieldProblem]:
         return []
@@ -161,7 +178,10 @@ class JobStrategy(_WorkloadStrategy):
 
     def check_new(self, new: Json, /) -> list[FieldProblem]:
         # The server creates the selector, unless `manualSelector` is set.
-        return check_selected_template(new.get("spec", {}))
+        return check_selected_template(new.get("spec", {})) + self.check_template(new)
+
+    def check_template(self, new: Json, /) -> list[FieldProblem]:
+        return check_job_template(new.get("spec", {}).get("template") or {}, "spec.template")
 
     def check_change(self, new: Json, old: Json, /) -> list[FieldProblem]:
         return check_job_change(new, old)
@@ -192,4 +212,7 @@ class CronJobStrategy(StatusStrategy):
         return {**new, "spec": filled}
 
     def check_new(self, new: Json, /) -> list[FieldProblem]:
-        return check_cron_job(new)
+        job = new.get("spec", {}).get("jobTemplate") or {}
+        template = (job.get("spec") or {}).get("template") or {}
+        path = "spec.jobTemplate.spec.template"
+        return check_cron_job(new) + check_job_template(template, path)

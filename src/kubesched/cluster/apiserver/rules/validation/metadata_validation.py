@@ -21,6 +21,7 @@ from kubesched.cluster.apiserver.rules.validation.names import (
 )
 
 __all__ = [
+    "check_annotations",
     "check_label_selector",
     "check_labels",
     "check_metadata",
@@ -119,7 +120,7 @@ def _check_common(
         problems += check_labels(labels, "metadata.labels")
     annotations = metadata.get("annotations")
     if annotations and annotations is not known.get("annotations"):
-        problems += _check_annotations(annotations)
+        problems += check_annotations(annotations, "metadata.annotations")
     if owners := metadata.get("ownerReferences"):
         problems += _check_owners(owners)
     for finalizer in metadata.get("finalizers", ()):
@@ -139,8 +140,7 @@ def check_labels(labels: Mapping[str, str], path: str) -> list[FieldProblem]:
     return problems
 
 
-def _check_annotations(annotations: Mapping[str, str]) -> list[FieldProblem]:
-    path = "metadata.annotations"
+def check_annotations(annotations: Mapping[str, str], path: str) -> list[FieldProblem]:
     problems = []
     size = 0
     for key, value in annotations.items():

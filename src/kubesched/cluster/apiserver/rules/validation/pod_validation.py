@@ -118,9 +118,9 @@ def check_restarts(status: Json, before: Json, policy: str) -> list[FieldProblem
     return problems
 
 
-def check_pod_spec(spec: Json, path: str) -> list[FieldProblem]:
+def check_pod_spec(spec: Json, path: str, *, template: bool = False) -> list[FieldProblem]:
     """Return the problems of a spec, in the order of the reference."""
-    problems = _check_contents(spec, path)
+    problems = _check_contents(spec, path, template=template)
     problems += _check_choices(spec, path)
     problems += _check_node_selection(spec, path)
     for field, rule in _NAMES:
@@ -141,7 +141,7 @@ def check_pod_spec(spec: Json, path: str) -> list[FieldProblem]:
     return problems
 
 
-def _check_contents(spec: Json, path: str) -> list[FieldProblem]:
+def _check_contents(spec: Json, path: str, *, template: bool) -> list[FieldProblem]:
     """Check volumes, claims and containers."""
     problems: list[FieldProblem] = []
     if volumes := spec.get("volumes"):
@@ -154,7 +154,7 @@ def _check_contents(spec: Json, path: str) -> list[FieldProblem]:
     if resources := spec.get("resources"):
         problems += check_resource_requirements(resources, f"{path}.resources")
     if spec.get("hostNetwork"):
-        problems += _check_host_network(spec, path)
+        problems += _check_host_network(spec, path, template=template)
     return problems
 
 
@@ -221,10 +221,13 @@ def _check_choices(spec: Json, path: str) -> list[FieldProblem]:
     return problems
 
 
-def _check_host_network(spec: Json, path: str) -> list[FieldProblem]:
+def _check_host_network(spec: Json, path: str, *, template: bool) -> list[FieldProblem]:
+    """Check host ports. In a template they may be missing: new pods get them."""
     problems = []
     for index, container in enumerate(spec.get("containers", ())):
         for number, port in enumerate(container.get("ports", ())):
+            if template and not port.get("hostPort"):
+                continue
             if port.get("hostPort", 0) != port.get("containerPort", 0):
                 field = f"{path}.containers[{index}].ports[{number}].hostPort"
                 text = "must match `containerPort` when `hostNetwork` is true"
