@@ -308,6 +308,15 @@ def test_a_workload_is_named_as_for_kubectl(folder: Path, target: tuple[str, ...
     assert set_resources in done.stdout
 
 
+def test_the_namespace_of_a_pod_may_be_an_option() -> None:
+    files = ("-f", "dump.yaml", "-f", "pod.yaml")
+    named = answered("explain", "pod", "shop/web", *files)
+    assert answered("explain", "pod", "web", "-n", "shop", *files) == named
+    refused = CliRunner().invoke(cli, ["explain", "pod", "shop/web", "-n", "ops", *files])
+    assert refused.exit_code == 2
+    assert "excludes the namespace in 'shop/web'" in refused.output
+
+
 def test_a_workload_without_pods_is_explained_by_its_template(folder: Path) -> None:
     (folder / "more.yaml").write_text(WORKLOAD)
     done = run("explain", "deployment/api", "-n", "shop", "-f", "dump.yaml", "-f", "more.yaml")

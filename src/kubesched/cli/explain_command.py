@@ -37,6 +37,7 @@ def explain() -> None:
 @click.argument("name", metavar="[NAMESPACE/]NAME", required=False, default="")
 @source_options
 @scheduler_options
+@click.option("-n", "--namespace", default="", metavar="NAME", help="The namespace of the pod.")
 @click.option("--node", default="", metavar="NODE", help="Only this node, in full.")
 @click.option("--versus", default="", metavar="NODE", help="Compare this node with the chosen one.")
 @click.option("--no-suggestions", is_flag=True, help="Do not search for remedies.")
@@ -52,6 +53,7 @@ def explain_pod(
     name: str,
     source: SourceOptions,
     scheduler: RunningScheduler | None,
+    namespace: str,
     node: str,
     versus: str,
     no_suggestions: bool,
@@ -65,7 +67,10 @@ def explain_pod(
     """
     from kubesched.cli.explain_action import run_explain_pod
 
-    run_explain_pod(name, source, scheduler, node, versus, no_suggestions, output)
+    if namespace and "/" in name:
+        raise click.UsageError(f"-n {namespace} excludes the namespace in {name!r}")
+    full_name = f"{namespace}/{name}" if namespace and name else name
+    run_explain_pod(full_name, source, scheduler, node, versus, no_suggestions, output)
 
 
 def _report_options(command: Callable[..., Any]) -> Callable[..., Any]:
