@@ -12,6 +12,7 @@ import pytest
 from kubesched.scheduler.config import complete_configuration, load_configuration
 from kubesched.scheduler.config.plugin_names import IN_TREE_EXTENSION_POINTS
 from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
+from kubesched.testing import check_plugin, make_node, make_pod, make_view, run_score
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"^```yaml\n(apiVersion: kubescheduler.*?)^```", re.DOTALL | re.MULTILINE)
@@ -53,6 +54,26 @@ def test_the_test_that_the_plugin_guide_shows_passes_on_the_example() -> None:
             test()
     finally:
         del sys.modules["guide"]
+
+
+def test_the_plugins_of_the_howto_keep_the_contract() -> None:
+    text = (ROOT / "docs/howto/write-a-plugin.md").read_text()
+    module = types.ModuleType("howto")
+    sys.modules["howto"] = module
+    try:
+        for block in re.findall(r"^```python\n(.*?)^```", text, re.S | re.M):
+            exec(compile(block, "howto", "exec"), module.__dict__)
+        cheapest = module.__dict__["CheapestNodes"]
+        check_plugin(cheapest)
+        prices = {"a": "0.25", "b": "0.5", "c": "cheap", "d": None}
+        nodes = [
+            make_node(name, labels={} if price is None else {"example.com/price": price})
+            for name, price in prices.items()
+        ]
+        # 100 minus the share of the highest price, which is 10 for nodes without a number.
+        assert run_score(cheapest(), make_pod("p"), make_view(*nodes)) == [98, 95, 0, 0]
+    finally:
+        del sys.modules["howto"]
 
 
 def test_decision_records_are_numbered_without_gaps() -> None:

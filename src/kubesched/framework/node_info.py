@@ -6,6 +6,7 @@ pods: their node has not been watched yet, or has been deleted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from copy import copy
 
@@ -16,6 +17,7 @@ from kubesched.api.host_ports import HostPort, ports_conflict
 from kubesched.api.int64 import MAX_INT64, MIN_INT64, add_int64, wrap_int64
 from kubesched.api.resource_amounts import Resources
 from kubesched.errors import CacheError
+from kubesched.framework.engine import number_of_label
 from kubesched.framework.pod_info import PodInfo
 
 __all__ = ["ImageState", "NodeInfo"]
@@ -58,6 +60,10 @@ class NodeInfo(msgspec.Struct, eq=False, gc=False):
     @property
     def labels(self) -> dict[str, str]:
         return self.node.metadata.labels if self.node is not None else {}
+
+    def label_number(self, key: str, default: float = math.nan) -> float:
+        """Return the value of a label as a number; the default if it is absent or no number."""
+        return number_of_label(self.labels.get(key, ""), default)
 
     def set_node(self, node: Node) -> None:
         """Replace the node object; the pods stay."""

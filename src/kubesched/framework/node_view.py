@@ -180,6 +180,21 @@ class NodeView:
         present: NDArray[np.bool_] = self.label_ids(key) >= 0
         return present
 
+    def label_values(self, key: str) -> NDArray[np.object_]:
+        """Per node, its value for the key as text (empty: absent)."""
+        column = self.table.label_column(key)
+        values: NDArray[np.object_] = column.texts[self.at(column.ids)]
+        return values
+
+    def label_numbers(self, key: str, default: float = float("nan")) -> NDArray[np.float64]:
+        """Per node, its value for the key as a number (`default`: absent, or no number).
+
+        A number has digits and at most one point, such as `3` or `0.25`.
+        """
+        column = self.table.label_column(key)
+        numbers: NDArray[np.float64] = column.numbers[self.at(column.ids)]
+        return np.where(np.isnan(numbers), default, numbers)
+
     def _amounts(self, matrix: NDArray[np.int64], resource: str) -> NDArray[np.int64]:
         place = self.table.resource_column(resource)
         if place < 0 and matrix is self.table.requested:

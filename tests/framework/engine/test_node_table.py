@@ -70,6 +70,22 @@ def test_a_label_column_created_late_has_all_rows_and_is_updated() -> None:
     assert column.ids[0] == -1
 
 
+def test_values_of_a_label_are_texts_and_numbers() -> None:
+    table = NodeTable()
+    values = {"a": "0.25", "b": "cheap", "c": None, "d": "3", "e": "1e3", "f": "inf"}
+    rows = [
+        add(table, make_node(name, labels={} if value is None else {"price": value}))
+        for name, value in values.items()
+    ]
+    column = table.label_column("price")
+    assert column.texts[column.ids[rows]].tolist() == ["0.25", "cheap", "", "3", "1e3", "inf"]
+    numbers = column.numbers[column.ids[rows]]
+    assert numbers[[0, 3]].tolist() == [0.25, 3.0]
+    assert np.isnan(numbers[[1, 2, 4, 5]]).all()
+    add(table, make_node("a", labels={"price": "7"}))
+    assert column.numbers[column.ids[rows[0]]] == 7.0
+
+
 def test_taint_lists_that_differ_only_in_time_are_one() -> None:
     table = NodeTable()
     taint = Taint(key="k", effect="NoExecute", time_added="2026-01-01T00:00:00Z")

@@ -8,6 +8,7 @@ from kubesched.framework.engine.node_table import (
     ChangeLog,
     LabelColumn,
     NodeTable,
+    number_of_label,
 )
 from kubesched.framework.engine.total_index import TotalIndex
 
@@ -20,4 +21,5 @@ __all__ = [
     "LabelColumn",
     "NodeTable",
     "TotalIndex",
+    "number_of_label",
 ]

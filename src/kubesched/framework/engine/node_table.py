@@ -7,6 +7,8 @@ scheduling rules.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from weakref import ref
 
@@ -20,7 +22,15 @@ from kubesched.api.resource_amounts import Resources
 from kubesched.framework.engine.interning import CountedInterner, Interner
 from kubesched.framework.engine.sparse_columns import ImageFacts, ImageRows, PortRows
 
-__all__ = ["CPU", "EPHEMERAL_STORAGE", "MEMORY", "ChangeLog", "LabelColumn", "NodeTable"]
+__all__ = [
+    "CPU",
+    "EPHEMERAL_STORAGE",
+    "MEMORY",
+    "ChangeLog",
+    "LabelColumn",
+    "NodeTable",
+    "number_of_label",
+]
 
 # Indexes of the built-in resources in the first axis of `allocatable` and `requested`.
 CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
@@ -28,12 +38,19 @@ _BUILT_IN = ("cpu", "memory", "ephemeral-storage")
 _ALLOCATABLE, _REQUESTED = 0, 1
 _NOTHING = Resources()
 
+# Numbers in labels. Infinity and exponents are words and versions there.
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
 _NO_LABELS: Mapping[str, str] = {}
 # Above this number, label columns that only the table refers to are dropped.
 _LABEL_COLUMNS_KEPT = 256
 _CHANGES_KEPT = 65_536
 _ADJACENT_KEPT = 256
 _FEW_CHANGES = 64
+
+
+def number_of_label(value: str, default: float = math.nan) -> float:
+    """Return the number that a label's value is, or the default."""
+    return float(value) if _NUMBER.fullmatch(value) else default
 
 
 class LabelColumn:
@@ -44,12 +61,31 @@ class LabelColumn:
     A number can be reused for another value; `version` changes then.
     """
 
-    __slots__ = ("__weakref__", "ids", "values", "version")
+    __slots__ = ("__weakref__", "_read", "ids", "values", "version")
 
     def __init__(self, capacity: int) -> None:
         self.ids = np.full(capacity, -1, dtype=np.int32)  # int32[row]
         self.values: CountedInterner[str] = CountedInterner("")
         self.version = 0  # grows with every change to `ids`
+        # The values as texts and as numbers, at a version.
+        self._read: tuple[int, NDArray[np.object_], NDArray[np.float64]] | None = None
+
+    @property
+    def texts(self) -> NDArray[np.object_]:
+        """The value of each number; the last entry, of the number -1, is empty."""
+        return self._values_read()[1]
+
+    @property
+    def numbers(self) -> NDArray[np.float64]:
+        """The amount of each number's value; NaN if the value is no number, or absent."""
+        return self._values_read()[2]
+
+    def _values_read(self) -> tuple[int, NDArray[np.object_], NDArray[np.float64]]:
+        if self._read is None or self._read[0] != self.version:
+            texts = np.array([*self.values.values, ""], dtype=object)
+            amounts = [number_of_label(each) for each in texts]
+            self._read = (self.version, texts, np.array(amounts, dtype=np.float64))
+        return self._read
 
     def write(self, row: int, value: str | None) -> None:
         before = int(self.ids[row])
