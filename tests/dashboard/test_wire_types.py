@@ -14,11 +14,14 @@ from kubesched.dashboard import wire_types
 from kubesched.dashboard.page_queries import PageQueries
 from kubesched.dashboard.simulation_timeline import timelines_of_report
 from kubesched.explain.explanation import Explanation
+from kubesched.explain.group_explanation import PodGroupExplanation
 from kubesched.sim.export import write_results
 from kubesched.sim.sweep import sweep
 from kubesched.testing import make_node, make_pod
 from tests.dashboard.page_harness import FixedPageState, PageHarness
 from tests.dashboard.wire_typescript import WIRE, typescript
+from tests.scheduler.pod_groups.group_harness import gang, member
+from tests.scheduler.pod_groups.test_placements import ONE_RACK
 from tests.sim.scenarios import scenario
 
 CLUSTER = (
@@ -26,6 +29,9 @@ CLUSTER = (
     make_node("b", cpu="4", unschedulable=True),
     make_pod("placed", node_name="a", requests={"cpu": "1"}),
     make_pod("big", requests={"cpu": "9", "example.com/gpu": "1"}),
+    gang(2, "training", scheduling_constraints=ONE_RACK),
+    member("worker-0", "1", "training"),
+    member("lost", "1", "gone"),
 )
 
 
@@ -57,6 +63,9 @@ def check_frame(frame: dict[str, Any]) -> None:
         ("pods/default/big", {}, wire_types.PodView),
         ("pods/default/placed", {}, wire_types.PodView),
         ("queue", {}, wire_types.QueueView),
+        ("groups/default/training", {}, wire_types.GroupView),
+        ("groups/default/gone", {}, wire_types.GroupView),
+        ("group-explanations/default/training", {}, PodGroupExplanation),
         ("decisions", {}, wire_types.DecisionPage),
         ("search", {"text": "b"}, list[wire_types.SearchHit]),
         ("workloads", {}, list[wire_types.ScalableWorkload]),

@@ -16,12 +16,14 @@ import msgspec
 from kubesched.dashboard import wire_types
 from kubesched.dashboard.plugin_panels import PluginPanels
 from kubesched.explain.explanation import Explanation
+from kubesched.explain.group_explanation import PodGroupExplanation
 from kubesched.explain.shadow.shadow_entries import ShadowReport
 from kubesched.explain.whatif import WhatIf
 
 WIRE = Path(__file__).resolve().parents[2] / "ui" / "src" / "wire.ts"
 ROOTS = [getattr(wire_types, name) for name in wire_types.__all__] + [
     Explanation,
+    PodGroupExplanation,
     WhatIf,
     ShadowReport,
     PluginPanels,

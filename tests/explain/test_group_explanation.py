@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from kubesched.api import PodCondition
 from kubesched.api.scheduling import PodGroupSchedulingConstraints, TopologyConstraint
 from kubesched.explain import ExplainError, Snapshot
 from kubesched.explain.group_text import render_group
@@ -67,3 +69,17 @@ def test_a_group_that_does_not_exist() -> None:
         Snapshot([*NODES, *members(2)]).explain_group("g")
     assert str(caught.value) == "no PodGroup default/g among 0"
     assert caught.value.__notes__ == ["2 pods of the namespace name it and wait for it"]
+
+
+def test_a_pod_that_fits_alone_refers_to_its_group() -> None:
+    condition = PodCondition(
+        type="PodScheduled", status="False", message="pod group is unschedulable"
+    )
+    pod = member("p0", creation_timestamp="2026-01-05T08:00:00Z")
+    pod = replace(pod, status=replace(pod.status, conditions=(condition,)))
+    summary = Snapshot([*NODES, gang(4), pod]).explain("default/p0").summary
+    assert summary.startswith("It fits: it would go to ")
+    assert summary.endswith(
+        "A scheduler last said 'pod group is unschedulable'. Its pod group is placed together: "
+        "kubesched explain podgroup default/g says what that needs"
+    )

@@ -9,6 +9,7 @@ import { Search } from "./search";
 import "./style.css";
 import { TimeBar } from "./timebar";
 import { ClusterPage } from "./views/cluster";
+import { GroupPage } from "./views/group";
 import { LivePage } from "./views/live";
 import { PluginsPage } from "./views/plugins";
 import { PodPage } from "./views/pod";
@@ -263,6 +264,8 @@ function View({ route }: { route: Route }) {
       return <QueuePage state={state} route={route} />;
     case "pod":
       return <PodPage key={route.rest} name={route.rest} state={state} />;
+    case "group":
+      return <GroupPage key={route.rest} name={route.rest} state={state} />;
     case "whatif":
       return <WhatIfPage state={state} route={route} />;
     case "plugins":

@@ -1,10 +1,11 @@
 /** Components that several views share. */
 
 import type { ComponentChildren } from "preact";
-import { nodeHref, podHref } from "./route";
+import { groupHref, nodeHref, podHref } from "./route";
 
 export const NodeLink = ({ name }: { name: string }) => <a href={nodeHref(name)}>{name}</a>;
 export const PodLink = ({ name }: { name: string }) => <a href={podHref(name)}>{name}</a>;
+export const GroupLink = ({ name }: { name: string }) => <a href={groupHref(name)}>{name}</a>;
 
 const WORDS: Record<string, string> = { unschedulable: "no node" };
 

@@ -43,3 +43,4 @@ export function encodePath(name: string): string {
 
 export const nodeHref = (name: string) => href("cluster", "", { node: name });
 export const podHref = (key: string) => href("pod", key);
+export const groupHref = (key: string) => href("group", key);

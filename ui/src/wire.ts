@@ -91,6 +91,18 @@ export interface Frame {
   queue?: QueueLengths;
 }
 
+export interface GroupRow {
+  key: string;
+  policy: string;
+  needed: number;
+  pods: number;
+  placed: number;
+  status: string;
+  message?: string;
+  topology?: string;
+  priority?: number;
+}
+
 export interface GroupUse {
   group: string;
   nodes_before: number;
@@ -101,6 +113,11 @@ export interface GroupUse {
   cpu_after: number;
   memory_before: number;
   memory_after: number;
+}
+
+export interface GroupView {
+  group: GroupRow;
+  pods: PodRow[];
 }
 
 export interface HistoryStep {
@@ -227,6 +244,25 @@ export interface PanelRow {
   node: string;
 }
 
+export interface PendingCause {
+  verdict: string;
+  summary: string;
+  advice: string;
+  pods: WaitingPodRow[];
+  suggestions: Suggestion[];
+}
+
+export interface PendingReport {
+  subject: string;
+  pods: number;
+  pending: number;
+  missing: number;
+  note: string;
+  causes: PendingCause[];
+  unknown: string[];
+  partial: string[];
+}
+
 export interface PluginPanels {
   plugin: string;
   panels: Panel[];
@@ -237,6 +273,28 @@ export interface PluginScore {
   score: number;
   weight: number;
   points: number;
+}
+
+export interface PodGroupDomain {
+  name: string;
+  nodes: number;
+  fits: number;
+}
+
+export interface PodGroupExplanation {
+  group: string;
+  verdict: string;
+  summary: string;
+  policy: string;
+  min_count: number;
+  pods: number;
+  scheduled: number;
+  fits: number;
+  topology_key: string;
+  domains: PodGroupDomain[];
+  message: string;
+  condition: string;
+  members: PendingReport;
 }
 
 export interface PodRow {
@@ -250,6 +308,7 @@ export interface PodRow {
   extended?: Record<string, number>;
   leaving?: boolean;
   owner?: string;
+  group?: string;
   reason?: string;
   queue?: QueuePlace;
 }
@@ -300,6 +359,7 @@ export interface QueueView {
   shown: number;
   lengths?: QueueLengths;
   reasons: WaitingReason[];
+  groups?: GroupRow[];
   blamed: BlamedPlugin[];
   pods: PodRow[];
 }
@@ -418,6 +478,12 @@ export interface VolumeLimit {
 export interface Waiting {
   pod: string;
   reason: string;
+}
+
+export interface WaitingPodRow {
+  pod: string;
+  owner: string;
+  waiting_s: number | null;
 }
 
 export interface WaitingReason {

@@ -18,6 +18,7 @@ from kubesched.dashboard.page_sources import dashboard_of_embedded
 from kubesched.dashboard.sign_in import SignIn
 from kubesched.foundation.http.http_messages import Request, Response
 from kubesched.foundation.util.clock import Clock
+from kubesched.scheduler.config.feature_gates import FeatureGates
 
 __all__ = ["LINK_PATH", "ClusterPage", "PageLink"]
 
@@ -41,6 +42,7 @@ class ClusterPage:
         plugins: Mapping[str, Any],
         *,
         host: str,
+        gates: FeatureGates,
     ) -> None:
         self._cluster = cluster = live.cluster
         # Without tokens the API needs no authentication, and neither does the page.
@@ -55,6 +57,7 @@ class ClusterPage:
             configuration=lambda: live.configuration,
             plugins=plugins,
             changes=EmbeddedChanges(cluster.api, cluster.clock, _Switches(live, plugins)),
+            gates=gates,
         )
         live.watch_scheduler(attach)
         cluster.mount(PREFIX, self._answer)

@@ -151,7 +151,9 @@ class ClusterRun:
         self._cluster = cluster
         self._page: ClusterPage | None = None
         if options.listen is not None:
-            self._page = ClusterPage(live, clock, options.plugins, host=options.listen.host)
+            self._page = ClusterPage(
+                live, clock, options.plugins, host=options.listen.host, gates=options.gates
+            )
         settle_collector()
 
     async def run(self, on_started: Callable[[Started], None]) -> ClusterSummary:

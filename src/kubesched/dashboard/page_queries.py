@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from kubesched.api import Deployment, StatefulSet
+from kubesched.api import Deployment, PodGroup, StatefulSet
 from kubesched.api.pod_facts import pod_key
 from kubesched.dashboard.bad_request import BadRequestError
 from kubesched.dashboard.cluster_view import PageView
@@ -23,9 +23,10 @@ from kubesched.dashboard.embedded_changes import EmbeddedChanges
 from kubesched.dashboard.node_detail import node_detail
 from kubesched.dashboard.page_state import Moment, PageState, PageStates
 from kubesched.dashboard.plugin_panels import PluginPanels, have_panels, panels_of
+from kubesched.dashboard.pod_group_rows import group_members, group_rows
 from kubesched.dashboard.pod_history import pod_history
 from kubesched.dashboard.queue_view import place_row, queue_view
-from kubesched.dashboard.rows import pod_row
+from kubesched.dashboard.rows import by_importance, pod_row
 from kubesched.dashboard.timeline import Timelines
 from kubesched.explain import Snapshot
 from kubesched.explain.clusters.read_configuration import read_configuration_of
@@ -44,6 +45,7 @@ __all__ = ["PageQueries"]
 
 _MOST_HITS: Final = 30
 _DECISIONS: Final = 200
+_MEMBERS_SHOWN: Final = 500
 _LONGEST_S: Final = 60.0
 _LONGEST_READ_S: Final = 30.0
 _MOST_CHILDREN: Final = 2  # child processes at the same time
@@ -130,6 +132,8 @@ class PageQueries:
         match path.split("/"):
             case ["explanations", namespace, name]:
                 return await self._explanation(f"{namespace}/{name}", query)
+            case ["group-explanations", namespace, name]:
+                return await self._group_explanation(f"{namespace}/{name}", query)
             case ["verdicts", namespace, name]:
                 return await self._verdicts(f"{namespace}/{name}", query)
             case ["panels"]:
@@ -146,8 +150,16 @@ class PageQueries:
                 return self._pod(state, f"{namespace}/{name}")
             case ["shadow"] if self._shadow is not None:
                 return self._shadow()
+            case ["groups", namespace, name]:
+                return _group(state, f"{namespace}/{name}")
             case ["queue"]:
-                return queue_view(state.view, state.decisions, self._queue(), self._now_ns())
+                return queue_view(
+                    state.view,
+                    state.decisions,
+                    self._queue(),
+                    self._now_ns(),
+                    state.of_kind(PodGroup),
+                )
             case ["decisions"]:
                 return self._decisions(state, query.get("before", ""))
             case ["search"]:
@@ -203,6 +215,11 @@ class PageQueries:
         versus = query.get("versus", "")
         return await self._in_child(
             query, lambda snapshot: snapshot.explain(key, versus=versus).to_dict()
+        )
+
+    async def _group_explanation(self, key: str, query: Moment) -> msgspec.Raw:
+        return await self._in_child(
+            query, lambda snapshot: snapshot.explain_group(key, suggest=False).to_dict()
         )
 
     async def _verdicts(self, key: str, query: Moment) -> msgspec.Raw:
@@ -329,6 +346,16 @@ def _selected(view: PageView, text: str) -> dict[str, int]:
         if matches:
             counts[pod.spec.node_name] += 1
     return dict(counts)
+
+
+def _group(state: PageState, key: str) -> dict[str, Any]:
+    """Return a pod group and its pods."""
+    rows = group_rows(state.of_kind(PodGroup), state.view.pods())
+    row = next((each for each in rows if each["key"] == key), None)
+    if row is None:
+        raise BadRequestError(f"no pod group {key}", 404)
+    pods = by_importance(group_members(state.view.pods()).get(key, []))
+    return {"group": row, "pods": [pod_row(pod) for pod in pods[:_MEMBERS_SHOWN]]}
 
 
 def _workloads(state: PageState) -> list[dict[str, Any]]:

@@ -50,6 +50,7 @@ def dashboard_of_embedded(
     configuration: Callable[[], KubeSchedulerConfiguration],
     plugins: Mapping[str, Any],
     changes: EmbeddedChanges,
+    gates: FeatureGates = DEFAULT_FEATURE_GATES,
 ) -> tuple[Dashboard, Callable[[Scheduler], None]]:
     """Build the dashboard of an embedded cluster, which can be changed.
 
@@ -78,6 +79,7 @@ def dashboard_of_embedded(
         plugins=plugins,
         changes=changes,
         panels=lambda: panels_of(scheduler().profiles.values()),
+        gates=gates,
     )
     return _dashboard(state, queries, sign_in), lambda found: _record(found, decisions)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any, Final
 
-from kubesched.api import Pod
+from kubesched.api import Pod, PodGroup
 from kubesched.api.pod_facts import pod_key
 from kubesched.dashboard.cluster_view import PageView
 from kubesched.dashboard.decision_log import DecisionLog
+from kubesched.dashboard.pod_group_rows import group_rows
 from kubesched.dashboard.rows import pod_row, waiting_reason
 from kubesched.scheduler.backend.queue import SchedulingQueue
 from kubesched.scheduler.backend.queue.view import PodPlace
@@ -17,12 +19,17 @@ __all__ = ["place_row", "queue_view"]
 
 _PODS_SHOWN: Final = 300
 _REASONS_SHOWN: Final = 20
+_GROUPS_SHOWN: Final = 50
 _MILLISECOND: Final = 1_000_000
 _UNTRIED: Final = "not tried yet"
 
 
 def queue_view(
-    view: PageView, decisions: DecisionLog, queue: SchedulingQueue | None, now_ns: int
+    view: PageView,
+    decisions: DecisionLog,
+    queue: SchedulingQueue | None,
+    now_ns: int,
+    groups: Iterable[PodGroup] = (),
 ) -> dict[str, Any]:
     """Return the waiting pods by reason, with their places if there is a queue."""
     waiting = view.waiting()
@@ -44,6 +51,8 @@ def queue_view(
         ],
         "pods": [],
     }
+    if waiting_groups := _waiting_groups(view, groups):
+        answer["groups"] = waiting_groups
     if queue is not None:
         answer["lengths"] = queue.lengths()
     blamed: Counter[str] = Counter()
@@ -56,6 +65,13 @@ def queue_view(
         answer["pods"].append(row)
     answer["blamed"] = [{"plugin": name, "count": count} for name, count in blamed.most_common()]
     return answer
+
+
+def _waiting_groups(view: PageView, groups: Iterable[PodGroup]) -> list[dict[str, Any]]:
+    """Return the groups with pods that wait; those that never had enough pods placed first."""
+    rows = [each for each in group_rows(groups, view.pods()) if each["placed"] < each["pods"]]
+    rows.sort(key=lambda each: each["placed"] >= each["needed"])
+    return rows[:_GROUPS_SHOWN]
 
 
 def place_row(place: PodPlace) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from kubesched.api.pod_requests import pod_requested
 from kubesched.api.resource_amounts import Resources
 from kubesched.api.time import parse_time
 from kubesched.cluster.nodes.pod_behavior import STOPPED
+from kubesched.dashboard.pod_group_rows import group_key_of
 
 __all__ = [
     "NodeFacts",
@@ -168,6 +169,8 @@ def pod_row(pod: Pod) -> dict[str, Any]:
     for owner in pod.metadata.owner_references:
         if owner.controller:
             row["owner"] = f"{owner.kind}/{owner.name}"
+    if group := group_key_of(pod):
+        row["group"] = group
     reason = waiting_reason(pod)
     if reason:
         row["reason"] = reason

@@ -15,6 +15,8 @@ __all__ = [
     "Decision",
     "DecisionPage",
     "Frame",
+    "GroupRow",
+    "GroupView",
     "HistoryStep",
     "NodeDetail",
     "NodeShape",
@@ -96,6 +98,7 @@ class PodRow(TypedDict):
     extended: NotRequired[dict[str, int]]
     leaving: NotRequired[bool]
     owner: NotRequired[str]
+    group: NotRequired[str]  # namespace/name of its PodGroup
     reason: NotRequired[str]
     queue: NotRequired[QueuePlace]
 
@@ -276,6 +279,27 @@ class BlamedPlugin(TypedDict):
     count: int
 
 
+class GroupRow(TypedDict):
+    """A pod group in lists; the policy is gang, basic or missing."""
+
+    key: str
+    policy: str
+    needed: int  # how many pods must be placed together
+    pods: int
+    placed: int
+    status: str  # Pending, Scheduled, or the reason of the condition
+    message: NotRequired[str]
+    topology: NotRequired[str]
+    priority: NotRequired[int]
+
+
+class GroupView(TypedDict):
+    """A pod group with its pods."""
+
+    group: GroupRow
+    pods: list[PodRow]
+
+
 class QueueView(TypedDict):
     """The waiting pods, and the reasons why they wait."""
 
@@ -283,6 +307,7 @@ class QueueView(TypedDict):
     shown: int
     lengths: NotRequired[QueueLengths]
     reasons: list[WaitingReason]
+    groups: NotRequired[list[GroupRow]]  # with pods that wait
     blamed: list[BlamedPlugin]
     pods: list[PodRow]
 

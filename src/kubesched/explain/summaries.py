@@ -13,6 +13,7 @@ from kubesched.explain.plugin_explanations import PluginExplanations
 from kubesched.explain.verdicts import AllVerdicts, one_cause_each
 from kubesched.framework import Detail, PodInfo, Status
 from kubesched.framework.causes import SchedulingGated
+from kubesched.framework.pod_groups import group_name_of
 from kubesched.scheduler.plugins.helpers.wording import listed, plural, pod_name
 
 __all__ = [
@@ -159,6 +160,11 @@ def waiting_summary(pod: Pod, sentence: str) -> str:
     if pod.metadata.creation_timestamp is None:
         return sentence
     if told := unschedulable_message(pod):
+        if group := group_name_of(pod):
+            return (
+                f"{sentence}. A scheduler last said {told!r}. Its pod group is placed together: "
+                f"kubesched explain podgroup {pod.metadata.namespace}/{group} says what that needs"
+            )
         return (
             f"{sentence}. A scheduler last said {told!r}; it is tried again after the next change "
             "that may help, or within 5 minutes"

@@ -3,7 +3,7 @@ import { tell } from "../api";
 import { clockTime, cores, dateTime, duration, eventWords, gib, plural } from "../format";
 import { useAnswer } from "../hooks";
 import type { ClusterState, PodRow, QueuePlace } from "../model";
-import { Empty, Loading, Mark, Message, NodeLink, PlaceMark, PodLink, Table } from "../parts";
+import { Empty, GroupLink, Loading, Mark, Message, NodeLink, PlaceMark, PodLink, Table } from "../parts";
 import { encodePath, href } from "../route";
 import type { Explanation, HistoryStep, PodView, Suggestion } from "../wire";
 
@@ -73,6 +73,11 @@ function Facts({ pod, isGone }: { pod: PodRow; isGone: boolean }) {
       ))}
       <span>priority {pod.priority}</span>
       {pod.owner && <span>of {pod.owner}</span>}
+      {pod.group && (
+        <span>
+          in the group <GroupLink name={pod.group} />
+        </span>
+      )}
       {!pod.node && !isGone && <a href={href("cluster", "", { pod: pod.key })}>Show on the map where it fits</a>}
     </p>
   );

@@ -1,9 +1,10 @@
 import { duration, eventWords, plural } from "../format";
 import { useAnswer, usePaced } from "../hooks";
 import type { ClusterState, PodRow, QueueLengths } from "../model";
-import { Empty, Loading, Message, PlaceMark, PodLink, Table } from "../parts";
+import { Empty, GroupLink, Loading, Message, PlaceMark, PodLink, Table } from "../parts";
 import { href, type Route } from "../route";
-import type { QueueView } from "../wire";
+import type { GroupRow, QueueView } from "../wire";
+import { neededInWords } from "./group";
 
 const PLACES: [place: string, title: string, hint: string][] = [
   ["active", "ready", "tried next, in this order"],
@@ -38,6 +39,7 @@ export function QueuePage({ state, route }: { state: ClusterState; route: Route 
       <h1>{plural(view.total, "pod waits", "pods wait")}</h1>
       {view.lengths && <Places lengths={view.lengths} only={only} />}
       {!only && <Reasons view={view} />}
+      {!only && view.groups && <Groups groups={view.groups} />}
       <h2>{only ? PLACES.find(([place]) => place === only)?.[1] : "Waiting pods and their reasons"}</h2>
       {view.shown < view.total && (
         <p class="dim">
@@ -103,6 +105,27 @@ function Reasons({ view }: { view: QueueView }) {
           </li>
         ))}
       </ul>
+    </>
+  );
+}
+
+function Groups({ groups }: { groups: GroupRow[] }) {
+  return (
+    <>
+      <h2>Pod groups with pods that wait</h2>
+      <Table label="Pod groups" head={["Group", "Pods", "On nodes", "Placed together", "What it waits for"]}>
+        {groups.map((group) => (
+          <tr key={group.key}>
+            <td>
+              <GroupLink name={group.key} />
+            </td>
+            <td class="number">{group.pods}</td>
+            <td class="number">{group.placed}</td>
+            <td>{neededInWords(group)}</td>
+            <td class="wide">{group.message ?? group.status}</td>
+          </tr>
+        ))}
+      </Table>
     </>
   );
 }
