@@ -470,6 +470,9 @@ def test_a_gang_is_placed_whole_with_its_gates_and_refused_without(tmp_path: Pat
     done = kubesched("up", "-f", str(bigger), gates, "-o", "json")
     summary = json.loads(done.stdout)
     assert (summary["bound"], len(summary["pending"])) == (0, 3)
+    assert {each["explanation"] for each in summary["pending"]} == {
+        "pod group training: 3 of 3 pending pods must fit together, and 2 do"
+    }
     done = kubesched("up", "-f", str(gang))
     assert done.returncode == 2
     assert done.stderr.strip().endswith(

@@ -9,9 +9,12 @@ from typing import Final
 
 import msgspec
 
+from kubesched.api import PodGroup
+from kubesched.api.pod_facts import pod_key
 from kubesched.cluster.live_cluster import LiveCluster
 from kubesched.explain import Snapshot
 from kubesched.explain.clusters.sources import SCHEDULING_KINDS
+from kubesched.explain.group_explanation import members_of
 from kubesched.foundation.util.forked import ChildError, in_child
 from kubesched.scheduler.all_plugins import complete_registry
 from kubesched.scheduler.config.feature_gates import FeatureGates
@@ -42,14 +45,15 @@ async def pending_headlines(
             gates=gates,
         )
         report = snapshot.explain_pending(suggest=False)
-        return msgspec.json.encode(
-            {
-                row.pod: cause.summary
-                for cause in report.causes
-                if cause.verdict == "pending"
-                for row in cause.pods
-            }
-        )
+        found = {
+            row.pod: cause.summary
+            for cause in report.causes
+            if cause.verdict == "pending"
+            for row in cause.pods
+        }
+        if gates.enabled("GenericWorkload"):
+            found |= _of_groups(snapshot)
+        return msgspec.json.encode(found)
 
     try:
         found = await (
@@ -58,3 +62,17 @@ async def pending_headlines(
     except ChildError:
         return {}
     return msgspec.json.decode(found, type=dict[str, str])
+
+
+def _of_groups(snapshot: Snapshot) -> dict[str, str]:
+    """Return what the group of each pending member waits for, by namespace and name."""
+    found = {}
+    for group in snapshot.model.objects.list(PodGroup):
+        name, namespace = group.metadata.name, group.metadata.namespace
+        answer = snapshot.explain_group(name, namespace, suggest=False)
+        if answer.verdict not in ("pending", "incomplete"):
+            continue
+        for pod in members_of(snapshot.model, namespace, name):
+            if not pod.spec.node_name:
+                found[pod_key(pod)] = f"pod group {name}: {answer.summary}"
+    return found
