@@ -10,10 +10,12 @@ import argparse
 import gc
 import hashlib
 import os
+import re
 import sys
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 from tests.fault_injection.mutants.catalog import MUTANTS, detect
 from tests.fault_injection.plan import make_plan
@@ -23,12 +25,14 @@ from tests.fault_injection.shrinking import shrink_plan
 _LOG_LINES_SHOWN = 60
 _FAILURES_SHOWN = 3
 _COLLECT_EVERY = 8
+_UID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}")
 
 
 def main() -> None:
     options = _arguments()
     if options.mutants:
-        _detect_mutants(options.only, 500 if options.seeds is None else options.seeds, options.jobs)
+        seeds = 500 if options.seeds is None else options.seeds
+        _detect_mutants(options.only, seeds, options.jobs, options.write)
     seeds = range(options.first, options.first + (options.seeds or 100))
     digest = hashlib.sha256()
     faults: Counter[str] = Counter()
@@ -74,6 +78,7 @@ def _arguments() -> argparse.Namespace:
         action="store_true",
         help="activate one mutant after the other, and check that each is detected",
     )
+    parser.add_argument("--write", type=Path, help="write the table of mutants to this file")
     parser.add_argument("--only", default="", help="only mutants whose names contain this text")
     parser.add_argument(
         "--faults", action="store_true", help="print how often each fault took effect"
@@ -101,19 +106,42 @@ def _print_failure(seed: int) -> None:
         print(f"  {line}")
 
 
-def _detect_mutants(only: str, seeds: int, jobs: int) -> None:
+def _detect_mutants(only: str, seeds: int, jobs: int, page: Path | None) -> None:
     names = [name for name in MUTANTS if only in name]
-    missed = 0
+    rows: list[tuple[str, tuple[int, str] | None]] = []
     with ProcessPoolExecutor(jobs) as pool:
         detected = pool.map(detect, names, [seeds] * len(names))
         for name, found in zip(names, detected, strict=True):
-            missed += found is None
+            rows.append((name, found))
             if found is None:
                 print(f"NOT DETECTED: {name}", flush=True)
             else:
                 print(f"seed {found[0]:3}: {name}: {found[1][:90]}", flush=True)
-    print(f"{len(names) - missed} of {len(names)} mutants are detected")
+    missed = sum(found is None for _, found in rows)
+    summary = f"{len(names) - missed} of {len(names)} mutants are detected"
+    if page is not None:
+        page.write_text(_mutant_page(rows, f"{summary} by a seed below {seeds}."))
+    print(summary)
     sys.exit(1 if missed else 0)
+
+
+def _mutant_page(rows: list[tuple[str, tuple[int, str] | None]], summary: str) -> str:
+    """Return a page with one row for each mutant."""
+    lines = [
+        "# Mutants and the seeds that detect them",
+        "",
+        "`python -m tests.fault_injection --mutants --write docs/mutants.md` writes this page.",
+        "[reliability.md](reliability.md#mutants) says what a mutant is. " + summary,
+        "",
+        "| mutant | seed | first violation |",
+        "|---|---|---|",
+    ]
+    for name, found in rows:
+        seed, text = ("none", "not detected") if found is None else found
+        # Uids differ between runs of different versions, and say nothing.
+        text = _UID.sub("…", text[:160]).replace("|", "\\|").replace("<", "&lt;")
+        lines.append(f"| {name} | {seed} | {text} |")
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

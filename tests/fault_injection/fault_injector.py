@@ -49,7 +49,7 @@ class FaultInjector:
         if not self._network.is_up:
             self._network.come_up()
         for replica in self._replicas:
-            replica.clock.awake.set()
+            replica.clock.resume()
 
     def _clear(self) -> None:
         network = self._network
@@ -73,11 +73,24 @@ class FaultInjector:
 
         self._network.trouble = refused
 
+    def intercept(self, trouble: Callable[[OutgoingRequest], Trouble | None] | None) -> None:
+        """Decide what happens to each request; None: all succeed."""
+        self._network.trouble = trouble or (lambda _: None)
+
+    def forget_history(self) -> None:
+        """Break all watches, and forget the history, so that they cannot be resumed."""
+        self._network.compact()
+        self._network.break_streams()
+
     async def inject(self, step: Step) -> None:
         """Inject the fault of a step; it replaces the network fault before it."""
         rng, network = random.Random(step.number), self._network
         if step.what.startswith("replica") or step.what.startswith("clock"):
             self._inject_machine_fault(self._choose_replica(rng), step.what, rng)
+            return
+        if step.what == "server lags":
+            self.faults[step.what] += 1
+            network.usual = _latencies(rng)
             return
         self._clear()
         if step.what.startswith("watches"):
@@ -119,8 +132,15 @@ class FaultInjector:
         if what == "clock jumps":
             seconds = rng.choice([-3600, -60, -5, -1, 5, 60, 3600])
             replica.clock.wall_offset_ns += seconds * SECOND
+        elif what == "clock leaps":
+            seconds = rng.choice([-172_800, -21_600, -7_200, 7_200, 21_600, 172_800])
+            replica.clock.wall_offset_ns += seconds * SECOND
         elif what == "replica pauses":
             self._pause(replica, rng.choice([0.5, 12, 40, 90, 180]))
+        elif what == "replica suspends":
+            replica.clock.suspend()
+            # Most of the time past the end of the lease, and not much later.
+            loop.call_later(replica.lease_s * rng.choice([0.7, 1.2, 1.5, 3]), replica.clock.resume)
         elif what == "replica pauses at a write":
             seconds = replica.lease_s * rng.choice([0.8, 1.4, 1.7, 3])
             self._pausing_at_write[self._replicas.index(replica)] = seconds
@@ -193,6 +213,18 @@ class FaultInjector:
     def _counted_mangling(self, what: str, lines: bytes, mangled: Mangled) -> Mangled:
         self.faults[what] += mangled is not lines
         return mangled
+
+
+def _latencies(rng: random.Random) -> Callable[[OutgoingRequest], Trouble]:
+    """Return the latencies of a busy server: most are short, a few are long, writes take longer."""
+    longest_ms = rng.choice([50, 200, 1000])
+
+    def usual(request: OutgoingRequest) -> Trouble:
+        typical_ms = 2 if request.method == "GET" else 8
+        server_ms = min(rng.lognormvariate(0, 1) * typical_ms, longest_ms)
+        return Trouble(server_ns=int(server_ms * MILLISECOND))
+
+    return usual
 
 
 def _cut(lines: bytes, rng: random.Random) -> Mangled:

@@ -7,6 +7,7 @@ event.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,6 +24,7 @@ from kubesched.framework import (
     Handle,
     NodeInfo,
     Plugin,
+    QueueingHint,
     Status,
     Wait,
 )
@@ -35,16 +37,27 @@ ACCEPTING_CLASS = "open"
 APPROVAL_CLASS = "example.com/needs"
 # The annotation of a pod that holds its node without being bound, and then loses it: on Permit for
 # a while (`permit`, `long permit`), or in PreBind until a storage class with its name exists
-# (`fails`, `refused`).
+# (`fails`, `refused`), or until it is preempted, which the plugin does not admit (`deaf`). A pod
+# of the mode `until changed` is refused on Permit until it has the label `changed`.
 HOLD_MODE = "example.com/holds"
 _HELD_ON_PERMIT_S = {"permit": 20, "long permit": 70}
+_CHANGED_WITHIN_S = 6
 _GOES_ON_S = 60
 _LOOKS = 300
 _STORAGE_CLASS_ADDED = ClusterEvent(EventResource.STORAGE_CLASS, ActionType.ADD)
+_POD_GONE = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE)
 
 
-def faulty_plugin(kind: str, seed: int, is_injecting: Callable[[], bool]) -> type[Plugin]:
-    """Make a plugin class that misbehaves in one way while faults are injected."""
+def faulty_plugin(
+    kind: str,
+    seed: int,
+    is_injecting: Callable[[], bool],
+    report: Callable[[str], None] = lambda _: None,
+) -> type[Plugin]:
+    """Make a plugin class that misbehaves in one way while faults are injected.
+
+    `report` gets violations that only a plugin can see.
+    """
     rng = random.Random(f"plugin/{seed}")
     gave_up: set[str] = set()  # uids of pods that held a node
 
@@ -73,7 +86,20 @@ def faulty_plugin(kind: str, seed: int, is_injecting: Callable[[], bool]) -> typ
 
         def events_to_register(self) -> Sequence[ClusterEventWithHint] | None:
             """Register one event for declined pods; it may come during their attempt."""
-            return (ClusterEventWithHint(_STORAGE_CLASS_ADDED),) if kind == "declines" else None
+            if kind != "declines":
+                return None
+            return (
+                ClusterEventWithHint(_STORAGE_CLASS_ADDED),
+                ClusterEventWithHint(_POD_GONE, self._is_helped_by_end),
+            )
+
+        def _is_helped_by_end(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+            """Never; but a pod must not be asked about the room that it gave back itself."""
+            is_own = old is not None and old.metadata.uid == pod.metadata.uid
+            # Without a node it is about a nomination that ended, which does concern the pod.
+            if is_own and old.spec.node_name and self._is_there(pod):
+                report(f"{pod.metadata.name} is asked whether its own end helps it")
+            return QueueingHint.SKIP
 
         def _declines(self, share: float) -> bool:
             if kind != "declines" or self._classes is None or rng.random() > share:
@@ -87,10 +113,18 @@ def faulty_plugin(kind: str, seed: int, is_injecting: Callable[[], bool]) -> typ
         def _is_there(self, pod: Pod) -> bool:
             assert self._pods is not None
             current = self._pods.get(pod.metadata.name, pod.metadata.namespace)
-            return current is not None and current.metadata.uid == pod.metadata.uid
+            return (
+                current is not None
+                and current.metadata.uid == pod.metadata.uid
+                and current.metadata.deletion_timestamp is None
+            )
 
         async def _hold(self, pod: Pod, how: str) -> Status:
             assert self._classes is not None
+            if how == "deaf":
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(_GOES_ON_S)
+                return SUCCESS
             for _ in range(_LOOKS):
                 await asyncio.sleep(0.25)
                 if self._classes.get(pod.metadata.name) is not None or not self._is_there(pod):
@@ -128,14 +162,18 @@ def faulty_plugin(kind: str, seed: int, is_injecting: Callable[[], bool]) -> typ
             held_s = _HELD_ON_PERMIT_S.get(pod.metadata.annotations.get(HOLD_MODE, ""), 0)
             if held_s:
                 return Wait(held_s * SECOND)
+            if _lacks_change(pod):
+                return Wait(_CHANGED_WITHIN_S * SECOND)
             if is_faulty_now("waits", 0.3) or self._declines(0.15):
                 return Wait(rng.randint(1, 20) * SECOND)
             answer: Status | Wait = self._recorded_answer(pod, 0.05)
             return answer
 
         async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-            if how := pod.metadata.annotations.get(HOLD_MODE):
-                self.refused.add(pod.metadata.uid)
+            how = pod.metadata.annotations.get(HOLD_MODE)
+            if how and how != "until changed":
+                if how != "deaf":
+                    self.refused.add(pod.metadata.uid)
                 return await self._hold(pod, how)
             if self._declines(0.3):
                 self.refused.add(pod.metadata.uid)
@@ -150,8 +188,15 @@ def faulty_plugin(kind: str, seed: int, is_injecting: Callable[[], bool]) -> typ
             answer_of(0.1)
 
         def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-            if HOLD_MODE in pod.metadata.annotations:
+            if HOLD_MODE in pod.metadata.annotations and not _lacks_change(pod):
                 gave_up.add(pod.metadata.uid)
             answer_of(0.1)
 
     return Faulty
+
+
+def _lacks_change(pod: Pod) -> bool:
+    metadata = pod.metadata
+    return metadata.annotations.get(HOLD_MODE) == "until changed" and (
+        "changed" not in metadata.labels
+    )

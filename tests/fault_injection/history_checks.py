@@ -73,6 +73,8 @@ class HistoryChecker:
             set()
         )  # uids of those that were bound when all was calm
         self.is_quiet = False
+        # The holder of the lease; of a deleted lease, the last one.
+        self._holder: str | None = None
         self._decisions: dict[tuple[str, str], str] = {}  # identity, uid -> node
         self._confirmed_bindings: dict[
             str, dict[str, str]
@@ -96,8 +98,7 @@ class HistoryChecker:
         self._server_invariants.on_request_applied(request, answer)
         if name.startswith("lease ") or request.method == "GET" or answer.status >= 300:
             return
-        lease = self._store().find("leases.coordination.k8s.io", LEASE)
-        holder = None if lease is None else lease["spec"].get("holderIdentity")
+        holder = self._holder
         if holder != name:
             self._report(f"{request.method} {request.target} by {name}, lease held by {holder}")
         path = request.target.partition("?")[0]
@@ -404,6 +405,8 @@ class HistoryChecker:
                 self._volume_changed(change, old, record.data)
             case "persistentvolumeclaims":
                 self._volume_claim_changed(change, record.data)
+            case "leases.coordination.k8s.io" if record.key == LEASE:
+                self._holder = record.data["spec"].get("holderIdentity")
             case "resourceclaims.resource.k8s.io":
                 self._claim_changed(change, record.key, record.data)
 

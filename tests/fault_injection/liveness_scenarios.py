@@ -23,9 +23,16 @@ from tests.fault_injection.contended_scenarios import (
     PREEMPTION_SCENARIOS,
     ScenarioSteps,
 )
+from tests.fault_injection.directed_scenarios import DIRECTED_SCENARIOS
 from tests.fault_injection.generated_objects import DRIVER, SERVED
 from tests.fault_injection.plan import Plan
-from tests.fault_injection.scenario_parts import CLOSED, GATES, ONE_DEVICE, ScenarioParts
+from tests.fault_injection.scenario_parts import (
+    CLOSED,
+    GATES,
+    ONE_DEVICE,
+    Intercept,
+    ScenarioParts,
+)
 
 __all__ = ["LivenessScenario", "scenario_kinds"]
 
@@ -42,8 +49,10 @@ class LivenessScenario(ScenarioParts):
         number: int,
         rng: random.Random,
         refuse: Callable[[str, int], None],
+        intercept: Callable[[Intercept | None], None],
+        forget_history: Callable[[], None],
     ) -> None:
-        super().__init__(api, number, rng, refuse)
+        super().__init__(api, number, rng, refuse, intercept, forget_history)
         self.kind = kind
         # Whether one process holds state that another leader would not have.
         self.needs_one_leader = kind in _OF_ONE_LEADER
@@ -479,13 +488,20 @@ _KINDS = {
     **PLUGIN_SCENARIOS,
     **EXTENDER_SCENARIOS,
     **PREEMPTION_SCENARIOS,
+    **{name: steps for name, (steps, _) in DIRECTED_SCENARIOS.items()},
 }
-_OF_ONE_LEADER = ("promised", *PLUGIN_SCENARIOS, *EXTENDER_SCENARIOS, *PREEMPTION_SCENARIOS)
+_OF_ONE_LEADER = (
+    "promised",
+    *PLUGIN_SCENARIOS,
+    *EXTENDER_SCENARIOS,
+    *PREEMPTION_SCENARIOS,
+    *DIRECTED_SCENARIOS,
+)
 _SIMPLE = (
     *("label", "new node", "taint", "cordon", "toleration", "more room", "more pods", "port"),
     *("room given back", "work done", "apart", "kept apart", "near", "spread", "promised"),
     "nearby rack",
-    *("new volume", "new claim", "new class", "one pod only"),
+    *("new volume", "new claim", "new class", "one pod only", "two volumes"),
 )
 
 

@@ -74,6 +74,12 @@ def make_plan(seed: int) -> Plan:
     for _ in range(rng.choice([1, 2, 3, 4])):
         pause_s = rng.choice([0.0, 0.3, 3.0, 14.0])
         steps.append(Step("scenario", number=rng.randrange(1 << 30), pause_s=pause_s))
+    # These draws have a generator of their own, too.
+    directed_rng = random.Random(f"directed/{seed}")
+    number = directed_rng.randrange(1 << 30)
+    steps.append(Step("scenario", "directed", number, directed_rng.choice([0.3, 3.0])))
+    if not is_quiet and directed_rng.random() < 0.6:
+        _add_later_faults(directed_rng, steps)
     return Plan(
         seed=seed,
         replicas=1 if is_quiet else rng.choice([1, 1, 2, 2, 3]),
@@ -98,6 +104,14 @@ def _add_groups(rng: random.Random, steps: list[Step]) -> None:
         if rng.random() < 0.4:
             lost = Step("delete pod", member_name(group, 0), rng.randrange(1 << 30))
             steps.insert(rng.randrange(place + 1, len(steps) + 1), lost)
+
+
+def _add_later_faults(rng: random.Random, steps: list[Step]) -> None:
+    """Insert faults that were added when the plans of all seeds were in use."""
+    last = next(place for place, step in enumerate(steps) if step.what == FAULTS_END)
+    for _ in range(rng.choice([1, 1, 2])):
+        fault = Step(rng.choice(_LATER_FAULTS), "", rng.randrange(1 << 30), rng.uniform(1, 25))
+        steps.insert(rng.randrange(last), fault)
 
 
 def member_name(group: int, member: int) -> str:
@@ -132,6 +146,7 @@ _FAULTS = (
     "replica ends at a write",
     "clock jumps",
 )
+_LATER_FAULTS = ("replica suspends", "clock leaps", "lease deleted", "server lags")
 
 
 def _steps(rng: random.Random, *, is_quiet: bool, is_scaled: bool) -> list[Step]:

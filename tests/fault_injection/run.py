@@ -32,10 +32,12 @@ from kubesched.cluster.apiserver.store.persistence import DataFile, open_store
 from kubesched.cluster.apiserver.store.stored_records import StoredChange
 from kubesched.cluster.controllers import Controllers, GarbageCollector
 from kubesched.cluster.nodes.kubelet import FakeKubelet
+from kubesched.foundation.client import informer
 from kubesched.foundation.client.transport import OutgoingRequest, ServerResponse
 from kubesched.foundation.util import virtual_loop
 from kubesched.foundation.util.clock import SECOND, current_clock
 from kubesched.foundation.util.components import running
+from kubesched.scheduler.backend.queue import backoff_queue, requeue_decision, scheduling_queue
 from kubesched.scheduler.config.feature_gates import FeatureGates
 from tests.fault_injection.accounting_checks import event_differences, metric_differences
 from tests.fault_injection.answer_checks import answer_differences
@@ -49,6 +51,7 @@ from tests.fault_injection.message_checks import counts_add_up, sorted_words
 from tests.fault_injection.plan import FAULTS_END, Plan, Step
 from tests.fault_injection.pod_location_checks import PodLocationChecker
 from tests.fault_injection.replica import Replica, ReplicaProcess, record_tasks_by_process
+from tests.fault_injection.scenario_parts import PAGE_SIZE
 from tests.fault_injection.scenario_runner import ScenarioRunner
 from tests.fault_injection.state_checks import state_differences, state_leaks, task_differences
 from tests.fault_injection.table_sizes import count_table_entries, find_table_leaks
@@ -89,6 +92,19 @@ class Outcome:
         self.log = log
 
 
+class _WatchedLog:
+    """A log whose errors are bugs: the queue logs what cannot happen, and goes on."""
+
+    def __init__(self, log: Any, complaints: list[str]) -> None:
+        self._log, self._complaints = log, complaints
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def error(self, message: str, **_fields: Any) -> None:
+        self._complaints.append(f"the queue says: {message}")
+
+
 class _TooLongError(KeyboardInterrupt):
     """A run took too long. No handler of plugin or task errors catches this class."""
 
@@ -119,11 +135,18 @@ def run_plan(plan: Plan) -> Outcome:
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(_bounded())
+            stack.enter_context(mock.patch.object(informer, "_PAGE_SIZE", PAGE_SIZE))
+            complaints: list[str] = []
+            for module in (requeue_decision, scheduling_queue, backoff_queue):
+                watched = mock.patch.object(module, "log", _WatchedLog(module.log, complaints))
+                stack.enter_context(watched)
             if plan.in_file:
                 # A store that reads its data file draws uids from here. A run must be repeatable.
                 chance = random.Random(f"urandom/{plan.seed}")
                 stack.enter_context(mock.patch.object(os, "urandom", chance.randbytes))
-            return virtual_loop.run(lambda: Run(plan).main(), seed=plan.seed)
+            outcome = virtual_loop.run(lambda: Run(plan).main(), seed=plan.seed)
+            outcome.violations.extend(complaints)
+            return outcome
     finally:
         logging.disable(logging.NOTSET)
         if was_collecting:
@@ -153,7 +176,13 @@ class Run:
         )
         self.network = Network(self._first_store())
         self.calm = LocalApi(self.network.store, self.clock)
-        self.users = UserActions(plan, self.calm, lambda *what: self.fault_injector.refuse(*what))
+        self.users = UserActions(
+            plan,
+            self.calm,
+            lambda *what: self.fault_injector.refuse(*what),
+            lambda trouble: self.fault_injector.intercept(trouble),
+            lambda: self.fault_injector.forget_history(),
+        )
         # Caches hold plugin classes for long, and these must not hold the whole run.
         this = weakref.ref(self)
 
@@ -162,7 +191,12 @@ class Run:
             return run is not None and run.is_injecting
 
         self._extender = FaultyExtender(plan.seed, is_injecting)
-        self._faulty_plugin = faulty_plugin(plan.plugin, plan.seed, is_injecting)
+
+        def report(text: str) -> None:
+            if (run := this()) is not None:
+                run._report(text)
+
+        self._faulty_plugin = faulty_plugin(plan.plugin, plan.seed, is_injecting, report)
         rng = random.Random(f"replicas/{plan.seed}")
         self.replicas = [
             Replica(
@@ -249,9 +283,7 @@ class Run:
 
     async def _run_step(self, step: Step) -> None:
         if step.what == "scenario":
-            await self._scenario_runner.run(
-                step, self.users.scenario(step.number), self.network.store
-            )
+            await self._scenario_runner.run(step, self.users.scenario(step), self.network.store)
             return
         if step.what == FAULTS_END:
             await self._end_fault_phase()

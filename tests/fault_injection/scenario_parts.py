@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 from collections.abc import Callable
@@ -14,21 +15,37 @@ from kubesched.api import (
     PersistentVolume,
     PersistentVolumeClaim,
     Pod,
+    PodDisruptionBudget,
     PodGroup,
     ResourceClaim,
+    ResourceClaimTemplate,
     StorageClass,
 )
+from kubesched.api.access import ApiError
 from kubesched.cluster.apiserver import LocalApi
 from kubesched.cluster.controllers.device_driver import DEVICES
 from kubesched.cluster.controllers.volume_provisioning import STORAGE_CLASSES
+from kubesched.foundation.client.transport import OutgoingRequest
 from tests.fault_injection.generated_objects import DRIVER, FOO, HOSTNAME
+from tests.foundation.client.wire_network import Trouble
 
-__all__ = ["ASKS_EXTENDER", "CLOSED", "GATES", "ONE_DEVICE", "ScenarioParts"]
+__all__ = [
+    "ASKS_EXTENDER",
+    "CLOSED",
+    "GATES",
+    "ONE_DEVICE",
+    "PAGE_SIZE",
+    "Intercept",
+    "ScenarioParts",
+]
 
 Json = dict[str, Any]
 ONE_DEVICE = {DEVICES: json.dumps([{"driver": DRIVER, "count": 1}])}
 ASKS_EXTENDER = {"resources": {"requests": {FOO: "1"}, "limits": {FOO: "1"}}}
 GATES = [{"name": "example.com/later"}]
+Intercept = Callable[[OutgoingRequest], Trouble | None]
+# Of the lists of informers. There are so few objects that they would have one page otherwise.
+PAGE_SIZE = 3
 CLOSED = {"key": "maintenance", "effect": "NoSchedule"}
 
 
@@ -41,9 +58,20 @@ class ScenarioParts:
         number: int,
         rng: random.Random,
         refuse: Callable[[str, int], None],
+        intercept: Callable[[Intercept | None], None],
+        forget_history: Callable[[], None],
     ) -> None:
-        """`refuse` makes the server refuse the next requests of a method about pods."""
+        """`refuse` makes the server refuse the next requests of a method about pods.
+
+        `intercept` decides what happens to single requests. After `forget_history` all watches
+        have to begin with a new list.
+        """
         self.api, self.rng, self.refuse = api, rng, refuse
+        self.intercept, self.forget_history = intercept, forget_history
+        self.page_size = PAGE_SIZE
+        # What happened and must not happen while one leader had all objects.
+        self.wrong: list[str] = []
+        self._removals: list[asyncio.Task[None]] = []
         # Pods of which no more than `victims` may be deleted at the end.
         self.spared: list[str] = []
         self.victims = 0
@@ -102,6 +130,22 @@ class ScenarioParts:
     async def remove_filler(self) -> None:
         await self.api.delete(Pod, self.filler, "default", grace_period_seconds=0)
 
+    def remove_filler_now(self) -> None:
+        """Delete the filler as soon as the code that calls this has returned."""
+        self._removals.append(asyncio.create_task(self.remove_filler(), name="a user deletes"))
+
+    async def has(self, kind: type[Any], name: str) -> bool:
+        with contextlib.suppress(ApiError):
+            await self.api.get(kind, name, "default")
+            return True
+        return False
+
+    async def node_of(self, pod: str) -> str:
+        """Return the node of a pod; empty if there is none, or no such pod."""
+        with contextlib.suppress(ApiError):
+            return (await self.api.get(Pod, pod, "default")).spec.node_name
+        return ""
+
     async def until_nominated(self) -> None:
         """Wait a few seconds until the filler is nominated to the node."""
         for _ in range(20):
@@ -141,20 +185,31 @@ class ScenarioParts:
             if len(left) < len(node.spec.taints):
                 await self._write_taints(node.metadata.name, left)
 
-    async def add_claim(self, storage_class: str = "local", mode: str = "ReadWriteOnce") -> None:
+    async def add_budget(self) -> None:
+        """Create a budget that allows no disruption of pods with the scenario's labels."""
+        spec = {"minAvailable": 1, "selector": {"matchLabels": self.labels}}
+        document = {"metadata": {"name": self.pod}, "spec": spec}
+        await self.api.create_document(PodDisruptionBudget, "default", document)
+
+    async def remove_budget(self) -> None:
+        await self.api.delete(PodDisruptionBudget, self.pod, "default")
+
+    async def add_claim(
+        self, storage_class: str = "local", mode: str = "ReadWriteOnce", suffix: str = ""
+    ) -> None:
         spec = {
             "accessModes": [mode],
             "storageClassName": storage_class,
             "resources": {"requests": {"storage": "1Gi"}},
         }
-        document = {"metadata": {"name": self.pod}, "spec": spec}
+        document = {"metadata": {"name": self.pod + suffix}, "spec": spec}
         await self.api.create_document(PersistentVolumeClaim, "default", document)
 
     async def add_class(self, name: str = "") -> None:
         document = {**STORAGE_CLASSES[0], "metadata": {"name": name or self.pod}}
         await self.api.create_document(StorageClass, None, document)
 
-    async def add_volume(self, mode: str = "ReadWriteOnce") -> None:
+    async def add_volume(self, mode: str = "ReadWriteOnce", suffix: str = "") -> None:
         term = {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": [self.node]}]}
         spec = {
             "capacity": {"storage": "1Gi"},
@@ -163,7 +218,7 @@ class ScenarioParts:
             "local": {"path": "/disk"},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
         }
-        document = {"metadata": {"name": f"disk-{self.node}"}, "spec": spec}
+        document = {"metadata": {"name": f"disk-{self.node}{suffix}"}, "spec": spec}
         await self.api.create_document(PersistentVolume, None, document)
 
     async def add_group(self, count: int) -> None:
@@ -187,6 +242,23 @@ class ScenarioParts:
         claim = {"persistentVolumeClaim": {"claimName": self.pod}}
         return {"volumes": [{"name": "disk", **claim}]}
 
+    def with_claims(self, *suffixes: str) -> Json:
+        """The volumes of a pod that uses several claims."""
+        return {
+            "volumes": [
+                {
+                    "name": f"disk{suffix}",
+                    "persistentVolumeClaim": {"claimName": f"{self.pod}{suffix}"},
+                }
+                for suffix in suffixes
+            ]
+        }
+
+    @staticmethod
+    def devices(count: int) -> Json:
+        """The annotation of a node with devices."""
+        return {DEVICES: json.dumps([{"driver": DRIVER, "count": count}])}
+
     def with_device(self, **reference: str) -> Json:
         return {
             "container": {"resources": {"claims": [{"name": "gpu"}]}},
@@ -200,10 +272,52 @@ class ScenarioParts:
         document = {"metadata": {"name": self.pod}, "spec": spec}
         await self.api.create_document(DeviceClass, None, document)
 
-    async def add_device_claim(self) -> None:
-        requests = [{"name": "gpu", "exactly": {"deviceClassName": DRIVER}}]
-        document = {"metadata": {"name": self.pod}, "spec": {"devices": {"requests": requests}}}
+    async def add_device_claim(self, name: str = "") -> None:
+        document = {"metadata": {"name": name or self.pod}, "spec": _ONE_DEVICE_SPEC}
         await self.api.create_document(ResourceClaim, "default", document)
+
+    async def add_device_template(self) -> None:
+        document = {"metadata": {"name": self.pod}, "spec": {"spec": _ONE_DEVICE_SPEC}}
+        await self.api.create_document(ResourceClaimTemplate, "default", document)
+
+    async def duplicate_claim(self) -> None:
+        """Create a second claim for the pod's template, as a controller does that restarted."""
+        pod = await self.api.get(Pod, self.pod, "default")
+        owner = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": self.pod,
+            "uid": pod.metadata.uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+        metadata = {
+            "name": f"{self.pod}-gpu-again",
+            "annotations": {"resource.kubernetes.io/pod-claim-name": "gpu"},
+            "ownerReferences": [owner],
+        }
+        document = {"metadata": metadata, "spec": _ONE_DEVICE_SPEC}
+        await self.api.create_document(ResourceClaim, "default", document)
+
+    async def allocate(self, claim: str, device: str) -> bool:
+        """Allocate a device of the scenario's node to a claim; False if it has one already."""
+        current = await self.api.get(ResourceClaim, claim, "default")
+        if current.status.allocation is not None:
+            return False
+        result = {"request": "gpu", "driver": DRIVER, "pool": self.node, "device": device}
+        # Schedulers write the time; without it no other scheduler could reserve the claim.
+        allocation = {
+            "devices": {"results": [result]},
+            "allocationTimestamp": "2026-01-01T00:00:00Z",
+        }
+        status = {"status": {"allocation": allocation}}
+        await self.change(ResourceClaim, claim, status, "status")
+        return True
+
+
+_ONE_DEVICE_SPEC: Json = {
+    "devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": DRIVER}}]}
+}
 
 
 def _taints(node: Node) -> list[Json]:

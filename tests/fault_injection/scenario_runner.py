@@ -66,6 +66,8 @@ class ScenarioRunner:
             self._report(f"scenario {scenario.kind}: {scenario.pod} could be placed, and waits")
         # Only if one leader had all objects all the time.
         if is_synced and may_act and before == self._leading():
+            for text in scenario.wrong:
+                self._report(f"scenario {scenario.kind}: {text}")
             gone = [name for name in scenario.spared if not store.find("pods", f"default/{name}")]
             if len(gone) > scenario.victims:
                 self._report(f"scenario {scenario.kind}: {gone} were evicted without need")

@@ -61,7 +61,10 @@ def shrink_plan(plan: Plan, fails: Callable[[Plan], str] | None = None) -> Plan:
 
 def _first_violation(plan: Plan) -> str:
     """Return the kind of the first violation: its words without names and numbers."""
-    violations = run_plan(plan).violations
+    try:
+        violations = run_plan(plan).violations
+    except Exception as error:
+        violations = [f"the run fails: {error!r}"]
     if not violations:
         return ""
     return " ".join(word for word in violations[0].split() if word.isalpha())

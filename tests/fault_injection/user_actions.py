@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from kubesched.api import (
     Deployment,
+    Lease,
     Node,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -28,6 +29,7 @@ from kubesched.api.access import ApiError
 from kubesched.cluster.apiserver import LocalApi
 from kubesched.cluster.controllers.volume_provisioning import STORAGE_CLASSES
 from kubesched.testing import make_pdb
+from tests.fault_injection.directed_scenarios import directed_kinds
 from tests.fault_injection.faulty_plugin import ACCEPTING_CLASS
 from tests.fault_injection.generated_objects import (
     DRIVER,
@@ -40,6 +42,7 @@ from tests.fault_injection.generated_objects import (
 )
 from tests.fault_injection.liveness_scenarios import LivenessScenario, scenario_kinds
 from tests.fault_injection.plan import Plan, Step, member_name
+from tests.fault_injection.scenario_parts import Intercept
 
 __all__ = ["UserActions"]
 
@@ -54,10 +57,16 @@ class UserActions:
     """
 
     def __init__(
-        self, plan: Plan, api: LocalApi, refuse: Callable[[str, int], None] = lambda *_: None
+        self,
+        plan: Plan,
+        api: LocalApi,
+        refuse: Callable[[str, int], None] = lambda *_: None,
+        intercept: Callable[[Intercept | None], None] = lambda _: None,
+        forget_history: Callable[[], None] = lambda: None,
     ) -> None:
-        """`refuse` makes the server refuse the next requests of a method about pods."""
+        """The functions are those of the same names of `ScenarioParts`."""
         self._plan, self.api, self._refuse = plan, api, refuse
+        self._intercept, self._forget_history = intercept, forget_history
         self._nodes = 0
 
     async def prepare(self) -> None:
@@ -89,11 +98,15 @@ class UserActions:
         document = {**STORAGE_CLASSES[0], "metadata": {"name": ACCEPTING_CLASS}}
         await self.api.create_document(StorageClass, None, document)
 
-    def scenario(self, number: int) -> LivenessScenario:
-        rng = random.Random(f"puzzle/{number}")
+    def scenario(self, step: Step) -> LivenessScenario:
+        """Draw the scenario of a step; a step with the name `directed` has one of those."""
+        rng = random.Random(f"puzzle/{step.number}")
         self._nodes += 1
-        kind, number = rng.choice(scenario_kinds(self._plan)), self._nodes - 1
-        return LivenessScenario(kind, self.api, number, rng, self._refuse)
+        kinds = directed_kinds if step.name else scenario_kinds
+        kind, number = rng.choice(kinds(self._plan)), self._nodes - 1
+        return LivenessScenario(
+            kind, self.api, number, rng, self._refuse, self._intercept, self._forget_history
+        )
 
     async def step(self, step: Step) -> bool:
         """Carry out a step; False if it is no action of a user."""
@@ -122,6 +135,8 @@ class UserActions:
                     await self._change_node(step.number)
                 case "replace node":
                     await self._replace_node(step.number)
+                case "lease deleted":
+                    await api.delete(Lease, "kube-scheduler", "kube-system")
                 case "scale":
                     patch = {"spec": {"replicas": step.number}}
                     await api.patch(Deployment, "web", "default", patch, patch_type="merge")

@@ -17,6 +17,7 @@ from tests.fault_injection.mutants.mutant import (
     with_value,
     without_call,
     wrap,
+    yes,
 )
 
 __all__ = ["MUTANTS"]
@@ -97,6 +98,18 @@ def _spawn_untracked(original: Any, self: Any, *args: Any, **options: Any) -> An
     return task
 
 
+def _for_all_pods(move_all: Any) -> Any:
+    def moved(*args: Any, pre_check: Any = None) -> Any:
+        return move_all(*args)
+
+    return moved
+
+
+async def _done_first(original: Any, self: Any, placement: Any) -> Any:
+    self._queue.done(placement.pod.metadata.uid)
+    return await original(self, placement)
+
+
 MUTANTS = {
     "any answer to a binding counts as success": Mutant(
         88, (replace(f"{_API}._check_is_object", nothing),)
@@ -164,5 +177,14 @@ MUTANTS = {
     ),
     "a pod that is deleted while it waits on Permit waits on": Mutant(
         26, (wrap(f"{_HANDLERS}._stop_waiting", _leave_waiting),)
+    ),
+    "a pod is requeued by the room that it gives back itself": Mutant(
+        3, (with_value(f"{_CYCLE}._fail", "self._queue.move_all", _for_all_pods),)
+    ),
+    "a pod that is preempted at the end of PreBind is bound": Mutant(
+        90, (replace(f"{_WAITING}.PodInPreBindEntry.mark_prebound", yes),)
+    ),
+    "a pod that Permit refuses does not see the events of its attempt": Mutant(
+        3, (wrap(f"{_CYCLE}._bind", _done_first),)
     ),
 }

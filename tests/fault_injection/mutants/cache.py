@@ -9,9 +9,12 @@ from tests.fault_injection.mutants.mutant import (
     Mutant,
     nothing,
     replace,
+    replace_names,
     skip_every,
+    with_value,
     without_call,
     wrap,
+    yes,
 )
 
 __all__ = ["MUTANTS"]
@@ -178,5 +181,11 @@ MUTANTS = {
     ),
     "the deletion of an assumed pod does not requeue other pods": Mutant(
         99, (without_call(f"{_HANDLERS}._delete_assumed", "self._announce"),)
+    ),
+    "the totals of an assumed pod stay when it is bound with other requests": Mutant(
+        11, (replace_names(f"{_CACHE}.add_pod", _same_demand=yes),)
+    ),
+    "a confirmed pod stays as it was assumed": Mutant(
+        12, (with_value(f"{_CACHE}.add_pod", "self._replace", lambda _: nothing),)
     ),
 }

@@ -8,6 +8,7 @@ from kubesched.foundation.util.clock import MILLISECOND, SECOND
 from tests.fault_injection.mutants.mutant import (
     Mutant,
     Overlay,
+    no,
     nothing,
     replace,
     with_value,
@@ -111,5 +112,14 @@ MUTANTS = {
     ),
     "the fence is checked once per write": Mutant(
         3, (wrap("kubesched.foundation.client.http_api.HttpApi._send_fenced", _check_fence_once),)
+    ),
+    "the fence does not look at the wall clock": Mutant(
+        22, (with_value(f"{_FENCE}._age_ns", "self._clock.now_ns", lambda _: zero),)
+    ),
+    "a deleted lease is taken although it was valid": Mutant(
+        13, (with_value(f"{_ELECTOR}._create", "self._view.is_valid", lambda _: no),)
+    ),
+    "a lease that is read counts as renewed": Mutant(
+        2, (with_value(f"{_VIEW}.saw", "self._version", lambda _: ""),)
     ),
 }

@@ -9,7 +9,10 @@ from kubesched.api.pod_facts import is_terminating, pod_priority
 from tests.fault_injection.mutants.mutant import (
     Mutant,
     Overlay,
+    no,
+    nothing,
     replace,
+    replace_names,
     with_value,
     without_call,
     wrap,
@@ -21,6 +24,8 @@ __all__ = ["MUTANTS"]
 _EVICTION = "kubesched.scheduler.plugins.default_preemption.eviction"
 _RUNNING = "kubesched.scheduler.plugins.default_preemption.running_preemption"
 _EVALUATOR = "kubesched.scheduler.plugins.default_preemption.evaluator.Evaluator"
+_BUDGETS = "kubesched.scheduler.plugins.default_preemption.eviction_budgets"
+_TOTALS = "kubesched.scheduler.plugins.default_preemption.totals"
 _WAITING = "kubesched.scheduler.runtime.waiting_pods"
 
 
@@ -61,6 +66,10 @@ def _writing_nothing(writer: Any) -> Any:
     return lambda: Overlay(writer(), write=write)
 
 
+def _none_violating(_original: Any, _self: Any, pods: Any) -> Any:
+    return [], list(pods)
+
+
 MUTANTS = {
     "victims are evicted although nothing needs their room": Mutant(
         15,
@@ -95,5 +104,24 @@ MUTANTS = {
     ),
     "Permit of an evicted pod goes on": Mutant(
         174, (replace(f"{_WAITING}.WaitingPodEntry.preempt", yes),)
+    ),
+    "budgets do not matter for the choice of victims": Mutant(
+        23,
+        (
+            wrap(f"{_BUDGETS}.DisruptionBudgets.split", _none_violating),
+            replace(f"{_TOTALS}.TotalsDryRun._violating", nothing),
+        ),
+    ),
+    "victims are evicted for a preemptor that has changed": Mutant(
+        30, (replace(f"{_RUNNING}.PodPreemption._has_changed", no),)
+    ),
+    "a preemptor clears nominations of equal pods": Mutant(
+        44,
+        (
+            replace_names(
+                f"{_EVICTION}.Evictions._clear_lower_nominations",
+                pod_priority=lambda pod: pod_priority(pod) - 1,
+            ),
+        ),
     ),
 }

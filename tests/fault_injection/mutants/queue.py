@@ -206,6 +206,11 @@ def _events_of_first_part(old: Pod, new: Pod) -> Any:
     return scheduling_queue.pod_update_events(old, new)[:1]
 
 
+def _nominate_anew(_original: Any, self: Any, old: Pod, pod_info: PodInfo) -> None:
+    self.delete_nominated_pod(old)
+    self.add_nominated_pod(pod_info, None)
+
+
 MUTANTS = {
     "events do not requeue any pod": Mutant(
         0, (replace(f"{_QUEUE}.move_all", zero), replace(f"{_QUEUE}.flush_unschedulable", zero))
@@ -334,5 +339,11 @@ MUTANTS = {
                 "kubesched.foundation.metrics.scheduler_metrics.SchedulerMetrics.observe_attempt", 3
             ),
         ),
+    ),
+    "the end of an attempt drops the events of other attempts": Mutant(
+        173, (replace_names(f"{_IN_FLIGHT}.done", iter=reversed),)
+    ),
+    "a nomination that is not written is lost with an update": Mutant(
+        7, (wrap(f"{_NOMINATOR}.update_nominated_pod", _nominate_anew),)
     ),
 }

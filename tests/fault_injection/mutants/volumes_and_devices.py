@@ -6,13 +6,16 @@ from typing import Any
 
 from msgspec.structs import replace as replaced
 
+from kubesched.scheduler.plugins.volume_binding.static_matching import find_match
 from tests.fault_injection.mutants.mutant import (
     Mutant,
     Overlay,
     no,
     nothing,
     replace,
+    replace_names,
     with_value,
+    without_call,
     wrap,
     zero,
 )
@@ -22,6 +25,7 @@ __all__ = ["MUTANTS"]
 _VOLUMES = "kubesched.scheduler.plugins.volume_binding"
 _DEVICES = "kubesched.scheduler.plugins.dynamic_resources"
 _ALLOCATED = "kubesched.scheduler.plugins.dynamic_resources.allocated_devices"
+_BINDER = "kubesched.scheduler.plugins.volume_binding.volume_binder.VolumeBinder"
 _RESERVATION = "kubesched.scheduler.plugins.dynamic_resources.claim_reservation.ClaimReservation"
 
 
@@ -38,6 +42,22 @@ async def _write_no_reservation(
     return await original(
         Overlay(self, _handle=Overlay(self._handle, api=api)), claim, allocation, consumer
     )
+
+
+def _remove_for_two(original: Any, self: Any, uid: str, *, for_all: bool = False) -> Any:
+    return original(self, uid, for_all=for_all or self._sharers.get(uid) == 2)
+
+
+def _match_again(claim: Any, index: Any, labels: Any, _taken: Any) -> Any:
+    return find_match(claim, index, labels, ())
+
+
+async def _forget_allocation(
+    original: Any, self: Any, claim: Any, allocation: Any, consumer: Any
+) -> Any:
+    if allocation is not None:
+        claim = replaced(claim, status=replaced(claim.status, allocation=None))
+    return await original(self, claim, allocation, consumer)
 
 
 MUTANTS = {
@@ -85,5 +105,29 @@ MUTANTS = {
                 lambda _: nothing,
             ),
         ),
+    ),
+    "the first of two pods that share a claim in flight ends that for both": Mutant(
+        49, (wrap(f"{_ALLOCATED}.InFlightClaims.remove", _remove_for_two),)
+    ),
+    "two claims of a pod get one volume": Mutant(
+        3,
+        (replace_names(f"{_VOLUMES}.volume_finder.VolumeFinder.find", find_match=_match_again),),
+    ),
+    "claims stay assumed": Mutant(
+        44,
+        (without_call(f"{_BINDER}._restore", "self._claims.restore"),),
+    ),
+    "a claim that was allocated elsewhere is overwritten": Mutant(
+        165,
+        (
+            replace(f"{_DEVICES}.claim_writing.check_devices_stayed", nothing),
+            wrap(f"{_DEVICES}.claim_writing.ClaimWriter._write_once", _forget_allocation),
+        ),
+    ),
+    "devices are free while it is unknown whether they were written": Mutant(
+        94, (with_value(f"{_RESERVATION}.unreserve", "self._devices.unsettled", lambda _: ()),)
+    ),
+    "a claim stays reserved when a binding fails": Mutant(
+        26, (replace_names(f"{_RESERVATION}.unreserve", is_reserved_for=no),)
     ),
 }

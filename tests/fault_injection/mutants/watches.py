@@ -55,6 +55,21 @@ async def _lose_last_object(original: Any, self: Any) -> Any:
     return listed[:-1] or listed, version
 
 
+async def _keep_pages(original: Any, self: Any) -> Any:
+    """List anew after an expired page, and add what the pages before it had."""
+    kept: list[Any] = []
+
+    async def listed(*args: Any, **options: Any) -> Any:
+        page = await self._api.list(*args, **options)
+        kept.extend(page.items)
+        return page
+
+    objects, version = await original(Overlay(self, _api=Overlay(self._api, list=listed)))
+    there = {(each.metadata.namespace, each.metadata.name) for each in objects}
+    lost = [each for each in kept if (each.metadata.namespace, each.metadata.name) not in there]
+    return [*lost, *objects], version
+
+
 MUTANTS = {
     "objects that were deleted during a gap stay": Mutant(
         17, (wrap(f"{_STORE}.replace", _keep_unlisted),)
@@ -75,5 +90,8 @@ MUTANTS = {
     ),
     "the last object of a list is lost": Mutant(
         480, (wrap(f"{_INFORMER}._fetch_pages", _lose_last_object),)
+    ),
+    "half of a list is kept after it expired": Mutant(
+        36, (wrap(f"{_INFORMER}._fetch_pages", _keep_pages),)
     ),
 }

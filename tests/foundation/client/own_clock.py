@@ -18,12 +18,30 @@ class OwnClock:
         self.wall_offset_ns = 0
         self.awake = asyncio.Event()
         self.awake.set()
+        self._suspended_ns: int | None = None  # when it was suspended
+        self._lost_ns = 0  # how long it has been suspended in all
 
     def now_ns(self) -> int:
         return max(0, self._base.now_ns() + self.wall_offset_ns)
 
     def monotonic_ns(self) -> int:
-        return int(self._base.monotonic_ns() * self._rate)
+        now_ns = self._base.monotonic_ns()
+        if self._suspended_ns is not None:
+            now_ns = self._suspended_ns
+        return int((now_ns - self._lost_ns) * self._rate)
+
+    def suspend(self) -> None:
+        """Pause the machine; its monotonic clock stands still too, as that of Linux does."""
+        if self._suspended_ns is None:
+            self._suspended_ns = self._base.monotonic_ns()
+        self.awake.clear()
+
+    def resume(self) -> None:
+        """End a pause."""
+        if self._suspended_ns is not None:
+            self._lost_ns += self._base.monotonic_ns() - self._suspended_ns
+            self._suspended_ns = None
+        self.awake.set()
 
     async def sleep(self, duration_ns: int) -> None:
         await self._base.sleep(math.ceil(duration_ns / self._rate))

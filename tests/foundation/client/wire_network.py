@@ -91,6 +91,8 @@ class Network:
         self.store = store or Store(random.Random(0), now_ns=self.clock.now_ns())
         self._service = ApiService(self.store, self.clock)
         self.trouble: Callable[[OutgoingRequest], Trouble | None] = lambda _: None
+        self.usual: Callable[[OutgoingRequest], Trouble] = lambda _: CALM
+        """What happens to a request without trouble."""
         self.on_sent: Callable[[str, OutgoingRequest], None] = lambda *_: None
         self.on_connecting: Callable[[str, OutgoingRequest], None] = lambda *_: None
         """Called before a request has a connection."""
@@ -265,7 +267,7 @@ class _Transport:
             raise TransportError("timed out", "timeout") from None
 
     async def _send(self, request: OutgoingRequest, timer: asyncio.Timeout) -> ServerResponse:
-        trouble = self._network.trouble(request) or CALM
+        trouble = self._network.trouble(request) or self._network.usual(request)
         self._network.on_connecting(self._name, request)
         if not self._machine.awake.is_set():
             # A process that is stopped has no timers either. When it wakes, what it was about to do
@@ -286,7 +288,7 @@ class _Transport:
 
     @contextlib.asynccontextmanager
     async def stream(self, request: OutgoingRequest) -> AsyncIterator[ResponseStream]:
-        trouble = self._network.trouble(request) or CALM
+        trouble = self._network.trouble(request) or self._network.usual(request)
         await self._connect(trouble)
         self._network.requests.append((self._name, request))
         if trouble.lost:
