@@ -358,7 +358,11 @@ async def _shared_by_a_gang(scenario: ScenarioParts) -> ScenarioSteps:
             **scenario.in_group,
             **scenario.with_device(resourceClaimName=scenario.filler),
         )
-    await scenario.add_pod(**scenario.with_device(resourceClaimName=scenario.pod))
+    # A gang that has no node yet, because another leader takes over, does not hold the device.
+    gates = [] if await scenario.until_nominated() else GATES
+    await scenario.add_pod(
+        schedulingGates=gates, **scenario.with_device(resourceClaimName=scenario.pod)
+    )
     await asyncio.sleep(12)
     yield
     scenario.intercept(None)
@@ -367,6 +371,8 @@ async def _shared_by_a_gang(scenario: ScenarioParts) -> ScenarioSteps:
             Pod, f"{scenario.filler}{suffix}", "default", grace_period_seconds=0
         )
     await scenario.api.delete(ResourceClaim, scenario.filler, "default")
+    if gates:
+        await scenario.open_gate()
     yield
 
 

@@ -146,13 +146,14 @@ class ScenarioParts:
             return (await self.api.get(Pod, pod, "default")).spec.node_name
         return ""
 
-    async def until_nominated(self) -> None:
-        """Wait a few seconds until the filler is nominated to the node."""
+    async def until_nominated(self) -> bool:
+        """Wait a few seconds until the filler is nominated to the node; False if it is not."""
         for _ in range(20):
             pod = await self.api.get(Pod, self.filler, "default")
             if pod.status.nominated_node_name == self.node:
-                return
+                return True
             await asyncio.sleep(0.2)
+        return False
 
     async def open_gate(self) -> None:
         await self.change(Pod, self.pod, {"spec": {"schedulingGates": None}})
