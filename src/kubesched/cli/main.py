@@ -67,6 +67,7 @@ COMMANDS: Final[Mapping[str, _Place]] = {
         "tune_command", "Search over weights, strategies and thresholds for an objective."
     ),
     "check": _Place("check_command", "Run placement tests."),
+    "benchmark": _Place("benchmark_command", "Measure what a plugin or a configuration costs."),
 }
 
 

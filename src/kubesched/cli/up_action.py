@@ -17,19 +17,21 @@ import msgspec
 from kubesched.api.time import format_time
 from kubesched.cli.cluster_run import ClusterRun, ReloadOptions, RunOptions, Started
 from kubesched.cli.cluster_summary import ClusterSummary, render
-from kubesched.cli.configuration_file import file_hash, read_configuration
+from kubesched.cli.configuration_file import (
+    file_hash,
+    plugin_configuration,
+    read_configuration,
+)
 from kubesched.cli.detached import DetachedError, arguments_again, report_to, start_detached
 from kubesched.cli.named_clusters import ClusterFolder, state_folder
 from kubesched.cluster.embedded_cluster import Listen
 from kubesched.errors import ConfigError, KubeschedError
 from kubesched.foundation.util.clock import MILLISECOND, SECOND, RealClock
 from kubesched.foundation.util.log_output import LogSettings, log_to
-from kubesched.scheduler.config.defaults import default_configuration
 from kubesched.scheduler.config.feature_gates import FeatureGates, parse_feature_gates
-from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.scheduler.options import scheduler_configuration
 from kubesched.scheduler.process.configuration_reloader import LoadedConfiguration
-from kubesched.scheduler.runtime.plugin_loading import load_plugin, out_of_tree_plugins
+from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
 from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
 
 __all__ = ["run_up"]
@@ -124,7 +126,7 @@ def _here(
             profiles=[{"schedulerName": _NO_SCHEDULER}], feature_gates=gates
         )
     else:
-        configuration = _configuration(config_file, registry, plugins, gates)
+        configuration = plugin_configuration(config_file, registry, plugins, gates)
     files, kubeconfig, listen = options["files"], options["kubeconfig"], options["listen"]
     is_watched, announces = sys.stdout.isatty(), not is_quiet and descriptor is None
     with contextlib.ExitStack() as held:
@@ -240,21 +242,3 @@ def _reload(
         return LoadedConfiguration(configuration, sha256)
 
     return ReloadOptions(config_file, load, file_hash(config_file), watches)
-
-
-def _configuration(
-    config_file: Path | None,
-    registry: PluginRegistry,
-    plugins: Sequence[str],
-    gates: FeatureGates,
-) -> KubeSchedulerConfiguration:
-    """Return the file's configuration; without a file the default one, with the named plugins."""
-    if config_file is not None:
-        return read_configuration(config_file, registry, gates)
-    if not plugins:
-        return default_configuration(gates)
-    enabled = [{"name": load_plugin(plugin).name} for plugin in plugins]
-    profile = {"plugins": {"multiPoint": {"enabled": enabled}}}
-    return scheduler_configuration(
-        profiles=[profile], out_of_tree_registry=registry, feature_gates=gates
-    )
