@@ -18,6 +18,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
+from kubesched.framework import pod_index
+
 __all__ = [
     "GcPauses",
     "Spent",
@@ -136,11 +138,12 @@ def _status_mib(field: str) -> float:
 def machine() -> dict[str, Any]:
     """Describe the machine without its name."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    is_compiled = not str(pod_index.__file__).endswith(".py")
     return {
         "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
         "memory_gib": round(memory / 2**30),
-        "python": platform.python_version(),
+        "python": platform.python_version() + (", modules compiled" if is_compiled else ""),
     }
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,3 +41,38 @@ def test_the_checklist_names_targets_of_the_makefile() -> None:
     named = set(re.findall(r"`make (\w+)", (ROOT / "docs" / "releasing.md").read_text()))
     assert named
     assert named <= targets
+
+
+def _listed_modules() -> list[str]:
+    """The modules that setup.py compiles on request."""
+    tree = ast.parse((ROOT / "setup.py").read_text())
+    (listed,) = (
+        ast.literal_eval(each.value)
+        for each in tree.body
+        if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "_COMPILED"
+    )
+    return list(listed)
+
+
+def test_modules_that_are_compiled_on_request_exist() -> None:
+    listed = _listed_modules()
+    assert listed == sorted(set(listed))
+    assert [each for each in listed if not (ROOT / "src/kubesched" / f"{each}.py").exists()] == []
+
+
+def test_a_checkout_runs_the_sources_of_modules_that_can_be_compiled() -> None:
+    compiled = [*(ROOT / "src").glob("*__mypyc*")]
+    assert not compiled, "compiled modules hide changes of their sources: remove them"
+
+
+def test_an_editable_installation_refuses_to_compile_modules() -> None:
+    done = subprocess.run(
+        [sys.executable, "setup.py", "editable_wheel"],
+        cwd=ROOT,
+        env={**os.environ, "KUBESCHED_COMPILE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("KUBESCHED_COMPILE=1: modules are not compiled")

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,7 +99,8 @@ class AnswerCache:
         self.uncached_scores = tuple(each for each in plugins.scores if each not in cached)
         self._summed, self._normalizing = _by_normalization(cached, weights)
         not_summed = (*(plugin for plugin, _ in self._normalizing), *self.uncached_scores)
-        self._not_summed = [(plugin.name, plugin) for plugin in not_summed]
+        # Any: a plugin may return any kind of number.
+        self._not_summed: list[tuple[str, Any]] = [(each.name, each) for each in not_summed]
         self._total_type = _type_of_totals(self._summed)
         cached_plugins = {plugin.name: plugin for plugin in (*self._filters, *cached)}
         self._names = frozenset(cached_plugins)
@@ -496,13 +498,14 @@ class AnswerCache:
         assert entry.scores is not None
         normalizing: list[tuple[Plugin, int]] = []
         for plugin, weight in entry.scores.normalizing:
-            score = None
+            score: Any = None
             if entry.raw_scores[plugin.name] is None:
-                score = plugin.uniform_score(state, pod, feasible.whole)
+                uniform_score: Any = plugin.uniform_score
+                score = uniform_score(state, pod, feasible.whole)
             if score is None:
                 normalizing.append((plugin, weight))
             else:
-                uniform += score * weight
+                uniform += int(score) * weight
         total: NDArray[np.int64] = np.add(
             feasible.at(entry.total), np.int64(uniform), dtype=np.int64
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from functools import partial
 from itertools import takewhile
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -188,7 +189,9 @@ class ProfileDryRun:
             return None
         if len(involved) == 1:  # the usual case: volumes, ports or spread
             return partial(involved[0].ignores, state, pod)
-        return lambda other: all(plugin.ignores(state, pod, other) for plugin in involved)
+        # Any: a plugin may return anything that is true or false.
+        ignores: list[Any] = [plugin.ignores for plugin in involved]
+        return lambda other: all(method(state, pod, other) for method in ignores)
 
     def cache_key(self, state: CycleState) -> Hashable | None:
         entry = state.cached_answers

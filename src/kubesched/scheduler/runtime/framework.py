@@ -95,8 +95,8 @@ log = get_logger(__name__)
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-# Plugins with their names and the counters of their calls.
-_CountedPlugins = Sequence[tuple[Plugin, str, CounterMetric]]
+# Plugins with their names and the counters of their calls. A plugin may return anything.
+_CountedPlugins = Sequence[tuple[Any, str, CounterMetric]]
 # The PreFilter plugins that concern a pod, and the names of the others.
 _Concerned = tuple[_CountedPlugins, Collection[str]]
 _ANY_NODE = PreFilterOutcome(SUCCESS, None, frozenset())
@@ -297,7 +297,7 @@ class Framework:
         for plugin, name, evaluations in plugins:
             # As `call`, without its cost: this runs for every pod and plugin.
             try:
-                answer: Any = (
+                answer = (
                     call(PRE_FILTER, plugin, plugin.pre_filter, state, pod_info, nodes)
                     if is_timed
                     else plugin.pre_filter(state, pod_info, nodes)
@@ -387,7 +387,7 @@ class Framework:
         is_timed = state.plugin_timer is not None
         for plugin, name, evaluations in self._pre_scores:
             try:
-                answer: Any = (
+                answer = (
                     call(PRE_SCORE, plugin, plugin.pre_score, state, pod_info, nodes)
                     if is_timed
                     else plugin.pre_score(state, pod_info, nodes)

@@ -174,12 +174,13 @@ def first_rejection(
     """Return the first rejection of the node, with the plugin's name; None if it passes."""
     is_timed = state.plugin_timer is not None
     for plugin in plugins:
+        method: Any = plugin.filter  # it may return anything
         # As `call`, without its cost: this runs for every node that changed.
         try:
-            answer: Any = (
-                call(FILTER, plugin, plugin.filter, state, pod, node)
+            answer = (
+                call(FILTER, plugin, method, state, pod, node)
                 if is_timed
-                else plugin.filter(state, pod, node)
+                else method(state, pod, node)
             )
         except PluginError:
             raise
@@ -198,11 +199,12 @@ def first_rejection(
 
 def call_score_of_node(plugin: Plugin, state: CycleState, pod: Pod, node: NodeInfo) -> int:
     """Return a plugin's score of one node as an int, whatever kind of number it returns."""
+    method: Any = plugin.score  # it may return anything
     try:
-        score: Any = (
-            plugin.score(state, pod, node)
+        score = (
+            method(state, pod, node)
             if state.plugin_timer is None
-            else call(_SCORE, plugin, plugin.score, state, pod, node)
+            else call(_SCORE, plugin, method, state, pod, node)
         )
     except PluginError:
         raise

@@ -7,6 +7,8 @@ every node.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -91,11 +93,12 @@ def total_scores(
         name = plugin.name
         if name in skipped:
             continue
-        score = plugin.uniform_score(state, pod, whole)
+        uniform_score: Any = plugin.uniform_score  # it may return any kind of number
+        score = uniform_score(state, pod, whole)
         if score is None:
             uneven.append(plugin)
         elif score:
-            uniform += score * weights[name]
+            uniform += int(score) * weights[name]
     total = cache.total(entry, state, pod, nodes, uniform)
     framework.add_scores(total, uneven, state, pod, nodes)
     return total
