@@ -230,7 +230,7 @@ LINES = {
     "tune missing": "missing: cannot be read: No such file",
     "dashboard --capture node.yaml": "node.yaml: not a capture",
     "dashboard --report node.yaml": "node.yaml: not a history of a simulation",
-    "dashboard --capture node.yaml -f x": "choose one of --capture, --report and -f",
+    "dashboard --capture node.yaml -f x": "choose one of --capture, --recorded, --report and -f",
     "run --config missing": r'.*"command failed" err="open missing: no such file or directory"',
     "run --kubeconfig dead --secure-port 65536": r'.*err="--secure-port 65536 must be between',
     "run --kubeconfig dead --secure-port x": 'Error: invalid argument "x" for "--secure-port" flag',

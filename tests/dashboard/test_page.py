@@ -399,7 +399,7 @@ def test_a_simulation_is_shown_over_time(browser: Any, tmp_path: Path) -> None:
         page.get_by_text("Pods placed so far").wait_for()
         slider = page.get_by_label("Moment")
         slider.press("PageDown")
-        page.wait_for_function("location.hash.startsWith('#/report?at=')")
+        page.wait_for_function("() => location.hash.startsWith('#/report?at=')")
         page.get_by_role("heading", name="simulation of small").wait_for()
         assert serious_problems(page) == []
         page.get_by_role("combobox", name="Run").select_option("packed")
