@@ -208,3 +208,53 @@ def test_the_document_names_its_parts() -> None:
     document = msgspec.json.decode(msgspec.json.encode(plan_of(objects)))
     assert {"nodes", "planned_nodes", "lower_bound", "moves", "waves", "verified"} <= set(document)
     assert {"pod", "from", "to", "wave"} <= set(document["moves"][0])
+
+
+def test_a_plan_survives_the_loss_of_a_node() -> None:
+    """6 cpu fit on one node of 8; if that is lost, the other one needs room for them."""
+    names = ["a", "b", "c"]
+    objects = [*map(node, names), *workload("web", *names, cpu="2")]
+    assert plan_of(objects).planned_nodes == 1
+    plan = plan_of(objects, survive="node")
+    assert (plan.planned_nodes, plan.lower_bound, plan.verified) == (2, 2, True)
+
+
+def test_a_plan_survives_the_loss_of_a_zone() -> None:
+    """Both nodes of the plan in one zone would be lost together."""
+    objects = [
+        node("a", zone="z1"),
+        node("b", zone="z1"),
+        node("c", zone="z2"),
+        node("d", zone="z2"),
+        *workload("web", *"abcd", cpu="2"),
+    ]
+    plan = plan_of(objects, survive="zone")
+    assert (plan.planned_nodes, plan.lower_bound, plan.verified) == (2, 2, True)
+    assert len(set(plan.emptied) & {"a", "b"}) == 1
+
+
+def test_an_empty_node_stays_as_a_spare() -> None:
+    """Without c, the pod of a lost node would find 3 of 5 cpu."""
+    objects = [
+        *map(node, "abc"),
+        *workload("large", "a", cpu="5"),
+        *workload("other", "b", cpu="5"),
+    ]
+    plan = plan_of(objects, survive="node")
+    assert (plan.planned_nodes, plan.verified, plan.losses) == (3, True, ())
+    assert plan_of(objects, spare_percent=40).planned_nodes == 3
+    assert plan_of(objects, spare_percent=35).planned_nodes == 2
+
+
+def test_pods_that_no_loss_leaves_room_for_do_not_count() -> None:
+    """A pod that fits one node only is lost with it, with or without a plan."""
+    special = {"labels": {"disk": "ssd"}}
+    objects = [
+        node("a", **special),
+        node("b"),
+        node("c"),
+        *workload("fast", "a", cpu="1", nodeSelector={"disk": "ssd"}),
+        *workload("web", "b", "c", cpu="1"),
+    ]
+    plan = plan_of(objects, survive="node")
+    assert (plan.planned_nodes, plan.verified) == (2, True)

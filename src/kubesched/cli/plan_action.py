@@ -46,6 +46,7 @@ class ConsolidateOptions(NamedTuple):
 
     duration: str
     spare: str
+    survive: str
     pin: str
     keep: str
     local_storage: bool
@@ -61,6 +62,7 @@ def run_consolidate(source: SourceOptions, options: ConsolidateOptions, output: 
         kept_nodes=_selector(options.keep, "--keep"),
         moves_local_storage=options.local_storage,
         spare_percent=_percent(options.spare),
+        survive=options.survive,
         price_label=options.price_label,
         prices={} if options.prices is None else read_prices(options.prices),
     )
@@ -159,7 +161,11 @@ def _lines(answer: Consolidation) -> list[str]:
             f"They cost {answer.cost:g} now, {answer.planned_cost:g} in the plan, "
             f"at least {answer.lower_bound_cost:g}."
         )
-    if not answer.verified:
+    if answer.losses:
+        lines.append("No plan leaves room for the pods of a lost part, so there are no moves.")
+        lines += ["", "After a loss", *(f"  {each}" for each in answer.losses[:_SHOWN])]
+        lines += _more(len(answer.losses) - _SHOWN)
+    elif not answer.verified:
         lines.append("No plan survived its rehearsal by the scheduler, so there are no moves.")
     elif answer.moves:
         lines.append(

@@ -82,6 +82,11 @@ def plan() -> None:
     metavar="PERCENT",
     help="The share of the cpu and memory of the planned nodes that must stay free.",
 )
+@click.option(
+    "--survive",
+    type=click.Choice(["node", "zone"]),
+    help="If any node, or any zone, of the plan is lost, the others must have room for its pods.",
+)
 @click.option("--pin", default="", metavar="SELECTOR", help="Pods that are not moved, by labels.")
 @click.option("--keep", default="", metavar="SELECTOR", help="Nodes that stay, by labels.")
 @click.option(
@@ -95,6 +100,7 @@ def consolidate(
     source: SourceOptions,
     duration: str,
     spare: str,
+    survive: str | None,
     pin: str,
     keep: str,
     local_storage: bool,
@@ -114,7 +120,16 @@ def consolidate(
     from kubesched.cli.plan_action import ConsolidateOptions, run_consolidate
 
     options = ConsolidateOptions(
-        duration, spare, pin, keep, local_storage, price_label, prices, wave_pods, seed
+        duration,
+        spare,
+        survive or "",
+        pin,
+        keep,
+        local_storage,
+        price_label,
+        prices,
+        wave_pods,
+        seed,
     )
     run_consolidate(source, options, output)
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from kubesched.explain.clusters.cluster_model import ClusterModel
 from kubesched.explain.snapshot import Snapshot
 from kubesched.foundation.util.clock import Clock, RealClock
 from kubesched.foundation.util.randomness import derive
+from kubesched.plan.moving.loss_trial import find_losses
 from kubesched.plan.packing.exact_packing import ExactSearch
 from kubesched.plan.packing.greedy_drain import drain_greedily
 from kubesched.plan.packing.lower_bound import LowerBound, lower_bound
@@ -28,6 +30,9 @@ __all__ = ["PackingResult", "consolidate", "pack"]
 # Up to so many counts of pods on nodes, CP-SAT searches the whole problem at once.
 _EXACT_SIZE: Final = 4_000
 _BOUND_SHARE: Final = 0.3  # of the time
+
+# Percent of the requests that must have room after a loss, if 100 leaves pods without a node.
+_RESERVES: Final = (110, 125, 150)
 
 Report = Callable[[str], None]
 
@@ -58,29 +63,82 @@ def consolidate(
         KubeschedError: OR-Tools is not installed, or the cluster cannot be rehearsed.
     """
     policy, clock = policy or PlanningPolicy(), clock or RealClock()
-    found: list[PackingResult] = []
-
-    def choose(cluster: ClusterProblem, _model: ClusterModel) -> Placement:
-        # A later attempt has other pinned pods, so it needs another placement and bound.
-        deadline = Deadline(clock, seconds)
-        found.append(pack(cluster.problem, deadline, seed, progress))
-        return found[-1].placement
-
-    def choose_direct(cluster: ClusterProblem, _model: ClusterModel) -> Placement:
-        return pack_without_chains(cluster.problem, Deadline(clock, seconds))
-
-    def progress(price: int, bound: int) -> None:
-        gap = (price - bound) / max(bound, 1)
-        report(f"{price} nodes found, at least {bound} (gap {gap:.1%})")
-
-    answers = []
-    for chooser in (choose, choose_direct):
-        run = PlanningRun(snapshot, policy, chooser, wave_pods=wave_pods, seed=seed, report=report)
-        answers.append(_answer(run.run(), found[0].bound, policy, seconds))
-        if not answers[-1].problems:
+    planner = _Planner(snapshot, clock, seconds, wave_pods, seed, report)
+    answer = planner.plan(policy)
+    for percent in _RESERVES if policy.survive else ():
+        if not answer.losses:
             break
-        report("no order of moves leads to the best placement; planning without chains of moves")
-    return min(answers, key=_rank)
+        report(f"{answer.losses[0]}; planning with more room")
+        # The bound is that of the question, without the reserve.
+        again = planner.plan(replace(policy, survive_percent=percent))
+        answer = replace(again, lower_bound=answer.lower_bound)
+    if answer.losses:
+        moves = {"moves": (), "waves": (), "emptied": (), "uncordon": ()}
+        answer = replace(answer, verified=False, planned_nodes=answer.nodes, **moves)
+    return answer
+
+
+class _Planner:
+    """Plans with one search after another, as long as no order of moves leads to the placement."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        clock: Clock,
+        seconds: float,
+        wave_pods: int,
+        seed: int,
+        report: Report,
+    ) -> None:
+        self._snapshot, self._clock, self._seconds = snapshot, clock, seconds
+        self._wave_pods, self._seed, self._report = wave_pods, seed, report
+        self._found: list[PackingResult] = []
+
+    def plan(self, policy: PlanningPolicy) -> Consolidation:
+        self._found.clear()
+        answers = []
+        for chooser in (self._choose, self._choose_direct):
+            run = PlanningRun(
+                self._snapshot,
+                policy,
+                chooser,
+                wave_pods=self._wave_pods,
+                seed=self._seed,
+                report=self._report,
+            )
+            outcome = run.run()
+            answer = _answer(outcome, self._found[0].bound, policy, self._seconds)
+            answers.append(self._with_losses(answer, outcome, policy))
+            if not answers[-1].problems:
+                break
+            self._report(
+                "no order of moves leads to the best placement; planning without chains of moves"
+            )
+        return min(answers, key=_rank)
+
+    def _with_losses(
+        self, answer: Consolidation, outcome: RunOutcome, policy: PlanningPolicy
+    ) -> Consolidation:
+        """Lose each node or zone of the plan, on the copy as it is after the last wave."""
+        if not policy.survive or not answer.verified:
+            return answer
+        before = self._snapshot.model
+        after = before.with_objects(outcome.objects)
+        losses = find_losses(after, before, policy.survive, answer.emptied)
+        return replace(answer, losses=tuple(losses))
+
+    def _choose(self, cluster: ClusterProblem, _model: ClusterModel) -> Placement:
+        # A later attempt has other pinned pods, so it needs another placement and bound.
+        deadline = Deadline(self._clock, self._seconds)
+        self._found.append(pack(cluster.problem, deadline, self._seed, self._progress))
+        return self._found[-1].placement
+
+    def _choose_direct(self, cluster: ClusterProblem, _model: ClusterModel) -> Placement:
+        return pack_without_chains(cluster.problem, Deadline(self._clock, self._seconds))
+
+    def _progress(self, price: int, bound: int) -> None:
+        gap = (price - bound) / max(bound, 1)
+        self._report(f"{price} nodes found, at least {bound} (gap {gap:.1%})")
 
 
 def pack(
@@ -154,7 +212,7 @@ def _answer(
     problem = cluster.problem
     nodes = len(problem.nodes)
     least = bound
-    costs: dict[str, float] = {}
+    costs: dict[str, Any] = {}
     emptied = played.emptied if played.is_sound else ()
     if policy.prices or policy.price_label:
         counted = problem._replace(price=problem.price * 0 + 1)

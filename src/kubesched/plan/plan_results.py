@@ -33,6 +33,8 @@ class Consolidation(Result, frozen=True, kw_only=True):
     kept_nodes: dict[str, str] = {}
     pinned_pods: dict[str, str] = {}
     problems: tuple[str, ...] = ()
+    # With `survive`: pods that find no node after a loss. Then the plan is none, and has no moves.
+    losses: tuple[str, ...] = ()
 
     @property
     def gap(self) -> float:

@@ -120,6 +120,7 @@ class PlanningRun:
                 drained=self._drained,
             )
             played = await rehearsal.play()
+            await cluster.clock.sleep(_QUIET_NS)  # controllers remove the taints of cordons
             after: tuple[Any, ...] = tuple(await cluster.objects_like(objects))
         pods = sum(bool(pod.spec.node_name) for pod in model.objects.list(Pod))
         return RunOutcome(problem, played, pods, after)

@@ -21,7 +21,7 @@ def drain_greedily(state: PackingState, hint: NDArray[np.bool_]) -> NDArray[np.b
     so that large gaps stay for large pods.
     """
     problem = state.problem
-    empty: NDArray[np.bool_] = ~problem.kept & (state.pods_on == 0)
+    empty: NDArray[np.bool_] = ~problem.used(state.placement)
     fullness = _share(state)
     order = np.lexsort((fullness, state.pods_on / problem.price.clip(min=1), hint))
     hinted = hint | problem.kept

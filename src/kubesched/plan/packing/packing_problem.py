@@ -96,8 +96,14 @@ class PackingProblem(NamedTuple):
         return counted
 
     def used(self, placement: Placement) -> NDArray[np.bool_]:
-        """Return the nodes that a placement needs."""
+        """Return the nodes that a placement needs; if room must stay free, with empty nodes."""
         used: NDArray[np.bool_] = self.kept | (placement > 0).any(axis=0)
+        for each in self.headroom:
+            worth = each.weights / np.maximum(self.price, 1)
+            for node in np.argsort(-worth, kind="stable").tolist():
+                if int(each.weights[used].sum()) >= each.needed or each.weights[node] <= 0:
+                    break
+                used[node] = True
         return used
 
     def cost(self, placement: Placement) -> tuple[int, int]:

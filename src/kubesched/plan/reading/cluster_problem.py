@@ -23,6 +23,7 @@ from kubesched.explain.verdicts import find_all_verdicts
 from kubesched.foundation.client.object_table import ObjectTable
 from kubesched.framework import PodInfo
 from kubesched.plan.packing.packing_problem import Headroom, PackingProblem
+from kubesched.plan.reading.failure_domains import survival_headroom
 from kubesched.plan.reading.pair_rules import PairRules, PodTraits
 from kubesched.plan.reading.pinned_pods import Pin, follows_node, why_pinned
 from kubesched.plan.reading.planning_policy import PlanningPolicy
@@ -152,7 +153,9 @@ def read_problem(
         rules.spread_rules(traits, fixed_traits),
         (),
     )
-    problem = problem._replace(headroom=_headroom(problem, allocatable, policy))
+    spare = _headroom(problem, allocatable, policy)
+    spare += survival_headroom(problem, nodes, policy.survive, policy.survive_percent)
+    problem = problem._replace(headroom=spare)
     pinned = {
         pod_key(each.info.pod): PinnedPod(each.pin, problem.nodes[each.node])
         for each in fixed

@@ -23,6 +23,11 @@ class PlanningPolicy(msgspec.Struct, frozen=True, kw_only=True):
     moves_local_storage: bool = False
     # Percent of the allocatable cpu and memory of the planned nodes that must stay free.
     spare_percent: int = 0
+    # The loss of any `node` or `zone` of the plan must leave room for its pods; empty: no loss.
+    survive: str = ""
+    # Percent of the requests that must have room after a loss. More than 100 is a reserve for pods
+    # that do not fit although the sums do.
+    survive_percent: int = 100
     # Price per node: by this label, or by the name of the node or of its instance type.
     price_label: str = ""
     prices: Mapping[str, float] = {}
