@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +32,23 @@ NAMES = [
     "Coscheduling",
     "LoadVariationRiskBalancing",
     "LowRiskOverCommitment",
+    "NodeMetadata",
     "NodeResourceTopologyMatch",
     "NodeResourcesAllocatable",
+    "PodState",
     "PreemptionToleration",
+    "QOSSort",
     "TargetLoadPacking",
 ]
 
 
 def test_the_plugins_are_installed_under_their_names() -> None:
-    assert [name for name in NAMES if name not in out_of_tree_plugins()] == []
+    offered = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert sorted(offered["project"]["entry-points"]["kubesched.plugins"]) == sorted(NAMES)
+    for name, where in offered["project"]["entry-points"]["kubesched.plugins"].items():
+        module, _, attribute = where.partition(":")
+        assert getattr(importlib.import_module(module), attribute).name == name
+    assert "Coscheduling" in out_of_tree_plugins()
 
 
 def test_a_plugin_of_the_user_takes_the_place_of_one_of_ours() -> None:

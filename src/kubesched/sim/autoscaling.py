@@ -13,7 +13,7 @@ from kubesched.api.taints import first_untolerated
 from kubesched.cluster.apiserver import LocalApi
 from kubesched.foundation.util.clock import Clock
 from kubesched.sim.node_events import NodeEvents
-from kubesched.sim.observer import Observer, PodState
+from kubesched.sim.observer import ObservedPod, Observer
 from kubesched.sim.scenario import Autoscaler
 
 __all__ = ["GroupAutoscaler", "admits", "nodes_needed"]
@@ -67,7 +67,7 @@ class GroupAutoscaler:
         wanted = nodes_needed(waiting, size, room + len(self._ordered)) - len(self._ordered)
         self._ordered += [now_ns + settings.delay_ns] * max(0, min(wanted, room))
 
-    def _would_help(self, waiting: PodState, nodes: Sequence[Node]) -> bool:
+    def _would_help(self, waiting: ObservedPod, nodes: Sequence[Node]) -> bool:
         record = self._pods.objects.get(waiting.key)
         return record is not None and any(admits(node, record.typed) for node in nodes)
 

@@ -25,7 +25,7 @@ from kubesched.sim.pod_kinds import PodKinds
 from kubesched.sim.scenario import GROUP_LABEL, WORKLOAD_LABEL
 from kubesched.sim.templates import ZONE_LABEL
 
-__all__ = ["Decision", "NodeState", "Observer", "PodState"]
+__all__ = ["Decision", "NodeState", "ObservedPod", "Observer"]
 
 _FINISHED: Final = ("Succeeded", "Failed")
 _UNNAMED: Final = "others"
@@ -35,7 +35,7 @@ _DISRUPTIONS: Final = {"PreemptionByScheduler": "preempted"}
 Decision = tuple[int, str, str, str]
 
 
-class PodState:
+class ObservedPod:
     """What the observer stores of a pod while it exists."""
 
     __slots__ = (
@@ -105,9 +105,9 @@ class Observer:
         self._start_ns = start_ns
         self._window = window
         self.decisions: list[Decision] = []
-        self.pods: dict[str, PodState] = {}  # by uid
+        self.pods: dict[str, ObservedPod] = {}  # by uid
         self.nodes: dict[str, NodeState] = {}
-        self.waiting: dict[str, PodState] = {}  # pods without a node, by uid
+        self.waiting: dict[str, ObservedPod] = {}  # pods without a node, by uid
         self.counts: Counter[str] = Counter()
         self.reasons_met: Counter[str] = Counter()  # failed attempts by reason
         self.kinds = PodKinds()  # requests of pods
@@ -220,9 +220,9 @@ class Observer:
             known.reason = reason
             self.note(now_ns, "waits", known.key, reason)
 
-    def _new_pod(self, pod: Pod, now_ns: int) -> PodState:
+    def _new_pod(self, pod: Pod, now_ns: int) -> ObservedPod:
         uid = pod.metadata.uid
-        known = self.pods[uid] = PodState(pod, now_ns)
+        known = self.pods[uid] = ObservedPod(pod, now_ns)
         self.counts["created"] += 1
         self.kinds.add(known.amounts)
         if known.group:
@@ -232,7 +232,7 @@ class Observer:
             self.note(now_ns, "created", known.key)
         return known
 
-    def _bound(self, known: PodState, uid: str, node_name: str, now_ns: int) -> None:
+    def _bound(self, known: ObservedPod, uid: str, node_name: str, now_ns: int) -> None:
         known.node, known.bound_ns = node_name, now_ns
         if self.waiting.pop(uid, None) is not None:
             self.counts["bound"] += 1
@@ -243,14 +243,14 @@ class Observer:
         if (node := self.nodes.get(node_name)) is not None:
             self._place(node, known, 1)
 
-    def _finished(self, known: PodState, uid: str, phase: str, now_ns: int) -> None:
+    def _finished(self, known: ObservedPod, uid: str, phase: str, now_ns: int) -> None:
         what = "finished" if phase == "Succeeded" else "failed"
         self.counts[what] += 1
         self.note(now_ns, what, known.key, known.node)
         self._leave(known, uid)
         known.is_over = True
 
-    def _leave(self, known: PodState, uid: str) -> None:
+    def _leave(self, known: ObservedPod, uid: str) -> None:
         self.waiting.pop(uid, None)
         if known.group:
             self.groups.pod_gone(known.group, had_node=bool(known.node))
@@ -259,14 +259,14 @@ class Observer:
             if known.running_ns >= 0:
                 self._use(node, known, -1)
 
-    def _place(self, node: NodeState, pod: PodState, sign: int) -> None:
+    def _place(self, node: NodeState, pod: ObservedPod, sign: int) -> None:
         node.pods += sign
         requested, allocated = node.requested, self.allocated
         for name, amount in pod.amounts.items():
             requested[name] += sign * amount
             allocated[name] += sign * amount
 
-    def _use(self, node: NodeState, pod: PodState, sign: int) -> None:
+    def _use(self, node: NodeState, pod: ObservedPod, sign: int) -> None:
         of_node, of_all = node.used, self.used
         for name, amount in pod.amounts.items():
             of_node[name] += sign * amount
@@ -283,7 +283,7 @@ def _add(to: dict[str, int], amounts: Mapping[str, int], sign: int = 1) -> None:
         to[name] = to.get(name, 0) + sign * amount
 
 
-def _histogram(table: dict[tuple[str, int], Histogram], pod: PodState) -> Histogram:
+def _histogram(table: dict[tuple[str, int], Histogram], pod: ObservedPod) -> Histogram:
     found = table.get((pod.workload, pod.priority))
     if found is None:
         found = table[pod.workload, pod.priority] = Histogram()

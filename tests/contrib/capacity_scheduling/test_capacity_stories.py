@@ -151,6 +151,39 @@ def test_the_status_has_what_is_used() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_a_loan_returns_as_soon_as_pods_have_ended(seed: int) -> None:
+    """As many pods are evicted as the lender wants. Evicted pods end a second later.
+
+    Preemptors that want the same node evict one after the other: a pod that is terminating uses
+    the node until it is gone.
+    """
+    rng = random.Random(seed)
+    nodes = rng.randint(1, 3)
+    guaranteed = rng.randint(1, 4 * nodes - 1)
+    wanted = rng.randint(1, guaranteed)
+
+    async def tell(harness: ContribHarness) -> tuple[bool, int, dict[str, int]]:
+        await quota(harness, "a", 4 * nodes - guaranteed, 4 * nodes)
+        await quota(harness, "b", guaranteed, guaranteed)
+        await pods(harness, "a", 4 * nodes, priority=rng.choice([0, 100]))
+        await asyncio.sleep(10)
+        assert await placed(harness) == {"a": 4 * nodes}
+        await pods(harness, "b", wanted, start=50)
+        await asyncio.sleep(0.5)
+        found = (await harness.pods()).values()
+        has_begun = any(pod.metadata.deletion_timestamp for pod in found)
+        await asyncio.sleep(5)
+        found = (await harness.pods()).values()
+        remaining = sum(1 for pod in found if pod.metadata.namespace == "a")
+        return has_begun, remaining, await placed(harness)
+
+    has_begun, remaining, last = story(tell, nodes, seed)
+    assert has_begun
+    assert remaining == 4 * nodes - wanted, "no more than that"
+    assert last == {"a": 4 * nodes - wanted, "b": wanted}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_quotas_are_never_exceeded_and_loans_return(seed: int) -> None:
     """Random namespaces share nodes that have exactly what all quotas guarantee."""
     rng = random.Random(seed)

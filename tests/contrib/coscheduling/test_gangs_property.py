@@ -47,7 +47,7 @@ def test_no_group_is_left_below_its_minimum(seed: int) -> None:
                 cpu = "1" if are_equal else rng.choice(["500m", "1", "2"])
                 await harness.pod(f"{group}-{number}", cpu, {GROUP_LABEL: group})
                 await asyncio.sleep(rng.choice([0, 0, 1]))
-            await asyncio.sleep(90)
+            await _wait_and_watch(harness, least)
             for _ in least:
                 seen.append(await _sizes(harness))
                 if are_equal:
@@ -63,7 +63,7 @@ def test_no_group_is_left_below_its_minimum(seed: int) -> None:
                 for name, pod in (await harness.pods()).items():
                     if pod.metadata.labels[GROUP_LABEL] == ending:
                         await harness.api.delete(Pod, name, "default", grace_period_seconds=0)
-                await asyncio.sleep(90)
+                await _wait_and_watch(harness, least)
             attempts = harness.live.scheduler.queue.scheduling_cycle
         return seen, attempts
 
@@ -72,6 +72,14 @@ def test_no_group_is_left_below_its_minimum(seed: int) -> None:
         for group, size in sizes.items():
             assert size >= least[group], (seed, sizes, least)
     assert attempts < 2000, "groups are tried when something changes, not all the time"
+
+
+async def _wait_and_watch(harness: ContribHarness, least: dict[str, int]) -> None:
+    """Check every second for a while that no group is bound in part."""
+    for _ in range(90):
+        await asyncio.sleep(1)
+        sizes = await _sizes(harness)
+        assert all(size >= least[group] for group, size in sizes.items()), (sizes, least)
 
 
 async def _sizes(harness: ContribHarness) -> Counter[str]:

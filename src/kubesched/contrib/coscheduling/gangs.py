@@ -109,6 +109,10 @@ class Gangs:
         # Changes to pods with a node, and to PodGroups.
         self._changes = 0
         self.group_changes = 0
+        # Keys of groups that were complete, and have lost a member's binding since.
+        self.broken: set[str] = set()
+        # Called when a pod has left its node.
+        self.on_room: list[Callable[[], None]] = []
         # Called with a group whose members or spec changed.
         self.on_change: list[Callable[[Gang], None]] = []
 
@@ -168,6 +172,9 @@ class Gangs:
         self._count(new, 1)
         if _matters(old, new):
             self._count_change(new or old or Pod())
+            if new is None and self.broken:
+                for listener in self.on_room:
+                    listener()
         if old is not None and (key := group_key_of(old)):
             self._move_out(key, old, new)
         if new is not None and (key := group_key_of(new)):

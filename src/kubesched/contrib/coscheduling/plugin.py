@@ -59,6 +59,8 @@ from kubesched.framework import (
 __all__ = ["Coscheduling", "CoschedulingArgs"]
 
 _SECOND_NS: Final = 10**9
+# A pod whose binding failed is in the queue again after this.
+_REPAIR_NS: Final = 10**7
 _REJECTED: Final = "PreFilterCoscheduling"
 _NO_VICTIMS: Final = PostFilterResult(Status.unschedulable())
 
@@ -96,6 +98,7 @@ class Coscheduling(Plugin):
         if handle is not None:
             self._gangs = handle.shared.get("coscheduling gangs", lambda: _follow(handle))
             self._gangs.on_change.append(self._members_changed)
+            self._gangs.on_room.append(self._repair)
 
     def sort_key(self, queued: QueuedPodInfo) -> tuple[int, int, str, int, str]:
         """Order by priority; then by the age of the group, so that members stay together."""
@@ -288,6 +291,21 @@ class Coscheduling(Plugin):
             self._reject(gang, f"pod {pod.metadata.name} lost its node")
         elif not gang.is_holding:
             self._end_round(gang)
+        if gang.bound and not gang.is_complete and not gang.waiting:
+            self._gangs.broken.add(gang.key)
+            self.handle.spawn(self._retry_after(gang.key, _REPAIR_NS), f"repair of {gang.key}")
+
+    def _repair(self) -> None:
+        """Try the missing members of groups that run in part, whatever their backoff.
+
+        A binding has failed, and other pods may have taken the room.
+        """
+        for key in sorted(self._gangs.broken):
+            gang = self._gangs.find(key)
+            if gang is None or gang.is_complete or not gang.bound:
+                self._gangs.broken.discard(key)
+            else:
+                self.handle.activate(gang.pending_by_key())
 
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | Wait:
         key = group_key_of(pod)

@@ -15,6 +15,7 @@ from kubesched.api import (
     is_native_resource_name,
 )
 from kubesched.contrib.node_resource_topology.zones import amount_of
+from kubesched.contrib.quality_of_service import QualityOfService, quality_of
 
 __all__ = ["PodNeeds", "may_be_undivided"]
 
@@ -40,7 +41,7 @@ class PodNeeds(NamedTuple):
                 whole[name] = max(whole.get(name, 0), amount)
         for name, raw in (pod.spec.overhead or {}).items():
             whole[name] = whole.get(name, 0) + amount_of(name, raw)
-        return cls(_is_guaranteed(pod), init, containers, whole)
+        return cls(quality_of(pod) is QualityOfService.GUARANTEED, init, containers, whole)
 
     @staticmethod
     def of_container(container: Container) -> dict[str, int]:
@@ -68,20 +69,6 @@ def _requests(container: Container) -> dict[str, int]:
     amounts = {**resources.limits, **resources.requests}
     found = {name: amount_of(name, raw) for name, raw in amounts.items()}
     return {name: amount for name, amount in found.items() if amount}
-
-
-def _is_guaranteed(pod: Pod) -> bool:
-    """Whether every container has limits of cpu and memory that equal its requests."""
-    for container in (*pod.spec.containers, *pod.spec.init_containers):
-        limits, requests = container.resources.limits, container.resources.requests
-        for name in (CPU, MEMORY):
-            if name not in limits:
-                return False
-            if name in requests and amount_of(name, requests[name]) != amount_of(
-                name, limits[name]
-            ):
-                return False
-    return bool(pod.spec.containers)
 
 
 def may_be_undivided(name: str) -> bool:
