@@ -100,4 +100,4 @@ def test_the_site_is_whole(site: Path) -> None:
     assert "podInitialBackoffSeconds" in text_of("configuration-fields")
     for schema in (site / "schemas").glob("*.json"):
         assert json.loads(schema.read_text())
-    assert len(list((site / "schemas").glob("*.json"))) == 14
+    assert len(list((site / "schemas").glob("*.json"))) == 15

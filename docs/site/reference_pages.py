@@ -30,7 +30,7 @@ from kubesched.foundation.metrics.instruments import FamilyGroup
 from kubesched.foundation.metrics.reload_metrics import ReloadMetrics
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.foundation.metrics.server_metrics import HealthMetrics, ServerMetrics
-from kubesched.plan import AppliedPlan, Consolidation, Drain, Sizing
+from kubesched.plan import AppliedPlan, Consolidation, Drain, Sizing, Upgrade
 from kubesched.scheduler.config import IN_TREE_ARGS
 from kubesched.scheduler.config import types as configuration_types
 from kubesched.scheduler.server.options.flags import GROUPS
@@ -50,6 +50,7 @@ OUTPUT_TYPES: dict[str, Any] = {
     "plan-drain": Drain,
     "plan-apply": AppliedPlan,
     "plan-size": Sizing,
+    "plan-upgrade": Upgrade,
     "check": list[CheckResult],
     "tune": list[TuningTrial],
 }

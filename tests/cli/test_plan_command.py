@@ -142,3 +142,14 @@ def test_size_names_pods_that_fit_nothing(tmp_path: Path) -> None:
     done = run("size", "-f", workload, "--catalog", catalog)
     assert done.exit_code == 1
     assert done.stdout.startswith("1 pod of 1 fits no node of the catalog.")
+
+
+def test_upgrade_shows_rounds(tmp_path: Path) -> None:
+    owner = replica_set("web", 1, cpu="3")
+    pool = {"pool": "workers"}
+    dump = written(tmp_path / "dump.json", node("a", labels=pool), owner, pod_of(owner, 0, "a"))
+    done = run("upgrade", "--pool", "pool=workers", "-f", dump)
+    assert done.exit_code == 0
+    assert done.stdout.startswith("1 node can be replaced in 1 round.")
+    assert "Round 1: add 1 node, then remove a" in done.stdout
+    assert "  default/web-0: a -> a-new" in done.stdout

@@ -18,12 +18,15 @@ from kubesched.foundation.util.clock import SECOND
 from kubesched.foundation.util.ints import whole_number
 from kubesched.foundation.util.yaml_reader import load_yaml
 from kubesched.plan import (
+    BlockedPod,
     Consolidation,
     Drain,
     PlanningPolicy,
     Sizing,
+    Upgrade,
     consolidate,
     plan_drain,
+    plan_upgrade,
 )
 from kubesched.sim.values import ScenarioError, parse_duration_ns
 
@@ -102,7 +105,35 @@ def run_drain(
         sys.exit(1)
 
 
-def show_plan(answer: Consolidation | Drain | Sizing, lines: list[str], output: str) -> None:
+def run_upgrade(
+    source: SourceOptions,
+    pool: str,
+    surge: int,
+    max_pending: str,
+    local_storage: bool,
+    wave_pods: int,
+    output: str,
+) -> None:
+    selector = _selector(pool, "--pool")
+    most_pending_s = duration_seconds(max_pending, "--max-pending")
+    cluster = asyncio.run(source.snapshot())
+    answer = plan_upgrade(
+        cluster.snapshot,
+        selector,
+        surge=surge,
+        policy=PlanningPolicy(moves_local_storage=local_storage),
+        most_pending_s=most_pending_s,
+        wave_pods=wave_pods,
+        report=show_progress,
+    )
+    show_plan(answer, _upgrade_lines(answer), output)
+    if not answer.verified:
+        sys.exit(1)
+
+
+def show_plan(
+    answer: Consolidation | Drain | Sizing | Upgrade, lines: list[str], output: str
+) -> None:
     """Print the plan as JSON, or its lines, in place of the progress."""
     if sys.stderr.isatty():
         click.echo("\r\033[K", nl=False, err=True)
@@ -187,6 +218,40 @@ def _lines(answer: Consolidation) -> list[str]:
     return lines
 
 
+def _upgrade_lines(answer: Upgrade) -> list[str]:
+    nodes, rounds = counted(answer.nodes, "node"), counted(len(answer.rounds), "round")
+    if answer.verified:
+        lines = [
+            f"{nodes} can be replaced in {rounds}. The scheduler has rehearsed it: no budget was "
+            "violated, and no pod had no node for more than "
+            f"{answer.longest_pending_seconds:.1f} s.",
+        ]
+    else:
+        lines = [f"{answer.upgraded} of {nodes} can be replaced; round {len(answer.rounds)} fails."]
+    lines += _blocked_lines(answer.blocked)
+    if answer.problems:
+        lines += ["", "Problems", *(f"  {each}" for each in answer.problems[:_SHOWN])]
+    for each in answer.rounds[:_SHOWN]:
+        lines += [
+            "",
+            f"Round {each.round}: add {counted(len(each.add), 'node')}, then remove "
+            f"{', '.join(each.nodes) or 'none'}",
+        ]
+        moves = [f"  {move.pod}: {move.source} -> {move.target}" for move in each.moves]
+        lines += moves[:_SHOWN] + _more(len(moves) - _SHOWN)
+    return lines + _more(len(answer.rounds) - _SHOWN)
+
+
+def _blocked_lines(blocked: tuple[BlockedPod, ...]) -> list[str]:
+    if not blocked:
+        return []
+    lines = ["", "In the way"]
+    for each in blocked[:_SHOWN]:
+        lines.append(f"  {each.pod} on {each.node}: {each.reason}")
+        lines += [f"    {each.help}"] if each.help else []
+    return lines + _more(len(blocked) - _SHOWN)
+
+
 def _drain_lines(answer: Drain, wanted: tuple[str, ...]) -> list[str]:
     if answer.verified:
         lines = [
@@ -198,12 +263,7 @@ def _drain_lines(answer: Drain, wanted: tuple[str, ...]) -> list[str]:
         ]
     else:
         lines = [f"{len(answer.nodes)} of {counted(len(wanted), 'node')} can be drained."]
-    if answer.blocked:
-        lines += ["", "In the way"]
-        for each in answer.blocked[:_SHOWN]:
-            lines.append(f"  {each.pod} on {each.node}: {each.reason}")
-            lines += [f"    {each.help}"] if each.help else []
-        lines += _more(len(answer.blocked) - _SHOWN)
+    lines += _blocked_lines(answer.blocked)
     if answer.problems:
         lines += ["", "Problems", *(f"  {each}" for each in answer.problems[:_SHOWN])]
     return lines + _wave_lines(answer)

@@ -41,6 +41,14 @@ _with_wave_pods = click.option(
     help="The most pods that one wave evicts.",
 )
 
+_with_max_pending = click.option(
+    "--max-pending",
+    default="60s",
+    show_default=True,
+    metavar="DURATION",
+    help="How long a replacement may have no node.",
+)
+
 
 def _with_prices(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say what nodes cost."""
@@ -137,13 +145,7 @@ def consolidate(
 @plan.command(epilog="Example: kubesched plan drain node-3 node-4 --capture monday.capture")
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
 @source_options
-@click.option(
-    "--max-pending",
-    default="60s",
-    show_default=True,
-    metavar="DURATION",
-    help="How long a replacement may have no node.",
-)
+@_with_max_pending
 @click.option(
     "--local-storage", is_flag=True, help="Also move pods with an emptyDir or a hostPath volume."
 )
@@ -165,6 +167,43 @@ def drain(
     from kubesched.cli.plan_action import run_drain
 
     run_drain(source, nodes, max_pending, local_storage, wave_pods, output)
+
+
+@plan.command(epilog="Example: kubesched plan upgrade --pool pool=workers --surge 2")
+@source_options
+@click.option("--pool", required=True, metavar="SELECTOR", help="The nodes to replace, by labels.")
+@click.option(
+    "--surge",
+    type=click.IntRange(1, 1_000),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="How many new nodes each round adds, and how many old ones it empties.",
+)
+@_with_max_pending
+@click.option(
+    "--local-storage", is_flag=True, help="Also move pods with an emptyDir or a hostPath volume."
+)
+@_with_wave_pods
+@_with_output
+def upgrade(
+    source: SourceOptions,
+    pool: str,
+    surge: int,
+    max_pending: str,
+    local_storage: bool,
+    wave_pods: int,
+    output: str,
+) -> None:
+    """Find rounds in which the nodes of a pool are replaced while budgets hold.
+
+    Each round adds new nodes that are equal to old ones, and empties these. If some pod stands in
+    the way, it is named with what would help, and the exit code is 1. Only a plan: no command adds
+    or removes nodes.
+    """
+    from kubesched.cli.plan_action import run_upgrade
+
+    run_upgrade(source, pool, surge, max_pending, local_storage, wave_pods, output)
 
 
 @plan.command(epilog="Example: kubesched plan apply plan.json --no-dry-run")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -18,11 +18,11 @@ from kubesched.plan.packing.packing_problem import Placement
 from kubesched.plan.packing.packing_state import PackingState
 from kubesched.plan.packing.solver import Deadline
 from kubesched.plan.plan_results import BlockedPod, Drain
-from kubesched.plan.planning_run import PlanningRun
+from kubesched.plan.planning_run import PlanningRun, RunOutcome
 from kubesched.plan.reading.cluster_problem import ClusterProblem
 from kubesched.plan.reading.planning_policy import PlanningPolicy
 
-__all__ = ["plan_drain"]
+__all__ = ["DrainLimits", "plan_drain", "rehearse_drain"]
 
 _MOST_TAKERS: Final = 20
 _NODES_OF_EXACT: Final = 60
@@ -49,22 +49,43 @@ def plan_drain(
         ExplainError: there is no node of a name.
         KubeschedError: OR-Tools is not installed, or the cluster cannot be rehearsed.
     """
+    limits = DrainLimits(policy or PlanningPolicy(), seconds, most_pending_s, wave_pods)
+    return rehearse_drain(snapshot, nodes, limits, seed, clock or RealClock(), report)[0]
+
+
+class DrainLimits(NamedTuple):
+    """What a drain may do, and how long it may take."""
+
+    policy: PlanningPolicy
+    seconds: float
+    most_pending_s: float
+    wave_pods: int
+
+
+def rehearse_drain(
+    snapshot: Snapshot,
+    nodes: Sequence[str],
+    limits: DrainLimits,
+    seed: int,
+    timer: Clock,
+    report: Callable[[str], None],
+) -> tuple[Drain, RunOutcome]:
+    """Plan a drain; return also the copy of the cluster after it."""
     for name in nodes:
         if snapshot.model.objects.get(Node, name) is None:
             raise ExplainError(f"no node named {name!r}")
     names = tuple(dict.fromkeys(nodes))
     blocked: list[BlockedPod] = []
-    timer = clock or RealClock()
 
     def choose(cluster: ClusterProblem, model: ClusterModel) -> Placement:
         blocked[:] = _pinned(cluster, names)
-        return _drained(cluster, model, names, blocked, Deadline(timer, seconds))
+        return _drained(cluster, model, names, blocked, Deadline(timer, limits.seconds))
 
     run = PlanningRun(
         snapshot,
-        policy or PlanningPolicy(),
+        limits.policy,
         choose,
-        wave_pods=wave_pods,
+        wave_pods=limits.wave_pods,
         seed=seed,
         report=report,
         drained=names,
@@ -73,13 +94,13 @@ def plan_drain(
     played = outcome.played
     wait_ns, waited = played.longest_wait
     problems = list(played.problems)
-    if wait_ns > most_pending_s * SECOND:
+    if wait_ns > limits.most_pending_s * SECOND:
         problems.append(f"pod {waited} has no node for {wait_ns / SECOND:.0f} s")
     moves, waves = (played.moves, played.waves) if played.is_sound else ((), ())
     emptied = set(played.emptied) if played.is_sound else set()
     emptied -= {each.node for each in blocked}
     last = {move.source: move.wave for move in moves}
-    return Drain(
+    drain = Drain(
         nodes=tuple(sorted(emptied, key=lambda name: (last.get(name, 0), names.index(name)))),
         blocked=tuple(blocked),
         moves=moves,
@@ -90,6 +111,7 @@ def plan_drain(
         longest_pending_pod=waited,
         problems=tuple(problems),
     )
+    return drain, outcome
 
 
 def _pinned(cluster: ClusterProblem, names: Sequence[str]) -> list[BlockedPod]:

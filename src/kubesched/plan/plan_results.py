@@ -5,7 +5,16 @@ from __future__ import annotations
 from kubesched.explain.rendering.result import Result
 from kubesched.plan.moving.planned_waves import PlannedMove, PlannedWave
 
-__all__ = ["BlockedPod", "Consolidation", "Drain", "OneTypeSizing", "SizedType", "Sizing"]
+__all__ = [
+    "BlockedPod",
+    "Consolidation",
+    "Drain",
+    "OneTypeSizing",
+    "SizedType",
+    "Sizing",
+    "Upgrade",
+    "UpgradeRound",
+]
 
 
 class Consolidation(Result, frozen=True, kw_only=True):
@@ -127,3 +136,30 @@ class Sizing(Result, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"<Sizing: {self.nodes} nodes for {self.cost:g}, at least {self.lower_bound:g}>"
+
+
+class UpgradeRound(Result, frozen=True, kw_only=True):
+    """Some nodes are replaced: add the new ones, empty the old ones, and remove these."""
+
+    round: int
+    add: tuple[str, ...]  # names in the rehearsal
+    nodes: tuple[str, ...]  # the old nodes, in the order in which they become empty
+    moves: tuple[PlannedMove, ...] = ()
+    waves: tuple[PlannedWave, ...] = ()
+    longest_pending_seconds: float = 0.0
+
+
+class Upgrade(Result, frozen=True, kw_only=True):
+    """How the nodes of a pool can be replaced, some at a time."""
+
+    nodes: int  # of the pool
+    upgraded: int  # nodes that the rehearsal has replaced
+    rounds: tuple[UpgradeRound, ...] = ()
+    # Whether the rehearsal replaced every node, and no replacement waited too long for a node.
+    verified: bool = False
+    blocked: tuple[BlockedPod, ...] = ()
+    longest_pending_seconds: float = 0.0
+    problems: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Upgrade of {self.upgraded} of {self.nodes} nodes in {len(self.rounds)} rounds>"
