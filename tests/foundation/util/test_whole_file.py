@@ -54,3 +54,15 @@ def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
 def test_a_folder_is_none(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError):
         write_whole(tmp_path, b"")
+
+
+@pytest.mark.parametrize("mode", [None, 0o600])
+def test_a_planted_link_is_not_followed(mode: int | None, tmp_path: Path) -> None:
+    """Another user of the folder may have made a link with the temporary name."""
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    (tmp_path / "file.part").symlink_to(victim)
+    write_whole(tmp_path / "file", b"content", mode=mode)
+    assert victim.read_bytes() == b"precious"
+    assert (tmp_path / "file").read_bytes() == b"content"
+    assert not (tmp_path / "file").is_symlink()

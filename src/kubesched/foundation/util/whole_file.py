@@ -29,12 +29,19 @@ def replaced_whole(path: Path) -> Iterator[Path]:
     whole = followed(path)
     partial = whole.with_name(f"{whole.name}.part")
     try:
+        _create(partial)
         yield partial
         partial.replace(whole)
     except BaseException:
         with contextlib.suppress(OSError):
             partial.unlink()
         raise
+
+
+def _create(partial: Path) -> None:
+    """Create an empty file. A link in its place is removed, not followed."""
+    partial.unlink(missing_ok=True)
+    os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
 
 
 def followed(path: Path) -> Path:
