@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import msgspec
+import pytest
 
 from kubesched.api import (
     Device,
@@ -137,6 +138,31 @@ def test_a_page_that_only_reads_changes_nothing() -> None:
             for path in ("manifests", "apply", "scale", "nodes", "configuration"):
                 status, _ = await page.post(client, path, {"text": "kind: Pod"})
                 assert status == 403
+
+    run(work)
+
+
+@pytest.mark.parametrize(
+    ("plan", "complaint"),
+    [
+        ({"add": 1_000_000_000}, "add: 1000000000 nodes, of which 10000 are allowed"),
+        ({"add": -1}, "add: -1 nodes, of which 10000 are allowed"),
+        (
+            {"scale": [["deploy/a", 10**12]]},
+            "scale: 1000000000000 replicas of deploy/a, of which 100000 are allowed",
+        ),
+        ({"scale": "ab"}, "invalid plan: "),
+        ({"drain": 5}, "invalid plan: "),
+        ({"add": [1]}, "invalid plan: "),
+    ],
+)
+def test_a_plan_has_numbers_that_can_be_played(plan: dict[str, Any], complaint: str) -> None:
+    async def work() -> None:
+        page = PageHarness(*CLUSTER)
+        async with page.signed_in_client() as client:
+            status, body = await page.post(client, "whatif", plan)
+            assert status == 400
+            assert complaint in body["error"]
 
     run(work)
 

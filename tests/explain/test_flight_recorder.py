@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import struct
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from kubesched.explain.recordings.decision_replay import compare_recording, repl
 from kubesched.explain.recordings.flight_recorder import FlightRecorder
 from kubesched.explain.recordings.past_clusters import capture_at, recorded_changes
 from kubesched.explain.recordings.segment_files import (
+    MAGIC,
     RecordingError,
     SegmentReader,
     segments_of,
@@ -223,3 +226,22 @@ def test_another_file_is_refused(tmp_path: Path, content: bytes, message: str) -
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match="no segments of a recording"):
         replay_recording(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        zlib.compress(bytes(257 << 20), 9),
+        b"no zlib",
+        zlib.compress(b"no JSON"),
+        zlib.compress(b"5"),
+    ],
+    ids=["a bomb", "no zlib", "no JSON", "no record"],
+)
+def test_a_frame_that_cannot_be_read_is_damage(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "00000001.segment"
+    head = struct.pack("<II", len(content), zlib.crc32(content))
+    path.write_bytes(MAGIC + head + content)
+    reader = SegmentReader(path)
+    assert list(reader.records()) == []
+    assert "invalid frame at byte" in reader.damage

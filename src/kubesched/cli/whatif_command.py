@@ -61,7 +61,7 @@ def _scales(
     metavar="NODE,...",
     help="Cordon these nodes and evict their pods.",
 )
-@click.option("--add", type=click.IntRange(1, 100_000), metavar="N", help="Add N nodes.")
+@click.option("--add", type=click.IntRange(1, 10_000), metavar="N", help="Add N nodes.")
 @click.option(
     "--like", default="", metavar="NODE", help="The node to copy for --add; default: the largest."
 )

@@ -41,14 +41,14 @@ from kubesched.scheduler.config.write import versioned, written
 from kubesched.scheduler.config.yaml_output import dump_yaml
 from kubesched.scheduler.options import scheduler_configuration
 
-__all__ = ["PageQueries"]
+__all__ = ["LONGEST_S", "MOST_CHILDREN", "PageQueries"]
 
 _MOST_HITS: Final = 30
 _DECISIONS: Final = 200
 _MEMBERS_SHOWN: Final = 500
-_LONGEST_S: Final = 60.0
+LONGEST_S: Final = 60.0
 _LONGEST_READ_S: Final = 30.0
-_MOST_CHILDREN: Final = 2  # child processes at the same time
+MOST_CHILDREN: Final = 2  # child processes at the same time
 
 
 async def _already_read() -> None:
@@ -99,7 +99,7 @@ class PageQueries:
         self._read = read
         self._shadow = shadow
         self._panels = panels
-        self._children = asyncio.Semaphore(_MOST_CHILDREN)
+        self._children = asyncio.Semaphore(MOST_CHILDREN)
 
     def decorated(self, frame: dict[str, Any]) -> dict[str, Any]:
         """Add the title, the queue lengths and the read limits to a frame."""
@@ -275,7 +275,7 @@ class PageQueries:
             if not hasattr(os, "fork"):
                 return msgspec.Raw(await asyncio.to_thread(answer))
             try:
-                return msgspec.Raw(await in_child(answer, _LONGEST_S))
+                return msgspec.Raw(await in_child(answer, LONGEST_S))
             except ChildError as error:
                 raise BadRequestError(str(error), 400 if error.is_refusal else 500) from error
 
@@ -297,7 +297,7 @@ class PageQueries:
                 add=int(body.get("add") or 0),
                 like=str(body.get("like", "")),
             )
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise BadRequestError(f"invalid plan: {error}") from error
         if text := str(body.get("configuration", "")).strip():
             configuration = read_configuration(text, self._plugins)

@@ -18,16 +18,19 @@ from msgspec.structs import replace
 from kubesched.api import Node, Pod, PodCondition
 from kubesched.api.base import ApiObject
 from kubesched.errors import ConfigError, KubeschedError
+from kubesched.foundation.util.bounded_file import bounded_lines
 from kubesched.foundation.util.whole_file import replaced_whole
 from kubesched.scheduler.config.write import versioned
 from kubesched.sim.results import RunResult
 from kubesched.sim.scenario import Scenario
 from kubesched.sim.simulation import simulate
 
-__all__ = ["HistoryRecorder", "RecordedRun", "read_history", "write_history"]
+__all__ = ["MOST_CHANGES", "HistoryRecorder", "RecordedRun", "read_history", "write_history"]
 
 FORMAT: Final = "kubesched-history/1"
 _GZIP_LEVEL: Final = 5
+# Each takes about a kilobyte in memory.
+MOST_CHANGES: Final = 3_000_000
 _MILLISECOND: Final = 1_000_000
 _SCHEDULED: Final = "PodScheduled"
 _DISRUPTED: Final = "DisruptionTarget"
@@ -144,10 +147,10 @@ def read_history(path: Path) -> list[RecordedRun]:
     decoder = msgspec.json.Decoder(_Line)
     runs: list[RecordedRun] = []
     objects: dict[str, Any] = {}
-    number = 0
+    number = changes = 0
     try:
         with gzip.open(path, "rb") as file:
-            for number, raw in enumerate(file, start=1):
+            for number, raw in enumerate(bounded_lines(file), start=1):
                 line = decoder.decode(raw)
                 if number == 1:
                     _check_format(path, line)
@@ -155,6 +158,9 @@ def read_history(path: Path) -> list[RecordedRun]:
                     objects = {}
                     runs.append(RecordedRun(line.run, line.start, line.configuration, []))
                 elif runs:
+                    changes += 1
+                    if changes > MOST_CHANGES:
+                        raise ConfigError(f"{path}: more than {MOST_CHANGES:,} changes")
                     for before, after in _changes(line, objects):
                         runs[-1].changes.append((runs[-1].start_ms + line.t, before, after))
     except (OSError, EOFError, zlib.error) as error:

@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from kubesched.foundation.util.bounded_file import read_bounded, read_bounded_text, unzipped
+from kubesched.foundation.util.bounded_file import (
+    bounded_lines,
+    read_bounded,
+    read_bounded_text,
+    unzipped,
+)
 
 
 def test_a_file_is_read_whole(tmp_path: Path) -> None:
@@ -34,3 +39,12 @@ def test_little_that_becomes_much_is_refused() -> None:
         unzipped(much, 999_999)
     with pytest.raises(OSError, match="Not a gzipped file"):
         unzipped(b"no")
+
+
+def test_lines_are_read_up_to_a_bound(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_bytes(gzip.compress(b"a\n" * 500 + bytes(1_000_000)))
+    with gzip.open(file) as whole:
+        assert sum(map(len, bounded_lines(whole, 1_001_000))) == 1_001_000
+    with gzip.open(file) as bomb, pytest.raises(OSError, match="File too large"):
+        list(bounded_lines(bomb, 10_000))

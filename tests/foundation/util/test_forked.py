@@ -44,6 +44,12 @@ def test_a_refusal_is_distinguished_from_a_failure() -> None:
     assert not failed.value.is_refusal
 
 
+def test_a_child_may_not_fill_the_memory() -> None:
+    with pytest.raises(ChildError, match="needs more than 2048 MiB of memory") as refused:
+        asyncio.run(in_child(lambda: bytes(3 << 30), 20))
+    assert refused.value.is_refusal
+
+
 def test_a_child_that_ends_without_a_word_is_noticed() -> None:
     with pytest.raises(ChildError, match="without an answer"):
         asyncio.run(in_child(lambda: os._exit(3), 20))

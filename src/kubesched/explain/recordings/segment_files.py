@@ -9,6 +9,7 @@ a file is a header, the next ones a snapshot, so every file can be read without 
 
 from __future__ import annotations
 
+import os
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
@@ -19,12 +20,12 @@ import msgspec
 
 from kubesched.errors import KubeschedError
 
-__all__ = ["RecordingError", "SegmentReader", "SegmentWriter", "segments_of"]
+__all__ = ["MAGIC", "MOST_FRAME", "RecordingError", "SegmentReader", "SegmentWriter", "segments_of"]
 
 MAGIC: Final = b"kubesched-recording/1\n"
 _HEAD: Final = struct.Struct("<II")
 _LEVEL: Final = 1  # of compression: the cheapest
-_MOST_FRAME: Final = 256 * 1024 * 1024
+MOST_FRAME: Final = 256 * 1024 * 1024
 _SUFFIX: Final = ".segment"
 _PART: Final = ".part"
 
@@ -39,8 +40,9 @@ class SegmentWriter:
     def __init__(self, folder: Path, number: int) -> None:
         self._path = folder / f"{number:08}{_SUFFIX}"
         self._part = self._path.with_suffix(_PART)
-        self._file: BinaryIO = self._part.open("wb", buffering=0)
-        self._part.chmod(0o600)
+        self._part.unlink(missing_ok=True)  # a link in its place must not be followed
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        self._file: BinaryIO = os.fdopen(os.open(self._part, flags, 0o600), "wb", buffering=0)
         self._file.write(MAGIC)
         self.size = len(MAGIC)
 
@@ -95,12 +97,29 @@ class SegmentReader:
                 self.damage = f"{self._path}: ends within a frame at byte {place}"
                 return
             length, checksum = _HEAD.unpack(head)
-            content = file.read(length) if length <= _MOST_FRAME else b""
+            content = file.read(length) if length <= MOST_FRAME else b""
             if len(content) < length:
                 self.damage = f"{self._path}: ends within a frame at byte {place}"
                 return
             if zlib.crc32(content) != checksum:
                 self.damage = f"{self._path}: wrong checksum of the frame at byte {place}"
                 return
-            for line in zlib.decompress(content).split(b"\n"):
-                yield decode(line)
+            try:
+                records = list(map(decode, _unpacked(content).split(b"\n")))
+            except (zlib.error, msgspec.MsgspecError) as error:
+                self.damage = f"{self._path}: invalid frame at byte {place}: {error}"
+                return
+            yield from records
+
+
+def _unpacked(content: bytes) -> bytes:
+    """Decompress a frame.
+
+    Raises:
+        zlib.error: the content is damaged, or decompresses to more than a frame may have.
+    """
+    unpacking = zlib.decompressobj()
+    unpacked = unpacking.decompress(content, MOST_FRAME)
+    if not unpacking.eof:
+        raise zlib.error(f"more than {MOST_FRAME:,} bytes, or an incomplete end")
+    return unpacked

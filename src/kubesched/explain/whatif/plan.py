@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from kubesched.scheduler.plugins.helpers.node_copies import node_like
 if TYPE_CHECKING:
     from kubesched.explain.clusters.virtual_cluster import VirtualCluster
 
-__all__ = ["Plan", "carry_out"]
+__all__ = ["MOST_NEW_NODES", "MOST_REPLICAS", "Plan", "carry_out"]
 
 _SCALABLE = {
     "deploy": Deployment,
@@ -31,6 +31,11 @@ _SCALABLE = {
 }
 _EVICTION_TRIES = 30
 _EVICTION_PAUSE_NS = 10 * SECOND
+
+
+# A plan runs in memory. Beyond these the answer would take minutes and gigabytes.
+MOST_NEW_NODES: Final = 10_000
+MOST_REPLICAS: Final = 100_000
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,8 +56,9 @@ async def carry_out(cluster: VirtualCluster, plan: Plan) -> dict[str, str]:
     """Make the changes; return the pods whose eviction a budget refused, with its message.
 
     Raises:
-        ExplainError: the plan names what is not there.
+        ExplainError: the plan names what is not there, or a number in it is too large.
     """
+    _check_numbers(plan)
     api = cluster.api
     for each in plan.objects:
         await _put(cluster, each)
@@ -73,6 +79,16 @@ async def carry_out(cluster: VirtualCluster, plan: Plan) -> dict[str, str]:
     for name in plan.drain:
         blocked |= await _drain(cluster, name)
     return blocked
+
+
+def _check_numbers(plan: Plan) -> None:
+    if not 0 <= plan.add <= MOST_NEW_NODES:
+        raise ExplainError(f"add: {plan.add} nodes, of which {MOST_NEW_NODES} are allowed")
+    for target, replicas in plan.scale:
+        if not 0 <= replicas <= MOST_REPLICAS:
+            raise ExplainError(
+                f"scale: {replicas} replicas of {target}, of which {MOST_REPLICAS} are allowed"
+            )
 
 
 async def _edit_nodes(cluster: VirtualCluster, plan: Plan, nodes: dict[str, Node]) -> None:

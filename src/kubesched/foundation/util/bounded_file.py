@@ -9,10 +9,18 @@ import errno
 import gzip
 import io
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
-__all__ = ["MOST_BYTES", "MOST_SETTINGS_BYTES", "read_bounded", "read_bounded_text", "unzipped"]
+__all__ = [
+    "MOST_BYTES",
+    "MOST_SETTINGS_BYTES",
+    "bounded_lines",
+    "read_bounded",
+    "read_bounded_text",
+    "unzipped",
+]
 
 # For files with objects, captures and traces.
 MOST_BYTES: Final = 1024 * 1024 * 1024
@@ -51,6 +59,20 @@ def read_bounded_text(
         UnicodeDecodeError: the file is not UTF-8 text.
     """
     return io.TextIOWrapper(io.BytesIO(read_bounded(path, most)), encoding=encoding).read()
+
+
+def bounded_lines(file: BinaryIO | gzip.GzipFile, most: int = MOST_BYTES) -> Iterator[bytes]:
+    """Yield the lines of a file that is read piece by piece.
+
+    Raises:
+        OSError: the file has more than `most` bytes.
+    """
+    left = most
+    while line := file.readline(left + 1):
+        left -= len(line)
+        if left < 0:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        yield line
 
 
 def unzipped(content: bytes, most: int = MOST_BYTES) -> bytes:

@@ -18,13 +18,17 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from kubesched.errors import KubeschedError
 
-__all__ = ["ChildError", "in_child"]
+__all__ = ["MOST_BYTES", "ChildError", "in_child"]
 
 _DONE, _REFUSED, _FAILED = b"+", b"-", b"!"
 _CHUNK = 1 << 16
+# What a computation may allocate.
+MOST_BYTES: Final = 2 << 30
+_MEMORY_PAGES = Path("/proc/self/statm")
 _OOM_SCORE = Path("/proc/self/oom_score_adj")
 
 
@@ -103,8 +107,11 @@ def _be_child(work: Callable[[], bytes], writing: int) -> None:
             signal.signal(number, signal.SIG_DFL)
         _close_others(writing)
         _go_first()
+        _bound_memory()
         try:
             answer = _DONE + work()
+        except MemoryError:
+            answer = _REFUSED + f"needs more than {MOST_BYTES >> 20} MiB of memory".encode()
         except KubeschedError as error:
             answer = _REFUSED + str(error).encode()
         except BaseException as error:
@@ -119,6 +126,16 @@ def _go_first() -> None:
     """Make the kernel kill this process first if memory runs out, and not its parent."""
     with contextlib.suppress(OSError):
         _OOM_SCORE.write_text("1000")
+
+
+def _bound_memory() -> None:
+    """Limit the memory that the child allocates besides its copy of the parent's."""
+    with contextlib.suppress(OSError, ValueError):
+        pages = int(_MEMORY_PAGES.read_text().split()[0])
+        most = pages * resource.getpagesize() + MOST_BYTES
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        if hard == resource.RLIM_INFINITY or most < hard:
+            resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 
 
 def _close_others(kept: int) -> None:
