@@ -34,7 +34,7 @@ class NodeSelectorTerm(ApiStruct):
     match_fields: tuple[NodeSelectorRequirement, ...] = ()
 
 
-class NodeSelector(ApiStruct):
+class NodeSelector(ApiStruct, gc=True, weakref=True):
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
@@ -76,7 +76,7 @@ class PodAntiAffinity(ApiStruct):
     preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
 
 
-class Affinity(ApiStruct):
+class Affinity(ApiStruct, gc=True, weakref=True):
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAntiAffinity | None = None

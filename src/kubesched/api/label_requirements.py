@@ -12,6 +12,7 @@ from typing import Final
 from kubesched.api.int64 import MAX_INT64, MIN_INT64
 from kubesched.api.validation import (
     EMPTY_VALUES,
+    are_label_values,
     invalid,
     joined,
     label_key_errors,
@@ -21,6 +22,10 @@ from kubesched.errors import SelectorError
 
 __all__ = ["Requirement", "integer_of"]
 
+# The texts of so many errors are longer than any message that shows them.
+_MOST_ERRORS: Final = 100
+# More values are first checked all at once.
+_FEW: Final = 16
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 
@@ -62,10 +67,14 @@ class Requirement:
         if complaints := label_key_errors(self.key):
             errors.append(invalid(f"{dot}key", self.key, "; ".join(complaints)))
         errors += self._value_count_errors(f"{dot}values")
+        if len(self.values) > _FEW and are_label_values(self.values):
+            return errors
         for index, value in enumerate(self.values):
             if complaints := label_value_errors(value):
                 where = f"{dot}values[{index}][{self.key}]"
                 errors.append(invalid(where, value, "; ".join(complaints)))
+                if len(errors) >= _MOST_ERRORS:
+                    break
         return errors
 
     def _value_count_errors(self, path: str) -> list[str]:

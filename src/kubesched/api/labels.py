@@ -17,6 +17,12 @@ from kubesched.api.label_query import parse_label_query
 from kubesched.api.label_requirements import Requirement
 from kubesched.api.merged_requirements import MergedRequirements
 from kubesched.api.meta import LabelSelector, LabelSelectorRequirement
+from kubesched.api.sized_caches import (
+    MOST_WEIGHT,
+    CachePerObject,
+    TooLargeError,
+    weight_of_texts,
+)
 from kubesched.api.validation import joined
 from kubesched.errors import SelectorError
 
@@ -74,6 +80,11 @@ class Selector:
                 return False
         return self._merged is None or self._merged.matches(labels)
 
+    @property
+    def weight(self) -> int:
+        """A measure of the memory of the requirements."""
+        return sum(weight_of_texts((each.key, *each.values)) for each in self.requirements)
+
     def add(self, *requirements: Requirement) -> Selector:
         """Return a selector with more requirements; `NOTHING` stays `NOTHING`."""
         if self.is_nothing or not requirements:
@@ -91,7 +102,16 @@ class Selector:
             return NOTHING
         if not selector.match_labels and not selector.match_expressions:
             return EVERYTHING
-        return _compiled(tuple(selector.match_labels.items()), selector.match_expressions)
+        large = _large_selectors.get(selector)
+        if large is not None:
+            return large
+        try:
+            return _compiled(tuple(selector.match_labels.items()), selector.match_expressions)
+        except TooLargeError:
+            pass
+        large = _compile(selector.match_labels.items(), selector.match_expressions)
+        _large_selectors.store(selector, large)
+        return large
 
     @classmethod
     def from_map(cls, labels: Mapping[str, str]) -> Selector:
@@ -144,9 +164,22 @@ NOTHING: Final = Selector(is_nothing=True)
 EVERYTHING: Final = Selector()
 
 
+_large_selectors: Final[CachePerObject[LabelSelector, Selector]] = CachePerObject()
+
+
 @lru_cache(maxsize=4096)
 def _compiled(
     labels: tuple[tuple[str, str], ...], expressions: tuple[LabelSelectorRequirement, ...]
+) -> Selector:
+    weight = sum(map(weight_of_texts, labels))
+    weight += sum(weight_of_texts((each.key, *each.values)) for each in expressions)
+    if weight > MOST_WEIGHT:
+        raise TooLargeError
+    return _compile(labels, expressions)
+
+
+def _compile(
+    labels: Iterable[tuple[str, str]], expressions: Iterable[LabelSelectorRequirement]
 ) -> Selector:
     requirements = [Requirement.checked(key, "=", (value,)) for key, value in labels]
     for each in expressions:

@@ -65,7 +65,7 @@ class LabelSelectorRequirement(ApiStruct):
     values: tuple[str, ...] = ()
 
 
-class LabelSelector(ApiStruct):
+class LabelSelector(ApiStruct, gc=True, weakref=True):
     """A selection of labels; None selects nothing, an empty selector everything."""
 
     match_labels: dict[str, str] = {}

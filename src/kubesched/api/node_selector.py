@@ -21,6 +21,12 @@ from kubesched.api.affinity import (
 from kubesched.api.labels import Requirement, Selector
 from kubesched.api.node import Node
 from kubesched.api.pod import Pod
+from kubesched.api.sized_caches import (
+    MOST_WEIGHT,
+    CachePerObject,
+    TooLargeError,
+    weight_of_texts,
+)
 from kubesched.api.validation import invalid, joined, not_supported
 from kubesched.errors import SelectorError
 
@@ -31,6 +37,7 @@ __all__ = [
     "PreferredNodeTerm",
     "PreferredNodeTerms",
     "RequiredNodeAffinity",
+    "node_selector_weight",
 ]
 
 _LABEL_OPERATORS: Final = {
@@ -90,12 +97,12 @@ class NodeMatcher(NamedTuple):
     @classmethod
     def parse(cls, selector: NodeSelector, path: str = "") -> NodeMatcher:
         """Compile a selector and store its errors; empty terms are dropped."""
-        return _parse_selector(selector, path)
+        return _parsed(selector, path)
 
     @classmethod
     def parse_strictly(cls, selector: NodeSelector, path: str = "") -> NodeMatcher:
         """Compile a selector; raise SelectorError if a term is invalid."""
-        matcher = _parse_selector(selector, path)
+        matcher = _parsed(selector, path)
         if (error := matcher.error) is not None:
             raise error
         return matcher
@@ -131,6 +138,13 @@ class RequiredNodeAffinity(NamedTuple):
         spec = pod.spec
         node_affinity = spec.affinity.node_affinity if spec.affinity is not None else None
         return cls.of_parts(spec.node_selector, node_affinity)
+
+    @property
+    def weight(self) -> int:
+        """A measure of the memory of the requirements."""
+        terms = () if self.affinity is None else self.affinity.terms
+        own = 0 if self.selector is None else self.selector.weight
+        return own + sum(each.selector.weight for each in terms)
 
     @classmethod
     def of_parts(
@@ -200,8 +214,40 @@ class PreferredNodeTerms(NamedTuple):
         return sum(each.weight for each in self.terms if each.term.matches(labels, name))
 
 
+# By the path in error texts, of which there are few.
+_large_selectors: Final[CachePerObject[NodeSelector, dict[str, NodeMatcher]]] = CachePerObject()
+
+
+def _parsed(selector: NodeSelector, path: str) -> NodeMatcher:
+    large = _large_selectors.get(selector)
+    if large is not None and path in large:
+        return large[path]
+    try:
+        return _parse_small(selector, path)
+    except TooLargeError:
+        pass
+    matcher = _parse(selector, path)
+    _large_selectors.store(selector, {**(large or {}), path: matcher})
+    return matcher
+
+
 @lru_cache(maxsize=4096)
-def _parse_selector(selector: NodeSelector, path: str) -> NodeMatcher:
+def _parse_small(selector: NodeSelector, path: str) -> NodeMatcher:
+    if node_selector_weight(selector) > MOST_WEIGHT:
+        raise TooLargeError
+    return _parse(selector, path)
+
+
+def node_selector_weight(selector: NodeSelector) -> int:
+    """Return a measure of the memory of a selector."""
+    return sum(
+        weight_of_texts((each.key, each.operator)) + weight_of_texts(each.values)
+        for term in selector.node_selector_terms
+        for each in (*term.match_expressions, *term.match_fields)
+    )
+
+
+def _parse(selector: NodeSelector, path: str) -> NodeMatcher:
     prefix = f"{path}.nodeSelectorTerms" if path else "nodeSelectorTerms"
     return NodeMatcher(
         tuple(

@@ -8,7 +8,6 @@ are defined here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -25,6 +24,7 @@ from kubesched.api.quantity import (
 )
 from kubesched.api.resource_amounts import Resources
 from kubesched.api.resource_names import CPU, MEMORY, is_pod_level_resource_name
+from kubesched.api.sized_caches import MOST_WEIGHT, cached_unless
 
 __all__ = [
     "DEFAULT_MEMORY_REQUEST",
@@ -131,7 +131,11 @@ def node_amounts(pod: Pod) -> tuple[Resources, tuple[int, int]]:
     return pod_requested(pod), pod_nonzero_requested(pod)
 
 
-@lru_cache(maxsize=4096)
+def _are_many(requests: tuple[tuple[str, RawQuantity], ...]) -> bool:
+    return sum(len(name) + len(str(raw)) for name, raw in requests) > MOST_WEIGHT
+
+
+@cached_unless(_are_many, 4096)
 def _amounts_of_one(
     requests: tuple[tuple[str, RawQuantity], ...],
 ) -> tuple[Resources, tuple[int, int]]:

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import enum
 import re
-from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from kubesched.api.base import RawQuantity
+from kubesched.api.sized_caches import cached_unless
 from kubesched.errors import QuantityError
 
 __all__ = [
@@ -50,6 +50,8 @@ _NANO: Final = -9
 _COMPACT_DIGITS: Final = 18
 # Limits that no valid input reaches: a short text must not expand to gigabytes of digits.
 _MAX_DIGITS: Final = 1000
+# Longer numbers are not cached.
+_LONGEST_CACHED: Final = 40
 _MAX_POWER: Final = 2000
 _LONGEST_EXPONENT = 4096
 _WRAPPING_SHIFTS: Final = frozenset((0, 1, 2, 3, 6, 9))
@@ -243,7 +245,11 @@ class Quantity(msgspec.Struct, frozen=True, eq=False, gc=False):
 ZERO: Final = Quantity(0)
 
 
-@lru_cache(maxsize=65536)
+def _is_long_number(text: RawQuantity) -> bool:
+    return isinstance(text, str) and len(text) > _LONGEST_CACHED
+
+
+@cached_unless(_is_long_number, 65536)
 def parse_quantity(text: RawQuantity) -> Quantity:
     """Parse a quantity from its text, or from a number.
 
@@ -299,13 +305,13 @@ def quantity_from_json(raw: RawQuantity | None) -> Quantity:
     return parse_quantity(raw.strip() if isinstance(raw, str) else raw)
 
 
-@lru_cache(maxsize=65536)
+@cached_unless(_is_long_number, 65536)
 def parse_value(raw: RawQuantity) -> int:
     """Return the integer value of a quantity on the wire."""
     return quantity_from_json(raw).value
 
 
-@lru_cache(maxsize=65536)
+@cached_unless(_is_long_number, 65536)
 def parse_milli_value(raw: RawQuantity) -> int:
     """Return the milli-value of a quantity on the wire."""
     return quantity_from_json(raw).milli_value

@@ -7,6 +7,7 @@ Cpu is in thousandths, memory and ephemeral storage in bytes, everything else in
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -22,6 +23,9 @@ from kubesched.api.resource_names import (
 )
 
 __all__ = ["Resources"]
+
+# So many scalars may be present with zero.
+_MOST_ZEROS: Final = 128
 
 
 class Resources(msgspec.Struct, gc=False):
@@ -88,7 +92,7 @@ class Resources(msgspec.Struct, gc=False):
     def subtract(self, other: Resources) -> None:
         """Subtract amounts, including wrapped ones.
 
-        A scalar that becomes 0 stays present.
+        A scalar that becomes 0 stays present, as in the reference, unless there are many.
         """
         self.milli_cpu = add_int64(self.milli_cpu, -other.milli_cpu)
         self.memory = add_int64(self.memory, -other.memory)
@@ -97,6 +101,8 @@ class Resources(msgspec.Struct, gc=False):
             scalar = self.scalar
             for name, amount in other.scalar.items():
                 scalar[name] = add_int64(scalar.get(name, 0), -amount)
+            if len(scalar) > _MOST_ZEROS:  # pods can name ever new resources
+                self.scalar = {name: amount for name, amount in scalar.items() if amount}
 
     def clone(self) -> Resources:
         return Resources(self.milli_cpu, self.memory, self.ephemeral_storage, dict(self.scalar))

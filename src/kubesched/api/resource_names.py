@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final
 
+from kubesched.api.sized_caches import cached_unless, is_long
 from kubesched.api.validation import label_key_errors
 
 __all__ = [
@@ -49,7 +49,7 @@ def is_native_resource_name(name: str) -> bool:
     return "/" not in name or _NATIVE_DOMAIN in name
 
 
-@lru_cache(maxsize=4096)
+@cached_unless(is_long, 4096)
 def is_extended_resource_name(name: str) -> bool:
     """Whether the name is in a vendor's domain, such as `nvidia.com/gpu`."""
     if is_native_resource_name(name) or name.startswith(_QUOTA_PREFIX):
@@ -57,7 +57,7 @@ def is_extended_resource_name(name: str) -> bool:
     return not label_key_errors(_QUOTA_PREFIX + name)
 
 
-@lru_cache(maxsize=4096)
+@cached_unless(is_long, 4096)
 def is_scalar_resource_name(name: str) -> bool:
     """Whether the resource is counted besides cpu, memory and ephemeral storage."""
     return (

@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
+from msgspec.json import Encoder
 from msgspec.structs import replace
 
 from kubesched.api.meta import ObjectMeta
@@ -28,6 +29,7 @@ from kubesched.api.pod import (
     PodSpec,
     PodStatus,
 )
+from kubesched.api.sized_caches import weight_of_texts
 from kubesched.api.volume import (
     PersistentVolume,
     PersistentVolumeClaim,
@@ -36,6 +38,8 @@ from kubesched.api.volume import (
 )
 
 __all__ = [
+    "GENERATION_WEIGHT",
+    "LARGEST_MODEL",
     "ClaimSharing",
     "NodeSharing",
     "PodSharing",
@@ -53,8 +57,12 @@ S = TypeVar("S", bound=Struct)
 _MODELS = 2_000
 # Three values per node: its name and its addresses.
 _VALUES = 50_000
+# The size of a model as JSON, and of all models of a kind that were used lately.
+LARGEST_MODEL = 32 << 10
+GENERATION_WEIGHT = 4 << 20
 # Times are shared by events of one object, rarely by different objects.
 _MOMENTS = 500
+_encode = Encoder().encode
 _INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 
 
@@ -89,6 +97,59 @@ class RecentlyUsed(Generic[K, V]):
         self._younger[key] = value
 
 
+class Weighed(Generic[K, V]):
+    """A mapping like `RecentlyUsed` whose entries have weights.
+
+    A generation is full when its weights exceed `most_weight`, too. A user decides about the size
+    of an object, so an entry that is too large for its cache is not stored.
+    """
+
+    __slots__ = ("_largest", "_most", "_most_weight", "_older", "_weight", "_younger")
+
+    def __init__(self, most: int, largest: int, most_weight: int = GENERATION_WEIGHT) -> None:
+        self._most, self._largest, self._most_weight = most, largest, most_weight
+        self._younger: dict[K, tuple[V, int]] = {}
+        self._older: dict[K, tuple[V, int]] = {}
+        self._weight = 0  # of the younger generation
+
+    def __len__(self) -> int:
+        return len(self._younger.keys() | self._older.keys())
+
+    def get(self, key: K) -> V | None:
+        found = self._younger.get(key)
+        if found is None:
+            found = self._older.get(key)
+            if found is None:
+                return None
+            self.put(key, *found)
+        return found[0]
+
+    def put(self, key: K, value: V, weight: int) -> bool:
+        """Store a value, and return whether it was small enough."""
+        if weight > self._largest:
+            self._younger.pop(key, None)
+            self._older.pop(key, None)
+            return False
+        if len(self._younger) >= self._most or self._weight + weight > self._most_weight:
+            self._older, self._younger, self._weight = self._younger, {}, 0
+        self._younger[key] = value, weight
+        self._weight += weight
+        return True
+
+
+class Models(Weighed[K, S]):
+    """Objects of which later ones are likely to be similar."""
+
+    __slots__ = ()
+
+    def __init__(self, most: int = _MODELS) -> None:
+        super().__init__(most, LARGEST_MODEL)
+
+    def store(self, key: K, model: S) -> bool:
+        """Store a model, and return whether it was small enough."""
+        return self.put(key, model, len(_encode(model)))
+
+
 class SharedValues(RecentlyUsed[Any, Any]):
     """Hashable values of any type, each shared by all equal values."""
 
@@ -111,7 +172,7 @@ class PodSharing:
     """
 
     def __init__(self) -> None:
-        self._models: RecentlyUsed[tuple[str, bool], Pod] = RecentlyUsed(_MODELS)
+        self._models: Models[tuple[str, bool], Pod] = Models()
         self._same = SharedValues(_VALUES)
         self._same_moment = SharedValues(_MOMENTS)
         self._last = Pod()
@@ -132,9 +193,9 @@ class PodSharing:
             status=self._status(pod.status, model.status),
         )
         # The template of a workload can change.
-        if not is_known or shared.spec.containers is not model.spec.containers:
-            self._models.put(key, shared)
-        self._last = shared
+        is_new = not is_known or shared.spec.containers is not model.spec.containers
+        if is_new and self._models.store(key, shared):
+            self._last = shared
         return shared
 
     def _metadata(self, metadata: ObjectMeta, model: ObjectMeta) -> ObjectMeta:
@@ -203,7 +264,7 @@ class NodeSharing:
     """Shares parts of nodes; caches a node per instance type as a model."""
 
     def __init__(self) -> None:
-        self._models: RecentlyUsed[str, Node] = RecentlyUsed(_MODELS)
+        self._models: Models[str, Node] = Models()
         self._same = SharedValues(_VALUES)
         self._same_moment = SharedValues(_MOMENTS)
 
@@ -218,7 +279,7 @@ class NodeSharing:
             status=self._status(node.status, nearest.status),
         )
         if model is None:
-            self._models.put(key, shared)
+            self._models.store(key, shared)
         return shared
 
     def _metadata(self, metadata: ObjectMeta, model: ObjectMeta) -> ObjectMeta:
@@ -271,10 +332,10 @@ class VolumeSharing:
     """
 
     def __init__(self) -> None:
-        self._models: RecentlyUsed[str, PersistentVolume] = RecentlyUsed(_MODELS)
+        self._models: Models[str, PersistentVolume] = Models()
         self._same = SharedValues(_VALUES)
         self._same_moment = SharedValues(_MOMENTS)
-        self._same_map = SharedMaps(_MODELS)
+        self._same_map = SharedMaps(_MODELS, LARGEST_MODEL)
 
     def share(self, volume: PersistentVolume, before: PersistentVolume | None) -> PersistentVolume:
         """Return an equal volume that shares parts with earlier ones."""
@@ -290,7 +351,7 @@ class VolumeSharing:
             status=_share_parts(volume.status, nearest.status, last_phase_transition_time=moment),
         )
         if model is None or (model.spec.claim_ref is None and shared.spec.claim_ref is not None):
-            self._models.put(key, shared)
+            self._models.store(key, shared)
         return shared
 
     def _spec(
@@ -308,7 +369,9 @@ class VolumeSharing:
                 uid=reference.uid,
                 resource_version=reference.resource_version,
             )
-        affinity = None if spec.node_affinity is None else self._same(spec.node_affinity)
+        affinity = spec.node_affinity
+        if affinity is not None and len(_encode(affinity)) <= LARGEST_MODEL:
+            affinity = self._same(affinity)
         return _share_parts(spec, model, csi=csi, claim_ref=reference, node_affinity=affinity)
 
 
@@ -316,11 +379,9 @@ class ClaimSharing:
     """Shares parts of claims; caches a claim per class and namespace as a model."""
 
     def __init__(self) -> None:
-        self._models: RecentlyUsed[tuple[str, str | None], PersistentVolumeClaim] = RecentlyUsed(
-            _MODELS
-        )
+        self._models: Models[tuple[str, str | None], PersistentVolumeClaim] = Models()
         self._same_moment = SharedValues(_MOMENTS)
-        self._same_map = SharedMaps(_VALUES)
+        self._same_map = SharedMaps(_VALUES, LARGEST_MODEL)
 
     def share(
         self, claim: PersistentVolumeClaim, before: PersistentVolumeClaim | None
@@ -337,11 +398,11 @@ class ClaimSharing:
             status=_share_parts(claim.status, nearest.status),
         )
         if model is None or (not model.status.capacity and shared.status.capacity):
-            self._models.put(key, shared)
+            self._models.store(key, shared)
         return shared
 
 
-class SharedMaps(RecentlyUsed[tuple[tuple[str, str], ...], dict[str, str]]):
+class SharedMaps(Weighed[tuple[tuple[str, str], ...], dict[str, str]]):
     """Labels and annotations, each shared by all equal ones."""
 
     __slots__ = ()
@@ -353,7 +414,7 @@ class SharedMaps(RecentlyUsed[tuple[tuple[str, str], ...], dict[str, str]]):
         found = self.get(key)
         if found is None:
             found = value
-            self.put(key, found)
+            self.put(key, found, sum(map(weight_of_texts, key)))
         return found
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Final
+
+from kubesched.api.sized_caches import cached_unless, is_long
 
 __all__ = [
     "EMPTY_VALUES",
+    "are_label_values",
     "dns_subdomain_errors",
     "invalid",
     "joined",
@@ -28,6 +30,9 @@ _MAX_SUBDOMAIN: Final = 253
 
 _NAME_PATTERN: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _NAME: Final = re.compile(_NAME_PATTERN, re.ASCII)
+# Values joined with NUL, which no valid value contains.
+_VALUE_IN_LIST: Final = "(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"
+_VALUES: Final = re.compile(f"{_VALUE_IN_LIST}(?:\0{_VALUE_IN_LIST})*+", re.ASCII)
 _SUBDOMAIN_PATTERN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _SUBDOMAIN: Final = re.compile(_SUBDOMAIN_PATTERN, re.ASCII)
 
@@ -56,7 +61,7 @@ _SUBDOMAIN_SYNTAX: Final = (
 )
 
 
-@lru_cache(maxsize=4096)
+@cached_unless(is_long, 4096)
 def label_key_errors(key: str) -> tuple[str, ...]:
     """Return the errors of a label key: a name with an optional `domain/` before it."""
     parts = key.split("/")
@@ -77,7 +82,7 @@ def label_key_errors(key: str) -> tuple[str, ...]:
     return tuple(errors)
 
 
-@lru_cache(maxsize=4096)
+@cached_unless(is_long, 4096)
 def label_value_errors(value: str) -> tuple[str, ...]:
     """Return the errors of a label value, which may be empty."""
     errors = []
@@ -86,6 +91,12 @@ def label_value_errors(value: str) -> tuple[str, ...]:
     if value and not _NAME.fullmatch(value):
         errors.append(_VALUE_SYNTAX)
     return tuple(errors)
+
+
+def are_label_values(values: Sequence[str]) -> bool:
+    """Whether all are valid label values. A selector can have 100,000 of them."""
+    text = "\0".join(values)
+    return text.count("\0") == len(values) - 1 and _VALUES.fullmatch(text) is not None
 
 
 def dns_subdomain_errors(name: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from kubesched.api import sharing, sized_caches
 from kubesched.cluster.apiserver.http.api_limits import ApiLimits
 from kubesched.cluster.apiserver.rules.custom import schema_validation
 from kubesched.cluster.apiserver.rules.errors import value_limit
@@ -20,17 +21,21 @@ from kubesched.cluster.controllers import (
     pod_creation_limit,
     terminated_pods,
 )
+from kubesched.dashboard import page_queries
+from kubesched.explain.recordings import segment_files
+from kubesched.explain.whatif import plan
 from kubesched.foundation.cel import device
 from kubesched.foundation.cel.language import parser
 from kubesched.foundation.client import api_failures, event_recorder, watch_stream
 from kubesched.foundation.http.http_server import PART_BYTES
-from kubesched.foundation.util import bounded_file, log_output, yaml_limits
+from kubesched.foundation.util import bounded_file, forked, log_output, yaml_limits
 from kubesched.framework import pod_limits
 from kubesched.scheduler.backend import cache
 from kubesched.scheduler.cycles import failure, scheduling_cycle
 from kubesched.scheduler.plugins.dynamic_resources import device_requests, device_search_steps
 from kubesched.scheduler.runtime import answer_cache
 from kubesched.scheduler.server.serving.secure_server import HTTP_LIMITS
+from kubesched.sim import history
 
 __all__ = ["BOUNDS", "Bound", "bounds_table"]
 
@@ -98,6 +103,17 @@ _IN_THE_SCHEDULER: Final = (
         "cached answers of a profile",
         f"{answer_cache.MOST_ENTRIES:,} kinds of pods, {_size(answer_cache.MOST_BYTES)}",
         "the least recently used are evicted",
+    ),
+    Bound(
+        "selectors, label sets and texts in caches",
+        f"{sized_caches.MOST_WEIGHT:,} characters, {sized_caches.LONGEST_TEXT} for a single text",
+        "stored no longer than the object or the attempt",
+    ),
+    Bound(
+        "models for sharing parts of objects",
+        f"{_size(sharing.LARGEST_MODEL)} of JSON each, {_size(2 * sharing.GENERATION_WEIGHT)} "
+        "of a kind",
+        "not shared; the least recently used are evicted",
     ),
     Bound(
         "changes that the cache has logged",
@@ -192,6 +208,23 @@ _ON_FILES: Final = (
         "file that a command reads",
         f"{_size(bounded_file.MOST_BYTES)}; settings {_size(bounded_file.MOST_SETTINGS_BYTES)}",
         "one line of error, before memory is exhausted",
+    ),
+    Bound(
+        "report of a simulation",
+        f"{_size(bounded_file.MOST_BYTES)} when unpacked, {history.MOST_CHANGES:,} changes",
+        "one line of error",
+    ),
+    Bound("frame of a recording", _size(segment_files.MOST_FRAME), "the recording ends there"),
+    Bound(
+        "what-if plan",
+        f"{plan.MOST_NEW_NODES:,} new nodes, {plan.MOST_REPLICAS:,} replicas",
+        "one line of error; 400 on the page",
+    ),
+    Bound(
+        "explanation or what-if of the page",
+        f"{page_queries.LONGEST_S:g} s, {_size(forked.MOST_BYTES)} of memory, "
+        f"{page_queries.MOST_CHILDREN} at a time",
+        "400 or 500, or it waits",
     ),
 )
 

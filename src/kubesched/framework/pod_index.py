@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from kubesched.api import ObjectMeta, Pod
 from kubesched.api.pod_facts import is_terminating
+from kubesched.api.sized_caches import MOST_WEIGHT
 from kubesched.framework.affinity_terms import AffinityTerm
 from kubesched.framework.engine import NodeTable
 from kubesched.framework.engine.domain_counts import Domains, Eligibility, RowCounts
@@ -37,10 +38,24 @@ _DOMAINS_KEPT = 256
 _SUBJECTS_KEPT = 1024
 # Groups without pods are evicted once there are more of them than this and than other groups.
 _EMPTY_SHAPES_KEPT = 256
+# A group with more labels and values of selectors is evicted with its last pod.
+_HEAVY_GROUP = 256
+# Results of queries and domains of rules with a larger weight are stored for one attempt only.
+_HEAVY_QUERY = MOST_WEIGHT
+# The terms about a pod with more labels than this are not stored between attempts.
+_MOST_SUBJECT_LABELS = 256
+# A group with more labels is not registered for each of them: a pod can have 30,000.
+_MOST_ANCHORS = 64
+_MANY_LABELS: Anchor = ("", "")  # no label has an empty key
 
 
 class EligibilityRule(Hashable, Protocol):
     """A rule that selects rows. Equal rules select the same rows of every table."""
+
+    @property
+    def weight(self) -> int:
+        """A measure of the memory of the rule (`api/sized_caches.py`)."""
+        ...
 
     def on(self, index: PodIndex) -> Eligibility: ...
 
@@ -87,6 +102,7 @@ class _Group:
         "pod_count",
         "rows",
         "terms",
+        "weight",
     )
 
     def __init__(self, key: Hashable, pod: Pod, terms: tuple[CarriedTerm, ...]) -> None:
@@ -95,15 +111,21 @@ class _Group:
         self.labels = pod.metadata.labels
         self.is_terminating = is_terminating(pod)
         self.terms = terms
+        self.weight = len(self.labels) + sum(_term_weight(each.term) for each in terms)
         self.rows: dict[int, int] = {}  # row -> pods of this group, without zeros
         self.pod_count = 0
         self.answers: list[_Answer] = []  # the results that count this group's pods
 
+    @property
+    def has_many_labels(self) -> bool:
+        return len(self.labels) > _MOST_ANCHORS
+
     def places(self) -> Iterator[_Place]:
-        """Yield the places at which queries that may match this group are registered."""
+        """Yield the places at which the group is registered."""
+        anchors = (_MANY_LABELS,) if self.has_many_labels else self.labels.items()
         for namespace in (self.namespace, None):
             yield namespace, None
-            for anchor in self.labels.items():
+            for anchor in anchors:
                 yield namespace, anchor
 
     def add(self, row: int) -> None:
@@ -181,8 +203,9 @@ class PodIndex:
         self._group_of: dict[PodInfo, _Group] = {}
         self._groups: dict[Hashable, _Group] = {}
         self._groups_at: dict[_Place, dict[Hashable, _Group]] = {}
-        self._empty_shapes = 0
+        self._empty: dict[_Group, None] = {}  # groups without pods
         self._answers: OrderedDict[PodQuery | CarriedTerm, _Answer] = OrderedDict()
+        self._heavy_queries: list[PodQuery] = []
         self._columns: OrderedDict[_Answer, None] = OrderedDict()  # answers that have one
         self._queries_at: dict[_Place, dict[PodQuery, _Answer]] = {}
         self._terms: dict[_TermKey, CarriedTerm] = {}
@@ -190,6 +213,7 @@ class PodIndex:
         self._term_generation = 0  # grows when terms are dropped
         self._subjects: OrderedDict[Hashable, _Subject] = OrderedDict()
         self._domains: OrderedDict[Hashable, Domains] = OrderedDict()
+        self._heavy_domains: list[Hashable] = []
         self._latest: ObjectMeta | None = None
         self._labels: frozenset[tuple[str, str]] = frozenset()  # of the latest metadata
 
@@ -198,7 +222,7 @@ class PodIndex:
         self._fit()
         group = self._group_of[pod_info] = self._intern(pod_info)
         if not group.pod_count:
-            self._empty_shapes -= 1
+            del self._empty[group]
         group.add(row)
 
     def remove(self, row: int, pod_info: PodInfo) -> None:
@@ -207,9 +231,11 @@ class PodIndex:
         group = self._group_of.pop(pod_info)
         group.remove(row)
         if not group.pod_count:
-            self._empty_shapes += 1
-            if self._empty_shapes > max(_EMPTY_SHAPES_KEPT, len(self._groups) // 2):
-                self._drop_empty_shapes()
+            self._empty[group] = None
+            if group.weight > _HEAVY_GROUP:
+                self._drop_empty_shapes([group])
+            elif len(self._empty) > max(_EMPTY_SHAPES_KEPT, len(self._groups) // 2):
+                self._drop_empty_shapes([*self._empty])
 
     def relabel(self, row: int, pod_info: PodInfo) -> None:
         """Move a pod to another group if its labels or terms have changed."""
@@ -231,6 +257,8 @@ class PodIndex:
             return answer
         answer = self._answers[question] = _Answer(self._capacity, self._keep_column)
         if isinstance(question, PodQuery):
+            if sum(selector.weight for _, selector in question.conditions) > _HEAVY_QUERY:
+                self._heavy_queries.append(question)
             self._find_matches(question, answer)
         else:
             for group, times in question._groups.items():
@@ -239,6 +267,18 @@ class PodIndex:
         if len(self._answers) > _ANSWERS_KEPT:
             self._forget(next(iter(self._answers)))
         return answer
+
+    def end_attempt(self) -> None:
+        """Evict what is too large to be stored for later attempts."""
+        if self._heavy_queries:
+            for query in self._heavy_queries:
+                if query in self._answers:
+                    self._forget(query)
+            self._heavy_queries = []
+        if self._heavy_domains:
+            for name in self._heavy_domains:
+                self._forget_domains(name)
+            self._heavy_domains = []
 
     def domains(
         self, key: str, rule: EligibilityRule | None = None, missing_as_empty: bool = False
@@ -252,8 +292,16 @@ class PodIndex:
         eligibility = None if rule is None else rule.on(self)
         domains = self._domains[name] = Domains(self.table, key, eligibility, missing_as_empty)
         if len(self._domains) > _DOMAINS_KEPT:
-            self._domains.popitem(last=False)
+            self._forget_domains(next(iter(self._domains)))
+        if rule is not None and rule.weight > _HEAVY_QUERY:
+            self._heavy_domains.append(name)
         return domains
+
+    def _forget_domains(self, name: Hashable) -> None:
+        domains = self._domains.pop(name, None)
+        if domains is not None:
+            for answer in self._answers.values():
+                answer.drop_split(domains)
 
     @property
     def has_terms(self) -> bool:
@@ -265,6 +313,10 @@ class PodIndex:
         if not self._terms:
             return _NO_TERMS
         metadata = pod.metadata
+        if len(metadata.labels) + len(namespace_labels) > _MOST_SUBJECT_LABELS:
+            unnamed = _Subject()
+            self._look_at_terms(unnamed, pod, namespace_labels)
+            return unnamed.by_kind
         labels = self._labels_of(metadata)
         name = (metadata.namespace, labels, frozenset(namespace_labels.items()))
         subject = self._subjects.get(name)
@@ -278,8 +330,10 @@ class PodIndex:
             self._look_at_terms(subject, pod, namespace_labels)
         return subject.by_kind
 
-    def _labels_of(self, metadata: ObjectMeta) -> frozenset[tuple[str, str]]:
+    def _labels_of(self, metadata: ObjectMeta) -> Hashable:
         """Return the labels as a key. An attempt needs those of its pod several times."""
+        if len(metadata.labels) > _MOST_SUBJECT_LABELS:
+            return id(metadata.labels)  # the group refers to them, so that the id stays theirs
         if metadata is not self._latest:
             self._latest, self._labels = metadata, frozenset(metadata.labels.items())
         return self._labels
@@ -302,7 +356,10 @@ class PodIndex:
     def _find_matches(self, query: PodQuery, answer: _Answer) -> None:
         for place in _places(query):
             self._queries_at.setdefault(place, {})[query] = answer
-            for group in self._groups_at.get(place, {}).values():
+            groups = [*self._groups_at.get(place, {}).values()]
+            if place[1] is not None and place[1] != _MANY_LABELS:
+                groups += self._groups_at.get((place[0], _MANY_LABELS), {}).values()
+            for group in groups:
                 if query.matches(group.namespace, group.labels, group.is_terminating):
                     answer.include(group)
 
@@ -340,10 +397,11 @@ class PodIndex:
 
     def _new_group(self, key: Hashable, pod: Pod, terms: tuple[_TermKey, ...]) -> _Group:
         group = self._groups[key] = _Group(key, pod, tuple(map(self._carried, terms)))
-        self._empty_shapes += 1
+        self._empty[group] = None
         for place in group.places():
             self._groups_at.setdefault(place, {})[key] = group
-            for query, answer in self._queries_at.get(place, {}).items():
+        for queries in self._queries_about(group):
+            for query, answer in queries.items():
                 if query.matches(group.namespace, group.labels, group.is_terminating):
                     answer.include(group)
         for carried in group.terms:
@@ -352,6 +410,20 @@ class PodIndex:
             if known is not None:
                 known.include(group)
         return group
+
+    def _queries_about(self, group: _Group) -> Iterator[dict[PodQuery, _Answer]]:
+        """Yield the queries that may match a group."""
+        if not group.has_many_labels:
+            for place in group.places():
+                if (queries := self._queries_at.get(place)) is not None:
+                    yield queries
+            return
+        labels = group.labels
+        for (namespace, anchor), queries in self._queries_at.items():
+            if namespace not in (None, group.namespace):
+                continue
+            if anchor is None or labels.get(anchor[0]) == anchor[1]:
+                yield queries
 
     def _carried(self, key: _TermKey) -> CarriedTerm:
         carried = self._terms.get(key)
@@ -368,10 +440,11 @@ class PodIndex:
             for place in _places(question):
                 _drop(self._queries_at, place, question)
 
-    def _drop_empty_shapes(self) -> None:
+    def _drop_empty_shapes(self, dropped: Sequence[_Group]) -> None:
         touched: dict[int, _Answer] = {}
         has_idle_terms = False
-        for group in [group for group in self._groups.values() if not group.pod_count]:
+        for group in dropped:
+            del self._empty[group]
             del self._groups[group.key]
             for place in group.places():
                 _drop(self._groups_at, place, group.key)
@@ -381,7 +454,6 @@ class PodIndex:
             touched.update((id(answer), answer) for answer in group.answers)
         for answer in touched.values():
             answer.groups = [group for group in answer.groups if group.pod_count]
-        self._empty_shapes = 0
         if has_idle_terms:
             self._drop_idle_terms()
 
@@ -396,6 +468,7 @@ class PodIndex:
             self._terms[key] = carried
             self._terms_at.setdefault(anchor_of(carried.term.selector), []).append(carried)
         self._term_generation += 1
+        self._subjects.clear()  # they refer to the dropped terms
 
 
 def _places(query: PodQuery) -> list[_Place]:
@@ -410,6 +483,11 @@ def _drop(at: dict[_Place, dict[K, V]], place: _Place, key: K) -> None:
     del found[key]
     if not found:
         del at[place]
+
+
+def _term_weight(term: AffinityTerm) -> int:
+    requirements = (*term.selector.requirements, *term.namespace_selector.requirements)
+    return len(term.namespaces) + sum(1 + len(each.values) for each in requirements)
 
 
 def _term_keys(pod_info: PodInfo) -> tuple[_TermKey, ...]:

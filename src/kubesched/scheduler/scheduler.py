@@ -399,7 +399,7 @@ class Scheduler:
         Raises:
             CacheCorruptedError: the cache and the API server disagree beyond repair.
         """
-        flusher = QueueFlusher(self.queue, self._steady)
+        flusher = QueueFlusher(self.queue, self.cache, self._steady)
         try:
             informers = self.informers.components() if self._runs_informers else ()
             late = self._late_informers
@@ -514,7 +514,10 @@ class Scheduler:
         ):
             self._extender_tasks.start(self._tasks, framework, queued, extenders)
             return False
-        placement = self._scheduling.run(framework, queued)
+        try:
+            placement = self._scheduling.run(framework, queued)
+        finally:
+            self.cache.end_attempt()
         if placement is None:
             return False
         self._bind(placement)

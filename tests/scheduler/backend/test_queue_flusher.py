@@ -7,8 +7,9 @@ import asyncio
 from kubesched.foundation.util.clock import SECOND, current_clock
 from kubesched.foundation.util.components import running
 from kubesched.foundation.util.virtual_loop import run
+from kubesched.scheduler.backend.cache import Cache
 from kubesched.scheduler.backend.queue_flusher import QueueFlusher
-from kubesched.testing.objects.builders import make_pod
+from kubesched.testing.objects.builders import make_node, make_pod
 from tests.scheduler.backend.queue.queue_harness import QueueHarness
 
 START_NS = 1_700_000_000 * SECOND + 300_000_000  # three tenths into a second
@@ -42,7 +43,7 @@ def test_unschedulable_at_once_and_every_thirty_and_nothing_in_between_without_b
     harness = Recorder()
 
     async def main() -> None:
-        async with running(QueueFlusher(harness.queue, current_clock())):
+        async with running(QueueFlusher(harness.queue, Cache(), current_clock())):
             await asyncio.sleep(60.5)
 
     run(main, start_ns=START_NS)
@@ -55,7 +56,7 @@ def test_backoff_at_every_whole_second_from_when_a_pod_backs_off() -> None:
 
     async def main() -> None:
         clock = current_clock()
-        async with running(QueueFlusher(harness.queue, clock)):
+        async with running(QueueFlusher(harness.queue, Cache(), clock)):
             await asyncio.sleep(5.1)
             harness.now_ns = clock.now_ns()
             harness.add(make_pod("p"))
@@ -77,7 +78,7 @@ def test_a_pod_leaves_its_backoff_at_the_first_whole_second_it_may() -> None:
     async def main() -> int:
         clock = current_clock()
         ready = asyncio.Event()
-        async with running(QueueFlusher(harness.queue, clock)):
+        async with running(QueueFlusher(harness.queue, Cache(), clock)):
             harness.now_ns = clock.now_ns()
             harness.add(make_pod("p"))
             harness.fail(harness.pop())
@@ -93,7 +94,7 @@ def test_it_ends_at_stop_which_may_be_called_twice() -> None:
     harness = Recorder()
 
     async def main() -> None:
-        flusher = QueueFlusher(harness.queue, current_clock())
+        flusher = QueueFlusher(harness.queue, Cache(), current_clock())
         task = asyncio.create_task(flusher.run())
         await asyncio.sleep(2)
         flusher.stop()
@@ -102,3 +103,17 @@ def test_it_ends_at_stop_which_may_be_called_twice() -> None:
 
     run(main, start_ns=START_NS)
     assert harness.unschedulable == [0]
+
+
+def test_it_applies_what_the_cache_has_logged() -> None:
+    """The log refers to deleted pods, and an idle scheduler makes no attempt."""
+    cache = Cache()
+
+    async def main() -> int:
+        async with running(QueueFlusher(Recorder().queue, cache, current_clock())):
+            cache.add_node(make_node("n"))
+            cache.add_pod(make_pod("p", node_name="n"))
+            await asyncio.sleep(31)
+            return len(cache.snapshot)
+
+    assert run(main, start_ns=START_NS) == 1

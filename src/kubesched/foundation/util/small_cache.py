@@ -3,7 +3,7 @@
 A key is found by identity, at a cost that does not depend on its size. Otherwise it is compared
 with the few keys that were used last: equal keys that are decoded one by one, without sharing, are
 found too. Nothing is hashed. The cache is cleared when it is full: keys that never come again cost
-next to nothing.
+next to nothing. An entry keeps its key alive, so do not store keys of megabytes.
 """
 
 from __future__ import annotations

@@ -227,6 +227,10 @@ class RowCounts:
         self._column = None
         self._splits.clear()
 
+    def drop_split(self, domains: Domains) -> None:
+        """Stop maintaining the counts per domain of this split."""
+        self._splits.pop(domains, None)
+
     def drop_splits(self) -> None:
         """Stop maintaining counts per domain; this also removes the reference cycles."""
         self._splits.clear()

@@ -277,6 +277,10 @@ class Cache:
             del self._nodes[name]
         self._dirty.add(name)
 
+    def end_attempt(self) -> None:
+        """Release what is too large to be stored until the next attempt."""
+        self.snapshot.pod_index.end_attempt()
+
     def _bound_log(self) -> None:
         if len(self._log) >= LONGEST_LOG:
             self.update_snapshot()

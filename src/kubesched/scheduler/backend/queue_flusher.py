@@ -1,10 +1,15 @@
-"""Calls the timed flushes of the scheduling queue (docs/reference/03 §3.4, §5.11)."""
+"""Calls the timed flushes of the scheduling queue (docs/reference/03 §3.4, §5.11).
+
+It also applies the changes that the cache has logged, because their objects stay in memory until
+then, and an idle scheduler makes no attempt that would apply them.
+"""
 
 from __future__ import annotations
 
 import asyncio
 
 from kubesched.foundation.util.clock import SECOND, Clock
+from kubesched.scheduler.backend.cache import Cache
 from kubesched.scheduler.backend.queue import SchedulingQueue
 
 __all__ = ["QueueFlusher"]
@@ -18,8 +23,8 @@ class QueueFlusher:
     It sleeps while no pod backs off, so an idle cluster costs a simulation nothing.
     """
 
-    def __init__(self, queue: SchedulingQueue, clock: Clock) -> None:
-        self._queue, self._clock = queue, clock
+    def __init__(self, queue: SchedulingQueue, cache: Cache, clock: Clock) -> None:
+        self._queue, self._cache, self._clock = queue, cache, clock
         self._woken = asyncio.Event()
         self._is_stopping = False
         queue.on_backoff = self._woken.set
@@ -31,6 +36,7 @@ class QueueFlusher:
             self._woken.clear()
             if clock.monotonic_ns() >= due_ns:
                 self._queue.flush_unschedulable(clock.now_ns())
+                self._cache.update_snapshot()
                 due_ns = clock.monotonic_ns() + _UNSCHEDULABLE_PERIOD_NS
             timeout_ns = due_ns - clock.monotonic_ns()
             if self._queue.has_backoff:

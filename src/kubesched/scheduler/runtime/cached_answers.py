@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import reduce
+from hashlib import blake2b
 from itertools import takewhile
 from operator import attrgetter, or_
 from typing import Any
@@ -34,14 +35,25 @@ from kubesched.framework import (
 from kubesched.framework.engine import TotalIndex
 from kubesched.framework.reads import POD_FIELDS
 
-__all__ = ["CachedAnswers", "CachedFilters", "CachedScores", "Weighted", "pod_key_function"]
+__all__ = [
+    "CachedAnswers",
+    "CachedFilters",
+    "CachedScores",
+    "Weighted",
+    "is_large_spec",
+    "pod_key_function",
+]
 
 Rows = int | slice | NDArray[np.intp]
 Weighted = Sequence[tuple[Plugin, int]]
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
+_encode_compactly = msgspec.msgpack.Encoder().encode
 _INDEX_BYTES = 120  # per row in the index
 _LARGE_BYTES = 128 << 10
+# Caches do not refer to larger specs and keys, so that these are freed with their pods.
+_LARGEST_CACHED = 4 << 10
+_DIGEST_BYTES = 32
 
 
 class CachedFilters:
@@ -281,6 +293,11 @@ def _kinds_read(plugins: Sequence[Plugin]) -> tuple[type[Any], ...] | None:
     return tuple(kinds)
 
 
+def is_large_spec(spec: PodSpec) -> bool:
+    """Whether a cache must not refer to the spec, because it would outlive its pod."""
+    return len(_encode_compactly(spec)) > _LARGEST_CACHED
+
+
 def pod_key_function(reads: Iterable[Reads]) -> Callable[[Pod], bytes | None]:
     """Return a function that encodes all parts of a pod that are read.
 
@@ -304,7 +321,9 @@ def pod_key_function(reads: Iterable[Reads]) -> Callable[[Pod], bytes | None]:
         # Computed parts are empty for most pods.
         computed = [get(pod) for get in computed_parts] if spec.affinity or spec.volumes else ()
         encoded = _encode((plain(pod), computed) if any(computed) else plain(pod))
-        if by_spec_alone:
+        if len(encoded) > _LARGEST_CACHED:
+            return blake2b(encoded, digest_size=_DIGEST_BYTES).digest()
+        if by_spec_alone and not is_large_spec(spec):
             key_of_spec.store(spec, encoded)
         return encoded
 

@@ -57,6 +57,7 @@ from kubesched.framework.pod_groups import PodGroups
 from kubesched.scheduler.config.types import BY_NAME, KubeSchedulerProfile
 from kubesched.scheduler.runtime.answer_cache import AnswerCache
 from kubesched.scheduler.runtime.binding_points import BindingPoints
+from kubesched.scheduler.runtime.cached_answers import is_large_spec
 from kubesched.scheduler.runtime.dry_run import ProfileDryRun
 from kubesched.scheduler.runtime.in_flight_count import InFlightCount
 from kubesched.scheduler.runtime.placement_points import PlacementPoints
@@ -335,7 +336,8 @@ class Framework:
         spec = pod.spec
         cached = self._pre_filters_by_spec.get(spec)
         if cached is None:
-            self._pre_filters_by_spec.store(spec, self._all_pre_filters)
+            if not is_large_spec(spec):
+                self._pre_filters_by_spec.store(spec, self._all_pre_filters)
             return self._all_pre_filters
         if pod.status.container_statuses:  # after a resize the requests differ from the spec
             return self._all_pre_filters

@@ -7,9 +7,10 @@ so it selects other namespaces only if it matches that.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from kubesched.api import Node, Pod
+from kubesched.api import Affinity, Node, Pod
+from kubesched.api.sized_caches import CachePerObject
 from kubesched.errors import SelectorError
 from kubesched.framework import AffinityTerm, PodInfo, QueueingHint
 from kubesched.scheduler.plugins.helpers.hints import expect_or_none, is_placed, queue_if, same_pod
@@ -17,16 +18,24 @@ from kubesched.scheduler.plugins.helpers.hints import expect_or_none, is_placed,
 __all__ = ["AffinityHints"]
 
 _NO_LABELS: Mapping[str, str] = {}
-_MAX_CACHED = 8192
+
+
+class _Terms(NamedTuple):
+    """The required terms of a pod."""
+
+    near: tuple[AffinityTerm, ...]
+    apart: tuple[AffinityTerm, ...]
+
+
+_NO_TERMS = _Terms((), ())
 
 
 class AffinityHints:
     """Decides by the required terms of a pending pod whether an event may help it."""
 
     def __init__(self) -> None:
-        # Each event is checked for every pending pod, so parsed terms are cached by the id of
-        # the Pod. The entry holds a reference to the Pod, so the id stays valid.
-        self._cache: dict[int, PodInfo] = {}
+        # Each event is checked for every pending pod, so parsed terms are cached, by namespace.
+        self._cache: CachePerObject[Affinity, dict[str, _Terms]] = CachePerObject()
 
     def after_pod_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         before, after = expect_or_none(Pod, old), expect_or_none(Pod, new)
@@ -35,12 +44,11 @@ class AffinityHints:
         if not all(map(is_placed, filter(None, (before, after)))):
             return QueueingHint.SKIP
         pending = self._parsed(pod)
-        near, apart = pending.required_affinity_terms, pending.required_anti_affinity_terms
+        near, apart = pending
         if after is None:
             assert before is not None
             return queue_if(
-                _matches_all(apart, before)
-                or _matches_all(self._parsed(before).required_anti_affinity_terms, pod)
+                _matches_all(apart, before) or _matches_all(self._parsed(before).apart, pod)
             )
         if before is None:
             return queue_if(_matches_all(near, after))
@@ -52,8 +60,8 @@ class AffinityHints:
     def after_node_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         before, after = expect_or_none(Node, old), expect_or_none(Node, new)
         pending = self._parsed(pod)
-        near = [term.topology_key for term in pending.required_affinity_terms]
-        apart = [term.topology_key for term in pending.required_anti_affinity_terms]
+        near = [term.topology_key for term in pending.near]
+        apart = [term.topology_key for term in pending.apart]
         assert after is not None
         labels = after.metadata.labels
         if before is None:
@@ -66,19 +74,23 @@ class AffinityHints:
             or any(key in labels_before and labels.get(key) != labels_before[key] for key in apart)
         )
 
-    def _parsed(self, pod: Pod) -> PodInfo:
+    def _parsed(self, pod: Pod) -> _Terms:
         """Return the parsed terms.
 
         Raises:
             SelectorError: a term is invalid; the queue then requeues the pod.
         """
-        parsed = self._cache.get(id(pod))
+        affinity, namespace = pod.spec.affinity, pod.metadata.namespace
+        if affinity is None:
+            return _NO_TERMS
+        known = self._cache.get(affinity) or {}
+        parsed = known.get(namespace)
         if parsed is None:
-            if len(self._cache) >= _MAX_CACHED:
-                self._cache.clear()
-            parsed = self._cache[id(pod)] = PodInfo(pod)
-        if parsed.affinity_errors:
-            raise SelectorError(", ".join(parsed.affinity_errors))
+            info = PodInfo(pod)
+            if info.affinity_errors:
+                raise SelectorError(", ".join(info.affinity_errors))
+            parsed = _Terms(info.required_affinity_terms, info.required_anti_affinity_terms)
+            self._cache.store(affinity, {**known, namespace: parsed})
         return parsed
 
 

@@ -17,6 +17,7 @@ from kubesched.api import (
     StatefulSet,
 )
 from kubesched.api.labels import EVERYTHING, Selector
+from kubesched.api.sized_caches import MOST_WEIGHT
 from kubesched.errors import SelectorError
 from kubesched.framework import Handle
 from kubesched.scheduler.plugins.pod_topology_spread.spread_constraints import selector_key
@@ -60,9 +61,11 @@ class DefaultSelectors:
         key = (frozenset(labels.items()), selector_key(more))
         selector = self._cache.get(key)
         if selector is None:
-            if len(self._cache) >= _MAX_CACHED:
-                self._cache.clear()
-            selector = self._cache[key] = _combined(labels, more)
+            selector = _combined(labels, more)
+            if selector.weight <= MOST_WEIGHT:
+                if len(self._cache) >= _MAX_CACHED:
+                    self._cache.clear()
+                self._cache[key] = selector
         return selector
 
     def _of_controller(

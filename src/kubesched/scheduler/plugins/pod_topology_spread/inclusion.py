@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from kubesched.api import Pod, Taint, Toleration
 from kubesched.api.node_selector import RequiredNodeAffinity
+from kubesched.api.sized_caches import weight_of_texts
 from kubesched.api.taints import first_untolerated
 from kubesched.framework import NodeInfo, NodeView, PodIndex
 from kubesched.scheduler.plugins.helpers.node_matching import match_required
@@ -70,6 +71,13 @@ class _InclusionRule(msgspec.Struct, frozen=True):
     affinity: RequiredNodeAffinity | None
     tolerations: tuple[Toleration, ...] | None
     comparing: bool
+
+    @property
+    def weight(self) -> int:
+        texts = list(self.keys)
+        for each in self.tolerations or ():
+            texts += (each.key, each.value)
+        return weight_of_texts(texts) + (0 if self.affinity is None else self.affinity.weight)
 
     def on(self, index: PodIndex) -> _IncludedRows:
         return _IncludedRows(self, index)

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Sequence
 
 from kubesched.api import LabelSelector, Pod, TopologySpreadConstraint
 from kubesched.api.labels import NOTHING, Selector
+from kubesched.api.sized_caches import MOST_WEIGHT
 from kubesched.framework import NodeInfo
 from kubesched.framework.pod_query import PodQuery
 
@@ -110,6 +111,8 @@ class SpreadConstraintReader:
         return parsed
 
     def _store(self, key: Hashable, parsed: tuple[SpreadConstraint, ...]) -> None:
+        if sum(each.selector.weight for each in parsed) > MOST_WEIGHT:
+            return
         if len(self._cache) >= _MAX_CACHED:
             self._cache.clear()
         self._cache[key] = parsed

@@ -1,0 +1,160 @@
+"""Memory of large pods is released when they are deleted, whatever part of them is large.
+
+A user who may create pods can create and delete them all day, each with other words. Nothing in
+the scheduler may grow with them (`api/sized_caches.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.scheduler.hostile_object_harness import HostileObjectHarness, tell
+
+Json = dict[str, Any]
+
+ITEMS = 3_000
+PODS = 4
+# An item takes at least 60 bytes as a text alone, and is stored twice or more often: pods that stay
+# take a megabyte and a half. Tables that have grown, and the log of the server, take half of that.
+KEPT_BYTES = 900_000
+
+HOSTNAME = "kubernetes.io/hostname"
+
+
+def words(tag: str) -> list[str]:
+    return [f"{tag}-{number}" for number in range(ITEMS)]
+
+
+def pairs(tag: str) -> dict[str, str]:
+    return {f"{word}-key": word for word in words(tag)}
+
+
+def values(tag: str, key: str = HOSTNAME, operator: str = "NotIn") -> list[Json]:
+    return [{"key": key, "operator": operator, "values": words(tag)}]
+
+
+def node_affinity(rule: Json) -> Json:
+    return {"spec": {"affinity": {"nodeAffinity": rule}}}
+
+
+def pod_affinity(kind: str, tag: str) -> Json:
+    term = {"topologyKey": HOSTNAME, "labelSelector": {"matchExpressions": values(tag, "app")}}
+    both = {
+        "requiredDuringSchedulingIgnoredDuringExecution": [term],
+        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}],
+    }
+    return {"spec": {"affinity": {kind: both}}}
+
+
+def spread(tag: str, action: str) -> Json:
+    constraint = {
+        "maxSkew": 5,
+        "topologyKey": HOSTNAME,
+        "whenUnsatisfiable": action,
+        "labelSelector": {"matchExpressions": values(tag, "app")},
+    }
+    near = {"nodeSelectorTerms": [{"matchExpressions": values(tag)}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": near}}
+    return {"spec": {"topologySpreadConstraints": [constraint], "affinity": affinity}}
+
+
+def each(field: str, item: Callable[[str], Json]) -> Callable[[str], Json]:
+    return lambda tag: {"spec": {field: [item(word) for word in words(tag)]}}
+
+
+LARGE: dict[str, Callable[[str], Json]] = {
+    "labels": lambda tag: {"metadata": {"labels": pairs(tag)}},
+    "annotations": lambda tag: {"metadata": {"annotations": pairs(tag)}},
+    "owners": lambda tag: {
+        "metadata": {
+            "ownerReferences": [
+                {"apiVersion": "v1", "kind": "K", "name": word, "uid": word} for word in words(tag)
+            ]
+        }
+    },
+    "a required node": lambda tag: node_affinity(
+        {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": values(tag)}]
+            }
+        }
+    ),
+    "no node": lambda tag: node_affinity(
+        {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": values(tag, operator="In")}]
+            }
+        }
+    ),
+    "a preferred node": lambda tag: node_affinity(
+        {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {"weight": 1, "preference": {"matchExpressions": values(tag)}}
+            ]
+        }
+    ),
+    "node selector": lambda tag: {"spec": {"nodeSelector": pairs(tag)}},
+    "affinity": lambda tag: pod_affinity("podAffinity", tag),
+    "anti-affinity": lambda tag: pod_affinity("podAntiAffinity", tag),
+    "a required spread": lambda tag: spread(tag, "DoNotSchedule"),
+    "a preferred spread": lambda tag: spread(tag, "ScheduleAnyway"),
+    "tolerations": each("tolerations", lambda word: {"key": word, "operator": "Exists"}),
+    "containers": each(
+        "containers",
+        lambda word: {"name": word, "image": word, "resources": {"requests": {"cpu": "1m"}}},
+    ),
+    "claims of volumes": each(
+        "volumes", lambda word: {"name": word, "persistentVolumeClaim": {"claimName": word}}
+    ),
+    "claims of devices": each(
+        "resourceClaims", lambda word: {"name": word, "resourceClaimName": word}
+    ),
+    "gates": each("schedulingGates", lambda word: {"name": word}),
+}
+
+
+async def come_and_go(harness: HostileObjectHarness, lie: Callable[[str], Json]) -> None:
+    """Create pods that live at the same time, one that is assigned among them; delete them."""
+    names = [f"large{harness.ticket()}" for _ in range(PODS)]
+    for number, name in enumerate(names):
+        node = "n1" if number == 2 else ""
+        await harness.add_pod(name, lie(f"{name}-{tag_of(harness)}"), node_name=node)
+        await asyncio.sleep(2)
+    await harness.add_node(f"late{harness.ticket()}", cpu="8", memory="16Gi")  # calls the hints
+    await asyncio.sleep(2)
+    for name in names:
+        await harness.delete_pod(name)
+        del harness.lies[name]
+    # What is stored for one object at a time goes with the next one.
+    small = f"small{harness.ticket()}"
+    await harness.add_pod(small, requests={"cpu": "1m"}, labels={"app": small})
+    await asyncio.sleep(2)
+    await harness.delete_pod(small)
+    await asyncio.sleep(400)
+
+
+def tag_of(harness: HostileObjectHarness) -> str:
+    return f"t{harness.ticket()}"
+
+
+@pytest.mark.parametrize("lie", LARGE.values(), ids=LARGE)
+def test_nothing_of_a_large_pod_stays(lie: Callable[[str], Json]) -> None:
+    async def story(harness: HostileObjectHarness) -> None:
+        await come_and_go(harness, lie)
+        gc.collect()
+        tracemalloc.start()
+        try:
+            await come_and_go(harness, lie)
+            gc.collect()
+            kept, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert kept <= KEPT_BYTES, kept
+
+    tell(story)
