@@ -9,7 +9,7 @@ GOLDENS ?=
 WORKLOADS ?= $(KUBESCHED_WORKLOADS)
 QUICK  := performance,short
 
-.PHONY: help faults torture fuzz soak run ui screenshots test lint types page format dist docs bench bench-compare million conformance clean
+.PHONY: help faults torture fuzz soak live run ui screenshots test lint types page format dist docs bench bench-compare million conformance clean
 
 help:  ## Show this help
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,6 +94,9 @@ fuzz: $(READY)  ## Hostile inputs, new ones every time [MINUTES=10]
 
 soak: $(READY)  ## Real processes under churn, kill -9, full disks, rotation [MINUTES=15]
 	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),15)
+
+live: $(READY)  ## Faults on a real control plane, if its programs are there [MINUTES=10 SEED=0]
+	@$(BIN)/python -m tests.live --minutes $(or $(MINUTES),10) --seed $(or $(SEED),0)
 
 clean:  ## Remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -23,14 +23,16 @@ class Authority:
             "-days", "2", "-subj", f"/CN={name}", "-keyout", self._key, "-out", self.certificate,
         )  # fmt: skip
 
-    def issue(self, name: str, *, hosts: str = "IP:127.0.0.1") -> tuple[Path, Path]:
+    def issue(
+        self, name: str, *, hosts: str = "IP:127.0.0.1", group: str = "tests"
+    ) -> tuple[Path, Path]:
         """Return the files of a certificate and its key; `hosts` is a subjectAltName."""
         certificate, key = self._folder / f"{name}.pem", self._folder / f"{name}.key"
         request, extensions = self._folder / f"{name}.csr", self._folder / f"{name}.ext"
         extensions.write_text(f"subjectAltName={hosts}\n")
         _openssl(
             "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-            "-subj", f"/O=tests/CN={name}", "-keyout", key, "-out", request,
+            "-subj", f"/O={group}/CN={name}", "-keyout", key, "-out", request,
         )  # fmt: skip
         _openssl(
             "x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self._key,

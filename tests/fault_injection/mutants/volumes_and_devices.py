@@ -130,4 +130,12 @@ MUTANTS = {
     "a claim stays reserved when a binding fails": Mutant(
         26, (replace_names(f"{_RESERVATION}.unreserve", is_reserved_for=no),)
     ),
+    "devices that a failed binding gives back requeue no pod": Mutant(
+        94,
+        (
+            without_call(
+                f"{_DEVICES}.device_state.DeviceState.remove_in_flight", "self.claims.gave_back"
+            ),
+        ),
+    ),
 }

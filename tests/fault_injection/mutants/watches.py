@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from kubesched.api.access import ApiError
-from tests.fault_injection.mutants.mutant import Mutant, Overlay, no, replace_names, wrap
+from tests.fault_injection.mutants.mutant import (
+    Mutant,
+    Overlay,
+    no,
+    replace_names,
+    with_value,
+    wrap,
+)
 
 __all__ = ["MUTANTS"]
 
@@ -70,6 +77,10 @@ async def _keep_pages(original: Any, self: Any) -> Any:
     return [*lost, *objects], version
 
 
+def _without_deletions(tell: Any) -> Any:
+    return lambda old, new: None if new is None else tell(old, new)
+
+
 MUTANTS = {
     "objects that were deleted during a gap stay": Mutant(
         17, (wrap(f"{_STORE}.replace", _keep_unlisted),)
@@ -93,5 +104,8 @@ MUTANTS = {
     ),
     "half of a list is kept after it expired": Mutant(
         36, (wrap(f"{_INFORMER}._fetch_pages", _keep_pages),)
+    ),
+    "a new list does not report deletions to plugins": Mutant(
+        32, (with_value(f"{_STORE}.replace", "self._tell", _without_deletions),)
     ),
 }
