@@ -22,10 +22,11 @@ _HEAD: Final = """\
 # How close to the reference
 
 Written by `make conformance`; do not edit. Every step is a decision, a queueing hint, a
-configuration, a sum of requests or a quantity that was recorded from kube-scheduler v1.36.4
-([tests/goldens](../tests/goldens/README.md)). A step is *identical* if every recorded field is:
-rejections with their reasons, scores, the choice, messages, victims. It *waits* if it needs a
-part that is not built yet, which the last column names. `python -m tests.conformance --show NAME`
+configuration, a scenario of pod groups, a sum of requests or a quantity that was recorded from
+kube-scheduler v1.36.4 ([tests/goldens](../tests/goldens/README.md)). A step is *identical* if every
+recorded field is: rejections with their reasons, scores, the choice, messages, victims; of pod
+groups the nodes, conditions and events in the end. It *waits* if it needs a part that is not built
+yet, which the last column names. `python -m tests.conformance --show NAME`
 prints a scenario with expected and got side by side. One difference that
 [differences.md](differences.md) lists is part of what is expected: the hint of InterPodAffinity for
 a new node.

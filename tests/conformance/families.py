@@ -9,6 +9,7 @@ from typing import Final
 from tests.conformance.comparison import Step
 from tests.conformance.config_goldens import run_config
 from tests.conformance.decision_goldens import run_decisions
+from tests.conformance.group_goldens import run_groups
 from tests.conformance.hint_goldens import run_hints
 from tests.conformance.value_goldens import run_pod_requests, run_quantities
 
@@ -20,6 +21,7 @@ _FILES: Final[dict[str, tuple[str, Callable[[Path], Iterator[Step]]]]] = {
     "config": ("config.jsonl", run_config),
     "hints": ("hints.jsonl.gz", run_hints),
     "hints-wide": ("hints-wide.jsonl.gz", run_hints),
+    "podgroups": ("api/podgroups-watch.jsonl", run_groups),
 }
 _DECISIONS: Final = (
     "resources",

@@ -33,6 +33,7 @@ EVERY_STEP = {
     "volumes-wide": 359,
     "hints": 2055,
     "hints-wide": 800,
+    "podgroups": 38,
     "dra": 157,
     "dra-wide": 387,
     "wild": 812,
