@@ -26,7 +26,7 @@ from kubesched.cli.pending_headlines import pending_headlines
 from kubesched.cli.placement_display import PlacementDisplay
 from kubesched.cli.workload_progress import WorkloadProgress
 from kubesched.cluster.apiserver.http.client_kubeconfig import write_private
-from kubesched.cluster.apiserver.rules.strategies.server_features import ALL_FEATURES, JOB_GROUPS
+from kubesched.cluster.apiserver.rules.strategies.server_features import SWITCHED_FEATURES
 from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
 from kubesched.cluster.live_cluster import LiveCluster
 from kubesched.cluster.manifest_kinds import stored_definitions
@@ -130,9 +130,7 @@ class ClusterRun:
             behavior=behavior,
             scripts=scripts,
             rbac=options.rbac,
-            features=frozenset(
-                name for name in (*ALL_FEATURES, JOB_GROUPS) if options.gates.enabled(name)
-            ),
+            features=frozenset(name for name in SWITCHED_FEATURES if options.gates.enabled(name)),
         )
         if options.files and continues:
             manifests = _further_manifests(cluster, options.files)

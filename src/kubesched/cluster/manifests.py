@@ -25,7 +25,10 @@ from kubesched.cluster.apiserver.local_api import LocalApi
 from kubesched.cluster.apiserver.rules.errors.api_errors import not_found
 from kubesched.cluster.apiserver.rules.request_documents import remove_nulls
 from kubesched.cluster.apiserver.rules.schema import unknown_fields
-from kubesched.cluster.apiserver.rules.strategies.server_features import POD_GROUPS
+from kubesched.cluster.apiserver.rules.strategies.server_features import (
+    POD_GROUPS,
+    SWITCHED_FEATURES,
+)
 from kubesched.cluster.apiserver.store.custom_resource_definitions import serve_definition
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.manifest_kinds import ManifestKinds, is_definition, serve_everything
@@ -91,7 +94,7 @@ def load_manifests(
                     problems.add(file, part.line, part.text)
                 else:
                     parts += ((file, each) for each in _items(file, part, problems))
-    store = Store()
+    store = Store(features=SWITCHED_FEATURES)  # the server refuses what its gates turn off
     serve_everything(store)
     for each in definitions:
         serve_definition(store, each)

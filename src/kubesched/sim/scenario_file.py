@@ -14,6 +14,7 @@ from kubesched.api.base import ApiObject
 from kubesched.api.latest_time import latest_time_ns
 from kubesched.api.time import format_time, parse_time
 from kubesched.cluster.apiserver import Store
+from kubesched.cluster.apiserver.rules.strategies.server_features import SWITCHED_FEATURES
 from kubesched.cluster.apiserver.rules.validation.names import dns_subdomain
 from kubesched.cluster.nodes.behavior_rules import parse_behavior_rules
 from kubesched.errors import ConfigError, KubeschedError
@@ -306,7 +307,7 @@ def _count(value: Any) -> int:
 
 def _validate_pod(workload: ScenarioWorkload, path: str) -> None:
     """Check a pod of the workload with the validation of the store."""
-    store = Store()
+    store = Store(features=SWITCHED_FEATURES)  # a configuration may turn any of them on
     pod = workload.template
     metadata = msgspec.structs.replace(pod.metadata, name=f"{workload.name}-0", namespace="default")
     document = msgspec.to_builtins(msgspec.structs.replace(pod, metadata=metadata))

@@ -12,8 +12,8 @@ from kubesched.api.base import ApiObject
 from kubesched.cluster.apiserver import Faults
 from kubesched.cluster.apiserver.rules.strategies.server_features import (
     ALL_FEATURES,
-    JOB_GROUPS,
     POD_GROUPS,
+    SWITCHED_FEATURES,
 )
 from kubesched.cluster.apiserver.store.resource_collection import Collection
 from kubesched.cluster.apiserver.store.stored_records import StoredChange
@@ -110,11 +110,11 @@ class Simulation:
         self._has_ended = asyncio.Event()
         self._read: dict[Collection, int] = {}  # positions that all watchers have read
         gates = FeatureGates(configuration.feature_gates)
-        features, parts = ALL_FEATURES, ClusterPart.NODES | ClusterPart.CONTROLLERS
+        features = ALL_FEATURES | {each for each in SWITCHED_FEATURES if gates.enabled(each)}
+        parts = ClusterPart.NODES | ClusterPart.CONTROLLERS
         if gates.enabled(POD_GROUPS) or any(each.pod_group for each in scenario.workloads):
             # Otherwise no controller is added: digests depend on the order of tasks.
             parts |= ClusterPart.POD_GROUPS
-            features |= {JOB_GROUPS} if gates.enabled(JOB_GROUPS) else set()
         embedded = EmbeddedCluster(
             self.clock,
             derive(seed, "store"),

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from kubesched.api import ApiError, Container, Node, Pod
 from kubesched.cluster.apiserver.local_api import LocalApi
-from kubesched.cluster.apiserver.rules.strategies.server_features import ALL_FEATURES, JOB_GROUPS
+from kubesched.cluster.apiserver.rules.strategies.server_features import SWITCHED_FEATURES
 from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
 from kubesched.cluster.live_cluster import LiveCluster
 from kubesched.cluster.manifests import apply_manifests, load_manifests
@@ -79,7 +79,7 @@ class Cluster:
             derive(seed, "store"),
             listen=Listen() if serve else None,
             start_delay_ns=0,
-            features=frozenset(name for name in (*ALL_FEATURES, JOB_GROUPS) if gates.enabled(name)),
+            features=frozenset(name for name in SWITCHED_FEATURES if gates.enabled(name)),
         )
         self._manifests = load_manifests(paths) if (paths := [*files]) else []
         self._api = _BuildersApi(embedded.store, embedded.clock)

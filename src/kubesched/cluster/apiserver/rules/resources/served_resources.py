@@ -48,7 +48,11 @@ from kubesched.cluster.apiserver.rules.strategies.pod_group_strategies import (
 )
 from kubesched.cluster.apiserver.rules.strategies.pod_strategy import PodStrategy
 from kubesched.cluster.apiserver.rules.strategies.resource_strategy import Json, ResourceStrategy
-from kubesched.cluster.apiserver.rules.strategies.server_features import ALL_FEATURES, POD_GROUPS
+from kubesched.cluster.apiserver.rules.strategies.server_features import (
+    ALL_FEATURES,
+    COMPARISONS,
+    POD_GROUPS,
+)
 from kubesched.cluster.apiserver.rules.strategies.volume_strategies import (
     CSIDriverStrategy,
     PersistentVolumeClaimStrategy,
@@ -158,7 +162,7 @@ def _qualified(name: str, group: str) -> str:
 def _strategies_of(features: frozenset[str]) -> dict[str, ResourceStrategy]:
     """Create the strategies of kinds whose fields depend on features."""
     return {
-        "Pod": PodStrategy(has_groups=POD_GROUPS in features),
+        "Pod": PodStrategy(has_groups=POD_GROUPS in features, compares=COMPARISONS in features),
         "PodGroup": PodGroupStrategy(features),
         "Workload": WorkloadStrategy(features),
     }

@@ -70,9 +70,14 @@ class PodStrategy(ResourceStrategy):
     graceful = True
     spec_parts = ("ephemeralcontainers", "resize")
 
-    def __init__(self, *, has_groups: bool = True) -> None:
-        """`has_groups` says whether pod groups are enabled. Otherwise the field is dropped."""
+    def __init__(self, *, has_groups: bool = True, compares: bool = True) -> None:
+        """`has_groups` says whether pod groups are enabled. Otherwise the field is dropped.
+
+        With `compares` tolerations may have the operators Lt and Gt.
+        """
         self._has_groups = has_groups
+        self._compares = compares
+        self._facts_of = _spec_facts if compares else _spec_facts_without_comparisons
 
     def default(self, new: Json, old: Json | None = None, /) -> Json:
         spec = new.get("spec", {})
@@ -96,7 +101,10 @@ class PodStrategy(ResourceStrategy):
 
     def prepare_create(self, new: Json, stamp: str, /) -> Json:
         spec = share_spec(_with_merged_label_keys(new["spec"], new["metadata"].get("labels", {})))
-        status: Json = {"phase": "Pending", "qosClass": compute_once(_spec_facts, spec).qos_class}
+        status: Json = {
+            "phase": "Pending",
+            "qosClass": compute_once(self._facts_of, spec).qos_class,
+        }
         if spec.get("schedulingGates"):
             status["conditions"] = [
                 {
@@ -137,7 +145,7 @@ class PodStrategy(ResourceStrategy):
     def check_part(self, part: str, new: Json, old: Json, /) -> list[FieldProblem]:
         if part == "ephemeralcontainers":
             return check_ephemeral_containers(new["spec"], old["spec"])
-        facts = compute_once(_spec_facts, share_spec(new["spec"]))
+        facts = compute_once(self._facts_of, share_spec(new["spec"]))
         problems = check_pod(new, facts.problems)
         if facts.qos_class != old.get("status", {}).get("qosClass", facts.qos_class):
             was = old["status"]["qosClass"]
@@ -146,13 +154,13 @@ class PodStrategy(ResourceStrategy):
         return problems
 
     def check(self, new: Json, *, namespaced: bool) -> list[FieldProblem]:  # noqa: ARG002
-        problems = check_pod(new, compute_once(_spec_facts, share_spec(new["spec"])).problems)
+        problems = check_pod(new, compute_once(self._facts_of, share_spec(new["spec"])).problems)
         if _GROUP in new["spec"]:
             problems += check_scheduling_group(new["spec"][_GROUP], f"spec.{_GROUP}")
         return problems
 
     def check_update(self, new: Json, old: Json, /) -> list[FieldProblem]:
-        return check_pod_update(new, old)
+        return check_pod_update(new, old, compares=self._compares)
 
     def check_status(self, new: Json, old: Json, /) -> list[FieldProblem]:
         return check_pod_status_update(new, old)
@@ -187,6 +195,10 @@ def _defaulted(spec: Json) -> SharedSpec:
 
 def _spec_facts(spec: Json) -> _SpecFacts:
     return _SpecFacts(qos_class(spec), tuple(check_pod_spec(spec, "spec")))
+
+
+def _spec_facts_without_comparisons(spec: Json) -> _SpecFacts:
+    return _SpecFacts(qos_class(spec), tuple(check_pod_spec(spec, "spec", compares=False)))
 
 
 def _with_priority(pod: Json, cluster: ObjectLookup) -> Json:

@@ -5,6 +5,7 @@ These are node selectors, affinity, tolerations, topology spread and scheduling 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -33,12 +34,17 @@ __all__ = [
     "check_topology_spread",
 ]
 
+_DECIMAL = re.compile(r"0|-?[1-9][0-9]*")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def check_tolerations(tolerations: Sequence[Mapping[str, Any]], path: str) -> list[FieldProblem]:
+def check_tolerations(
+    tolerations: Sequence[Mapping[str, Any]], path: str, *, compares: bool = True
+) -> list[FieldProblem]:
+    """`compares` is the gate TaintTolerationComparisonOperators."""
+    operators = ("Equal", "Exists", "Lt", "Gt") if compares else ("Equal", "Exists")
     problems: list[FieldProblem] = []
     for index, toleration in enumerate(tolerations):
         at = f"{path}[{index}]"
@@ -62,8 +68,12 @@ def check_tolerations(tolerations: Sequence[Mapping[str, Any]], path: str) -> li
             if value:
                 text = "value must be empty when `operator` is 'Exists'"
                 problems.append(invalid(f"{at}.operator", value, text))
+        elif operator in operators:
+            if not _DECIMAL.fullmatch(value):
+                text = "must be a valid decimal integer in canonical form"
+                problems.append(invalid(f"{at}.value", value, text))
         else:
-            problems.append(not_supported(f"{at}.operator", operator, ("Equal", "Exists")))
+            problems.append(not_supported(f"{at}.operator", operator, operators))
         if effect and effect not in _EFFECTS:
             problems.append(not_supported(f"{at}.effect", effect, _EFFECTS))
     return problems

@@ -74,11 +74,11 @@ def check_pod(pod: Json, spec_problems: Sequence[FieldProblem]) -> list[FieldPro
     return problems
 
 
-def check_pod_update(new: Json, old: Json) -> list[FieldProblem]:
+def check_pod_update(new: Json, old: Json, *, compares: bool = True) -> list[FieldProblem]:
     problems = check_metadata_update(new["metadata"], old["metadata"])
     if new["spec"] is old["spec"] or new["spec"] == old["spec"]:
         return problems
-    problems += check_pod_spec(new["spec"], "spec")
+    problems += check_pod_spec(new["spec"], "spec", compares=compares)
     return problems + check_spec_change(new["spec"], old["spec"])
 
 
@@ -118,8 +118,13 @@ def check_restarts(status: Json, before: Json, policy: str) -> list[FieldProblem
     return problems
 
 
-def check_pod_spec(spec: Json, path: str, *, template: bool = False) -> list[FieldProblem]:
-    """Return the problems of a spec, in the order of the reference."""
+def check_pod_spec(
+    spec: Json, path: str, *, template: bool = False, compares: bool = True
+) -> list[FieldProblem]:
+    """Return the problems of a spec, in the order of the reference.
+
+    `compares` is the gate TaintTolerationComparisonOperators.
+    """
     problems = _check_contents(spec, path, template=template)
     problems += _check_choices(spec, path)
     problems += _check_node_selection(spec, path)
@@ -135,7 +140,7 @@ def check_pod_spec(spec: Json, path: str, *, template: bool = False) -> list[Fie
         text = f"must be between 1 and {_MAX_INT32}, inclusive"
         problems.append(invalid(f"{path}.activeDeadlineSeconds", deadline, text))
     if tolerations := spec.get("tolerations"):
-        problems += check_tolerations(tolerations, f"{path}.tolerations")
+        problems += check_tolerations(tolerations, f"{path}.tolerations", compares=compares)
     if overhead := spec.get("overhead"):
         problems += check_resource_requirements({"limits": overhead}, f"{path}.overhead")
     return problems
