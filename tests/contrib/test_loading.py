@@ -22,6 +22,7 @@ from kubesched.foundation.util.randomness import derive
 from kubesched.foundation.util.virtual_loop import run
 from kubesched.framework import CycleState, NodeInfo, Plugin, Status
 from kubesched.scheduler.config.load import load_configuration
+from kubesched.scheduler.options import scheduler_configuration
 from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
 
 ROOT = Path(__file__).parents[2]
@@ -43,9 +44,8 @@ NAMES = [
 
 
 def test_the_plugins_are_installed_under_their_names() -> None:
-    offered = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert sorted(offered["project"]["entry-points"]["kubesched.plugins"]) == sorted(NAMES)
-    for name, where in offered["project"]["entry-points"]["kubesched.plugins"].items():
+    assert sorted(_entry_points()) == sorted(NAMES)
+    for name, where in _entry_points().items():
         module, _, attribute = where.partition(":")
         assert getattr(importlib.import_module(module), attribute).name == name
     assert "Coscheduling" in out_of_tree_plugins()
@@ -66,6 +66,101 @@ def test_every_plugin_has_a_page(name: str) -> None:
     pages = "".join(path.read_text() for path in (ROOT / "docs" / "contrib").glob("*.md"))
     assert f"[{name}](" in (ROOT / "docs" / "contrib" / "index.md").read_text()
     assert re.search(rf"^(#+ .*|- \*\*){name}", pages, re.MULTILINE)
+
+
+# Every argument of the public project's v1 types, in the form of its chart: multiPoint, and the
+# in-tree queueSort plugin disabled.
+EVERY_ARGUMENT = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {leaderElect: false}
+profiles:
+- schedulerName: scheduler-plugins-scheduler
+  plugins:
+    multiPoint:
+      enabled:
+      - name: Coscheduling
+      - name: CapacityScheduling
+      - name: NodeResourceTopologyMatch
+      - name: NodeResourcesAllocatable
+      - name: NodeMetadata
+      - name: PodState
+      - name: TargetLoadPacking
+      - name: LoadVariationRiskBalancing
+      - name: LowRiskOverCommitment
+      disabled:
+      - name: PrioritySort
+      - name: NodeResourcesLeastAllocated
+    postFilter:
+      enabled: [{name: PreemptionToleration}]
+      disabled: [{name: "*"}]
+  pluginConfig:
+  - name: Coscheduling
+    args: {permitWaitingTimeSeconds: 10, podGroupBackoffSeconds: 3, podGroupRejectPercentage: 20}
+  - name: NodeResourcesAllocatable
+    args: {mode: Least, resources: [{name: cpu, weight: 1000000}, {name: memory, weight: 1}]}
+  - name: NodeResourceTopologyMatch
+    args:
+      scoringStrategy: {type: LeastNUMANodes, resources: [{name: cpu, weight: 2}]}
+      cacheResyncPeriodSeconds: 5
+      discardReservedNodes: false
+      cache: {foreignPodsDetect: None, resyncMethod: All, informerMode: Shared, resyncScope: OnlyResources}
+      preemptionMode: Disabled
+      missingTopologyDataPolicy: Allow
+  - name: PreemptionToleration
+    args:
+      apiVersion: kubescheduler.config.k8s.io/v1
+      kind: PreemptionTolerationArgs
+      minCandidateNodesPercentage: 10
+      minCandidateNodesAbsolute: 100
+  - name: TargetLoadPacking
+    args:
+      defaultRequests: {cpu: 2000m}
+      defaultRequestsMultiplier: "1.8"
+      targetUtilization: 60
+      watcherAddress: http://load-watcher:2020
+  - name: LoadVariationRiskBalancing
+    args:
+      safeVarianceMargin: 1.5
+      safeVarianceSensitivity: 2
+      metricProvider: {type: Prometheus, address: "http://prometheus:9090", token: t, insecureSkipVerify: false}
+  - name: LowRiskOverCommitment
+    args:
+      smoothingWindowSize: 5
+      riskLimitWeights: {cpu: 0.5, memory: 0.7}
+      metricProvider: {type: KubernetesMetricsServer}
+  - name: NodeMetadata
+    args:
+      metadataKey: example.com/since
+      metadataSource: Annotation
+      metadataType: Timestamp
+      scoringStrategy: Oldest
+      timestampFormat: "2006-01-02"
+      defaultValue: "2026-01-01"
+"""  # noqa: E501
+
+
+def test_configurations_of_the_public_project_load() -> None:
+    registry = {
+        name: getattr(importlib.import_module(module), attribute)
+        for name, where in _entry_points().items()
+        for module, _, attribute in [where.partition(":")]
+    }
+    known = {name: each.args_type for name, each in registry.items() if each.args_type}
+    loaded = load_configuration(EVERY_ARGUMENT, known_args=known)
+    completed = scheduler_configuration(configuration=loaded, out_of_tree_registry=registry)
+    enabled = completed.enabled_plugins()
+    assert set(NAMES) - {"QOSSort"} <= enabled
+    (profile,) = completed.profiles
+    assert profile.args_of("Coscheduling").permit_waiting_time_seconds == 10
+    assert profile.args_of("NodeResourceTopologyMatch").cache.foreign_pods_detect == "None"
+    assert profile.args_of("LowRiskOverCommitment").risk_limit_weights["memory"] == 0.7
+
+
+def _entry_points() -> dict[str, str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    offered: dict[str, str] = project["entry-points"]["kubesched.plugins"]
+    return offered
 
 
 def placed(example: str) -> dict[str, int]:
