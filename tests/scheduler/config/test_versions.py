@@ -80,6 +80,14 @@ def test_a_gate_has_the_stage_of_the_emulated_version() -> None:
     assert not gates.enabled("DynamicResourceAllocation")
 
 
+@pytest.mark.parametrize(
+    ("emulated", "streams"), [("1.33", False), ("1.34", False), ("1.35", True)]
+)
+def test_informers_stream_their_lists_since_1_35(emulated: str, streams: bool) -> None:
+    gates = parse_feature_gates([], version=effective_version([emulated], []))
+    assert gates.enabled("WatchListClient") is streams
+
+
 def test_a_gate_that_did_not_exist_cannot_be_set() -> None:
     with pytest.raises(ConfigError) as caught:
         parse_feature_gates(["GenericWorkload=true"], version=effective_version(["1.34"], []))

@@ -49,5 +49,7 @@ HISTORY: Final[dict[str, tuple[tuple[int, str, bool, bool], ...]]] = {
     "TopologyAwareWorkloadScheduling": (),
     "VolumeAttributesClass": ((31, "BETA", _OFF, False), (34, "GA", _ON, False)),
     "VolumeLimitScaling": ((35, "ALPHA", _OFF, False),),
+    "WatchListClient": ((30, "BETA", _OFF, False), (35, "BETA", _ON, False)),
     "WorkloadAwarePreemption": (),
+    "WorkloadWithJob": (),
 }
