@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 import pytest
 
 from kubesched.api import (
     Device,
+    Node,
+    ObjectMeta,
     PersistentVolumeClaim,
     PersistentVolumeClaimSpec,
+    Pod,
     ResourceClaim,
     ResourceSlice,
     ResourceSliceSpec,
@@ -185,6 +189,51 @@ def test_objects_are_made_on_an_embedded_cluster() -> None:
         assert words[1] == "line 5: no kind 'Nod' in 'v1'"
         assert "already exists" in words[2]
         assert words[3] == words[4] == "the text contains no object"
+
+    run(work)
+
+
+def test_pods_are_counted_by_a_selector_or_a_part_of_their_names() -> None:
+    def pod(name: str, node: str, **labels: str) -> Pod:
+        return make_pod(name, node_name=node, labels=labels)
+
+    pods = (pod("web-1", "a", app="web"), pod("web-2", "b", app="web"), pod("db", "b", app="db"))
+
+    async def work() -> None:
+        page = PageHarness(*CLUSTER, *pods)
+
+        async def selected(text: str) -> Any:
+            path = f"api/selected?text={quote(text)}"
+            async with page.signed_in_client() as client, client.get(page.url + path) as answer:
+                return await answer.json()
+
+        assert await selected("app in (web,db)") == {"a": 1, "b": 2}
+        assert await selected("app,app!=web") == {"b": 1}
+        assert await selected("web-") == {"a": 1, "b": 1}
+        wrong = await selected("app in (web")
+        assert wrong["error"].startswith("selector 'app in (web': ")
+
+    run(work)
+
+
+def test_nodes_are_cordoned_uncordoned_and_deleted() -> None:
+    async def work() -> None:
+        api = LocalApi(Store(), RealClock())
+        await api.create(Node(metadata=ObjectMeta(name="a")))
+        page = PageHarness(*CLUSTER, changes=EmbeddedChanges(api, RealClock()))
+
+        async def change(what: str, *names: str) -> tuple[int, object]:
+            async with page.signed_in_client() as client:
+                return await page.post(client, "nodes", {"names": names, "what": what})
+
+        assert await change("cordon", "a") == (200, {"nodes": 1, "what": "cordon"})
+        assert (await api.get(Node, "a")).spec.unschedulable
+        assert (await change("uncordon", "a"))[0] == 200
+        assert not (await api.get(Node, "a")).spec.unschedulable
+        assert (await change("delete", "a"))[0] == 200
+        status, answer = await change("delete", "a")
+        assert (status, answer) == (400, {"error": 'nodes "a" not found'})
+        assert (await change("paint", "a"))[0] == 400
 
     run(work)
 

@@ -15,8 +15,8 @@ export function Mark({ what }: { what: string }) {
 
 const PLACES: Record<string, string> = {
   active: "ready",
-  backoff: "backing off",
-  "error backoff": "backing off",
+  backoff: "backoff",
+  "error backoff": "backoff",
   unschedulable: "waits",
   gated: "held back",
   "in flight": "being placed",

@@ -44,3 +44,9 @@ export function encodePath(name: string): string {
 export const nodeHref = (name: string) => href("cluster", "", { node: name });
 export const podHref = (key: string) => href("pod", key);
 export const groupHref = (key: string) => href("group", key);
+
+/** Goes to an address without a new entry in the history, as for each letter of a text. */
+export function replaceRoute(address: string): void {
+  history.replaceState(null, "", address);
+  window.dispatchEvent(new HashChangeEvent("hashchange"));
+}

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from kubesched.api import Deployment, ReplicaSet, StatefulSet
+from kubesched.api import Deployment, Node, ReplicaSet, StatefulSet
 from kubesched.api.access import ApiError
 from kubesched.api.base import ApiObject
 from kubesched.api.kinds import by_api_version_kind
@@ -20,6 +20,7 @@ __all__ = ["ClusterControls", "EmbeddedChanges"]
 
 _MOST_REPLICAS: Final = 10_000
 _MOST_NODES: Final = 1_000
+_NODE_CHANGES: Final = ("stop", "start", "cordon", "uncordon", "delete")
 
 
 class ClusterControls(Protocol):
@@ -109,17 +110,28 @@ class EmbeddedChanges:
         return {"replicas": replicas}
 
     async def _switch(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        if self._controls is None:
-            raise BadRequestError("nodes of this cluster cannot be stopped", 403)
+        """Stop, start, cordon, uncordon or delete nodes."""
         names, what = body.get("names"), body.get("what")
-        if not isinstance(names, list) or not names or what not in ("stop", "start"):
-            raise BadRequestError("expected names of nodes, and stop or start")
+        if not isinstance(names, list) or not names or what not in _NODE_CHANGES:
+            raise BadRequestError(f"expected names of nodes, and one of {', '.join(_NODE_CHANGES)}")
         if len(names) > _MOST_NODES:
             raise BadRequestError(f"more than {_MOST_NODES} nodes at once")
-        act = self._controls.stop_node if what == "stop" else self._controls.start_node
         for name in names:
-            await act(str(name))
+            await self._change_node(str(name), what)
         return {"nodes": len(names), "what": what}
+
+    async def _change_node(self, name: str, what: str) -> None:
+        if what == "delete":
+            await self._api.delete(Node, name)
+            return
+        if what in ("cordon", "uncordon"):
+            change = {"spec": {"unschedulable": what == "cordon"}}
+            await self._api.patch(Node, name, None, change, patch_type="merge")
+            return
+        if self._controls is None:
+            raise BadRequestError("nodes of this cluster cannot be stopped", 403)
+        act = self._controls.stop_node if what == "stop" else self._controls.start_node
+        await act(name)
 
     async def _configure(self, text: str) -> dict[str, Any]:
         if self._controls is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -15,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from kubesched.api import Deployment, PodGroup, StatefulSet
+from kubesched.api.labels import Selector
 from kubesched.api.pod_facts import pod_key
 from kubesched.dashboard.bad_request import BadRequestError
 from kubesched.dashboard.cluster_view import PageView
@@ -28,6 +30,7 @@ from kubesched.dashboard.pod_history import pod_history
 from kubesched.dashboard.queue_view import place_row, queue_view
 from kubesched.dashboard.rows import by_importance, pod_row
 from kubesched.dashboard.timeline import Timelines
+from kubesched.errors import SelectorError
 from kubesched.explain import Snapshot
 from kubesched.explain.clusters.read_configuration import read_configuration_of
 from kubesched.explain.explanation import Explanation
@@ -43,6 +46,7 @@ from kubesched.scheduler.options import scheduler_configuration
 
 __all__ = ["LONGEST_S", "MOST_CHILDREN", "PageQueries"]
 
+_NAME_PART: Final = re.compile(r"[-\w./]*", re.ASCII)
 _MOST_HITS: Final = 30
 _DECISIONS: Final = 200
 _MEMBERS_SHOWN: Final = 500
@@ -336,14 +340,24 @@ def _search(view: PageView, text: str) -> list[dict[str, str]]:
 
 
 def _selected(view: PageView, text: str) -> dict[str, int]:
-    """Count pods per node that have a label `key=value`, or the text in their name."""
-    key, equals, value = text.partition("=")
+    """Count pods per node that a label selector matches, or that have the text in their name.
+
+    A text of letters, digits, dots, slashes and hyphens only is a part of a name.
+
+    Raises:
+        BadRequestError: the selector does not parse.
+    """
+    selector = None
+    if not _NAME_PART.fullmatch(text):
+        try:
+            selector = Selector.parse(text)
+        except SelectorError as error:
+            raise BadRequestError(f"selector {text!r}: {error}") from error
     counts: Counter[str] = Counter()
     for pod in view.pods():
         if not pod.spec.node_name:
             continue
-        matches = pod.metadata.labels.get(key) == value if equals else text in pod_key(pod)
-        if matches:
+        if text in pod_key(pod) if selector is None else selector.matches(pod.metadata.labels):
             counts[pod.spec.node_name] += 1
     return dict(counts)
 

@@ -12,8 +12,8 @@ import {
   type NodeRow,
   totalFullness,
 } from "../model";
-import { Empty, Loading, PodLink, Tile } from "../parts";
-import { encodePath, href, type Route } from "../route";
+import { Empty, Loading, Message, PodLink, Tile } from "../parts";
+import { encodePath, href, type Route, replaceRoute } from "../route";
 import type { PodVerdicts } from "../wire";
 import { NodePanel } from "./node";
 
@@ -49,9 +49,12 @@ export function ClusterPage({ state, route }: { state: ClusterState; route: Rout
     }),
     [resource, verdicts.value, selected.value],
   );
-  const go = (change: Record<string, string>) => {
+  const address = (change: Record<string, string>) => {
     const named = { group: route.query.get("group") ?? "", colour: resource === "cpu" ? "" : resource };
-    location.hash = href("cluster", "", { ...named, pod, selector, node, ...change });
+    return href("cluster", "", { ...named, pod, selector, node, ...change });
+  };
+  const go = (change: Record<string, string>) => {
+    location.hash = address(change);
   };
   if (state.nodes.size === 0) return <NoNodes state={state} />;
   return (
@@ -88,11 +91,13 @@ export function ClusterPage({ state, route }: { state: ClusterState; route: Rout
           <input
             placeholder="app=web, or a name"
             value={selector}
-            onChange={(event) => go({ selector: event.currentTarget.value, pod: "" })}
+            onInput={(event) => replaceRoute(address({ selector: event.currentTarget.value, pod: "" }))}
+            aria-invalid={selected.error ? "true" : undefined}
           />
         </label>
         <Legend colouring={colouring} />
       </div>
+      {selector && <Message text={selected.error} bad />}
       {pod && (
         <p class="message">
           {verdicts.error ||
@@ -155,12 +160,12 @@ function Tiles({ state }: { state: ClusterState }) {
       <Tile value={counts.placed.toLocaleString("en")} label="pods placed" />
       <Tile
         value={counts.waiting.toLocaleString("en")}
-        label={counts.waiting === 1 ? "pod waits" : "pods wait"}
+        label={counts.waiting === 1 ? "pod pending" : "pods pending"}
         tone={counts.waiting ? "warm" : ""}
         href={href("queue")}
       />
-      {cpu !== null && <Tile value={percent(cpu)} label="of cpu asked for" />}
-      {memory !== null && <Tile value={percent(memory)} label="of memory asked for" />}
+      {cpu !== null && <Tile value={percent(cpu)} label="of cpu requested" />}
+      {memory !== null && <Tile value={percent(memory)} label="of memory requested" />}
     </div>
   );
 }

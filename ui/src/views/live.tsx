@@ -1,6 +1,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { ask } from "../api";
 import { Chart } from "../charts";
+import { folded } from "../folding";
 import { clockTime, dateTime, duration, micro } from "../format";
 import type { ClusterState, Decision } from "../model";
 import { Empty, Mark, NodeLink, PodLink, Reason, Table } from "../parts";
@@ -40,11 +41,11 @@ function Charts({ state }: { state: ClusterState }) {
       />
       <Chart
         {...shown}
-        title="From seen to placed, ms"
+        title="Scheduling latency, ms"
         now={last?.high ? `${duration(last.median)} · ${duration(last.high)}` : "–"}
         lines={[
-          { name: "half of the pods", values: samples.map((each) => each.median) },
-          { name: "99 of 100", values: samples.map((each) => each.high) },
+          { name: "median", values: samples.map((each) => each.median) },
+          { name: "99th percentile", values: samples.map((each) => each.high) },
         ]}
       />
       {state.queue ? (
@@ -54,8 +55,8 @@ function Charts({ state }: { state: ClusterState }) {
           now={String(state.counts.waiting)}
           lines={[
             { name: "ready", values: samples.map((each) => each.queue.active) },
-            { name: "backing off", values: samples.map((each) => each.queue.backoff) },
-            { name: "wait for a change", values: samples.map((each) => each.queue.unschedulable + each.queue.gated) },
+            { name: "backoff", values: samples.map((each) => each.queue.backoff) },
+            { name: "unschedulable", values: samples.map((each) => each.queue.unschedulable + each.queue.gated) },
           ]}
         />
       ) : (
@@ -204,11 +205,12 @@ function Decisions(props: {
   }
   return (
     <Table label="Decisions" head={["Time", "Decision", "Pod", "Where, or why not", ""]}>
-      {decisions.map((each) => (
+      {folded(decisions).map(({ decision: each, times }) => (
         <tr key={each.number} class={each.number === chosen ? "chosen" : ""}>
           <td class="number">{state.outline ? dateTime(each.at) : clockTime(each.at)}</td>
           <td>
             <Mark what={each.what} />
+            {times > 1 && <span class="dim" title={`${times} attempts`}>{` ×${times}`}</span>}
           </td>
           <td>
             <PodLink name={each.pod} />
@@ -218,12 +220,8 @@ function Decisions(props: {
           </td>
           <td>
             {each.took !== undefined && (
-              <button
-                class="small"
-                onClick={() => go(each.number)}
-                aria-label={`Look closer at decision ${each.number}`}
-              >
-                Closer
+              <button class="small" onClick={() => go(each.number)} aria-label={`Details of decision ${each.number}`}>
+                Details
               </button>
             )}
           </td>

@@ -8,8 +8,8 @@ import { neededInWords } from "./group";
 
 const PLACES: [place: string, title: string, hint: string][] = [
   ["active", "ready", "tried next, in this order"],
-  ["backoff", "backing off", "tried again after their backoff"],
-  ["unschedulable", "wait for a change", "tried again after an event that may help them"],
+  ["backoff", "backoff", "tried again after their backoff"],
+  ["unschedulable", "unschedulable", "tried again after an event that may help them"],
   ["gated", "held back", "held back by a scheduling gate or a plugin"],
 ];
 

@@ -10,7 +10,7 @@ const SHOWN: [pattern: RegExp, title: (name: string) => string][] = [
   [/^bound$/, () => "Pods placed so far"],
   [/^preempted$/, () => "Pods preempted so far"],
   [/^nodes$/, () => "Nodes"],
-  [/^[^:]+ allocated$/, (name) => `${name.replace(" allocated", "")} asked for, share`],
+  [/^[^:]+ allocated$/, (name) => `${name.replace(" allocated", "")} requested, share`],
   [/^[^:]+ stranded$/, (name) => `${name.replace(" stranded", "")} that nothing fits on, share`],
   [/^[^:]+ fragmented$/, (name) => `${name.replace(" fragmented", "")} in fragments, share`],
   [/^cost$/, () => "Cost so far"],

@@ -40,6 +40,7 @@ export function TryPage({ state }: { state: ClusterState }) {
         <Configure />
         <Scale />
         <Zones state={state} />
+        <OneNode state={state} />
       </div>
     </section>
   );
@@ -168,7 +169,7 @@ function Scale() {
       ) : (
         <p class="actions">
           <label>
-            ScalableWorkload{" "}
+            Workload{" "}
             <select
               value={String(chosen)}
               onChange={(event) => setChosen(Number(event.currentTarget.value))}
@@ -236,6 +237,47 @@ function Zones({ state }: { state: ClusterState }) {
           );
         })}
       </ul>
+      <Message text={outcome.text} bad={outcome.isBad} />
+    </div>
+  );
+}
+
+const DONE: Record<string, string> = {
+  cordon: "is cordoned: it takes no new pods.",
+  uncordon: "takes new pods again.",
+  delete: "is deleted. Its pods are removed in a moment, and their workloads replace them.",
+};
+
+function OneNode({ state }: { state: ClusterState }) {
+  const [name, setName] = useState("");
+  const [outcome, report] = useOutcome();
+  const act = (what: string) =>
+    report(tell("nodes", { names: [name.trim()], what }), () => `${name.trim()} ${DONE[what]}`);
+  return (
+    <div class="card">
+      <h2>Change a node</h2>
+      <p class="actions">
+        <label>
+          Node{" "}
+          <input
+            list="node-names"
+            value={name}
+            placeholder="name"
+            autocomplete="off"
+            onInput={(event) => setName(event.currentTarget.value)}
+          />
+        </label>
+        <datalist id="node-names">
+          {[...state.nodes.keys()].slice(0, 500).map((each) => (
+            <option key={each} value={each} />
+          ))}
+        </datalist>
+        {["cordon", "uncordon", "delete"].map((what) => (
+          <button key={what} onClick={() => act(what)} disabled={!name.trim()}>
+            {what[0]?.toUpperCase() + what.slice(1)}
+          </button>
+        ))}
+      </p>
       <Message text={outcome.text} bad={outcome.isBad} />
     </div>
   );
