@@ -45,6 +45,37 @@ def test_a_value_is_replaced_for_equal_keys_too() -> None:
     assert cache.get([1]) == "new"
 
 
+class Counted:
+    """A key that counts how often one of its kind is compared."""
+
+    comparisons = 0
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        Counted.comparisons += 1
+        return self is other
+
+
+def test_keys_that_never_come_again_are_seldom_compared() -> None:
+    cache: SmallCache[Counted, int] = SmallCache()
+    Counted.comparisons = 0
+    for number in range(1616):
+        key = Counted()
+        assert cache.get(key) is None
+        cache.store(key, number)
+    # At first 16 keys, then one in 16, each with at most four.
+    assert Counted.comparisons <= 4 * (17 + 100)
+
+
+def test_equal_keys_are_found_again_after_many_that_are_not() -> None:
+    cache: SmallCache[list[int], int] = SmallCache()
+    for number in range(100):
+        cache.get([number])
+        cache.store([number], number)
+    found = [cache.get([99]) for _ in range(32)]
+    assert set(found[16:]) == {99}
+
+
 def test_a_key_stays_alive_so_that_no_other_object_gets_its_id() -> None:
     cache: SmallCache[object, int] = SmallCache()
     for number in range(50):

@@ -2,8 +2,9 @@
 
 A key is found by identity, at a cost that does not depend on its size. Otherwise it is compared
 with the few keys that were used last: equal keys that are decoded one by one, without sharing, are
-found too. Nothing is hashed. The cache is cleared when it is full: keys that never come again cost
-next to nothing. An entry keeps its key alive, so do not store keys of megabytes.
+found too. Nothing is hashed. After many keys that were not found, most are no longer compared, and
+the cache is cleared when it is full: keys that never come again cost next to nothing. An
+entry keeps its key alive, so do not store keys of megabytes.
 """
 
 from __future__ import annotations
@@ -17,17 +18,21 @@ V = TypeVar("V")
 
 _MAX_ENTRIES: Final = 512
 _MAX_RECENT: Final = 4
+# After so many comparisons in vain, one key in so many is compared.
+_PATIENCE: Final = 16
 
 
 class SmallCache(Generic[K, V]):
     """Values by keys, which the cache keeps alive. Equal keys must have equal values."""
 
-    __slots__ = ("_entries", "_recent")
+    __slots__ = ("_entries", "_in_vain", "_recent")
 
     def __init__(self) -> None:
         # By id. The key is stored too: while it is referenced, no other object gets its id.
         self._entries: dict[int, tuple[K, V]] = {}
-        self._recent: list[tuple[K, V]] = []  # keys that differ, the latest first
+        # The latest first. An equal key may follow with an older value; it is never returned.
+        self._recent: list[tuple[K, V]] = []
+        self._in_vain = 0
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -37,16 +42,20 @@ class SmallCache(Generic[K, V]):
         found = self._entries.get(id(key))
         if found is not None:
             return found[1]
+        if self._in_vain > _PATIENCE and self._in_vain % _PATIENCE:
+            self._in_vain += 1
+            return None
         for place, entry in enumerate(self._recent):
             if entry[0] == key:
                 if place:
                     self._recent.insert(0, self._recent.pop(place))
+                self._in_vain = 0
                 return entry[1]
+        self._in_vain += 1
         return None
 
     def store(self, key: K, value: V) -> None:
         if len(self._entries) >= _MAX_ENTRIES:
             self._entries.clear()
         entry = self._entries[id(key)] = key, value
-        different = [each for each in self._recent if each[0] != key]
-        self._recent = [entry, *different[: _MAX_RECENT - 1]]
+        self._recent = [entry, *self._recent[: _MAX_RECENT - 1]]
