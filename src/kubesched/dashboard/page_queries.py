@@ -190,7 +190,8 @@ class PageQueries:
 
     def _decisions(self, state: PageState, before: str) -> dict[str, Any]:
         log = state.decisions
-        last = int(before) if before.isdigit() else log.last
+        is_number = before.isascii() and before.isdigit() and len(before) < 20
+        last = int(before) if is_number else log.last
         return {"first": log.first, "last": log.last, "decisions": log.before(last, _DECISIONS)}
 
     def _node(self, state: PageState, name: str) -> dict[str, Any]:

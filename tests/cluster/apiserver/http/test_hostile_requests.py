@@ -362,3 +362,62 @@ def test_invalid_managed_fields_are_refused(path: str, fields: Any) -> None:
     assert send(server, "PUT", path, body) == 400
     assert send(server, "PATCH", path, {"metadata": {"labels": {"a": "b"}}},
                 MERGE_PATCH) == 200  # fmt: skip
+
+
+POD = "/api/v1/namespaces/default/pods/p"
+ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+TOKEN = "/api/v1/namespaces/default/serviceaccounts/default/token"
+TEMPLATE = {
+    "metadata": {"labels": {"a": "b"}},
+    "spec": {"containers": [{"name": "c", "image": "i"}]},
+}
+WRONG_TYPES = [
+    ("DELETE", POD, {"preconditions": 5}),
+    ("DELETE", POD, {"preconditions": {"uid": 5}}),
+    ("DELETE", POD, {"dryRun": 5}),
+    ("POST", f"{POD}/eviction", {"deleteOptions": 5}),
+    ("POST", f"{POD}/eviction", {"deleteOptions": {"preconditions": 5}}),
+    ("POST", ACCESS, {"spec": {"user": "u", "groups": 5}}),
+    ("POST", ACCESS, {"spec": {"user": 5}}),
+    ("POST", ACCESS, {"spec": {"user": "u", "resourceAttributes": 5}}),
+    ("POST", ACCESS, {"spec": {"user": "u", "resourceAttributes": {"verb": {}}}}),
+    ("POST", "/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"audiences": 5}}),
+    ("POST", TOKEN, {"spec": {"boundObjectRef": 5}}),
+    ("POST", TOKEN, {"spec": {"boundObjectRef": {"kind": 5}}}),
+    (
+        "POST",
+        "/apis/apps/v1/namespaces/default/daemonsets",
+        {
+            "metadata": {"name": "d"},
+            "spec": {
+                "replicas": {},
+                "selector": {"matchLabels": {"a": "b"}},
+                "template": TEMPLATE,
+            },
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), WRONG_TYPES)
+def test_a_field_of_the_wrong_type_is_refused(method: str, path: str, body: Any) -> None:
+    server = service()
+    serviceaccounts = TOKEN.removesuffix("/default/token")
+    send(server, "POST", serviceaccounts, {"metadata": {"name": "default"}})
+    # The field `replicas` does not exist in a DaemonSet, and is dropped.
+    assert send(server, method, path, body) == (201 if "daemonsets" in path else 400)
+
+
+@pytest.mark.parametrize("query", ["timeoutSeconds", "limit"])
+def test_a_number_that_no_integer_holds_is_refused(query: str) -> None:
+    answer = service().answer(Request.of("GET", f"/api/v1/pods?watch=true&{query}=" + "9" * 400))
+    assert isinstance(answer, Response)
+    assert answer.status == 400
+
+
+@pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
+def test_namespaces_that_the_cluster_needs_are_not_deleted(name: str) -> None:
+    server = service()
+    send(server, "POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    assert send(server, "DELETE", f"/api/v1/namespaces/{name}", {}) == 403
+    assert send(server, "GET", f"/api/v1/namespaces/{name}", {}) == 200

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from kubesched.cluster.apiserver.http.request_bodies import check_types
 from kubesched.cluster.apiserver.http.users import AUDIENCE, Attributes, Requester, Users
 from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.apiserver.rules.rbac_rules import Subject
@@ -27,6 +28,18 @@ REVIEWS: dict[tuple[str, str], tuple[str, bool]] = {
 }
 
 
+_SELECTORS = ("fieldSelector", "labelSelector")
+_SPEC_TYPES: dict[str, type] = {
+    "user": str,
+    "groups": list,
+    "token": str,
+    "audiences": list,
+    "namespace": str,
+    "resourceAttributes": dict,
+    "nonResourceAttributes": dict,
+}
+
+
 def answer_review(group: str, plural: str, body: Json, users: Users, requester: Requester) -> Json:
     """Return the review with its status. Raises ApiError 400 or 422."""
     kind = REVIEWS[group, plural][0]
@@ -35,6 +48,10 @@ def answer_review(group: str, plural: str, body: Json, users: Users, requester: 
         raise api_errors.bad_request(
             f'{kind} in version "v1" cannot be handled as a {kind}: expected an object'
         )
+    check_types(spec, kind, _SPEC_TYPES)
+    for part in ("resourceAttributes", "nonResourceAttributes"):
+        attributes = spec.get(part) or {}
+        check_types(attributes, kind, {name: str for name in attributes if name not in _SELECTORS})
     head = {"kind": kind, "apiVersion": f"{group}/v1", "metadata": body.get("metadata", {})}
     if kind == "SelfSubjectReview":
         return {**head, "status": {"userInfo": requester.document()}}
@@ -62,7 +79,7 @@ def _own_access(spec: Json, users: Users, requester: Requester) -> Json:
 
 
 def _access(spec: Json, users: Users, _requester: Requester) -> Json:
-    groups = tuple(spec.get("groups") or ())
+    groups = tuple(map(str, spec.get("groups") or ()))
     return {"allowed": users.allows(groups, _attributes(spec), str(spec.get("user", "")))}
 
 

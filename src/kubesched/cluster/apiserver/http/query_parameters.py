@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from kubesched.api.int64 import MAX_INT64, MIN_INT64
 from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.apiserver.rules.errors.field_problems import forbidden, not_supported
 from kubesched.foundation.http.http_messages import Request
@@ -119,10 +120,14 @@ def _number(query: Any, name: str) -> int:
     if not text:
         return 0
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
-        message = f'strconv.ParseInt: parsing "{text}": invalid syntax'
+        message = f'strconv.ParseInt: parsing "{text[:100]}": invalid syntax'
         raise api_errors.bad_request(message) from None
+    if not MIN_INT64 <= number <= MAX_INT64:
+        message = f'strconv.ParseInt: parsing "{text[:100]}": value out of range'
+        raise api_errors.bad_request(message)
+    return number
 
 
 def is_dry_run(request: Request, options: dict[str, Any] | None = None) -> bool:

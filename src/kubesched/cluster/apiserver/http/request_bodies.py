@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -29,6 +29,8 @@ from kubesched.foundation.util.yaml_limits import TooManyValuesError
 from kubesched.foundation.util.yaml_reader import YamlLoader, load_yaml
 
 __all__ = [
+    "check_delete_options",
+    "check_types",
     "field_problems",
     "read_applied",
     "read_body",
@@ -37,6 +39,7 @@ __all__ = [
     "read_options",
 ]
 
+_PRECONDITIONS = ("uid", "resourceVersion")
 _SHOWN_BYTES = 30
 _VALIDATIONS = ("Ignore", "Warn", "Strict")
 
@@ -199,7 +202,28 @@ def read_options(request: Request) -> dict[str, Any]:
     options = read_body(request, "DeleteOptions")
     if not isinstance(options, dict):
         raise api_errors.bad_request("expected DeleteOptions")
+    check_delete_options(options)
     return options
+
+
+def check_delete_options(options: Any) -> None:
+    """Check the types of the fields that are read. Raises ApiError 400."""
+    kind = "DeleteOptions"
+    check_types({kind: options}, kind, {kind: dict})
+    if options:
+        check_types(options, kind, {"preconditions": dict, "dryRun": list})
+        check_types(options.get("preconditions") or {}, kind, dict.fromkeys(_PRECONDITIONS, str))
+
+
+def check_types(part: Mapping[str, Any], kind: str, types: Mapping[str, type]) -> None:
+    """Check the types of fields; None is allowed. Raises ApiError 400."""
+    for name, wanted in types.items():
+        value = part.get(name)
+        if value is not None and not isinstance(value, wanted):
+            raise api_errors.bad_request(
+                f'{kind} in version "v1" cannot be handled as a {kind}: json: cannot unmarshal '
+                f"{_go_kind(value)} into Go struct field {kind}.{name}"
+            )
 
 
 def _as_json(body: bytes) -> Any:
@@ -270,4 +294,6 @@ def _summary(body: bytes) -> str:
 def _go_kind(value: Any) -> str:
     if isinstance(value, bool):
         return "bool"
-    return {list: "array", str: "string", type(None): "null"}.get(type(value), "number")
+    return {list: "array", dict: "object", str: "string", type(None): "null"}.get(
+        type(value), "number"
+    )

@@ -32,6 +32,7 @@ from kubesched.cluster.apiserver.http.query_parameters import (
     parse_propagation_policy,
 )
 from kubesched.cluster.apiserver.http.request_bodies import (
+    check_delete_options,
     field_problems,
     read_applied,
     read_body,
@@ -88,6 +89,8 @@ __all__ = ["ResourceHandlers"]
 Json = dict[str, Any]
 
 # The response to a deletion of these contains the object, that of others a Status.
+# Admission of the reference refuses to delete them.
+_IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 _SHOWN_WHEN_GONE = frozenset({"pods", "persistentvolumeclaims", "persistentvolumes", "services"})
 # The methods of subresources that the processes of a pod answer.
 _ANSWERED_BY_PROCESSES = {
@@ -490,6 +493,9 @@ class ResourceHandlers:
         return rendering.object(deletion.record)
 
     def _remove(self, call: ResourceRequest, options: Json) -> Deletion:
+        resource, name = call.resource, call.target.name
+        if resource.kind == "Namespace" and not resource.group and name in _IMMORTAL:
+            raise api_errors.forbidden("namespaces", name, "this namespace may not be deleted")
         preconditions = options.get("preconditions") or {}
         dry_run = is_dry_run(call.http, options)
         policy = (
@@ -605,6 +611,7 @@ class ResourceHandlers:
             raise api_errors.method_not_allowed()
         body = read_body(call.http, "Eviction")
         options = body.get("deleteOptions") if isinstance(body, dict) else None
+        check_delete_options(options)
         dry_run = is_dry_run(call.http, options or {})
         self._review_deletion(call)
         admit_eviction(

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from kubesched.cluster.apiserver.http.request_bodies import check_types
 from kubesched.cluster.apiserver.http.users import AUDIENCE, Requester, TokenIdentity
 from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.apiserver.rules.errors.field_problems import invalid
@@ -45,6 +46,13 @@ class ServiceAccountTokens:
         """
         account = self._store.get(self._accounts, namespace, name).data["metadata"]
         spec = body.get("spec") or {}
+        types = {"audiences": list, "boundObjectRef": dict}
+        check_types(spec, "TokenRequest", types)
+        check_types(
+            spec.get("boundObjectRef") or {},
+            "TokenRequest",
+            dict.fromkeys(("kind", "name", "uid"), str),
+        )
         seconds = spec.get("expirationSeconds") or _USUAL_SECONDS
         if not isinstance(seconds, int) or not _SHORTEST_SECONDS <= seconds <= _LONGEST_SECONDS:
             text = "may not specify a duration less than 10 minutes"

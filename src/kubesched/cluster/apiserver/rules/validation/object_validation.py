@@ -173,7 +173,9 @@ def check_budget(budget: Json) -> list[FieldProblem]:
         value = spec.get(field)
         if isinstance(value, int) and value < 0:
             problems.append(invalid(f"spec.{field}", value, NEGATIVE))
-        elif isinstance(value, str) and not (value.endswith("%") and value[:-1].isdigit()):
+        elif isinstance(value, str) and not (
+            value.endswith("%") and value[:-1].isascii() and value[:-1].isdigit()
+        ):
             text = (
                 "a valid percent string must be a numeric string followed by an ending '%' "
                 "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
@@ -295,7 +297,7 @@ def check_workload_controller(owner: Json) -> list[FieldProblem]:
     spec = owner.get("spec", {})
     problems: list[FieldProblem] = []
     replicas = spec.get("replicas")
-    if replicas is not None and replicas < 0:
+    if isinstance(replicas, int) and replicas < 0:
         problems.append(invalid("spec.replicas", replicas, NEGATIVE))
     selector = spec.get("selector")
     if selector is None:
