@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 from msgspec.structs import replace
 
 from kubesched.api import Pod
+from kubesched.cluster.apiserver import LocalApi, Store
+from kubesched.explain.shadow.decision_comparison import ComparedDecision
 from kubesched.explain.shadow.ordered_changes import Change, OrderedChanges
+from kubesched.explain.shadow.possible_states import (
+    PodInFlight,
+    PossibleStates,
+    QueuePosition,
+)
 from kubesched.explain.shadow.shadow_entries import (
     AssumedState,
     ShadowEntry,
@@ -17,14 +25,18 @@ from kubesched.explain.shadow.shadow_entries import (
 )
 from kubesched.explain.shadow.shadow_ledger import ShadowLedger
 from kubesched.explain.shadow.shadow_report import report_as_html, report_as_text
+from kubesched.explain.shadow.shadow_watch import ShadowWatch
 from kubesched.foundation.util import virtual_loop
-from kubesched.foundation.util.clock import SECOND
+from kubesched.foundation.util.clock import MILLISECOND, SECOND, ManualClock
+from kubesched.framework import ClusterChange
 from kubesched.scheduler.config.defaults import default_configuration
 from kubesched.scheduler.config.load import configuration_from_builtins
+from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
 from kubesched.testing import make_node, make_pod, make_pvc
 from tests.explain.shadow_harness import (
     Churn,
     ShadowHarness,
+    completed,
     device_claim,
     device_objects,
     observe,
@@ -257,3 +269,33 @@ def test_one_difference_among_many_decisions_is_not_rounded_to_100() -> None:
     assert "99.99 % of 50001 decisions are the same or tied" in text
     assert "b leads <a>" in text
     assert "b leads &lt;a&gt;" in report_as_html(ledger.report(SECOND), 5)
+
+
+def test_a_pod_that_came_later_was_not_placed_before_however_important_it_is() -> None:
+    """Ten pods without importance came first, and their bindings are slower."""
+    coming = [
+        PodInFlight(QueuePosition(0, number), f"x{number}", False, "", make_pod(f"p{number}"))
+        for number in range(10)
+    ]
+    states = PossibleStates(QueuePosition(-10, 99), "own", (), coming)
+
+    def compare(changes: Sequence[ClusterChange]) -> ComparedDecision | None:
+        return None if len(changes) == 10 else ComparedDecision(ShadowVerdict.ANOTHER, "other")
+
+    assert states.find("chosen", compare) is AssumedState.QUEUE_ORDER
+
+
+def test_other_tasks_run_between_decisions_that_take_long() -> None:
+    clock = ManualClock(0)
+    watch = ShadowWatch(LocalApi(Store(), clock), clock, completed(), IN_TREE_PLUGINS)
+    turns = 0
+
+    def advance(now_ns: int, most: int) -> bool:
+        nonlocal turns
+        turns += 1
+        clock.advance(15 * MILLISECOND)
+        return True
+
+    watch.judge.advance = advance  # type: ignore[method-assign]
+    assert watch._take_turn()
+    assert turns == 2

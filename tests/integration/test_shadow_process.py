@@ -85,6 +85,7 @@ def test_a_shadow_compares_and_writes_nothing(tmp_path: Path) -> None:
             for token, expected in ((MONITOR, 403), (STRANGER, 403), ("wrong", 401)):
                 assert (await get(cluster, "/shadow", token))[0] == expected
             _, metrics = await get(cluster, "/metrics", MONITOR)
+            assert ledger.exists(), "a report can be read from the beginning"
             users = cluster.users
         assert report.agreed == 1, report.differences
         assert report.verdicts[ShadowVerdict.NEITHER] >= 1

@@ -8,15 +8,17 @@ overtake each other. So a possible state has two parts:
 - the pods in flight at that moment that were decided before: they count as placed already.
 
 Pods that wait at the same time are decided in the order of the queue, by priority and then by age,
-so that order is tried first. It is not known for pods that were tried before, because their time of
-the next attempt is not written anywhere. Where the order does not explain a decision, single pods
-in flight are moved before or behind it: those on the node that the other scheduler chose, and
-those on the node that the shadow prefers. A pod that is deleted before it is bound may have been on
-any node, because no write names its node.
+so that order is tried first. A queue that is nearly empty decides in the order of arrival, whatever
+the priority: that is tried next. Neither is known for pods that were tried before, because their
+time of the next attempt is not written anywhere. Where no order explains a decision, single pods in
+flight are moved before or behind it: those on the node that the other scheduler chose, and those on
+the node that the shadow prefers. A pod that is deleted before it is bound may have been on any
+node, because no write names its node.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -90,6 +92,13 @@ class PossibleStates:
             if change.pod_uid == own_uid:
                 break  # the pod was not as it is before that
             self._latest.append(change)
+        # A pod without a node changes no decision for another pod, so no cut ends with one.
+        ends = (
+            number
+            for number, change in enumerate(self._latest, start=1)
+            if change.node or not change.pod_uid
+        )
+        self._cuts = [0, *itertools.islice(ends, _MOST_CUTS)]
 
     def find(self, node: str, compare: Compare) -> AssumedState | None:
         """Return the first state that explains why the node was chosen; empty means none was.
@@ -97,21 +106,30 @@ class PossibleStates:
         `compare` decides after some changes; it returns None if the decision is explained.
         """
         budget = _Budget(compare)
-        cuts = range(min(len(self._latest), _MOST_CUTS) + 1)
+        cuts = self._cuts
+        # Many pods may have been bound while one binding was slow, so a late cut comes before
+        # moves at an early one.
+        for some in (cuts[:1], cuts[1:]):
+            if (cut := self._cut_that_explains(some, budget)) is not None:
+                return AssumedState.EARLIER if cut else AssumedState.QUEUE_ORDER
+            if any(self._moves_explain(node, each, budget) for each in self._states(some)):
+                return AssumedState.IN_FLIGHT
+        if any(self._single_move_explains(each, budget) for each in self._states(cuts)):
+            return AssumedState.IN_FLIGHT
+        return None
+
+    def _states(self, cuts: Sequence[int]) -> Iterator[_State]:
+        return (state for cut in cuts for state in self._variants(cut))
+
+    def _cut_that_explains(self, cuts: Sequence[int], budget: _Budget) -> int | None:
         for cut in cuts:
-            for state in self._variants(cut):
-                if budget.explains(state.changes()):
-                    return AssumedState.EARLIER if cut else AssumedState.QUEUE_ORDER
-                if self._moves_explain(node, state, budget):
-                    return AssumedState.IN_FLIGHT
-        for cut in cuts:
-            for state in self._variants(cut):
-                if self._single_move_explains(state, budget):
-                    return AssumedState.IN_FLIGHT
+            if any(budget.explains(each.changes()) for each in self._variants(cut)):
+                return cut
         return None
 
     def _moves_explain(self, node: str, state: _State, budget: _Budget) -> bool:
         """Move pods in flight one after another, as long as that brings the node forward."""
+        budget.explains(state.changes())  # for the node that the shadow prefers in this state
         lost: list[ClusterChange] = []
         for _ in range(_MOST_MOVES):
             own_node = budget.own_node
@@ -136,7 +154,7 @@ class PossibleStates:
         return False
 
     def _variants(self, cut: int) -> Iterator[_State]:
-        """Yield the states at a cut: pods in flight in the order of the queue, then as seen."""
+        """Yield the states at a cut: pods in flight by queue, by arrival, then as seen."""
         latest = self._latest[:cut]
         undone = [change.undo for change in latest if change.placed is None]
         pods = [
@@ -145,11 +163,14 @@ class PossibleStates:
             if change.placed is not None
         ]
         pods += self._coming
-        by_queue = [each.position < self._own for each in pods]
-        as_seen = [each.is_placed for each in pods]
-        yield _State(undone, pods, by_queue)
-        if by_queue != as_seen:
-            yield _State(undone, pods, as_seen)
+        orders = (
+            [each.position < self._own for each in pods],
+            [each.position.arrival < self._own.arrival for each in pods],
+            [each.is_placed for each in pods],
+        )
+        for number, is_placed in enumerate(orders):
+            if is_placed not in orders[:number]:
+                yield _State(undone, pods, list(is_placed))
 
 
 class _Budget:

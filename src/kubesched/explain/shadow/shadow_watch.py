@@ -30,7 +30,8 @@ __all__ = ["DEFAULT_WINDOW_NS", "ShadowWatch"]
 
 DEFAULT_WINDOW_NS: Final = SECOND
 _PERIOD_NS: Final = 100 * MILLISECOND
-_PER_TURN: Final = 20  # changes that are applied before other tasks run
+# How long changes are applied before other tasks run. A decision may take hundreds of comparisons.
+_TURN_NS: Final = 20 * MILLISECOND
 
 
 class ShadowWatch:
@@ -96,8 +97,16 @@ class ShadowWatch:
             self._follow(informer)
         self.synced.set()
         while True:
-            is_more = self.judge.advance(self._clock.now_ns(), _PER_TURN)
+            is_more = self._take_turn()
             await self._clock.sleep(0 if is_more else _PERIOD_NS)
+
+    def _take_turn(self) -> bool:
+        """Apply changes for a while; return whether some are left."""
+        now_ns = self._clock.now_ns()
+        while self.judge.advance(now_ns, 1):
+            if self._clock.now_ns() - now_ns >= _TURN_NS:
+                return True
+        return False
 
     def report(self) -> ShadowReport:
         """Return the ledger as it is now."""

@@ -99,6 +99,7 @@ class ShadowProcess(SchedulerProcess):
         async with running(*self._supporting_parts(server), shadow):
             await self._first(shadow.synced)
             self._note_synced()
+            self._write_ledger()
             while not await self._clock.wait(self._stopping, _LEDGER_PERIOD_NS):
                 self._write_ledger()
         self._write_ledger()
