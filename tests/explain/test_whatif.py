@@ -13,6 +13,7 @@ from kubesched.api import (
     ObjectMeta,
     Pod,
     PodDisruptionBudget,
+    PodGroup,
     PodTemplateSpec,
 )
 from kubesched.explain import ExplainError, Plan, Snapshot
@@ -158,3 +159,10 @@ def test_a_node_that_is_not_there_is_named() -> None:
         snapshot(*cluster("a"), Pod(metadata=ObjectMeta(name="p", namespace="default"))).whatif(
             drain=("x",)
         )
+
+
+def test_objects_of_a_kind_behind_a_gate_do_not_stop_the_copy() -> None:
+    """The cluster serves PodGroups, and the gate is off for the scheduler that answers."""
+    group = PodGroup(metadata=ObjectMeta(name="training", namespace="default"))
+    answer = snapshot(*cluster("a", "b"), group, deployment("web", 2, "1")).whatif(drain=("a",))
+    assert not answer.waiting

@@ -55,15 +55,26 @@ class VirtualCluster(LiveCluster):
     async def copy_objects(self, objects: Iterable[ApiObject]) -> None:
         """Take over the objects that scheduling depends on. Call it before the cluster runs."""
         self.serve_custom_kinds()
+        copied_kinds = self._copied_kinds()
+        copied = [each for each in objects if type(each) in copied_kinds]
+        await self.take_over(copied, Identity.KEPT)
+
+    def _copied_kinds(self) -> frozenset[type[Any]]:
+        """Return the kinds that scheduling depends on, with those that plugins read.
+
+        Kinds behind a feature gate that is off are left out: this scheduler does not read them.
+        """
         given = self.scheduler.profiles.values()
         plugins = (plugin for each in given for plugin in each.plugins.by_name.values())
         custom = {kind.type for plugin in plugins for kind in plugin.custom_kinds}
-        copied = [each for each in objects if type(each) in _COPIED_KINDS | custom]
-        await self.take_over(copied, Identity.KEPT)
+        serves = self.cluster.store.catalog.has_type
+        return frozenset(filter(serves, _COPIED_KINDS | custom))
 
     async def objects_like(self, given: Iterable[ApiObject]) -> list[ApiObject]:
         """Return the current objects of these kinds, and of the kinds that controllers create."""
-        kinds: dict[type[Any], None] = dict.fromkeys([*map(type, given), Pod, ReplicaSet])
+        copied_kinds = self._copied_kinds()
+        kept = (type(each) for each in given if type(each) in copied_kinds)
+        kinds: dict[type[Any], None] = dict.fromkeys([*kept, Pod, ReplicaSet])
         found: list[ApiObject] = []
         for kind in kinds:
             found += (await self.api.list(kind)).items

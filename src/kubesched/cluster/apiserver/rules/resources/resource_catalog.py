@@ -61,5 +61,9 @@ class Catalog:
             raise unknown_resource()
         return self.by_url(custom.group, custom.version, custom.plural)
 
+    def has_type(self, kind: type[msgspec.Struct]) -> bool:
+        """Whether objects of a struct type are served, which a feature gate may prevent."""
+        return kind in self._by_type or getattr(kind, "custom_kind", None) is not None
+
     def by_manifest(self, api_version: str, kind: str) -> Resource | None:
         return self._by_kind.get((api_version, kind))
