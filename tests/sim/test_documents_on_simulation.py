@@ -13,7 +13,7 @@ from kubesched.sim.scenario_file import parse_scenario
 from kubesched.sim.tuning import load_tuning
 
 ROOT = Path(__file__).resolve().parents[2]
-BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^```yaml[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def blocks(name: str, holding: str) -> list[str]:
