@@ -153,3 +153,16 @@ def test_upgrade_shows_rounds(tmp_path: Path) -> None:
     assert done.stdout.startswith("1 node can be replaced in 1 round.")
     assert "Round 1: add 1 node, then remove a" in done.stdout
     assert "  default/web-0: a -> a-new" in done.stdout
+
+
+def test_a_page_shows_the_nodes_and_the_waves(dump: str, tmp_path: Path) -> None:
+    page = tmp_path / "plan.html"
+    assert run("consolidate", "-f", dump, "--html", str(page)).exit_code == 0
+    text = page.read_text()
+    start = text.index('id="plan">') + len('id="plan">')
+    document = json.loads(text[start : text.index("</script>", start)])
+    assert document["nodes"] == ["a", "b"]
+    # 3 of 8 cpu on each node; after the wave 6 of 8 on one of them.
+    assert document["waves"][0] == [[0.375, 1], [0.375, 1]]
+    assert sorted(document["waves"][1]) == [[0.0, 0], [0.75, 2]]
+    assert "http" not in text

@@ -28,6 +28,7 @@ from kubesched.plan import (
     plan_drain,
     plan_upgrade,
 )
+from kubesched.plan.plan_page import plan_page
 from kubesched.sim.values import ScenarioError, parse_duration_ns
 
 __all__ = [
@@ -57,6 +58,7 @@ class ConsolidateOptions(NamedTuple):
     prices: Path | None
     wave_pods: int
     seed: int
+    page: Path | None = None
 
 
 def run_consolidate(source: SourceOptions, options: ConsolidateOptions, output: str) -> None:
@@ -79,7 +81,11 @@ def run_consolidate(source: SourceOptions, options: ConsolidateOptions, output: 
         seed=options.seed,
         report=show_progress,
     )
-    show_plan(answer, _lines(answer), output)
+    lines = _lines(answer)
+    if options.page is not None:
+        head = lines[: lines.index("")] if "" in lines else lines
+        options.page.write_text(plan_page(answer, cluster.snapshot, head), encoding="utf-8")
+    show_plan(answer, lines, output)
 
 
 def run_drain(

@@ -103,6 +103,13 @@ def plan() -> None:
 @_with_prices
 @_with_wave_pods
 @click.option("--seed", type=int, default=0, show_default=True, help="The seed of the search.")
+@click.option(
+    "--html",
+    "page",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Also write the plan as a page: the nodes before and after, and the waves.",
+)
 @_with_output
 def consolidate(
     source: SourceOptions,
@@ -116,6 +123,7 @@ def consolidate(
     prices: Path | None,
     wave_pods: int,
     seed: int,
+    page: Path | None,
     output: str,
 ) -> None:
     """Find the fewest nodes that hold what runs now, and the moves that get there.
@@ -127,18 +135,9 @@ def consolidate(
     """
     from kubesched.cli.plan_action import ConsolidateOptions, run_consolidate
 
-    options = ConsolidateOptions(
-        duration,
-        spare,
-        survive or "",
-        pin,
-        keep,
-        local_storage,
-        price_label,
-        prices,
-        wave_pods,
-        seed,
-    )
+    limits = (spare, survive or "", pin, keep, local_storage)
+    search = (price_label, prices, wave_pods, seed)
+    options = ConsolidateOptions(duration, *limits, *search, page)
     run_consolidate(source, options, output)
 
 
