@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from kubesched.explain.clusters.cluster_model import ClusterModel
 from kubesched.explain.snapshot import Snapshot
@@ -14,7 +15,7 @@ from kubesched.foundation.util.clock import Clock, RealClock
 from kubesched.foundation.util.randomness import derive
 from kubesched.plan.moving.loss_trial import find_losses
 from kubesched.plan.packing.exact_packing import ExactSearch
-from kubesched.plan.packing.greedy_drain import drain_greedily
+from kubesched.plan.packing.greedy_drain import best_node, drain_greedily, first_node
 from kubesched.plan.packing.lower_bound import LowerBound, lower_bound
 from kubesched.plan.packing.neighbourhood_search import improve
 from kubesched.plan.packing.packing_problem import PackingProblem, Placement
@@ -149,9 +150,7 @@ def pack(
 ) -> PackingResult:
     """Search for the cheapest placement until it is proved optimal, or the time is up."""
     bound = lower_bound(problem, deadline.left_s * _BOUND_SHARE)
-    state = PackingState(problem)
-    drain_greedily(state, bound.nodes)
-    best = _better(problem, problem.current, state.placement)
+    best = _drained(problem, bound.nodes, np.ones(len(problem.nodes), dtype=bool))
     report(problem.cost(best)[0], bound.price)
     if problem.current.size <= _EXACT_SIZE:
         return _pack_exactly(problem, best, bound, deadline)
@@ -165,14 +164,23 @@ def pack(
     return PackingResult(best, bound.price, problem.cost(best)[0] == bound.price)
 
 
+def _drained(problem: PackingProblem, *hints: NDArray[np.bool_]) -> Placement:
+    """Return the cheapest placement of greedy drains: with each hint, and each choice of nodes."""
+    best = problem.current
+    for hint in hints:
+        for choose in (best_node, first_node):
+            state = PackingState(problem)
+            drain_greedily(state, hint, choose)
+            best = _better(problem, best, state.placement)
+    return best
+
+
 def pack_without_chains(problem: PackingProblem, deadline: Deadline) -> Placement:
     """Search for a placement in which pods leave only nodes that become empty.
 
     Such a placement may need more nodes, but there is almost always an order of moves to it.
     """
-    state = PackingState(problem)
-    drain_greedily(state, np.ones(len(problem.nodes), dtype=bool))
-    best = _better(problem, problem.current, state.placement)
+    best = _drained(problem, np.ones(len(problem.nodes), dtype=bool))
     if problem.current.size > _EXACT_SIZE:
         return best
     nodes = range(len(problem.nodes))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,16 +10,22 @@ from numpy.typing import NDArray
 from kubesched.plan.packing.packing_problem import PackingProblem
 from kubesched.plan.packing.packing_state import PackingState
 
-__all__ = ["best_node", "drain_greedily", "size_order", "try_to_empty"]
+__all__ = ["best_node", "drain_greedily", "first_node", "size_order", "try_to_empty"]
+
+# Chooses a node for a pod of a class, of those that are not closed; None if there is none.
+ChooseNode = Callable[[PackingState, int, NDArray[np.bool_]], "int | None"]
 
 
-def drain_greedily(state: PackingState, hint: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def drain_greedily(
+    state: PackingState, hint: NDArray[np.bool_], choose: ChooseNode | None = None
+) -> NDArray[np.bool_]:
     """Empty as many nodes as possible; return which nodes are empty then.
 
     `hint` are the nodes that a good placement might use. The others are emptied first, expensive
-    nodes with few pods before cheap ones with many. A pod goes to the fullest node that accepts it,
-    so that large gaps stay for large pods.
+    nodes with few pods before cheap ones with many. A pod goes to the node that `choose` returns:
+    without it the fullest node that accepts it, so that large gaps stay for large pods.
     """
+    choose = choose or best_node
     problem = state.problem
     empty: NDArray[np.bool_] = ~problem.used(state.placement)
     fullness = _share(state)
@@ -29,20 +35,23 @@ def drain_greedily(state: PackingState, hint: NDArray[np.bool_]) -> NDArray[np.b
         if not problem.kept[node] and not empty[node]:
             empty[node] = True
             is_possible = state.has_headroom(~empty) and (
-                try_to_empty(state, node, empty | ~hinted) or try_to_empty(state, node, empty)
+                try_to_empty(state, node, empty | ~hinted, choose)
+                or try_to_empty(state, node, empty, choose)
             )
             empty[node] = is_possible
     return empty
 
 
-def try_to_empty(state: PackingState, node: int, closed: NDArray[np.bool_]) -> bool:
+def try_to_empty(
+    state: PackingState, node: int, closed: NDArray[np.bool_], choose: ChooseNode
+) -> bool:
     """Move all pods of a node to nodes that are not closed; undo it if one of them fits nowhere."""
     placement = state.placement
     moved: list[tuple[int, int]] = []
     for number in size_order(state.problem, np.flatnonzero(placement[:, node])):
         for _ in range(int(placement[number, node])):
             state.add(number, node, -1)
-            target = best_node(state, number, closed)
+            target = choose(state, number, closed)
             if target is None:
                 state.add(number, node)
                 for moved_number, there in reversed(moved):
@@ -71,6 +80,16 @@ def best_node(state: PackingState, number: int, closed: NDArray[np.bool_]) -> in
     asked = np.flatnonzero(problem.demand[number])
     free = left[:, asked].sum(axis=1) if len(asked) else left.sum(axis=1)
     return int(candidates[int(free.argmin())])
+
+
+def first_node(state: PackingState, number: int, closed: NDArray[np.bool_]) -> int | None:
+    """Return the first node that accepts a pod of the class; None if there is none.
+
+    Where pods request different resources, filling one node after another may leave more nodes
+    empty than the fullest node for each pod.
+    """
+    candidates = np.flatnonzero(state.accepting(number) & ~closed)
+    return int(candidates[0]) if len(candidates) else None
 
 
 def size_order(problem: PackingProblem, numbers: Iterable[int]) -> list[int]:
