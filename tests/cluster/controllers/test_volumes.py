@@ -211,6 +211,20 @@ def test_what_is_in_use_stays_until_it_is_not() -> None:
     story(test)
 
 
+def test_a_pending_pod_does_not_protect_its_claim() -> None:
+    async def test(harness: Workloads) -> None:
+        await harness.create(PersistentVolumeClaim, claim())
+        await harness.create(Pod, pod("p", "data", nodeSelector={"disk": "none"}))
+        await harness.settle(5)
+        assert not (await harness.get(Pod, "p")).spec.node_name
+        await harness.api.delete(PersistentVolumeClaim, "data", "default")
+        await harness.settle(1)
+        with pytest.raises(ApiError, match="not found"):
+            await harness.get(PersistentVolumeClaim, "data")
+
+    story(test)
+
+
 def test_a_retained_volume_is_released_and_a_lost_one_is_missed() -> None:
     async def test(harness: Workloads) -> None:
         await harness.api.create_document(PersistentVolume, None, volume("kept"))
