@@ -1,0 +1,81 @@
+"""The cost of objects as large as a real API server stores them (1.5 MiB in etcd).
+
+While the event loop works on one object, no probe is answered and no lease is renewed. Work is
+measured in function calls, which are the same on every machine; some millions take a second. The
+bound is for everything that happens from the first list to the second attempt, so no turn of the
+loop is longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kubesched.api import Node, Pod, codec
+from tests.counted_calls import count_calls
+from tests.scheduler.hostile_object_harness import HostileObjectHarness, tell
+
+Json = dict[str, Any]
+MOST_CALLS = 250_000
+VALUES, LABELS = 115_000, 30_000
+
+
+def names(count: int) -> list[str]:
+    return [f"value-{number}" for number in range(count)]
+
+
+def node_terms(count: int) -> Json:
+    terms = [{"matchExpressions": [{"key": "k", "operator": "In", "values": names(count)}]}]
+    rule = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"spec": {"affinity": {"nodeAffinity": rule}}}
+
+
+def pod_terms(kind: str, count: int) -> Json:
+    selector = {"matchExpressions": [{"key": "k", "operator": "NotIn", "values": names(count)}]}
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": selector}
+    rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    return {"spec": {"affinity": {kind: rule}}}
+
+
+def spread(count: int) -> Json:
+    selector = {"matchExpressions": [{"key": "k", "operator": "NotIn", "values": names(count)}]}
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": selector,
+    }
+    return {"spec": {"topologySpreadConstraints": [constraint]}}
+
+
+LABELLED = {"metadata": {"labels": dict.fromkeys(names(LABELS), "x")}}
+# What watches say about the pod that is tried, and about the node.
+CASES: dict[str, tuple[Json, Json]] = {
+    "values of a node selector": (node_terms(VALUES), {}),
+    "values of a selector of affinity": (pod_terms("podAffinity", VALUES), {}),
+    "values of a selector of anti-affinity": (pod_terms("podAntiAffinity", VALUES), {}),
+    "values of a selector of spread": (spread(VALUES), {}),
+    "labels of a pod": (LABELLED, {}),
+    "labels of a node": ({}, LABELLED),
+    "annotations of a pod": ({"metadata": {"annotations": {"a": "x" * (3 << 19)}}}, {}),
+}
+
+
+@pytest.mark.parametrize(("pod", "node"), CASES.values(), ids=CASES)
+def test_one_large_object_costs_less_than_a_turn(pod: Json, node: Json) -> None:
+    sizes = {}
+
+    async def story(harness: HostileObjectHarness) -> None:
+        await harness.add_node("big", node or None)
+        await harness.add_pod("other", pod or None, node_name="big")
+        await harness.add_pod("p", pod or None)
+        await asyncio.sleep(5)
+        listers = harness.scheduler.informers
+        for kind, name, namespace in ((Pod, "p", "default"), (Node, "big", None)):
+            sizes[kind] = len(codec.encode(listers.lister(kind).get(name, namespace)))
+
+    calls = count_calls(lambda: tell(story))
+    assert max(sizes.values()) > 400_000, "the scheduler has not got the large object"
+    assert calls < MOST_CALLS
