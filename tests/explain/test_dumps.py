@@ -145,3 +145,22 @@ def test_the_dump_command_lists_every_kind_that_is_read() -> None:
     assert {each.partition(".")[0] for each in kinds} == {each.plural for each in SCHEDULING_KINDS}
     assert script.endswith("done > /tmp/x.yaml")
     assert "kubectl --context prod get " in script
+
+
+@pytest.mark.parametrize("form", ["JSON", "YAML"])
+def test_a_dump_cannot_command_the_terminal(form: str, tmp_path: Path) -> None:
+    """ESC begins a sequence that a terminal obeys, and so does the character U+009B."""
+    title = {"metadata": {"name": "n\x1b]0;title\a\x9b2J"}, "status": NODE["status"]}
+    content = json.dumps(plain_list(("v1", "Node", title), ("v1", "Pod", POD)))
+    file = tmp_path / "dump"
+    file.write_text(content if form == "JSON" else f"# a comment\n---\n{content}")
+    told = Snapshot.from_files(file).explain("shop/web").summary
+    assert "]0;title" in told
+    assert not any(character in told for character in "\x1b\a\x9b")
+
+
+def test_a_deep_dump_with_escapes_is_refused_in_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "dump"
+    file.write_text("[" * 700 + '"\\u001b"' + "]" * 700)
+    with pytest.raises(ExplainError):
+        load_files([file])

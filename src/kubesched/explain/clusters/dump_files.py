@@ -31,6 +31,11 @@ _LOGS: Final = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _DUMPED_LINE: Final = re.compile(rb"^" + DUMPED.encode() + rb" *([a-z0-9.]+)\s*$", re.MULTILINE)
+_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# How they are written in JSON, YAML or plainly. Others match, too, which costs time only.
+_MAY_CONTROL: Final = re.compile(
+    rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]|\\[uUxabefvN0r_]"
+)
 _SPACE: Final = re.compile(r"\s*")
 
 
@@ -79,7 +84,32 @@ def name_for_kubectl(kind: Kind) -> str:
 
 
 def read_file_documents(file: str, text: bytes, problems: list[str]) -> Iterator[tuple[int, Any]]:
-    """Return the documents of a text, each with its first line; record what is wrong."""
+    """Return the documents of a text, each with its first line; record what is wrong.
+
+    Control characters are replaced: a terminal would take those in a name for commands.
+    """
+    may_control = _MAY_CONTROL.search(text) is not None
+    for line, value in _documents(file, text, problems):
+        try:
+            printable = _printable(value) if may_control else value
+        except RecursionError:
+            problems.append(f"{file}:{line}: nested too deeply")
+            continue
+        yield line, printable
+
+
+def _printable(value: Any) -> Any:
+    """Return a value whose texts have no control characters but line ends and tabs."""
+    if isinstance(value, str):
+        return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", value)
+    if isinstance(value, dict):
+        return {_printable(key): _printable(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_printable(each) for each in value]
+    return value
+
+
+def _documents(file: str, text: bytes, problems: list[str]) -> Iterator[tuple[int, Any]]:
     is_json = text.lstrip()[:1] in (b"{", b"[")
     if is_json:
         try:
