@@ -20,6 +20,7 @@ from kubesched.explain import Snapshot
 from kubesched.explain.clusters.sources import load_files
 from kubesched.foundation.util.standard_input import read_standard_text
 from kubesched.plan import PlanningPolicy, Sizing, size_cluster
+from kubesched.plan.plan_results import OneTypeSizing
 
 __all__ = ["SizeOptions", "run_size"]
 
@@ -91,17 +92,19 @@ def _lines(answer: Sizing, *, has_prices: bool) -> list[str]:
         price = f"  ({each.price:g} each)" if has_prices else ""
         lines.append(f"  {each.nodes:>5} {each.name}{price}")
     lines += ["", "What if only this type"]
-    for one in answer.only:
-        if one.impossible:
-            lines.append(f"  {one.name}: {one.impossible}")
-            continue
-        cost = f" for {one.cost:g}" if has_prices else ""
-        note = "" if one.verified else "; the scheduler leaves pods without a node"
-        bound = f"at least {one.lower_bound:g}"
-        lines.append(f"  {one.name}: {counted(one.nodes, 'node')}{cost} ({bound}){note}")
+    lines += [_of_one_type(one, has_prices=has_prices) for one in answer.only]
     if answer.problems:
         lines += ["", "Problems", *(f"  {each}" for each in answer.problems[:_SHOWN])]
     return lines
+
+
+def _of_one_type(one: OneTypeSizing, *, has_prices: bool) -> str:
+    if one.impossible:
+        return f"  {one.name}: {one.impossible}"
+    cost = f" for {one.cost:g}" if has_prices else ""
+    note = "" if one.verified else "; the scheduler leaves pods without a node"
+    bound = f"at least {one.lower_bound:g}"
+    return f"  {one.name}: {counted(one.nodes, 'node')}{cost} ({bound}){note}"
 
 
 def _more(count: int) -> list[str]:

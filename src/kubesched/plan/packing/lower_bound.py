@@ -10,7 +10,7 @@ integers, so rounding cannot make it too high.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,17 +51,13 @@ def lower_bound(problem: PackingProblem, seconds: float, workers: int = 1) -> Lo
     placed = _place(model, columns, problem.totals, classes)
     for group in range(len(columns)):
         members = [n for n, kind in enumerate(kinds) if kind.group == group]
-        first = [kinds[n].nodes[0] for n in members]
-        numbers = [number for number in classes.tolist() if (number, group) in placed]
-        for column in range(len(problem.resources)):
-            for needs, offers in _cuts(problem, numbers, column, room[first, column]):
-                left = sum(
-                    int(need) * placed[number, group]
-                    for number, need in zip(numbers, needs, strict=True)
-                    if need
-                )
-                offered = zip(members, offers, strict=True)
-                model.add(left <= sum(int(offer) * used[n] for n, offer in offered))
+        offered = room[[kinds[n].nodes[0] for n in members]]
+        counts = {
+            number: placed[number, group]
+            for number in classes.tolist()
+            if (number, group) in placed
+        }
+        _limit_group(model, problem, counts, offered, [used[n] for n in members])
     _separate(model, problem, placed, kinds, used)
     for each in problem.headroom:
         weights = np.array([each.weights[kind.nodes].max() for kind in kinds], dtype=np.int64)
@@ -77,6 +73,25 @@ def lower_bound(problem: PackingProblem, seconds: float, workers: int = 1) -> Lo
     if status not in (cp.OPTIMAL, cp.FEASIBLE):
         return LowerBound(bound, np.ones(len(problem.nodes), dtype=bool))
     return LowerBound(bound, _hint(problem, kinds, [solver.value(each) for each in used]))
+
+
+def _limit_group(
+    model: Any,
+    problem: PackingProblem,
+    counts: Mapping[int, Any],
+    room: NDArray[np.int64],
+    used: Sequence[Any],
+) -> None:
+    """Limit the pods of a group of nodes by what its used nodes offer, resource by resource."""
+    numbers = list(counts)
+    for column in range(len(problem.resources)):
+        for needs, offers in _cuts(problem, numbers, column, room[:, column]):
+            needed = zip(counts.values(), needs, strict=True)
+            offered = zip(used, offers, strict=True)
+            model.add(
+                sum(int(need) * count for count, need in needed if need)
+                <= sum(int(offer) * nodes for nodes, offer in offered)
+            )
 
 
 def _groups(problem: PackingProblem) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:

@@ -107,34 +107,15 @@ def read_problem(
     movable = [each for each in placed if each.pin is None and not each.follows]
     rules = PairRules(model, nodes)
     rules.collect(each.info for each in placed)
-    has_own_plugins = any(
-        plugin.name not in IN_TREE_PLUGINS
-        for framework in model.frameworks.values()
-        for plugin in framework.filter_plugins
-    )
-    classes: dict[Hashable, int] = {}
-    first: list[_Placed] = []
-    traits: list[PodTraits] = []
-    pods: list[MovablePod] = []
-    for each in movable:
-        pod = each.info.pod
-        own = rules.traits(pod)
-        key = (_signature(each.info, has_own_plugins), own)
-        number = classes.setdefault(key, len(classes))
-        if number == len(first):
-            first.append(each)
-            traits.append(own)
-        owner = controller_of(pod)
-        uid = "" if owner is None else owner.uid
-        pods.append(MovablePod(pod_key(pod), pod, number, each.node, uid, each.budget))
+    pods, first, traits = _classify(model, movable, rules)
     fixed_traits = [(each.node, rules.traits(each.info.pod)) for each in fixed]
     kept_because = _kept_nodes(nodes, fixed, policy)
     names, allocatable = _allocatable(nodes)
-    demand = _demand([each.info for each in first], names, model)
+    demand = _demand(first, names, model)
     room = allocatable.copy()
     for each, row in zip(fixed, _demand([e.info for e in fixed], names, model), strict=True):
         room[each.node] -= row
-    allowed, possibly = _allowed(model, nodes, [each.info.pod for each in first], movable)
+    allowed, possibly = _allowed(model, nodes, [info.pod for info in first], movable)
     current = np.zeros((len(first), len(nodes)), dtype=np.int32)
     for pod_of in pods:
         current[pod_of.number, pod_of.node] += 1
@@ -162,6 +143,33 @@ def read_problem(
         if each.pin is not None
     }
     return ClusterProblem(problem, pods, budgets, number_of, pinned, kept_because)
+
+
+def _classify(
+    model: ClusterModel, movable: Sequence[_Placed], rules: PairRules
+) -> tuple[list[MovablePod], list[PodInfo], list[PodTraits]]:
+    """Return the pods with their classes, and the first pod and the traits of each class."""
+    has_own_plugins = any(
+        plugin.name not in IN_TREE_PLUGINS
+        for framework in model.frameworks.values()
+        for plugin in framework.filter_plugins
+    )
+    classes: dict[Hashable, int] = {}
+    first: list[PodInfo] = []
+    traits: list[PodTraits] = []
+    pods: list[MovablePod] = []
+    for each in movable:
+        pod = each.info.pod
+        own = rules.traits(pod)
+        key = (_signature(each.info, has_own_plugins), own)
+        number = classes.setdefault(key, len(classes))
+        if number == len(first):
+            first.append(each.info)
+            traits.append(own)
+        owner = controller_of(pod)
+        uid = "" if owner is None else owner.uid
+        pods.append(MovablePod(pod_key(pod), pod, number, each.node, uid, each.budget))
+    return pods, first, traits
 
 
 def _sorted_pods(

@@ -95,11 +95,15 @@ def _tls_of(settings: ExtenderConfig) -> tuple[TlsOptions, KeyPair | None]:
     options = TlsOptions(ca, config.server_name, insecure)
     pair = KeyPair(certificate, key) if certificate and key else None
     if pair is not None:
-        for text, name in ((certificate, "certificate"), (key, "key")):
-            if _PEM not in text:
-                raise ConfigError(f"tls: failed to find any PEM data in {name} input")
+        _check_is_pem(certificate, "certificate")
+        _check_is_pem(key, "key")
     client_context(options, pair)  # raises if a certificate or key cannot be used
     return options, pair
+
+
+def _check_is_pem(text: bytes, name: str) -> None:
+    if _PEM not in text:
+        raise ConfigError(f"tls: failed to find any PEM data in {name} input")
 
 
 def document_keeper(api: ApiAccess, extenders: Collection[HTTPExtender]) -> DocumentKeeper:
