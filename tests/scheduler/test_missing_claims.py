@@ -47,6 +47,8 @@ def test_the_second_attempt_and_the_second_pod_have_the_message_of_the_first() -
                 await clock.sleep(2 * SECOND)
                 found = (await live.api.list(Pod)).items
                 assert messages(list(found)) == [MESSAGE] * count
+            # VolumeRestrictions rejected them: they wait for a claim, and for no backoff.
+            assert live.scheduler.queue.pending_pods()[1].endswith("unschedulablePods:3")
             # The hint of a claim with another name does not requeue them; five minutes do.
             other = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1"}}}
             claim = {"metadata": {"name": "other", "namespace": "default"}, "spec": other}

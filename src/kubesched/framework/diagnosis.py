@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kubesched.errors import KubeschedError, text_of
+from kubesched.framework.cycle_state import StateNotFoundError
 from kubesched.framework.rejections import Rejections
 from kubesched.framework.status import Code, Status
 
@@ -58,12 +59,14 @@ class Diagnosis:
         self.pending_plugins: set[str] = set()
         self.pre_filter_message = ""
         self.post_filter_message = ""
-        self.post_filter_failed = False  # PostFilter ended in an error
+        self.post_filter_failed = False  # PostFilter ended in an error that may pass
 
     def note_post_filter(self, status: Status) -> None:
         """Record the status of PostFilter."""
         self.post_filter_message = status.message
-        self.post_filter_failed = status.code is Code.ERROR
+        # A state that PreFilter did not write is missing in the next attempt, too.
+        is_state_missing = isinstance(status.error, StateNotFoundError)
+        self.post_filter_failed = status.code is Code.ERROR and not is_state_missing
 
     def add_rejections(self, plugin: str, rows: NDArray[np.intp], rejections: Rejections) -> None:
         """Record the nodes of a view (`rows`) that a plugin rejected."""
