@@ -65,9 +65,10 @@ class Growth(NamedTuple):
     def is_linear(self) -> bool:
         """Whether an item costs the same among many; a few calls are tables that have grown.
 
-        A loop in a loop would add twice as many calls to the second figure as to the first.
+        A loop in a loop would add twice as many calls to the second figure as to the first. The
+        first is negative if something is left out for many items, such as storing an answer.
         """
-        return self.among_many <= 1.05 * self.among_few + 5
+        return self.among_many <= 1.05 * max(self.among_few, 0) + 5
 
 
 def grow(cost: Callable[[int], int], size: int) -> Growth:
