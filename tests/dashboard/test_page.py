@@ -384,6 +384,37 @@ def test_names_with_markup_are_shown_as_text(captured: Opened) -> None:
     assert captured.elsewhere == []
 
 
+# Whether a point of the map is drawn on, from the left upper corner of the canvas.
+IS_DRAWN = """(board, [x, y]) => board.getContext('2d')
+  .getImageData(x * devicePixelRatio, y * devicePixelRatio, 1, 1).data[3] > 0"""
+
+
+def test_squares_have_the_size_of_their_nodes_and_do_not_move(browser: Any, tmp_path: Path) -> None:
+    nodes = [make_node(f"n{number:02}", cpu="64" if number else "16") for number in range(12)]
+    write_capture(Capture(tuple(nodes), "2026-05-04T08:00:00Z"), tmp_path / "sizes")
+    with process("dashboard", "--capture", str(tmp_path / "sizes")) as link:
+        shown = visit(browser, link)
+        page, board = shown.page, shown.page.get_by_role("img", name="Map of 12 nodes")
+        board.wait_for()
+        before = board.bounding_box()
+        step = before["width"] // 12
+        near_corners = [(number * step + 6, 26 + 6) for number in range(12)]
+        # A quarter of the cpu is half the side: the square is in the middle half of its cell.
+        assert [board.evaluate(IS_DRAWN, at) for at in near_corners] == [False] + [True] * 11
+        middle = (step // 2, 26 + step // 2)
+        assert board.evaluate(IS_DRAWN, middle)
+        for number in (0, 5, 11):
+            at = (before["x"] + near_corners[number][0], before["y"] + near_corners[number][1])
+            page.mouse.click(*at)
+            page.get_by_role("complementary", name=f"Node n{number:02}").wait_for()
+            page.get_by_text("0 of 64" if number else "0 of 16", exact=True).wait_for()
+            assert board.bounding_box() == before
+            # The panel does not cover the node that it describes.
+            hit = "([x, y]) => document.elementFromPoint(x, y).tagName"
+            assert page.evaluate(hit, at) == "CANVAS"
+        assert shown.problems == []
+
+
 def test_a_simulation_is_shown_over_time(browser: Any, tmp_path: Path) -> None:
     configurations = [{"name": "default"}, {"name": "packed", "config": PACKED}]
     planned, history = tmp_path / "small.json", tmp_path / "run.history"

@@ -22,6 +22,10 @@ const HEADING = 26;
 const BETWEEN = 14;
 const NAMED = 90; // up to so many nodes are shown with their names
 const COMFORTABLE = 480; // the preferred maximum height in pixels
+const SMALLEST_SHARE = 0.4; // the side of the smallest square, as a share of its cell
+const SMALLEST = 4; // its side in pixels, if cells are that large
+const WITH_NAME = 44; // squares of this side have a name and a share
+const WITH_SHARE = 28; // smaller ones only the share
 
 /** Lays out the squares by group, as large as fit the preferred height. */
 export function layOut(groups: [string, string[]][], width: number): Layout {
@@ -53,7 +57,49 @@ export function cornerOf(layout: Layout, block: Block, place: number): { x: numb
   return { x: (place % layout.columns) * step, y: block.y + Math.floor(place / layout.columns) * step };
 }
 
-/** Returns the name of the node at a point, or undefined. */
+/** The position of the cell of a node; undefined if it is not on the map. */
+export function placeOf(layout: Layout, name: string): { x: number; y: number } | undefined {
+  if (!name) return undefined;
+  for (const block of layout.blocks) {
+    const place = block.names.indexOf(name);
+    if (place >= 0) return cornerOf(layout, block, place);
+  }
+  return undefined;
+}
+
+/** The side of a node's square: its area is in proportion to its cpu, within bounds. */
+export function sideOf(size: number, cpu: number, largest: number): number {
+  const exact = size * Math.sqrt(largest > 0 ? Math.max(cpu, 0) / largest : 1);
+  return Math.round(Math.min(size, Math.max(exact, size * SMALLEST_SHARE, SMALLEST)));
+}
+
+/** The cpu of the largest node, in the unit of the rows. */
+export function largestCpu(nodes: Iterable<NodeRow>): number {
+  let largest = 0;
+  for (const row of nodes) largest = Math.max(largest, row.cpu[1]);
+  return largest;
+}
+
+/** A square as it is drawn, in the middle of its cell. */
+interface Square {
+  row: NodeRow;
+  x: number;
+  y: number;
+  side: number;
+}
+
+function* squaresOf(layout: Layout, block: Block, nodes: Map<string, NodeRow>, largest: number): Iterable<Square> {
+  for (const [place, name] of block.names.entries()) {
+    const row = nodes.get(name);
+    if (!row) continue;
+    const corner = cornerOf(layout, block, place);
+    const side = sideOf(layout.size, row.cpu[1], largest);
+    const margin = Math.floor((layout.size - side) / 2);
+    yield { row, x: corner.x + margin, y: corner.y + margin, side };
+  }
+}
+
+/** Returns the name of the node in whose cell a point is, or undefined. */
 export function nodeAt(layout: Layout, x: number, y: number): string | undefined {
   const step = layout.size + layout.gap;
   const column = Math.floor(x / step);
@@ -126,11 +172,10 @@ export function draw(
   const pen = canvas.getContext("2d");
   if (!pen) return;
   pen.scale(ratio, ratio);
-  const { size } = layout;
-  const radius = size >= 14 ? 3 : 0;
+  const largest = largestCpu(nodes.values());
   // Squares of one colour are filled together: setting a colour costs more than a square.
-  const byColour = new Map<string, [number, number][]>();
-  const special: [NodeRow, number, number][] = [];
+  const byColour = new Map<string, Square[]>();
+  const special: Square[] = [];
   for (const block of layout.blocks) {
     pen.font = "600 13px system-ui, sans-serif";
     pen.fillStyle = paint.dark ? "#e6edf3" : "#1f2328";
@@ -139,50 +184,57 @@ export function draw(
     pen.font = "13px system-ui, sans-serif";
     pen.fillStyle = paint.dark ? "#9aa4af" : "#59636e";
     pen.fillText(paint.heading(block), after, block.y - 9);
-    block.names.forEach((name, place) => {
-      const row = nodes.get(name);
-      if (!row) return;
-      const { x, y } = cornerOf(layout, block, place);
+    for (const square of squaresOf(layout, block, nodes, largest)) {
+      const { row } = square;
       const colour = paint.colour(row);
       const squares = byColour.get(colour);
-      if (squares) squares.push([x, y]);
-      else byColour.set(colour, [[x, y]]);
-      if (row.notReady || row.stopped || row.cordoned || name === paint.marked || name === paint.pointed)
-        special.push([row, x, y]);
-    });
+      if (squares) squares.push(square);
+      else byColour.set(colour, [square]);
+      if (row.notReady || row.stopped || row.cordoned || row.name === paint.marked || row.name === paint.pointed)
+        special.push(square);
+    }
   }
   for (const [colour, squares] of byColour) {
     pen.fillStyle = colour;
     pen.beginPath();
-    for (const [x, y] of squares) {
-      if (radius) pen.roundRect(x, y, size, size, radius);
-      else pen.rect(x, y, size, size);
+    for (const { x, y, side } of squares) {
+      if (side >= 14) pen.roundRect(x, y, side, side, 3);
+      else pen.rect(x, y, side, side);
     }
     pen.fill();
   }
-  if (size >= 44) writeNames(pen, layout, nodes, paint);
-  for (const [row, x, y] of special) drawSpecial(pen, row, x, y, size, paint);
+  if (layout.size >= WITH_NAME) {
+    for (const block of layout.blocks)
+      for (const square of squaresOf(layout, block, nodes, largest)) writeName(pen, square, paint);
+  }
+  for (const square of special) drawSpecial(pen, square, paint);
 }
 
-/** Draws names and usage into the squares, in a readable text colour. */
-function writeNames(pen: CanvasRenderingContext2D, layout: Layout, nodes: Map<string, NodeRow>, paint: Paint): void {
-  for (const block of layout.blocks) {
-    block.names.forEach((name, place) => {
-      const row = nodes.get(name);
-      if (!row) return;
-      const { x, y } = cornerOf(layout, block, place);
-      pen.save();
-      pen.beginPath();
-      pen.rect(x, y, layout.size - 2, layout.size);
-      pen.clip();
-      pen.fillStyle = inkOn(paint.colour(row));
-      pen.font = "11px system-ui, sans-serif";
-      pen.fillText(name, x + 5, y + 15);
-      pen.font = "600 13px system-ui, sans-serif";
-      pen.fillText(paint.text(row), x + 5, y + layout.size - 8);
-      pen.restore();
-    });
+/** Draws name and usage into a square, in a readable text colour. */
+function writeName(pen: CanvasRenderingContext2D, { row, x, y, side }: Square, paint: Paint): void {
+  if (side < WITH_SHARE) return;
+  pen.save();
+  pen.beginPath();
+  pen.rect(x, y, side - 2, side);
+  pen.clip();
+  pen.fillStyle = inkOn(paint.colour(row));
+  if (side >= WITH_NAME) {
+    pen.font = "11px system-ui, sans-serif";
+    pen.fillText(fitting(pen, row.name, side - 9), x + 5, y + 15);
+    pen.font = "600 13px system-ui, sans-serif";
+    pen.fillText(paint.text(row), x + 5, y + side - 8);
+  } else {
+    pen.font = "600 10px system-ui, sans-serif";
+    pen.fillText(paint.text(row), x + 2, y + side - 4);
   }
+  pen.restore();
+}
+
+/** A name, or as much of its end as fits: names of nodes differ at their ends. */
+function fitting(pen: CanvasRenderingContext2D, name: string, width: number): string {
+  let shown = name;
+  for (let cut = 1; cut < name.length && pen.measureText(shown).width > width; cut += 1) shown = `…${name.slice(cut)}`;
+  return shown;
 }
 
 /** Returns black or white, whichever has the higher contrast to a colour. */
@@ -194,14 +246,7 @@ export function inkOn(colour: string): string {
 
 const channel = (value: number) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
 
-function drawSpecial(
-  pen: CanvasRenderingContext2D,
-  row: NodeRow,
-  x: number,
-  y: number,
-  size: number,
-  paint: Paint,
-): void {
+function drawSpecial(pen: CanvasRenderingContext2D, { row, x, y, side: size }: Square, paint: Paint): void {
   const isDown = row.notReady || row.stopped;
   if (isDown || row.cordoned) {
     pen.strokeStyle = isDown ? (paint.dark ? "#ff7b72" : "#cf222e") : paint.dark ? "#b392f0" : "#6639ba";
@@ -209,8 +254,8 @@ function drawSpecial(
     pen.strokeRect(x + 0.5, y + 0.5, size - 1, size - 1);
     if (size > 6) {
       // Squares with text have their mark in the free corner.
-      const edge = size >= 44 ? 16 : size;
-      const [left, top] = [x + size - edge, size >= 44 ? y + size - edge : y];
+      const edge = size >= WITH_NAME ? 16 : size;
+      const [left, top] = [x + size - edge, size >= WITH_NAME ? y + size - edge : y];
       pen.beginPath();
       pen.moveTo(left, top + edge);
       pen.lineTo(left + edge, top);

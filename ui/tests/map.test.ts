@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { cornerOf, fitColour, inkOn, layOut, neighbour, nodeAt, rampColour } from "../src/map";
+import { cornerOf, fitColour, inkOn, layOut, neighbour, nodeAt, placeOf, rampColour, sideOf } from "../src/map";
 
 const names = (count: number) => Array.from({ length: count }, (_, number) => `n${number}`);
 
@@ -57,6 +57,28 @@ describe("the map", () => {
         360,
       ).size,
     ).toBeLessThanOrEqual(75);
+  });
+
+  it("gives a square an area in proportion to the cpu of its node", () => {
+    expect(sideOf(100, 64_000, 64_000)).toBe(100);
+    expect(sideOf(100, 16_000, 64_000)).toBe(50);
+    expect(sideOf(100, 32_000, 64_000)).toBe(71);
+  });
+
+  it("draws no square too small to be seen, and none larger than its cell", () => {
+    expect(sideOf(100, 1, 64_000)).toBe(40);
+    expect(sideOf(100, 0, 0)).toBe(100);
+    expect(sideOf(5, 1, 64_000)).toBe(4);
+    expect(sideOf(2, 1, 64_000)).toBe(2);
+  });
+
+  it("knows the place of a node", () => {
+    const layout = layOut([["x", names(30)]], 200);
+    const block = layout.blocks[0];
+    if (!block) throw new Error("no block");
+    expect(placeOf(layout, "n7")).toEqual(cornerOf(layout, block, 7));
+    expect(placeOf(layout, "")).toBeUndefined();
+    expect(placeOf(layout, "other")).toBeUndefined();
   });
 
   it("is walked by arrow keys, and no further than its ends", () => {

@@ -1,7 +1,8 @@
+import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { cores, gib, percent, plural } from "../format";
 import { useAnswer, useDark, usePaced } from "../hooks";
-import { type Block, draw, fitColour, layOut, neighbour, nodeAt, rampColour, STEPS } from "../map";
+import { type Block, draw, fitColour, layOut, neighbour, nodeAt, placeOf, rampColour, STEPS } from "../map";
 import {
   amountOf,
   type ClusterState,
@@ -95,7 +96,7 @@ export function ClusterPage({ state, route }: { state: ClusterState; route: Rout
             aria-invalid={selected.error ? "true" : undefined}
           />
         </label>
-        <Legend colouring={colouring} />
+        <Legend colouring={colouring} state={state} />
       </div>
       {selector && <Message text={selected.error} bad />}
       {pod && (
@@ -114,10 +115,9 @@ export function ClusterPage({ state, route }: { state: ClusterState; route: Rout
           </button>
         </p>
       )}
-      <div class={node ? "map-and-panel open" : "map-and-panel"}>
-        <NodeMap state={state} group={group} marked={node} colouring={colouring} open={(name) => go({ node: name })} />
+      <NodeMap state={state} group={group} marked={node} colouring={colouring} open={(name) => go({ node: name })}>
         {node && <NodePanel key={node} name={node} state={state} close={() => go({ node: "" })} />}
-      </div>
+      </NodeMap>
     </section>
   );
 }
@@ -170,8 +170,12 @@ function Tiles({ state }: { state: ClusterState }) {
   );
 }
 
-function Legend({ colouring }: { colouring: Colouring }) {
+function Legend({ colouring, state }: { colouring: Colouring; state: ClusterState }) {
   const dark = useDark();
+  const hasSizes = useMemo(
+    () => new Set([...state.nodes.values()].map((row) => row.cpu[1])).size > 1,
+    [state.structure],
+  );
   const swatch = (colour: string, text: string) => (
     <span key={text} class="key">
       <svg width="14" height="14" aria-hidden="true">
@@ -211,6 +215,15 @@ function Legend({ colouring }: { colouring: Colouring }) {
         </svg>
         not ready
       </span>
+      {hasSizes && (
+        <span class="key">
+          <svg width="14" height="14" aria-hidden="true">
+            <rect x="0" y="8" width="6" height="6" fill={rampColour(0.4, dark)} />
+            <rect x="5" y="0" width="9" height="9" fill={rampColour(0.4, dark)} />
+          </svg>
+          area: cpu
+        </span>
+      )}
     </span>
   );
 }
@@ -250,12 +263,16 @@ interface Pointed {
   y: number;
 }
 
+const PANEL = 440; // the width of the panel and its margin, in pixels
+
+/** The map, and above it the panel of a node: the map keeps its size and place when one opens. */
 function NodeMap(props: {
   state: ClusterState;
   group: string;
   marked: string;
   colouring: Colouring;
   open: (name: string) => void;
+  children?: ComponentChildren;
 }) {
   const { state, group, marked, colouring } = props;
   const canvas = useRef<HTMLCanvasElement>(null);
@@ -301,51 +318,55 @@ function NodeMap(props: {
   };
   const pointed = hover && state.nodes.get(hover.name);
   const told = cursor ? state.nodes.get(cursor) : undefined;
+  const isRight = (placeOf(layout, marked)?.x ?? 0) + layout.size > width - PANEL;
   return (
-    <div class="map card" ref={frame}>
-      <canvas
-        ref={canvas}
-        tabIndex={0}
-        role="img"
-        aria-label={`Map of ${plural(state.nodes.size, "node")}; arrow keys move from node to node, Enter opens one`}
-        onMouseMove={(event) => {
-          const name = at(event);
-          setHover(name ? { name, x: event.offsetX, y: event.offsetY } : null);
-        }}
-        onMouseLeave={() => setHover(null)}
-        onClick={(event) => {
-          const name = at(event);
-          if (name) props.open(name);
-        }}
-        onKeyDown={pressed}
-        onBlur={() => setCursor("")}
-      />
-      <p class="unseen" role="status">
-        {told ? `${told.name}, ${words(told)}` : ""}
-      </p>
-      {pointed && hover && (
-        <div class="tip" ref={(tip) => place(tip, hover, width)}>
-          <b>{pointed.name}</b>
-          <div>
-            cpu {cores(pointed.cpu[0])} of {cores(pointed.cpu[1])}
-          </div>
-          <div>
-            memory {gib(pointed.memory[0])} of {gib(pointed.memory[1])}
-          </div>
-          <div>
-            pods {pointed.pods[0]} of {pointed.pods[1]}
-          </div>
-          {!["cpu", "memory", "pods"].includes(colouring.resource) && amountOf(pointed, colouring.resource) && (
+    <div class={isRight ? "map-and-panel left" : "map-and-panel"}>
+      <div class="map card" ref={frame}>
+        <canvas
+          ref={canvas}
+          tabIndex={0}
+          role="img"
+          aria-label={`Map of ${plural(state.nodes.size, "node")}; arrow keys move from node to node, Enter opens one`}
+          onMouseMove={(event) => {
+            const name = at(event);
+            setHover(name ? { name, x: event.offsetX, y: event.offsetY } : null);
+          }}
+          onMouseLeave={() => setHover(null)}
+          onClick={(event) => {
+            const name = at(event);
+            if (name) props.open(name);
+          }}
+          onKeyDown={pressed}
+          onBlur={() => setCursor("")}
+        />
+        <p class="unseen" role="status">
+          {told ? `${told.name}, ${words(told)}` : ""}
+        </p>
+        {pointed && hover && (
+          <div class="tip" ref={(tip) => place(tip, hover, width)}>
+            <b>{pointed.name}</b>
             <div>
-              {colouring.resource} {amountOf(pointed, colouring.resource)?.join(" of ")}
+              cpu {cores(pointed.cpu[0])} of {cores(pointed.cpu[1])}
             </div>
-          )}
-          {colouring.selected && <div>{plural(colouring.selected[pointed.name] ?? 0, "such pod")}</div>}
-          {pointed.cordoned && <div class="warn">cordoned</div>}
-          {pointed.notReady ? <div class="warn">not ready</div> : pointed.stopped && <div class="warn">stopped</div>}
-          {colouring.rejected[pointed.name] && <div class="warn">{colouring.rejected[pointed.name]}</div>}
-        </div>
-      )}
+            <div>
+              memory {gib(pointed.memory[0])} of {gib(pointed.memory[1])}
+            </div>
+            <div>
+              pods {pointed.pods[0]} of {pointed.pods[1]}
+            </div>
+            {!["cpu", "memory", "pods"].includes(colouring.resource) && amountOf(pointed, colouring.resource) && (
+              <div>
+                {colouring.resource} {amountOf(pointed, colouring.resource)?.join(" of ")}
+              </div>
+            )}
+            {colouring.selected && <div>{plural(colouring.selected[pointed.name] ?? 0, "such pod")}</div>}
+            {pointed.cordoned && <div class="warn">cordoned</div>}
+            {pointed.notReady ? <div class="warn">not ready</div> : pointed.stopped && <div class="warn">stopped</div>}
+            {colouring.rejected[pointed.name] && <div class="warn">{colouring.rejected[pointed.name]}</div>}
+          </div>
+        )}
+      </div>
+      {props.children}
     </div>
   );
 }
