@@ -12,8 +12,8 @@ from kubesched.sim.checks import load_checks
 __all__ = ["run_check"]
 
 
-def run_check(files: tuple[str, ...], output: str) -> None:
-    results = [each.result() for each in load_checks(files)]
+def run_check(files: tuple[str, ...], output: str, run_plugins: bool) -> None:
+    results = [each.result() for each in load_checks(files, run_plugins=run_plugins)]
     failed = [each for each in results if each.problems]
     if output == "json":
         click.echo(msgspec.json.encode(results).decode())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from kubesched.cli.schema_option import schema_option
+from kubesched.cli.shared_options import run_plugins_option
 
 __all__ = ["check"]
 
@@ -15,8 +16,9 @@ __all__ = ["check"]
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILES...")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+@run_plugins_option
 @schema_option("placement-test")
-def check(files: tuple[str, ...], output: str) -> None:
+def check(files: tuple[str, ...], output: str, run_plugins: bool) -> None:
     """Run the placement tests in FILES or folders: nodes, then pods, then expectations.
 
     docs/placement-tests.md documents the form. Exit codes: 0 all claims hold, 1 some do not, 2 a
@@ -24,4 +26,4 @@ def check(files: tuple[str, ...], output: str) -> None:
     """
     from kubesched.cli.check_action import run_check
 
-    run_check(files, output)
+    run_check(files, output, run_plugins)

@@ -26,6 +26,7 @@ __all__ = [
     "ClusterName",
     "ListenAddress",
     "cluster_options",
+    "run_plugins_option",
     "scheduler_options",
     "source_options",
 ]
@@ -218,3 +219,12 @@ def scheduler_options(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(*args, scheduler=scheduler, **options)
 
     return wrapped
+
+
+def run_plugins_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--run-plugins`, which allows the code that a file of ours names."""
+    return click.option(
+        "--run-plugins",
+        is_flag=True,
+        help="Run the code that the file names as `plugins`; installed plugins do not need it.",
+    )(command)

@@ -34,17 +34,19 @@ def run_simulate(
     fresh: bool,
     verify: bool,
     diff: tuple[str, str] | None,
+    run_plugins: bool,
 ) -> None:
     settle_collector()
     if diff is not None:
-        _diff(load_scenario(diff[0]), load_scenario(diff[1]), outputs)
+        sides = [load_scenario(each, run_plugins=run_plugins) for each in diff]
+        _diff(sides[0], sides[1], outputs)
         return
     if scenario_file is None:
         raise click.UsageError("name a scenario, or two with --diff")
     for output in outputs:
         if output != "json":
             check_target(Path(output))
-    scenario = narrowed(load_scenario(scenario_file), seeds, names)
+    scenario = narrowed(load_scenario(scenario_file, run_plugins=run_plugins), seeds, names)
     files = None
     if len(tasks_of(scenario)) > 1 or runs is not None:
         files = RunFiles(runs or Path(f"{scenario_file}.runs"), scenario)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from kubesched.cli.schema_option import schema_option
+from kubesched.cli.shared_options import run_plugins_option
 
 __all__ = ["simulate"]
 
@@ -77,6 +78,7 @@ __all__ = ["simulate"]
     metavar="FILE",
     help="With --from: a configuration to run, besides the recorded one; may be repeated.",
 )
+@run_plugins_option
 @schema_option("scenario")
 def simulate(
     scenario_file: str | None,
@@ -91,6 +93,7 @@ def simulate(
     diff: tuple[str, str] | None,
     recording: Path | None,
     configurations: tuple[Path, ...],
+    run_plugins: bool,
 ) -> None:
     """Run a SCENARIO in virtual time and compare its configurations.
 
@@ -108,4 +111,16 @@ def simulate(
         raise click.UsageError("--config needs --from")
     from kubesched.cli.simulate_action import run_simulate
 
-    run_simulate(scenario_file, outputs, seeds, names, processes, dask, runs, fresh, verify, diff)
+    run_simulate(
+        scenario_file,
+        outputs,
+        seeds,
+        names,
+        processes,
+        dask,
+        runs,
+        fresh,
+        verify,
+        diff,
+        run_plugins,
+    )

@@ -17,8 +17,10 @@ from kubesched.sim.tuning import tune as search
 __all__ = ["run_tune"]
 
 
-def run_tune(file: str, trials: int | None, processes: int | None, output: str) -> None:
-    tuning = load_tuning(file)
+def run_tune(
+    file: str, trials: int | None, processes: int | None, output: str, run_plugins: bool
+) -> None:
+    tuning = load_tuning(file, run_plugins=run_plugins)
     if trials is not None:
         tuning = msgspec.structs.replace(tuning, trials=trials)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from kubesched.cli.schema_option import schema_option
+from kubesched.cli.shared_options import run_plugins_option
 
 __all__ = ["tune"]
 
@@ -32,8 +33,11 @@ __all__ = ["tune"]
     help="Form of the answer on standard output; or a file to which the best configuration by the "
     "first objective is written.",
 )
+@run_plugins_option
 @schema_option("tuning")
-def tune(file: str, trials: int | None, processes: int | None, output: str) -> None:
+def tune(
+    file: str, trials: int | None, processes: int | None, output: str, run_plugins: bool
+) -> None:
     """Try configurations on the scenario of TUNING, and report the Pareto front.
 
     With several objectives no single configuration is the best. The Pareto front has the
@@ -44,4 +48,4 @@ def tune(file: str, trials: int | None, processes: int | None, output: str) -> N
         raise click.BadParameter(f"{output!r} is not text, json or FILE.yaml", param_hint="-o")
     from kubesched.cli.tune_action import run_tune
 
-    run_tune(file, trials, processes, output)
+    run_tune(file, trials, processes, output, run_plugins)

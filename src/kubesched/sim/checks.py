@@ -88,13 +88,14 @@ class Check(msgspec.Struct, frozen=True):
             raise AssertionError("\n".join(problems))
 
 
-def load_checks(paths: Sequence[str | Path]) -> list[Check]:
-    """Load the tests of files and folders.
+def load_checks(paths: Sequence[str | Path], *, run_plugins: bool = True) -> list[Check]:
+    """Load the tests of files and folders; `run_plugins` as in `load_scenario`.
 
     Raises:
         ConfigError: with file, line and the error, in one line.
     """
-    checks = [check for path in paths for file in _files(Path(path)) for check in _checks(file)]
+    files = [file for path in paths for file in _files(Path(path))]
+    checks = [check for file in files for check in _checks(file, run_plugins)]
     if not checks:
         raise ConfigError(f"{', '.join(map(str, paths))}: no placement tests found")
     return checks
@@ -106,7 +107,7 @@ def _files(path: Path) -> list[Path]:
     return sorted(each for each in path.rglob("*") if each.suffix in _SUFFIXES)
 
 
-def _checks(file: Path) -> Iterator[Check]:
+def _checks(file: Path, run_plugins: bool) -> Iterator[Check]:
     try:
         text = read_bounded_text(file, "utf-8-sig")
     except OSError as error:
@@ -119,17 +120,22 @@ def _checks(file: Path) -> Iterator[Check]:
         if part.value is None:
             continue
         try:
-            yield _check(file, part)
+            yield _check(file, part, run_plugins)
         except ScenarioError as error:
-            raise ConfigError(f"{file}:{part.line_of(_place(error.path))}: {error}") from error
+            place = _place(error.path)
+            problem = ScenarioError(place, error.text)
+            raise ConfigError(f"{file}:{part.line_of(place)}: {problem}") from error
 
 
 def _place(path: str) -> str:
     """Return the path in the test of a path in its scenario."""
-    return path.replace("cluster", "given", 1) if path.startswith("cluster") else path
+    for of_scenario, of_test in (("cluster", "given"), ("configurations[0]", "configuration")):
+        if path.startswith(of_scenario):
+            return path.replace(of_scenario, of_test, 1)
+    return path
 
 
-def _check(file: Path, part: YamlDocument) -> Check:
+def _check(file: Path, part: YamlDocument, run_plugins: bool) -> Check:
     top = Members(part.value, "")
     top.raw("apiVersion")
     if (kind := top.take("kind", str, "PlacementTest")) != "PlacementTest":
@@ -141,12 +147,12 @@ def _check(file: Path, part: YamlDocument) -> Check:
     )
     if not claims:
         raise ScenarioError("then", "needs at least one claim")
-    scenario = _scenario(top, file.parent, name)
+    scenario = _scenario(top, file.parent, name, run_plugins)
     top.done()
     return Check(name, f"{file}:{part.line}", scenario, claims)
 
 
-def _scenario(top: Members, folder: Path, name: str) -> Scenario:
+def _scenario(top: Members, folder: Path, name: str, run_plugins: bool) -> Scenario:
     """Build the scenario of a test. It ends some time after the last step."""
     now_ns = 0
     workloads: list[Any] = []
@@ -178,7 +184,7 @@ def _scenario(top: Members, folder: Path, name: str) -> Scenario:
     }
     if top.has("configuration"):
         document["configurations"] = [{"name": "tested", **top.take("configuration", dict)}]
-    return parse_scenario(document, folder)
+    return parse_scenario(document, folder, run_plugins=run_plugins)
 
 
 def _settling_ns(top: Members) -> int:

@@ -229,7 +229,10 @@ def _configuration_fields() -> dict[str, Json]:
     return {
         "file": _of("string", "A KubeSchedulerConfiguration."),
         "config": _of("object", "The same, inline."),
-        "plugins": _texts("Plugins as with --plugin: module:Class, or the path of a .py file."),
+        "plugins": _texts(
+            "Plugins as with --plugin: module:Class, or the path of a .py file. The commands need "
+            "--run-plugins if they are not installed."
+        ),
     }
 
 

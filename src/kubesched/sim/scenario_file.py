@@ -29,7 +29,11 @@ from kubesched.foundation.util.virtual_loop import DEFAULT_START_NS
 from kubesched.foundation.util.yaml_documents import YamlDocument, YamlProblem, read_documents
 from kubesched.scheduler.config.feature_gates import FeatureGates
 from kubesched.scheduler.config.load import configuration_from_builtins, load_configuration
-from kubesched.scheduler.runtime.plugin_loading import installed_plugins, out_of_tree_plugins
+from kubesched.scheduler.runtime.plugin_loading import (
+    installed_plugins,
+    is_installed,
+    out_of_tree_plugins,
+)
 from kubesched.sim.arrivals import Arrivals, parse_arrivals
 from kubesched.sim.reading import Members, parse_cpu_milli, parse_memory_bytes
 from kubesched.sim.scenario import (
@@ -56,8 +60,11 @@ _DISRUPTION_MODES = ("Pod", "PodGroup")
 _EVENT_KINDS = ("fail", "drain", "add", "remove")
 
 
-def load_scenario(path: str | Path) -> Scenario:
+def load_scenario(path: str | Path, *, run_plugins: bool = True) -> Scenario:
     """Read a scenario and all files that it refers to.
+
+    The code of its plugins is imported. Without `run_plugins` a plugin is an error unless it is
+    installed, and no code is imported for it.
 
     Raises:
         ConfigError: with file, line and the error, in one line.
@@ -79,7 +86,13 @@ def load_scenario(path: str | Path) -> Scenario:
     document = documents[0]
     assert isinstance(document, YamlDocument)
     try:
-        return parse_scenario(document.value, file.parent, default_name=file.stem, content=content)
+        return parse_scenario(
+            document.value,
+            file.parent,
+            default_name=file.stem,
+            content=content,
+            run_plugins=run_plugins,
+        )
     except ScenarioError as error:
         raise ConfigError(f"{file}:{document.line_of(error.path)}: {error}") from error
 
@@ -89,9 +102,16 @@ def _has_content(part: YamlDocument | YamlProblem) -> bool:
 
 
 def parse_scenario(
-    value: Any, folder: Path, *, default_name: str = "scenario", content: bytes = b""
+    value: Any,
+    folder: Path,
+    *,
+    default_name: str = "scenario",
+    content: bytes = b"",
+    run_plugins: bool = True,
 ) -> Scenario:
     """Build a scenario from plain values; file names in it are relative to `folder`.
+
+    `run_plugins` as in `load_scenario`.
 
     Raises:
         ScenarioError: with the path of the invalid value.
@@ -119,7 +139,7 @@ def parse_scenario(
         node_events=tuple(_event(each, names) for each in top.each("events")),
         autoscalers=tuple(_autoscaler(each, names) for each in top.each("autoscaler")),
         behaviour=_behaviour(top.members("behaviour"), files),
-        configurations=_configurations(top, files, cluster.configuration),
+        configurations=_configurations(top, files, cluster.configuration, run_plugins),
         changes=top.take("changes", bool, False),
     )
     top.done()
@@ -443,9 +463,15 @@ def _behaviour_rules(members: Members, files: _Files) -> str:
 # -- configurations ------------------------------------------------------------------------
 
 
-def _configurations(top: Members, files: _Files, captured: Any) -> tuple[Configuration, ...]:
+def _configurations(
+    top: Members, files: _Files, captured: Any, run_plugins: bool
+) -> tuple[Configuration, ...]:
     """Return the scenario's configurations, or the captured one, or the default one."""
-    found = tuple(_configuration(each, files) for each in top.each("configurations"))
+    given = list(top.each("configurations"))
+    if not run_plugins:
+        for each in given:  # before the code of any of them is imported
+            _check_installed(each)
+    found = tuple(_configuration(each, files) for each in given)
     if found or captured is None:
         return found or (Configuration(name="default"),)
     try:
@@ -453,6 +479,16 @@ def _configurations(top: Members, files: _Files, captured: Any) -> tuple[Configu
     except KubeschedError as error:
         raise ScenarioError("cluster.capture", " ".join(str(error).split())) from error
     return (Configuration(name="captured", configuration=loaded),)
+
+
+def _check_installed(members: Members) -> None:
+    """Check that all plugins are installed, as code that the user has not allowed is not run."""
+    for number, each in enumerate(members.texts("plugins")):
+        if not is_installed(each):
+            raise ScenarioError(
+                f"{members.at('plugins')}[{number}]",
+                f"plugin {each} is not installed; --run-plugins allows to run its code",
+            )
 
 
 def _configuration(members: Members, files: _Files) -> Configuration:

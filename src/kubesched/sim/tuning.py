@@ -92,8 +92,8 @@ class TuningTrial(msgspec.Struct, frozen=True):
     is_on_front: bool = False
 
 
-def load_tuning(path: str | Path) -> Tuning:
-    """Read a tuning file.
+def load_tuning(path: str | Path, *, run_plugins: bool = True) -> Tuning:
+    """Read a tuning file and its scenario; `run_plugins` as in `load_scenario`.
 
     Raises:
         ConfigError: with file, line and the error.
@@ -111,13 +111,13 @@ def load_tuning(path: str | Path) -> Tuning:
         raise ConfigError(f"{file}:{line}: {text}")
     document = parts[0]
     try:
-        return _tuning(Members(document.value, ""), file.parent)
+        return _tuning(Members(document.value, ""), file.parent, run_plugins)
     except ScenarioError as error:
         raise ConfigError(f"{file}:{document.line_of(error.path)}: {error}") from error
 
 
-def _tuning(top: Members, folder: Path) -> Tuning:
-    scenario = load_scenario(folder / top.take("scenario", str))
+def _tuning(top: Members, folder: Path, run_plugins: bool) -> Tuning:
+    scenario = load_scenario(folder / top.take("scenario", str), run_plugins=run_plugins)
     base = {**_HEAD, **top.take("config", dict, {"profiles": [{}]})}
     parameters = tuple(_parameter(name, value) for name, value in _mapping(top, "parameters"))
     objectives = tuple(_objective(each) for each in top.each("objectives"))

@@ -27,7 +27,7 @@ from kubesched.scheduler.runtime.plugin_registry import (
     check_plugin_type,
 )
 
-__all__ = ["GROUP", "installed_plugins", "load_plugin", "out_of_tree_plugins"]
+__all__ = ["GROUP", "installed_plugins", "is_installed", "load_plugin", "out_of_tree_plugins"]
 
 GROUP: Final = "kubesched.plugins"
 # The plugins of this package that are loaded like those of other packages.
@@ -84,6 +84,11 @@ def installed_plugins(installed: Iterable[EntryPoint] | None = None) -> PluginRe
         except ConfigError as exc:
             raise ConfigError(f"{where}: {exc}") from exc
     return registry
+
+
+def is_installed(spec: str) -> bool:
+    """Whether an installed package offers exactly this class as a plugin; nothing is imported."""
+    return any(entry.value == spec for entry in entry_points(group=GROUP))
 
 
 def load_plugin(spec: str) -> type[Plugin]:
