@@ -36,6 +36,10 @@ class OwnClock:
             self._suspended_ns = self._base.monotonic_ns()
         self.awake.clear()
 
+    @property
+    def is_suspended(self) -> bool:
+        return self._suspended_ns is not None
+
     def resume(self) -> None:
         """End a pause."""
         if self._suspended_ns is not None:
