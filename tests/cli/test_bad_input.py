@@ -127,7 +127,11 @@ def test_kubeconfigs(
     assert (place / "precious").read_text() == "what was there"
 
 
-NOT_AN_ADDRESS = ("0x", "-1", "65536", "9" * 20, "a:b", "host:", "[::1", "[::1:5", "é:1", ":80")
+NOT_AN_ADDRESS = (
+    *("0x", "-1", "65536", "9" * 20, "a:b", "host:", "[::1", "[::1:5", "é:1", ":80"),
+    # The resolver raises a UnicodeError for these names, or looks them up in vain for seconds.
+    *("1:2:3", "a" * 300 + ":1", "a." * 150 + "b:1", "a..b:1", ".:1", "[zz]:1"),
+)
 LINES = {
     **{
         f"{command} --listen {address}": f"invalid value for '--listen': '{re.escape(address)}' is"

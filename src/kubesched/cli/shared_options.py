@@ -7,6 +7,7 @@ used.
 from __future__ import annotations
 
 import functools
+import ipaddress
 import os
 import re
 from collections.abc import Callable
@@ -60,6 +61,21 @@ class ClusterName(click.ParamType[str]):
         ]
 
 
+def _is_ipv6(text: str) -> bool:
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_host_name(text: str) -> bool:
+    """Whether the resolver takes it: it raises for labels that are empty or too long."""
+    labels = text.removesuffix(".").split(".")
+    is_short = len(text) <= 253 and all(1 <= len(label) <= 63 for label in labels)
+    return is_short and text.isascii() and not set("[]") & set(text)
+
+
 class ListenAddress(click.ParamType["Listen"]):
     """`HOST:PORT`, `[ADDRESS]:PORT` for IPv6, or a port alone on the loopback interface."""
 
@@ -75,8 +91,9 @@ class ListenAddress(click.ParamType["Listen"]):
         host, colon, port = value.rpartition(":")
         number = whole_number(port)
         in_brackets = host.startswith("[") and host.endswith("]")
-        is_host = host.isascii() and (in_brackets or not set("[]") & set(host))
-        if number is None or number > 65_535 or (colon and not host) or not is_host:
+        plain = host[1:-1] if in_brackets else host
+        is_host = _is_ipv6(plain) if in_brackets or ":" in host else _is_host_name(plain)
+        if number is None or number > 65_535 or (colon and not is_host):
             self.fail(f"{value!r} is not HOST:PORT", param, ctx)
         return Listen(host.strip("[]") or "127.0.0.1", number)
 
