@@ -269,6 +269,21 @@ def test_a_deleted_lease_is_not_taken_from_its_living_holder() -> None:
     virtually(story)
 
 
+def test_a_replica_that_lost_the_race_to_create_a_lease_has_seen_its_holder() -> None:
+    async def story(harness: ElectionHarness) -> None:
+        # Both find no lease. The one that creates it renews it later than the other tries again.
+        leader, other = harness.elector(retry_period_ns=6 * SECOND), harness.elector("other")
+        async with running(leader, other):
+            await asyncio.sleep(1)
+            assert leader.may_act()
+            await harness.api.delete(Lease, "kube-scheduler", "kube-system")
+            for _ in range(200):
+                await asyncio.sleep(0.1)
+                assert not (leader.may_act() and other.may_act())
+
+    virtually(story)
+
+
 SETTINGS = {
     "leaseDuration must be greater than renewDeadline": {"renew_deadline_ns": 15 * SECOND},
     "renewDeadline must be greater than retryPeriod*JitterFactor": {

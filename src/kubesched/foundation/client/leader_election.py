@@ -221,8 +221,22 @@ class LeaderElector:
             created = await self._api.create(Lease(metadata=metadata, spec=self._spec(None, 0)))
         except ApiError as error:
             self.trouble.failed("Error initially creating lease lock", error)
+            if error.reason == "AlreadyExists":
+                await self._read_of_another()
             return False
         return self._written(created, began)
+
+    async def _read_of_another(self) -> None:
+        """Read the lease that another replica has created meanwhile.
+
+        A replica that had not seen it would acquire at once if it was deleted before the next try.
+        """
+        try:
+            found = await self._api.get(Lease, self._settings.name, self._settings.namespace)
+        except ApiError as error:
+            self.trouble.failed("Error retrieving lease lock", error)
+            return
+        self._view.saw(found, self._clock.monotonic_ns())
 
     async def _write(self, spec: LeaseSpec, began: _Moment, detail: int | None = None) -> bool:
         try:
