@@ -179,6 +179,21 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         DataFile(tmp_path / "future")
 
 
+@pytest.mark.parametrize("damaged", [b"\xff\xfe", b"{", b""], ids=repr)
+def test_a_damaged_object_is_named(tmp_path: Path, damaged: bytes) -> None:
+    path = tmp_path / "c.db"
+    data, store = opened(path)
+    put(store, "a")
+    data.close()
+    with sqlite3.connect(path) as raw:
+        raw.execute("UPDATE objects SET data = ? WHERE key = 'default/a'", (damaged,))
+    raw.close()
+    data = DataFile(path)
+    with pytest.raises(KubeschedError, match=r"c\.db: the object default/a of .* is damaged"):
+        open_store(data, random.Random(1), NOW_NS)
+    data.close()
+
+
 def test_a_secret_is_made_once(tmp_path: Path) -> None:
     data, _ = opened(tmp_path / "c.db")
     assert data.secret("token", lambda: b"one") == b"one"

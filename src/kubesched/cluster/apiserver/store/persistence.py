@@ -102,9 +102,16 @@ class DataFile:
         return 0 if found is None else int(found[0])
 
     def objects(self) -> Iterator[RestoredObject]:
+        """Yield the stored objects. Raises KubeschedError if one is damaged."""
         rows = self._connection.execute("SELECT resource, key, revision, data FROM objects")
         for resource, key, revision, data in rows:
-            yield RestoredObject(resource, key, revision, msgspec.json.decode(data))
+            try:
+                decoded = msgspec.json.decode(data)
+            except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+                raise KubeschedError(
+                    f"cannot use {self._path}: the object {key} of {resource} is damaged"
+                ) from exc
+            yield RestoredObject(resource, key, revision, decoded)
 
     def write(self, change: StoredChange) -> None:
         """Write a change. Raises ApiError 500 if that fails; the file is then unchanged."""
