@@ -302,6 +302,8 @@ class SchedulingQueue:
         queued.was_flushed_from_unschedulable = False
 
     def _strategy_after_failure(self, queued: QueuedPodInfo) -> Strategy:
+        if self.is_closed:
+            return Strategy.AFTER_BACKOFF  # `close` has ended the attempt, with its events
         events = self._in_flight.events_since_pop(queued.pod.metadata.uid)
         return self._decisions.replay(queued, events)
 
