@@ -9,6 +9,8 @@ import pytest
 
 from kubesched.cli.main import main
 from kubesched.errors import ConfigError
+from kubesched.explain.recordings.recording_player import RecordingPlayer
+from kubesched.explain.recordings.segment_files import RecordingError
 from kubesched.sim import load_scenario
 from kubesched.sim.checks import load_checks
 
@@ -126,3 +128,11 @@ def test_python_callers_choose(place: Path) -> None:
     assert not has_run(place)
     load_checks(["check.yaml"])
     assert has_run(place)
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_the_plugins_of_a_recording_must_be_installed_or_named(plugin: str, place: Path) -> None:
+    with pytest.raises(RecordingError, match="which is not installed") as caught:
+        RecordingPlayer({"plugins": [plugin]})
+    assert caught.value.__notes__ == [f"--plugin {plugin} allows to run its code"]
+    assert not (place / "planted.ran").exists()

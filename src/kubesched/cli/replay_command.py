@@ -19,8 +19,8 @@ __all__ = ["replay"]
     "plugins",
     multiple=True,
     metavar="PLUGIN",
-    help="Out-of-tree plugins, if they are elsewhere than when they were recorded: module:Class, "
-    "or the path of a .py file; may be repeated.",
+    help="Plugins of the recording that are not installed, as their code is not run otherwise: "
+    "module:Class, or the path of a .py file; may be repeated.",
 )
 @click.option(
     "-o",

@@ -52,7 +52,7 @@ def shadow() -> None:
     "plugins",
     multiple=True,
     metavar="PLUGIN",
-    help="With --from: an out-of-tree plugin; default: the recorded ones.",
+    help="With --from: a plugin; default: the recorded ones that are installed.",
 )
 @cluster_options
 @scheduler_options

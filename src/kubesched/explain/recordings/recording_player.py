@@ -18,7 +18,7 @@ from kubesched.scheduler.config.feature_gates import FeatureGates
 from kubesched.scheduler.config.load import configuration_from_builtins
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.scheduler.options import scheduler_configuration
-from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
+from kubesched.scheduler.runtime.plugin_loading import is_installed, out_of_tree_plugins
 from kubesched.scheduler.runtime.plugin_registry import PluginRegistry, Registry
 
 __all__ = ["PlayedChange", "RecordedDecision", "RecordingPlayer", "read_recording"]
@@ -84,6 +84,15 @@ def read_recording(folder: Path) -> RecordingFiles:
     return RecordingFiles(first[2], records(), damages)
 
 
+def _installed_plugins(recorded: Iterable[str]) -> Registry:
+    for each in recorded:
+        if not is_installed(each):
+            error = RecordingError(f"the recording names the plugin {each}, which is not installed")
+            error.add_note(f"--plugin {each} allows to run its code")
+            raise error
+    return out_of_tree_plugins(tuple(recorded))
+
+
 class RecordingPlayer:
     """A model of the recorded cluster at a moment of the recording."""
 
@@ -98,10 +107,15 @@ class RecordingPlayer:
     ) -> None:
         """Build the model. `configuration` replaces the recorded one.
 
-        `plugins` are the out-of-tree plugins; by default those that the recording names.
+        `plugins` are the out-of-tree plugins; by default those that the recording names, if they
+        are installed.
+
+        Raises:
+            RecordingError: the recording names code that is not installed. It is not imported,
+                because a recording may come from another user (docs/decisions/0051).
         """
         if plugins is None:
-            plugins = out_of_tree_plugins(header["plugins"])
+            plugins = _installed_plugins(header["plugins"])
         self._out_of_tree = plugins
         self._gates = FeatureGates(header["gates"])
         self._plugins = complete_registry(plugins)
