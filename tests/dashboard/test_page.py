@@ -23,6 +23,8 @@ from msgspec.structs import replace
 
 from kubesched.explain.clusters.capture import Capture, write_capture
 from kubesched.testing import make_node, make_pod
+from tests.cli.test_plan_command import written
+from tests.plan.clusters import node, pod_of, replica_set
 from tests.sim.scenarios import PACKED, document
 
 BROWSER = os.environ.get("KUBESCHED_BROWSER") or shutil.which("chromium")
@@ -413,6 +415,40 @@ def test_squares_have_the_size_of_their_nodes_and_do_not_move(browser: Any, tmp_
             hit = "([x, y]) => document.elementFromPoint(x, y).tagName"
             assert page.evaluate(hit, at) == "CANVAS"
         assert shown.problems == []
+
+
+def test_a_plan_is_played_wave_by_wave(browser: Any, tmp_path: Path) -> None:
+    owner = replica_set("web", 2, cpu="3")
+    objects = [node("a"), node("b"), owner, pod_of(owner, 0, "a"), pod_of(owner, 1, "b")]
+    dump, plan = written(tmp_path / "dump.json", *objects), tmp_path / "plan.json"
+    command = [sys.executable, "-m", "kubesched.cli.main", "plan", "consolidate", "-f", dump]
+    with plan.open("w") as file:
+        subprocess.run([*command, "-o", "json"], check=True, stdout=file)
+    (move,) = json.loads(plan.read_text())["moves"]
+    with process("dashboard", "-f", dump, "--plan", str(plan)) as link:
+        shown = visit(browser, link)
+        page, moment = shown.page, shown.page.get_by_test_id("moment")
+        page.get_by_role("heading", name="2 nodes now, 1 in the plan").wait_for()
+        numbers = page.get_by_test_id("plan-numbers")
+        assert moment.inner_text() == "after wave 1 of 1"
+        assert numbers.inner_text().split("\n")[:6:2] == ["2", "1", "1"]
+        assert "1 of 1" in numbers.inner_text()
+        page.get_by_label("Moment").press("Home")
+        page.get_by_text("before the first of 1 wave").wait_for()
+        assert moment.inner_text() == "before the first wave"
+        assert "0 of 1" in numbers.inner_text()
+        page.get_by_role("button", name="Play").click()
+        table = page.get_by_role("region", name="Moves of wave 1")
+        table.get_by_role("link", name=move["pod"]).wait_for()
+        page.get_by_test_id("emptied").get_by_role("link", name=move["from"]).click()
+        panel = page.get_by_role("complementary", name=f"Node {move['from']}")
+        panel.get_by_text("Cordoned: takes no new pods.").wait_for()
+        page.get_by_role("img", name="Map of 2 nodes").wait_for()
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            assert serious_problems(page) == []
+        assert shown.problems == []
+        assert shown.elsewhere == []
 
 
 def test_a_simulation_is_shown_over_time(browser: Any, tmp_path: Path) -> None:

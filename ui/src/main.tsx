@@ -11,6 +11,7 @@ import { TimeBar } from "./timebar";
 import { ClusterPage } from "./views/cluster";
 import { GroupPage } from "./views/group";
 import { LivePage } from "./views/live";
+import { PlanPage } from "./views/plan";
 import { PluginsPage } from "./views/plugins";
 import { PodPage } from "./views/pod";
 import { QueuePage } from "./views/queue";
@@ -26,6 +27,7 @@ function tabs(): [view: string, title: string][] {
   const hasObjects = !report || state.outline?.hasObjects;
   return [
     ...(report ? [["report", "Report"] as [string, string]] : []),
+    ...(state.outline?.plan ? [["plan", "Plan"] as [string, string]] : []),
     ...(hasObjects
       ? ([
           ["cluster", "Cluster"],
@@ -258,6 +260,8 @@ function View({ route }: { route: Route }) {
   switch (route.view) {
     case "report":
       return <ReportPage state={state} at={wanted} />;
+    case "plan":
+      return <PlanPage state={state} route={route} />;
     case "live":
       return <LivePage state={state} route={route} />;
     case "queue":

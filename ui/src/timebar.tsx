@@ -34,7 +34,7 @@ export function TimeBar(props: {
     setPlaying(!playing);
   };
   const span = Math.max(1, run.end - run.start);
-  const isSimulated = Boolean(outline.isReport);
+  const words = momentWords(outline, run, at);
   return (
     <div class="timebar" role="group" aria-label="Time">
       <button class="main" onClick={play}>
@@ -52,7 +52,7 @@ export function TimeBar(props: {
         <input
           type="range"
           aria-label="Moment"
-          aria-valuetext={isSimulated ? duration(at - run.start) : dateTime(at)}
+          aria-valuetext={words}
           min={run.start}
           max={run.end}
           step={1}
@@ -66,9 +66,7 @@ export function TimeBar(props: {
       <button onClick={() => go(after(run, at))} disabled={at >= run.end} aria-label="Forward">
         ›
       </button>
-      <output data-testid="moment">
-        {isSimulated ? `${duration(at - run.start)} of ${duration(span)}` : dateTime(at)}
-      </output>
+      <output data-testid="moment">{words}</output>
       {outline.runs.length > 1 && (
         <label>
           Run{" "}
@@ -81,6 +79,17 @@ export function TimeBar(props: {
       )}
     </div>
   );
+}
+
+/** A moment as a wave of a plan, as a duration in a simulation, or as a time. */
+export function momentWords(outline: Outline, run: Run, at: number): string {
+  if (outline.plan) {
+    const last = run.moments.length - 1;
+    const wave = run.moments.indexOf(at);
+    return wave <= 0 ? "before the first wave" : `after wave ${wave} of ${last}`;
+  }
+  if (outline.isReport) return `${duration(at - run.start)} of ${duration(run.end - run.start)}`;
+  return dateTime(at);
 }
 
 function nearest(run: Run, at: number): number {

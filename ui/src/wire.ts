@@ -198,6 +198,7 @@ export interface Outline {
   hasObjects?: boolean;
   comparisons?: string[];
   summaries?: RunSummary[];
+  plan?: PlanOutline;
 }
 
 export interface PageNode {
@@ -261,6 +262,24 @@ export interface PendingReport {
   causes: PendingCause[];
   unknown: string[];
   partial: string[];
+}
+
+export interface PlanMove {
+  pod: string;
+  from: string;
+  to: string;
+  wave: number;
+}
+
+export interface PlanOutline {
+  nodes: number;
+  planned: number;
+  bound: number;
+  verified: boolean;
+  moves: PlanMove[];
+  emptied: string[][];
+  kept: Record<string, string>;
+  problems: string[];
 }
 
 export interface PluginPanels {

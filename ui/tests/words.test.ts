@@ -2,7 +2,8 @@ import { afterEach, describe, expect, it } from "vitest";
 import { cores, duration, eventWords, gib, limitsInWords, micro, plural } from "../src/format";
 import type { Outline, Run } from "../src/model";
 import { href, moment, parseRoute } from "../src/route";
-import { after, before } from "../src/timebar";
+import { after, before, momentWords } from "../src/timebar";
+import { changesOf } from "../src/views/plan";
 import { seriesOf } from "../src/views/report";
 
 afterEach(() => {
@@ -86,5 +87,20 @@ describe("a timeline", () => {
     const series = { time: [1], pending: [3], preempted: [0], "cpu allocated": [0.4], "pool-a: cpu allocated": [0.4] };
     const outline: Outline = { title: "", runs: [run({ series })] };
     expect(seriesOf(outline).map((each) => each.name)).toEqual(["pending", "cpu allocated"]);
+  });
+});
+
+describe("a plan", () => {
+  const move = (from: string, to: string) => ({ pod: "p", from, to, wave: 1 });
+  it("counts the pods that leave and reach a node", () => {
+    expect(changesOf([move("a", "b"), move("a", "b"), move("b", "c")])).toEqual({ a: "−2", b: "−1 +2", c: "+1" });
+  });
+
+  it("names the waves", () => {
+    const run = { name: "plan", start: 5, end: 7, moments: [5, 6, 7], marks: [], series: {} };
+    const plan = { nodes: 1, planned: 1, bound: 1, verified: true, moves: [], emptied: [], kept: {}, problems: [] };
+    const outline = { title: "", runs: [run], plan };
+    expect(momentWords(outline, run, 5)).toBe("before the first wave");
+    expect(momentWords(outline, run, 7)).toBe("after wave 2 of 2");
   });
 });

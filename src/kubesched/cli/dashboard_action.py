@@ -19,24 +19,28 @@ from kubesched.dashboard.dashboard import Dashboard
 from kubesched.dashboard.page_queries import PageQueries
 from kubesched.dashboard.page_server import PageServer
 from kubesched.dashboard.page_sources import dashboard_of_api
+from kubesched.dashboard.plan_timeline import timeline_of_plan
 from kubesched.dashboard.recording_timeline import timeline_of_recording
 from kubesched.dashboard.sign_in import SignIn
 from kubesched.dashboard.simulation_timeline import timelines_of_report
+from kubesched.dashboard.timeline import Timelines
 from kubesched.explain.clusters.capture import read_capture
 from kubesched.explain.clusters.sources import find_readable, load_files
 from kubesched.foundation.util.clock import RealClock
 from kubesched.foundation.util.components import Component, running
+from kubesched.scheduler.config.load import configuration_from_builtins
 
 __all__ = ["PastSources", "run_dashboard"]
 
 
 class PastSources(NamedTuple):
-    """Where a page that does not change comes from; at most one of them is given."""
+    """Where a page that does not change comes from; at most one of the first four is given."""
 
     captures: tuple[Path, ...]
     recorded: Path | None
     report: Path | None
     files: tuple[str, ...]
+    plan: Path | None = None  # beside one capture, or files
 
 
 def run_dashboard(
@@ -47,8 +51,12 @@ def run_dashboard(
     public_url: str,
     output: str,
 ) -> None:
-    if sum(map(bool, past)) > 1:
+    if sum(map(bool, past[:4])) > 1:
         raise click.UsageError("choose one of --capture, --recorded, --report and -f")
+    if past.plan is not None and len(past.captures) != 1 and not past.files:
+        raise click.UsageError(
+            "--plan needs the cluster that the plan was made from: one --capture, or -f"
+        )
     is_live = not any(past)
     if address.name and is_live and listen is None and not public_url and not namespace:
         _print_link(asyncio.run(new_page_link(address.name)), as_json=output == "json")
@@ -104,6 +112,9 @@ def _still(past: PastSources, sign_in: SignIn) -> Dashboard:
     elif past.recorded is not None:
         timelines = timeline_of_recording(past.recorded)
         title = f"recording in {past.recorded}"
+    elif past.plan is not None:
+        timelines = _plan_timeline(past, past.plan, now_ns() // 1_000_000)
+        title = f"plan {past.plan.name}"
     elif past.captures:
         read = [read_capture(path) for path in past.captures]
         timelines = timeline_of_captures(read)
@@ -112,6 +123,15 @@ def _still(past: PastSources, sign_in: SignIn) -> Dashboard:
         timelines = timeline_of_objects(load_files(past.files).objects, now_ns() // 1_000_000)
         title = "files"
     return Dashboard(PageQueries(timelines, title=title, now_ns=now_ns), sign_in, None)
+
+
+def _plan_timeline(past: PastSources, plan: Path, now: int) -> Timelines:
+    if not past.captures:
+        return timeline_of_plan(plan, load_files(past.files).objects, now)
+    capture = read_capture(past.captures[0])
+    document = capture.configuration
+    configuration = None if document is None else configuration_from_builtins(document)
+    return timeline_of_plan(plan, capture.objects, now, configuration)
 
 
 async def _show(page: Dashboard, site: Site, parts: tuple[Component, ...]) -> None:

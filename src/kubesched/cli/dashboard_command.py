@@ -47,6 +47,13 @@ __all__ = ["dashboard"]
     "-f", "--filename", "files", multiple=True, metavar="FILE", help="A dump; may be repeated."
 )
 @click.option(
+    "--plan",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Play the waves of a file of `kubesched plan consolidate -o json`, on the capture or "
+    "dump that the plan was made from.",
+)
+@click.option(
     "--listen",
     type=ListenAddress(),
     metavar="HOST:PORT",
@@ -79,6 +86,7 @@ def dashboard(
     recorded: Path | None,
     report: Path | None,
     files: tuple[str, ...],
+    plan: Path | None,
     listen: Listen | None,
     namespace: str,
     public_url: str,
@@ -90,8 +98,12 @@ def dashboard(
 
     With --name alone the command prints a new link to the page that the cluster itself serves,
     with full rights, and exits.
+
+    \b
+    kubesched plan consolidate --capture cluster.capture -o json > plan.json
+    kubesched dashboard --capture cluster.capture --plan plan.json
     """
     from kubesched.cli.dashboard_action import PastSources, run_dashboard
 
-    past = PastSources(captures, recorded, report, files)
+    past = PastSources(captures, recorded, report, files, plan)
     run_dashboard(address, past, listen, namespace, public_url, output)

@@ -22,6 +22,8 @@ __all__ = [
     "NodeShape",
     "Outline",
     "PageNode",
+    "PlanMove",
+    "PlanOutline",
     "PodRow",
     "PodVerdicts",
     "PodView",
@@ -197,6 +199,22 @@ class RunSummary(TypedDict):
     averages: dict[str, float]
 
 
+PlanMove = TypedDict("PlanMove", {"pod": str, "from": str, "to": str, "wave": int})
+
+
+class PlanOutline(TypedDict):
+    """A plan for fewer nodes; the first moment of its run is before the first wave."""
+
+    nodes: int
+    planned: int
+    bound: int
+    verified: bool
+    moves: list[PlanMove]
+    emptied: list[list[str]]  # by moment
+    kept: dict[str, str]  # nodes that stay in use, and why
+    problems: list[str]
+
+
 class Outline(TypedDict):
     """The timelines of a page that is not live."""
 
@@ -206,6 +224,7 @@ class Outline(TypedDict):
     hasObjects: NotRequired[bool]
     comparisons: NotRequired[list[str]]
     summaries: NotRequired[list[RunSummary]]
+    plan: NotRequired[PlanOutline]
 
 
 class NodeDevice(TypedDict):

@@ -19,12 +19,14 @@ import type { PodVerdicts } from "../wire";
 import { NodePanel } from "./node";
 
 /** How nodes are coloured: by usage, by the pods of a selector, or by the verdicts about a pod. */
-interface Colouring {
+export interface Colouring {
   resource: string;
   fits: Set<string> | null;
   rejected: Record<string, string>;
   selected: Record<string, number> | null;
   most: number;
+  /** A few letters about some nodes, beside their share. */
+  notes?: Record<string, string>;
 }
 
 export function ClusterPage({ state, route }: { state: ClusterState; route: Route }) {
@@ -170,7 +172,7 @@ function Tiles({ state }: { state: ClusterState }) {
   );
 }
 
-function Legend({ colouring, state }: { colouring: Colouring; state: ClusterState }) {
+export function Legend({ colouring, state }: { colouring: Colouring; state: ClusterState }) {
   const dark = useDark();
   const hasSizes = useMemo(
     () => new Set([...state.nodes.values()].map((row) => row.cpu[1])).size > 1,
@@ -241,7 +243,8 @@ function textOf(row: NodeRow, by: Colouring): string {
   if (by.fits) return by.fits.has(row.name) ? "fits" : "no";
   if (by.selected) return String(by.selected[row.name] ?? "");
   const share = fullness(row, by.resource);
-  return share === null ? "–" : percent(share);
+  const text = share === null ? "–" : percent(share);
+  return by.notes?.[row.name] ?? text;
 }
 
 function headingOf(block: Block, nodes: Map<string, NodeRow>, by: Colouring): string {
@@ -266,7 +269,7 @@ interface Pointed {
 const PANEL = 440; // the width of the panel and its margin, in pixels
 
 /** The map, and above it the panel of a node: the map keeps its size and place when one opens. */
-function NodeMap(props: {
+export function NodeMap(props: {
   state: ClusterState;
   group: string;
   marked: string;
@@ -360,6 +363,7 @@ function NodeMap(props: {
               </div>
             )}
             {colouring.selected && <div>{plural(colouring.selected[pointed.name] ?? 0, "such pod")}</div>}
+            {colouring.notes?.[pointed.name] && <div>{colouring.notes[pointed.name]} pods in this wave</div>}
             {pointed.cordoned && <div class="warn">cordoned</div>}
             {pointed.notReady ? <div class="warn">not ready</div> : pointed.stopped && <div class="warn">stopped</div>}
             {colouring.rejected[pointed.name] && <div class="warn">{colouring.rejected[pointed.name]}</div>}
