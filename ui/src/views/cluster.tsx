@@ -287,7 +287,10 @@ export function NodeMap(props: {
   useLayoutEffect(() => {
     if (!frame.current) return;
     const watched = frame.current;
-    const measure = () => setWidth(watched.clientWidth);
+    const measure = () => {
+      const { paddingLeft, paddingRight } = getComputedStyle(watched);
+      setWidth(watched.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight));
+    };
     measure();
     const resized = new ResizeObserver(measure);
     resized.observe(watched);
