@@ -259,7 +259,7 @@ class Replica:
     async def _shut_down(
         self, process: ReplicaProcess, elector: LeaderElector, *, is_lost: bool
     ) -> None:
-        """Shut down as `kubesched run` does: await bindings for a while, then release the lease.
+        """Await bindings and events for a while, then release the lease.
 
         A process that lost the lease abandons the work in progress.
         """

@@ -74,7 +74,7 @@ def task_differences(scheduler: Scheduler, names: Iterable[str]) -> Iterator[str
 _OWN_TASKS = (
     *(EventBroadcaster.__name__, QueueFlusher.__name__, LateInformers.__name__),
     *("event ", "placing"),
-    *("leading", "over", "asked to end", "waiting"),  # of the election
+    *("leading", "lease watch", "over", "asked to end", "waiting"),  # of the election
 )
 
 

@@ -23,6 +23,7 @@ import yaml
 
 from kubesched.api import (
     DeviceClass,
+    Lease,
     Node,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -34,6 +35,7 @@ from kubesched.api import (
 )
 from kubesched.api.access import ApiError
 from kubesched.api.events import Event
+from kubesched.api.time import format_micro_time
 from kubesched.cluster.apiserver.http.users import Attributes, Requester, Users
 from kubesched.cluster.controllers.device_driver import DEVICES
 from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
@@ -54,6 +56,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ACCOUNT = "system:serviceaccount:kube-system:kubesched"
 ROLES = ("kubesched", "kubesched-leader-election", "extension-apiserver-authentication-reader")
 DRIVER, RESOURCE = "gpu.example.com", "example.com/gpu"
+WATCHES_LEASE = ("coordination.k8s.io", "leases", "watch")
 CONFIGURATION = """\
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -173,6 +176,16 @@ class EveryFeature:
             if all(name in pods and pods[name].spec.node_name for name in names):
                 return
             await asyncio.sleep(0.05)
+
+    async def hold_lease(self) -> None:
+        """Let another replica hold the lease for a second."""
+        spec = {"holderIdentity": "other", "leaseDurationSeconds": 1}
+        await self.create(Lease, "kubesched", "kube-system", spec=spec)
+
+    async def renew_lease(self) -> None:
+        now = format_micro_time(self.cluster.clock.now_ns())
+        patch = {"spec": {"renewTime": now}}
+        await self.api.patch(Lease, "kubesched", "kube-system", patch, patch_type="merge")
 
     async def has_happened(self, reason: str, times: int = 1, note: str = "") -> bool:
         """Whether one event with this reason has happened so often; it is patched if it repeats."""
@@ -363,9 +376,15 @@ def test_every_rule_is_used_or_documented(tmp_path: Path, monkeypatch: pytest.Mo
         async with a_cluster() as cluster:
             every = EveryFeature(cluster)
             process = await every.scheduler(tmp_path)
+            await every.hold_lease()
             task = asyncio.create_task(process.run(), name="scheduler")
             try:
                 async with asyncio.timeout(120):
+                    while WATCHES_LEASE not in users.used:  # as a standby
+                        await every.renew_lease()
+                        await asyncio.sleep(0.05)
+                    # The standby creates the lease at its next attempt.
+                    await every.api.delete(Lease, "kubesched", "kube-system")
                     await every.use()
             finally:
                 process.stop()

@@ -179,6 +179,41 @@ def test_a_lease_without_a_duration_is_taken_at_the_second_look() -> None:
     virtually(story)
 
 
+def test_standbys_acquire_a_released_lease_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(harness: ElectionHarness) -> None:
+        async with running(first := harness.elector()):
+            await first.leading.wait()
+            standbys = [harness.elector(f"standby {number}") for number in range(3)]
+            async with running(*standbys):
+                await asyncio.sleep(61)
+                first.stop()
+                await first.over.wait()
+                await asyncio.sleep(0.1)
+                assert sum(each.may_act() for each in standbys) == 1
+                # All three tried at once, and two were refused.
+                assert [each.message for each in caplog.records if each.levelname == "ERROR"] == []
+
+    virtually(story)
+
+
+def test_a_lease_that_may_not_be_watched_is_tried_every_retry_period() -> None:
+    async def story(harness: ElectionHarness) -> None:
+        lease = await harness.hold("other", duration=3600)
+        refusal = ApiError(Status(status="Failure", code=403, message="forbidden"))
+        harness.fail = {"watch": Fault(error=refusal)}
+        async with running(elector := harness.elector()):
+            await asyncio.sleep(59)
+            assert harness.calls.count("watch") == 1
+            assert 14 <= harness.calls.count("get") <= 30
+            await asyncio.sleep(10)
+            assert harness.calls.count("watch") == 2  # after a minute
+            released = msgspec.structs.replace(lease.spec, holder_identity="")
+            await harness.api.update(msgspec.structs.replace(lease, spec=released))
+            assert await harness.seconds_until_leading(elector) < 4.5
+
+    virtually(story)
+
+
 def test_each_sign_of_life_starts_the_wait_anew() -> None:
     async def story(harness: ElectionHarness) -> None:
         lease = await harness.hold("alive")

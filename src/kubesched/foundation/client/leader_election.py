@@ -22,6 +22,7 @@ from kubesched.foundation.client.informer_backoff import jitter
 from kubesched.foundation.client.lease_fence import LeaseFence
 from kubesched.foundation.client.lease_trouble import LeaseTrouble
 from kubesched.foundation.client.lease_view import LeaseView
+from kubesched.foundation.client.lease_watch import LeaseWatch
 from kubesched.foundation.metrics.client_metrics import LeaderElectionMetrics
 from kubesched.foundation.util.clock import SECOND, Clock
 from kubesched.foundation.util.components import StopSwitch
@@ -34,6 +35,7 @@ log = get_logger(__name__)
 _MOST_TRANSITIONS = 2**31 - 1
 
 _JITTER = 1.2
+_CONFLICT = 409
 
 _Moment = tuple[int, int]  # monotonic, wall
 
@@ -89,6 +91,7 @@ class LeaderElector:
         self._settings, self._metrics, self._record = settings, metrics, record
         self._lock = f"{settings.namespace}/{settings.name}"
         self._view = LeaseView(settings.identity)
+        self._watch = LeaseWatch(api, clock, settings.name, settings.namespace, settings.identity)
         # What a health check reports about the requests of this elector.
         self.trouble = LeaseTrouble(clock, self._lock, settings.renew_deadline_ns, metrics)
         # What this process may send to the cluster, as the leader.
@@ -140,15 +143,19 @@ class LeaderElector:
 
     async def _acquire_and_renew(self) -> None:
         log.info("Attempting to acquire leader lease...", lock=self._lock)
-        while not await self._try_within(None):
-            log.detail(4, "Failed to acquire lease", lock=self._lock)
-            await self._clock.sleep(jitter(self._settings.retry_period_ns, _JITTER, self._random))
-        self._has_led = True
-        if self._metrics is not None:
-            self._metrics.set_leading(True)
-        self._tell("became leader")
-        log.info("Successfully acquired lease", lock=self._lock)
-        self._leading.set()
+        try:
+            while not await self._try_within(None):
+                log.detail(4, "Failed to acquire lease", lock=self._lock)
+                retry_ns = jitter(self._settings.retry_period_ns, _JITTER, self._random)
+                await self._watch.wait(self._view.lease, retry_ns)
+            self._has_led = True
+            if self._metrics is not None:
+                self._metrics.set_leading(True)
+            self._tell("became leader")
+            log.info("Successfully acquired lease", lock=self._lock)
+            self._leading.set()
+        finally:
+            await self._watch.close()
         while await self._renew_round():
             await self._clock.sleep(self._settings.retry_period_ns)
 
@@ -242,7 +249,11 @@ class LeaderElector:
         try:
             updated = await self._api.update(self._view.proposal(spec))
         except ApiError as error:
-            if detail is None:
+            if error.code == _CONFLICT and not self._view.is_ours:
+                # All standbys see a release at the same time; another one was faster.
+                log.detail(4, "Another replica acquired the lease", lock=self._lock)
+                self.trouble.ended()
+            elif detail is None:
                 self.trouble.failed("Failed to update lease", error)
             else:
                 log.detail(
