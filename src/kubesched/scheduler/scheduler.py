@@ -138,8 +138,6 @@ class Scheduler:
         cache_kind = GroupingCache if self._schedules_groups else Cache
         self.cache = cache_kind(pod_updates_change_rows=_caches_by_pod_details(plugins))
         self.synced = asyncio.Event()
-        # Set by `run` when it will write nothing more but events.
-        self.writes_ended = asyncio.Event()
         self._begins = options["begins"]
         self._next_pod = options["next_pod"] or _pop
         self._beginning = StopSwitch()
@@ -417,8 +415,6 @@ class Scheduler:
                     self.queue.close()
                     for waiting in (*self.services.waiting_pods, *self.services.pods_in_pre_bind):
                         waiting.abandon()
-                # Only events are left to be sent.
-                self.writes_ended.set()
         finally:
             if self._extenders is not None:
                 await self._extenders.close()

@@ -49,7 +49,7 @@ from kubesched.foundation.metrics.instruments import FamilyGroup
 from kubesched.foundation.metrics.process_metrics import BuildMetrics
 from kubesched.foundation.metrics.reload_metrics import ReloadMetrics
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
-from kubesched.foundation.util.clock import MICROSECOND, SECOND, Clock
+from kubesched.foundation.util.clock import MICROSECOND, Clock
 from kubesched.foundation.util.components import Component, running
 from kubesched.foundation.util.log_output import LogFlusher, add_pod_fields
 from kubesched.foundation.util.logging import get_logger
@@ -90,7 +90,7 @@ log = get_logger(__name__)
 T = TypeVar("T")
 
 # How long bindings in flight and queued events may take after a signal.
-_GRACE_NS = 15 * SECOND
+_GRACE_S = 15.0
 
 
 class SchedulerProcess:
@@ -266,35 +266,18 @@ class SchedulerProcess:
             return 1
         self._shutdown.is_fine = False
         scheduler.stop()
-        ends_ns = self._clock.monotonic_ns() + _GRACE_NS
         if placing is not None:
-            await self._within_grace(ends_ns, placing, scheduler.writes_ended)
-        if leading is not None and self._elector is not None:
-            # No write of this process is in flight. Events need no lease, so they are sent after
-            # the release: the next leader must not wait for them.
-            self._elector.stop()
-            await leading
-        if placing is not None:
-            await self._within_grace(ends_ns, placing)
+            await asyncio.wait([placing], timeout=_GRACE_S)
             if placing.done():
                 placing.result()  # raises the exception of a task that failed
         if self._elector is None:
             log.error("command failed", err="finished without leader elect")
             return 1
+        if leading is not None:
+            # Release the lease last, when no request of this process is in flight.
+            self._elector.stop()
+            await leading
         return 0 if self._stopping.is_set() else 1
-
-    async def _within_grace(
-        self, ends_ns: int, placing: asyncio.Task[None], ended: asyncio.Event | None = None
-    ) -> None:
-        """Wait until the task is done or the event is set, but not longer than until `ends_ns`."""
-        left_ns = max(0, ends_ns - self._clock.monotonic_ns())
-        async with _Tasks() as tasks:
-            awaited: list[asyncio.Task[Any]] = [placing]
-            if ended is not None:
-                awaited.append(tasks.start(ended.wait(), "wait"))
-            await asyncio.wait(
-                awaited, timeout=left_ns / SECOND, return_when=asyncio.FIRST_COMPLETED
-            )
 
     def _has_lost(self) -> bool:
         return self._elector is not None and self._elector.over.is_set()
