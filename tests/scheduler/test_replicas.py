@@ -127,7 +127,7 @@ def _trouble(dice: random.Random, share: float, longest_ns: int) -> Trouble:
 
 
 @pytest.mark.parametrize("replicas", [2, 3])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(1, 6))  # in the history of seed 0 no replica takes over
 def test_every_pod_is_bound_once_by_the_leader(seed: int, replicas: int) -> None:
     async def main() -> None:
         harness = ReplicaHarness(seed, replicas)
