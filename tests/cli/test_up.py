@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import re
 import signal
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import urllib.request
 from collections import Counter
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -178,6 +180,31 @@ def test_a_configuration_file_is_honoured(tmp_path: Path) -> None:
     assert "1 of 1 pods bound" in done.stdout, done.stderr
 
 
+@contextlib.contextmanager
+def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Start a Python process whose end, in order or not, leaves no process and no open pipe."""
+    with subprocess.Popen(
+        [sys.executable, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def next_line(process: subprocess.Popen[str], beginning: str) -> str:
+    """Return the next line of standard error that has this beginning."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith(beginning):
+            return line.rstrip()
+    raise AssertionError(f"no line begins with {beginning!r}")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_ends_it_in_order(tmp_path: Path, number: signal.Signals) -> None:
     objects = write(tmp_path, "o.yaml", NODE, pod("p", "1"))
@@ -188,17 +215,11 @@ def test_an_interrupt_ends_it_in_order(tmp_path: Path, number: signal.Signals) -
         f"sys.argv = ['kubesched', 'up', '-f', {objects!r}]\n"
         "main()\n"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if line.startswith("export KUBECONFIG="):
-            break
-    kubeconfig = Path(line.strip().partition("=")[2])
-    assert kubeconfig.exists()
-    process.send_signal(number)
-    out, _ = process.communicate(timeout=60)
+    with started("-c", code) as process:
+        kubeconfig = Path(next_line(process, "export KUBECONFIG=").partition("=")[2])
+        assert kubeconfig.exists()
+        process.send_signal(number)
+        out, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     assert "1 of 1 pods bound" in out
     assert not kubeconfig.exists()
@@ -208,70 +229,53 @@ def test_a_watched_configuration_is_loaded_again(tmp_path: Path) -> None:
     head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
     config = Path(write(tmp_path, "config.yaml", head))
     objects = write(tmp_path, "o.yaml", NODE, pod("p", "1"))
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "kubesched.cli.main", "up", "-f", objects),
-            *("--listen=127.0.0.1:0", f"--kubeconfig={tmp_path / 'kubeconfig'}"),
-            *(f"--config={config}", "--watch-config"),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert process.stderr is not None
-    try:
-        for line in process.stderr:
-            if line.startswith("export KUBECONFIG="):
-                break
+    options = [
+        *("-f", objects, "--listen=127.0.0.1:0", f"--kubeconfig={tmp_path / 'kubeconfig'}"),
+        *(f"--config={config}", "--watch-config"),
+    ]
+    with started("-m", "kubesched.cli.main", "up", *options) as process:
+        next_line(process, "export KUBECONFIG=")
         config.write_text(f"{head}extenders: []\nparallelism: 3\n")
-        line = next(process.stderr)
+        line = next_line(process, str(config))
         assert line.startswith(
             f"{config} was not loaded, the old one stays: a change of parallelism"
         )
         config.write_text(f"{head}profiles: [{{schedulerName: other}}]\n")
-        assert next(process.stderr) == f"{config} was loaded\n"
+        assert next_line(process, str(config)) == f"{config} was loaded"
         process.send_signal(signal.SIGHUP)
-        assert next(process.stderr) == f"{config} has not changed\n"
+        assert next_line(process, str(config)) == f"{config} has not changed"
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
-        assert process.returncode == 0
-    finally:
-        process.kill()
+    assert process.returncode == 0
 
 
 def test_the_api_is_served_where_it_is_asked_to_be(tmp_path: Path) -> None:
     objects = write(tmp_path, "o.yaml", NODE, pod("p", "1"))
     config = tmp_path / "kubeconfig"
     options = ["-f", objects, "--listen", "127.0.0.1:0", "--kubeconfig", str(config)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kubesched.cli.main", "up", *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    lines = []
-    for line in process.stderr:
-        lines.append(line.strip())
-        if "export KUBECONFIG" in line:
-            break
-    document = yaml.safe_load(config.read_text())
-    cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
-    assert config.stat().st_mode & 0o777 == 0o600
-    assert f"API server: {cluster['server']}" in lines
-    assert lines[-1] == f"export KUBECONFIG={config}"
-    assert "Running; Ctrl-C stops." in lines
-    authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
-    asked = urllib.request.Request(
-        f"{cluster['server']}/api/v1/namespaces/default/pods/p",
-        headers={"Authorization": f"Bearer {user['token']}"},
-    )
-    trusted = ssl.create_default_context(cadata=authority)
-    with urllib.request.urlopen(asked, context=trusted, timeout=20) as answer:
-        assert json.load(answer)["spec"]["nodeName"] == "n1"
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    with started("-m", "kubesched.cli.main", "up", *options) as process:
+        assert process.stderr is not None
+        lines = []
+        for line in process.stderr:
+            lines.append(line.strip())
+            if "export KUBECONFIG" in line:
+                break
+        document = yaml.safe_load(config.read_text())
+        cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
+        assert config.stat().st_mode & 0o777 == 0o600
+        assert f"API server: {cluster['server']}" in lines
+        assert lines[-1] == f"export KUBECONFIG={config}"
+        assert "Running; Ctrl-C stops." in lines
+        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+        asked = urllib.request.Request(
+            f"{cluster['server']}/api/v1/namespaces/default/pods/p",
+            headers={"Authorization": f"Bearer {user['token']}"},
+        )
+        trusted = ssl.create_default_context(cadata=authority)
+        with urllib.request.urlopen(asked, context=trusted, timeout=20) as answer:
+            assert json.load(answer)["spec"]["nodeName"] == "n1"
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
     assert process.returncode == 0
 
 

@@ -87,6 +87,42 @@ def test_a_watched_file_is_reloaded_when_its_content_changes(tmp_path: Path) -> 
     run(main)
 
 
+def test_a_file_that_is_being_rewritten_is_loaded_once_it_is_complete(tmp_path: Path) -> None:
+    async def main() -> None:
+        reloads = Reloads(tmp_path / "c.yaml", watches=True)
+        async with running(reloads.reloader):
+            await asyncio.sleep(5)
+            for text in ("", HEAD, f"{HEAD}percentageOfNodesToScore: 101\n"):
+                reloads.file.write_text(text)
+                await asyncio.sleep(1)
+            reloads.write(20)
+            await asyncio.sleep(3)
+            # Truncated and written again with the same content: nothing to load.
+            reloads.file.write_text("")
+            await asyncio.sleep(1)
+            reloads.write(20)
+            await asyncio.sleep(3)
+        assert reloads.results == ["success"]
+        assert reloads.applied == [20]
+
+    run(main)
+
+
+def test_a_request_does_not_wait_for_a_file_that_is_being_rewritten(tmp_path: Path) -> None:
+    async def main() -> None:
+        reloads = Reloads(tmp_path / "c.yaml", watches=True)
+        async with running(reloads.reloader):
+            await asyncio.sleep(5.5)  # between two polls
+            reloads.write(20)
+            await asyncio.sleep(1)
+            assert reloads.applied == []
+            reloads.reloader.request()
+            await asyncio.sleep(0.1)
+            assert reloads.applied == [20]
+
+    run(main)
+
+
 def test_a_file_that_changed_before_the_watch_began_is_reloaded(tmp_path: Path) -> None:
     async def main() -> None:
         reloads = Reloads(tmp_path / "c.yaml", watches=True)

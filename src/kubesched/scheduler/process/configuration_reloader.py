@@ -85,8 +85,18 @@ class ConfigurationReloader:
         before = self._file.content
         if not self._file.changed(self._clock.monotonic_ns()):
             return await self._clock.wait(self._requested, POLL_PERIOD_NS)
+        # An editor may be in the middle of rewriting the file: load it once a period passes
+        # without another change.
+        while not await self._clock.wait(self._requested, POLL_PERIOD_NS):
+            if not self._file.changed(self._clock.monotonic_ns()):
+                break
+        else:
+            return True
         # The first read of the file is a change only if it is not the file in use.
-        return bool(before) or hashlib.sha256(self._file.content).hexdigest() != self._sha256
+        content = self._file.content
+        if before:
+            return content != before
+        return hashlib.sha256(content).hexdigest() != self._sha256
 
     async def _reload(self) -> ReloadOutcome:
         try:
