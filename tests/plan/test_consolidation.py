@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import Any
 
@@ -46,6 +47,16 @@ def test_half_empty_nodes_are_merged() -> None:
     assert plan.emptied == (move.source,)
     assert wave.evict == (move.pod,)
     assert wave.cordon == (move.source,)
+
+
+def test_a_notebook_can_plan() -> None:
+    """Its kernel runs an event loop."""
+    objects = [node("a"), node("b"), *workload("web", "a", "b", cpu="3")]
+
+    async def cell() -> Consolidation:
+        return plan_of(objects)
+
+    assert asyncio.run(cell()) == plan_of(objects)
 
 
 def test_full_nodes_stay() -> None:

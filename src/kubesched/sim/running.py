@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,18 +78,4 @@ def run(
     if seeds is not None:
         scenario = msgspec.structs.replace(scenario, seeds=tuple(seeds))
     files = None if keep is None else RunFiles(Path(keep), scenario)
-    work = partial(sweep, scenario, processes=processes, files=files, dask=dask)
-    return Results(scenario, _outside_of_event_loops(work))
-
-
-def _outside_of_event_loops(work: Callable[[], list[RunResult]]) -> list[RunResult]:
-    """Call `work`, which runs event loops of its own, in a thread if this one runs a loop.
-
-    The kernel of a notebook runs one, and a thread cannot run two.
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return work()
-    with ThreadPoolExecutor(1) as threads:
-        return threads.submit(work).result()
+    return Results(scenario, sweep(scenario, processes=processes, files=files, dask=dask))

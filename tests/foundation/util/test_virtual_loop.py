@@ -34,6 +34,32 @@ def test_sleeping_moves_the_clock_by_exactly_the_sleep() -> None:
     assert run(main()) == (300.1, 300_100_000_000)
 
 
+def test_a_virtual_loop_runs_where_another_loop_runs() -> None:
+    """The kernel of a notebook runs one, and its thread cannot run two."""
+
+    async def inner() -> tuple[float, int]:
+        await asyncio.sleep(300)
+        return asyncio.get_running_loop().time(), threading.get_ident()
+
+    async def main() -> tuple[float, int]:
+        return run(inner())
+
+    elapsed, thread = asyncio.run(main())
+    assert elapsed == 300
+    assert thread != threading.get_ident()
+
+
+def test_what_fails_inside_another_loop_is_raised_there() -> None:
+    async def forever() -> None:
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        run(forever)
+
+    with pytest.raises(DeadlockError):
+        asyncio.run(main())
+
+
 def test_many_small_sleeps_add_up_without_rounding() -> None:
     async def main() -> int:
         for _ in range(10_000):

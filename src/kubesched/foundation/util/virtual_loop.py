@@ -30,6 +30,7 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context, copy_context
 from functools import partial
 from types import FrameType
@@ -66,10 +67,32 @@ def run(
     Tasks and async generators that are left over are cancelled and closed. A factory is
     called with the loop running, so that it can use the running loop.
 
+    A thread cannot run two loops. If this one runs a loop, as the kernel of a notebook does, the
+    virtual loop runs in a thread of its own, and the call returns after it has ended.
+
     Raises:
         DeadlockError: nothing could wake the main task any more, or the loop made
             more than `max_passes` passes at one instant.
     """
+
+    def work() -> T:
+        return _run_here(main, start_ns, seed, debug, max_passes)
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return work()
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(work).result()
+
+
+def _run_here(
+    main: Coroutine[Any, Any, T] | Callable[[], Coroutine[Any, Any, T]],
+    start_ns: int,
+    seed: int,
+    debug: bool | None,
+    max_passes: int,
+) -> T:
     reclaim_set_aside()  # the cluster of the last run, unless it is still referenced
     coroutine = main if inspect.iscoroutine(main) else _call(cast("Callable[[], Any]", main))
 
