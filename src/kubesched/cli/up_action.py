@@ -40,9 +40,9 @@ _SAMPLE_PACE_NS: Final = 10 * MILLISECOND
 
 
 _UNNAMED: Final = "default"
-# With --no-scheduler the profile has this name. The scheduler then follows the cluster for the
+# The profile of --no-scheduler. The scheduler then follows the cluster for the
 # page, and places no pod of another name.
-_NO_SCHEDULER: Final = "no-scheduler"
+_NO_SCHEDULER: Final = {"schedulerName": "no-scheduler"}
 
 
 def run_up(
@@ -121,12 +121,11 @@ def _here(
         log_to(LogSettings(), sys.stderr, sys.stderr, os.getpid())
     registry = out_of_tree_plugins(plugins)
     gates = parse_feature_gates(options["feature_gates"])
-    if options["no_scheduler"]:
-        configuration = scheduler_configuration(
-            profiles=[{"schedulerName": _NO_SCHEDULER}], feature_gates=gates
-        )
-    else:
-        configuration = plugin_configuration(config_file, registry, plugins, gates)
+    configuration = (
+        scheduler_configuration(profiles=[_NO_SCHEDULER], feature_gates=gates)
+        if options["no_scheduler"]
+        else plugin_configuration(config_file, registry, plugins, gates)
+    )
     files, kubeconfig, listen = options["files"], options["kubeconfig"], options["listen"]
     is_watched, announces = sys.stdout.isatty(), not is_quiet and descriptor is None
     with contextlib.ExitStack() as held:
@@ -160,11 +159,12 @@ def _here(
             )
         )
 
+        closing = "Running; Ctrl-C stops." if stays else ""
+
         def on_started(started: Started) -> None:
             if descriptor is not None:
                 report_to(descriptor, started)
             else:
-                closing = "Running; Ctrl-C stops." if stays else ""
                 _show(started, output, is_quiet, closing)
 
         summary = asyncio.run(run.run(on_started))

@@ -138,11 +138,7 @@ class EmbeddedCluster:
         self._data = None if data is None else DataFile(data)
         # Whether the cluster has just been created, and not read from a file.
         self.is_new = self._data is None or self._data.revision == 0
-        if self._data is None:
-            self.store = Store(rng, now_ns=clock.now_ns(), features=features, on_change=on_change)
-        else:
-            assert on_change is None, "the file follows the changes of a persistent store"
-            self.store = open_store(self._data, rng, clock.now_ns(), features)
+        self.store = self._open(rng, features, on_change)
         self.api = LocalApi(self.store, clock, faults=faults)
         if self.is_new and furnished:
             self._create_furniture(clock.now_ns())
@@ -158,17 +154,15 @@ class EmbeddedCluster:
         if ClusterPart.NODES in parts:
             self._usage = ContainerUsage(self.store, scripts).of
             self.api.node_metrics = MetricsApi(self.store, clock.now_ns, self._usage).nodes
-            self.parts += [
-                FakeKubelet(
-                    self.api,
-                    clock,
-                    behavior=behavior,
-                    start_delay_ns=start_delay_ns,
-                    stop_delay_ns=stop_delay_ns,
-                    events=None if recorder is None else _pod_events(recorder, clock),
-                ),
-                NodeAgent(self.api, clock, heartbeats=heartbeats),
-            ]
+            kubelet = FakeKubelet(
+                self.api,
+                clock,
+                behavior=behavior,
+                start_delay_ns=start_delay_ns,
+                stop_delay_ns=stop_delay_ns,
+                events=None if recorder is None else _pod_events(recorder, clock),
+            )
+            self.parts += [kubelet, NodeAgent(self.api, clock, heartbeats=heartbeats)]
         if ClusterPart.CONTROLLERS in parts:
             groups = features if ClusterPart.POD_GROUPS in parts else frozenset()
             self.parts.append(self._controllers(recorder, groups))
@@ -189,6 +183,19 @@ class EmbeddedCluster:
         self._rbac = rbac
         if listen is not None:
             self._serve(listen, clock, limits)
+
+    def _open(
+        self,
+        rng: random.Random,
+        features: frozenset[str],
+        on_change: Callable[[StoredChange], None] | None,
+    ) -> Store:
+        """Create the store, or read it from the data file."""
+        now_ns = self.clock.now_ns()
+        if self._data is None:
+            return Store(rng, now_ns=now_ns, features=features, on_change=on_change)
+        assert on_change is None, "the file follows the changes of a persistent store"
+        return open_store(self._data, rng, now_ns, features)
 
     def _controllers(
         self, recorder: CoreEventBroadcaster | None, groups: frozenset[str]

@@ -31,7 +31,12 @@ from kubesched.cluster.apiserver.rules.strategies.server_features import (
 )
 from kubesched.cluster.apiserver.store.custom_resource_definitions import serve_definition
 from kubesched.cluster.apiserver.store.object_store import Store
-from kubesched.cluster.manifest_kinds import ManifestKinds, is_definition, serve_everything
+from kubesched.cluster.manifest_kinds import (
+    ManifestKind,
+    ManifestKinds,
+    is_definition,
+    serve_everything,
+)
 from kubesched.errors import ManifestError, QuantityError
 from kubesched.foundation.util.bounded_file import read_bounded_text
 from kubesched.foundation.util.standard_input import read_standard_text
@@ -252,17 +257,9 @@ def _object(
     file: str, source: YamlDocument, kinds: ManifestKinds, problems: _Problems
 ) -> _Found | None:
     value = source.value
-    if missing := [field for field in ("apiVersion", "kind") if not value.get(field)]:
-        for field in missing:
-            problems.add(file, source.line, f"{field} is missing")
-        return None
-    named = str(value["apiVersion"]), str(value["kind"])
-    kind = kinds.find(*named)
     is_dumped = _is_dumped(value)
-    if kind is None and is_dumped:
-        return None  # a dump may contain kinds that this server does not have
+    kind = _kind_of(file, source, kinds, problems, is_dumped=is_dumped)
     if kind is None:
-        problems.add(file, source.line_of("kind"), kinds.unknown(*named))
         return None
     if not is_dumped:
         for path in unknown_fields(kind.group, kind.version, kind.kind, value):
@@ -290,6 +287,23 @@ def _object(
         problems.add(file, source.line_of(path), text)
         return None
     return _Found(file, source, document, parsed, is_dumped=is_dumped)
+
+
+def _kind_of(
+    file: str, source: YamlDocument, kinds: ManifestKinds, problems: _Problems, *, is_dumped: bool
+) -> ManifestKind | None:
+    """Return the kind of an object, or report why it has none."""
+    missing = [field for field in ("apiVersion", "kind") if not source.value.get(field)]
+    for field in missing:
+        problems.add(file, source.line, f"{field} is missing")
+    if missing:
+        return None
+    named = str(source.value["apiVersion"]), str(source.value["kind"])
+    kind = kinds.find(*named)
+    # A dump may contain kinds that this server does not have.
+    if kind is None and not is_dumped:
+        problems.add(file, source.line_of("kind"), kinds.unknown(*named))
+    return kind
 
 
 def _has_name(document: dict[str, Any]) -> bool:

@@ -113,25 +113,29 @@ def _changes(
         yield TimelineChange(taken, None, each)
     nodes = {each.metadata.name: each for each in objects if isinstance(each, Node)}
     pods = {pod_key(each): each for each in objects if isinstance(each, Pod)}
-    closed = {name for name, node in nodes.items() if node.spec.unschedulable}
-    opened: set[str] = set()
-    for number in range(1, len(plan.waves) + 1):
-        at = taken + number
-        cordoned = cordoned_after(plan.waves[:number])
-        for wave in plan.waves[number - 1 : number]:
-            opened |= {*wave.uncordon, *wave.relief, *(step.node for step in wave.steps)}
-        if number == len(plan.waves):
-            cordoned -= set(uncordon)
-            opened |= set(uncordon)
+    for number, cordoned in enumerate(_cordoned_by_wave(plan, uncordon, nodes), start=1):
         for name in sorted(plan.nodes):
-            node = nodes[name]
-            is_cordoned = name in cordoned or (name in closed and name not in opened)
+            node, is_cordoned = nodes[name], name in cordoned
             if is_cordoned != node.spec.unschedulable:
                 nodes[name] = replace(node, spec=replace(node.spec, unschedulable=is_cordoned))
-                yield TimelineChange(at, node, nodes[name])
+                yield TimelineChange(taken + number, node, nodes[name])
         for move in plan.moves:
             if move.wave == number:
-                yield from _moved(pods[move.pod], move, at)
+                yield from _moved(pods[move.pod], move, taken + number)
+
+
+def _cordoned_by_wave(
+    plan: PlanDocument, uncordon: Sequence[str], nodes: Mapping[str, Node]
+) -> Iterator[set[str]]:
+    """Yield the nodes that are cordoned during each wave; `uncordon` are opened in the last one."""
+    closed = {name for name, node in nodes.items() if node.spec.unschedulable}
+    for number, wave in enumerate(plan.waves, start=1):
+        closed -= {*wave.uncordon, *wave.relief, *(step.node for step in wave.steps)}
+        cordoned = cordoned_after(plan.waves[:number])
+        if number == len(plan.waves):
+            cordoned = cordoned.difference(uncordon)
+            closed.difference_update(uncordon)
+        yield {*cordoned, *closed}
 
 
 def _moved(pod: Pod, move: PlannedMove, at: int) -> Iterator[TimelineChange]:
