@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from kubesched.cli.shared_options import output_option
+
 __all__ = ["benchmark"]
 
 
@@ -61,14 +63,7 @@ __all__ = ["benchmark"]
     metavar="N",
     help="The number of runs of each configuration; the result is their median.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Form of the result on standard output.",
-)
+@output_option("result")
 def benchmark(
     plugins: tuple[str, ...],
     config_file: str | None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kubesched.cli.schema_option import schema_option
-from kubesched.cli.shared_options import run_plugins_option
+from kubesched.cli.shared_options import output_option, run_plugins_option
 
 __all__ = ["check"]
 
@@ -15,7 +15,7 @@ __all__ = ["check"]
     epilog="Example: kubesched check placement/*.yaml",
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILES...")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+@output_option("result")
 @run_plugins_option
 @schema_option("placement-test")
 def check(files: tuple[str, ...], output: str, run_plugins: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kubesched.cli.shared_options import ClusterName
+from kubesched.cli.shared_options import ClusterName, output_option
 
 __all__ = ["clusters", "down", "logs"]
 
@@ -15,14 +15,7 @@ _LINES = 1000
     short_help="List the clusters of `kubesched up --name`.",
     epilog="Example: kubesched clusters -o json",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Form of the list on standard output.",
-)
+@output_option("list")
 def clusters(output: str) -> None:
     """List named clusters: running, stopped, and those whose process was killed.
 
@@ -39,14 +32,7 @@ def clusters(output: str) -> None:
 )
 @click.argument("names", nargs=-1, type=ClusterName(), metavar="NAME...")
 @click.option("--all", "everything", is_flag=True, help="All named clusters.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["name", "json"]),
-    default="name",
-    show_default=True,
-    help="One name per line, or a JSON list.",
-)
+@output_option(text="One name per line, or a JSON list.", forms=("name", "json"))
 def down(names: tuple[str, ...], everything: bool, output: str) -> None:
     """Stop clusters and remove their data, logs, kubeconfigs and contexts. Prints their names."""
     from kubesched.cli.clusters_action import run_down
@@ -70,14 +56,7 @@ def down(names: tuple[str, ...], everything: bool, output: str) -> None:
     metavar="LINES",
     help="The number of last lines to print.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Plain lines, or one JSON object per line.",
-)
+@output_option(text="Plain lines, or one JSON object per line.")
 def logs(name: str, follow: bool, tail: int, output: str) -> None:
     """Show the log of a cluster of `kubesched up --name NAME --detach`."""
     from kubesched.cli.clusters_action import run_logs

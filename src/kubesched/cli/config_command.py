@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import click
 
+from kubesched.cli.shared_options import output_option
+
 __all__ = ["config"]
 
 
@@ -42,28 +44,13 @@ def _with_gates(command: Callable[..., None]) -> Callable[..., None]:
     )(command)
 
 
-def _with_output(command: Callable[..., None]) -> Callable[..., None]:
-    return click.option(
-        "-o",
-        "--output",
-        type=click.Choice(["yaml", "json"]),
-        default="yaml",
-        show_default=True,
-        help="Form of the configuration.",
-    )(command)
+_with_output = output_option(text="Form of the configuration.", forms=("yaml", "json"))
 
 
 @config.command(epilog="Example: kubesched config validate scheduler.yaml --plugin mine.py")
 @click.argument("file")
 @_with_plugins
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Form of the result on standard output.",
-)
+@output_option("result")
 def validate(file: str, gates: tuple[str, ...], plugins: tuple[str, ...], output: str) -> None:
     """Check FILE (- for standard input) and report all problems."""
     from kubesched.cli.config_action import run_validate

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubesched.cli.shared_options import ListenAddress, cluster_options
+from kubesched.cli.shared_options import ListenAddress, cluster_options, output_option
 
 if TYPE_CHECKING:
     from kubesched.cli.cluster_address import ClusterAddress
@@ -72,14 +72,7 @@ __all__ = ["dashboard"]
     metavar="URL",
     help="The public address of the page, with its path, behind a reverse proxy.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Form of the link on standard output.",
-)
+@output_option("link")
 def dashboard(
     address: ClusterAddress,
     captures: tuple[Path, ...],

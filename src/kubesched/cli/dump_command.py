@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from kubesched.cli.shared_options import output_option
+
 __all__ = ["dump_command"]
 
 
@@ -26,14 +28,7 @@ __all__ = ["dump_command"]
     metavar="FILE",
     help="The file that the printed command writes.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Form of the answer on standard output.",
-)
+@output_option("answer")
 def dump_command(kubectl: str, file: str, output: str) -> None:
     """Print a shell command that lists every kind that scheduling depends on.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubesched.cli.explain_targets import ExplainGroup
-from kubesched.cli.shared_options import scheduler_options, source_options
+from kubesched.cli.shared_options import output_option, scheduler_options, source_options
 
 if TYPE_CHECKING:
     from kubesched.cli.cluster_sources import SourceOptions
@@ -41,14 +41,7 @@ def explain() -> None:
 @click.option("--node", default="", metavar="NODE", help="Only this node, in full.")
 @click.option("--versus", default="", metavar="NODE", help="Compare this node with the chosen one.")
 @click.option("--no-suggestions", is_flag=True, help="Do not search for remedies.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json", "html"]),
-    default="text",
-    show_default=True,
-    help="Form of the answer on standard output.",
-)
+@output_option("answer", forms=("text", "json", "html"))
 def explain_pod(
     name: str,
     source: SourceOptions,
@@ -79,14 +72,7 @@ def _report_options(command: Callable[..., Any]) -> Callable[..., Any]:
         (
             click.option("-n", "--namespace", default="", metavar="NAME", help="The namespace."),
             click.option("--no-suggestions", is_flag=True, help="Do not search for remedies."),
-            click.option(
-                "-o",
-                "--output",
-                type=click.Choice(["text", "json"]),
-                default="text",
-                show_default=True,
-                help="Form of the answer on standard output.",
-            ),
+            output_option("answer"),
         )
     ):
         command = option(command)

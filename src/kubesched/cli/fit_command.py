@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubesched.cli.shared_options import source_options
+from kubesched.cli.shared_options import output_option, source_options
 
 if TYPE_CHECKING:
     from kubesched.cli.cluster_sources import SourceOptions
@@ -31,14 +31,7 @@ __all__ = ["fit"]
     "--replicas", type=click.IntRange(min=1), metavar="N", help="Check whether N copies fit."
 )
 @click.option("--max", "as_many", is_flag=True, help="Count the copies that fit; the default.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Form of the answer on standard output.",
-)
+@output_option("answer")
 def fit(
     source: SourceOptions,
     names: tuple[str, ...],

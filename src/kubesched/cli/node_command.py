@@ -10,7 +10,7 @@ import click
 from kubesched.api import Taint
 from kubesched.api.quantity import parse_quantity
 from kubesched.api.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE
-from kubesched.cli.shared_options import cluster_options
+from kubesched.cli.shared_options import cluster_options, output_option
 from kubesched.errors import QuantityError
 from kubesched.foundation.util.ints import whole_number
 
@@ -77,10 +77,7 @@ def _devices(
     return tuple(devices)
 
 
-_OUTPUT = click.option(
-    "-o", "--output", type=click.Choice(["name", "json"]), default="name", show_default=True,
-    help="One name per line, or a JSON list.",
-)  # fmt: skip
+_OUTPUT = output_option(text="One name per line, or a JSON list.", forms=("name", "json"))
 
 
 @node.command(epilog="Example: kubesched node add --count 100 --cpu 8 --memory 32Gi")
@@ -166,9 +163,12 @@ def remove(names: tuple[str, ...], address: ClusterAddress, output: str) -> None
 
 
 _SELECTOR = click.option(
-    "-l", "--selector", default="", metavar="LABELS",
+    "-l",
+    "--selector",
+    default="",
+    metavar="LABELS",
     help="Also all nodes with these labels, such as topology.kubernetes.io/zone=a.",
-)  # fmt: skip
+)
 
 
 @node.command(epilog="Example: kubesched node stop -l topology.kubernetes.io/zone=a")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubesched.cli.shared_options import source_options
+from kubesched.cli.shared_options import output_option, source_options
 
 if TYPE_CHECKING:
     from kubesched.cli.cluster_sources import SourceOptions
@@ -24,14 +24,7 @@ _with_time = click.option(
     metavar="DURATION",
     help="How long to search for a better plan. It ends earlier if the plan is proved optimal.",
 )
-_with_output = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Form of the plan on standard output.",
-)
+_with_output = output_option("plan")
 _with_wave_pods = click.option(
     "--wave-pods",
     type=click.IntRange(1, 10_000),
@@ -231,14 +224,7 @@ def upgrade(
     metavar="DURATION",
     help="How long a wave may take until all its replacements are ready.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="A line per step; or the result as JSON, with the lines on standard error.",
-)
+@output_option(text="A line per step; or the result as JSON, with the lines on standard error.")
 def apply(
     plan_file: Path,
     source: SourceOptions,

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from kubesched.cli.shared_options import output_option
+
 __all__ = ["replay"]
 
 
@@ -22,14 +24,7 @@ __all__ = ["replay"]
     help="Plugins of the recording that are not installed, as their code is not run otherwise: "
     "module:Class, or the path of a .py file; may be repeated.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Form of the result on standard output.",
-)
+@output_option("result")
 def replay(folder: Path, plugins: tuple[str, ...], output: str) -> None:
     """Replay the decisions in FOLDER, which `kubesched run --record FOLDER` has written.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubesched.cli.shared_options import cluster_options, scheduler_options
+from kubesched.cli.shared_options import cluster_options, output_option, scheduler_options
 
 if TYPE_CHECKING:
     from kubesched.cli.cluster_address import ClusterAddress
@@ -59,14 +59,7 @@ def shadow() -> None:
 @click.option(
     "--most", default=20, show_default=True, type=click.IntRange(0), help="Differences to show."
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json", "html"]),
-    default="text",
-    show_default=True,
-    help="Form of the report on standard output.",
-)
+@output_option("report", forms=("text", "json", "html"))
 def report(
     ledger: Path | None,
     recording: Path | None,

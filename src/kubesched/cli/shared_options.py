@@ -10,7 +10,7 @@ import functools
 import ipaddress
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +27,7 @@ __all__ = [
     "ClusterName",
     "ListenAddress",
     "cluster_options",
+    "output_option",
     "run_plugins_option",
     "scheduler_options",
     "source_options",
@@ -236,6 +237,23 @@ def scheduler_options(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(*args, scheduler=scheduler, **options)
 
     return wrapped
+
+
+def output_option(
+    what: str = "", *, forms: Sequence[str] = ("text", "json"), text: str = ""
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add `-o` with the forms in which `what` can be printed, the default first.
+
+    `text` replaces the help text.
+    """
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(forms),
+        default=forms[0],
+        show_default=True,
+        help=text or f"Form of the {what} on standard output.",
+    )
 
 
 def run_plugins_option(command: Callable[..., Any]) -> Callable[..., Any]:

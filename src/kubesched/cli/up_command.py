@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kubesched.cli.shared_options import ClusterName, ListenAddress
+from kubesched.cli.shared_options import ClusterName, ListenAddress, output_option
 
 __all__ = ["up"]
 
@@ -117,14 +117,7 @@ __all__ = ["up"]
     "--exit", "exit_when_done", is_flag=True, help="Exit after the summary, also on a terminal."
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print only errors, and the JSON of -o json.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Form of the summary on standard output.",
-)
+@output_option("summary")
 @click.option(
     "--timeout",
     default=60,

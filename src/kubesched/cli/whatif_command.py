@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubesched.cli.shared_options import source_options
+from kubesched.cli.shared_options import output_option, source_options
 from kubesched.foundation.util.ints import whole_number
 
 if TYPE_CHECKING:
@@ -86,14 +86,7 @@ def _scales(
     metavar="FILE",
     help="Objects to create or replace, if -f is the cluster itself.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Form of the answer on standard output.",
-)
+@output_option("answer")
 def whatif(
     source: SourceOptions,
     drain: tuple[str, ...],
