@@ -43,6 +43,9 @@ users: [{{name: u, user: {{client-certificate: "{certificate}", client-key: "{ke
 contexts: [{{name: c, context: {{cluster: c, user: u}}}}]
 current-context: c
 """
+# Pods need no accounts. A new node is not tainted as not ready: the controller that removes the
+# taint does not run.
+_DISABLED_ADMISSION = "ServiceAccount,TaintNodesByCondition"
 # There are no kubelets, so nodes do not report that they are alive.
 _CONTROLLERS = "*,-node-lifecycle-controller,-taint-eviction-controller,-node-ipam-controller"
 
@@ -94,7 +97,7 @@ class ControlPlane:
                 "--service-account-issuer=https://kubernetes.default.svc",
                 f"--service-account-key-file={accounts}",
                 f"--service-account-signing-key-file={accounts}",
-                "--disable-admission-plugins=ServiceAccount",
+                f"--disable-admission-plugins={_DISABLED_ADMISSION}",
                 f"--audit-policy-file={folder}/audit.yaml",
                 f"--audit-log-path={self.audit_log}",
                 "--audit-log-mode=blocking",
