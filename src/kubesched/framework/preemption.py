@@ -162,10 +162,21 @@ class DryRun(Protocol):
 class PreemptionRules(Protocol):
     """What pods may be evicted for a pod; see `Handle.preemption`."""
 
-    def potential_victims(self, preemptor: PodInfo, node: NodeInfo) -> Sequence[PodInfo]:
+    def leaving(self, state: CycleState, preemptor: PodInfo) -> Collection[str]:
+        """Return the uids of pods, on any node, for whose end the preemptor can wait.
+
+        They count as gone, and are not evicted again. A node that fits the preemptor without them
+        is better than any that needs further victims.
+        """
+        ...
+
+    def potential_victims(
+        self, state: CycleState, preemptor: PodInfo, node: NodeInfo
+    ) -> Sequence[PodInfo]:
         """Return the pods on a node of which some may be evicted.
 
-        It is called once for each node of an attempt, and must be fast.
+        `state` is that of the attempt. It is called once for each node of an attempt, and must
+        be fast.
         """
         ...
 
@@ -191,7 +202,7 @@ class VictimPreemption(Protocol):
         ...
 
     def chosen(self) -> Collection[PodInfo]:
-        """Return the victims of all preemptions that are running."""
+        """Return the victims that are still to be evicted, or whose end was not yet watched."""
         ...
 
 

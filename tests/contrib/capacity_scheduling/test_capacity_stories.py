@@ -26,6 +26,7 @@ PROFILE: dict[str, Any] = {
     }
 }
 SEEDS = range(100) if os.environ.get("KUBESCHED_EXPLORE") else range(5)
+ROUND_SEEDS = range(300) if os.environ.get("KUBESCHED_EXPLORE") else range(16)
 
 
 def story(tell: Callable[[ContribHarness], Awaitable[Any]], nodes: int = 2, seed: int = 0) -> Any:
@@ -150,37 +151,61 @@ def test_the_status_has_what_is_used() -> None:
     assert story(tell) == {"used": {"cpu": "1500m"}}
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_loan_returns_as_soon_as_pods_have_ended(seed: int) -> None:
-    """As many pods are evicted as the lender wants. Evicted pods end a second later.
+def test_pods_that_wait_for_evictions_count_against_the_min() -> None:
+    """The namespace c is not there, so a has borrowed from b and c; b reclaims its own part."""
 
-    Preemptors that want the same node evict one after the other: a pod that is terminating uses
-    the node until it is gone.
+    async def tell(harness: ContribHarness) -> dict[str, int]:
+        await quota(harness, "a", 4, 8)
+        await quota(harness, "b", 2, 8)
+        await quota(harness, "c", 2, 8)
+        await pods(harness, "a", 8)
+        await asyncio.sleep(5)
+        await pods(harness, "b", 3, start=50)
+        await asyncio.sleep(60)
+        return await placed(harness)
+
+    assert story(tell) == {"a": 6, "b": 2}
+
+
+@pytest.mark.parametrize("seed", ROUND_SEEDS)
+def test_a_loan_returns_within_one_round_of_evictions(seed: int) -> None:
+    """All preemptors evict at once what they need together, and no pod is evicted after that.
+
+    They are equally important. Pods of two sizes share nodes with pods that take long to end.
     """
     rng = random.Random(seed)
-    nodes = rng.randint(1, 3)
-    guaranteed = rng.randint(1, 4 * nodes - 1)
-    wanted = rng.randint(1, guaranteed)
+    nodes = rng.randint(1, 4)
+    room = 4 * nodes
+    lent_size, size = rng.choice([(1, 1), (1, 1), (1, 2), (2, 1), (2, 2), (4, 1)])
+    least = {"b": rng.randint(1, room // 2), "c": rng.randint(0, room // 2)}
+    wanted = {name: rng.randint(0, cpus // size) for name, cpus in least.items()}
+    grace_s = rng.choice([1, 5, 30])
 
-    async def tell(harness: ContribHarness) -> tuple[bool, int, dict[str, int]]:
-        await quota(harness, "a", 4 * nodes - guaranteed, 4 * nodes)
-        await quota(harness, "b", guaranteed, guaranteed)
-        await pods(harness, "a", 4 * nodes, priority=rng.choice([0, 100]))
+    async def tell(harness: ContribHarness) -> tuple[set[str], set[str], dict[str, int]]:
+        await quota(harness, "a", room - sum(least.values()), room)
+        for name in "bc":
+            await quota(harness, name, least[name], room)
+        fields = {"cpu": str(lent_size), "terminationGracePeriodSeconds": grace_s}
+        await pods(harness, "a", room // lent_size, priority=rng.choice([0, 100]), **fields)
         await asyncio.sleep(10)
-        assert await placed(harness) == {"a": 4 * nodes}
-        await pods(harness, "b", wanted, start=50)
+        assert await placed(harness) == {"a": room // lent_size}
+        before = set(await harness.pods())
+        waiting = [name for name, count in wanted.items() for _ in range(count)]
+        rng.shuffle(waiting)
+        for number, name in enumerate(waiting):
+            await harness.pod(f"new-{number}", str(size), namespace=name)
+            await asyncio.sleep(rng.choice([0, 0, 0.02]))
         await asyncio.sleep(0.5)
-        found = (await harness.pods()).values()
-        has_begun = any(pod.metadata.deletion_timestamp for pod in found)
-        await asyncio.sleep(5)
-        found = (await harness.pods()).values()
-        remaining = sum(1 for pod in found if pod.metadata.namespace == "a")
-        return has_begun, remaining, await placed(harness)
+        found = (await harness.pods()).items()
+        evicted = {name for name, pod in found if pod.metadata.deletion_timestamp}
+        await asyncio.sleep(grace_s + 15)
+        return evicted, before - set(await harness.pods()), await placed(harness)
 
-    has_begun, remaining, last = story(tell, nodes, seed)
-    assert has_begun
-    assert remaining == 4 * nodes - wanted, "no more than that"
-    assert last == {"a": 4 * nodes - wanted, "b": wanted}
+    evicted, gone, last = story(tell, nodes, seed)
+    assert evicted == gone, "a single round"
+    returned = size * sum(wanted.values())
+    assert returned <= lent_size * len(gone) < returned + lent_size, "no more than that"
+    assert {name: last.get(name, 0) for name in "bc"} == wanted
 
 
 @pytest.mark.parametrize("seed", SEEDS)

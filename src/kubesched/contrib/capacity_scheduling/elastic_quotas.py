@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -22,6 +22,7 @@ __all__ = [
     "ELASTIC_QUOTA_KIND",
     "Amounts",
     "ElasticQuotas",
+    "LeavingPod",
     "Quota",
     "QuotaTrial",
     "pod_amounts",
@@ -42,6 +43,22 @@ class Quota(msgspec.Struct, frozen=True):
     namespace: str
     min: dict[str, int]
     max: dict[str, int]
+
+
+class LeavingPod(NamedTuple):
+    """A pod that is terminating or will be evicted."""
+
+    namespace: str
+    amounts: dict[str, int]
+    is_preempted: bool  # by a scheduler, for another pod
+
+
+def is_preempted(pod: Pod) -> bool:
+    """Whether a condition says that a scheduler evicts the pod for another one."""
+    return any(
+        each.type == "DisruptionTarget" and each.reason == "PreemptionByScheduler"
+        for each in pod.status.conditions
+    )
 
 
 def pod_amounts(pod_info: PodInfo) -> dict[str, int]:
@@ -121,7 +138,7 @@ class ElasticQuotas:
         self._pods: dict[str, tuple[str, dict[str, int]]] = {}  # by uid
         self._used: dict[str, Counter[str]] = {}  # by namespace
         # Pods that are terminating: they count as used until they are gone.
-        self.leaving: dict[str, tuple[str, dict[str, int]]] = {}  # by uid
+        self.leaving: dict[str, LeavingPod] = {}  # by uid
         # Over all namespaces with a quota: what is guaranteed, and what is used.
         self.guaranteed: Counter[str] = Counter()
         self.total: Counter[str] = Counter()
@@ -182,7 +199,7 @@ class ElasticQuotas:
             and new.metadata.deletion_timestamp
             and (counted := self._pods.get(new.metadata.uid))
         ):
-            self.leaving[new.metadata.uid] = counted
+            self.leaving[new.metadata.uid] = LeavingPod(*counted, is_preempted(new))
 
     def add(self, pod: Pod) -> None:
         """Count a pod that has a node, unless it is counted already."""

@@ -8,8 +8,8 @@ are evicted. docs/contrib/capacity-scheduling.md describes the behaviour.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Collection, Sequence
+from typing import Any, Final, NamedTuple
 
 from kubesched.api import Pod, pod_priority, start_time_ns
 from kubesched.api.custom_kinds import CustomObject
@@ -17,6 +17,7 @@ from kubesched.contrib.capacity_scheduling.elastic_quotas import (
     ELASTIC_QUOTA_KIND,
     ELASTIC_QUOTAS,
     ElasticQuotas,
+    LeavingPod,
     Quota,
     QuotaTrial,
     pod_amounts,
@@ -42,6 +43,7 @@ from kubesched.framework import (
     PodInfo,
     PostFilterResult,
     QueueingHint,
+    StateNotFoundError,
     Status,
     VictimPreemption,
 )
@@ -49,19 +51,38 @@ from kubesched.framework import (
 __all__ = ["CapacityScheduling"]
 
 _STATE: Final = "PreFilterCapacityScheduling"
+_RECLAIM: Final = "PostFilterCapacityScheduling"
+_NOT_REACHED: Final = Status.unschedulable("preemption: a plugin before rejected the pod")
 _GATED: Final = Status.unresolvable("waiting for the preemption for this pod to be finished")
 
 
 class _QuotaState:
     """The quotas as a dry run changes them, and what the pod adds."""
 
-    def __init__(self, trial: QuotaTrial, own: Counter[str], total: Counter[str]) -> None:
+    def __init__(
+        self,
+        trial: QuotaTrial,
+        own: Counter[str],
+        total: Counter[str],
+        gone: frozenset[str] = frozenset(),
+    ) -> None:
         self.trial = trial
         # The pod and nominated pods: of its namespace, and of all that count.
         self.own, self.total = own, total
+        self.gone = gone  # uids of pods that the trial does not count already
 
     def clone(self) -> _QuotaState:
-        return _QuotaState(self.trial.clone(), self.own, self.total)
+        return _QuotaState(self.trial.clone(), self.own, self.total, self.gone)
+
+
+class _Reclaim(NamedTuple):
+    """What a preemptor may take from others; the same on all nodes."""
+
+    is_borrowing: bool  # whether its namespace would use more than its min
+    leaving: frozenset[str]  # uids of pods that do not count as borrowed
+    waited_for: frozenset[str]  # of these, the uids of victims of preemption
+    loans: QuotaTrial  # the use without the pods that are leaving
+    borrowers: dict[str, Quota]  # by namespace
 
 
 class CapacityScheduling(Plugin):
@@ -124,22 +145,64 @@ class CapacityScheduling(Plugin):
 
     def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo) -> Status:
         if added.pod.spec.node_name:  # PreFilter has counted nominated pods
-            trial: QuotaTrial = state.read(_STATE).trial
-            trial.change(added.pod.metadata.namespace, pod_amounts(added), 1)
+            _change(state, added, 1)
         return SUCCESS
 
     def remove_pod(self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeInfo) -> Status:
-        trial: QuotaTrial = state.read(_STATE).trial
-        trial.change(removed.pod.metadata.namespace, pod_amounts(removed), -1)
+        _change(state, removed, -1)
         return SUCCESS
 
     def post_filter(
         self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
     ) -> PostFilterResult:
         assert self._preemption is not None, "a plugin in a profile has a handle"
+        quota = self._quotas.of(pod_info.pod.metadata.namespace)
+        if quota is not None:
+            try:
+                found: _QuotaState = state.read(_STATE)
+            except StateNotFoundError:
+                return PostFilterResult(_NOT_REACHED)
+            self._prepare_preemption(state, found, quota)
         return self._preemption.preempt(state, pod_info, diagnosis)
 
-    def potential_victims(self, preemptor: PodInfo, node: NodeInfo) -> Sequence[PodInfo]:
+    def _prepare_preemption(self, state: CycleState, found: _QuotaState, quota: Quota) -> None:
+        """Write what the dry runs of all nodes have in common.
+
+        Pods that are terminating or chosen as victims do not count as borrowed: otherwise several
+        preemptors would reclaim the same loan. Of these, the victims of preemption count as gone:
+        the preemptor waits for them, with the preemptors for which they were evicted, and at once
+        evicts what it needs beyond them. What users have deleted may take long to end.
+        """
+        assert self._preemption is not None, "a plugin in a profile has a handle"
+        leaving = dict(self._quotas.leaving)
+        for victim in self._preemption.chosen():
+            amounts = pod_amounts(victim)
+            leaving[victim.uid] = LeavingPod(victim.pod.metadata.namespace, amounts, True)
+        waited_for = frozenset(uid for uid, each in leaving.items() if each.is_preempted)
+        loans = QuotaTrial(self._quotas)
+        for uid, each in leaving.items():
+            loans.change(each.namespace, each.amounts, -1)
+            if uid in waited_for:
+                found.trial.change(each.namespace, each.amounts, -1)
+        found.gone = waited_for
+        borrowers = {
+            other.namespace: other
+            for other in self._quotas
+            if other.namespace != quota.namespace and loans.is_over_min(other, {})
+        }
+        is_borrowing = found.trial.is_over_min(quota, found.own)
+        reclaim = _Reclaim(is_borrowing, frozenset(leaving), waited_for, loans, borrowers)
+        state.write(_RECLAIM, reclaim)
+
+    def leaving(self, state: CycleState, preemptor: PodInfo) -> Collection[str]:
+        if self._quotas.of(preemptor.pod.metadata.namespace) is None:
+            return ()
+        reclaim: _Reclaim = state.read(_RECLAIM)
+        return reclaim.waited_for
+
+    def potential_victims(
+        self, state: CycleState, preemptor: PodInfo, node: NodeInfo
+    ) -> Sequence[PodInfo]:
         """What may be evicted depends on whether the preemptor's namespace borrows, too.
 
         If it does, less important pods of the namespace. If it does not, pods of namespaces that
@@ -155,52 +218,36 @@ class CapacityScheduling(Plugin):
                 if pod_priority(other.pod) < priority
                 and self._quotas.of(other.pod.metadata.namespace) is None
             ]
-        if QuotaTrial(self._quotas).is_over_min(quota, pod_amounts(preemptor)):
+        reclaim: _Reclaim = state.read(_RECLAIM)
+        if reclaim.is_borrowing:
             return [
                 other
                 for other in node.pods
-                if pod_priority(other.pod) < priority and other.pod.metadata.namespace == namespace
+                if pod_priority(other.pod) < priority
+                and other.pod.metadata.namespace == namespace
+                and other.uid not in reclaim.waited_for
             ]
-        return self._borrowers(namespace, node)
+        return self._borrowed(reclaim, node)
 
-    def _borrowers(self, namespace: str, node: NodeInfo) -> list[PodInfo]:
+    def _borrowed(self, reclaim: _Reclaim, node: NodeInfo) -> list[PodInfo]:
         """Return the least important pods of other namespaces, while these borrow."""
-        trial, evicted = self._without_leaving()
-        borrowing = {
-            quota.namespace: quota
-            for quota in self._quotas
-            if quota.namespace != namespace and trial.is_over_min(quota, {})
-        }
-        if not borrowing:
-            return []
-        found = []
-        now_ns = self.handle.clock.now_ns()
+        borrowers = reclaim.borrowers
         pods = [
             other
             for other in node.pods
-            if other.pod.metadata.namespace in borrowing and other.uid not in evicted
+            if other.pod.metadata.namespace in borrowers and other.uid not in reclaim.leaving
         ]
+        if not pods:
+            return []
+        found, trial = [], reclaim.loans.clone()
+        now_ns = self.handle.clock.now_ns()
         pods.sort(key=lambda each: (pod_priority(each.pod), -start_time_ns(each.pod, now_ns)))
         for other in pods:
-            quota = borrowing[other.pod.metadata.namespace]
+            quota = borrowers[other.pod.metadata.namespace]
             if trial.is_over_min(quota, {}):
                 found.append(other)
                 trial.change(quota.namespace, pod_amounts(other), -1)
         return found
-
-    def _without_leaving(self) -> tuple[QuotaTrial, set[str]]:
-        """Return the use without pods that are terminating or chosen as victims, and their uids.
-
-        Otherwise several preemptors would reclaim the same loan.
-        """
-        assert self._preemption is not None, "a plugin in a profile has a handle"
-        trial, leaving = QuotaTrial(self._quotas), self._quotas.leaving
-        for namespace, amounts in leaving.values():
-            trial.change(namespace, amounts, -1)
-        chosen = [each for each in self._preemption.chosen() if each.uid not in leaving]
-        for victim in chosen:
-            trial.change(victim.pod.metadata.namespace, pod_amounts(victim), -1)
-        return trial, {*leaving, *(victim.uid for victim in chosen)}
 
     def admits(self, state: CycleState, preemptor: PodInfo) -> bool:
         """Whether the quotas allow the preemptor without the pods that the dry run removed."""
@@ -243,11 +290,17 @@ class CapacityScheduling(Plugin):
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
     def _after_pod_added(self, pod: Pod, old: Any, new: Pod) -> QueueingHint:
-        """A pod that was placed may be one that the waiting pod may evict."""
+        """A pod that was placed may be one that the waiting pod may evict.
+
+        It may also be another preemptor, whose victims then stay. A nominated pod may wait for
+        them.
+        """
         namespace, theirs = pod.metadata.namespace, new.metadata.namespace
         own, other = self._quotas.of(namespace), self._quotas.of(theirs)
         if not new.spec.node_name or own is None or other is None:
             return QueueingHint.SKIP
+        if pod.status.nominated_node_name:
+            return QueueingHint.QUEUE
         if namespace == theirs:
             may_evict = pod_priority(new) < pod_priority(pod)
         else:
@@ -284,6 +337,12 @@ class CapacityScheduling(Plugin):
         from kubesched.contrib.capacity_scheduling.explaining import CapacityExplaining
 
         return CapacityExplaining(self._quotas)
+
+
+def _change(state: CycleState, pod_info: PodInfo, sign: int) -> None:
+    found: _QuotaState = state.read(_STATE)
+    if pod_info.uid not in found.gone:
+        found.trial.change(pod_info.pod.metadata.namespace, pod_amounts(pod_info), sign)
 
 
 def _follow(handle: Handle) -> ElasticQuotas:

@@ -6,7 +6,7 @@ long after they were placed. Otherwise preemption is DefaultPreemption's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import msgspec
@@ -82,7 +82,12 @@ class PreemptionToleration(Plugin):
         assert self._preemption is not None, "a plugin in a profile has a handle"
         return self._preemption.preempt(state, pod_info, diagnosis)
 
-    def potential_victims(self, preemptor: PodInfo, node: NodeInfo) -> Sequence[PodInfo]:
+    def leaving(self, state: CycleState, preemptor: PodInfo) -> Collection[str]:
+        return ()  # terminating pods are potential victims, as for DefaultPreemption
+
+    def potential_victims(
+        self, state: CycleState, preemptor: PodInfo, node: NodeInfo
+    ) -> Sequence[PodInfo]:
         priority, now_ns = pod_priority(preemptor.pod), self.handle.clock.now_ns()
         return [
             other

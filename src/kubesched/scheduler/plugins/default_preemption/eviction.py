@@ -23,6 +23,7 @@ from kubesched.framework.pod_status_writer import PodStatusWriter
 from kubesched.framework.status_writes import status_writes
 from kubesched.scheduler.plugins.default_preemption.preemption_candidates import PreemptionCandidate
 from kubesched.scheduler.plugins.default_preemption.running_preemption import (
+    OtherPreemptors,
     PodGroupPreemption,
     PodPreemption,
     RunningPreemption,
@@ -80,15 +81,27 @@ class _FailedTries(NamedTuple):
 class Evictions:
     """Evicts the victims of chosen nodes, and tracks which preemptors wait for that."""
 
-    def __init__(self, plugin: str, handle: Handle, *, is_gating: bool) -> None:
-        """With `is_gating`, preemptors are kept out of the queue meanwhile."""
+    def __init__(
+        self,
+        plugin: str,
+        handle: Handle,
+        *,
+        is_gating: bool,
+        others: OtherPreemptors | None = None,
+    ) -> None:
+        """With `is_gating`, preemptors are kept out of the queue meanwhile.
+
+        `others` may wait for the same victims. They are tried again if these stay.
+        """
         self._plugin = plugin
         self._handle = handle
         self._is_gating = is_gating
+        self._others = others
         self._pods = handle.lister(Pod)
         self._preempting: set[str] = set()  # uids of preemptors
         self._last_victims: dict[str, Pod] = {}  # uid of the preemptor -> the last victim
         self._failed_tries: dict[str, _FailedTries] = {}  # by uid of the preemptor
+        self._deleted: dict[str, Pod] = {}  # see `unseen`
 
     def is_running(self, uid: str) -> bool:
         """Whether victims of this preemptor are still to be evicted."""
@@ -99,6 +112,18 @@ class Evictions:
             return True
         current = self._pods.get(last.metadata.name, last.metadata.namespace)
         return current is not None and not is_terminating(current)
+
+    def unseen(self) -> set[str]:
+        """Return the uids of victims whose deletion succeeded and was not yet watched.
+
+        Only with `others`.
+        """
+        self._deleted = {
+            uid: victim
+            for uid, victim in self._deleted.items()
+            if (current := self._listed(victim)) is not None and not is_terminating(current)
+        }
+        return set(self._deleted)
 
     def start(self, candidate: PreemptionCandidate, preemptor: Pod) -> None:
         """Start to evict the victims; return at once."""
@@ -112,6 +137,7 @@ class Evictions:
             looks_for_room=self._failed_tries.get(uid, _FailedTries()).spared < _MAX_SPARED,
             # The preemptor must fit beside other members, which the snapshot does not have then.
             is_of_group=self._handle.pod_groups is not None and bool(group_name_of(preemptor)),
+            others=self._others,
         )
         self._start(preemption, candidate.victims)
 
@@ -148,10 +174,10 @@ class Evictions:
             if outcome is _Outcome.UNBOUND:
                 delay_ns = _WATCH_DELAY_NS
             if outcome not in _ANNOUNCED and not delay_ns:
-                self._requeue(preemption)
+                self._requeue(preemption, outcome)
         if delay_ns:
             await self._handle.clock.sleep(delay_ns)
-            self._requeue(preemption)
+            self._requeue(preemption, outcome)
 
     def _count_try(self, preemption: RunningPreemption, outcome: _Outcome) -> int:
         """Count a failed try, or reset the count.
@@ -170,8 +196,11 @@ class Evictions:
             del self._failed_tries[next(iter(self._failed_tries))]
         return after.delay_ns
 
-    def _requeue(self, preemption: RunningPreemption) -> None:
-        self._handle.activate(preemption.waiting_pods)
+    def _requeue(self, preemption: RunningPreemption, outcome: _Outcome) -> None:
+        waiting = preemption.waiting_pods
+        if self._others and (outcome is _Outcome.SPARED or not preemption.is_awaited()):
+            waiting = {**self._others.waiting_pods(), **waiting}
+        self._handle.activate(waiting)
 
     async def _evict_in_turn(self, preemption: RunningPreemption, victims: list[Pod]) -> _Outcome:
         """Evict all but the last victim concurrently, and then the last one.
@@ -275,6 +304,9 @@ class Evictions:
                 return self._ended_by_itself(victim)
             log.error("Could not delete a victim", exc=exc, pod=victim)
             return _Outcome.FAILED
+        if self._others:
+            self.unseen()  # forgets what was watched since
+            self._deleted[uid] = victim
         latest = self._listed(victim) or current
         return _Outcome.EVICTED if latest.spec.node_name else _Outcome.UNBOUND
 

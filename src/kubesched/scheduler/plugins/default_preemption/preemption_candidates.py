@@ -34,7 +34,10 @@ PRIORITY_OFFSET = 2**31
 
 
 class PreemptionCandidate(NamedTuple):
-    """A node and its victims, the most important first."""
+    """A node and its victims, the most important first.
+
+    Only the rules of a plugin can find a node that needs no victim, because pods leave it anyway.
+    """
 
     node_name: str
     victims: tuple[PodInfo, ...]
@@ -43,6 +46,8 @@ class PreemptionCandidate(NamedTuple):
 
 def costs_of(candidate: PreemptionCandidate, now_ns: int) -> tuple[int, ...]:
     """Return the costs of one candidate."""
+    if not candidate.victims:
+        return 0, -PRIORITY_OFFSET, 0, 0, 0
     priorities = [pod_priority(victim.pod) for victim in candidate.victims]
     highest = max(priorities)
     earliest = min(

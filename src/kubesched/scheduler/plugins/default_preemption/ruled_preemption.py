@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kubesched.api import Pod, PodDisruptionBudget
-from kubesched.api.pod_facts import is_terminating
+from kubesched.api.pod_facts import is_terminating, pod_key
 from kubesched.framework import (
     SUCCESS,
     Code,
@@ -41,6 +44,7 @@ from kubesched.scheduler.plugins.default_preemption.preemption_candidates import
 )
 from kubesched.scheduler.plugins.default_preemption.victim_selection import (
     NO_VICTIMS,
+    RuledVictims,
     select_victims,
 )
 
@@ -59,7 +63,7 @@ class RuledPreemption:
         self._handle = handle
         self._rules = rules
         self._percentage, self._absolute = percentage, absolute
-        self._evictions = Evictions(plugin, handle, is_gating=True)
+        self._evictions = Evictions(plugin, handle, is_gating=True, others=self)
         self._pods = handle.lister(Pod)
         self._budgets = BudgetReader(handle.lister(PodDisruptionBudget))
         self._victims: dict[str, tuple[PodInfo, ...]] = {}  # by uid of the preemptor
@@ -67,9 +71,35 @@ class RuledPreemption:
     def is_running(self, uid: str) -> bool:
         return self._evictions.is_running(uid)
 
+    def waiting_pods(self) -> dict[str, Pod]:
+        nominator = self._handle.nominator
+        return {
+            pod_key(other.pod): other.pod
+            for node_name in nominator.nominated_nodes()
+            for other in nominator.nominated_pods(node_name)
+        }
+
     def chosen(self) -> list[PodInfo]:
-        self._victims = {uid: each for uid, each in self._victims.items() if self.is_running(uid)}
-        return [victim for victims in self._victims.values() for victim in victims]
+        unseen = self._evictions.unseen()
+        chosen = {}
+        for uid, victims in self._victims.items():
+            if not self.is_running(uid):
+                victims = tuple(victim for victim in victims if victim.uid in unseen)
+            if victims:
+                chosen[uid] = victims
+        self._victims = chosen
+        return [victim for victims in chosen.values() for victim in victims]
+
+    def victims_on(self, node_name: str) -> list[PodInfo]:
+        node = self._handle.snapshot.get(node_name)
+        if node is None:
+            return []
+        chosen = {victim.uid for victim in self.chosen()}
+        return [
+            other
+            for other in node.pods
+            if other.uid in chosen or (is_terminating(other.pod) and is_victim(other.pod))
+        ]
 
     def preempt(
         self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
@@ -121,30 +151,50 @@ class RuledPreemption:
         rows = order[diagnosis.has_code(Code.UNSCHEDULABLE, order, table.row_of, table.capacity)]
         wanted = calculate_num_candidates(len(rows), self._percentage, self._absolute)
         offset = handle.random.randrange(len(rows)) if len(rows) else 0
+        rows = np.concatenate((rows[offset:], rows[:offset]))
+        leaving = self._rules.leaving(state, preemptor)
+        if leaving:
+            rows = self._nominated_first(preemptor, rows)
         found: list[PreemptionCandidate] = []
         why = Diagnosis(table.names)
-        for row in (*rows[offset:].tolist(), *rows[:offset].tolist()):
+        for row in rows.tolist():
             node = snapshot.nodes.info_at(row)
-            potential = self._rules.potential_victims(preemptor, node)
+            ruled = RuledVictims(
+                self._rules,
+                self._rules.potential_victims(state, preemptor, node),
+                [each for each in node.pods if each.uid in leaving] if leaving else (),
+                bool(leaving),
+            )
             answer: PreemptionCandidate | Status = NO_VICTIMS
-            if potential and _may_suffice(preemptor, node, potential):
-                answer = select_victims(
-                    handle, state, preemptor, node, budgets, now_ns, self._rules
-                )
+            if (leaving or ruled.potential) and _may_suffice(preemptor, node, ruled):
+                answer = select_victims(handle, state, preemptor, node, budgets, now_ns, ruled)
             if isinstance(answer, Status):
                 why.add_node_status(node.name, answer)
                 continue
+            if not answer.victims:
+                return [answer]
             found.append(answer)
             if len(found) >= wanted and any(not each.violations for each in found):
                 break
         return found or why
 
+    def _nominated_first(self, preemptor: PodInfo, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Move the node to which the preemptor is nominated to the front.
 
-def _may_suffice(preemptor: PodInfo, node: NodeInfo, potential: Sequence[PodInfo]) -> bool:
-    """Whether the potential victims leave enough cpu and memory, which is quick to compute."""
+        It keeps waiting there if that suffices, also when the room is free and another
+        condition, such as a quota, waits for a pod on another node.
+        """
+        nominated = preemptor.pod.status.nominated_node_name
+        first = rows == self._handle.snapshot.nodes.table.row_of.get(nominated, -1)
+        return np.concatenate((rows[first], rows[~first]))
+
+
+def _may_suffice(preemptor: PodInfo, node: NodeInfo, ruled: RuledVictims) -> bool:
+    """Whether these pods leave enough cpu and memory, which is quick to compute."""
     wanted, free, used = preemptor.requested, node.allocatable, node.requested
-    cpu = sum(each.requested.milli_cpu for each in potential)
-    memory = sum(each.requested.memory for each in potential)
+    gone = (*ruled.potential, *ruled.leaving)
+    cpu = sum(each.requested.milli_cpu for each in gone)
+    memory = sum(each.requested.memory for each in gone)
     return (
         free.milli_cpu - used.milli_cpu + cpu >= wanted.milli_cpu
         and free.memory - used.memory + memory >= wanted.memory

@@ -14,7 +14,13 @@ from kubesched.api.pod_facts import is_terminating, pod_key, pod_priority
 from kubesched.framework import Handle, Lister, PodInfo
 from kubesched.scheduler.plugins.default_preemption.preemption_candidates import PreemptionCandidate
 
-__all__ = ["PodGroupPreemption", "PodPreemption", "RunningPreemption", "is_awaited"]
+__all__ = [
+    "OtherPreemptors",
+    "PodGroupPreemption",
+    "PodPreemption",
+    "RunningPreemption",
+    "is_awaited",
+]
 
 
 class RunningPreemption(Protocol):
@@ -65,6 +71,18 @@ class RunningPreemption(Protocol):
         ...
 
 
+class OtherPreemptors(Protocol):
+    """Preemptors that wait for room at the same time."""
+
+    def victims_on(self, node_name: str) -> Sequence[PodInfo]:
+        """Return the victims on a node: those chosen, and those that are terminating."""
+        ...
+
+    def waiting_pods(self) -> Mapping[str, Pod]:
+        """Return the preemptors, by "namespace/name"."""
+        ...
+
+
 class PodPreemption:
     """A preemptor and its node; decides whether evictions are still needed."""
 
@@ -77,11 +95,13 @@ class PodPreemption:
         *,
         looks_for_room: bool,
         is_of_group: bool = False,
+        others: OtherPreemptors | None = None,
     ) -> None:
         """Create it in the attempt that found no node for the preemptor."""
         self.preemptor = preemptor
         self.node_name = candidate.node_name
         self._victims = candidate.victims
+        self._others = others
         self._pod_info = PodInfo(preemptor)
         self._handle = handle
         self._pods = pods
@@ -147,7 +167,11 @@ class PodPreemption:
         dry_run = self._handle.dry_run
         if self._looks_for_room and dry_run.fits_now(self._pod_info, self._no_room_at):
             return False
-        if not dry_run.fits_without(self._pod_info, self.node_name, self._victims):
+        gone = self._victims
+        if self._others is not None:
+            # They are nominated to the node, so that it must have room for them, too.
+            gone = (*gone, *self._others.victims_on(self.node_name))
+        if not dry_run.fits_without(self._pod_info, self.node_name, gone):
             return False
         self._no_room_at = dry_run.version
         node = self._handle.snapshot.get(self.node_name)

@@ -6,6 +6,7 @@ docs/reference/06 §3.6.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from kubesched.api.pod_facts import pod_priority
 from kubesched.errors import PluginError
@@ -22,9 +23,18 @@ from kubesched.scheduler.plugins.default_preemption.eviction_budgets import Disr
 from kubesched.scheduler.plugins.default_preemption.importance import most_important_first
 from kubesched.scheduler.plugins.default_preemption.preemption_candidates import PreemptionCandidate
 
-__all__ = ["NO_VICTIMS", "no_victim_needed", "select_victims"]
+__all__ = ["NO_VICTIMS", "RuledVictims", "no_victim_needed", "select_victims"]
 
 NO_VICTIMS = Status.unresolvable("No preemption victims found for incoming pod")
+
+
+class RuledVictims(NamedTuple):
+    """What the rules of a plugin say about the pods on one node."""
+
+    rules: PreemptionRules
+    potential: Sequence[PodInfo]
+    leaving: Sequence[PodInfo]  # pods that leave the node anyway
+    may_wait: bool  # whether some pod leaves its node, this one or another
 
 
 def no_victim_needed(node_name: str) -> Status:
@@ -39,23 +49,25 @@ def select_victims(
     node: NodeInfo,
     budgets: DisruptionBudgets,
     now_ns: int,
-    rules: PreemptionRules | None = None,
+    ruled: RuledVictims | None = None,
 ) -> PreemptionCandidate | Status:
     """Select the victims on a node, or return why evictions cannot help.
 
-    They are chosen by the rules, by default among the pods of lower priority.
+    They are chosen by the rules of a plugin, by default among the pods of lower priority.
     """
     potential: Sequence[PodInfo]
-    if rules is not None:
-        potential = rules.potential_victims(preemptor, node)
+    leaving: Sequence[PodInfo] = ()
+    if ruled is not None:
+        potential, leaving = ruled.potential, ruled.leaving
     else:
         priority = pod_priority(preemptor.pod)
         potential = [other for other in node.pods if pod_priority(other.pod) < priority]
-    if not potential:
-        return NO_VICTIMS
+        if not potential:
+            return NO_VICTIMS
+    rules = None if ruled is None else ruled.rules
     trial = _NodeDryRun(handle, state.clone(), preemptor, node.clone(), rules)
     try:
-        for other in potential:
+        for other in (*leaving, *potential):
             trial.remove(other)
         status = trial.status()
         if not status.is_success:
@@ -65,7 +77,7 @@ def select_victims(
         victims = [*broken, *(victim for victim in others if not trial.spare(victim))]
     except PluginError as exc:
         return Status.failure(exc)
-    if not victims:
+    if not victims and (ruled is None or not ruled.may_wait):
         return no_victim_needed(node.name)
     if violating and others:
         victims = most_important_first(victims, now_ns)
