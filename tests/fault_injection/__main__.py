@@ -10,7 +10,6 @@ import argparse
 import gc
 import hashlib
 import os
-import re
 import sys
 import time
 from collections import Counter
@@ -18,6 +17,13 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from tests.fault_injection.mutants.catalog import MUTANTS, detect
+from tests.fault_injection.mutants.mutant_page import (
+    MutantRow,
+    current_commit,
+    detected_rows,
+    page_of,
+    read_rows,
+)
 from tests.fault_injection.plan import make_plan
 from tests.fault_injection.run import run_plan
 from tests.fault_injection.shrinking import shrink_plan
@@ -25,14 +31,13 @@ from tests.fault_injection.shrinking import shrink_plan
 _LOG_LINES_SHOWN = 60
 _FAILURES_SHOWN = 3
 _COLLECT_EVERY = 8
-_UID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}")
+_MOST_SEEDS = 500  # for a mutant
 
 
 def main() -> None:
     options = _arguments()
     if options.mutants:
-        seeds = 500 if options.seeds is None else options.seeds
-        _detect_mutants(options.only, seeds, options.jobs, options.write)
+        _detect_mutants(options)
     seeds = range(options.first, options.first + (options.seeds or 100))
     digest = hashlib.sha256()
     faults: Counter[str] = Counter()
@@ -79,6 +84,9 @@ def _arguments() -> argparse.Namespace:
         help="activate one mutant after the other, and check that each is detected",
     )
     parser.add_argument("--write", type=Path, help="write the table of mutants to this file")
+    parser.add_argument(
+        "--resume", action="store_true", help="skip mutants that this file has as detected"
+    )
     parser.add_argument("--only", default="", help="only mutants whose names contain this text")
     parser.add_argument(
         "--faults", action="store_true", help="print how often each fault took effect"
@@ -106,42 +114,25 @@ def _print_failure(seed: int) -> None:
         print(f"  {line}")
 
 
-def _detect_mutants(only: str, seeds: int, jobs: int, page: Path | None) -> None:
-    names = [name for name in MUTANTS if only in name]
-    rows: list[tuple[str, tuple[int, str] | None]] = []
-    with ProcessPoolExecutor(jobs) as pool:
-        detected = pool.map(detect, names, [seeds] * len(names))
-        for name, found in zip(names, detected, strict=True):
-            rows.append((name, found))
-            if found is None:
-                print(f"NOT DETECTED: {name}", flush=True)
+def _detect_mutants(options: argparse.Namespace) -> None:
+    page: Path | None = options.write
+    names = [name for name in MUTANTS if options.only in name]
+    rows = {} if page is None else read_rows(page)
+    found = detected_rows(rows, names) if options.resume else {}
+    todo = [name for name in names if name not in found]
+    seeds, commit = options.seeds or _MOST_SEEDS, current_commit()
+    with ProcessPoolExecutor(options.jobs) as pool:
+        for name, each in zip(todo, pool.map(detect, todo, [seeds] * len(todo)), strict=True):
+            found[name] = rows[name] = MutantRow.of(each, commit)
+            if each.seed is None:
+                print(f"NOT DETECTED: {name} {each.text}".rstrip(), flush=True)
             else:
-                print(f"seed {found[0]:3}: {name}: {found[1][:90]}", flush=True)
-    missed = sum(found is None for _, found in rows)
-    summary = f"{len(names) - missed} of {len(names)} mutants are detected"
-    if page is not None:
-        page.write_text(_mutant_page(rows, f"{summary} by a seed below {seeds}."))
-    print(summary)
+                print(f"seed {each.seed:3}: {name}: {each.text[:90]}", flush=True)
+            if page is not None:
+                page.write_text(page_of(rows))
+    missed = sum(row.seed is None for row in found.values())
+    print(f"{len(names) - missed} of {len(names)} mutants are detected")
     sys.exit(1 if missed else 0)
-
-
-def _mutant_page(rows: list[tuple[str, tuple[int, str] | None]], summary: str) -> str:
-    """Return a page with one row for each mutant."""
-    lines = [
-        "# Mutants and the seeds that detect them",
-        "",
-        "`python -m tests.fault_injection --mutants --write docs/mutants.md` writes this page.",
-        "[reliability.md](reliability.md#mutants) says what a mutant is. " + summary,
-        "",
-        "| mutant | seed | first violation |",
-        "|---|---|---|",
-    ]
-    for name, found in rows:
-        seed, text = ("none", "not detected") if found is None else found
-        # Uids differ between runs of different versions, and say nothing.
-        text = _UID.sub("…", text[:160]).replace("|", "\\|").replace("<", "&lt;")
-        lines.append(f"| {name} | {seed} | {text} |")
-    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ async def _done_first(original: Any, self: Any, placement: Any) -> Any:
 
 MUTANTS = {
     "any answer to a binding counts as success": Mutant(
-        88, (replace(f"{_API}._check_is_object", nothing),)
+        32, (replace(f"{_API}._check_is_object", nothing),)
     ),
     "pods stay registered as waiting on Permit": Mutant(
         10, (replace(f"{_WAITING}.WaitingPods.remove", nothing),)
@@ -125,7 +125,7 @@ MUTANTS = {
     ),
     "a binding does not name the uid": Mutant(6, (wrap(f"{_API}.HttpApi.bind", _bind_any_uid),)),
     "pods that wait on Permit cannot be rejected": Mutant(
-        3, (replace(f"{_WAITING}.WaitingPodEntry.reject", no),)
+        8, (replace(f"{_WAITING}.WaitingPodEntry.reject", no),)
     ),
     "pods stay registered as being in PreBind": Mutant(
         0, (replace(f"{_WAITING}.PodsInPreBind.remove", nothing),)
@@ -135,7 +135,7 @@ MUTANTS = {
         (replace("kubesched.scheduler.cycles.scheduling_cycle.SchedulingCycle.undo", nothing),),
     ),
     "Unreserve is called for the first plugin only": Mutant(
-        415, (with_value(f"{_POINTS}.run_unreserve", "self._reserve", lambda all_: all_[:1]),)
+        26, (with_value(f"{_POINTS}.run_unreserve", "self._reserve", lambda all_: all_[:1]),)
     ),
     "Permit does not time out": Mutant(
         340, (wrap(f"{_WAITING}.WaitingPodEntry.__init__", _multiply_timeouts),)
@@ -164,13 +164,13 @@ MUTANTS = {
         ),
     ),
     "a pod that Reserve refuses is bound": Mutant(
-        0, (wrap(f"{_POINTS}.run_reserve", _succeed_always),)
+        6, (wrap(f"{_POINTS}.run_reserve", _succeed_always),)
     ),
     "a pod that Permit refuses is bound": Mutant(
-        0, (wrap(f"{_POINTS}.run_permit", _succeed_unless_waiting),)
+        2, (wrap(f"{_POINTS}.run_permit", _succeed_unless_waiting),)
     ),
     "a binding that failed with an error does not requeue other pods": Mutant(
-        9, (wrap(f"{_CYCLE}._fail", _fail_without_event(of_rejections=False)),)
+        12, (wrap(f"{_CYCLE}._fail", _fail_without_event(of_rejections=False)),)
     ),
     "a binding that was rejected does not requeue other pods": Mutant(
         46, (wrap(f"{_CYCLE}._fail", _fail_without_event(of_rejections=True)),)

@@ -127,7 +127,7 @@ MUTANTS = {
     ),
     "one in four updates of nodes is missed": Mutant(1, (skip_every(f"{_CACHE}.update_node", 4),)),
     "a pod that another replica bound elsewhere stays on its assumed node": Mutant(
-        9, (wrap(f"{_CACHE}.add_pod", _confirm_on_assumed_node),)
+        13, (wrap(f"{_CACHE}.add_pod", _confirm_on_assumed_node),)
     ),
     "taken host ports are not written": Mutant(
         0, (without_call(f"{_CACHE}._write_row", "self.snapshot.table.write_ports"),)
@@ -177,13 +177,13 @@ MUTANTS = {
         24, (wrap(f"{_HANDLERS}.delete_pod", _ignore_assigned_tombstones),)
     ),
     "the end of a nomination does not requeue other pods": Mutant(
-        2, (replace(f"{_HANDLERS}._announce_to_lower_priority", nothing),)
+        23, (replace(f"{_HANDLERS}._announce_to_lower_priority", nothing),)
     ),
     "the deletion of an assumed pod does not requeue other pods": Mutant(
         99, (without_call(f"{_HANDLERS}._delete_assumed", "self._announce"),)
     ),
     "the totals of an assumed pod stay when it is bound with other requests": Mutant(
-        11, (replace_names(f"{_CACHE}.add_pod", _same_demand=yes),)
+        13, (replace_names(f"{_CACHE}.add_pod", _same_demand=yes),)
     ),
     "a confirmed pod stays as it was assumed": Mutant(
         12, (with_value(f"{_CACHE}.add_pod", "self._replace", lambda _: nothing),)

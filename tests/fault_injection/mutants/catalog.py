@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import NamedTuple
 
 from tests.fault_injection.mutants import (
     binding,
@@ -18,11 +19,17 @@ from tests.fault_injection.mutants import (
     volumes_and_devices,
     watches,
 )
-from tests.fault_injection.mutants.mutant import Mutant, MutantTargetError, activate
+from tests.fault_injection.mutants.mutant import (
+    Mutant,
+    MutantTargetError,
+    activate,
+    forget_read_values,
+    unread_values,
+)
 from tests.fault_injection.plan import make_plan
 from tests.fault_injection.run import run_plan
 
-__all__ = ["MUTANTS", "detect"]
+__all__ = ["MUTANTS", "Detection", "detect"]
 
 _GROUPS = (
     queue,
@@ -43,8 +50,16 @@ MUTANTS: dict[str, Mutant] = {
 }
 
 
-def detect(name: str, seeds: int) -> tuple[int, str] | None:
-    """Return a seed whose run detects the mutant, and the first violation.
+class Detection(NamedTuple):
+    """What the search for a seed that detects a mutant has found."""
+
+    seed: int | None  # None: no run has detected it
+    # The first violation, or why the mutant may have changed nothing.
+    text: str
+
+
+def detect(name: str, seeds: int) -> Detection:
+    """Look for a seed whose run detects the mutant.
 
     The seed that is noted with the mutant comes first, then those from 0 up to `seeds`.
 
@@ -52,6 +67,7 @@ def detect(name: str, seeds: int) -> tuple[int, str] | None:
         MutantTargetError: the mutant does not fit the code any more.
     """
     mutant = MUTANTS[name]
+    forget_read_values()
     for seed in itertools.chain((mutant.seed,), range(seeds)):
         with activate(mutant):
             try:
@@ -61,5 +77,6 @@ def detect(name: str, seeds: int) -> tuple[int, str] | None:
             except Exception as error:
                 violations = [f"the run fails: {error!r}"]
         if violations:
-            return seed, violations[0]
-    return None
+            return Detection(seed, violations[0])
+    unread = ", ".join(unread_values())
+    return Detection(None, f"the code never reads {unread}" if unread else "")

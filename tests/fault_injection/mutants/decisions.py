@@ -113,7 +113,7 @@ MUTANTS = {
         0, (replace(f"{_TERMS}.verdict", success), replace(f"{_TERMS}.verdicts", passes_all))
     ),
     "a ReadWriteOncePod claim is given to two pods": Mutant(
-        63, remove_filter(f"{_PLUGINS}.volume_restrictions.VolumeRestrictions")
+        17, remove_filter(f"{_PLUGINS}.volume_restrictions.VolumeRestrictions")
     ),
     "the last pod of a node is rejected": Mutant(
         1,
@@ -174,7 +174,7 @@ MUTANTS = {
         100, (wrap(f"{_ANSWERS}._valid_filters", _keep_objects_version),)
     ),
     "cached answers outlive the version of a plugin": Mutant(
-        4, (with_value(f"{_ANSWERS}._find", "self._versioned", lambda _plugins: ()),)
+        6, (with_value(f"{_ANSWERS}._find", "self._versioned", lambda _plugins: ()),)
     ),
     "pods of all profiles are placed by the first": Mutant(
         6,

@@ -29,8 +29,8 @@ def _without_registrations(plugin: str, resource: str) -> Patch:
     return wrap(_REGISTRATIONS, registrations)
 
 
-def _without_anti_affinity(pod_info: Any) -> Any:
-    return Overlay(pod_info, required_anti_affinity_terms=())
+def _without_anti_affinity(terms: Any) -> Any:
+    return terms._replace(apart=())
 
 
 def _ignore_labels_that_end_a_conflict(

@@ -86,8 +86,8 @@ async def _check_fence_once(
 
 
 MUTANTS = {
-    "no fence protects the lease": Mutant(0, (replace(f"{_FENCE}._age_ns", zero),)),
-    "the fence closes too late": Mutant(120, (wrap(f"{_FENCE}.__init__", _close_too_late),)),
+    "no fence protects the lease": Mutant(3, (replace(f"{_FENCE}._age_ns", zero),)),
+    "the fence closes too late": Mutant(0, (wrap(f"{_FENCE}.__init__", _close_too_late),)),
     "the lease is released while writes are in flight": Mutant(
         18, (replace(f"{_FENCE}.settled", nothing),)
     ),

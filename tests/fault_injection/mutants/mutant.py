@@ -24,6 +24,7 @@ __all__ = [
     "Overlay",
     "Patch",
     "activate",
+    "forget_read_values",
     "no",
     "nothing",
     "passes_all",
@@ -34,6 +35,7 @@ __all__ = [
     "skip_every",
     "stale_targets",
     "success",
+    "unread_values",
     "with_value",
     "without_call",
     "wrap",
@@ -66,6 +68,11 @@ class Mutant(NamedTuple):
 # A mutant that does not fit the code any more can fail in the middle of a run, where a scheduler
 # catches and logs the exception. `activate` raises it again when the run has ended.
 _failures: list[MutantTargetError] = []
+
+# The values that overlays have offered and that the code has read, as "type.name". A value that is
+# never read changes nothing: the code does not do any more what the mutant was written for.
+_offered: set[str] = set()
+_read: set[str] = set()
 
 
 # Replacements
@@ -202,19 +209,26 @@ class Overlay:
     """An object with other values for some attributes; the rest is that of the real object.
 
     Assignments go to the real object.
+
+    Raises:
+        MutantTargetError: the object has no attribute of this name.
     """
 
     __slots__ = ("_overlay_real", "_overlay_values")
 
     def __init__(self, real: Any, **values: Any) -> None:
+        for name in values:
+            _check_attribute(real, name)
+            _offered.add(_label(real, name))
         object.__setattr__(self, "_overlay_real", real)
         object.__setattr__(self, "_overlay_values", values)
 
     def __getattribute__(self, name: str) -> Any:
         values = object.__getattribute__(self, "_overlay_values")
-        if name in values:
-            return values[name]
         real = object.__getattribute__(self, "_overlay_real")
+        if name in values:
+            _read.add(_label(real, name))
+            return values[name]
         return type(real) if name == "__class__" else getattr(real, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -250,13 +264,31 @@ def _overlaid(real: Any, names: list[str], change: Callable[[Any], Any]) -> Any:
         return change(real)
     if real is None:
         return None  # there is nothing of this kind in this call
-    try:
-        value = getattr(real, names[0])
-    except AttributeError as error:
-        failure = MutantTargetError(f"{type(real).__name__} has no attribute {names[0]!r}")
-        _failures.append(failure)
-        raise failure from error
+    _check_attribute(real, names[0])
+    value = getattr(real, names[0])
     return Overlay(real, **{names[0]: _overlaid(value, names[1:], change)})
+
+
+def _check_attribute(real: Any, name: str) -> None:
+    if not hasattr(real, name):
+        failure = MutantTargetError(f"{type(real).__name__} has no attribute {name!r}")
+        _failures.append(failure)
+        raise failure
+
+
+def _label(real: Any, name: str) -> str:
+    return f"{type(real).__name__}.{name}"
+
+
+def forget_read_values() -> None:
+    """Begin to record anew which values of overlays the code reads."""
+    _offered.clear()
+    _read.clear()
+
+
+def unread_values() -> list[str]:
+    """Return the values of overlays that nothing has read, as "type.name"."""
+    return sorted(_offered - _read)
 
 
 def _silenced(original: Any) -> Any:

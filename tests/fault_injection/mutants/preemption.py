@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubesched.api import Pod
-from kubesched.api.pod_facts import is_terminating, pod_priority
+from kubesched.api.pod_facts import pod_priority
 from tests.fault_injection.mutants.mutant import (
     Mutant,
     Overlay,
@@ -29,18 +29,11 @@ _TOTALS = "kubesched.scheduler.plugins.default_preemption.totals"
 _WAITING = "kubesched.scheduler.runtime.waiting_pods"
 
 
-def _evict_all_less_important(original: Any, self: Any, candidate: Any, preemptor: Pod) -> None:
-    node = self._handle.snapshot.get(candidate.node_name)
-    victims = [
-        each.pod
-        for each in node.pods
-        if pod_priority(each.pod) < pod_priority(preemptor) and not is_terminating(each.pod)
-    ]
-
-    def carry_out(preemption: Any, _victims: Any) -> Any:
-        return self._carry_out(preemption, victims)
-
-    original(Overlay(self, _carry_out=carry_out), candidate, preemptor)
+def _evict_all_less_important(original: Any, self: Any, preemption: Any, chosen: Any) -> None:
+    node = self._handle.snapshot.get(preemption.node_name)
+    if node is not None:
+        chosen = [each for each in node.pods if pod_priority(each.pod) < preemption.priority]
+    original(self, preemption, chosen)
 
 
 def _ignore_policy(original: Any, self: Any, pod: Pod, diagnosis: Any) -> Any:
@@ -85,7 +78,7 @@ MUTANTS = {
         0, (wrap("kubesched.foundation.client.http_api.HttpApi.delete", _delete_any_uid),)
     ),
     "every less important pod of the node is evicted": Mutant(
-        9, (wrap(f"{_EVICTION}.Evictions.start", _evict_all_less_important),)
+        41, (wrap(f"{_EVICTION}.Evictions._start", _evict_all_less_important),)
     ),
     "a pod with the policy Never preempts": Mutant(
         1, (wrap(f"{_EVALUATOR}._ineligible", _ignore_policy),)

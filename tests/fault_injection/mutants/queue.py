@@ -216,7 +216,7 @@ MUTANTS = {
         0, (replace(f"{_QUEUE}.move_all", zero), replace(f"{_QUEUE}.flush_unschedulable", zero))
     ),
     "events during an attempt are not recorded": Mutant(
-        3, (replace(f"{_IN_FLIGHT}.record", nothing),)
+        10, (replace(f"{_IN_FLIGHT}.record", nothing),)
     ),
     "backoff never ends": Mutant(1, (replace(f"{_QUEUE}.flush_backoff", zero),)),
     "a failed pod is not requeued": Mutant(0, (replace(f"{_FAILURES}._requeue", nothing),)),
@@ -248,7 +248,7 @@ MUTANTS = {
     "events of ended attempts are not dropped": Mutant(
         0, (with_value(f"{_IN_FLIGHT}.done", "self._events", _KeepsEntries),)
     ),
-    "a nomination is never cleared": Mutant(9, (wrap(_STATUS_PATCH, _never_clear_nomination),)),
+    "a nomination is never cleared": Mutant(1, (wrap(_STATUS_PATCH, _never_clear_nomination),)),
     "nominated pods are invisible to other pods": Mutant(
         2,
         (
@@ -283,7 +283,7 @@ MUTANTS = {
         (wrap(f"{_FAILURES}.handle", _lose_rejectors),),
     ),
     "a pod that was recreated is requeued as the deleted one": Mutant(
-        406, (replace("kubesched.scheduler.cycles.failure._is_another", lambda *_: False),)
+        6, (replace("kubesched.scheduler.cycles.failure._is_another", lambda *_: False),)
     ),
     "the counts of rejectors are never decremented": Mutant(
         438, (wrap(f"{_QUEUE}._count_rejectors", _count_rejectors_up_only),)
@@ -295,7 +295,7 @@ MUTANTS = {
         10, (wrap(f"{_DECISIONS}.replay", _stop_replay_at_first_useless_event),)
     ),
     "events are recorded for attempts only if parked pods are candidates": Mutant(
-        3, (wrap(f"{_QUEUE}.move_all", _record_events_only_with_candidates),)
+        10, (wrap(f"{_QUEUE}.move_all", _record_events_only_with_candidates),)
     ),
     "an event that requeues pods does not wake the scheduler": Mutant(
         0, (without_call(f"{_QUEUE}.move_all", "self._wake"),)

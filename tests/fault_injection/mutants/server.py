@@ -30,7 +30,9 @@ def _keep_deleted_objects(original: Any, self: Any, change: Any) -> None:
 
 
 MUTANTS = {
-    "the server accepts a second binding": Mutant(9, (wrap(f"{_STORE}.bind", _bind_assigned_pod),)),
+    "the server accepts a second binding": Mutant(
+        15, (wrap(f"{_STORE}.bind", _bind_assigned_pod),)
+    ),
     "deleted objects are back after a restart": Mutant(
         9, (wrap(f"{_FILE}.write", _keep_deleted_objects),)
     ),

@@ -15,10 +15,12 @@ from tests.fault_injection.mutants.mutant import (
     MutantTargetError,
     Overlay,
     activate,
+    forget_read_values,
     nothing,
     replace,
     replace_names,
     stale_targets,
+    unread_values,
     with_value,
     without_call,
     wrap,
@@ -137,6 +139,19 @@ def test_a_missing_attribute_ends_the_run_even_if_the_code_catches_the_error() -
 def _add_and_ignore_errors(mutant: Mutant) -> None:
     with activate(mutant), contextlib.suppress(MutantTargetError):
         Counter().add(1)
+
+
+def test_an_overlay_of_an_attribute_that_does_not_exist_is_reported() -> None:
+    with pytest.raises(MutantTargetError, match="Counter has no attribute 'sum'"):
+        Overlay(Counter(), sum=5)
+
+
+def test_values_that_the_code_does_not_read_are_reported() -> None:
+    forget_read_values()
+    overlay = Overlay(Counter(), total=5, size=2)
+    assert unread_values() == ["Counter.size", "Counter.total"]
+    assert overlay.total == 5
+    assert unread_values() == ["Counter.size"]
 
 
 def test_an_overlay_passes_assignments_on() -> None:

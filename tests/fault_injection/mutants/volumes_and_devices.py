@@ -125,13 +125,13 @@ MUTANTS = {
         ),
     ),
     "devices are free while it is unknown whether they were written": Mutant(
-        94, (with_value(f"{_RESERVATION}.unreserve", "self._devices.unsettled", lambda _: ()),)
+        97, (with_value(f"{_RESERVATION}.unreserve", "self._devices.unsettled", lambda _: ()),)
     ),
     "a claim stays reserved when a binding fails": Mutant(
         26, (replace_names(f"{_RESERVATION}.unreserve", is_reserved_for=no),)
     ),
     "devices that a failed binding gives back requeue no pod": Mutant(
-        94,
+        158,
         (
             without_call(
                 f"{_DEVICES}.device_state.DeviceState.remove_in_flight", "self.claims.gave_back"
