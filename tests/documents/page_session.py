@@ -91,7 +91,7 @@ class PageSession:
             if SERVES.match(command.line):
                 self._serve(command, block.place)
             elif FOLLOWS.match(command.line):
-                self._start(command, block.place)
+                self._follow(command, block.place)
             else:
                 self._checked(command, block.place)
 
@@ -139,6 +139,15 @@ class PageSession:
             assert missing is None, f"{place}: {line}\nthe page shows {missing!r}"
             return
         raise AssertionError(f"{place}: {line} ended with {process.returncode}\n{log.read_text()}")
+
+    def _follow(self, command: Command, place: str) -> None:
+        """Start a command that prints what others do, and wait for its first output.
+
+        Without the wait the next command could remove what it opens.
+        """
+        process, log = self._start(command, place)
+        while process.poll() is None and not log.read_text():
+            time.sleep(0.05)
 
     def _start(self, command: Command, place: str) -> tuple[subprocess.Popen[str], Path]:
         line = _replaced(re.sub(r"\s*(&\s*|#.*)$", "", command.line))
