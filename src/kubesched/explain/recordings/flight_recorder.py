@@ -80,6 +80,8 @@ class FlightRecorder:
         self._configuration = scheduler.configuration
         self._size = max(size, 2 * smallest_segment)
         self._segment_size = max(self._size // _SEGMENTS, smallest_segment)
+        # The size at which the next segment begins, and that of the snapshot in this one.
+        self._limit, self._snapshot_size = self._segment_size, 0
         self._scheduler = scheduler
         self._pending: list[tuple[Any, ...]] = []
         self._nominations = -1  # position of the nominator at the last record
@@ -95,6 +97,8 @@ class FlightRecorder:
             # The informers deliver their first lists, which are its snapshot.
             self._segment.write([_encode(self._header_line(is_start=True))])
             self._segment.publish()
+            # A process that restarts often never begins a second segment.
+            self._delete_oldest()
         except OSError as error:
             raise RecordingError(f"{folder}: cannot be written: {error.strerror}") from error
         for informer in scheduler.informers.components():
@@ -191,11 +195,34 @@ class FlightRecorder:
     async def _write_for_ever(self) -> None:
         await self._scheduler.synced.wait()
         self._append(("e", self._clock.now_ns()))  # the snapshot is whole
+        self._flush()
+        self._end_snapshot()
         while True:
             await self._clock.sleep(_PERIOD_NS)
             self._flush()
-            if self._segment.size >= self._segment_size and not self._is_over:
+            if self._segment.size >= self._limit and not self._is_over:
                 await self._begin_segment()
+
+    def _end_snapshot(self) -> None:
+        """Set the size of the segment by that of its snapshot, and make room for it.
+
+        A segment has at least as many bytes of changes as of its snapshot: otherwise a ring that is
+        small for its cluster would consist of snapshots, and the recorder would write nothing else.
+        """
+        self._snapshot_size = self._segment.size
+        self._limit = max(self._segment_size, 2 * self._snapshot_size)
+        most = self._limit + self._snapshot_size
+        if most > self._size and not self._is_over:
+            log.warning(
+                "The recording needs more than --record-size; it has only the newest changes",
+                folder=str(self._folder),
+                snapshotBytes=self._snapshot_size,
+                bytes=most,
+            )
+        try:
+            self._delete_oldest()
+        except OSError as error:
+            self._give_up(error)
 
     def _flush(self) -> None:
         """Write what is pending as a frame."""
@@ -237,10 +264,12 @@ class FlightRecorder:
             following.publish()
             self._segment.close()
             self._segment, self._number = following, self._number + 1
-            self._delete_oldest()
+            self._end_snapshot()
         except OSError as error:
             self._give_up(error)
         finally:
+            if self._next is not None and self._next is not self._segment:
+                self._next.close()  # the recorder stops, or writing failed
             self._next = None
             self._since_snapshot.clear()
 
@@ -279,10 +308,12 @@ class FlightRecorder:
         return lines()
 
     def _delete_oldest(self) -> None:
+        """Make room for the rest of the newest segment, and for the next snapshot beside it."""
         found = segments_of(self._folder)
         total = sum(path.stat().st_size for path in found)
+        growth = max(self._limit - self._segment.size, 0) + self._snapshot_size
         for path in found[:-1]:
-            if total + self._segment_size <= self._size:
+            if total + growth <= self._size:
                 return
             total -= path.stat().st_size
             path.unlink()
