@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -42,6 +42,22 @@ def completed(configuration: KubeSchedulerConfiguration | None = None) -> Any:
     return scheduler_configuration(configuration=configuration or default_configuration())
 
 
+class _SlowApi(LocalApi):
+    """Delays new objects of some kinds."""
+
+    slow_watches: tuple[type[Any], ...] = ()
+
+    def watch(self, kind: type[Any], *arguments: Any, **options: Any) -> Any:
+        events = super().watch(kind, *arguments, **options)
+        return self._delayed(events) if kind in self.slow_watches else events
+
+    async def _delayed(self, events: Any) -> AsyncIterator[Any]:
+        async for event in events:
+            if event.type == "ADDED":
+                await asyncio.sleep(0.5)
+            yield event
+
+
 class ShadowHarness:
     """An embedded cluster, another scheduler, and a shadow that only reads."""
 
@@ -53,7 +69,9 @@ class ShadowHarness:
         own: KubeSchedulerConfiguration | None = None,
         latency_ms: float = 20,
         window_ns: int = SECOND,
+        slow_watches: Collection[type[Any]] = (),
     ) -> None:
+        """New objects of the kinds `slow_watches` reach the other scheduler half a second late."""
         self.random = random.Random(seed)
         self.clock = current_clock()
         self.cluster = EmbeddedCluster(
@@ -68,7 +86,8 @@ class ShadowHarness:
                 return None
             return Fault(delay_ns=int(latency.expovariate(1 / latency_ms) * MILLISECOND))
 
-        slow_api = LocalApi(store, self.clock, faults=slow if latency_ms else None)
+        slow_api = _SlowApi(store, self.clock, faults=slow if latency_ms else None)
+        slow_api.slow_watches = tuple(slow_watches)
         self.other = Scheduler(slow_api, self.clock, configuration=other, seed=seed)
         self.requests: set[str] = set()
 

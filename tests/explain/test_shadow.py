@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from kubesched.api import Pod
+from kubesched.api import Pod, ReplicaSet
+from kubesched.api.codec import from_builtins
 from kubesched.cluster.apiserver import LocalApi, Store
 from kubesched.explain.shadow.decision_comparison import ComparedDecision
 from kubesched.explain.shadow.ordered_changes import Change, OrderedChanges
@@ -214,6 +215,50 @@ def test_claims_are_compared_before_their_scheduler_prepares_them() -> None:
     assert same.agreed == 1, same.differences
     # Had they been compared with bound claims, only one node would have been left.
     assert packed.agreed < 0.7
+
+
+def test_a_scheduler_may_see_a_pod_before_the_owner_that_created_it() -> None:
+    """By default the pods of a ReplicaSet spread, once its selector is known."""
+
+    def owned(app: str) -> ReplicaSet:
+        document = {
+            "metadata": {"name": app, "namespace": "default"},
+            "spec": {
+                "replicas": 3,
+                "selector": {"matchLabels": {"app": app}},
+                "template": {
+                    "metadata": {"labels": {"app": app}},
+                    "spec": {
+                        "containers": [
+                            {
+                                "name": "main",
+                                "image": "x",
+                                "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
+                            }
+                        ]
+                    },
+                },
+            },
+        }
+        return from_builtins(document, ReplicaSet)
+
+    async def step(harness: ShadowHarness) -> None:
+        # Without spreading, the large node gets all pods.
+        for number in range(6):
+            cpu = "64" if number == 0 else "4"
+            await harness.create(make_node(f"n{number}", zone=f"z{number % 3}", cpu=cpu))
+        for number in range(8):
+            await harness.create(owned(f"a{number}"))
+            await asyncio.sleep(3)
+
+    async def main() -> ShadowReport:
+        harness = ShadowHarness(0, latency_ms=5, slow_watches=[ReplicaSet])
+        return await harness.run(step)
+
+    report = virtual_loop.run(main)
+    assert report.compared == 24
+    assert report.agreed == 1, report.differences
+    assert report.states[AssumedState.EARLIER] > 0, "the watch was behind"
 
 
 def changed(name: str, version: int, seen_ns: int) -> Change:

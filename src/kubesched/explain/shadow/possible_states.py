@@ -14,6 +14,10 @@ time of the next attempt is not written anywhere. Where no order explains a deci
 flight are moved before or behind it: those on the node that the other scheduler chose, and those on
 the node that the shadow prefers. A pod that is deleted before it is bound may have been on any
 node, because no write names its node.
+
+Each kind of objects has a watch of its own, so a scheduler may receive a pod before the ReplicaSet
+that created it, whose selector decides where the pod spreads. So one of the kinds that are created
+together with pods may be behind: its changes of the window count as not received.
 """
 
 from __future__ import annotations
@@ -24,17 +28,38 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from kubesched.api import Node, Pod
+from kubesched.api import (
+    Node,
+    PersistentVolumeClaim,
+    Pod,
+    ReplicaSet,
+    ReplicationController,
+    ResourceClaim,
+    Service,
+    StatefulSet,
+)
 from kubesched.explain.shadow.decision_comparison import ComparedDecision
 from kubesched.explain.shadow.shadow_entries import AssumedState
 from kubesched.framework import ClusterChange
 from kubesched.framework.object_changes import node_update_events
 
-__all__ = ["AppliedChange", "PodInFlight", "PossibleStates", "QueuePosition", "could_matter"]
+__all__ = [
+    "CREATED_WITH_PODS",
+    "AppliedChange",
+    "PodInFlight",
+    "PossibleStates",
+    "QueuePosition",
+    "could_matter",
+]
 
 _MOST_CUTS: Final = 64
 _MOST_MOVES: Final = 8  # of single pods, for each cut
 _MOST_STATES: Final = 500
+
+
+# Of these only selectors are read; their status changes with each of their pods.
+_SELECTING: Final = (ReplicaSet, ReplicationController, Service, StatefulSet)
+CREATED_WITH_PODS: Final = (*_SELECTING, PersistentVolumeClaim, ResourceClaim)
 
 
 # Decides after some changes. Returns None if that explains the other scheduler's decision.
@@ -54,6 +79,7 @@ class AppliedChange(NamedTuple):
     seen_ns: int
     undo: ClusterChange
     pod_uid: str = ""  # of a pod that changed
+    kind: str = ""  # of another object that changed and may have been received later than a pod
     placed: QueuePosition | None = None  # of a pod that the change placed, on
     node: str = ""
 
@@ -87,6 +113,9 @@ class PossibleStates:
         self._own = own
         self._coming = coming
         self._never_bound = never_bound
+        # The changes to undo if the watch of one kind is behind; first that none is.
+        self._behind: list[list[AppliedChange]] = [[]]
+        self._behind += _by_kind(applied)
         self._latest: list[AppliedChange] = []
         for change in reversed(applied):
             if change.pod_uid == own_uid:
@@ -110,20 +139,25 @@ class PossibleStates:
         # Many pods may have been bound while one binding was slow, so a late cut comes before
         # moves at an early one.
         for some in (cuts[:1], cuts[1:]):
-            if (cut := self._cut_that_explains(some, budget)) is not None:
-                return AssumedState.EARLIER if cut else AssumedState.QUEUE_ORDER
-            if any(self._moves_explain(node, each, budget) for each in self._states(some)):
-                return AssumedState.IN_FLIGHT
-        if any(self._single_move_explains(each, budget) for each in self._states(cuts)):
+            for behind in self._behind:
+                if (cut := self._cut_that_explains(some, behind, budget)) is not None:
+                    return AssumedState.EARLIER if cut or behind else AssumedState.QUEUE_ORDER
+            for behind in self._behind:
+                states = self._states(some, behind)
+                if any(self._moves_explain(node, each, budget) for each in states):
+                    return AssumedState.IN_FLIGHT
+        if any(self._single_move_explains(each, budget) for each in self._states(cuts, [])):
             return AssumedState.IN_FLIGHT
         return None
 
-    def _states(self, cuts: Sequence[int]) -> Iterator[_State]:
-        return (state for cut in cuts for state in self._variants(cut))
+    def _states(self, cuts: Sequence[int], behind: Sequence[AppliedChange]) -> Iterator[_State]:
+        return (state for cut in cuts for state in self._variants(cut, behind))
 
-    def _cut_that_explains(self, cuts: Sequence[int], budget: _Budget) -> int | None:
+    def _cut_that_explains(
+        self, cuts: Sequence[int], behind: Sequence[AppliedChange], budget: _Budget
+    ) -> int | None:
         for cut in cuts:
-            if any(budget.explains(each.changes()) for each in self._variants(cut)):
+            if any(budget.explains(each.changes()) for each in self._variants(cut, behind)):
                 return cut
         return None
 
@@ -153,10 +187,11 @@ class PossibleStates:
             state.flip(number)
         return False
 
-    def _variants(self, cut: int) -> Iterator[_State]:
+    def _variants(self, cut: int, behind: Sequence[AppliedChange]) -> Iterator[_State]:
         """Yield the states at a cut: pods in flight by queue, by arrival, then as seen."""
         latest = self._latest[:cut]
         undone = [change.undo for change in latest if change.placed is None]
+        undone += [change.undo for change in behind]
         pods = [
             PodInFlight(change.placed, change.node, True, "", change.undo)
             for change in latest
@@ -224,6 +259,15 @@ class _State:
         return None
 
 
+def _by_kind(applied: Sequence[AppliedChange]) -> list[list[AppliedChange]]:
+    """Return the changes of each kind that may be behind, the latest first."""
+    found: dict[str, list[AppliedChange]] = {}
+    for change in reversed(applied):
+        if change.kind:
+            found.setdefault(change.kind, []).append(change)
+    return list(found.values())
+
+
 def _placed(pod: Pod, node: str) -> Pod:
     return replace(pod, spec=replace(pod.spec, node_name=node))
 
@@ -238,6 +282,8 @@ def could_matter(before: Any, after: Any) -> bool:
         return bool(node_update_events(before, after))
     if isinstance(after, Pod):
         return _placement_of(before) != _placement_of(after)
+    if isinstance(after, _SELECTING):
+        return bool(before.spec != after.spec)
     return True
 
 

@@ -26,6 +26,7 @@ from kubesched.explain.clusters.cluster_model import ClusterModel
 from kubesched.explain.shadow.decision_comparison import ComparedDecision, DecisionComparison
 from kubesched.explain.shadow.ordered_changes import Change, OrderedChanges
 from kubesched.explain.shadow.possible_states import (
+    CREATED_WITH_PODS,
     AppliedChange,
     PodInFlight,
     PossibleStates,
@@ -199,11 +200,13 @@ class ShadowJudge:
             self._note(change, before, None)
 
     def _note(self, change: Change, undo: Any, placed: QueuePosition | None) -> None:
-        uid = node = ""
-        if isinstance(pod := change.either, Pod):
-            uid = pod.metadata.uid
-            node = pod.spec.node_name or pod.status.nominated_node_name
-        self._applied.append(AppliedChange(change.seen_ns, undo, uid, placed, node))
+        either, uid, kind, node = change.either, "", "", ""
+        if isinstance(either, Pod):
+            uid = either.metadata.uid
+            node = either.spec.node_name or either.status.nominated_node_name
+        elif isinstance(either, CREATED_WITH_PODS):
+            kind = type(either).__name__
+        self._applied.append(AppliedChange(change.seen_ns, undo, uid, kind, placed, node))
 
     def _judge(self, change: Change, waiting: _WaitingPod, node: str, *, message: str = "") -> None:
         """Compare a decision of the other scheduler in the state before the change."""
