@@ -8,7 +8,11 @@ import msgspec
 
 from kubesched.api.int64 import MAX_INT64, MIN_INT64
 from kubesched.cluster.apiserver.rules.errors import api_errors
-from kubesched.cluster.apiserver.rules.errors.field_problems import forbidden, not_supported
+from kubesched.cluster.apiserver.rules.errors.field_problems import (
+    forbidden,
+    invalid,
+    not_supported,
+)
 from kubesched.foundation.http.http_messages import Request
 from kubesched.foundation.util.go_format import parse_duration
 
@@ -39,6 +43,16 @@ class ListOptions(msgspec.Struct, frozen=True):
     bookmarks: bool
     initial_events: bool | None
     timeout_seconds: int
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the list shows the objects at its resource version, not at a later one.
+
+        Without a match, a limit makes a version exact: the behavior from before `Exact` existed.
+        """
+        if self.match:
+            return self.match == "Exact"
+        return self.limit > 0 and self.resource_version not in ("", "0")
 
 
 def check_timeout(request: Request) -> None:
@@ -155,9 +169,14 @@ def parse_grace_period(request: Request, options: dict[str, Any]) -> int | None:
 def parse_propagation_policy(request: Request, options: dict[str, Any]) -> str:
     """Return the propagation policy of a deletion; empty if none is set. Raises ApiError 422."""
     value = options.get("propagationPolicy") or request.query.get("propagationPolicy", "")
-    if not value and options.get("orphanDependents") is not None:
+    if options.get("orphanDependents") is not None:
+        if value:
+            text = "orphanDependents and deletionPropagation cannot be both set"
+            problem = invalid("propagationPolicy", value, text)
+            raise api_errors.invalid("DeleteOptions.meta.k8s.io", "", [problem])
         return "Orphan" if options["orphanDependents"] else "Background"
     if value and value not in _PROPAGATIONS:
         kind = "DeleteOptions.meta.k8s.io"
-        raise api_errors.unsupported_option(kind, "propagationPolicy", str(value), _PROPAGATIONS)
+        choices = (*_PROPAGATIONS, "nil")
+        raise api_errors.unsupported_option(kind, "propagationPolicy", str(value), choices)
     return str(value)

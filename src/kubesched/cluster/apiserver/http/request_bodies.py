@@ -16,11 +16,13 @@ from kubesched.cluster.apiserver.http.protobuf.wire_encoding import MalformedErr
 from kubesched.cluster.apiserver.rules.custom import CustomStrategy
 from kubesched.cluster.apiserver.rules.custom.structural_schema import unknown_paths
 from kubesched.cluster.apiserver.rules.errors import api_errors
+from kubesched.cluster.apiserver.rules.errors.field_problems import forbidden
 from kubesched.cluster.apiserver.rules.errors.value_limit import (
     MOST_VALUES,
     check_values,
     value_refusal,
 )
+from kubesched.cluster.apiserver.rules.patching.patches import MOST_OPERATIONS
 from kubesched.cluster.apiserver.rules.request_documents import remove_nulls
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.rules.schema.unknown_fields import duplicate_fields, unknown_fields
@@ -37,6 +39,7 @@ __all__ = [
     "read_document",
     "read_json",
     "read_options",
+    "read_patch",
 ]
 
 _PRECONDITIONS = ("uid", "resourceVersion")
@@ -193,6 +196,28 @@ def read_json(body: bytes, kind: str) -> Any:
             f"the object provided is unrecognized (must be of type {kind}): couldn't get "
             f"version/kind; json parse error: {_parse_error(body)} ({_summary(body)})"
         ) from None
+
+
+def read_patch(request: Request, patch_type: str, kind: str) -> Any:
+    """Parse the body of a patch that is not an apply. Raises ApiError 400, 413, 422."""
+    if "force" in request.query:
+        text = "may not be specified for non-apply patch"
+        raise api_errors.invalid("PatchOptions.meta.k8s.io", "", [forbidden("force", text)])
+    patch = read_json(request.body, kind)
+    if patch_type == "json":
+        if not isinstance(patch, list):
+            raise api_errors.bad_request(_cannot_decode(patch, "jsonpatch.Patch"))
+        if len(patch) > MOST_OPERATIONS:
+            raise api_errors.too_many_operations(len(patch), MOST_OPERATIONS)
+    elif not isinstance(patch, dict):
+        text = _cannot_decode(patch, "map[string]interface {}")
+        prefix = "error decoding patch: " if patch_type == "merge" else ""
+        raise api_errors.bad_request(prefix + text)
+    return patch
+
+
+def _cannot_decode(value: Any, wanted: str) -> str:
+    return f"json: cannot unmarshal {_go_kind(value)} into Go value of type {wanted}"
 
 
 def read_options(request: Request) -> dict[str, Any]:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 from urllib.parse import unquote
 
-__all__ = ["RequestTarget", "parse_path"]
+import msgspec
+
+from kubesched.foundation.http.http_messages import Query, Request
+
+__all__ = ["RequestTarget", "parse_path", "watch_by_path"]
+
+# The older form of a watch: `/api/v1/watch/namespaces/default/pods`.
+_WATCH = re.compile(r"(/api/[^/?]+|/apis/[^/?]+/[^/?]+)/watch(?=/)")
 
 _OF_NAMESPACES = frozenset({"status", "finalize"})
 
@@ -41,6 +49,17 @@ def parse_path(path: str) -> RequestTarget | None:
         return None
     plural, name, subresource = (*rest, "", "")[:3]
     return RequestTarget(group, version, plural, namespace, name, subresource)
+
+
+def watch_by_path(request: Request) -> Request:
+    """Return a watch in the older form, with `watch` in its path, in the form of a query."""
+    match = _WATCH.match(request.target)
+    if match is None or request.method != "GET":
+        return request
+    target = match.group(1) + request.target[match.end() :]
+    query = Query([*request.query, ("watch", "1")])
+    path = _WATCH.sub(r"\1", request.path, count=1)
+    return msgspec.structs.replace(request, target=target, path=path, query=query)
 
 
 def _is_part_of_namespace(rest: list[str]) -> bool:

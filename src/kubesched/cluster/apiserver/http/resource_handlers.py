@@ -37,8 +37,8 @@ from kubesched.cluster.apiserver.http.request_bodies import (
     read_applied,
     read_body,
     read_document,
-    read_json,
     read_options,
+    read_patch,
 )
 from kubesched.cluster.apiserver.http.request_paths import RequestTarget
 from kubesched.cluster.apiserver.http.response_rendering import Rendering, json_answer
@@ -83,6 +83,7 @@ from kubesched.cluster.apiserver.store.preconditions import parse_revision
 from kubesched.cluster.apiserver.store.stored_records import Record
 from kubesched.foundation.http.http_messages import Request, Response
 from kubesched.foundation.util.clock import Clock
+from kubesched.foundation.util.go_format import quote
 
 __all__ = ["ResourceHandlers"]
 
@@ -99,6 +100,8 @@ _ANSWERED_BY_PROCESSES = {
     "log": (("GET",), answer_log),
     "portforward": (("GET", "POST"), answer_port_forward),
 }
+# What the rows of a table may contain.
+_INCLUDED = ("None", "Metadata", "Object", "")
 _GONE = 410
 _RBAC = "rbac.authorization.k8s.io"
 # Subresources that are written like the object. The store ignores the other parts of the body.
@@ -212,7 +215,11 @@ class ResourceHandlers:
             return self._list_or_watch(call)
         if resource.group_resource == "componentstatuses":
             raise api_errors.method_not_allowed()
-        if method == "POST" and (call.target.namespace or not resource.namespaced):
+        if method in ("POST", "DELETE") and resource.namespaced and not call.target.namespace:
+            # Only lists and watches extend over all namespaces.
+            is_custom = resource.type is None
+            raise api_errors.unknown_resource() if is_custom else api_errors.method_not_allowed()
+        if method == "POST":
             return self._create(call)
         if method == "DELETE" and resource.group_resource != "namespaces":
             return self._delete_collection(call)
@@ -222,6 +229,7 @@ class ResourceHandlers:
 
     def _get(self, call: ResourceRequest) -> Response:
         rendering = self._rendering(call.http, call.resource)
+        self._check_revision(call.http.query.get("resourceVersion"))
         return rendering.object(
             self._store.get(call.resource, call.target.namespace, call.target.name)
         )
@@ -241,10 +249,11 @@ class ResourceHandlers:
                 # An expired version is reported as the first event of the stream.
                 return Response(200, rendering.error(error.status), rendering.stream_type)
         version = options.resource_version
-        if version and not options.continue_token:
-            revision = parse_revision(version)
-            if revision > self._store.revision:
-                raise api_errors.too_new(revision, self._store.revision)
+        if not options.continue_token:
+            self._check_revision(version)
+        elif version not in ("", "0"):
+            text = "specifying resource version is not allowed when using continue"
+            raise api_errors.bad_request(text)
         now_ns = self._now_ns()
         if options.continue_token:
             continuation = Continuation.parse(options.continue_token)
@@ -260,11 +269,16 @@ class ResourceHandlers:
             limit=options.limit,
             continue_token=options.continue_token,
             resource_version=version,
-            exact=options.match == "Exact",
+            exact=options.is_exact,
         )
         if page.continue_token:
             self._ages.note(self._store.revision, now_ns)
         return rendering.page(page)
+
+    def _check_revision(self, version: str) -> None:
+        """Refuse to read at a revision that does not exist yet (ApiError 504)."""
+        if version and (revision := parse_revision(version)) > self._store.revision:
+            raise api_errors.too_new(revision, self._store.revision)
 
     def _watch(
         self, target: RequestTarget, resource: Resource, options: ListOptions, rendering: Rendering
@@ -382,7 +396,7 @@ class ResourceHandlers:
         )
         if kind == "apply":
             return self._apply(call, rendering)
-        patch = read_json(call.http.body, call.resource.kind)
+        patch = read_patch(call.http, kind, call.resource.kind)
         problems = () if kind == "json" else field_problems(call.http, call.resource, patch)
         if self._grants_permissions(call):
             patched = self._store.patch(
@@ -629,8 +643,8 @@ class ResourceHandlers:
             if call.http.method == "PUT":
                 changed = read_body(call.http, "Scale")
             else:
-                changed = read_json(call.http.body, "Scale")
                 kind = patch_type(call.http.headers.get("content-type"), strategic=True)
+                changed = read_patch(call.http, kind, "Scale")
                 changed = _patched_scale(make_scale(record, paths), changed, kind)
             record = self._store.patch(
                 call.resource,
@@ -660,6 +674,12 @@ class ResourceHandlers:
     def _rendering(self, request: Request, resource: Resource) -> Rendering:
         form = accepted_form(request.headers.get("accept"))
         included = request.query.get("includeObject", "")
+        if form.shape == "table" and included not in _INCLUDED:
+            listed = ", ".join(quote(each) for each in _INCLUDED)
+            raise api_errors.bad_request(
+                "Unable to convert to Table as requested: includeObject: Unsupported value: "
+                f"{quote(included)}: supported values: {listed}"
+            )
         return Rendering(resource, form, self._now_ns, included=included)
 
 

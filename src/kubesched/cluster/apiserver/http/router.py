@@ -38,7 +38,11 @@ from kubesched.cluster.apiserver.http.request_metrics import (
     RequestMetrics,
     health_metrics,
 )
-from kubesched.cluster.apiserver.http.request_paths import RequestTarget, parse_path
+from kubesched.cluster.apiserver.http.request_paths import (
+    RequestTarget,
+    parse_path,
+    watch_by_path,
+)
 from kubesched.cluster.apiserver.http.resource_handlers import ResourceHandlers
 from kubesched.cluster.apiserver.http.response_rendering import encode, json_answer, warning_headers
 from kubesched.cluster.apiserver.http.served_watch import ServedWatch
@@ -160,6 +164,7 @@ class ApiService:
 
     async def complete(self, request: Request) -> Response | ServedWatch:
         """Return the response as `answer` does, after calls of webhooks if a write needs them."""
+        request = watch_by_path(request)
         answer = await self._completed(request)
         target = parse_path(request.raw_path)
         if self._flows.is_active and isinstance(answer, Response) and answer.status != _UNKNOWN:
@@ -220,7 +225,7 @@ class ApiService:
 
     def answer(self, request: Request) -> Response | ServedWatch:
         try:
-            return self._answer(request)
+            return self._answer(watch_by_path(request))
         except ApiError as error:
             return refused(error)
 
@@ -295,22 +300,18 @@ class ApiService:
     def _core_versions(self, request: Request) -> Response:
         if _wants_aggregated(request):
             self._metrics.aggregations += 1
-            return _json(self._discovery.aggregated(core=True), AGGREGATED)
+            return _tagged(request, self._discovery.aggregated(core=True), AGGREGATED)
         return _json(self._discovery.core_versions(self.address))
 
     def _openapi_2(self, request: Request) -> Response:
         if "protobuf" in request.headers.get("accept"):
             return Response(200, self._openapi.version_2(), _OPENAPI_V2)
-        body = self._openapi.version_2_json()
-        tag = f'"{hashlib.sha256(body).hexdigest().upper()}"'
-        if request.headers.get("if-none-match") == tag:
-            return Response(304, b"", JSON, headers={"ETag": tag})
-        return Response(200, body, JSON, headers={"ETag": tag})
+        return _with_tag(request, self._openapi.version_2_json(), JSON)
 
     def _groups(self, request: Request) -> Response:
         if _wants_aggregated(request):
             self._metrics.aggregations += 1
-            return _json(self._discovery.aggregated(core=False), AGGREGATED)
+            return _tagged(request, self._discovery.aggregated(core=False), AGGREGATED)
         return _json(self._discovery.groups())
 
     def _paths(self, _request: Request) -> Response:
@@ -345,6 +346,19 @@ def _is_open(path: str) -> bool:
 
 def _json(document: Any, content_type: str = JSON) -> Response:
     return Response(200, encode(document) + b"\n", content_type)
+
+
+def _tagged(request: Request, document: Any, content_type: str) -> Response:
+    return _with_tag(request, encode(document) + b"\n", content_type)
+
+
+def _with_tag(request: Request, body: bytes, content_type: str) -> Response:
+    """Return a body with a tag, or only the tag if the client has this body already."""
+    tag = f'"{hashlib.sha256(body).hexdigest().upper()}"'
+    headers = {"ETag": tag, "Vary": "Accept"}
+    if request.headers.get("if-none-match") == tag:
+        return Response(304, b"", content_type, headers=headers)
+    return Response(200, body, content_type, headers=headers)
 
 
 def _not_found() -> Response:

@@ -33,6 +33,7 @@ __all__ = [
     "stale",
     "timed_out",
     "too_large",
+    "too_many_operations",
     "too_many_requests",
     "too_many_values",
     "too_much_to_check",
@@ -213,6 +214,14 @@ def too_large(limit: int) -> ApiError:
 
 def too_many_values(limit: int) -> ApiError:
     message = f"Request entity too large: limit is {limit} values in an object"
+    return _refusal(413, "RequestEntityTooLarge", message)
+
+
+def too_many_operations(count: int, limit: int) -> ApiError:
+    message = (
+        "Request entity too large: The allowed maximum operations in a JSON patch is "
+        f"{limit}, got {count}"
+    )
     return _refusal(413, "RequestEntityTooLarge", message)
 
 
