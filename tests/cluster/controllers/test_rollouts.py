@@ -128,3 +128,64 @@ def test_how_an_owner_says_its_pods_behave_reaches_them() -> None:
         assert (await harness.get(Pod, pod.metadata.name)).status.phase == "Running"
 
     story(test)
+
+
+def test_a_paused_deployment_is_scaled_without_a_rollout() -> None:
+    async def test(harness: Workloads) -> None:
+        await harness.create(Deployment, workload("web", {"replicas": 2}))
+        await harness.settle(5)
+        await harness.patch(Deployment, "web", {"spec": {"paused": True}})
+        await roll(harness, Deployment, "nginx:2")
+        await harness.patch(Deployment, "web", {"spec": {"replicas": 5}})
+        await harness.settle(5)
+        assert await sizes(harness) == {"nginx": 5}
+        assert conditions(harness)["Progressing"] == ("Unknown", "DeploymentPaused")
+        assert conditions(harness)["Available"] == ("True", "MinimumReplicasAvailable")
+        await harness.patch(Deployment, "web", {"spec": {"paused": None}})
+        await harness.settle(10)
+        assert await sizes(harness) == {"nginx": 0, "nginx:2": 5}
+        assert conditions(harness)["Progressing"] == ("True", "NewReplicaSetAvailable")
+
+    story(test)
+
+
+def test_a_pause_in_the_middle_of_a_rollout_keeps_both_versions() -> None:
+    async def test(harness: Workloads) -> None:
+        strategy = {
+            "type": "RollingUpdate",
+            "rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0},
+        }
+        await harness.create(Deployment, workload("web", {"replicas": 4, "strategy": strategy}))
+        await harness.settle(5)
+        await roll(harness, Deployment, BAD)
+        await harness.settle(5)
+        assert await sizes(harness) == {"nginx": 4, BAD: 2}
+        await harness.patch(Deployment, "web", {"spec": {"paused": True}})
+        await harness.settle(5)
+        assert await sizes(harness) == {"nginx": 4, BAD: 2}
+        await harness.patch(Deployment, "web", {"spec": {"replicas": 10}})
+        await harness.settle(5)
+        # 12 may be there: 4 and 2 of 6 become 8 and 4.
+        assert await sizes(harness) == {"nginx": 8, BAD: 4}
+
+    story(test)
+
+
+def test_a_set_that_becomes_the_newest_again_has_its_history() -> None:
+    async def test(harness: Workloads) -> None:
+        await harness.create(Deployment, workload("web", {"replicas": 1}))
+        for image in ("nginx:2", "nginx", "nginx:2", "nginx"):
+            await harness.settle(5)
+            await roll(harness, Deployment, image)
+        await harness.settle(5)
+        prefix = "deployment.kubernetes.io/revision"
+        seen = {
+            each.spec.template.spec.containers[0].image: (
+                each.metadata.annotations[prefix],
+                each.metadata.annotations[f"{prefix}-history"],
+            )
+            for each in await harness.all(ReplicaSet)
+        }
+        assert seen == {"nginx": ("5", "1,3"), "nginx:2": ("4", "2")}
+
+    story(test)

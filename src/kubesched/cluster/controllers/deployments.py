@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from kubesched.api import Deployment, Pod, ReplicaSet
-from kubesched.api.time import format_time, parse_time
 from kubesched.cluster.controllers.adoption import claim_objects, selector_of
 from kubesched.cluster.controllers.controller import Controller
+from kubesched.cluster.controllers.deployment_status import (
+    deadline_ns,
+    deployment_status,
+    share,
+)
 from kubesched.cluster.controllers.object_index import (
     ObjectIndex,
     controller_of,
@@ -22,7 +26,6 @@ from kubesched.cluster.controllers.plans import (
     Delete,
     Patch,
     RecordEvent,
-    conditions_with,
     status_patch,
 )
 from kubesched.cluster.controllers.revisions import template_hash
@@ -32,7 +35,6 @@ from kubesched.cluster.controllers.triggers import (
     RelatedChange,
     controlled,
 )
-from kubesched.foundation.util.clock import SECOND
 
 __all__ = ["DEPLOYMENT_CONTROLLER", "HASH_LABEL", "plan_deployment"]
 
@@ -42,6 +44,9 @@ HASH_LABEL = "pod-template-hash"
 _REVISION = "deployment.kubernetes.io/revision"
 _DESIRED = "deployment.kubernetes.io/desired-replicas"
 _MAX = "deployment.kubernetes.io/max-replicas"
+_HISTORY = "deployment.kubernetes.io/revision-history"
+# The most characters of the history of a set. Older revisions are dropped.
+_LONGEST_HISTORY = 2000
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 # Annotations that a Deployment and its ReplicaSets do not share.
 _OWN_ANNOTATIONS = frozenset(
@@ -50,12 +55,10 @@ _OWN_ANNOTATIONS = frozenset(
         _REVISION,
         _DESIRED,
         _MAX,
-        "deployment.kubernetes.io/revision-history",
+        _HISTORY,
         "deprecated.deployment.rollback.to",
     }
 )
-_NEW = "NewReplicaSetAvailable"
-_DEADLINE = "ProgressDeadlineExceeded"
 
 
 def plan_deployment(
@@ -75,6 +78,8 @@ def plan_deployment(
     if rollout.needs_scaling():
         # Scale in proportion first. The next plan continues with the rollout.
         actions += rollout.scale_in_proportion()
+    elif owner.spec.paused and old:
+        actions += rollout.scale_while_paused()
     elif current is None and not owner.spec.paused:
         revision = 1 + max((_revision(each) for each in sets), default=0)
         size = rollout.size_of_current()
@@ -87,15 +92,15 @@ def plan_deployment(
         newest = max((_revision(each) for each in old), default=0)
         if _revision(current) < newest:
             # The template was rolled back: its revision becomes the newest again.
-            note = {"metadata": {"annotations": {_REVISION: str(newest + 1)}}}
-            actions.append(Patch(current, note))
+            notes = {_REVISION: str(newest + 1), **_history(current)}
+            actions.append(Patch(current, {"metadata": {"annotations": notes}}))
         actions += _copy_settings(owner, document, current)
         actions += rollout.next_step()
         actions += _delete_history(owner, old)
     actions += _annotate_revision(owner, current)
-    status = _status(objects, owner, document, sets, current, now_ns)
+    status = deployment_status(objects, owner, document, sets, current, now_ns)
     actions += status_patch(owner, document, status)
-    return ActionPlan(actions, _deadline_ns(document, now_ns))
+    return ActionPlan(actions, deadline_ns(document, now_ns))
 
 
 def _current(
@@ -128,18 +133,6 @@ def _has_pods(objects: ObjectIndex, old: Sequence[ReplicaSet]) -> bool:
     )
 
 
-def _deadline_ns(document: Mapping[str, Any], now_ns: int) -> int | None:
-    """Return when the progress deadline of a rollout ends, if that is ahead."""
-    limit = document["spec"].get("progressDeadlineSeconds")
-    if limit is None or document["spec"].get("paused"):
-        return None
-    for condition in document.get("status", {}).get("conditions", ()):
-        if condition["type"] == "Progressing" and condition.get("reason") not in (_NEW, _DEADLINE):
-            due_ns = parse_time(condition["lastUpdateTime"]) + limit * SECOND
-            return due_ns if due_ns > now_ns else None
-    return None
-
-
 class _Rollout:
     """The sizes that the ReplicaSets of a Deployment get next."""
 
@@ -158,8 +151,8 @@ class _Rollout:
         rolling = strategy.get("rollingUpdate", {})
         self.wanted: int = spec.get("replicas", 1)
         self.recreates = strategy.get("type") == "Recreate"
-        self.surge = 0 if self.recreates else _share(rolling.get("maxSurge", "25%"), self.wanted)
-        self.missing = _share(rolling.get("maxUnavailable", "25%"), self.wanted, up=False)
+        self.surge = 0 if self.recreates else share(rolling.get("maxSurge", "25%"), self.wanted)
+        self.missing = share(rolling.get("maxUnavailable", "25%"), self.wanted, up=False)
         if not self.surge and not self.missing:
             self.missing = 1
         self.owner, self.paused = owner, owner.spec.paused
@@ -193,11 +186,11 @@ class _Rollout:
         for each in by_size:
             size = _replicas(each)
             whole = _number(each, _MAX) or self.wanted + self.surge
-            share = math.floor(size * allowed / whole + 0.5) - size
+            part = math.floor(size * allowed / whole + 0.5) - size
             left = change - done
-            share = max(0, min(share, left)) if change > 0 else min(0, max(share, left))
-            sizes[each.metadata.uid] = size + share
-            done += share
+            part = max(0, min(part, left)) if change > 0 else min(0, max(part, left))
+            sizes[each.metadata.uid] = size + part
+            done += part
         if by_size:
             first = by_size[0].metadata.uid
             sizes[first] = max(0, sizes[first] + change - done)
@@ -216,7 +209,7 @@ class _Rollout:
     def size_of_current(self) -> int:
         """Return the next size of the newest set, given the sizes of the others."""
         size = 0 if self.current is None else _replicas(self.current)
-        if size >= self.wanted or (self.paused and not self.old):
+        if size >= self.wanted or self.paused:
             return self.wanted
         if self.recreates:
             running = any(_replicas(each) or each.status.replicas for each in self.old)
@@ -228,13 +221,32 @@ class _Rollout:
         """Resize the newest set and the old ones."""
         assert self.current is not None
         sizes: dict[str, int] = {}
-        if not self.paused or not self.old:
-            sizes[self.current.metadata.uid] = self.size_of_current()
+        sizes[self.current.metadata.uid] = self.size_of_current()
         if not self.paused:
             sizes |= self._smaller_sizes()
+        return self._resized(sizes)
+
+    def scale_while_paused(self) -> list[Action]:
+        """Resize the only set that has pods, or the newest one. The rollout does not go on."""
+        active = self._active()
+        newest = max(self.old, key=lambda each: each.metadata.creation_timestamp or "")
+        if len(active) > 1:
+            if self.current is None or not self._is_saturated(self.current):
+                return []
+            return self._resized({each.metadata.uid: 0 for each in self.old})
+        resized = active[0] if active else (self.current or newest)
+        return self._resized({resized.metadata.uid: self.wanted})
+
+    def _is_saturated(self, current: ReplicaSet) -> bool:
+        """Whether the newest set has all pods of the Deployment, and they are available."""
+        is_full = current.status.available_replicas == _replicas(current) == self.wanted
+        return is_full and _number(current, _DESIRED) == self.wanted
+
+    def _resized(self, sizes: Mapping[str, int]) -> list[Action]:
+        """Return the patches for sets with a new size, or with outdated annotations."""
         notes = {_DESIRED: str(self.wanted), _MAX: str(self.wanted + self.surge)}
         actions: list[Action] = []
-        for each in (*self.old, self.current):
+        for each in (*self.old, *([self.current] if self.current else [])):
             size, before = sizes.get(each.metadata.uid, _replicas(each)), _replicas(each)
             is_annotated = all(each.metadata.annotations.get(k) == notes[k] for k in notes)
             if size == before and (is_annotated or not size):
@@ -272,14 +284,6 @@ class _Rollout:
             spare -= taken
             sizes[each.metadata.uid] -= taken
         return sizes
-
-
-def _share(value: Any, whole: int, *, up: bool = True) -> int:
-    """Resolve a number or a percentage of `whole`."""
-    if isinstance(value, str) and value.endswith("%") and value[:-1].isdecimal():
-        part = whole * int(value[:-1]) / 100
-        return math.ceil(part) if up else math.floor(part)
-    return value if isinstance(value, int) else 0
 
 
 def _replicas(each: ReplicaSet) -> int:
@@ -363,6 +367,17 @@ def _delete_history(owner: Deployment, old: Sequence[ReplicaSet]) -> list[Action
     return [Delete(each) for each in empty[: max(0, len(empty) - most)]]
 
 
+def _history(current: ReplicaSet) -> dict[str, str]:
+    """Return the annotation with the earlier revisions of a set that becomes the newest again."""
+    revision = current.metadata.annotations.get(_REVISION)
+    if revision is None:
+        return {}
+    earlier = [each for each in current.metadata.annotations.get(_HISTORY, "").split(",") if each]
+    while earlier and len(",".join([*earlier, revision])) > _LONGEST_HISTORY:
+        del earlier[0]
+    return {_HISTORY: ",".join([*earlier, revision])}
+
+
 def _annotate_revision(owner: Deployment, current: ReplicaSet | None) -> list[Action]:
     if current is None:
         return []
@@ -370,131 +385,6 @@ def _annotate_revision(owner: Deployment, current: ReplicaSet | None) -> list[Ac
     if owner.metadata.annotations.get(_REVISION) == revision:
         return []
     return [Patch(owner, {"metadata": {"annotations": {_REVISION: revision}}})]
-
-
-class _Counts(NamedTuple):
-    """Replica counts of a Deployment, summed over its ReplicaSets."""
-
-    wanted: int
-    total: int
-    updated: int
-    ready: int
-    available: int
-    most_unavailable: int
-
-    @classmethod
-    def of(
-        cls, document: Mapping[str, Any], sets: Sequence[ReplicaSet], current: ReplicaSet | None
-    ) -> _Counts:
-        wanted = document["spec"].get("replicas", 1)
-        rolling = document["spec"].get("strategy", {}).get("rollingUpdate", {})
-        return cls(
-            wanted,
-            total=sum(each.status.replicas for each in sets),
-            updated=0 if current is None else current.status.replicas,
-            ready=sum(each.status.ready_replicas for each in sets),
-            available=sum(each.status.available_replicas for each in sets),
-            most_unavailable=_share(rolling.get("maxUnavailable", "25%"), wanted, up=False),
-        )
-
-    def is_complete(self) -> bool:
-        return self.updated == self.wanted == self.total and self.available >= self.wanted
-
-    def has_progressed(self, stored: Mapping[str, Any]) -> bool:
-        """Whether there are more good pods, or fewer outdated ones, than in a stored status."""
-        outdated = stored.get("replicas", 0) - stored.get("updatedReplicas", 0)
-        return bool(
-            stored.get("updatedReplicas", 0) < self.updated
-            or stored.get("readyReplicas", 0) < self.ready
-            or stored.get("availableReplicas", 0) < self.available
-            or outdated > self.total - self.updated
-        )
-
-
-def _status(
-    objects: ObjectIndex,
-    owner: Deployment,
-    document: Mapping[str, Any],
-    sets: Sequence[ReplicaSet],
-    current: ReplicaSet | None,
-    now_ns: int,
-) -> Json:
-    stored = document.get("status", {})
-    counts = _Counts.of(document, sets, current)
-    conditions = [_availability(counts)]
-    if current is not None:
-        conditions.append(_progress(document, current.metadata.name, now_ns, counts))
-    refusals = (objects.refused.get(each.metadata.uid, "") for each in sets)
-    refused = next(filter(None, refusals), "")
-    if refused:
-        conditions.append(
-            {
-                "type": "ReplicaFailure",
-                "status": "True",
-                "reason": "FailedCreate",
-                "message": refused,
-            }
-        )
-    without = () if refused else ("ReplicaFailure",)
-    return {
-        "observedGeneration": owner.metadata.generation,
-        "replicas": counts.total or None,
-        "updatedReplicas": counts.updated or None,
-        "readyReplicas": counts.ready or None,
-        "availableReplicas": counts.available or None,
-        "unavailableReplicas": max(0, counts.wanted - counts.available) or None,
-        "conditions": conditions_with(
-            stored.get("conditions", ()),
-            conditions,
-            format_time(now_ns),
-            updated=True,
-            without=without,
-        ),
-    }
-
-
-def _availability(counts: _Counts) -> Json:
-    if counts.available >= counts.wanted - counts.most_unavailable:
-        return {
-            "type": "Available",
-            "status": "True",
-            "reason": "MinimumReplicasAvailable",
-            "message": "Deployment has minimum availability.",
-        }
-    return {
-        "type": "Available",
-        "status": "False",
-        "reason": "MinimumReplicasUnavailable",
-        "message": "Deployment does not have minimum availability.",
-    }
-
-
-def _progress(document: Mapping[str, Any], name: str, now_ns: int, counts: _Counts) -> Json:
-    """Build the condition about the progress of the rollout to a ReplicaSet."""
-    if counts.is_complete():
-        text = f'ReplicaSet "{name}" has successfully progressed.'
-        return {"type": "Progressing", "status": "True", "reason": _NEW, "message": text}
-    status = document.get("status", {})
-    has_progressed = counts.has_progressed(status)
-    stored = next(
-        (each for each in status.get("conditions", ()) if each.get("type") == "Progressing"), None
-    )
-    limit = document["spec"].get("progressDeadlineSeconds")
-    if stored is not None and not has_progressed and limit is not None:
-        since_ns = parse_time(stored["lastUpdateTime"])
-        is_late = stored.get("reason") == _DEADLINE or since_ns + limit * SECOND <= now_ns
-        if is_late and stored.get("reason") != _NEW:
-            text = f'ReplicaSet "{name}" has timed out progressing.'
-            return {"type": "Progressing", "status": "False", "reason": _DEADLINE, "message": text}
-    condition = {
-        "type": "Progressing",
-        "status": "True",
-        "reason": "ReplicaSetUpdated",
-        "message": f'ReplicaSet "{name}" is progressing.',
-    }
-    if has_progressed:
-        condition["lastUpdateTime"] = format_time(now_ns)
-    return condition
 
 
 def _deployment_of_deleted_pod(
