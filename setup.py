@@ -44,7 +44,7 @@ _LOOPS = Extension(
     "kubesched.framework.engine._compiled",
     ["src/kubesched/framework/engine/_compiled.c"],
     # Fused operations would round once where the reference rounds twice.
-    extra_compile_args=["-O3", "-ffp-contract=off"],
+    extra_compile_args=["-O3", "-ffp-contract=off", "-fno-trapping-math", "-fno-math-errno"],
     optional=True,
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import sys
 import types
 from typing import Any
@@ -139,6 +140,52 @@ def test_compiled_loops_equal_columns(
         assert fast == results()
 
 
+@pytest.fixture(params=["compiled", "columns"])
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a test with the compiled loops, and with NumPy alone."""
+    if request.param == "columns":
+        monkeypatch.setattr(kernels, "compiled", None)
+    elif kernels.compiled is None:
+        pytest.skip("installed without a compiler")
+
+
+both_forms = pytest.mark.usefixtures("form")
+repeated = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def _share_of(left: int, there: int) -> int:
+    return max(left, 0) * 100 // there
+
+
+# Amounts that the vector instructions take, larger ones, and quotients next to integers.
+_usual = st.one_of(st.integers(1, 2**46 - 1), st.integers(1, 300), st.integers(2**46 - 3, 2**55))
+
+
+@both_forms
+@repeated
+@given(
+    st.lists(st.tuples(_usual, _usual, _usual, _usual), min_size=1, max_size=9),
+    st.tuples(_usual, _usual),
+    st.tuples(st.integers(1, 32768), st.integers(1, 32768)),
+)
+def test_scores_of_usual_amounts_are_those_of_integers(
+    nodes: list[tuple[int, int, int, int]], wanted: tuple[int, int], weights: tuple[int, int]
+) -> None:
+    there = np.array([[each[0] for each in nodes], [each[1] for each in nodes]], dtype=np.int64)
+    taken = np.array([[each[2] for each in nodes], [each[3] for each in nodes]], dtype=np.int64)
+    least, balanced = [], []
+    for cpu, memory, used_cpu, used_memory in nodes:
+        rows = ((cpu, used_cpu, wanted[0]), (memory, used_memory, wanted[1]))
+        shares = [_share_of(all_ - used - want, all_) for all_, used, want in rows]
+        least.append(sum(map(operator.mul, shares, weights)) // sum(weights))
+        before, after = (
+            [min((used + add * want) / all_, 1.0) for all_, used, want in rows] for add in (0, 1)
+        )
+        balanced.append(balance_of(after) - balance_of(before))
+    assert kernels.least_allocated(there, taken, list(wanted), list(weights)).tolist() == least
+    assert kernels.balance_change(there, taken, list(wanted)).tolist() == balanced
+
+
 @pytest.mark.skipif(kernels.compiled is None, reason="installed without a compiler")
 def test_compiled_loops_read_parts_of_a_larger_matrix() -> None:
     table = np.arange(40, dtype=np.int64).reshape(4, 10) + 100
@@ -214,17 +261,6 @@ def test_values_are_numbered(values: list[int], dtype: type[np.unsignedinteger])
     assert sorted(set(values) - {0}) == distinct
 
 
-@pytest.fixture(params=["compiled", "columns"])
-def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run a test with the compiled loops, and with NumPy alone."""
-    if request.param == "columns":
-        monkeypatch.setattr(kernels, "compiled", None)
-    elif kernels.compiled is None:
-        pytest.skip("installed without a compiler")
-
-
-both_forms = pytest.mark.usefixtures("form")
-repeated = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 small_type = st.sampled_from([np.int16, np.int32, np.int64])
 
 
@@ -285,7 +321,7 @@ def test_the_extremes_of_int64_are_out_of_range() -> None:
 
 @pytest.mark.skipif(kernels.compiled is None, reason="installed without a compiler")
 def test_scores_of_many_equal_and_different_totals_equal_columns() -> None:
-    """More different totals than the loops remember, and repeated ones in between."""
+    """Many blocks of the loops, and an incomplete one."""
     rng = np.random.default_rng(7)
     for resources in (1, 2, 3, 4, 5):
         distinct = rng.integers(0, 10**6, (2, resources, 3000))

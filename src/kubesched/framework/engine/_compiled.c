@@ -13,6 +13,13 @@
 
 #define MOST_RESOURCES 64
 
+/* Loops that are built twice where that is possible: for any x86-64, and for one with AVX2. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__)
+#define WIDE __attribute__((target_clones("avx2", "default")))
+#else
+#define WIDE
+#endif
+
 /* One matrix int64[resource, node]; nodes are adjacent, resources may be further apart. */
 typedef struct {
     Py_buffer buffer;
@@ -48,10 +55,16 @@ open_matrix(PyObject *object, Matrix *matrix)
     return 0;
 }
 
+static inline const int64_t *
+column(const Matrix *matrix, Py_ssize_t resource)
+{
+    return (const int64_t *)(matrix->start + resource * matrix->step);
+}
+
 static inline int64_t
 amount(const Matrix *matrix, Py_ssize_t resource, Py_ssize_t node)
 {
-    return ((const int64_t *)(matrix->start + resource * matrix->step))[node];
+    return column(matrix, resource)[node];
 }
 
 static inline int64_t
@@ -155,6 +168,16 @@ open_scores(PyObject *object, Py_ssize_t nodes, Py_buffer *scores)
     return 0;
 }
 
+WIDE static int64_t
+any_lacking(const int64_t *there, const int64_t *taken, int64_t wanted, Py_ssize_t nodes)
+{
+    int64_t lacking = 0;
+    for (Py_ssize_t n = 0; n < nodes; n++) {
+        lacking |= subtract(there[n], taken[n]) < wanted ? -1 : 0;
+    }
+    return lacking;
+}
+
 static PyObject *
 is_lacking(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
@@ -163,81 +186,119 @@ is_lacking(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
         return NULL;
     }
     const Matrix *there = &question.allocatable, *taken = &question.allocated;
-    int lacking = 0;
+    int64_t lacking = 0;
     for (Py_ssize_t r = 0; r < there->resources && !lacking; r++) {
-        for (Py_ssize_t n = 0; n < there->nodes; n++) {
-            lacking |= subtract(amount(there, r, n), amount(taken, r, n)) < question.wanted[r];
-        }
+        lacking = any_lacking(column(there, r), column(taken, r), question.wanted[r], there->nodes);
     }
     close_question(&question);
-    return PyBool_FromLong(lacking);
+    return PyBool_FromLong(lacking != 0);
 }
 
-/* A score of one node. */
-typedef int64_t (*Rule)(const Question *question, const int64_t *weights, Py_ssize_t node);
+/* Scores of usual amounts: so many nodes at once, in loops that become vector instructions.
+ *
+ * Amounts below 2^46 are exact as doubles, and so are a hundred times an amount and sums of a few.
+ * A quotient of such numbers never rounds up to an integer that it does not reach: it is below that
+ * integer by at least one part in 2^53. So truncating it gives the quotient of integers.
+ */
+#define BLOCK 128
+#define AMOUNT_BITS 46
+#define MOST_WEIGHT 32767
 
-#define FEW_RESOURCES 4
-#define SLOTS 1024 /* a power of two */
-#define SLOT_BITS 10
+/* The number below 2^52, without an instruction that most processors lack for vectors. */
+static inline double
+as_double(int64_t number)
+{
+    uint64_t bits = (uint64_t)number | 0x4330000000000000u;
+    double shifted;
+    memcpy(&shifted, &bits, sizeof(shifted));
+    return shifted - 4503599627370496.0;
+}
 
-/* The scores of totals that occurred before. Nodes of one type have few different totals. */
-typedef struct {
-    int64_t totals[SLOTS * 2 * FEW_RESOURCES]; /* per slot: allocatable, allocated, ... */
-    int64_t scores[SLOTS];
-    uint8_t is_used[SLOTS];
-} Scored;
+/* Whether amounts are usual in a block: none is negative or large, and of none there is 0. */
+WIDE static int
+are_usual(const int64_t *there, const int64_t *taken, Py_ssize_t nodes)
+{
+    uint64_t bits = 0, lacking = 0;
+    for (Py_ssize_t n = 0; n < nodes; n++) {
+        bits |= (uint64_t)there[n] | (uint64_t)taken[n];
+        lacking |= (uint64_t)there[n] - 1; /* negative for 0 */
+    }
+    return !(bits >> AMOUNT_BITS) && !(lacking >> 63);
+}
 
-/* Inlined with a constant number of resources, so that the loops over them are unrolled. */
-static inline void
-score_by_totals(const Question *question, const int64_t *weights, Rule rule, int64_t *scores,
-                const int resources)
+static int
+is_usual_block(const Question *question, Py_ssize_t first, Py_ssize_t nodes)
 {
     const Matrix *there = &question->allocatable, *taken = &question->allocated;
-    Scored scored;
-    memset(scored.is_used, 0, sizeof(scored.is_used));
-    for (Py_ssize_t n = 0; n < there->nodes; n++) {
-        int64_t totals[2 * FEW_RESOURCES];
-        uint64_t mixed = 0, different = 0;
-        for (int r = 0; r < resources; r++) {
-            totals[2 * r] = amount(there, r, n);
-            totals[2 * r + 1] = amount(taken, r, n);
-            mixed += (uint64_t)totals[2 * r] ^ ((uint64_t)totals[2 * r + 1] << 1);
-            mixed *= 0x9E3779B97F4A7C15u;
+    for (Py_ssize_t r = 0; r < there->resources; r++) {
+        if (!are_usual(column(there, r) + first, column(taken, r) + first, nodes)) {
+            return 0;
         }
-        size_t slot = (size_t)(mixed >> (64 - SLOT_BITS));
-        int64_t *known = scored.totals + slot * 2 * (size_t)resources;
-        for (int i = 0; i < 2 * resources; i++) {
-            different |= (uint64_t)(known[i] ^ totals[i]);
+    }
+    return 1;
+}
+
+static int
+are_below(const int64_t *numbers, Py_ssize_t count, int64_t bound)
+{
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (numbers[i] < 0 || numbers[i] >= bound) {
+            return 0;
         }
-        if (different || !scored.is_used[slot]) {
-            memcpy(known, totals, sizeof(totals[0]) * 2 * (size_t)resources);
-            scored.is_used[slot] = 1;
-            scored.scores[slot] = rule(question, weights, n);
-        }
-        scores[n] = scored.scores[slot];
+    }
+    return 1;
+}
+
+WIDE static void
+add_free_shares(const int64_t *there, const int64_t *taken, double wanted, double weight,
+                double *restrict total, Py_ssize_t nodes)
+{
+    for (Py_ssize_t n = 0; n < nodes; n++) {
+        double all = as_double(there[n]), left = all - as_double(taken[n]) - wanted;
+        left = left > 0.0 ? left : 0.0;
+        total[n] += (double)(int32_t)(left * 100.0 / all) * weight;
+    }
+}
+
+WIDE static void
+divide_totals(const double *total, double weight, int64_t *restrict scores, Py_ssize_t nodes)
+{
+    for (Py_ssize_t n = 0; n < nodes; n++) {
+        scores[n] = (int32_t)(total[n] / weight);
     }
 }
 
 static void
-score_nodes(const Question *question, const int64_t *weights, Rule rule, int64_t *scores)
+least_allocated_block(const Question *question, const int64_t *weights, Py_ssize_t first,
+                      Py_ssize_t nodes, int64_t *scores)
 {
-    switch (question->allocatable.resources) {
-    case 1:
-        score_by_totals(question, weights, rule, scores, 1);
-        break;
-    case 2:
-        score_by_totals(question, weights, rule, scores, 2);
-        break;
-    case 3:
-        score_by_totals(question, weights, rule, scores, 3);
-        break;
-    case 4:
-        score_by_totals(question, weights, rule, scores, 4);
-        break;
-    default:
-        for (Py_ssize_t n = 0; n < question->allocatable.nodes; n++) {
-            scores[n] = rule(question, weights, n);
-        }
+    double total[BLOCK] = {0.0}, weight = 0.0;
+    for (Py_ssize_t r = 0; r < question->allocatable.resources; r++) {
+        add_free_shares(column(&question->allocatable, r) + first,
+                        column(&question->allocated, r) + first, (double)question->wanted[r],
+                        (double)weights[r], total, nodes);
+        weight += (double)weights[r];
+    }
+    divide_totals(total, weight > 1.0 ? weight : 1.0, scores, nodes);
+}
+
+/* Without the order of operations of `balance_change_of`, results would differ in the last digit. */
+WIDE static void
+balance_of_two(const int64_t *there1, const int64_t *taken1, double wanted1, const int64_t *there2,
+               const int64_t *taken2, double wanted2, int64_t *restrict scores, Py_ssize_t nodes)
+{
+    for (Py_ssize_t n = 0; n < nodes; n++) {
+        double all1 = as_double(there1[n]), used1 = as_double(taken1[n]);
+        double all2 = as_double(there2[n]), used2 = as_double(taken2[n]);
+        double before1 = used1 / all1, before2 = used2 / all2;
+        double after1 = (used1 + wanted1) / all1, after2 = (used2 + wanted2) / all2;
+        before1 = before1 < 1.0 ? before1 : 1.0;
+        before2 = before2 < 1.0 ? before2 : 1.0;
+        after1 = after1 < 1.0 ? after1 : 1.0;
+        after2 = after2 < 1.0 ? after2 : 1.0;
+        int32_t before = (int32_t)((1.0 - fabs((before1 - before2) / 2)) * 100.0);
+        int32_t after = (int32_t)((1.0 - fabs((after1 - after2) / 2)) * 100.0);
+        scores[n] = after - before;
     }
 }
 
@@ -277,7 +338,20 @@ least_allocated(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t c
         close_question(&question);
         return NULL;
     }
-    score_nodes(&question, weights, least_allocated_of, scores.buf);
+    const Py_ssize_t nodes = question.allocatable.nodes;
+    const int usual = are_below(question.wanted, question.allocatable.resources, (int64_t)1 << AMOUNT_BITS) &&
+                      are_below(weights, question.allocatable.resources, MOST_WEIGHT + 1);
+    int64_t *results = scores.buf;
+    for (Py_ssize_t first = 0; first < nodes; first += BLOCK) {
+        Py_ssize_t count = nodes - first < BLOCK ? nodes - first : BLOCK;
+        if (usual && is_usual_block(&question, first, count)) {
+            least_allocated_block(&question, weights, first, count, results + first);
+            continue;
+        }
+        for (Py_ssize_t n = first; n < first + count; n++) {
+            results[n] = least_allocated_of(&question, weights, n);
+        }
+    }
     PyBuffer_Release(&scores);
     close_question(&question);
     Py_RETURN_NONE;
@@ -313,7 +387,7 @@ balance(const double *fractions, int number)
 }
 
 static int64_t
-balance_change_of(const Question *question, const int64_t *Py_UNUSED(weights), Py_ssize_t node)
+balance_change_of(const Question *question, Py_ssize_t node)
 {
     const Matrix *there = &question->allocatable, *taken = &question->allocated;
     double before[MOST_RESOURCES], after[MOST_RESOURCES];
@@ -342,7 +416,22 @@ balance_change(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t co
         close_question(&question);
         return NULL;
     }
-    score_nodes(&question, NULL, balance_change_of, scores.buf);
+    const Matrix *there = &question.allocatable, *taken = &question.allocated;
+    const int64_t *wanted = question.wanted;
+    const int usual = there->resources == 2 && are_below(wanted, 2, (int64_t)1 << AMOUNT_BITS);
+    int64_t *results = scores.buf;
+    for (Py_ssize_t first = 0; first < there->nodes; first += BLOCK) {
+        Py_ssize_t count = there->nodes - first < BLOCK ? there->nodes - first : BLOCK;
+        if (usual && is_usual_block(&question, first, count)) {
+            balance_of_two(column(there, 0) + first, column(taken, 0) + first, (double)wanted[0],
+                           column(there, 1) + first, column(taken, 1) + first, (double)wanted[1],
+                           results + first, count);
+            continue;
+        }
+        for (Py_ssize_t n = first; n < first + count; n++) {
+            results[n] = balance_change_of(&question, n);
+        }
+    }
     PyBuffer_Release(&scores);
     close_question(&question);
     Py_RETURN_NONE;
@@ -350,15 +439,15 @@ balance_change(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t co
 
 /* One contiguous column of some type. */
 static int
-open_column(PyObject *object, char type, Py_buffer *column)
+open_column(PyObject *object, char type, Py_buffer *buffer)
 {
-    if (PyObject_GetBuffer(object, column, PyBUF_CONTIG_RO | PyBUF_FORMAT) < 0) {
+    if (PyObject_GetBuffer(object, buffer, PyBUF_CONTIG_RO | PyBUF_FORMAT) < 0) {
         return -1;
     }
-    int fits = type == 'q' ? holds_int64(column)
-                           : column->format != NULL && column->format[0] == type;
-    if (column->ndim != 1 || !fits) {
-        PyBuffer_Release(column);
+    int fits = type == 'q' ? holds_int64(buffer)
+                           : buffer->format != NULL && buffer->format[0] == type;
+    if (buffer->ndim != 1 || !fits) {
+        PyBuffer_Release(buffer);
         PyErr_SetString(PyExc_TypeError, "a column of another type is expected");
         return -1;
     }
@@ -437,6 +526,31 @@ look_up(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
     Py_RETURN_NONE;
 }
 
+/* Return a negative number if a score is out of range. */
+static inline int64_t
+add_scores(int64_t *sums, const int64_t *scores, int64_t weight, int64_t most, Py_ssize_t count)
+{
+    int64_t outside = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        outside |= scores[i] | subtract(most, scores[i]);
+        sums[i] = add(sums[i], multiply(scores[i], weight));
+    }
+    return outside;
+}
+
+WIDE static int64_t
+add_checked(int64_t *sums, const int64_t *scores, int64_t most, Py_ssize_t count)
+{
+    return add_scores(sums, scores, 1, most, count);
+}
+
+WIDE static int64_t
+add_weighted_checked(int64_t *sums, const int64_t *scores, int64_t weight, int64_t most,
+                     Py_ssize_t count)
+{
+    return add_scores(sums, scores, weight, most, count);
+}
+
 static PyObject *
 add_weighted(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
@@ -452,13 +566,9 @@ add_weighted(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t coun
         PyBuffer_Release(&scores);
         return NULL;
     }
-    int64_t *sums = total.buf, outside = 0;
-    const int64_t *added = scores.buf;
-    for (Py_ssize_t i = 0; i < scores.shape[0]; i++) {
-        int64_t score = added[i];
-        outside |= score | subtract(most, score); /* negative if the score is out of range */
-        sums[i] = add(sums[i], multiply(score, weight));
-    }
+    int64_t outside = weight == 1
+                          ? add_checked(total.buf, scores.buf, most, scores.shape[0])
+                          : add_weighted_checked(total.buf, scores.buf, weight, most, scores.shape[0]);
     PyBuffer_Release(&total);
     PyBuffer_Release(&scores);
     return PyBool_FromLong(outside >= 0);

@@ -43,11 +43,11 @@ from kubesched.scheduler.runtime.cached_answers import (
     pod_key_function,
 )
 from kubesched.scheduler.runtime.plugin_calls import (
+    add_in_range,
     add_normalized,
     call_filter,
     call_score,
     call_score_of_node,
-    check_range,
     checked_score,
     first_rejection,
 )
@@ -416,7 +416,8 @@ class AnswerCache:
                 total = total + of_nodes
         elif entry.node_total is not None:
             total = total + changed.at(entry.node_total)
-        entry.total[rows] = total
+        # To convert first is faster: an assignment by rows converts numbers one by one.
+        entry.total[rows] = total.astype(entry.total.dtype)
         for plugin, _ in scores.to_normalize(only_pods):
             entry.store_raw(plugin.name, rows, call_score(plugin, state, pod, changed))
         if not only_pods:  # and no plugin has failed
@@ -542,13 +543,10 @@ def _weighted_scores(
     plugins: Weighted, state: CycleState, pod: Pod, nodes: NodeView
 ) -> NDArray[np.int64]:
     """Return the weighted sum of scores that are not normalised."""
-    total: NDArray[np.int64] | None = None
+    total: NDArray[np.int64] = np.zeros(len(nodes), dtype=np.int64)
     for plugin, weight in plugins:
-        scores = call_score(plugin, state, pod, nodes)
-        check_range(plugin, scores)
-        weighted = scores if weight == 1 else scores * weight
-        total = weighted if total is None else total + weighted
-    return np.zeros(len(nodes), dtype=np.int64) if total is None else total
+        add_in_range(total, weight, plugin, call_score(plugin, state, pod, nodes))
+    return total
 
 
 def _all_true(holds: NDArray[np.bool_]) -> bool:

@@ -42,6 +42,7 @@ __all__ = [
     "PRE_SCORE",
     "REMOVE_POD",
     "THROWN",
+    "add_in_range",
     "add_normalized",
     "as_permit_answer",
     "as_post_filter_result",
@@ -251,8 +252,15 @@ def add_normalized(
 ) -> None:
     """Normalise scores and add them to the total. One outside 0..100 is a PluginError."""
     normalized = _normalized(plugin, state, pod, nodes, scores)
-    if not kernels.add_weighted(total, normalized, weight, MAX_NODE_SCORE):
-        check_range(plugin, normalized)
+    add_in_range(total, weight, plugin, normalized)
+
+
+def add_in_range(
+    total: NDArray[np.int64], weight: int, plugin: Plugin, scores: NDArray[np.int64]
+) -> None:
+    """Add weighted scores to the total. One outside 0..100 is a PluginError."""
+    if not kernels.add_weighted(total, scores, weight, MAX_NODE_SCORE):
+        check_range(plugin, scores)
 
 
 def _normalized(
