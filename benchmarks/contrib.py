@@ -5,7 +5,8 @@
 Measured like `benchmarks.loop`, from the first created pod to the last bound one, with the custom
 resources that the plugin reads. `coscheduling`: pods in groups of 1,000. `capacity`: pods of 50
 namespaces that borrow from each other. `load`: the three plugins of Trimaran together.
-`numa`: guaranteed pods on nodes with two NUMA nodes each.
+`numa`: guaranteed pods on nodes with two NUMA nodes each. `network`: applications of three
+workloads that depend on each other, in ten regions with ten zones each.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from benchmarks.engine_options import Case
 from benchmarks.loop import all_bound
 from benchmarks.measuring import Spent, Stopwatch
 from benchmarks.workloads import make_node, make_pod
-from kubesched.api import Namespace, Pod
+from kubesched.api import Namespace, Node, Pod
 from kubesched.cluster.apiserver.local_api import LocalApi
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.manifest_kinds import serve_everything
@@ -33,6 +34,13 @@ from kubesched.contrib.capacity_scheduling import CapacityScheduling
 from kubesched.contrib.capacity_scheduling.elastic_quotas import ELASTIC_QUOTA_KIND
 from kubesched.contrib.coscheduling import Coscheduling
 from kubesched.contrib.coscheduling.group_spec import GROUP_LABEL, POD_GROUP_KIND
+from kubesched.contrib.network_aware import NetworkOverhead, TopologicalSort
+from kubesched.contrib.network_aware.app_groups import (
+    APP_GROUP_KIND,
+    APP_GROUP_LABEL,
+    WORKLOAD_LABEL,
+)
+from kubesched.contrib.network_aware.network_costs import NETWORK_TOPOLOGY_KIND, REGION, ZONE
 from kubesched.contrib.node_resource_topology import NodeResourceTopologyMatch
 from kubesched.contrib.node_resource_topology.zones import NODE_TOPOLOGY_KIND
 from kubesched.contrib.trimaran import (
@@ -171,6 +179,57 @@ def _guaranteed(pod: Pod, _: int) -> Pod:
     return replace(pod, spec=replace(pod.spec, containers=(container,)))
 
 
+async def _prepare_network(api: LocalApi, _: Case) -> None:
+    rng = random.Random(0)
+    regions, zones = ([f"{kind}-{number}" for number in range(10)] for kind in ("region", "zone"))
+    topologies = [
+        {
+            "topologyKey": f"topology.kubernetes.io/{key}",
+            "originList": [
+                {
+                    "origin": start,
+                    "costList": [
+                        {"destination": end, "networkCost": rng.randint(2, 80)} for end in names
+                    ],
+                }
+                for start in names
+            ],
+        }
+        for key, names in (("region", regions), ("zone", zones))
+    ]
+    spec = {"configmapName": "", "weights": [{"name": "UserDefined", "topologyList": topologies}]}
+    document = {"metadata": {"name": "nt-default"}, "spec": spec}
+    await api.create_document(NETWORK_TOPOLOGY_KIND.type, "default", document)
+    named = [
+        {"kind": "Deployment", "name": each, "selector": each} for each in _WORKLOADS_OF_AN_APP
+    ]
+    workloads = [
+        {
+            "workload": each,
+            "dependencies": [
+                {"workload": other, "maxNetworkCost": 40} for other in named[number + 1 :]
+            ],
+        }
+        for number, each in enumerate(named)
+    ]
+    spec = {"numMembers": 3, "topologySortingAlgorithm": "ReverseKahn", "workloads": workloads}
+    for number in range(_APPS):
+        document = {"metadata": {"name": f"app-{number}"}, "spec": spec}
+        await api.create_document(APP_GROUP_KIND.type, "default", document)
+    for number, node in enumerate((await api.list(Node)).items):
+        labels = {REGION: regions[number % 10], ZONE: zones[number // 10 % 10]}
+        patch = {"metadata": {"labels": labels}}
+        await api.patch(Node, node.metadata.name, None, patch, patch_type="merge")
+
+
+def _of_app(pod: Pod, number: int) -> Pod:
+    workload = _WORKLOADS_OF_AN_APP[number % len(_WORKLOADS_OF_AN_APP)]
+    own = {APP_GROUP_LABEL: f"app-{number % _APPS}", WORKLOAD_LABEL: workload}
+    return replace(pod, metadata=replace(pod.metadata, labels={**pod.metadata.labels, **own}))
+
+
+_APPS: Final = 50
+_WORKLOADS_OF_AN_APP: Final = ("web", "cart", "database")
 _LOADS: Final = Path(tempfile.gettempdir()) / "kubesched-benchmark-load.json"
 _FILE: Final = {"metricProvider": {"type": "File", "address": str(_LOADS)}}
 _TRIMARAN: Final = (TargetLoadPacking, LoadVariationRiskBalancing, LowRiskOverCommitment)
@@ -187,6 +246,13 @@ _WORKLOADS: Final = {
         _prepare_zones,
         _guaranteed,
         args={"NodeResourceTopologyMatch": {"cacheResyncPeriodSeconds": 5}},
+    ),
+    "network": _Workload(
+        (NetworkOverhead, TopologicalSort),
+        ("appgroups.yaml", "networktopologies.yaml"),
+        _prepare_network,
+        _of_app,
+        "TopologicalSort",
     ),
     "load": _Workload(
         _TRIMARAN, (), _prepare_load, args={plugin.name: _FILE for plugin in _TRIMARAN}

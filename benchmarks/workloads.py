@@ -28,7 +28,7 @@ VOLUME_KINDS = ("volumes", "local-pv")
 GANGS = "gangs"
 """Gangs of 64 pods: `benchmarks.gangs`, by the engine alone."""
 ENGINE_KINDS = (DEVICES, *VOLUME_KINDS, GANGS)
-CONTRIB_KINDS = ("coscheduling", "capacity", "load", "numa")
+CONTRIB_KINDS = ("coscheduling", "capacity", "load", "numa", "network")
 """Pods for the plugins of `kubesched.contrib`: `benchmarks.contrib`, by the whole scheduler."""
 _MIX = ("basic", "spread", "affinity", "hetero")
 SHAPES = 500

@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from kubesched.cli.main import cli
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
 from kubesched.cluster.live_cluster import LiveCluster
 from kubesched.cluster.manifests import load_manifests
+from kubesched.contrib.network_aware import NetworkOverhead, TopologicalSort
 from kubesched.foundation.util.clock import current_clock
 from kubesched.foundation.util.randomness import derive
 from kubesched.foundation.util.virtual_loop import run
@@ -34,12 +36,14 @@ NAMES = [
     "LoadVariationRiskBalancing",
     "LowRiskOverCommitment",
     "NodeMetadata",
+    "NetworkOverhead",
     "NodeResourceTopologyMatch",
     "NodeResourcesAllocatable",
     "PodState",
     "PreemptionToleration",
     "QOSSort",
     "TargetLoadPacking",
+    "TopologicalSort",
 ]
 
 
@@ -83,6 +87,7 @@ profiles:
       - name: CapacityScheduling
       - name: NodeResourceTopologyMatch
       - name: NodeResourcesAllocatable
+      - name: NetworkOverhead
       - name: NodeMetadata
       - name: PodState
       - name: TargetLoadPacking
@@ -137,6 +142,8 @@ profiles:
       scoringStrategy: Oldest
       timestampFormat: "2006-01-02"
       defaultValue: "2026-01-01"
+  - name: NetworkOverhead
+    args: {namespaces: [shop, default], weightsName: NetperfCosts, networkTopologyName: costs}
 """  # noqa: E501
 
 
@@ -150,11 +157,42 @@ def test_configurations_of_the_public_project_load() -> None:
     loaded = load_configuration(EVERY_ARGUMENT, known_args=known)
     completed = scheduler_configuration(configuration=loaded, out_of_tree_registry=registry)
     enabled = completed.enabled_plugins()
-    assert set(NAMES) - {"QOSSort"} <= enabled
+    assert set(NAMES) - {"QOSSort", "TopologicalSort"} <= enabled
     (profile,) = completed.profiles
     assert profile.args_of("Coscheduling").permit_waiting_time_seconds == 10
     assert profile.args_of("NodeResourceTopologyMatch").cache.foreign_pods_detect == "None"
     assert profile.args_of("LowRiskOverCommitment").risk_limit_weights["memory"] == 0.7
+    assert profile.args_of("NetworkOverhead").namespaces == ("shop", "default")
+
+
+# The form of the public project's manifest for the two network-aware plugins.
+NETWORK_AWARE = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: network-aware-scheduler
+  plugins:
+    multiPoint:
+      enabled: [{name: NetworkOverhead, weight: 5}]
+      disabled: [{name: NodeResourcesFit}]
+    queueSort:
+      enabled: [{name: TopologicalSort}]
+      disabled: [{name: "*"}]
+  pluginConfig:
+  - name: TopologicalSort
+    args: {namespaces: [default]}
+  - name: NetworkOverhead
+    args: {namespaces: [default], weightsName: UserDefined, networkTopologyName: net-topology-test}
+"""
+
+
+def test_the_network_aware_configuration_loads() -> None:
+    registry = {each.name: each for each in (NetworkOverhead, TopologicalSort)}
+    known = {name: each.args_type for name, each in registry.items()}
+    loaded = load_configuration(NETWORK_AWARE, known_args=known)
+    completed = scheduler_configuration(configuration=loaded, out_of_tree_registry=registry)
+    assert set(registry) <= completed.enabled_plugins()
+    assert "NodeResourcesFit" not in completed.enabled_plugins()
 
 
 def _entry_points() -> dict[str, str]:
@@ -163,8 +201,12 @@ def _entry_points() -> dict[str, str]:
     return offered
 
 
-def placed(example: str) -> dict[str, int]:
-    """Run an example with its configuration; return the number of placed pods by `app`."""
+def _app_of(pod: Pod) -> str:
+    return pod.metadata.labels.get("app", "")
+
+
+def placed(example: str, key: Callable[[Pod], str] = _app_of) -> dict[str, int]:
+    """Run an example with its configuration; return the number of placed pods by a key."""
 
     async def story() -> dict[str, int]:
         text = (EXAMPLES / f"{example}_config.yaml").read_text()
@@ -179,8 +221,7 @@ def placed(example: str) -> dict[str, int]:
             await asyncio.sleep(90)
             counts: dict[str, int] = {}
             for pod in (await live.pods()).values():
-                app = pod.metadata.labels.get("app", "")
-                counts[app] = counts.get(app, 0) + bool(pod.spec.node_name)
+                counts[key(pod)] = counts.get(key(pod), 0) + bool(pod.spec.node_name)
             return counts
 
     return run(story)
@@ -199,6 +240,11 @@ def test_the_example_of_capacity_scheduling() -> None:
 def test_the_example_of_numa_nodes() -> None:
     """Worker-2 takes two pods of 3 CPUs; on worker-1 they could not be aligned."""
     assert placed("numa") == {"inference": 2, "web": 1}
+
+
+def test_the_example_of_an_application_near_its_database() -> None:
+    """The database is in us-east-1, where 8 CPUs are; all pods fit there."""
+    assert placed("network", lambda pod: pod.spec.node_name.partition("-")[0]) == {"east": 7}
 
 
 def explained(tmp_path: Path, config: str, documents: str, pod: str) -> str:
@@ -304,6 +350,29 @@ spec: {containers: [{name: c, image: i, resources: {limits: {cpu: "3", memory: 1
     assert "(NUMA node 1 of node-1)" in text
     assert "request at most 2 cpu per container" in text
     assert "remove the limits of cpu" in text
+
+
+def test_explain_says_which_dependencies_are_too_far(tmp_path: Path) -> None:
+    """The only node is at a cost of 20 from the database, and 15 is allowed."""
+    documents = (EXAMPLES / "network.yaml").read_text().split("---\n")
+    kept = [each for each in documents if "kind: Deployment\n" not in each.split("metadata")[0]]
+    kept = [each for each in kept if "east-4" not in each and "west-2" not in each]
+    pods = """
+apiVersion: v1
+kind: Pod
+metadata: {name: database, labels: {appgroup.diktyo.x-k8s.io: shop, appgroup.diktyo.x-k8s.io.workload: database}}
+spec: {nodeName: east-3, containers: [{name: c, image: i, resources: {requests: {cpu: "4"}}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: cart, labels: {appgroup.diktyo.x-k8s.io: shop, appgroup.diktyo.x-k8s.io.workload: cart}}
+spec: {containers: [{name: c, image: i, resources: {requests: {cpu: "1"}}}]}
+"""  # noqa: E501
+    text = explained(tmp_path, "network_config.yaml", "---\n".join([*kept, pods]), "default/cart")
+    assert "1 pod of database at a cost of 20, where 15 is allowed" in text
+    assert "raise maxNetworkCost of database to 20 in the AppGroup shop" in text
+    assert """"path": "/spec/workloads/1/dependencies/0/maxNetworkCost", "value": 20""" in text
+    assert "remove the pod from its AppGroup" in text
 
 
 def test_a_simulation_has_the_custom_resources_of_its_files(tmp_path: Path) -> None:

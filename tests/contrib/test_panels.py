@@ -6,11 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from kubesched.api import Namespace
+from kubesched.api import Namespace, Node
 from kubesched.contrib.capacity_scheduling import CapacityScheduling
 from kubesched.contrib.capacity_scheduling.elastic_quotas import ELASTIC_QUOTAS
 from kubesched.contrib.coscheduling import Coscheduling
 from kubesched.contrib.coscheduling.group_spec import GROUP_LABEL, POD_GROUPS
+from kubesched.contrib.network_aware import NetworkOverhead
+from kubesched.contrib.network_aware.app_groups import APP_GROUP_LABEL, APP_GROUPS, WORKLOAD_LABEL
+from kubesched.contrib.network_aware.network_costs import NETWORK_TOPOLOGIES
 from kubesched.contrib.node_resource_topology import NodeResourceTopologyMatch
 from kubesched.contrib.node_resource_topology.zones import NODE_TOPOLOGY_KIND
 from kubesched.contrib.trimaran import TargetLoadPacking
@@ -120,6 +123,38 @@ def test_the_load_of_simulated_nodes_is_read_as_from_metrics_server() -> None:
     assert [row.name for row in panel.rows] == ["n1", "n0"]
     assert panel.rows[0].meters[0].text == "50 %"
     assert panel.tone == ""
+
+
+def test_applications_show_how_many_dependencies_are_near() -> None:
+    """Two pods of web, one on the node of the database; the other node is in another zone."""
+
+    async def tell(harness: ContribHarness) -> None:
+        zone = "topology.kubernetes.io/zone"
+        for number in range(2):
+            patch = {"metadata": {"labels": {zone: f"z{number}"}}}
+            await harness.api.patch(Node, f"n{number}", None, patch, patch_type="merge")
+        db, web = ({"kind": "Deployment", "name": each, "selector": each} for each in ("db", "web"))
+        needs = [{"workload": db, "maxNetworkCost": 9}]
+        workloads = [{"workload": web, "dependencies": needs}, {"workload": db}]
+        spec = {"numMembers": 2, "topologySortingAlgorithm": "KahnSort", "workloads": workloads}
+        await harness.custom(APP_GROUPS, "shop", spec)
+        for name, node in (("db", "n0"), ("web-0", "n0"), ("web-1", "n1")):
+            labels = {APP_GROUP_LABEL: "shop", WORKLOAD_LABEL: name.partition("-")[0]}
+            await harness.pod(name, labels=labels, nodeSelector={"kubernetes.io/hostname": node})
+            await asyncio.sleep(1)
+        await harness.custom(
+            NETWORK_TOPOLOGIES, "nt-default", {"configmapName": "c", "weights": [weights]}
+        )
+        await harness.pod("another")
+        await asyncio.sleep(5)
+
+    costs = [{"origin": "z1", "costList": [{"destination": "z0", "networkCost": 10}]}]
+    topology = {"topologyKey": "topology.kubernetes.io/zone", "originList": costs}
+    weights = {"name": "UserDefined", "topologyList": [topology]}
+    (panel,) = panels(NetworkOverhead, ["appgroups.yaml", "networktopologies.yaml"], tell)
+    assert rows(panel) == {"default/shop": ("too far", "1 of 2")}
+    assert panel.summary == "1 have dependencies too far."
+    assert panel.rows[0].text == "Placed in this order: web, db."
 
 
 def test_a_source_that_fails_is_shown() -> None:
