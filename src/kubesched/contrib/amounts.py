@@ -1,4 +1,4 @@
-"""Amounts of resources as quantities: exact for objects, short for people."""
+"""Convert amounts of resources to quantities: exact ones for objects, rounded ones for display."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNITS: Final = ((1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "K
 
 
 def as_quantity(name: str, amount: int) -> str:
-    """Return the exact quantity of an integer amount, which is in thousandths for cpu."""
+    """Return the exact quantity of an integer amount; amounts of cpu are in thousandths."""
     if name == CPU:
         return f"{amount}m" if amount % 1000 else str(amount // 1000)
     if name in (MEMORY, EPHEMERAL_STORAGE) or is_hugepage_resource_name(name):
@@ -23,7 +23,7 @@ def as_quantity(name: str, amount: int) -> str:
 
 
 def shown(name: str, amount: int) -> str:
-    """Return a quantity that people can read: bytes are rounded to a tenth of a unit."""
+    """Return a quantity for display: bytes are rounded to a tenth of a unit."""
     if name in (MEMORY, EPHEMERAL_STORAGE) or is_hugepage_resource_name(name):
         for unit, suffix in _UNITS:
             if abs(amount) >= unit:

@@ -18,7 +18,10 @@ class QualityOfService(enum.IntEnum):
 
 
 def quality_of(pod: Pod) -> QualityOfService:
-    """Guaranteed: every container has limits of cpu and memory that equal its requests."""
+    """Return the class of a pod.
+
+    Guaranteed: every container has limits of cpu and memory that equal its requests.
+    """
     is_guaranteed, has_any = bool(pod.spec.containers), False
     for container in (*pod.spec.containers, *pod.spec.init_containers):
         limits, requests = container.resources.limits, container.resources.requests

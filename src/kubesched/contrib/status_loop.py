@@ -15,7 +15,7 @@ __all__ = ["StatusLoop"]
 _log = logging.getLogger(__name__)
 
 _NOT_FOUND: Final = 404
-# Changes of this long are written together, and a failed write is repeated after it.
+# Changes within this time are written together, and a failed write is retried after it.
 _PAUSE_NS: Final = 10**9
 
 
@@ -31,7 +31,7 @@ class StatusLoop:
         self._is_running = False
 
     def mark(self, key: str) -> None:
-        """Record that the status of an object may have to change."""
+        """Record that the status of an object may need an update."""
         self._changed.add(key)
         self._wake.set()
 

@@ -1,4 +1,4 @@
-"""CapacityScheduling: namespaces have quotas, and may borrow what others do not use."""
+"""CapacityScheduling: namespaces have quotas, and may borrow the unused part of other quotas."""
 
 from kubesched.contrib.capacity_scheduling.plugin import CapacityScheduling
 

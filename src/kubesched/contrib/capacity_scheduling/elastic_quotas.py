@@ -1,8 +1,8 @@
-"""The ElasticQuotas of a cluster, and what their namespaces use.
+"""The ElasticQuotas of a cluster, and the resources that their namespaces use.
 
-A plain class. Amounts are integers by resource: cpu in thousandths, memory in bytes, everything
-else in pieces. A resource that a quota does not name in `max` is not limited by it, and of one that
-it does not name in `min` nothing is guaranteed to its namespace.
+This class performs no I/O. Amounts are integers by resource: cpu in thousandths, memory in bytes,
+all other resources in units. A resource that is absent from `max` is not limited. A resource that
+is absent from `min` is not guaranteed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ENDED_PHASES: Final = ("Succeeded", "Failed")
 
 
 class Quota(msgspec.Struct, frozen=True):
-    """What a namespace is guaranteed, and the most it may use."""
+    """The quota of a namespace: the guaranteed amounts and the limits."""
 
     name: str
     namespace: str
@@ -50,11 +50,11 @@ class LeavingPod(NamedTuple):
 
     namespace: str
     amounts: dict[str, int]
-    is_preempted: bool  # by a scheduler, for another pod
+    is_preempted: bool  # whether a scheduler evicts it to make room for another pod
 
 
 def is_preempted(pod: Pod) -> bool:
-    """Whether a condition says that a scheduler evicts the pod for another one."""
+    """Whether the pod's conditions say that a scheduler evicts it to make room for another pod."""
     return any(
         each.type == "DisruptionTarget" and each.reason == "PreemptionByScheduler"
         for each in pod.status.conditions
@@ -62,7 +62,7 @@ def is_preempted(pod: Pod) -> bool:
 
 
 def pod_amounts(pod_info: PodInfo) -> dict[str, int]:
-    """Return what a pod requests; resources that it does not request are absent."""
+    """Return the requests of a pod; resources that it does not request are absent."""
     requested = pod_info.requested
     amounts = {
         CPU: requested.milli_cpu,
@@ -74,7 +74,7 @@ def pod_amounts(pod_info: PodInfo) -> dict[str, int]:
 
 
 class QuotaTrial:
-    """The use of quotas, with changes that a dry run makes."""
+    """A copy of the quota usage that a dry run modifies."""
 
     def __init__(self, quotas: ElasticQuotas, changes: Mapping[str, Counter[str]] = {}) -> None:
         self._quotas = quotas
@@ -84,7 +84,7 @@ class QuotaTrial:
         return QuotaTrial(self._quotas, self._changes)
 
     def change(self, namespace: str, amounts: Amounts, sign: int) -> None:
-        """Count pods that are added (1) or removed (-1)."""
+        """Count the pods as added (1) or removed (-1)."""
         if self._quotas.of(namespace) is None:
             return
         own = self._changes.setdefault(namespace, Counter())
@@ -96,10 +96,10 @@ class QuotaTrial:
         return self._quotas.used(namespace)[name] + (changes[name] if changes else 0)
 
     def is_over_min(self, quota: Quota, more: Amounts) -> bool:
-        """Whether the namespace uses more than it is guaranteed, with some more.
+        """Whether the usage of the namespace, plus `more`, exceeds its guaranteed amounts.
 
-        Only resources that some quota guarantees count, and of them only those of `more` unless
-        it is empty.
+        Only resources that some quota guarantees are compared. If `more` is not empty, only its
+        resources are compared.
         """
         guaranteed = self._quotas.guaranteed.keys()
         names = more.keys() & guaranteed if more else guaranteed
@@ -109,7 +109,7 @@ class QuotaTrial:
         )
 
     def over_max(self, quota: Quota, more: Amounts) -> str:
-        """Return a requested resource of which the namespace would use too much, or nothing."""
+        """Return a requested resource for which the namespace would exceed its `max`, if any."""
         for name, amount in more.items():
             limit = quota.max.get(name)
             if limit is not None and self.used(quota.namespace, name) + amount > limit:
@@ -130,23 +130,23 @@ class QuotaTrial:
 
 
 class ElasticQuotas:
-    """Follows quotas and pods. Pods count from the moment when they are reserved a node."""
+    """Tracks quotas and pods. A pod counts from the moment when a node is reserved for it."""
 
     def __init__(self) -> None:
         self._quotas: dict[str, dict[str, Quota]] = {}  # by namespace and name
         self._created: dict[tuple[str, str], str] = {}
         self._pods: dict[str, tuple[str, dict[str, int]]] = {}  # by uid
         self._used: dict[str, Counter[str]] = {}  # by namespace
-        # Pods that are terminating: they count as used until they are gone.
+        # Terminating pods by uid. They count as used until they are deleted.
         self.leaving: dict[str, LeavingPod] = {}  # by uid
-        # Over all namespaces with a quota: what is guaranteed, and what is used.
+        # Sums over all namespaces with a quota: the guaranteed amounts, and the used amounts.
         self.guaranteed: Counter[str] = Counter()
         self.total: Counter[str] = Counter()
-        # Called with a namespace whose quota or use has changed.
+        # Called with the namespace when its quota or its usage has changed.
         self.on_change: list[Callable[[str], None]] = []
 
     def of(self, namespace: str) -> Quota | None:
-        """Return the quota of a namespace: the oldest one, if there are several."""
+        """Return the quota of a namespace. If there are several, the oldest one applies."""
         quotas = self._quotas.get(namespace)
         if not quotas:
             return None
@@ -202,7 +202,7 @@ class ElasticQuotas:
             self.leaving[new.metadata.uid] = LeavingPod(*counted, is_preempted(new))
 
     def add(self, pod: Pod) -> None:
-        """Count a pod that has a node, unless it is counted already."""
+        """Count a pod that has a node. A pod that is already counted is not counted twice."""
         uid, namespace = pod.metadata.uid, pod.metadata.namespace
         if uid not in self._pods:
             amounts = pod_amounts(PodInfo(pod))
@@ -234,14 +234,14 @@ _NOTHING: Final[Counter[str]] = Counter()
 
 
 def _is_known(counted: Any, old: Pod | None, new: Pod) -> bool:
-    """Whether the pod is counted, and its requests cannot have changed."""
+    """Whether the pod is already counted with the same requests."""
     if counted is None or old is None:
         return counted is not None and old is None
     return old.spec is new.spec or old.spec.containers == new.spec.containers
 
 
 def _amounts(raw: Any) -> dict[str, int]:
-    """Read a resource list; a quantity that is none counts as absent."""
+    """Parse a resource list; an invalid quantity counts as absent."""
     if not isinstance(raw, dict):
         return {}
     amounts = {}

@@ -1,4 +1,4 @@
-"""What `kubesched explain` shows about pods that quotas keep out."""
+"""The details that `kubesched explain` shows about pods that quotas reject."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["CapacityExplaining"]
 
 
 class CapacityExplaining(Explaining):
-    """Explains rejections in PreFilter, which are about all nodes."""
+    """Explains rejections by PreFilter, which apply to all nodes."""
 
     def __init__(self, quotas: ElasticQuotas) -> None:
         self._quotas = quotas
@@ -73,7 +73,7 @@ class CapacityExplaining(Explaining):
             yield _raise(quota, stored, higher, pod, 2.1)
 
     def _higher_max(self, quota: Quota, asked: Amounts) -> dict[str, int]:
-        """Return the `max` that the pod needs of the resources of which it is too low."""
+        """Return the `max` values that the pod needs, for the resources whose `max` is too low."""
         used = self._quotas.used(quota.namespace)
         needed = {name: used[name] + amount for name, amount in asked.items()}
         return {
@@ -81,7 +81,7 @@ class CapacityExplaining(Explaining):
         }
 
     def _higher_min(self, quota: Quota, asked: Amounts) -> dict[str, int]:
-        """Return the `min` with which all quotas together guarantee what is used with the pod."""
+        """Return the `min` values with which the guarantees cover the usage with the pod."""
         total, guaranteed = self._quotas.total, self._quotas.guaranteed
         return {
             name: quota.min.get(name, 0) + lacking
@@ -91,7 +91,7 @@ class CapacityExplaining(Explaining):
 
 
 class _Limits(NamedTuple):
-    """New limits of a quota, of the resources whose limits change."""
+    """Changed limits of a quota; resources whose limits stay the same are absent."""
 
     max: dict[str, int] = {}
     min: dict[str, int] = {}

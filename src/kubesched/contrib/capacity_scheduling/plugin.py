@@ -1,8 +1,8 @@
-"""CapacityScheduling: namespaces have quotas, and may borrow what others do not use.
+"""CapacityScheduling: namespaces have quotas, and may borrow the unused part of other quotas.
 
-An ElasticQuota guarantees `min` to its namespace and limits it to `max`. Between the two, a
-namespace uses what others leave of their guarantees. When they need it back, pods of the namespace
-are evicted. docs/contrib/capacity-scheduling.md describes the behaviour.
+An ElasticQuota guarantees `min` to its namespace and limits it to `max`. A namespace may use more
+than its `min` while other namespaces use less than theirs. When those need their guarantee, pods of
+the borrowing namespace are evicted. docs/contrib/capacity-scheduling.md describes the behaviour.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _GATED: Final = Status.unresolvable("waiting for the preemption for this pod to 
 
 
 class _QuotaState:
-    """The quotas as a dry run changes them, and what the pod adds."""
+    """The quotas as a dry run modifies them, and the requests of the pod."""
 
     def __init__(
         self,
@@ -67,26 +67,26 @@ class _QuotaState:
         gone: frozenset[str] = frozenset(),
     ) -> None:
         self.trial = trial
-        # The pod and nominated pods: of its namespace, and of all that count.
+        # Requests of the pod plus nominated pods: those of its namespace, and all that count.
         self.own, self.total = own, total
-        self.gone = gone  # uids of pods that the trial does not count already
+        self.gone = gone  # uids of pods that the trial has already subtracted
 
     def clone(self) -> _QuotaState:
         return _QuotaState(self.trial.clone(), self.own, self.total, self.gone)
 
 
 class _Reclaim(NamedTuple):
-    """What a preemptor may take from others; the same on all nodes."""
+    """The resources that a preemptor may reclaim from other namespaces; the same on all nodes."""
 
     is_borrowing: bool  # whether its namespace would use more than its min
-    leaving: frozenset[str]  # uids of pods that do not count as borrowed
-    waited_for: frozenset[str]  # of these, the uids of victims of preemption
-    loans: QuotaTrial  # the use without the pods that are leaving
+    leaving: frozenset[str]  # uids of pods that do not count as borrowing
+    waited_for: frozenset[str]  # the subset that other preemptors evict
+    loans: QuotaTrial  # the usage without the pods that are leaving
     borrowers: dict[str, Quota]  # by namespace
 
 
 class CapacityScheduling(Plugin):
-    """Keep namespaces within their ElasticQuotas, and reclaim what they have borrowed."""
+    """Limit namespaces to their ElasticQuotas, and reclaim borrowed resources by preemption."""
 
     name = "CapacityScheduling"
     custom_kinds = (ELASTIC_QUOTA_KIND.kind,)
@@ -125,7 +125,7 @@ class CapacityScheduling(Plugin):
         return SUCCESS
 
     def _with_nominated(self, pod_info: PodInfo, quota: Quota) -> tuple[Counter[str], Counter[str]]:
-        """Add the pods that have a node nominated and go first to what the pod requests."""
+        """Add the nominated pods that precede the pod to the requests of the pod."""
         own = Counter(pod_amounts(pod_info))
         total = Counter(own)
         nominator = self.handle.nominator
@@ -166,12 +166,13 @@ class CapacityScheduling(Plugin):
         return self._preemption.preempt(state, pod_info, diagnosis)
 
     def _prepare_preemption(self, state: CycleState, found: _QuotaState, quota: Quota) -> None:
-        """Write what the dry runs of all nodes have in common.
+        """Compute the state that the dry runs of all nodes share.
 
-        Pods that are terminating or chosen as victims do not count as borrowed: otherwise several
-        preemptors would reclaim the same loan. Of these, the victims of preemption count as gone:
-        the preemptor waits for them, with the preemptors for which they were evicted, and at once
-        evicts what it needs beyond them. What users have deleted may take long to end.
+        Pods that are terminating or chosen as victims do not count as borrowing: otherwise several
+        preemptors would reclaim the same resources. The victims of other preemptors also count as
+        gone. The preemptor waits for them, together with the preemptors for which they are evicted,
+        and evicts only what it needs in addition. Pods that users have deleted do not count as
+        gone, because they may take long to terminate.
         """
         assert self._preemption is not None, "a plugin in a profile has a handle"
         leaving = dict(self._quotas.leaving)
@@ -203,11 +204,12 @@ class CapacityScheduling(Plugin):
     def potential_victims(
         self, state: CycleState, preemptor: PodInfo, node: NodeInfo
     ) -> Sequence[PodInfo]:
-        """What may be evicted depends on whether the preemptor's namespace borrows, too.
+        """Return the pods on a node that may be evicted.
 
-        If it does, less important pods of the namespace. If it does not, pods of namespaces that
-        borrow, as many as these borrow, whatever their priority. A pod without a quota evicts less
-        important pods without a quota.
+        If the namespace of the preemptor borrows, these are less important pods of the same
+        namespace. If it does not, these are pods of namespaces that borrow, whatever their
+        priority, up to the borrowed amount. A preemptor without a quota may evict less important
+        pods without a quota.
         """
         namespace = preemptor.pod.metadata.namespace
         quota, priority = self._quotas.of(namespace), pod_priority(preemptor.pod)
@@ -230,7 +232,7 @@ class CapacityScheduling(Plugin):
         return self._borrowed(reclaim, node)
 
     def _borrowed(self, reclaim: _Reclaim, node: NodeInfo) -> list[PodInfo]:
-        """Return the least important pods of other namespaces, while these borrow."""
+        """Return pods of other namespaces, least important first, until these no longer borrow."""
         borrowers = reclaim.borrowers
         pods = [
             other
@@ -250,7 +252,7 @@ class CapacityScheduling(Plugin):
         return found
 
     def admits(self, state: CycleState, preemptor: PodInfo) -> bool:
-        """Whether the quotas allow the preemptor without the pods that the dry run removed."""
+        """Whether the quotas admit the preemptor after the dry run has removed its victims."""
         quota = self._quotas.of(preemptor.pod.metadata.namespace)
         if quota is None:
             return True
@@ -280,7 +282,10 @@ class CapacityScheduling(Plugin):
         )
 
     def _after_pod_deleted(self, pod: Pod, old: Pod | None, new: Any) -> QueueingHint:
-        """A pod of any namespace with a quota gives back what all of them share."""
+        """Requeue if the deleted pod had a quota.
+
+        All namespaces with a quota share the unused guarantees.
+        """
         helps = (
             old is not None
             and bool(old.spec.node_name)
@@ -290,10 +295,10 @@ class CapacityScheduling(Plugin):
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
     def _after_pod_added(self, pod: Pod, old: Any, new: Pod) -> QueueingHint:
-        """A pod that was placed may be one that the waiting pod may evict.
+        """Requeue if the waiting pod may evict the placed pod.
 
-        It may also be another preemptor, whose victims then stay. A nominated pod may wait for
-        them.
+        The added pod may also be another preemptor that no longer needs its victims. A nominated
+        pod may be waiting for these.
         """
         namespace, theirs = pod.metadata.namespace, new.metadata.namespace
         own, other = self._quotas.of(namespace), self._quotas.of(theirs)
@@ -311,7 +316,10 @@ class CapacityScheduling(Plugin):
         return QueueingHint.QUEUE if may_evict else QueueingHint.SKIP
 
     def _fits_quota(self, pod: Pod) -> bool:
-        """Whether the pod is within the max of its quota, which deletions elsewhere leave as is."""
+        """Whether the pod is within the `max` of its quota.
+
+        Deletions in other namespaces do not change it.
+        """
         quota = self._quotas.of(pod.metadata.namespace)
         if quota is None:
             return True
@@ -324,7 +332,7 @@ class CapacityScheduling(Plugin):
         return QueueingHint.SKIP if is_same else QueueingHint.QUEUE
 
     async def work_as_leader(self) -> None:
-        """Write the status of quotas; one profile does it for all."""
+        """Write the status of quotas. One profile writes it for all profiles."""
         loop = self.handle.shared.get(
             "elastic quota status", lambda: QuotaStatusLoop(self._quotas, self.handle)
         )

@@ -1,4 +1,4 @@
-"""Why CapacityScheduling rejects pods, as values."""
+"""Causes of rejections by CapacityScheduling."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ __all__ = ["GuaranteesUsedUp", "QuotaMaxExceeded"]
 
 
 class QuotaMaxExceeded(Cause, frozen=True):
-    """With the pod its namespace would use more than `max` of its ElasticQuota."""
+    """The namespace would exceed the `max` of its ElasticQuota."""
 
     quota: str  # namespace/name
     resource: str
 
 
 class GuaranteesUsedUp(Cause, frozen=True):
-    """With the pod all quotas together would use more than the sum of their `min`."""
+    """All namespaces together would exceed the sum of all guarantees (`min`)."""
 
     quota: str
     resource: str

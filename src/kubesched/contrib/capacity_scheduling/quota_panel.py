@@ -1,4 +1,4 @@
-"""What the page shows of quotas: what namespaces use of what they may use."""
+"""The panel of quotas on the page: used amounts and limits per namespace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes what namespaces use into the status of their ElasticQuotas."""
+"""Writes the used amounts into the status of ElasticQuotas."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["QuotaStatusLoop", "used_of"]
 
 
 def used_of(quota: Quota, used: Amounts) -> dict[str, str]:
-    """Return the used amounts of the resources that a quota names, as quantities."""
+    """Return the used amounts of the resources that a quota lists, as quantities."""
     return {name: as_quantity(name, used.get(name, 0)) for name in sorted({*quota.min, *quota.max})}
 
 
 class QuotaStatusLoop:
-    """Compares the status of changed quotas with what is used."""
+    """Updates the status of a changed quota if it differs from the usage."""
 
     def __init__(self, quotas: ElasticQuotas, handle: Handle) -> None:
         self._quotas, self._handle = quotas, handle
@@ -45,7 +45,7 @@ class QuotaStatusLoop:
         used = used_of(quota, self._quotas.used(namespace))
         if stored is None or stored.status.get("used", {}) == used:
             return
-        # A resource that the quota does not name any more is removed.
+        # A resource that the quota no longer lists is removed.
         gone = dict.fromkeys(stored.status.get("used", {}).keys() - used.keys())
         await self._handle.api.patch(
             kind,

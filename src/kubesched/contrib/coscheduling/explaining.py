@@ -1,4 +1,4 @@
-"""What `kubesched explain` shows about groups that Coscheduling rejects."""
+"""The details that `kubesched explain` shows about groups that Coscheduling rejects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["CoschedulingExplaining"]
 
 
 class CoschedulingExplaining(Explaining):
-    """Explains rejections in PreFilter, which are about all nodes."""
+    """Explains rejections by PreFilter, which apply to all nodes."""
 
     def details(self, rejected: RejectedNodes, cause: Cause | None) -> Detail:
         match cause:
@@ -64,7 +64,7 @@ class CoschedulingExplaining(Explaining):
         group = rejected.objects.get(pod_group_type(), name, namespace)
         if group is None or not isinstance(least := group.spec.get("minMember"), int):
             return
-        # The largest minMember with which the scheduler places the pod, by halving.
+        # Binary search for the largest minMember with which the scheduler places the pod.
         low, high = 0, least
         while high - low > 1:
             middle = (low + high) // 2

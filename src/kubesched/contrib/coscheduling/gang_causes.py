@@ -1,4 +1,4 @@
-"""Why Coscheduling rejects pods, as values."""
+"""Causes of rejections by Coscheduling."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["GangIncomplete", "GangRejected", "GangTooLarge", "PodGroupMissing"]
 
 
 class PodGroupMissing(Cause, frozen=True):
-    """The PodGroup that the pod names does not exist."""
+    """The PodGroup to which the pod refers does not exist."""
 
     group: str
 
@@ -22,12 +22,12 @@ class GangIncomplete(Cause, frozen=True):
 
 
 class GangTooLarge(Cause, frozen=True):
-    """The nodes have less room than the group needs as a whole."""
+    """The free resources of the nodes are less than the group needs in total."""
 
     group: str
-    places: int | None = None  # for how many more pods there is room
-    needed: int | None = None  # how many more pods minMember demands
-    missing: tuple[tuple[str, int], ...] = ()  # of minResources, by resource
+    places: int | None = None  # the number of further pods that the nodes have room for
+    needed: int | None = None  # the number of further pods that minMember requires
+    missing: tuple[tuple[str, int], ...] = ()  # the missing part of minResources, by resource
 
 
 class GangRejected(Cause, frozen=True):

@@ -1,7 +1,7 @@
-"""The pods of each PodGroup: which exist, which have a node, and which wait in Permit.
+"""The pods of each PodGroup: pending, placed, and waiting in Permit.
 
-A plain class. Its owner reports changes, and reads how far a group is. All profiles of a
-scheduler share one.
+This class performs no I/O. The plugin passes changes to it, and reads the progress of groups. All
+profiles of a scheduler share one object.
 """
 
 from __future__ import annotations
@@ -19,50 +19,52 @@ _ENDED_PHASES = ("Succeeded", "Failed")
 
 
 class Gang:
-    """The members of one PodGroup, by uid. Members that have ended are not among them."""
+    """The members of one PodGroup, by uid. Completed pods are not members."""
 
     def __init__(self, key: str) -> None:
         self.key = key
-        self.spec: GroupSpec | None = None  # None: there is no such PodGroup
+        self.spec: GroupSpec | None = None  # None: the PodGroup does not exist
         self.members: dict[str, Pod] = {}
         self.bound: set[str] = set()
-        self.gated: set[str] = set()  # by scheduling gates
-        self.reserved: set[str] = set()  # by this scheduler, and not known to be bound
-        self.waiting: set[str] = set()  # in Permit
-        # Members that fit no node since the first member of this round was reserved.
+        self.gated: set[str] = set()  # blocked by scheduling gates
+        # reserved by this scheduler; the binding is not confirmed yet
+        self.reserved: set[str] = set()
+        self.waiting: set[str] = set()  # waiting in Permit
+        # Members that fitted no node since the first member of this round was reserved.
         self.failed: set[str] = set()
-        # The state of the cluster in which the group could not be placed, and the plugins that
-        # rejected its members.
+        # The cluster version in which the group could not be placed, and the plugins that rejected
+        # members.
         self.failed_at: Hashable = None
         self.blamed: set[str] = set()
-        self.revision = 0  # of the members' specs and labels
-        self.own_changes = 0  # to members with a node: see `Gangs.foreign_changes`
-        self.retry_ns = 0  # no member is tried before this time
-        # The member that waits for events on behalf of all members.
+        self.revision = 0  # Version of the members' specs and labels.
+        self.own_changes = 0  # changes to members with a node: see `Gangs.foreign_changes`
+        self.retry_ns = 0  # until this time no member is tried
+        # The member that waits for events on behalf of the whole group.
         self.representative = ""
-        # Whether minMember members existed when that was last looked at.
+        # Whether minMember members existed at the last check.
         self.was_enough = False
-        # Keys of groups to try again when this one is placed or has released its nodes.
+        # Keys of groups to retry when this group is placed or has released its nodes.
         self.successors: set[str] = set()
-        # Whether a member has ended or was deleted: its phase is known to the API server only.
+        # Whether a member has completed or was deleted. Then only the API server has the phases of
+        # all members.
         self.has_ended = True
-        # The first time of a member in the queue, for groups without a PodGroup.
+        # The time when the first member entered the queue; used for groups without a PodGroup.
         self.first_seen_ns = 0
 
     @property
     def order(self) -> tuple[int, str]:
-        """The place of the group among groups of one priority: the smaller is first."""
+        """The sort key among groups of the same priority; the smaller one is first."""
         created_ns = 0 if self.spec is None else self.spec.created_ns
         return created_ns or self.first_seen_ns, self.key
 
     @property
     def placed(self) -> int:
-        """How many members have a node, in the API server or in this scheduler."""
+        """The number of members with a node, bound or reserved."""
         return len(self.bound) + len(self.reserved)
 
     @property
     def known(self) -> int:
-        """How many members exist that are not held back by scheduling gates."""
+        """The number of members without scheduling gates."""
         return len(self.members) - len(self.gated)
 
     @property
@@ -70,7 +72,7 @@ class Gang:
         return max(map(pod_priority, self.members.values()), default=0)
 
     def pending(self) -> list[Pod]:
-        """The members without a node that the queue may try."""
+        """The members without a node that may be scheduled."""
         return [
             pod
             for uid, pod in self.members.items()
@@ -84,7 +86,7 @@ class Gang:
         return {pod_key(pod): pod for pod in self.pending()}
 
     def can_be_complete(self, tolerated: int) -> bool:
-        """Whether enough members are left that have not failed in this round."""
+        """Whether the members that have not failed in this round are enough for minMember."""
         least = 0 if self.spec is None else self.spec.min_member
         hopeful = sum(1 for pod in self.pending() if pod.metadata.uid not in self.failed)
         return self.placed + hopeful + tolerated >= least
@@ -95,32 +97,32 @@ class Gang:
 
     @property
     def is_holding(self) -> bool:
-        """Whether members have nodes that the group may have to release."""
+        """Whether members hold nodes that the group may have to release."""
         return bool(self.reserved) and not self.is_complete
 
 
 class Gangs:
-    """The gangs of a cluster, from its pods and PodGroups."""
+    """The gangs of a cluster, derived from its pods and PodGroups."""
 
     def __init__(self) -> None:
         self._gangs: dict[str, Gang] = {}
-        # Of pods on nodes, whether they are in groups or not: priority -> number of pods.
+        # Priority -> number of pods on nodes, members of groups or not.
         self._priorities: Counter[int] = Counter()
-        # Changes to pods with a node, and to PodGroups.
+        # Number of changes to pods with a node, and to PodGroups.
         self._changes = 0
         self.group_changes = 0
-        # Keys of groups that were complete, and have lost a member's binding since.
+        # Keys of groups that were complete and have since lost the binding of a member.
         self.broken: set[str] = set()
         # Called when a pod has left its node.
         self.on_room: list[Callable[[], None]] = []
-        # Called with a group whose members or spec changed.
+        # Called with the group when its members or its spec changed.
         self.on_change: list[Callable[[Gang], None]] = []
 
     def find(self, key: str) -> Gang | None:
         return self._gangs.get(key)
 
     def gang(self, key: str) -> Gang:
-        """Return the gang with this key, which is made if there is none."""
+        """Return the gang with this key; create it if it does not exist."""
         found = self._gangs.get(key)
         if found is None:
             found = self._gangs[key] = Gang(key)
@@ -130,11 +132,11 @@ class Gangs:
         return iter(list(self._gangs.values()))
 
     def holding(self) -> Collection[Gang]:
-        """The gangs that are placed in part."""
+        """The gangs of which only a part is placed."""
         return [gang for gang in self._gangs.values() if gang.is_holding]
 
     def has_pods_below(self, priority: int) -> bool:
-        """Whether a pod on a node is less important than this."""
+        """Whether a pod with a lower priority is on a node."""
         return any(number > 0 and each < priority for each, number in self._priorities.items())
 
     def foreign_changes(self, gang: Gang) -> int:
@@ -142,9 +144,10 @@ class Gangs:
         return self._changes - gang.own_changes
 
     def released(self, pod: Pod) -> None:
-        """Record that a pod has lost the node that this scheduler had reserved for it.
+        """Record that this scheduler released the node that it had reserved for a pod.
 
-        Not for groups that were rejected as a whole: the cluster is as it was before them.
+        Not called for groups that were rejected as a whole, because the cluster has not changed for
+        them.
         """
         self._count_change(pod)
 
@@ -154,7 +157,7 @@ class Gangs:
             self.gang(key).own_changes += 1
 
     def group_changed(self, old: CustomObject | None, new: CustomObject | None) -> None:
-        """Follow PodGroups."""
+        """Apply a change to a PodGroup."""
         changed = new if new is not None else old
         assert changed is not None, "a change has an object"
         gang = self.gang(f"{changed.metadata.namespace}/{changed.metadata.name}")
@@ -167,7 +170,7 @@ class Gangs:
         self._report(gang)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Follow pods."""
+        """Apply a change to a pod."""
         self._count(old, -1)
         self._count(new, 1)
         if _matters(old, new):
@@ -222,7 +225,7 @@ class Gangs:
 
 
 def _matters(old: Pod | None, new: Pod | None) -> bool:
-    """Whether a change to a pod with a node may make room for others, or attract them."""
+    """Whether a change to a pod with a node may release resources or satisfy an affinity."""
     if new is None:
         return old is not None and bool(old.spec.node_name)
     if not new.spec.node_name:
@@ -233,5 +236,5 @@ def _matters(old: Pod | None, new: Pod | None) -> bool:
 def _differ(old: Pod, new: Pod) -> bool:
     is_same = old.spec is new.spec and old.metadata.labels is new.metadata.labels
     if is_same or (old.spec.node_name != new.spec.node_name):
-        return False  # that a member was bound is no reason to try the group again
+        return False  # the binding of a member is no reason to retry its own group
     return old.spec != new.spec or old.metadata.labels != new.metadata.labels

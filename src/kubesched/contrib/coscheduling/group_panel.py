@@ -1,4 +1,4 @@
-"""What the page shows of groups: how many of their pods have a node, and what they wait for."""
+"""The panel of groups on the page: how many pods have a node, and why the others wait."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kubesched.framework.panels import Tone
 __all__ = ["group_panel"]
 
 _PODS_SHOWN = 5
-# Groups that wait come first.
+# Waiting groups come first.
 _ORDER = {"bad": 0, "warm": 1, "": 2, "good": 3}
 
 

@@ -1,4 +1,4 @@
-"""PodGroups of scheduling.x-k8s.io/v1alpha1, as this plugin reads them."""
+"""The spec of PodGroups of scheduling.x-k8s.io/v1alpha1."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class GroupSpec(msgspec.Struct, frozen=True):
 
     min_member: int = 1
     min_resources: Resources | None = None
-    timeout_ns: int | None = None  # None: the plugin's argument
+    timeout_ns: int | None = None  # None: the default of the plugin's arguments applies
     created_ns: int = 0
 
 
@@ -41,13 +41,13 @@ def pod_group_type() -> type[CustomObject]:
 
 
 def group_key_of(pod: Pod) -> str:
-    """Return the PodGroup that a pod names, as `namespace/name`, or an empty text."""
+    """Return the PodGroup of a pod as `namespace/name`; an empty text if it has none."""
     name = pod.metadata.labels.get(GROUP_LABEL)
     return f"{pod.metadata.namespace}/{name}" if name else ""
 
 
 def read_spec(group: CustomObject) -> GroupSpec:
-    """Read a spec. Values that the schema of the resource would refuse count as absent."""
+    """Parse a spec. Values that the schema of the resource does not allow count as absent."""
     spec = group.spec
     seconds = _count(spec.get("scheduleTimeoutSeconds"))
     created = group.metadata.creation_timestamp

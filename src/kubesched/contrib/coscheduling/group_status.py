@@ -1,4 +1,4 @@
-"""Writes the status of PodGroups: the phase, and the numbers of running and ended pods."""
+"""Writes the status of PodGroups: the phase, and the numbers of running and completed pods."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COUNTS: Final = {"running": "Running", "succeeded": "Succeeded", "failed": "Fai
 def next_status(
     status: dict[str, Any], least: int, phases: Counter[str], owner: str, now_ns: int
 ) -> dict[str, Any]:
-    """Return the status of a group that has pods in these phases and needs `least` of them.
+    """Return the next status of a group from the phases of its pods; `least` is its minMember.
 
     Finished and Failed are final.
     """
@@ -49,13 +49,13 @@ def _phase(least: int, phases: Counter[str]) -> str:
 
 
 class GroupStatusLoop:
-    """Compares the status of changed groups with what it should be."""
+    """Updates the status of changed groups."""
 
     def __init__(self, gangs: Gangs, handle: Handle) -> None:
         self._gangs = gangs
         self._handle = handle
         self._loop = StatusLoop(handle, "PodGroup", self._update)
-        self._ended: dict[str, Counter[str]] = {}  # by group: phases of members that ended
+        self._ended: dict[str, Counter[str]] = {}  # by group: phases of completed members
 
     async def run_once(self) -> None:
         """Run until cancelled; further calls return at once."""
@@ -93,7 +93,7 @@ class GroupStatusLoop:
             )
 
     async def _phases(self, gang: Gang) -> Counter[str]:
-        """Count the phases of all members. Informers have no pods that ended."""
+        """Count the phases of all members. Informers do not have completed pods."""
         if gang.has_ended:
             gang.has_ended = False
             namespace, _, name = gang.key.partition("/")
@@ -112,7 +112,7 @@ class GroupStatusLoop:
 
 
 def _owner(gang: Gang) -> str:
-    """Return the objects that own the members, as the status names them."""
+    """Return the owners of the members, in the form of the status."""
     member = next(iter(gang.members.values()), None)
     if member is None:
         return ""
@@ -122,6 +122,6 @@ def _owner(gang: Gang) -> str:
 
 
 def _is_same(status: dict[str, Any], group: CustomObject) -> bool:
-    # Zero counts may be absent.
+    # A count of zero may be absent.
     before = dict.fromkeys(_COUNTS, 0) | group.status
     return status == before

@@ -1,8 +1,8 @@
 """Coscheduling: the pods of a PodGroup are placed together or not at all.
 
-A member that finds a node waits in Permit until minMember members have one. As soon as the group
-cannot be completed, all of its waiting members are rejected, so that a group never holds nodes in
-vain. Between groups that wait for each other, the group that is first in the queue wins.
+A member with a node waits in Permit until minMember members have nodes. When the group can no
+longer be completed, all of its waiting members are rejected, so a group does not hold nodes that it
+cannot use. If several incomplete groups hold nodes, the first one in the queue keeps them.
 docs/contrib/coscheduling.md describes the behaviour.
 """
 
@@ -59,7 +59,7 @@ from kubesched.framework import (
 __all__ = ["Coscheduling", "CoschedulingArgs"]
 
 _SECOND_NS: Final = 10**9
-# A pod whose binding failed is in the queue again after this.
+# After this time a pod whose binding failed is in the queue again.
 _REPAIR_NS: Final = 10**7
 _REJECTED: Final = "PreFilterCoscheduling"
 _NO_VICTIMS: Final = PostFilterResult(Status.unschedulable())
@@ -68,11 +68,11 @@ _NO_VICTIMS: Final = PostFilterResult(Status.unschedulable())
 class CoschedulingArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """The arguments of Coscheduling."""
 
-    # How long a member waits for the others, unless its PodGroup has scheduleTimeoutSeconds.
+    # Seconds that a member waits in Permit, unless its PodGroup has scheduleTimeoutSeconds.
     permit_waiting_time_seconds: int = 60
-    # How long no member is tried after the group was rejected.
+    # Seconds after a rejection of the group in which no member is tried.
     pod_group_backoff_seconds: int = 0
-    # How many members, in percent of minMember, may lack a node without rejecting the others.
+    # The percentage of minMember that may lack a node without a rejection of the others.
     pod_group_reject_percentage: int = 0
 
     def __post_init__(self) -> None:
@@ -93,7 +93,7 @@ class Coscheduling(Plugin):
     def __init__(self, args: CoschedulingArgs | None = None, handle: Handle | None = None) -> None:
         super().__init__(args or CoschedulingArgs(), handle)
         self._gangs = Gangs()
-        # The group, the state of the cluster, and why the group has no room in it.
+        # The group, the version of the cluster, and why the group has no room in it.
         self._no_room: dict[str, tuple[ClusterVersion, Status | None]] = {}
         if handle is not None:
             self._gangs = handle.shared.get("coscheduling gangs", lambda: _follow(handle))
@@ -101,7 +101,7 @@ class Coscheduling(Plugin):
             self._gangs.on_room.append(self._repair)
 
     def sort_key(self, queued: QueuedPodInfo) -> tuple[int, int, str, int, str]:
-        """Order by priority; then by the age of the group, so that members stay together."""
+        """Order by priority, then by the age of the group, so that members stay together."""
         pod = queued.pod
         priority, since_ns = -(pod.spec.priority or 0), queued.timestamp_ns
         group = group_key_of(pod)
@@ -123,7 +123,7 @@ class Coscheduling(Plugin):
         return rejection
 
     def _rejection(self, key: str, pod: Pod, nodes: NodeView) -> Status | None:
-        """Why no member of the group need be tried, or None."""
+        """Return why no member of the group is tried at present, or None."""
         gang = self._gangs.find(key)
         if gang is None or gang.spec is None:
             return Status.unresolvable(
@@ -153,7 +153,7 @@ class Coscheduling(Plugin):
         return self._room_rejection(gang, pod, nodes)
 
     def _version(self, gang: Gang) -> Hashable:
-        """Changes whenever something changes that may help the group, but for its own pods."""
+        """A version that changes with everything that may help the group, except its own pods."""
         version = self.handle.dry_run.version
         objects = version.objects - self._gangs.group_changes
         return version.nodes, objects, self._gangs.foreign_changes(gang), gang.revision
@@ -206,7 +206,7 @@ class Coscheduling(Plugin):
             return _NO_VICTIMS
         if _has(state, _REJECTED):
             if gang.representative == pod_info.uid:
-                # Whatever helps the member that failed before helps the group.
+                # An event that helps the member that failed first helps the whole group.
                 diagnosis.unschedulable_plugins |= gang.blamed
             return _NO_VICTIMS
         gang.failed.add(pod_info.uid)
@@ -217,7 +217,8 @@ class Coscheduling(Plugin):
         if self._take_room_of_later_groups(gang):
             gang.failed.discard(pod_info.uid)
             return _NO_VICTIMS
-        gang.representative = pod_info.uid  # the plugins that rejected it name the events that help
+        # The plugins that rejected the pod determine which events help.
+        gang.representative = pod_info.uid
         gang.failed_at = self._version(gang)
         self._reject(gang, f"pod {pod_info.pod.metadata.name} fits no node")
         return _NO_VICTIMS
@@ -225,8 +226,8 @@ class Coscheduling(Plugin):
     def _take_room_of_later_groups(self, gang: Gang) -> bool:
         """Reject incomplete groups behind this one in the queue; return whether there were any.
 
-        Two groups that each hold a part of the nodes would otherwise wait for each other. The
-        group is tried again when one before it in the queue has released its nodes.
+        Otherwise two groups that each hold a part of the nodes would wait for each other. A
+        rejected group is retried when a group before it in the queue has released its nodes.
         """
         mine = -gang.priority, gang.order
         others = [other for other in self._gangs.holding() if other is not gang]
@@ -296,9 +297,9 @@ class Coscheduling(Plugin):
             self.handle.spawn(self._retry_after(gang.key, _REPAIR_NS), f"repair of {gang.key}")
 
     def _repair(self) -> None:
-        """Try the missing members of groups that run in part, whatever their backoff.
+        """Try the missing members of partly running groups at once, without backoff.
 
-        A binding has failed, and other pods may have taken the room.
+        This happens when the binding of a member failed, and other pods may have taken its node.
         """
         for key in sorted(self._gangs.broken):
             gang = self._gangs.find(key)
@@ -330,7 +331,7 @@ class Coscheduling(Plugin):
         return Wait(timeout_ns, (f"pod group {key} needs {missing} more pods with a node",))
 
     def _lost(self, gang: Gang) -> int:
-        """How many members will lose their node: their time is over, or they were preempted."""
+        """Return how many members will lose their node because of a timeout or a preemption."""
         entries = map(self.handle.waiting_pod, gang.waiting)
         return sum(1 for entry in entries if entry is None or entry.is_decided)
 
@@ -343,7 +344,7 @@ class Coscheduling(Plugin):
                 entry.allow(self.name)
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
-        # That a member was created or deleted is no event; `_members_changed` follows that.
+        # The creation or deletion of a member is handled by `_members_changed`, not by an event.
         more_room = (
             ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE | ActionType.UPDATE_NODE_TAINT
         )
@@ -369,7 +370,7 @@ class Coscheduling(Plugin):
         return self._if_represents(pod)
 
     def _if_represents(self, pod: Pod) -> QueueingHint:
-        """One member is enough: it activates the others once it has a node."""
+        """Requeue the member that represents the group; with a node, it activates the others."""
         gang = self._gangs.find(group_key_of(pod))
         represents = gang is not None and gang.representative == pod.metadata.uid
         return QueueingHint.QUEUE if represents else QueueingHint.SKIP
@@ -382,7 +383,7 @@ class Coscheduling(Plugin):
         return QueueingHint.QUEUE if is_own and has_changed else QueueingHint.SKIP
 
     def _members_changed(self, gang: Gang) -> None:
-        """Try the members again once there are enough of them, or the one that waits is gone."""
+        """Retry the members if enough of them exist, or if the representing member was removed."""
         if gang.spec is None or gang.waiting or gang.is_complete:
             return
         enough = gang.known >= gang.spec.min_member
@@ -394,7 +395,7 @@ class Coscheduling(Plugin):
             self.handle.activate(gang.pending_by_key())
 
     async def work_as_leader(self) -> None:
-        """Write the status of PodGroups; one profile does it for all."""
+        """Write the status of PodGroups. One profile writes it for all profiles."""
         loop = self.handle.shared.get(
             "coscheduling status", lambda: GroupStatusLoop(self._gangs, self.handle)
         )

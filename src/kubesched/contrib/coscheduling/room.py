@@ -1,7 +1,7 @@
-"""Whether the nodes have room for a group: a necessary condition, over columns.
+"""Whether the free resources of the nodes suffice for a group: a necessary condition.
 
-The answer counts resources only. A group that passes may still not fit, because of taints,
-affinity or other rules.
+The check counts resources only. A group that passes may still not fit, because of taints, affinity
+or other rules.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["missing_resources", "places_for", "smallest_requests"]
 
 
 def smallest_requests(pods: Iterable[PodInfo]) -> dict[str, int]:
-    """Return the least of each resource that all pods request: no pod requests less."""
+    """Return the minimum over all pods for each resource that all pods request."""
     found: dict[str, int] | None = None
     for pod in pods:
         amounts = _amounts(pod.requested)
@@ -34,7 +34,7 @@ def smallest_requests(pods: Iterable[PodInfo]) -> dict[str, int]:
 
 
 def places_for(nodes: NodeView, request: Mapping[str, int], *, evicting: bool) -> int:
-    """Return how many pods with this request the nodes have room for.
+    """Return how many pods with this request fit on the nodes.
 
     With `evicting`, pods on the nodes do not count, because some may be evicted.
     """
@@ -48,7 +48,7 @@ def places_for(nodes: NodeView, request: Mapping[str, int], *, evicting: bool) -
 def missing_resources(
     nodes: NodeView, needed: Resources, used: Resources, *, evicting: bool
 ) -> dict[str, int]:
-    """Return what the nodes lack of an amount, of which the group itself uses a part."""
+    """Return how much the nodes lack of an amount; the group itself already uses a part of it."""
     missing = {}
     for name, amount in _amounts(needed).items():
         free = np.maximum(_free(nodes, name, evicting=evicting), 0).sum(dtype=np.float64)

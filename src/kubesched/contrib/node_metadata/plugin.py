@@ -17,11 +17,11 @@ from kubesched.framework import Reads as PluginReads
 
 __all__ = ["NodeMetadata", "NodeMetadataArgs"]
 
-# Values are scored in thousandths: of the number, or of a second.
+# Values are scored in thousandths of a number or of a second.
 _PARTS: Final = 1000
 _MISSING: Final = -(1 << 62)
 _RFC3339: Final = "2006-01-02T15:04:05Z07:00"
-# The parts of a layout of Go, and what Python calls them.
+# The elements of a Go time layout, and the equivalents of Python.
 _LAYOUT: Final = {
     "January": "%B",
     "Jan": "%b",
@@ -52,8 +52,8 @@ class NodeMetadataArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unkno
     metadata_source: Literal["Label", "Annotation"] = "Label"
     metadata_type: Literal["Number", "Timestamp"] = "Number"
     scoring_strategy: Literal["Highest", "Lowest", "Newest", "Oldest"] = "Highest"
-    timestamp_format: str = _RFC3339  # a layout of Go
-    default_value: str | None = None  # of nodes without the key
+    timestamp_format: str = _RFC3339  # a Go time layout
+    default_value: str | None = None  # the score of nodes without the key
 
     def __post_init__(self) -> None:
         known = ("Highest", "Lowest") if self.metadata_type == "Number" else ("Newest", "Oldest")
@@ -66,7 +66,7 @@ class NodeMetadataArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unkno
 
 
 def _value(args: NodeMetadataArgs, text: str) -> int | None:
-    """Return a value in thousandths, or None if the text is none."""
+    """Return a value in thousandths, or None if the text cannot be parsed."""
     try:
         if args.metadata_type == "Number":
             number = float(text)
@@ -81,7 +81,7 @@ def _value(args: NodeMetadataArgs, text: str) -> int | None:
 
 
 class NodeMetadata(Plugin):
-    """Score nodes by a number or a time; nodes without one have the score 0."""
+    """Score nodes by a number or a time; nodes without a valid value get the score 0."""
 
     name = "NodeMetadata"
     args_type = NodeMetadataArgs

@@ -1,11 +1,11 @@
 """Whether the topology manager of the kubelet can align a pod on a node.
 
-With the policy single-numa-node a zone must have everything that a container (or the pod) requests,
-and the lowest such zone is taken. With the policy restricted, each resource must come from as few
-zones as an empty node would need for it, and these zones must have one in common: otherwise the
-kubelet refuses the pod. Other policies refuse nothing.
+With the policy single-numa-node, one zone must have everything that a container (or the pod)
+requests, and the lowest such zone is used. With the policy restricted, each resource must come from
+as few zones as an empty node would need for it, and the zones of all resources must have one in
+common. Otherwise the kubelet rejects the pod. Other policies reject no pod.
 
-`aligns_on` is the rule for one node, `aligns` the same for many.
+`aligns_on` evaluates one node, `aligns` evaluates many at once by the same rule.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ _NOWHERE: Final = -1
 def aligns_on(
     needs: PodNeeds, topology: NodeTopology, reserved: Amounts, offered: Collection[str]
 ) -> bool:
-    """Whether the pod can be aligned on a node that offers these resources."""
+    """Whether the pod can be aligned on a node; `offered` names the resources of the node."""
     if topology.policy not in (SINGLE_NUMA_NODE, RESTRICTED):
         return True
     zones = _Zones(needs, topology, reserved, offered)
     if topology.scope == POD_SCOPE:
         return zones.find(needs.whole) != _NOWHERE
-    # Init containers run before the others, one at a time.
+    # Init containers run one at a time, before the others.
     if any(zones.find(each) == _NOWHERE for each in needs.init):
         return False
     return all(zones.take(each) for each in needs.containers)
 
 
 class _Zones:
-    """The zones of a node, from which containers take their resources."""
+    """The zones of one node, from which the requests of containers are subtracted."""
 
     def __init__(
         self, needs: PodNeeds, topology: NodeTopology, reserved: Amounts, offered: Collection[str]
@@ -60,7 +60,7 @@ class _Zones:
         self._left = topology.left(reserved)
 
     def find(self, request: Amounts) -> int:
-        """Return the lowest zone that a request can be aligned on, or `_NOWHERE`."""
+        """Return the lowest zone on which a request can be aligned, or `_NOWHERE`."""
         if not all(name in self._offered for name in request):
             return _NOWHERE
         may_use = self._prefers if self._topology.policy == RESTRICTED else self._has
@@ -79,7 +79,7 @@ class _Zones:
         return any(name in amounts for amounts in self._left.values())
 
     def _prefers(self, zone: int, name: str, amount: int) -> bool:
-        """Whether the fewest zones that may provide a resource can include this one."""
+        """Whether a smallest possible set of zones for a resource includes this zone."""
         if self._needs.is_unlimited(name):
             return True
         if not self._is_divided(name):
@@ -94,7 +94,7 @@ class _Zones:
         )
 
     def _width(self, name: str, amount: int) -> int:
-        """Return how many zones of the empty node have an amount; 0: all of them do not."""
+        """Return how many zones of the empty node provide an amount; 0: all together do not."""
         total = 0
         allocatable = (each.get(name, 0) for each in self._topology.allocatable.values())
         for width, each in enumerate(sorted(allocatable, reverse=True), 1):
@@ -104,7 +104,7 @@ class _Zones:
         return 0
 
     def take(self, request: Amounts) -> bool:
-        """Subtract a request from its zones; return whether it can be aligned."""
+        """Subtract a request from the zones; return whether it can be aligned."""
         zone = self.find(request)
         if zone == _NOWHERE:
             return False
@@ -113,7 +113,7 @@ class _Zones:
         return True
 
     def _take(self, name: str, amount: int, first: int) -> None:
-        """Take from one zone; with the policy restricted the rest from those with the most."""
+        """Subtract from one zone; with the policy restricted, the rest from the largest ones."""
         zones = [first]
         if self._topology.policy == RESTRICTED:
             rest = sorted(self._left, key=lambda each: (-self._left[each].get(name, 0), each))
@@ -127,9 +127,9 @@ class _Zones:
 
 
 def aligns(needs: PodNeeds, columns: ZoneColumns, offers: Mapping[str, Bools]) -> Bools:
-    """Return for which nodes the pod can be aligned; nodes of other policies always can.
+    """Return for which nodes the pod can be aligned; nodes with other policies always pass.
 
-    `offers` has for each resource which nodes have it at all.
+    `offers` is a mask of the nodes that have a resource, by resource.
     """
     answer = np.ones(columns.count, dtype=bool)
     for kind, of_policy in (
@@ -148,7 +148,7 @@ def aligns(needs: PodNeeds, columns: ZoneColumns, offers: Mapping[str, Bools]) -
 
 
 class _ZonePart:
-    """Copies of the zones of some nodes, from which containers take their resources."""
+    """Copies of the zones of some nodes, from which the requests of containers are subtracted."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class _ZonePart:
         self._nodes = np.arange(len(rows))
 
     def fitting(self, request: Amounts) -> Bools:
-        """Return bool[zone, node]: which zones a request can be aligned on."""
+        """Return bool[zone, node]: on which zones a request can be aligned."""
         fits = np.ones((ZONES, self._zones.count), dtype=bool)
         for name, amount in request.items():
             fits &= self._fitting_one(name, amount) & self._offers[name]
@@ -178,9 +178,9 @@ class _ZonePart:
         return fits
 
     def fit_one_by_one(self) -> Bools:
-        """Return the nodes on which each container can be aligned, after those before it."""
+        """Return the nodes on which all containers can be aligned one after the other."""
         answer = np.ones(self._zones.count, dtype=bool)
-        for request in self._needs.init:  # they run before the others, one at a time
+        for request in self._needs.init:  # init containers run before the others, one at a time
             answer &= self.fitting(request).any(axis=0)
         for request in self._needs.containers:
             fits = self.fitting(request)
@@ -198,7 +198,7 @@ class _ZonePart:
 
 
 class _RestrictedPart(_ZonePart):
-    """The same for the policy restricted."""
+    """The zones of nodes with the policy restricted."""
 
     def _fitting_one(self, name: str, amount: int) -> Bools:
         zones = self._zones
@@ -208,7 +208,7 @@ class _RestrictedPart(_ZonePart):
         is_divided = (available >= 0).any(axis=0)
         available = np.maximum(available, 0)
         width = _widths(np.maximum(zones.allocatable(name), 0), amount)
-        # The most that so many zones have, if this one is among them.
+        # The largest sum of that many zones that include this one.
         most = -np.sort(-available, axis=0)
         sums = np.vstack([np.zeros((1, zones.count), dtype=np.int64), most.cumsum(axis=0)])
         last = np.maximum(width - 1, 0)
@@ -228,6 +228,6 @@ class _RestrictedPart(_ZonePart):
 
 
 def _widths(allocatable: Ints, amount: int) -> NDArray[np.intp]:
-    """Return how many zones of the empty nodes have an amount; 0: all of them do not."""
+    """Return how many zones of the empty nodes provide an amount; 0: all together do not."""
     enough = (-np.sort(-allocatable, axis=0)).cumsum(axis=0) >= amount
     return np.where(enough.any(axis=0), enough.argmax(axis=0) + 1, 0)

@@ -1,4 +1,4 @@
-"""Why NodeResourceTopologyMatch rejects nodes, as values."""
+"""Causes of rejections by NodeResourceTopologyMatch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["BeingBound", "NotAligned", "TopologyMissing"]
 
 
 class NotAligned(Cause, frozen=True):
-    """No NUMA node of the node has everything that the pod or a container requests."""
+    """No NUMA node of the node has all resources that the pod or a container requests."""
 
 
 class TopologyMissing(Cause, frozen=True):

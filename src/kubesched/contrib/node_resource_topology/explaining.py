@@ -1,4 +1,4 @@
-"""What `kubesched explain` shows about pods that no NUMA node can take."""
+"""The details that `kubesched explain` shows about pods that fit no NUMA node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["TopologyExplaining"]
 
 
 class _Most(NamedTuple):
-    """The most of a resource that one NUMA node has left, and where."""
+    """The largest free amount of a resource on one NUMA node, and the name of the node."""
 
     amount: int
     node: str
@@ -31,7 +31,7 @@ class _Most(NamedTuple):
 
 
 class TopologyExplaining(Explaining):
-    """Compares what the pod needs of one NUMA node with what these have left."""
+    """Compares the requests of the pod with the free resources of NUMA nodes."""
 
     def __init__(self, cache: TopologyCache) -> None:
         self._cache = cache
@@ -68,7 +68,7 @@ class TopologyExplaining(Explaining):
         )
 
     def _wanted(self, rejected: RejectedNodes) -> dict[str, int]:
-        """Return the most that the rejected nodes need of one NUMA node for a part of the pod."""
+        """Return the largest amount of each resource that must come from one NUMA node."""
         needs = PodNeeds.of(rejected.pod)
         topologies = [self._cache.topology_of(node.name) for node in rejected.view]
         scopes = {each.scope for each in topologies if each is not None}
@@ -105,7 +105,7 @@ class TopologyExplaining(Explaining):
 
 
 def _limited(pod: Pod, name: str, most: int) -> Pod:
-    """Return the pod with containers that request no more than this of a resource."""
+    """Return the pod with its containers' requests of a resource limited to an amount."""
     quantity = as_quantity(name, most)
 
     def limited(container: Container) -> Container:
@@ -129,7 +129,7 @@ def _limited(pod: Pod, name: str, most: int) -> Pod:
 
 def _without_cpu_limit(container: Container) -> Container:
     resources = container.resources
-    # A request that is not written is the limit.
+    # A request that is absent defaults to the limit.
     requests = {**resources.limits, **resources.requests}
     limits = {name: amount for name, amount in resources.limits.items() if name != CPU}
     return replace(container, resources=replace(resources, requests=requests, limits=limits))

@@ -88,7 +88,7 @@ class ZoneScoringStrategy(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 
 
 class TopologyCacheArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Accepted, and without effect: pods of other schedulers are watched like own ones."""
+    """Accepted for compatibility, without effect: this plugin watches pods of all schedulers."""
 
     foreign_pods_detect: str = "All"
     resync_method: str = "Autodetect"
@@ -102,13 +102,13 @@ class NodeResourceTopologyMatchArgs(
     """The arguments of NodeResourceTopologyMatch."""
 
     scoring_strategy: ZoneScoringStrategy = ZoneScoringStrategy()
-    # 0: the topology is used as it is; more: see `TopologyCache`.
+    # 0: the topology is used as reported; more: see `TopologyCache`.
     cache_resync_period_seconds: int = 0
-    # Whether a node takes no pod while another one is being bound to it.
+    # Whether a node is rejected while another pod is being bound to it.
     discard_reserved_nodes: bool = False
     cache: TopologyCacheArgs = TopologyCacheArgs()
     preemption_mode: str = "Disabled"
-    # What nodes without a NodeResourceTopology say to pods that need zones.
+    # The verdict on nodes without a NodeResourceTopology for pods that need zones.
     missing_topology_data_policy: Literal["Allow", "Deny", "Reject"] = "Allow"
 
 
@@ -118,7 +118,7 @@ class NodeResourceTopologyMatch(Plugin):
     name = "NodeResourceTopologyMatch"
     args_type = NodeResourceTopologyMatchArgs
     custom_kinds = (NODE_TOPOLOGY_KIND.kind,)
-    # The cache of topologies says what else changes an answer: see `cache_version`.
+    # Other changes that invalidate answers are counted by the cache of topologies: `cache_version`.
     reads = Reads(
         pod=PodPart.CONTAINERS,
         pods_on_node=PodsOnNode.SPECS,
@@ -178,7 +178,7 @@ class NodeResourceTopologyMatch(Plugin):
         return Rejections(codes, _VERDICTS) if codes.any() else Rejections.none()
 
     def ignores(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
-        """The topology, not the pods on a node, says what is available."""
+        """Return True: the topology, not the pods on a node, says which resources are available."""
         return True
 
     def cache_version(self, nodes: NodeView) -> Hashable:
@@ -239,7 +239,7 @@ class NodeResourceTopologyMatch(Plugin):
 
 
 def _needs(state: CycleState, key: str, pod: Pod) -> PodNeeds:
-    """Return what PreFilter has written; it does not run for other profiles' scores."""
+    """Return the needs of the pod, from PreFilter if it ran in this attempt."""
     try:
         needs: PodNeeds = state.read(key)
     except StateNotFoundError:

@@ -1,4 +1,4 @@
-"""What a pod and its containers request of the NUMA zones of a node."""
+"""The requests of a pod and its containers, as the NUMA zones of a node must provide them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["PodNeeds", "may_be_undivided"]
 
 
 class PodNeeds(NamedTuple):
-    """What a pod and its containers request of zones."""
+    """The requests of a pod and its containers."""
 
     is_guaranteed: bool
     init: tuple[dict[str, int], ...]
@@ -54,13 +54,13 @@ class PodNeeds(NamedTuple):
         return self.is_guaranteed, tuple(tuple(sorted(each.items())) for each in parts)
 
     def is_unlimited(self, name: str) -> bool:
-        """Pods that are not guaranteed get cpu and memory of all zones."""
+        """Whether zones do not limit the resource: cpu or memory of pods not in Guaranteed."""
         is_shared = name in (CPU, MEMORY) or is_hugepage_resource_name(name)
         return is_shared and not self.is_guaranteed
 
     @property
     def concerns_zones(self) -> bool:
-        """Pods that request nothing, or only native resources as best effort, go anywhere."""
+        """Whether zones matter: False for pods without requests, as far as zones count them."""
         return any(self.whole.values())
 
 
@@ -72,5 +72,5 @@ def _requests(container: Container) -> dict[str, int]:
 
 
 def may_be_undivided(name: str) -> bool:
-    """Whether a resource that no zone lists is the node's."""
+    """Whether a resource that no zone lists belongs to the whole node."""
     return not is_native_resource_name(name) or name == EPHEMERAL_STORAGE

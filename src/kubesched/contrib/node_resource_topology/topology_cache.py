@@ -1,8 +1,8 @@
-"""The topology of nodes, without what pods were promised that it does not show yet.
+"""The topology of nodes, minus reservations that the topology does not include yet.
 
-An exporter on the node writes the topology some time after the kubelet has given resources to a
-pod. Until then, nothing says which zone the pod got, so its requests are subtracted from every
-zone: no resource is promised twice.
+An exporter on the node updates the topology some time after the kubelet has allocated resources to
+a pod. Until then the zone of the pod is unknown. Its requests are therefore subtracted from every
+zone, so that no resource is allocated twice.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ _NOTHING: Final[Counter[str]] = Counter()
 
 
 class TopologyCache:
-    """Topologies by node, and what pods have reserved since."""
+    """Topologies by node, and the reservations made since."""
 
     def __init__(self, handle: Handle | None, *, reserves: bool, discards: bool) -> None:
         self._reserves, self._discards = reserves, discards
         self._topologies: dict[str, NodeTopology] = {}
         self._reserved: dict[str, Counter[str]] = {}  # by node
         self._pods: dict[str, tuple[str, dict[str, int]]] = {}  # by uid: node and requests
-        self._running: dict[str, set[str]] = {}  # by node: pods that the next topology shows
+        self._running: dict[str, set[str]] = {}  # by node: pods that the next topology will include
         self._unbound: dict[str, str] = {}  # by uid: the node of a pod that is being bound
         self._columns: ZoneColumns | None = None
         self._version: tuple[int, int] = (0, 0)
         self._changed: set[str] = set()
-        # Changes of what plugins answer that are no changes of the node or the pods on it.
+        # Number of changes that affect answers but are not changes of the node or its pods.
         self.version = 0
         self._log: list[int] = []  # rows whose zones changed, in order
-        # By key: the version of the nodes, the position in the log, a value for each row.
+        # By key: the version of the nodes, the position in the log, and a value for each row.
         self._answers: dict[Hashable, tuple[tuple[int, ...], int, NDArray[np.int64]]] = {}
         if handle is not None:
             handle.lister(NODE_TOPOLOGY_KIND.type).follow(self._topology_changed)
@@ -108,7 +108,7 @@ class TopologyCache:
         return self._topologies.get(node)
 
     def reserved_on(self, node: str) -> Mapping[str, int]:
-        """Return what pods were promised that the topology of the node does not show yet."""
+        """Return the reservations that the topology of the node does not include yet."""
         return self._reserved.get(node, _NOTHING)
 
     def columns(self, nodes: NodeView) -> ZoneColumns:
@@ -130,9 +130,9 @@ class TopologyCache:
     def answers(
         self, key: Hashable, nodes: NodeView, compute: Callable[[NodeView], NDArray[np.int64]]
     ) -> NDArray[np.int64]:
-        """Return `compute` for these nodes; it is called for nodes that changed since.
+        """Return `compute` for these nodes; nodes that did not change are not computed again.
 
-        The answer for a node depends on the key, the node, and its zones.
+        The answer for a node may depend on the key, the node, and its zones.
         """
         self.columns(nodes)
         table = nodes.table
@@ -151,11 +151,11 @@ class TopologyCache:
         return nodes.at(values)
 
     def is_discarded(self, node: str) -> bool:
-        """Whether the node takes no pod while another one is being bound to it."""
+        """Whether the node is rejected because another pod is being bound to it."""
         return node in self._unbound.values()
 
     def discarded(self, nodes: NodeView) -> NDArray[np.bool_] | None:
-        """Return the same for many nodes; None: none of them."""
+        """Return a mask of nodes that are rejected because of such a binding; None: no node."""
         if not self._unbound:
             return None
         rows = [nodes.table.row_of.get(node, -1) for node in self._unbound.values()]

@@ -1,6 +1,6 @@
-"""How few zones a pod needs, and how near to each other these are: LeastNUMANodes.
+"""LeastNUMANodes: scores by how few zones a pod needs, and by their distance.
 
-`combined_score` is the rule for one node, `combined_scores` the same for many.
+`combined_score` evaluates one node, `combined_scores` evaluates many by the same rule.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ZONE_SCORE: Final = 100 // ZONES
 
 
 def combined_score(needs: PodNeeds, topology: NodeTopology, reserved: Amounts) -> int:
-    """Score a node by how few zones the pod needs, and how near to each other these are."""
+    """Score a node by how few zones the pod needs, and by their distance."""
     zones = topology.left(reserved)
     is_pod = topology.scope == POD_SCOPE
     most, is_nearest = 0, True
@@ -56,7 +56,7 @@ def combined_score(needs: PodNeeds, topology: NodeTopology, reserved: Amounts) -
 def _fewest_of_one(
     request: Amounts, topology: NodeTopology, zones: Mapping[int, Amounts]
 ) -> tuple[tuple[int, ...], bool]:
-    """Return the nearest of the smallest groups that have a request; whether none are nearer."""
+    """Return the smallest group of zones for a request, and whether it has the least distance."""
     for size in range(1, len(zones) + 1):
         groups = list(itertools.combinations(sorted(zones), size))
         distances = {group: _distance_of_one(group, topology) for group in groups}
@@ -89,7 +89,7 @@ def _take_of_one(request: Amounts, zones: dict[int, dict[str, int]], group: Iter
 
 
 def combined_scores(needs: PodNeeds, columns: ZoneColumns) -> Ints:
-    """Return the same for many nodes."""
+    """Score many nodes; see `combined_score`."""
     zones = columns.at(np.arange(columns.count))
     in_pods = _zones_needed((needs.whole,), zones)
     zones = columns.at(np.arange(columns.count))
@@ -117,7 +117,7 @@ def _zones_needed(requests: Sequence[Amounts], zones: ZoneColumns) -> Ints:
 
 
 def _fewest(request: Amounts, zones: ZoneColumns) -> tuple[Ints, Bools, Bools]:
-    """Return the number of zones, whether none are nearer, and bool[zone, node]: which ones."""
+    """Return the number of zones, whether they have the least distance, and a mask of the zones."""
     count = np.zeros(zones.count, dtype=np.int64)
     is_nearest = np.zeros(zones.count, dtype=bool)
     chosen = np.zeros((ZONES, zones.count), dtype=bool)

@@ -1,4 +1,4 @@
-"""What the page shows of NUMA nodes: what they have left."""
+"""The panel of NUMA nodes on the page: their free resources."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _row(cache: TopologyCache, name: str, topology: NodeTopology) -> PanelRow:
     meters = []
     for zone, left in sorted(topology.left(reserved).items()):
         most = topology.allocatable.get(zone, {})
-        # The cpu, and devices: memory is rarely what is scarce.
+        # Only cpu and devices: memory is rarely scarce.
         for each in sorted(left, key=lambda each: (each != CPU, each)):
             if each == CPU or "/" in each:
                 whole = max(most.get(each, 0), left[each])

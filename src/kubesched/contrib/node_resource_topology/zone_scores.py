@@ -1,6 +1,6 @@
-"""How well the zones of a node suit a pod: LeastAllocated, MostAllocated, BalancedAllocation.
+"""Scores of the zones of a node: LeastAllocated, MostAllocated, BalancedAllocation.
 
-`zone_score` is the rule for one node, `zone_scores` the same for many.
+`zone_score` evaluates one node, `zone_scores` evaluates many by the same rule.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def zone_score(
     reserved: Amounts,
     weights: Mapping[str, int],
 ) -> int:
-    """Return the score of the worst zone that can take the pod, or the mean over containers."""
+    """Return the score of the worst suitable zone for the pod, or the mean over its containers."""
     if topology.policy != SINGLE_NUMA_NODE:
         return 0
     zones = list(topology.left(reserved).values())
 
     def worst(request: Amounts) -> int:
-        """Return the lowest score that is not 0: 0 is no candidate for the kubelet."""
+        """Return the lowest score except 0; the kubelet ignores zones with the score 0."""
         if not request:
             return 0
         if strategy == "BalancedAllocation":
@@ -66,7 +66,7 @@ def _allocated_one(
 
 
 def _balanced_one(request: Amounts, zone: Amounts) -> int:
-    """Score a zone by how equal the requested fractions of its resources are."""
+    """Score a zone by how close the requested fractions of its resources are to each other."""
     fractions = [
         amount / (capacity if (capacity := zone.get(name, 0)) > 0 else amount / 2)
         for name, amount in request.items()
@@ -84,7 +84,7 @@ def _variance(values: Sequence[float]) -> float:
 
 
 def _sum(values: Sequence[float]) -> float:
-    # Added in the order of NumPy's form; `sum` of later Pythons compensates rounding.
+    # Add in the same order as NumPy; `sum` of newer Python versions compensates rounding.
     total = 0.0
     for each in values:
         total += each
@@ -98,7 +98,7 @@ def _weight(weights: Mapping[str, int], name: str) -> int:
 def zone_scores(
     strategy: str, needs: PodNeeds, columns: ZoneColumns, weights: Mapping[str, int]
 ) -> Ints:
-    """Return the same for many nodes."""
+    """Score many nodes; see `zone_score`."""
     whole = _worst_zone(strategy, needs.whole, columns, weights)
     parts = [
         _worst_zone(strategy, each, columns, weights) for each in (*needs.init, *needs.containers)

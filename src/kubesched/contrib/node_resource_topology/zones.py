@@ -40,7 +40,7 @@ RESTRICTED: Final = "restricted"
 CONTAINER_SCOPE: Final = "container"
 POD_SCOPE: Final = "pod"
 
-FAR: Final = 255  # a distance that is not known
+FAR: Final = 255  # the distance if the object has none
 _ABSENT: Final = -1
 # The deprecated names in `topologyPolicies`: policy and scope.
 _OLD_POLICIES: Final = {
@@ -61,7 +61,7 @@ Ints = NDArray[np.int64]
 
 
 class _NodeResourceTopology(CustomObject):
-    """The resource has no spec and no status: its parts are beside the metadata."""
+    """The resource has no `spec` or `status`: its fields are at the top level."""
 
     zones: list[dict[str, Any]] = []
     topology_policies: list[str] = []
@@ -74,16 +74,16 @@ NODE_TOPOLOGY_KIND: Final = custom_resource(
 
 
 class NodeTopology(msgspec.Struct, frozen=True):
-    """The topology manager's settings of a node, and what is available in its zones."""
+    """The settings of a node's topology manager, and the available resources of its zones."""
 
     policy: str
     scope: str
     available: dict[int, dict[str, int]]  # by zone and resource
-    allocatable: dict[int, dict[str, int]]  # the same, when nothing is used
+    allocatable: dict[int, dict[str, int]]  # the same without any pods
     costs: dict[int, dict[int, int]]  # distances between zones
 
     def left(self, reserved: Amounts) -> dict[int, dict[str, int]]:
-        """Return what is available; every zone may have to provide what is reserved."""
+        """Return the available resources; `reserved` is subtracted from every zone."""
         return {
             zone: {name: max(amount - reserved.get(name, 0), 0) for name, amount in amounts.items()}
             for zone, amounts in self.available.items()
@@ -94,12 +94,12 @@ class NodeTopology(msgspec.Struct, frozen=True):
 
 
 def amount_of(name: str, raw: Any) -> int:
-    """Return an amount as zones count it: cpu in thousandths, everything else in units."""
+    """Return an amount in the unit of zones: cpu in thousandths, all others in units."""
     return parse_milli_value(raw) if name == CPU else parse_value(raw)
 
 
 def read_topology(found: CustomObject) -> NodeTopology:
-    """Read an object. Values that its schema would refuse count as absent."""
+    """Parse an object. Values that its schema does not allow count as absent."""
     policies: list[str] = getattr(found, "topology_policies", [])
     policy, scope = _OLD_POLICIES.get(policies[0] if policies else "", (NO_ALIGNMENT, "container"))
     for attribute in getattr(found, "attributes", ()):
@@ -116,7 +116,7 @@ def read_topology(found: CustomObject) -> NodeTopology:
         if zone.get("type") == "Node" and number is not None:
             resources = zone.get("resources") or ()
             allocatable[number] = _amounts(resources, "allocatable")
-            # Exporters that do not measure what is used leave `available` out.
+            # Exporters that do not measure usage omit `available`.
             available[number] = allocatable[number] | _amounts(resources, "available")
             distances = ((_number(each.get("name")), each) for each in zone.get("costs") or ())
             costs[number] = {
@@ -126,7 +126,7 @@ def read_topology(found: CustomObject) -> NodeTopology:
 
 
 def _number(name: Any) -> int | None:
-    """Return the number of a zone with a name such as `node-1`."""
+    """Return the number of a zone from its name, such as `node-1`."""
     prefix, _, number = str(name).rpartition("-")
     is_zone = prefix == "node" and number.isdecimal() and int(number) < ZONES
     return int(number) if is_zone else None
@@ -159,7 +159,7 @@ class ZoneColumns:
         self._allocatable: dict[str, Ints] = {}
 
     def put(self, row: int, topology: NodeTopology | None, reserved: Amounts) -> None:
-        """Set the zones of a node; every zone may have to provide what is reserved."""
+        """Set the zones of a node; `reserved` is subtracted from every zone."""
         self.exists[:, row] = False
         self.costs[:, :, row] = FAR
         for amounts in (*self._available.values(), *self._allocatable.values()):

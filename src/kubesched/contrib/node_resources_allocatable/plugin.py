@@ -18,7 +18,7 @@ _MEBI: Final = 1 << 20
 
 
 class AllocatableWeight(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A resource, and how much one of its units counts."""
+    """A resource and the weight of one of its units."""
 
     name: str
     weight: int = 1
@@ -33,9 +33,9 @@ class NodeResourcesAllocatableArgs(
 ):
     """The arguments of NodeResourcesAllocatable."""
 
-    # By default a thousandth of a CPU counts like a MiB of memory.
+    # By default a thousandth of a CPU weighs as much as a MiB of memory.
     resources: tuple[AllocatableWeight, ...] = ()
-    mode: str = "Least"  # Least prefers nodes with little, Most those with much
+    mode: str = "Least"  # Least prefers nodes with few resources, Most those with many
 
     def __post_init__(self) -> None:
         if self.mode not in ("Least", "Most"):
@@ -43,7 +43,7 @@ class NodeResourcesAllocatableArgs(
 
 
 class NodeResourcesAllocatable(Plugin):
-    """Score nodes by the weighted sum of what they have, used or not."""
+    """Score nodes by the weighted sum of their allocatable resources, used or not."""
 
     name = "NodeResourcesAllocatable"
     args_type = NodeResourcesAllocatableArgs

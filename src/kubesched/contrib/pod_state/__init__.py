@@ -1,4 +1,4 @@
-"""PodState: prefer nodes that pods leave, and avoid nodes that preemptors wait for."""
+"""PodState: prefer nodes with terminating pods, and avoid nodes with nominated pods."""
 
 from kubesched.contrib.pod_state.plugin import PodState
 

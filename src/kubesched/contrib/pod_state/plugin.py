@@ -1,4 +1,4 @@
-"""PodState: prefer nodes that pods leave, and avoid nodes that preemptors wait for."""
+"""PodState: prefer nodes with terminating pods, and avoid nodes with nominated pods."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["PodState"]
 
 
 class PodState(Plugin):
-    """Score nodes by their terminating pods, less the pods that have them nominated."""
+    """Score nodes by the number of terminating pods minus the number of nominated pods."""
 
     name = "PodState"
 

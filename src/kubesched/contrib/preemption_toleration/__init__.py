@@ -1,4 +1,4 @@
-"""PreemptionToleration: pods that preemptors must leave alone for a while."""
+"""PreemptionToleration: pods that tolerate preemption by other pods for a while."""
 
 from kubesched.contrib.preemption_toleration.plugin import (
     MINIMUM_PRIORITY,

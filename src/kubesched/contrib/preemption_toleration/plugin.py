@@ -1,7 +1,7 @@
-"""PreemptionToleration: pods that preemptors must leave alone, or leave alone for a while.
+"""PreemptionToleration: pods that preemptors may not evict, or not for some time.
 
-The annotations of a PriorityClass say for its pods which priority a preemptor needs, and for how
-long after they were placed. Otherwise preemption is DefaultPreemption's.
+Annotations of a PriorityClass define which priority a preemptor of its pods needs, and for how long
+they are protected after they were placed. Everything else works as in DefaultPreemption.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _GATED: Final = Status.unresolvable("waiting for the preemption for this pod to 
 class PreemptionTolerationArgs(
     msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
 ):
-    """The arguments of PreemptionToleration, as those of DefaultPreemption."""
+    """The arguments of PreemptionToleration, which are those of DefaultPreemption."""
 
     min_candidate_nodes_percentage: int = 10
     min_candidate_nodes_absolute: int = 100
@@ -51,7 +51,7 @@ class PreemptionTolerationArgs(
 
 
 class PreemptionToleration(Plugin):
-    """Evict pods of lower priority that do not tolerate the preemptor."""
+    """Evict pods of lower priority, except pods that tolerate the preemptor."""
 
     name = "PreemptionToleration"
     args_type = PreemptionTolerationArgs
@@ -83,7 +83,7 @@ class PreemptionToleration(Plugin):
         return self._preemption.preempt(state, pod_info, diagnosis)
 
     def leaving(self, state: CycleState, preemptor: PodInfo) -> Collection[str]:
-        return ()  # terminating pods are potential victims, as for DefaultPreemption
+        return ()  # terminating pods are potential victims, as in DefaultPreemption
 
     def potential_victims(
         self, state: CycleState, preemptor: PodInfo, node: NodeInfo
@@ -100,7 +100,7 @@ class PreemptionToleration(Plugin):
         return True
 
     def tolerates(self, victim: Pod, priority: int, now_ns: int) -> bool:
-        """Whether a pod may stay although a preemptor of this priority needs its room."""
+        """Whether the pod is protected from a preemptor with this priority."""
         name = victim.spec.priority_class_name
         found = self._classes.get(name) if name else None
         if found is None:
@@ -112,7 +112,7 @@ class PreemptionToleration(Plugin):
             needed = int(notes.get(MINIMUM_PRIORITY, pod_priority(victim) + 1))
             seconds = int(notes.get(TOLERATION_SECONDS, 0))
         except ValueError:
-            return False  # a policy that cannot be read protects no pod
+            return False  # an invalid policy protects no pod
         if priority >= needed:
             return False
         if seconds < 0:
@@ -122,7 +122,7 @@ class PreemptionToleration(Plugin):
 
 
 def _placed_ns(pod: Pod) -> int | None:
-    """Return when the pod was placed, if its status says it already."""
+    """Return when the pod was placed, according to its status; None if that is not known yet."""
     for condition in pod.status.conditions:
         if condition.type == "PodScheduled" and condition.status == "True":
             time = condition.last_transition_time

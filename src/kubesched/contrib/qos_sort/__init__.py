@@ -1,4 +1,4 @@
-"""QOSSort: of pods with one priority, those with guaranteed resources come first."""
+"""QOSSort: among pods of equal priority, those in the class Guaranteed come first."""
 
 from kubesched.contrib.qos_sort.plugin import QOSSort
 

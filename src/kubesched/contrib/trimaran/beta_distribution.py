@@ -1,9 +1,9 @@
-"""The probability that a load, as a part of the capacity, stays below a threshold.
+"""The probability that a load, as a fraction of the capacity, stays below a threshold.
 
-The load is taken to be beta distributed, with the measured mean and deviation. The regularised
-incomplete beta function is computed by its continued fraction (Numerical Recipes, 6.4), because
-NumPy has none. There are functions for arrays and for one value: for one value NumPy would take
-twenty times as long.
+The load is modelled as a beta distribution with the measured mean and deviation. NumPy has no
+regularised incomplete beta function, so it is computed by its continued fraction (Numerical
+Recipes, 6.4). There are functions for arrays and for single values, because NumPy would take twenty
+times as long for a single value.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _log_gamma: Final = np.frompyfunc(math.lgamma, 1, 1)
 
 def regularized_incomplete_beta(a: Floats, b: Floats, x: Floats) -> Floats:
     """Return I_x(a, b) for a, b > 0 and x in [0, 1]."""
-    # The fraction converges fast on one side of the mean; on the other side that of 1 - x does.
+    # The fraction converges fast for x below the mean. Above the mean, that of 1 - x is used.
     is_swapped = x >= (a + 1) / (a + b + 2)
     a, b = np.where(is_swapped, b, a), np.where(is_swapped, a, b)
     y = np.where(is_swapped, 1 - x, x)

@@ -1,4 +1,4 @@
-"""What the page shows of measured load: how old it is, and the nodes with the most."""
+"""The panel of measured load on the page: its age, and the nodes with the highest load."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SECOND_NS = 10**9
 def load_panel(
     report: LoadReport, source: str, problem: str, *, is_current: bool, now_ns: int
 ) -> Panel:
-    """Return the age of the report, and its nodes by their CPU load."""
+    """Return the age of the report, and its nodes ordered by CPU load."""
     title = f"Measured load from {source}"
     failed = f" The last reading failed: {problem}" if problem else ""
     if not report.nodes:

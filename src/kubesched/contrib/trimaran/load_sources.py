@@ -1,4 +1,4 @@
-"""Where the load of nodes is read: metrics-server, Prometheus, a load-watcher, or a file.
+"""Sources of the load of nodes: metrics-server, Prometheus, a load-watcher, or a file.
 
 Each source returns a `LoadReport`: percentages of a node's capacity by node.
 """
@@ -34,14 +34,14 @@ _OPERATORS: Final = {"AVG": "mean", "Latest": "latest", "": "latest", "STD": "de
 
 
 class LoadSourceError(Exception):
-    """A source has no usable answer; the text says why."""
+    """A source returned no usable answer; the text gives the reason."""
 
 
 class MetricProvider(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """The source, as the arguments name it. `File` is an addition of kubesched."""
+    """The source in the form of the plugin arguments. `File` is an addition of kubesched."""
 
     type: str = ""  # KubernetesMetricsServer, Prometheus or File
-    address: str = ""  # of Prometheus; the path of a file
+    address: str = ""  # URL of Prometheus, or path of a file
     token: str = ""
     insecure_skip_verify: bool = True
 
@@ -75,7 +75,7 @@ Source = Callable[[], Awaitable[LoadReport]]
 
 
 def source_of(provider: MetricProvider, watcher_address: str, handle: Handle) -> Source:
-    """Return the source that the arguments name; metrics-server by default."""
+    """Return the source that the arguments select; metrics-server by default."""
     if watcher_address:
         return lambda: _load_watcher(watcher_address, handle)
     if provider.type == "Prometheus":
@@ -90,7 +90,7 @@ async def _load_watcher(address: str, handle: Handle) -> LoadReport:
 
 
 async def _file(path: Path) -> LoadReport:
-    return _read_file(path)  # a small file: reading it in a thread would take longer
+    return _read_file(path)  # the file is small: reading it in a thread would take longer
 
 
 def _read_file(path: Path) -> LoadReport:
@@ -125,7 +125,7 @@ class _Report(msgspec.Struct, frozen=True):
 
 
 def _read_watcher(content: bytes) -> LoadReport:
-    """Read the format of load-watcher, whose times are in seconds."""
+    """Parse the format of load-watcher; its times are in seconds."""
     try:
         found = msgspec.json.decode(content, type=_Report)
     except msgspec.MsgspecError as exc:
@@ -135,7 +135,7 @@ def _read_watcher(content: bytes) -> LoadReport:
 
 
 def _node_load(metrics: list[_Metric]) -> NodeLoad:
-    """An average goes before the latest value."""
+    """Return the load of a node; an average takes precedence over the latest value."""
     values: dict[tuple[str, str], float] = {}
     for metric in metrics:
         operator = _OPERATORS.get(metric.operator)
@@ -194,7 +194,7 @@ async def _prometheus(provider: MetricProvider, handle: Handle) -> LoadReport:
 
 
 class _NodeUsage(CustomObject, frozen=True):
-    """A NodeMetrics of metrics.k8s.io, whose amounts are beside the metadata."""
+    """A NodeMetrics of metrics.k8s.io; its usage is at the top level."""
 
     api_version: ClassVar[str] = "metrics.k8s.io/v1beta1"
     kind: ClassVar[str] = "NodeMetrics"
@@ -207,7 +207,7 @@ _NodeUsage.custom_kind = Kind(_NodeUsage, "nodes", namespaced=False)
 
 
 async def _metrics_server(handle: Handle) -> LoadReport:
-    """Usage of the moment, without deviations."""
+    """Return the current usage, without deviations."""
     capacity = {node.metadata.name: node.status.capacity for node in handle.lister(Node).list()}
     nodes: dict[str, NodeLoad] = {}
     latest_ns, token = 0, ""

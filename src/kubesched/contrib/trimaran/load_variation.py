@@ -37,14 +37,14 @@ class LoadVariationRiskBalancingArgs(
 
     metric_provider: MetricProvider = MetricProvider()
     watcher_address: str = ""
-    safe_variance_margin: float = 1.0  # the factor of the deviation
-    safe_variance_sensitivity: float = 1.0  # the deviation's root
+    safe_variance_margin: float = 1.0  # the weight of the deviation
+    safe_variance_sensitivity: float = 1.0  # the degree of the root of the deviation
 
 
 class LoadVariationRiskBalancing(Plugin):
     """Score nodes by the risk that their load with the pod exceeds their capacity.
 
-    The risk is half of the mean load and the deviation, as parts of the capacity.
+    The risk is the mean of the average load and its deviation, as fractions of the capacity.
     """
 
     name = "LoadVariationRiskBalancing"
@@ -61,7 +61,7 @@ class LoadVariationRiskBalancing(Plugin):
         margin, sensitivity = given.safe_variance_margin, given.safe_variance_sensitivity
         self._margin = 1.0 if margin < 0 else margin
         sensitivity = 1.0 if sensitivity < 0 else sensitivity
-        self._exponent = 1 / sensitivity if sensitivity else 0.0  # 0: without an end
+        self._exponent = 1 / sensitivity if sensitivity else 0.0  # 0: a root of infinite degree
         self._loads = None
         if handle is not None:
             self._loads = node_loads(handle, given.metric_provider, given.watcher_address)
@@ -94,12 +94,12 @@ class LoadVariationRiskBalancing(Plugin):
         return math.floor(min(scores, default=0.0) + 0.5)
 
     def _score(self, mean: float, deviation: float, capacity: float, more: int) -> float:
-        """Return the score by one resource."""
+        """Return the score for one resource."""
         if capacity <= 0:
             return 0.0
         mu = min(max(mean / 100 + more / capacity, 0.0), 1.0)
         sigma = min(max(deviation / 100, 0.0), 1.0)
-        # A root of infinite degree leaves nothing but a full deviation.
+        # The root of infinite degree is 0 or 1: only a full deviation counts.
         sigma = sigma**self._exponent if self._exponent else math.floor(sigma)
         return (1 - (mu + min(sigma * self._margin, 1.0)) / 2) * 100
 
@@ -123,7 +123,7 @@ class LoadVariationRiskBalancing(Plugin):
         return _lower(cpu, memory)
 
     def _scores(self, mean: Floats, deviation: Floats, capacity: Floats, more: int) -> Floats:
-        """Return the same for many nodes; NaN where it is not measured."""
+        """Return the scores of many nodes for one resource; NaN where the load was not measured."""
         with np.errstate(divide="ignore", invalid="ignore"):
             mu = np.clip(mean / 100 + more / capacity, 0, 1)
         sigma = np.clip(deviation / 100, 0, 1)
@@ -133,6 +133,6 @@ class LoadVariationRiskBalancing(Plugin):
 
 
 def _lower(cpu: Floats, memory: Floats) -> NDArray[np.int64]:
-    """Return the lower of two scores, or the one that is measured, or 0."""
+    """Return the lower of two scores, or the one that was measured, or 0."""
     lower = np.nan_to_num(np.fmin(cpu, memory))
     return np.floor(lower + 0.5).astype(np.int64)

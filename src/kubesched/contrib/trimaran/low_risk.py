@@ -1,8 +1,8 @@
-"""LowRiskOverCommitment: avoid nodes whose pods may use more than the node has.
+"""LowRiskOverCommitment: avoid nodes whose pods may use more than the capacity.
 
-Pods may use up to their limits, so nodes can be over-committed. The risk of a node has two parts:
-how far the limits exceed the capacity, and how probable it is by the measured load that the pods
-use more than they request.
+Pods may use up to their limits, so nodes can be over-committed. The risk of a node combines two
+values: how far the limits exceed the capacity, and the probability, according to the measured load,
+that the pods use more than they request.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from kubesched.framework import (
 
 __all__ = ["LowRiskOverCommitment", "LowRiskOverCommitmentArgs"]
 
-_MOST_VARIANCE: Final = 0.99  # as a part of the largest variance that a mean allows
+_MOST_VARIANCE: Final = 0.99  # as a fraction of the largest variance that is possible with the mean
 _RESOURCES: Final = (CPU, MEMORY)
 _MOST_PODS: Final = 200_000
 
@@ -54,14 +54,14 @@ class LowRiskOverCommitmentArgs(
 
     metric_provider: MetricProvider = MetricProvider()
     watcher_address: str = ""
-    # Over how many windows the metrics were smoothed, which reduces their deviation.
+    # The number of windows over which the metrics were smoothed. Smoothing reduces the deviation.
     smoothing_window_size: int = 5
-    # The weight of the limits against the measured load, from 0 to 1, by resource.
+    # The weight of the limits relative to the measured load, from 0 to 1, by resource.
     risk_limit_weights: dict[str, float] = {}
 
 
 class LowRiskOverCommitment(Plugin):
-    """Score nodes by the risk that their pods use more than the nodes have."""
+    """Score nodes by the risk that their pods use more than the capacity of the node."""
 
     name = "LowRiskOverCommitment"
     args_type = LowRiskOverCommitmentArgs
@@ -78,7 +78,7 @@ class LowRiskOverCommitment(Plugin):
         self._smoothing = float(windows if windows > 0 else 5) ** 0.5
         weights = (given.risk_limit_weights.get(name, 0.5) for name in _RESOURCES)
         self._weights = tuple(each if 0 <= each <= 1 else 0.5 for each in weights)
-        self._limits: dict[str, tuple[int, int]] = {}  # of pods on nodes, by uid
+        self._limits: dict[str, tuple[int, int]] = {}  # limits of pods on nodes, by uid
         self._loads: NodeLoads | None = None
         self._risks: _RiskColumns | None = None
         if handle is not None:
@@ -152,7 +152,7 @@ class LowRiskOverCommitment(Plugin):
         return np.where(is_measured, scores, 0)
 
     def _update(self, risks: _RiskColumns, view: NodeView, columns: LoadColumns) -> None:
-        """Compute what depends on the pods of these nodes, and not on the pod to be placed."""
+        """Recompute the part of the risk of these nodes that comes from their own pods."""
         limits = np.array([self.limits_on(info.pods) for info in view], dtype=np.float64).T
         means = np.stack([view.at(columns.cpu_mean), view.at(columns.memory_mean)])
         deviations = np.stack([view.at(columns.cpu_deviation), view.at(columns.memory_deviation)])
@@ -177,9 +177,9 @@ class LowRiskOverCommitment(Plugin):
     def _load_risk(
         self, means: Floats, deviations: Floats, capacity: Floats, requested: Floats, limits: Floats
     ) -> Floats:
-        """Return the probability that more is used than requested, from what is measured.
+        """Return the probability that the pods use more than they request, by the measured load.
 
-        All arrays are of [resource, node].
+        All arrays have the shape [resource, node].
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = np.clip(means / 100, 0, 1)
@@ -192,7 +192,7 @@ class LowRiskOverCommitment(Plugin):
             probability, possible = probability_below(
                 np.broadcast_to(mean, both.shape), np.broadcast_to(deviation, both.shape), both
             )
-            # Pods cannot use more than their limits: the load is known to be below them.
+            # Pods cannot use more than their limits, so the load is below them.
             given = np.clip(np.where(possible > 0, probability / possible, probability), 0, 1)
         is_limited = (limits < capacity) & (requested <= limits)
         given = np.where(limited == 0, 1.0, given)
@@ -203,7 +203,7 @@ class LowRiskOverCommitment(Plugin):
     def _load_risk_of_one(
         self, mean: float | None, deviation: float, capacity: int, requested: int, limit: int
     ) -> float:
-        """Return the same for one resource of a node."""
+        """Return the probability for one resource of one node; see `_load_risk`."""
         if mean is None:
             return 0.0
         load = min(max(mean / 100, 0.0), 1.0)
@@ -243,7 +243,7 @@ class LowRiskOverCommitment(Plugin):
 
 
 class _RiskColumns:
-    """Per row of the table: the limits of its pods, and the risk by the measured load."""
+    """Per row of the table: the limits of its pods, and the risk according to the measured load."""
 
     def __init__(self, nodes: NodeView, loads: NodeLoads) -> None:
         capacity = nodes.table.capacity
@@ -295,7 +295,7 @@ def _limits_of(pod_info: PodInfo) -> tuple[int, int]:
 
 
 def _excess(capacity: int, requested: int, limit: int) -> float:
-    """Return how far the limits exceed the capacity, as a part of what they may add."""
+    """Return how far the limits exceed the capacity, relative to limits minus requests."""
     if limit <= capacity:
         return 0.0
     return (limit - capacity) / (limit - requested) if limit != requested else 1.0

@@ -25,7 +25,7 @@ __all__ = ["LoadColumns", "NodeLoads", "node_loads"]
 _log = logging.getLogger(__name__)
 
 _PERIOD_NS: Final = 30 * 10**9
-# Older metrics count as missing: they say little about a node that has taken pods since.
+# Older metrics count as missing: they do not include pods that were placed since.
 _LONGEST_AGE_NS: Final = 5 * 60 * 10**9
 
 Floats = NDArray[np.float64]
@@ -39,7 +39,8 @@ class LoadColumns:
         self.cpu_deviation: Floats = np.zeros(capacity)
         self.memory_mean: Floats = np.full(capacity, np.nan)
         self.memory_deviation: Floats = np.zeros(capacity)
-        self.cpu_capacity: Floats = np.zeros(capacity)  # in thousandths; not the allocatable part
+        # in thousandths; the capacity, not the allocatable part
+        self.cpu_capacity: Floats = np.zeros(capacity)
 
     def set_load(self, row: int, load: NodeLoad) -> None:
         self.cpu_mean[row] = np.nan if load.cpu_mean is None else load.cpu_mean
@@ -49,7 +50,7 @@ class LoadColumns:
 
 
 class NodeLoads:
-    """The load that one source reported last; all plugins with that source share it."""
+    """The latest report of one source. All plugins with the same source share this object."""
 
     def __init__(self, handle: Handle, provider: MetricProvider, watcher_address: str) -> None:
         self._handle = handle
@@ -59,26 +60,26 @@ class NodeLoads:
         self._version: tuple[int, ...] = ()
         self._is_running = False
         self._source = watcher_address or " ".join(filter(None, (provider.type, provider.address)))
-        self._problem = ""  # of the last reading
-        self.reports = 0  # how many there were
+        self._problem = ""  # the error of the last request
+        self.reports = 0  # the number of received reports
 
     @property
     def end_ns(self) -> int:
-        """The end of the time in which the load was measured."""
+        """The end of the period in which the load was measured."""
         return self._report.end_ns
 
     def is_current(self) -> bool:
-        """Whether there are metrics, and they are not too old."""
+        """Whether there are metrics, and they are recent enough."""
         age_ns = self._handle.clock.now_ns() - self._report.end_ns
         return bool(self._report.nodes) and age_ns <= _LONGEST_AGE_NS
 
     @property
     def version(self) -> tuple[int, bool]:
-        """Changes when the load of any node does, also when it becomes too old."""
+        """A number that changes with the load of any node, and when the load becomes too old."""
         return self.reports, self.is_current()
 
     def columns(self, nodes: NodeView) -> LoadColumns | None:
-        """Return the load of the rows of the table; None without current metrics."""
+        """Return the load per row of the table; None without current metrics."""
         if not self.is_current():
             return None
         table = nodes.table
@@ -95,7 +96,7 @@ class NodeLoads:
         return self._columns
 
     def load_of(self, node: NodeInfo) -> tuple[NodeLoad, float] | None:
-        """Return the load and the capacity of one node, or None."""
+        """Return the load and the capacity of one node; None if unknown."""
         load = self._report.nodes.get(node.name) if self.is_current() else None
         return None if load is None else (load, _cpu_capacity(node))
 
@@ -139,7 +140,7 @@ def _cpu_capacity(info: NodeInfo) -> float:
 
 
 def node_loads(handle: Handle, provider: MetricProvider, watcher_address: str) -> NodeLoads:
-    """Return the load of a source, which all plugins and profiles share."""
+    """Return the loads of a source; all plugins and profiles share the object."""
     name = f"node loads {watcher_address or provider.type} {provider.address}"
     handle.lister(Node)
     return handle.shared.get(name, lambda: NodeLoads(handle, provider, watcher_address))

@@ -30,7 +30,7 @@ from kubesched.framework import (
 
 __all__ = ["TargetLoadPacking", "TargetLoadPackingArgs"]
 
-# Pods that were placed this long before the end of the measurement are not fully measured yet.
+# Pods that were placed this long before the end of the measurement are not fully included in it.
 _REPORTING_NS: Final = 60 * 10**9
 
 Floats = NDArray[np.float64]
@@ -43,9 +43,9 @@ class TargetLoadPackingArgs(
 
     metric_provider: MetricProvider = MetricProvider()
     watcher_address: str = ""
-    # What a container without requests and limits is expected to use.
+    # The expected use of a container without requests and limits.
     default_requests: dict[str, RawQuantity] = msgspec.field(default_factory=lambda: {CPU: "1000m"})
-    # What a container without limits is expected to use, as a multiple of its requests.
+    # The expected use of a container without limits, as a multiple of its requests.
     default_requests_multiplier: str = "1.5"
     target_utilization: int = 40  # in percent; 0 or less: 40
 
@@ -61,7 +61,7 @@ class TargetLoadPacking(Plugin):
 
     name = "TargetLoadPacking"
     args_type = TargetLoadPackingArgs
-    # Of the pods on a node, those that were placed recently count.
+    # On each node, only recently placed pods matter.
     reads = Reads(
         pod=PodPart.CONTAINERS, pods_on_node=PodsOnNode.SPECS, other_nodes=False, objects=()
     )
@@ -89,7 +89,7 @@ class TargetLoadPacking(Plugin):
             await self._loads.run_once()
 
     def predicted(self, pod: Pod) -> int:
-        """Return the CPU that a pod is expected to use, in thousandths."""
+        """Return the expected CPU use of a pod, in thousandths."""
         overhead = parse_milli_value((pod.spec.overhead or {}).get(CPU, 0))
         return overhead + sum(map(self._predicted_of, pod.spec.containers))
 
@@ -109,7 +109,7 @@ class TargetLoadPacking(Plugin):
         self._unmeasured.remove(pod.metadata.uid)
 
     def _follow(self, old: Pod | None, new: Pod | None) -> None:
-        """Follow pods that are placed by others, and pods that end."""
+        """Track pods that other schedulers place, and pods that end."""
         if new is None or new.status.phase in ("Succeeded", "Failed"):
             pod = new or old
             assert pod is not None, "a change has an object"
@@ -153,7 +153,7 @@ class TargetLoadPacking(Plugin):
         return self._scores(used, capacity)
 
     def _scores(self, used: Floats, capacity: Floats) -> NDArray[np.int64]:
-        """Rise from the target at no load to 100 at the target, then fall to 0 at full load."""
+        """Return scores: from the target at no load up to 100 at the target, then down to 0."""
         target = self._target
         with np.errstate(divide="ignore", invalid="ignore"):
             load = np.where(capacity > 0, 100 * used / capacity, 0.0)
@@ -192,7 +192,7 @@ class _Unmeasured:
         self._changed.append(node)
 
     def forget_before(self, start_ns: int) -> None:
-        """Forget what was placed before this time."""
+        """Drop pods that were placed before this time."""
         while self._placed:
             uid = next(iter(self._placed))
             if self._placed[uid][0] >= start_ns:
@@ -203,7 +203,7 @@ class _Unmeasured:
         return self._by_node.get(node, 0)
 
     def column(self, nodes: NodeView) -> Floats:
-        """Return the same for the rows of the table; only changed nodes are updated."""
+        """Return the expected use per row of the table; only changed nodes are updated."""
         table = nodes.table
         version = table.membership_version, table.capacity
         if version != self._column_of:
