@@ -31,9 +31,9 @@ from kubesched.plan.sizing.workload_expansion import ExpandedWorkload, expand_wo
 
 __all__ = ["size_cluster"]
 
-# How often a packing that the scheduler does not follow gets more nodes, a hundredth at a time.
+# How often nodes are added, by a hundredth each time, if the scheduler cannot reproduce a packing.
 _MOST_TRIES: Final = 40
-_MAIN_SHARE: Final = 0.5  # of the time; the rest is for each type alone
+_MAIN_SHARE: Final = 0.5  # the share of the time for mixed types; the rest is for each type alone
 
 
 class _Sized(NamedTuple):
@@ -81,7 +81,7 @@ def size_cluster(
 
 
 class _Sizer:
-    """Answers for some of the types."""
+    """Computes results for some of the node types."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class _Sizer:
         return _Sized(counts, packing, pending)
 
     def size_only(self, node_type: NodeType, seconds: float) -> OneTypeSizing:
-        """Answer what if there were only this type."""
+        """Return the result for a cluster with nodes of this type only."""
         few = read_sizing_problem(self._stored, [node_type], [1], self._policy, self._base)
         if few.homeless:
             pod = few.homeless[0]
@@ -138,9 +138,10 @@ class _Sizer:
         )
 
     def _pack(self, types: Sequence[NodeType], deadline: Deadline) -> TypePacking:
-        """Pack with as many nodes of each type as the best packing can have.
+        """Pack with the largest useful number of nodes of each type.
 
-        A first packing gives a price; no better one has more nodes of a type than this price buys.
+        The price of a first packing limits these numbers: no cheaper packing has more nodes of a
+        type than that price pays for.
         """
         enough = self._enough(types)
         first = self._read(types, enough)
@@ -164,7 +165,7 @@ class _Sizer:
         return read_sizing_problem(self._stored, types, counts, self._policy, self._base)
 
     def _enough(self, types: Sequence[NodeType]) -> list[int]:
-        """Return for each type a number of nodes that probably holds all its pods."""
+        """Return for each type a number of nodes that probably suffices for all of its pods."""
         few = self._read(types, [1] * len(types))
         problem = few.problem
         totals = problem.totals
@@ -183,7 +184,7 @@ class _Sizer:
         return counts
 
     def _type_for(self, types: Sequence[NodeType], pending: str) -> int:
-        """Return the cheapest type that may hold a pod."""
+        """Return the cheapest type that may fit a pod."""
         few = self._read(types, [1] * len(types))
         state = PackingState(few.problem)
         number = few.class_of[pending]
@@ -196,7 +197,7 @@ class _Sizer:
 def _answer(
     types: Sequence[NodeType], found: _Sized, only: tuple[OneTypeSizing, ...], pods: int
 ) -> Sizing:
-    """Return the answer; one type alone may be cheaper, if the scheduler follows it better."""
+    """Return the result; one type alone may be cheaper if the scheduler packs it better."""
     nodes = sum(found.counts.values())
     price = sum(types[kind].price * count for kind, count in found.counts.items())
     counts: Mapping[int, int] = found.counts
@@ -231,7 +232,7 @@ def _impossible(
     base: Snapshot,
     seed: int,
 ) -> Sizing:
-    """Name the pods that fit no type, in the scheduler's words."""
+    """Return the pods that fit no type, with the scheduler's message."""
     homeless = {f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in few.homeless}
     pods = [
         pod for pod in expanded.pods if f"{pod.metadata.namespace}/{pod.metadata.name}" in homeless

@@ -28,18 +28,18 @@ from kubesched.plan.reading.planning_policy import PlanningPolicy
 
 __all__ = ["PackingResult", "consolidate", "pack"]
 
-# Up to so many counts of pods on nodes, CP-SAT searches the whole problem at once.
+# Up to this number of (class, node) counts, CP-SAT searches the whole problem at once.
 _EXACT_SIZE: Final = 4_000
-_BOUND_SHARE: Final = 0.3  # of the time
+_BOUND_SHARE: Final = 0.3  # the share of the time for the bound
 
-# Percent of the requests that must have room after a loss, if 100 leaves pods without a node.
+# Percent of the requests that must stay free after a loss, for attempts after 100 did not suffice.
 _RESERVES: Final = (110, 125, 150)
 
 Report = Callable[[str], None]
 
 
 class PackingResult(NamedTuple):
-    """A placement, and a price that no placement is below."""
+    """A placement, and a proved lower bound on the price."""
 
     placement: Placement
     bound: int
@@ -56,9 +56,10 @@ def consolidate(
     clock: Clock | None = None,
     report: Report = lambda _: None,
 ) -> Consolidation:
-    """Plan the fewest nodes for what runs now, and rehearse the way there.
+    """Plan the fewest nodes for the running pods, and rehearse the moves.
 
-    `seconds` limits the search for a better placement. Reading, and the rehearsal, need more time.
+    `seconds` limits the search for a better placement. Reading the cluster and the rehearsal need
+    additional time.
 
     Raises:
         KubeschedError: OR-Tools is not installed, or the cluster cannot be rehearsed.
@@ -70,7 +71,7 @@ def consolidate(
         if not answer.losses:
             break
         report(f"{answer.losses[0]}; planning with more room")
-        # The bound is that of the question, without the reserve.
+        # The bound belongs to the original problem, without the reserve.
         again = planner.plan(replace(policy, survive_percent=percent))
         answer = replace(again, lower_bound=answer.lower_bound)
     if answer.losses:
@@ -80,7 +81,7 @@ def consolidate(
 
 
 class _Planner:
-    """Plans with one search after another, as long as no order of moves leads to the placement."""
+    """Searches for placements until one of them can be reached by an order of moves."""
 
     def __init__(
         self,
@@ -120,7 +121,7 @@ class _Planner:
     def _with_losses(
         self, answer: Consolidation, outcome: RunOutcome, policy: PlanningPolicy
     ) -> Consolidation:
-        """Lose each node or zone of the plan, on the copy as it is after the last wave."""
+        """Simulate the loss of each node or zone of the plan, on the copy after the last wave."""
         if not policy.survive or not answer.verified:
             return answer
         before = self._snapshot.model
@@ -129,7 +130,7 @@ class _Planner:
         return replace(answer, losses=tuple(losses))
 
     def _choose(self, cluster: ClusterProblem, _model: ClusterModel) -> Placement:
-        # A later attempt has other pinned pods, so it needs another placement and bound.
+        # A later attempt pins other pods, so it needs another placement and bound.
         deadline = Deadline(self._clock, self._seconds)
         self._found.append(pack(cluster.problem, deadline, self._seed, self._progress))
         return self._found[-1].placement
@@ -165,7 +166,7 @@ def pack(
 
 
 def _drained(problem: PackingProblem, *hints: NDArray[np.bool_]) -> Placement:
-    """Return the cheapest placement of greedy drains: with each hint, and each choice of nodes."""
+    """Return the cheapest placement of greedy drains with different hints and node choices."""
     best = problem.current
     for hint in hints:
         for choose in (best_node, first_node):
@@ -176,9 +177,9 @@ def _drained(problem: PackingProblem, *hints: NDArray[np.bool_]) -> Placement:
 
 
 def pack_without_chains(problem: PackingProblem, deadline: Deadline) -> Placement:
-    """Search for a placement in which pods leave only nodes that become empty.
+    """Search for a placement in which only nodes that become empty lose pods.
 
-    Such a placement may need more nodes, but there is almost always an order of moves to it.
+    Such a placement may need more nodes, but almost always has an order of moves.
     """
     best = _drained(problem, np.ones(len(problem.nodes), dtype=bool))
     if problem.current.size > _EXACT_SIZE:
@@ -190,7 +191,7 @@ def pack_without_chains(problem: PackingProblem, deadline: Deadline) -> Placemen
 
 
 def _rank(answer: Consolidation) -> tuple[bool, float, int]:
-    """Return the order of answers: those that are verified first, then the cheapest."""
+    """Return the sort key of results: verified ones first, then the cheapest."""
     cost = answer.planned_nodes if answer.planned_cost is None else answer.planned_cost
     return not answer.verified, cost, len(answer.moves)
 
@@ -215,7 +216,7 @@ def _better(problem: PackingProblem, one: Placement, other: Placement) -> Placem
 def _answer(
     outcome: RunOutcome, bound: int, policy: PlanningPolicy, seconds: float
 ) -> Consolidation:
-    """Return the result; a plan that failed its rehearsal is none, and has no moves."""
+    """Return the result; a plan whose rehearsal failed has no moves."""
     cluster, played = outcome.cluster, outcome.played
     problem = cluster.problem
     nodes = len(problem.nodes)

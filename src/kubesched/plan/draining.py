@@ -1,4 +1,4 @@
-"""Drains some nodes: an order of evictions in which no pod waits, or what stands in the way."""
+"""Drains nodes: an order of evictions in which no pod stays pending, or the reason against it."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def plan_drain(
 ) -> Drain:
     """Plan the drain of these nodes, and rehearse it.
 
-    Pods on other nodes move only if that makes room. A replacement may have no node for
+    Pods on other nodes are moved only if that makes room. A replacement may be without a node for
     `most_pending_s` at most.
 
     Raises:
-        ExplainError: there is no node of a name.
-        KubeschedError: OR-Tools is not installed, or the cluster cannot be rehearsed.
+        ExplainError: a named node does not exist. KubeschedError: OR-Tools is not installed, or the
+            cluster cannot be rehearsed.
     """
     limits = DrainLimits(policy or PlanningPolicy(), seconds, most_pending_s, wave_pods)
     return rehearse_drain(snapshot, nodes, limits, seed, clock or RealClock(), report)[0]
@@ -130,7 +130,7 @@ def _drained(
     blocked: list[BlockedPod],
     deadline: Deadline,
 ) -> Placement:
-    """Return a placement without movable pods on the nodes; pods without a place are blocked."""
+    """Return a placement with no movable pods on the nodes; pods that fit nowhere are blocked."""
     problem = cluster.problem
     numbers = [cluster.node_number[name] for name in names]
     closed = np.zeros(len(problem.nodes), dtype=bool)
@@ -165,7 +165,7 @@ def _drained(
 def _with_room_made(
     state: PackingState, left: Sequence[tuple[int, int]], drained: Sequence[int], deadline: Deadline
 ) -> Placement | None:
-    """Also move pods of other nodes, so that those without a place get one."""
+    """Move pods of other nodes as well, so that the blocked pods fit."""
     problem = state.problem
     sources = {node for _, node in left}
     nodes = set(range(len(problem.nodes)))
@@ -179,7 +179,7 @@ def _with_room_made(
 
 
 def _roomiest(state: PackingState, classes: set[int], drained: Sequence[int]) -> list[int]:
-    """Return the nodes with most room of those where one of the classes is allowed."""
+    """Return the nodes with the most room among those where one of the classes is allowed."""
     problem = state.problem
     takers = np.flatnonzero(np.logical_or.reduce(problem.allowed[sorted(classes)]))
     takers = takers[~np.isin(takers, drained)]

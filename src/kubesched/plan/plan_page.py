@@ -1,4 +1,4 @@
-"""A plan as one HTML file: the nodes before and after, and a slider that plays the waves."""
+"""A plan as one HTML file: the nodes before and after, and a slider that shows the waves."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ slider.addEventListener("input", show); show();
 
 
 def plan_page(plan: Consolidation, snapshot: Snapshot, summary: Sequence[str]) -> str:
-    """Return the page. It needs no other file, and no network."""
+    """Return the page. It needs no other files and no network."""
     nodes = [node for node in snapshot.model.snapshot.nodes if node.node is not None]
     names = sorted(node.name for node in nodes)
     room = {node.name: Resources.from_resource_list(node.node.status.allocatable) for node in nodes}

@@ -18,10 +18,11 @@ __all__ = [
 
 
 class Consolidation(Result, frozen=True, kw_only=True):
-    """The fewest nodes that were found for what runs, and the way there.
+    """The fewest nodes found for the running pods, and the moves to get there.
 
-    `lower_bound` is proved: no plan needs fewer nodes. With prices, `cost`, `planned_cost` and
-    `lower_bound_cost` are what the plan minimizes, and `lower_bound` is a bound on the nodes.
+    `lower_bound` is proved: no plan needs fewer nodes. With prices the plan minimizes
+    `planned_cost`; `cost` is the present cost, `lower_bound_cost` its proved bound, and
+    `lower_bound` still counts nodes.
     """
 
     nodes: int
@@ -29,7 +30,7 @@ class Consolidation(Result, frozen=True, kw_only=True):
     lower_bound: int
     moves: tuple[PlannedMove, ...] = ()
     waves: tuple[PlannedWave, ...] = ()
-    # Whether the scheduler has played the plan from beginning to end, with every promise kept.
+    # Whether the scheduler carried out the whole plan on a copy, and all guarantees held.
     verified: bool = False
     emptied: tuple[str, ...] = ()
     uncordon: tuple[str, ...] = ()  # nodes to uncordon after the last wave
@@ -38,16 +39,16 @@ class Consolidation(Result, frozen=True, kw_only=True):
     lower_bound_cost: float | None = None
     pods: int = 0
     movable_pods: int = 0
-    # Why nodes stay in use, and why pods stay where they are.
+    # Why nodes stay in use, and why pods are not moved.
     kept_nodes: dict[str, str] = {}
     pinned_pods: dict[str, str] = {}
     problems: tuple[str, ...] = ()
-    # With `survive`: pods that find no node after a loss. Then the plan is none, and has no moves.
+    # With `survive`: pods that fit nowhere after a loss. Then the plan has no moves.
     losses: tuple[str, ...] = ()
 
     @property
     def gap(self) -> float:
-        """How far the plan may be from the optimum: 0.05 means at most 5 % more nodes."""
+        """The largest possible distance to the optimum: 0.05 means at most 5 % more nodes."""
         return (self.planned_nodes - self.lower_bound) / max(self.lower_bound, 1)
 
     def __repr__(self) -> str:
@@ -58,7 +59,7 @@ class Consolidation(Result, frozen=True, kw_only=True):
 
 
 class BlockedPod(Result, frozen=True, kw_only=True):
-    """A pod that stands in the way of a drain, and what would help."""
+    """A pod that prevents a drain, and changes that would help."""
 
     pod: str
     node: str
@@ -96,29 +97,29 @@ class SizedType(Result, frozen=True, kw_only=True):
 
 
 class OneTypeSizing(Result, frozen=True, kw_only=True):
-    """The answer to "what if only this type"."""
+    """The result for a cluster with nodes of one type only."""
 
     name: str
     nodes: int = 0
-    packed_nodes: int = 0  # if the scheduler placed the pods as tightly as possible
+    packed_nodes: int = 0  # if the scheduler packed the pods as tightly as possible
     cost: float = 0.0
-    # Proved: no number of nodes of this type that holds the workload costs less.
+    # Proved: nodes of this type that fit the workload cannot cost less.
     lower_bound: float = 0.0
     verified: bool = False
-    impossible: str = ""  # why the type alone cannot hold the workload
+    impossible: str = ""  # why nodes of this type alone do not suffice
 
 
 class Sizing(Result, frozen=True, kw_only=True):
     """The cheapest nodes that were found for a workload.
 
-    Without prices each node costs 1. The scheduler has placed the workload on these nodes;
-    `packed_cost` is what nodes would cost on which the pods fit, but on which the scheduler, with
-    its scores, did not place all of them.
+    Without prices each node costs 1. The scheduler placed the workload on these nodes.
+    `packed_cost` is the cost of a packing that uses fewer nodes, which the scheduler with its
+    scores did not reproduce.
     """
 
     nodes: int
     cost: float
-    lower_bound: float  # proved: no nodes of these types that hold the workload cost less
+    lower_bound: float  # proved: nodes of these types that fit the workload cannot cost less
     types: tuple[SizedType, ...] = ()
     pods: int = 0
     verified: bool = False
@@ -131,7 +132,7 @@ class Sizing(Result, frozen=True, kw_only=True):
 
     @property
     def gap(self) -> float:
-        """How far the cost may be from the optimum: 0.05 means at most 5 % more."""
+        """The largest possible distance to the optimum: 0.05 means at most 5 % more."""
         return (self.cost - self.lower_bound) / self.lower_bound if self.lower_bound else 0.0
 
     def __repr__(self) -> str:
@@ -139,10 +140,10 @@ class Sizing(Result, frozen=True, kw_only=True):
 
 
 class UpgradeRound(Result, frozen=True, kw_only=True):
-    """Some nodes are replaced: add the new ones, empty the old ones, and remove these."""
+    """One round: add the new nodes, empty the old ones, and remove these."""
 
     round: int
-    add: tuple[str, ...]  # names in the rehearsal
+    add: tuple[str, ...]  # their names in the rehearsal
     nodes: tuple[str, ...]  # the old nodes, in the order in which they become empty
     moves: tuple[PlannedMove, ...] = ()
     waves: tuple[PlannedWave, ...] = ()
@@ -150,10 +151,10 @@ class UpgradeRound(Result, frozen=True, kw_only=True):
 
 
 class Upgrade(Result, frozen=True, kw_only=True):
-    """How the nodes of a pool can be replaced, some at a time."""
+    """Rounds in which the nodes of a pool can be replaced, some at a time."""
 
-    nodes: int  # of the pool
-    upgraded: int  # nodes that the rehearsal has replaced
+    nodes: int  # the size of the pool
+    upgraded: int  # the number of nodes that the rehearsal replaced
     rounds: tuple[UpgradeRound, ...] = ()
     # Whether the rehearsal replaced every node, and no replacement waited too long for a node.
     verified: bool = False

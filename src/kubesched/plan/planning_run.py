@@ -30,16 +30,16 @@ __all__ = ["PlanningRun", "RunOutcome"]
 _ATTEMPTS: Final = 4
 _QUIET_NS: Final = 2 * SECOND
 
-# Chooses the placement that the plan leads to.
+# Chooses the goal placement of the plan.
 ChoosePlacement = Callable[[ClusterProblem, ClusterModel], Placement]
 
 
 class RunOutcome(NamedTuple):
-    """The problem that was planned, and what the rehearsal did."""
+    """The planned problem, and the result of the rehearsal."""
 
     cluster: ClusterProblem
     played: RehearsedWaves
-    pods: int  # with a node
+    pods: int  # the number of pods with a node
     objects: tuple[ApiObject, ...]  # the copy at the end of the rehearsal
 
 
@@ -57,7 +57,7 @@ class PlanningRun:
         report: Callable[[str], None],
         drained: Collection[str] | None = None,
     ) -> None:
-        """`drained` are the nodes to empty; without it, those that the placement does not use."""
+        """`drained` are the nodes to empty; by default those that the placement does not use."""
         self._snapshot = snapshot
         self._policy = policy
         self._choose = choose
@@ -67,7 +67,9 @@ class PlanningRun:
         self._drained = drained
 
     def run(self) -> RunOutcome:
-        """Plan and rehearse. After a failed rehearsal, plan without the owners that failed.
+        """Plan and rehearse.
+
+        After a failed rehearsal, plan again without moving the failed owners' pods.
 
         Raises:
             KubeschedError: OR-Tools is not installed, or the cluster cannot be rehearsed.

@@ -40,14 +40,15 @@ def plan_upgrade(
     clock: Clock | None = None,
     report: Callable[[str], None] = lambda _: None,
 ) -> Upgrade:
-    """Plan to replace the nodes with these labels, `surge` at a time, and rehearse it.
+    """Plan and rehearse the replacement of the nodes with these labels, `surge` at a time.
 
-    Each round adds new nodes that are equal to the old ones of the round, and empties these. It
-    ends with the first round that leaves pods. A replacement may have no node for `most_pending_s`.
+    Each round adds new nodes that are equal to the old nodes of the round, and empties the old
+    ones. The plan ends with the first round that cannot move all pods. A replacement may be without
+    a node for `most_pending_s`.
 
     Raises:
-        ExplainError: there is no such node.
-        KubeschedError: OR-Tools is not installed, or the cluster cannot be rehearsed.
+        ExplainError: there is no such node. KubeschedError: OR-Tools is not installed, or the
+            cluster cannot be rehearsed.
     """
     old = _in_order(snapshot, pool)
     if not old:
@@ -127,7 +128,7 @@ def _cordoned(objects: Iterable[ApiObject], names: Collection[str]) -> Iterable[
 
 
 def _without(objects: Iterable[ApiObject], removed: Collection[str]) -> Iterable[ApiObject]:
-    """Leave out nodes and what is left on them, such as the pods of DaemonSets."""
+    """Remove nodes and the pods left on them, such as those of DaemonSets."""
     for each in objects:
         is_gone = isinstance(each, Node) and each.metadata.name in removed
         is_on_it = isinstance(each, Pod) and each.spec.node_name in removed

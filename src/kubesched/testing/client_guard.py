@@ -1,7 +1,7 @@
-"""A guard for clients in tests: they reach the cluster of the test and no other.
+"""A guard that keeps clients in tests from connecting to any cluster but the test's.
 
-Some programs read `$KUBECONFIG` when they are imported, and so does the official client itself.
-In a test they would then use the own cluster of the user.
+Some programs, the official client among them, read `$KUBECONFIG` when they are imported. In a test
+they would then connect to the user's own cluster.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ __all__ = ["guarded_clients", "hide_kubeconfig"]
 
 _VARIABLE: Final = "KUBECONFIG"
 _OFFICIAL_CLIENT: Final = "kubernetes.client"
-# The host of an official client that no configuration was loaded into.
+# The host of an official client without a loaded configuration.
 _UNCONFIGURED: Final = ("", "http://localhost", "https://localhost")
 
-# The official clients read the default path when they are imported. The modules store it here.
+# The official clients read the default path at import and store it in these modules.
 _DEFAULT_PATH: Final = "KUBE_CONFIG_DEFAULT_LOCATION"
 _PATH_MODULES: Final = ("kubernetes.config.kube_config", "kubernetes_asyncio.config.kube_config")
 
@@ -34,11 +34,11 @@ _running: list[str] = []
 def guarded_clients(url: str, kubeconfig: Path) -> Iterator[None]:
     """Set the default kubeconfig of clients to a test's cluster, and check the official client.
 
-    Afterwards the default is the former one, and the official client is without a configuration
-    if it had that of the cluster.
+    At the end of the block the previous default is restored. If the official client was configured
+    for the test's cluster, its configuration is reset.
 
     Raises:
-        KubeschedError: the official client has the configuration of another cluster.
+        KubeschedError: the official client is configured for another cluster.
     """
     _check_official_client(url)
     former = os.environ.get(_VARIABLE)

@@ -115,7 +115,7 @@ class Cluster:
 
     @property
     def command(self) -> SchedulerCommand:
-        """The process of `scheduler_flags`; it serves endpoints and can be stopped."""
+        """The process of `scheduler_flags`, which serves its endpoints and can be stopped."""
         command = self._live.command
         assert command is not None, "the cluster was made without scheduler_flags"
         return command
@@ -146,7 +146,8 @@ class Cluster:
         be true, such as `Ready`.
 
         Raises:
-            TimeoutError: it is not fulfilled in time; the error shows the object's status.
+            TimeoutError: the condition is not fulfilled in time; the error shows the object's
+                status.
         """
         if self._loop is not None and asyncio.get_running_loop() is not self._loop:
             wait = self.wait_for(kind, name, condition, namespace=namespace, timeout_s=timeout_s)
@@ -180,7 +181,7 @@ class Cluster:
         namespace: str | None = "default",
         timeout_s: float = 10.0,
     ) -> T:
-        """Do the same as `wait_for` for a cluster in another thread, without an event loop."""
+        """Like `wait_for`, for a cluster in another thread, without an event loop."""
         return self.run(
             self.wait_for(kind, name, condition, namespace=namespace, timeout_s=timeout_s)
         )
@@ -307,10 +308,10 @@ class _WatchEnded(Exception):  # noqa: N818  ends a turn of a loop, and is not a
 
 
 class _BuildersApi(LocalApi):
-    """Accepts the objects of builders, which a server would refuse.
+    """Accepts objects of the builders, which a server would reject.
 
-    Builders set uids and resource versions, for tests without a server, and leave out containers
-    and images.
+    Builders set uids and resource versions, for tests without a server, and omit containers and
+    images.
     """
 
     async def create(self, new: T) -> T:

@@ -1,4 +1,4 @@
-"""Pytest fixtures: a cluster for tests that talk to one over HTTP.
+"""Pytest fixtures: a cluster for tests that connect to one over HTTP.
 
 Pytest loads them wherever kubesched is installed. `kubesched_cluster` is a cluster of three nodes
 for one test; a mark sets other options. `cluster_fixture` builds a fixture with another scope:

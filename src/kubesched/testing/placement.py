@@ -1,4 +1,4 @@
-"""Placement tests: given nodes, when pods arrive, then claims about their nodes hold.
+"""Placement tests: nodes, pods that arrive in order, and claims about where they are placed.
 
     expect_placement(
         nodes=[make_node("a", zone="1"), make_node("b", zone="2")],
@@ -88,7 +88,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Placed(Claim, frozen=True):
-    """All of the pods have a node; with `count`, exactly so many."""
+    """All of the pods have a node; with `count`, exactly this number of them."""
 
     count: int | None = None
 

@@ -1,4 +1,4 @@
-"""Carries out a plan on a cluster, or plays it on a copy of the cluster as it is now."""
+"""Carries out a plan on a cluster, or on a copy of the current cluster in virtual time."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ async def apply_plan(
     longest_wave_ns: int,
     report: Report = lambda _: None,
 ) -> AppliedPlan:
-    """Carry out the plan, or what the journal has left of it.
+    """Carry out the plan, or the steps that are not in its journal yet.
 
     Raises:
-        ApiError: the server refuses a request.
+        ApiError: the server rejects a request.
     """
 
     async def evict(pod: Pod) -> str:

@@ -1,4 +1,4 @@
-"""Carries out a plan wave by wave, and stops at the first change that the plan does not have.
+"""Carries out a plan wave by wave, and stops at the first change that the plan does not contain.
 
 It evicts pods as `kubectl drain` does, so the server enforces budgets. It makes no move that is not
 in the plan, and never deletes a node. When it stops, it uncordons the nodes that still have pods.
@@ -50,8 +50,8 @@ class AppliedPlan(Result, frozen=True, kw_only=True):
     waves_done: int
     moves: int
     moves_done: int
-    emptied: tuple[str, ...] = ()  # nodes of the plan that have no pods, and are cordoned
-    dry_run: bool = False  # whether it was played on a copy of the cluster
+    emptied: tuple[str, ...] = ()  # nodes of the plan without pods, which are cordoned
+    dry_run: bool = False  # whether it was carried out on a copy of the cluster
     stopped: str = ""  # why the plan stopped; empty if it is complete
     problems: tuple[str, ...] = ()  # how the cluster differed from the plan before it began
     steps: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class AppliedPlan(Result, frozen=True, kw_only=True):
 
 
 class PlanApplier:
-    """Carries out one plan. The journal has what an interrupted run has done."""
+    """Carries out one plan. The journal contains the steps of an interrupted run."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class PlanApplier:
         return ""
 
     async def _play(self, wave: PlannedWave) -> str:
-        """Play a wave, or the rest of one; return what differs from the plan."""
+        """Carry out a wave, or the rest of one; return how the result differs from the plan."""
         if not self._has_begun:
             before = cordoned_after(self._plan.waves[: wave.wave - 1])
             await self._player.cordon(sorted(before), unschedulable=True)
@@ -178,7 +178,7 @@ class PlanApplier:
         return self._misplaced(wave, outcome.replacements)
 
     def _begin(self, wave: PlannedWave) -> BegunWave:
-        """Note which pods the controllers of the wave's pods have."""
+        """Record the existing pods of the controllers of the wave's pods."""
         uids = {self._plan.move_of[key].uid: key for key in wave.evict}
         owners = {uids[uid]: _owner(pod) for uid, pod in self._guard.pods.items() if uid in uids}
         wanted = set(owners.values())
@@ -190,7 +190,10 @@ class PlanApplier:
         return begun
 
     def _misplaced(self, wave: PlannedWave, replacements: Mapping[str, Pod]) -> str:
-        """Compare where replacements are with the plan. Pods of one owner are interchangeable."""
+        """Return replacements on other nodes than planned.
+
+        Pods of one owner are interchangeable.
+        """
         for key in wave.evict:
             target = self._plan.move_of[key].target
             pod = replacements.get(key)
@@ -204,9 +207,9 @@ class PlanApplier:
         return ""
 
     async def _await_placement(self) -> bool:
-        """Let replacements of the wave get their planned nodes, before other nodes open.
+        """Wait until replacements of the wave have nodes, before other nodes are uncordoned.
 
-        Returns whether every pod has a node that had one before.
+        Returns whether every pod that had a node before has one again.
         """
         done, evicted = self._journal.waves_done, self._journal.evicted
         count = sum(move.wave == done + 1 and move.uid in evicted for move in self._plan.moves)

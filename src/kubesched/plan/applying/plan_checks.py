@@ -1,4 +1,4 @@
-"""Compares a cluster with what a plan expects, before the plan begins or goes on."""
+"""Compares a cluster with the state that a plan expects, before the plan begins or continues."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ENDED = ("Succeeded", "Failed")
 def check_plan(
     plan: PlanDocument, journal: PlanJournal, nodes: Mapping[str, Node], pods: Mapping[str, Pod]
 ) -> list[str]:
-    """Return how the cluster differs from the plan, a sentence each. `pods` are by uid."""
+    """Return the differences between the cluster and the plan as sentences. `pods` are by uid."""
     return [*_node_problems(plan, journal, nodes), *_pod_problems(plan, journal, pods)]
 
 

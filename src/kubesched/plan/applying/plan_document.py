@@ -1,4 +1,4 @@
-"""A plan as a file: what `kubesched plan … -o json` has written."""
+"""A plan as a file: the output of `kubesched plan … -o json`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PlanDocument:
         digest: str,
     ) -> None:
         self.waves, self.moves, self.emptied = waves, moves, emptied
-        # Identifies the file, so that progress belongs to one plan.
+        # Identifies the file: progress in a journal belongs to one plan.
         self.digest = digest
 
     @cached_property
@@ -47,7 +47,7 @@ class PlanDocument:
 
     @cached_property
     def nodes(self) -> frozenset[str]:
-        """The nodes that pods leave, reach, or that are cordoned meanwhile."""
+        """Return the nodes that pods leave or reach, and those that are cordoned temporarily."""
         named = {name for move in self.moves for name in (move.source, move.target)}
         for wave in self.waves:
             named |= {*wave.cordon, *wave.uncordon, *wave.relief}
@@ -55,10 +55,10 @@ class PlanDocument:
 
 
 def read_plan(text: bytes, name: str) -> PlanDocument:
-    """Read what `-o json` has written.
+    """Read the output of `-o json`.
 
     Raises:
-        PlanFileError: it is no plan, or no verified one.
+        PlanFileError: it is not a plan, or the plan is not verified.
     """
     try:
         found = msgspec.json.decode(text, type=_Document)

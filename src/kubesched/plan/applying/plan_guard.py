@@ -1,8 +1,8 @@
-"""Watches a cluster while a plan is carried out, and notes the first change that the plan lacks.
+"""Watches a cluster while a plan is carried out, and records the first unplanned change.
 
-A change matters if it concerns the plan: a pod that is still to be moved ends or is deleted, a node
-of the plan disappears, becomes unready, or is cordoned by something else, or a pod comes to a node
-that is to be emptied. Changes of other pods and nodes do not matter.
+The relevant changes are: a pod that is still to be moved ends or is deleted; a node of the plan is
+deleted, becomes unready, or is cordoned by another client; a pod is placed on a node that is to be
+emptied. Changes of other pods and nodes are ignored.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class PlanGuard(WaveWatch):
         self._emptied = frozenset(plan.emptied)
         # Changes of `unschedulable` that the plan has made and the watch has not yet shown.
         self._own: dict[str, deque[bool]] = {}
-        self._cordoned: dict[str, bool] = {}  # what the plan knows of each node
+        self._cordoned: dict[str, bool] = {}  # the expected state of each node
         self._move_of: Mapping[str, str] = {move.uid: move.pod for move in plan.moves}
         self._refused: set[str] = set()
         self._initially_waiting: set[str] = set()
 
     def start(self) -> None:
-        """From now on, changes count. Call it when the informers have synced."""
+        """Begin to check changes. Call it when the informers have synced."""
         self._is_guarding = True
         done = self._journal.waves_done
         self._initially_waiting = {uid for uid, pod in self.pods.items() if _is_rejected(pod)}
@@ -73,7 +73,7 @@ class PlanGuard(WaveWatch):
     def on_evict(self, pod: EvictedPod) -> None:
         self._waiting.discard(pod.uid)
         if pod.uid in self._refused:
-            return  # the same step once more
+            return  # the same step is repeated
         self._journal.evict(pod.key, pod.uid)
         source = self._plan.move_of[pod.key].source
         self._line("evict", f"evict pod {pod.key} from node {source}", pod.key, source)
@@ -128,7 +128,7 @@ class PlanGuard(WaveWatch):
             self._note(f"node {name} was deleted")
 
     def occupied(self) -> set[str]:
-        """Return the nodes that pods keep in use."""
+        """Return the nodes with pods that keep them in use."""
         return {
             pod.spec.node_name
             for pod in self.pods.values()
@@ -136,7 +136,7 @@ class PlanGuard(WaveWatch):
         }
 
     def newly_waiting(self) -> str:
-        """Return a pod that the scheduler cannot place since the plan began; nothing if none."""
+        """Return a pod that became unschedulable since the plan began; None without one."""
         for uid, pod in self.pods.items():
             if uid not in self._initially_waiting and _is_rejected(pod):
                 return pod_key(pod)
@@ -153,7 +153,7 @@ class PlanGuard(WaveWatch):
             self._note(f"node {name} was {done} by something else")
 
     def _check_place(self, pod: Pod) -> None:
-        """A pod may not come to a node that is to be emptied."""
+        """Check that no pod is placed on a node that is to be emptied."""
         name, uid = pod.spec.node_name, pod.metadata.uid
         if name in self._emptied and uid not in self._move_of and not follows_node(pod):
             self._note(f"pod {pod_key(pod)} came to node {name}, which is to be emptied")
@@ -164,7 +164,7 @@ class PlanGuard(WaveWatch):
 
 
 def is_unready(node: Node) -> bool:
-    """Whether the node is reported as not ready; nodes from files may have no conditions."""
+    """Whether the node is reported as not ready; nodes from files may lack conditions."""
     return any(
         each.type == "Ready" and each.status not in ("True", "") for each in node.status.conditions
     )

@@ -1,7 +1,7 @@
-"""The progress of a plan, a line per step, so that an interrupted plan can go on.
+"""The progress of a plan, a line per step, so that an interrupted plan can be resumed.
 
 A line is written before the step that it describes. After a crash the last step may or may not have
-happened; the cluster shows which.
+been executed; the state of the cluster shows which.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _UNCORDON: Final = "uncordon"
 
 
 class BegunWave(msgspec.Struct, frozen=True):
-    """What is needed to recognize the replacements of a wave that was interrupted."""
+    """The state that identifies the replacements of an interrupted wave."""
 
     wave: int
     owners: Mapping[str, str]  # the uid of the controller of each pod of the wave
@@ -45,7 +45,7 @@ class _Line(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PlanJournal:
-    """The state of a plan: waves that are done, pods that were evicted, nodes that are cordoned."""
+    """The state of a plan: completed waves, evicted pods, cordoned nodes."""
 
     def __init__(
         self, digest: str, clock: Clock, write: Callable[[bytes], None] = lambda _: None
@@ -58,10 +58,10 @@ class PlanJournal:
 
     @classmethod
     def read(cls, path: Path, digest: str, clock: Clock, *, writes: bool) -> PlanJournal:
-        """Read the progress from a file; with `writes` go on with it there.
+        """Read the progress from a file; with `writes`, append further steps to it.
 
         Raises:
-            PlanFileError: the file is of another plan, or damaged.
+            PlanFileError: the file belongs to another plan, or is damaged.
         """
         journal = cls(digest, clock)
         text = path.read_bytes() if path.exists() else b""

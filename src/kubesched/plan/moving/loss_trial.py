@@ -1,4 +1,4 @@
-"""Tries on a model whether the pods of a lost node or zone find a place on the other nodes."""
+"""Tries on a model whether the pods of a lost node or zone fit on the other nodes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _ENDED = ("Succeeded", "Failed")
 def find_losses(
     after: ClusterModel, before: ClusterModel, survive: str, emptied: Collection[str]
 ) -> list[str]:
-    """Return which pods find no node if a domain of the planned nodes is lost, a sentence each.
+    """Return a sentence for each pod that fits nowhere after the loss of a planned domain.
 
-    Pods that would find none in the cluster as it was, either, do not count. The emptied nodes are
-    no part of the plan.
+    Pods that would not fit after the same loss in the original cluster do not count. The emptied
+    nodes are not part of the plan.
     """
     problems = []
     nodes = [node for node in after.objects.list(Node) if node.metadata.name not in emptied]
@@ -47,7 +47,7 @@ def find_losses(
 
 
 def _homeless(model: ClusterModel, names: Collection[str]) -> list[Pod]:
-    """Return the pods of these nodes that fit on no other node, one after another."""
+    """Return the pods of these nodes that do not fit on the other nodes, placed one by one."""
     lost = [pod for name in names for pod in _pods_on(model, name)]
     back = [pod for pod in lost if controller_of(pod) is not None and not follows_node(pod)]
     homeless = []

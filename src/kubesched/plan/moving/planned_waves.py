@@ -24,9 +24,8 @@ class PlannedMove(msgspec.Struct, frozen=True, kw_only=True):
 class WaveStep(msgspec.Struct, frozen=True, kw_only=True):
     """Uncordon a node, and evict pods one after another.
 
-    If another step follows, the node is cordoned again.
-    Of the pods that the wave has evicted, `placed` have a replacement on a node before the next
-    step begins.
+    If another step follows, the node is cordoned again. The next step begins when `placed` of the
+    evicted pods of the wave have a replacement on a node.
     """
 
     node: str
@@ -37,8 +36,8 @@ class WaveStep(msgspec.Struct, frozen=True, kw_only=True):
 class PlannedWave(msgspec.Struct, frozen=True, kw_only=True):
     """Evictions that budgets allow together. The wave ends when all replacements are ready.
 
-    The nodes that could take the wave's pods are cordoned, and a step opens the one that shall take
-    them: the scheduler cannot be told where to place a pod.
+    The scheduler does not accept a target node for a pod. Therefore all nodes that could accept the
+    pods are cordoned, and a step uncordons the intended one.
     """
 
     wave: int
@@ -55,7 +54,7 @@ class PlannedWave(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cordoned_after(waves: Iterable[PlannedWave]) -> set[str]:
-    """Return the nodes that are cordoned after some waves, besides those cordoned before them."""
+    """Return the nodes that are cordoned after some waves, including those cordoned before."""
     cordoned: set[str] = set()
     for wave in waves:
         opened = {step.node for step in wave.steps[-1:]}

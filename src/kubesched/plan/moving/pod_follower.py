@@ -1,4 +1,4 @@
-"""Follows the pods of a cluster while waves are played: who is gone, and what replaced them."""
+"""Follows the pods of a cluster during waves: which are gone, and which pods replaced them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ENDED = ("Succeeded", "Failed")
 
 
 class EvictedPod(NamedTuple):
-    """What is needed to recognize a pod and its replacement."""
+    """The values that identify an evicted pod and its replacement."""
 
     key: str  # namespace/name
     uid: str
@@ -35,14 +35,14 @@ class PodFollower:
         clock: Clock,
         planned: Collection[str] | None = None,
     ) -> None:
-        """`planned` are the uids of the pods that count as lost; without it, of all pods."""
+        """`planned` are the uids of pods whose deletion counts as a loss; by default all pods."""
         self.changed = asyncio.Event()
         self.pods: dict[str, Pod] = {}  # by uid
         # Pods that were deleted although no wave evicted them.
         self.lost: list[str] = []
         # Budgets that had fewer healthy pods than they need.
         self.violations: list[str] = []
-        # The longest time that a replacement had no node, and whose it was.
+        # The longest time that a replacement was pending, and its name.
         self.longest_wait = (0, "")
         self._clock = clock
         self._planned = planned
@@ -53,7 +53,7 @@ class PodFollower:
         self._evicted: dict[str, EvictedPod] = {}  # of this wave, by uid
         self._all_evicted: set[str] = set()
         self._owners: Counter[str] = Counter()
-        self._new: dict[str, Pod] = {}  # pods of these owners that the wave has brought
+        self._new: dict[str, Pod] = {}  # new pods of these owners since the wave began
 
     def on_add(self, pod: Pod) -> None:
         self._count(pod, 1)
@@ -81,7 +81,7 @@ class PodFollower:
         self.changed.set()
 
     def start_counting(self) -> None:
-        """From now on, budgets must keep as many healthy pods as they need."""
+        """From now on, record budgets with fewer healthy pods than they require."""
         for number, budget in enumerate(self._budgets):
             self._needed[number] = self._healthy[number] - budget.allowed
         self.lost.clear()
@@ -112,7 +112,7 @@ class PodFollower:
 
     @property
     def placed_count(self) -> int:
-        """How many replacements have a node."""
+        """Return the number of replacements on nodes."""
         return sum(bool(pod.spec.node_name) for pod in self._new.values())
 
     @property
@@ -156,7 +156,7 @@ class PodFollower:
             self._since_ns[uid] = self._clock.monotonic_ns()
 
     def _measure(self, pod: Pod) -> None:
-        """Note how long a replacement that has a node had none."""
+        """Record how long a replacement that now has a node was pending."""
         if pod.spec.node_name and pod.metadata.uid in self._since_ns:
             since_ns = self._since_ns.pop(pod.metadata.uid)
             waited = (self._clock.monotonic_ns() - since_ns, pod_key(pod))

@@ -1,8 +1,8 @@
-"""Rehearses a plan: the real scheduler plays it on a copy of the cluster in virtual time.
+"""Rehearses a plan: the real scheduler carries it out on a copy of the cluster in virtual time.
 
-The next wave is tried on a model first. Then the copy plays it: pods are evicted, their owners
-create them again, and the scheduler places them. Whatever it does is what the plan says, and the
-rest of the plan begins from there. A node whose pods find no place stays in use.
+The next wave is first tried on a model. Then it is carried out on the copy: pods are evicted, their
+owners create them again, and the scheduler places them. The resulting placement is recorded in the
+plan, and the following waves start from it. A node whose pods fit nowhere stays in use.
 """
 
 from __future__ import annotations
@@ -34,22 +34,23 @@ __all__ = ["Rehearsal", "RehearsedWaves"]
 
 
 class RehearsedWaves(NamedTuple):
-    """The waves as they were played, and the nodes that are empty at the end."""
+    """The waves as they were carried out, and the nodes that are empty at the end."""
 
     waves: tuple[PlannedWave, ...]
     moves: tuple[PlannedMove, ...]
     emptied: tuple[str, ...]
     uncordon: tuple[str, ...]  # nodes to uncordon at the end
-    problems: tuple[str, ...]  # why some nodes stay in use, and what broke a promise
+    problems: tuple[str, ...]  # why some nodes stay in use, and which guarantees were violated
     is_sound: bool
-    stuck: frozenset[str]  # uids of owners whose pods did not come back
-    longest_wait: tuple[int, str]  # nanoseconds that a replacement had no node, and its name
+    stuck: frozenset[str]  # uids of owners that did not recreate their pods
+    # the longest time that a replacement was pending in ns, and its name
+    longest_wait: tuple[int, str]
 
 
 class Rehearsal:
-    """Plays waves towards a goal, on a copy of the cluster.
+    """Carries out waves towards a goal, on a copy of the cluster.
 
-    The player acts on the copy. The model is changed, too: waves are tried on it.
+    The player acts on the copy. The waves are tried on the model, which is updated as well.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Rehearsal:
         self._is_sound = True
         self._stuck: set[str] = set()
         self._names = cluster.problem.nodes
-        # Moves that the filters refuse, by class and node.
+        # Moves that the filters reject, by class and node.
         self._refused: dict[tuple[int, int], MovablePod] = {}
         self._initially_cordoned = {
             cluster.node_number[node.name]
@@ -86,10 +87,10 @@ class Rehearsal:
         }
 
     async def play(self) -> RehearsedWaves:
-        """Play all waves.
+        """Carry out all waves.
 
         Raises:
-            ApiError: the copy refuses a request.
+            ApiError: the copy rejects a request.
         """
         moves = self._moves
         self._follower.start_counting()
@@ -129,7 +130,7 @@ class Rehearsal:
         return is_accepted
 
     def _exclude_refused(self) -> bool:
-        """Plan without places that the filters refuse although the problem allows them."""
+        """Plan without targets that the filters reject although the problem allows them."""
         moves = self._moves
         for (number, target), pod in self._refused.items():
             self._cluster.problem.allowed[number, target] = False
@@ -139,7 +140,7 @@ class Rehearsal:
         return bool(self._refused)
 
     def _wanted_cordons(self, steps: Sequence[ChosenStep]) -> set[str]:
-        """Nodes that the plan empties, and all that could take pods of the wave."""
+        """Return the nodes to cordon: those to be emptied, and all that could accept a pod."""
         wanted = set(np.flatnonzero(self._moves.closed).tolist())
         wanted |= {step.node for step in steps}
         state = self._moves.actual
@@ -194,12 +195,12 @@ class Rehearsal:
     def _note(
         self, pods: Iterable[MovablePod], replacements: Mapping[str, Pod], number: int
     ) -> None:
-        """Make the model equal to what the copy shows."""
+        """Update the model to the state of the copy."""
         moved: dict[str, int] = {}
         for each in pods:
             new = replacements.get(each.key)
             if new is None or not new.spec.node_name:
-                continue  # the problem of the outcome
+                continue  # the problem of the result
             moved[each.key] = self._cluster.node_number[new.spec.node_name]
             name = pod_key(new)
             self._played.append(
@@ -216,7 +217,7 @@ class Rehearsal:
         self._moves.record(moved)
 
     def _give_up(self, pod: MovablePod, why: str) -> None:
-        """Leave the pod's node in use."""
+        """Keep the pod's node in use."""
         name = self._names[pod.node]
         self._problems.append(f"node {name} stays in use: pod {pod.key}: {why}")
         self._moves.cancel(pod.node)

@@ -1,4 +1,4 @@
-"""What is left of a plan: the pods that still have to leave, and where pods are missing."""
+"""The rest of a plan: the pods that still have to leave, and the nodes that still lack pods."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class RemainingMoves:
     def __init__(
         self, cluster: ClusterProblem, goal: Placement, drained: Collection[str] | None = None
     ) -> None:
-        """`drained` are the nodes to empty; without it, those that the goal does not use."""
+        """`drained` are the nodes to empty; by default those that the goal does not use."""
         self._cluster = cluster
         self.actual = PackingState(cluster.problem)
         self.goal = goal.copy()
-        # Nodes that are, or become, empty.
+        # Nodes that are empty or will be.
         self.closed: NDArray[np.bool_] = ~cluster.problem.used(goal)
         if drained is not None:
             self.closed = np.isin(cluster.problem.nodes, list(drained))
@@ -33,7 +33,7 @@ class RemainingMoves:
         self._choose_departures(cluster.pods)
 
     def _choose_departures(self, pods: Iterable[MovablePod]) -> None:
-        """Of equal pods on a node, those leave whose budgets and owners allow most moves."""
+        """Choose which of equal pods leave: those whose budgets and owners allow the most moves."""
         surplus = np.maximum(self.actual.placement - self.goal, 0)
         budgets = self._cluster.budgets
 
@@ -46,7 +46,7 @@ class RemainingMoves:
                 self.departures[each.key] = each
 
     def missing(self) -> dict[int, dict[int, int]]:
-        """Return for each node of the plan the pods per class that have yet to come."""
+        """Return for each node of the plan the number of missing pods per class."""
         found: dict[int, dict[int, int]] = {}
         deficit = self.goal - self.actual.placement
         for number, node in np.argwhere(deficit > 0).tolist():
@@ -54,30 +54,30 @@ class RemainingMoves:
         return found
 
     def record(self, moved: Mapping[str, int]) -> None:
-        """Note where the replacements of pods were placed."""
+        """Record where the replacements of pods were placed."""
         for key, node in moved.items():
             pod = self.departures.pop(key)
             self.actual.add(pod.number, pod.node, -1)
             self.actual.add(pod.number, node)
 
     def undo(self, moved: Mapping[str, MovablePod], to: Mapping[str, int]) -> None:
-        """Forget what `record` noted."""
+        """Undo `record`."""
         for key, pod in moved.items():
             self.actual.add(pod.number, to[key], -1)
             self.actual.add(pod.number, pod.node)
             self.departures[key] = pod
 
     def cancel(self, node: int) -> None:
-        """Leave the pods on a node where they are, and the node in use."""
+        """Keep the pods on a node where they are, and the node in use."""
         self.closed[node] = False
         for key in [key for key, pod in self.departures.items() if pod.node == node]:
             pod = self.departures.pop(key)
             self.goal[pod.number, node] += 1
 
     def reassign(self) -> bool:
-        """Find a place for every pod that still has to leave; False if there is none for some.
+        """Find a target for every pod that still has to leave; False if one fits nowhere.
 
-        Places of the goal are taken first.
+        Places of the goal are used first.
         """
         final = PackingState(self._cluster.problem, self.actual.placement)
         waiting: dict[int, list[MovablePod]] = {}
@@ -100,7 +100,7 @@ class RemainingMoves:
         return True
 
     def _drop_needless(self) -> None:
-        """Pods whose place in the new goal is where they are do not leave."""
+        """Remove the pods whose new target is the node that they are on."""
         surplus = np.maximum(self.actual.placement - self.goal, 0)
         kept: dict[str, MovablePod] = {}
         for key, pod in self.departures.items():

@@ -1,4 +1,4 @@
-"""Chooses the next wave: pods that budgets, owners and the room at that moment allow to move."""
+"""Chooses the next wave: pods that budgets, owners and the free room allow to move."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kubesched.plan.reading.cluster_problem import ClusterProblem, MovablePod
 
 __all__ = ["ChosenStep", "WaveChooser"]
 
-# Whether the scheduler places the pod on a node, if it is the only one that is open.
+# Whether the scheduler places the pod on a node if all other nodes are cordoned.
 Accepts = Callable[[MovablePod, int], bool]
 
 
 class ChosenStep(NamedTuple):
-    """A node that is opened, and the pods that are evicted then.
+    """A node to uncordon, and the pods that are evicted then.
 
-    So many replacements of the wave are `placed` before the next step.
+    The next step begins when `placed` replacements of the wave have nodes.
     """
 
     node: int
@@ -41,11 +41,11 @@ class WaveChooser:
         }
 
     def choose(self, moves: RemainingMoves, accepts: Accepts) -> list[ChosenStep]:
-        """Return the steps of the next wave; none if nothing can move into free room.
+        """Return the steps of the next wave; none if no pod can move into free room.
 
-        A node receives all pods that it misses and that may leave. Nodes that pods leave in the
-        wave receive none: their room is free only after the wave. `accepts` is asked in the order
-        of the moves.
+        A node receives all pods that it lacks and that may leave. Nodes that pods leave in the wave
+        receive none: their room is free only after the wave. `accepts` is called in the order of
+        the moves.
         """
         missing = moves.missing()
         waiting: dict[int, list[MovablePod]] = {}
@@ -86,10 +86,10 @@ class WaveChooser:
         return steps
 
     def choose_exchange(self, moves: RemainingMoves) -> list[ChosenStep]:
-        """Return a wave in which pods exchange their places; none if there is no such exchange.
+        """Return a wave in which pods exchange their nodes; empty if there is no such exchange.
 
-        The first pod leaves and waits until the second one has left the first one's node, and so
-        on. The last pod takes the place of the first.
+        The first pod is evicted and stays pending until the second one has left the node for which
+        the first is intended, and so on. The last pod takes the node of the first.
         """
         missing = moves.missing()
         for first in sorted(moves.departures.values(), key=lambda pod: pod.key):
@@ -106,7 +106,7 @@ class WaveChooser:
     def _cycle(
         self, moves: RemainingMoves, missing: dict[int, dict[int, int]], first: MovablePod
     ) -> list[tuple[MovablePod, int]]:
-        """Let pods leave one after another until the last one has room."""
+        """Let pods leave one after another until the last of them fits."""
         state, left = moves.actual, _Allowances(self._cluster, self._owner_limit)
         cycle: list[tuple[MovablePod, int]] = []
         pod: MovablePod | None = first
@@ -139,7 +139,7 @@ class WaveChooser:
 
 
 def _move(state: PackingState, pod: MovablePod, target: int) -> bool:
-    """Move the pod in the state, if the target has room for it and its rules hold."""
+    """Move the pod in the state, if it fits the target and the rules of the target hold."""
     state.add(pod.number, pod.node, -1)
     if not state.accepting(pod.number)[target]:
         state.add(pod.number, pod.node)
@@ -159,7 +159,7 @@ def _candidate(
 
 
 class _Allowances:
-    """How many more pods of each budget and owner a wave may evict."""
+    """The number of pods of each budget and owner that a wave may still evict."""
 
     def __init__(self, cluster: ClusterProblem, owner_limit: dict[str, int]) -> None:
         self._budgets = [budget.allowed for budget in cluster.budgets]

@@ -1,4 +1,4 @@
-"""Plays a wave on a cluster: cordons, evicts, and waits until the replacements are ready."""
+"""Carries out a wave on a cluster: cordons, evicts, and waits until the replacements are ready."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from kubesched.plan.moving.pod_follower import EvictedPod, PodFollower
 __all__ = ["WaveOutcome", "WavePlayer", "WaveWatch"]
 
 _RETRY_NS = 2 * SECOND
-# Longer than most pods take to end: some owners create a replacement only then.
+# Longer than most pods take to terminate: some owners create a replacement only then.
 _PLACEMENT_NS = 60 * SECOND
 
-# Evicts a pod. Returns the refusal of a budget, or nothing.
+# Evicts a pod. Returns the message if a budget refuses, otherwise an empty text.
 Evict = Callable[[Pod], Awaitable[str]]
 
 
@@ -32,23 +32,23 @@ class WaveOutcome(NamedTuple):
 
 
 class WaveWatch:
-    """Is told about the steps of a wave before they are made, and may stop the wave.
+    """Is called before the steps of a wave, and may stop the wave.
 
-    This one stops nothing.
+    This base class does nothing.
     """
 
     def problem(self) -> str:
-        """Return why the wave must not go on; nothing if it may."""
+        """Return why the wave must stop; empty if it may continue."""
         return ""
 
     def on_cordon(self, node: str, *, unschedulable: bool) -> None:
-        """A node will be cordoned or uncordoned."""
+        """Called before a node is cordoned or uncordoned."""
 
     def on_evict(self, pod: EvictedPod) -> None:
-        """A pod will be evicted."""
+        """Called before a pod is evicted."""
 
     def on_refusal(self, pod: EvictedPod, refusal: str) -> None:
-        """The eviction was refused, and will be tried again."""
+        """Called after a budget refused an eviction, which will be retried."""
 
     def is_evicted(self, pod: EvictedPod) -> bool:  # noqa: ARG002
         """Whether the pod was evicted before this run."""
@@ -56,7 +56,7 @@ class WaveWatch:
 
 
 class WavePlayer:
-    """Plays waves one after another. The follower receives the changes of the cluster."""
+    """Carries out waves one after another. The follower receives the changes of the cluster."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class WavePlayer:
         placement_ns: int = _PLACEMENT_NS,
         watch: WaveWatch | None = None,
     ) -> None:
-        """`longest_ns` is how long a wave may take.
+        """`longest_ns` limits the duration of a wave.
 
         A step waits for its replacements for `placement_ns`. After `relief_ns` a pod without a node
         may use all nodes of the plan.
@@ -95,13 +95,13 @@ class WavePlayer:
         relief: Sequence[str] = (),
         known: Collection[str] | None = None,
     ) -> WaveOutcome:
-        """Play a wave, and return where the replacements are.
+        """Carry out a wave, and return the nodes of the replacements.
 
-        `relief` are the nodes to uncordon if a replacement is not accepted by the wave's nodes. If
-        the wave goes on after an interruption, `known` are the uids of the pods before the wave.
+        `relief` are the nodes to uncordon if a replacement fits none of the wave's nodes. If the
+        wave is resumed after an interruption, `known` are the uids of the pods before the wave.
 
         Raises:
-            ApiError: the server refuses a request.
+            ApiError: the server rejects a request.
         """
         await self.cordon(wave.cordon, unschedulable=True)
         await self.cordon(wave.uncordon, unschedulable=False)
@@ -133,7 +133,7 @@ class WavePlayer:
         return WaveOutcome(follower.replacements(), problem, unready, is_relieved)
 
     async def _evict_one(self, each: EvictedPod, deadline_ns: int) -> str:
-        """Evict a pod, and repeat it while a budget refuses; return what went wrong."""
+        """Evict a pod, and retry while a budget refuses; return the problem, if any."""
         while True:
             pod = self._follower.pods.get(each.uid)
             if (pod is None or is_terminating(pod)) and self._watch.is_evicted(each):
@@ -152,7 +152,7 @@ class WavePlayer:
             await self._clock.sleep(_RETRY_NS)
 
     async def _wait_for_placement(self, count: int) -> None:
-        """Wait until so many replacements of the wave have a node, but not for ever."""
+        """Wait, with a timeout, until this many replacements of the wave have a node."""
         follower, clock = self._follower, self._clock
         deadline_ns = clock.monotonic_ns() + self._placement_ns
         while follower.placed_count < count and not self._watch.problem():
@@ -163,7 +163,7 @@ class WavePlayer:
             await clock.wait(follower.changed, left_ns)
 
     async def _wait(self, deadline_ns: int) -> str:
-        """Wait until the wave is done; return what is missing at the deadline."""
+        """Wait until the wave is done; return what is missing after the timeout."""
         follower = self._follower
         while not follower.is_done:
             if problem := self._watch.problem():

@@ -16,7 +16,7 @@ __all__ = ["WaveTrial"]
 
 
 class WaveTrial:
-    """A model of the cluster that follows the plan."""
+    """A model of the cluster to which moves and real changes are applied."""
 
     def __init__(self, model: ClusterModel) -> None:
         self._model = model
@@ -25,7 +25,7 @@ class WaveTrial:
         self._made: list[Pod] = []
 
     def accepts(self, pod: MovablePod, node: str) -> bool:
-        """Whether the scheduler would place the pod's replacement on the node, if only it is open.
+        """Whether the scheduler would place the replacement there if other nodes were cordoned.
 
         If so, the move is made in the model until `undo`.
         """
@@ -63,7 +63,7 @@ class WaveTrial:
             return False
 
     def undo(self) -> None:
-        """Take back all moves since the last call of `follow`."""
+        """Undo all moves since the last call of `follow`."""
         objects = self._model.objects
         for pod in self._made:
             objects.remove(Pod, pod.metadata.name, pod.metadata.namespace)
@@ -72,7 +72,7 @@ class WaveTrial:
         self._made, self._removed = [], []
 
     def follow(self, removed: Iterable[Pod], placed: Iterable[Pod]) -> None:
-        """Make the model equal to what happened."""
+        """Update the model to the actual placement."""
         self.undo()
         objects = self._model.objects
         for pod in removed:

@@ -1,7 +1,8 @@
 """Packs the pods of some nodes into the fewest of these nodes, with CP-SAT.
 
-With all nodes of a cluster the answer is the optimum. With a few nodes it is a step of the
-neighbourhood search. Variables count the pods of a class on a node, so equal pods are no symmetry.
+With all nodes of a cluster the result is the optimum. With a few nodes it is one step of the
+neighbourhood search. Variables count the pods of a class on a node, so that interchangeable pods do
+not multiply the solutions.
 """
 
 from __future__ import annotations
@@ -24,23 +25,26 @@ from kubesched.plan.packing.solver import load_cp_model
 
 __all__ = ["ExactResult", "ExactSearch"]
 
-_STEPS_PER_SECOND = 1.0  # deterministic seconds of CP-SAT that one second allows
+_STEPS_PER_SECOND = 1.0  # deterministic seconds of CP-SAT per second of the limit
 
 
 class ExactResult(NamedTuple):
-    """A placement, and what CP-SAT proved. `placement` is None if it found none in time."""
+    """A placement, and the bound that CP-SAT proved.
+
+    `placement` is None if none was found in time.
+    """
 
     placement: Placement | None
     is_optimal: bool
-    price_bound: int  # no placement of these pods on these nodes costs less
+    price_bound: int  # a proved lower bound on the price for these pods on these nodes
 
 
 class ExactSearch:
     """The model of the pods on some nodes; the pods on other nodes do not move.
 
-    With `for_bound` only rules that hold for every reachable placement are part of the model:
-    affinity and spread are judged when a pod is placed, and later moves may break them. With
-    `without_chains` pods leave only nodes that become empty. Nodes in `emptied` must become empty.
+    With `for_bound` the model has only rules that hold for every reachable placement: affinity and
+    spread are checked when a pod is placed, and later moves may violate them. With `without_chains`
+    pods leave only nodes that become empty. Nodes in `emptied` must become empty.
     """
 
     def __init__(
@@ -72,9 +76,9 @@ class ExactSearch:
         self._build()
 
     def solve(self, seconds: float, *, moves: bool = True, workers: int = 1) -> ExactResult:
-        """Search for at most `seconds`. With `moves`, of the cheapest placements the closest.
+        """Search for at most `seconds`; with `moves`, also minimize the number of moves.
 
-        One worker gives the same answer in every run that ends before the time is up.
+        With one worker the result is the same in every run that ends before the time limit.
         """
         problem, model = self._problem, self._model
         price = sum(int(problem.price[node]) * used for node, used in self._is_used.items())
@@ -90,7 +94,8 @@ class ExactSearch:
         solver.parameters.max_deterministic_time = max(seconds, 0.01) * _STEPS_PER_SECOND
         solver.parameters.num_workers = workers
         status = solver.solve(model)
-        # With moves the goal is `weight` times the price and fewer than `weight` moves.
+        # With moves, the objective is `weight` times the price plus the moves, which are fewer than
+        # `weight`.
         least = solver.best_objective_bound
         bound = math.floor((least + 1e-6) / weight) if moves else math.ceil(least - 1e-6)
         if status not in (self._cp.OPTIMAL, self._cp.FEASIBLE):
@@ -161,7 +166,7 @@ class ExactSearch:
                 room = int(problem.room[node, column])
                 taken = int(problem.current[:, node] @ problem.demand[:, column])
                 if taken > room and not self._for_bound:
-                    # An overcommitted node may stay as it is, and accepts no other pod.
+                    # An overcommitted node may stay as it is, but accepts no further pod.
                     self._forbid_arrivals(frozenset(here), [node])
                 needed = sum(int(problem.demand[n, column]) * self._on[n, node] for n in asked)
                 model.add(needed <= max(room, taken) * self._is_used[node])
@@ -179,7 +184,7 @@ class ExactSearch:
         for domain, nodes in self._domains(rule.domain, rule.carriers | rule.matches).items():
             rows = np.flatnonzero(rule.domain == domain)
             if self._is_broken(rule, rows, domain):
-                # The pods that break it may stay. No others of the rule may come.
+                # Pods that violate the rule already may stay. No further pods of the rule may come.
                 if not self._for_bound:
                     self._forbid_arrivals(rule.carriers | rule.matches, nodes)
                 continue
@@ -192,7 +197,7 @@ class ExactSearch:
             if not isinstance(others_inside := self._inside(others, nodes), int):
                 model.add(matches == 0).only_enforce_if(self._indicator(others_inside))
             if not isinstance(alone_inside := self._inside(alone, nodes), int):
-                # A carrier that matches itself may be the only match.
+                # If a carrier matches itself, it may be the only match.
                 one = model.add(matches <= 1)
                 if rule.matches - alone:
                     one.only_enforce_if(self._indicator(alone_inside))
@@ -229,7 +234,7 @@ class ExactSearch:
     def _require(
         self, number: int, rows: NDArray[np.intp], nodes: list[int], count: Any, needed: int
     ) -> None:
-        """A pod of the class that comes to the domain needs so many matches there."""
+        """Require this many matches in the domain if a pod of the class comes to it."""
         problem, state = self._problem, self._state
         outside = rows[~self._is_inside[rows]]
         came = (state.placement[number, outside] > problem.current[number, outside]).any()
@@ -289,7 +294,7 @@ class ExactSearch:
                 self._model.add(count <= limit).only_enforce_if(self._comes(number, node))
 
     def _domains(self, domain: NDArray[np.int32], involved: frozenset[int]) -> dict[int, list[int]]:
-        """Return the inner nodes of each domain, if inner pods are involved in the rule."""
+        """Return the nodes of each domain that are part of the model, if the rule needs them."""
         found: dict[int, list[int]] = {}
         if any(number in involved for number in self._classes):
             for node in self._nodes:

@@ -1,4 +1,4 @@
-"""Empties nodes one by one while the pods of the next one fit on the others."""
+"""Empties nodes one by one as long as the pods of the next node fit on the others."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from kubesched.plan.packing.packing_state import PackingState
 
 __all__ = ["best_node", "drain_greedily", "first_node", "size_order", "try_to_empty"]
 
-# Chooses a node for a pod of a class, of those that are not closed; None if there is none.
+# Chooses a target for a pod of a class among the nodes that are not closed; None without one.
 ChooseNode = Callable[[PackingState, int, NDArray[np.bool_]], "int | None"]
 
 
 def drain_greedily(
     state: PackingState, hint: NDArray[np.bool_], choose: ChooseNode | None = None
 ) -> NDArray[np.bool_]:
-    """Empty as many nodes as possible; return which nodes are empty then.
+    """Empty as many nodes as possible; return a mask of the empty nodes.
 
-    `hint` are the nodes that a good placement might use. The others are emptied first, expensive
-    nodes with few pods before cheap ones with many. A pod goes to the node that `choose` returns:
-    without it the fullest node that accepts it, so that large gaps stay for large pods.
+    `hint` are the nodes that a good placement might use. The other nodes are emptied first:
+    expensive nodes with few pods before cheap ones with many. `choose` selects the target of a pod;
+    the default is the fullest node that fits, so that large gaps remain for large pods.
     """
     choose = choose or best_node
     problem = state.problem
@@ -64,9 +64,9 @@ def try_to_empty(
 
 
 def best_node(state: PackingState, number: int, closed: NDArray[np.bool_]) -> int | None:
-    """Return the fullest node that accepts a pod of the class; None if there is none.
+    """Return the fullest node that fits a pod of the class; None without one.
 
-    A node that the class came from is preferred: it costs no move.
+    A node where the class came from is preferred: that saves a move.
     """
     accepted = state.accepting(number) & ~closed
     candidates = np.flatnonzero(accepted)
@@ -83,10 +83,10 @@ def best_node(state: PackingState, number: int, closed: NDArray[np.bool_]) -> in
 
 
 def first_node(state: PackingState, number: int, closed: NDArray[np.bool_]) -> int | None:
-    """Return the first node that accepts a pod of the class; None if there is none.
+    """Return the first node that fits a pod of the class; None without one.
 
-    Where pods request different resources, filling one node after another may leave more nodes
-    empty than the fullest node for each pod.
+    If pods request different resources, filling one node after another may leave more nodes empty
+    than the choice of the fullest node for each pod.
     """
     candidates = np.flatnonzero(state.accepting(number) & ~closed)
     return int(candidates[0]) if len(candidates) else None
@@ -102,7 +102,7 @@ def size_order(problem: PackingProblem, numbers: Iterable[int]) -> list[int]:
 
 
 def _share(state: PackingState) -> NDArray[np.float64]:
-    """Return for each node the share of its room that is in use, of the scarcest resource."""
+    """Return for each node the used share of its scarcest resource."""
     room = np.maximum(state.problem.room, 1)
     share: NDArray[np.float64] = (1 - state.room / room).max(axis=1)
     return share

@@ -21,8 +21,8 @@ from kubesched.plan.packing.solver import load_cp_model
 
 __all__ = ["LowerBound", "lower_bound"]
 
-_SIZES = 16  # sizes of pods per resource that give cuts
-_LARGEST = 2**31  # numbers of the model stay below this
+_SIZES = 16  # the number of pod sizes per resource for which cuts are made
+_LARGEST = 2**31  # upper limit of the numbers in the model
 
 Numbers = NDArray[np.int64]
 
@@ -31,11 +31,11 @@ class LowerBound(NamedTuple):
     """A price below which no placement is possible, and the nodes of the relaxed placement."""
 
     price: int
-    nodes: NDArray[np.bool_]  # bool[node]: a hint which nodes to keep
+    nodes: NDArray[np.bool_]  # bool[node]: a hint which nodes to use
 
 
 def lower_bound(problem: PackingProblem, seconds: float, workers: int = 1) -> LowerBound:
-    """Compute the bound. Of equal nodes, the hint has those with most pods."""
+    """Compute the bound. Among equal nodes, the hint has those with the most pods."""
     cp = load_cp_model()
     model = cp.CpModel()
     taken = problem.current.T.astype(np.int64) @ problem.demand
@@ -102,7 +102,7 @@ def _groups(problem: PackingProblem) -> tuple[NDArray[np.bool_], NDArray[np.intp
 
 
 class _NodeKind(NamedTuple):
-    """Nodes that are equal to the bound."""
+    """A group of nodes that are equal for the bound."""
 
     nodes: NDArray[np.intp]
     group: int
@@ -148,7 +148,7 @@ def _place(
 def _cuts(
     problem: PackingProblem, numbers: list[int], column: int, room: Numbers
 ) -> Iterator[tuple[Numbers, Numbers]]:
-    """Yield what classes need and nodes offer, by each function."""
+    """Yield the demand of classes and the supply of nodes, by each function."""
     demand = problem.demand[numbers, column]
     if not demand.any():
         return
@@ -157,7 +157,7 @@ def _cuts(
         needs, offers = function(demand), function(room)
         largest = max(int(np.abs(needs).max()), int(np.abs(offers).max()))
         if largest > _LARGEST:
-            # Needs are rounded down and offers up, so that the cut stays valid.
+            # Demand is rounded down and supply up, so that the cut stays valid.
             unit = -(-largest // _LARGEST)
             needs, offers = needs // unit, -(-offers // unit)
         if needs.any():
@@ -171,7 +171,7 @@ def _identity(values: Numbers) -> Numbers:
 def _functions(
     demand: Numbers, amounts: Numbers, room: Numbers
 ) -> Iterator[Callable[[Numbers], Numbers]]:
-    """Yield superadditive functions for the sizes that most of the demand has."""
+    """Yield superadditive functions for the most frequent sizes."""
     weight: dict[int, int] = {}
     for size, amount in zip(demand.tolist(), amounts.tolist(), strict=True):
         if size > 0:
@@ -186,7 +186,10 @@ def _functions(
 
 
 def _halved(values: Numbers, size: int, whole: int) -> Numbers:
-    """Leave out pods smaller than `size`; pods that leave less than that count as a whole node."""
+    """Drop values below `size`.
+
+    A value that leaves less than `size` free counts as a whole node.
+    """
     kept = np.where(values > whole - size, whole, values)
     return np.where(values < size, 0, kept)
 
@@ -198,7 +201,7 @@ def _separate(
     kinds: list[_NodeKind],
     used: list[Any],
 ) -> None:
-    """Pods that exclude each other need a node each, if nodes are the domains of their rule."""
+    """Pods that exclude each other need a node each if the domains of their rule are nodes."""
     for rule in problem.apart:
         domains = rule.domain[rule.domain >= 0]
         if len(np.unique(domains)) != len(domains) or (rule.domain < 0).any():

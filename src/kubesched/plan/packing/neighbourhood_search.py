@@ -1,4 +1,4 @@
-"""Improves a placement: frees some nodes, and packs their pods again with CP-SAT."""
+"""Improves a placement step by step: removes the pods of some nodes, and packs them with CP-SAT."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def improve(
     rng: random.Random,
     report: Callable[[int], None] = lambda _price: None,
 ) -> Placement:
-    """Improve the placement until it meets the bound, the deadline, or many steps found nothing.
+    """Improve the placement until it meets the bound, the time is up, or many steps have failed.
 
-    Each step takes nodes that are easy to empty and nodes that could take their pods.
+    Each step takes nodes that are easy to empty and nodes that could accept their pods.
     """
     problem = state.problem
     best = state.placement.copy()
@@ -55,7 +55,7 @@ def improve(
 
 
 def _choose(state: PackingState, size: int, rng: random.Random) -> list[int]:
-    """Choose a node that might be emptied, and others that might take its pods."""
+    """Choose a node that might be emptied, and nodes that might accept its pods."""
     problem = state.problem
     in_use = state.pods_on > 0
     removable = np.flatnonzero(in_use & ~problem.kept)
@@ -63,7 +63,7 @@ def _choose(state: PackingState, size: int, rng: random.Random) -> list[int]:
         return []
     share = 1 - state.room / np.maximum(problem.room, 1)
     fullness = share.max(axis=1)
-    # Mostly nodes that are nearly empty, sometimes any.
+    # mostly nodes that are nearly empty, sometimes a random one
     order = removable[np.argsort(fullness[removable], kind="stable")]
     first = int(order[min(int(rng.expovariate(1.0) * len(order) / 6), len(order) - 1)])
     chosen = [first]

@@ -1,8 +1,8 @@
 """A packing problem: classes of equal pods, nodes with room, and the rules between pods.
 
 Plain arrays without Kubernetes objects. Pods of one class are interchangeable. A pod that stays on
-its node breaks no rule; a pod that is moved must satisfy all rules in the final placement. That is
-what `IgnoredDuringExecution` means.
+its node may violate rules, as with `IgnoredDuringExecution`; a pod that is moved must satisfy all
+rules in the final placement.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Placement = NDArray[np.int32]  # int32[class, node]: pods of a class on a node
 
 
 class ApartRule(NamedTuple):
-    """Required anti-affinity: beside a carrier, a domain has no other pod that matches.
+    """Required anti-affinity: the domain of a carrier has no other pod that matches.
 
-    Equal host ports are the same rule with nodes as domains.
+    Conflicts of host ports are the same rule with nodes as domains.
     """
 
     domain: NDArray[np.int32]  # int32[node]; -1: the node has no such label
@@ -48,7 +48,7 @@ class NearRule(NamedTuple):
 
 
 class SpreadRule(NamedTuple):
-    """A hard spread constraint: no domain exceeds the emptiest one by more than `max_skew`."""
+    """A hard spread constraint: a domain has at most `max_skew` more pods than the emptiest one."""
 
     domain: NDArray[np.int32]  # int32[node]; -1: the node has no such label
     counts: NDArray[np.bool_]  # bool[node]: whether pods on the node count
@@ -61,7 +61,7 @@ class SpreadRule(NamedTuple):
 
 
 class Headroom(NamedTuple):
-    """Room that the nodes of the plan must have: their weights must add up to `needed`."""
+    """Free room that the nodes of the plan must have: their weights must add up to `needed`."""
 
     weights: NDArray[np.int64]  # int64[node]
     needed: int
@@ -70,8 +70,8 @@ class Headroom(NamedTuple):
 class PackingProblem(NamedTuple):
     """What may move, where it may go, and what it needs.
 
-    `room` is what a node has for the pods of the classes, `demand` what one pod of a class takes.
-    A class may be placed where `allowed`, and stay where it is. A lower bound relies on
+    `room` is the capacity of a node for the pods of the classes, `demand` the requests of one pod
+    of a class. A class may be placed where `allowed`, and may stay where it is. A lower bound uses
     `possibly_allowed`, which also has the nodes that only rules of unknown plugins exclude.
     """
 
@@ -91,12 +91,12 @@ class PackingProblem(NamedTuple):
 
     @property
     def totals(self) -> NDArray[np.int64]:
-        """Pods per class."""
+        """The number of pods per class."""
         counted: NDArray[np.int64] = self.current.sum(axis=1, dtype=np.int64)
         return counted
 
     def used(self, placement: Placement) -> NDArray[np.bool_]:
-        """Return the nodes that a placement needs; if room must stay free, with empty nodes."""
+        """Return the nodes that a placement needs, with empty ones if room must stay free."""
         used: NDArray[np.bool_] = self.kept | (placement > 0).any(axis=0)
         for each in self.headroom:
             worth = each.weights / np.maximum(self.price, 1)

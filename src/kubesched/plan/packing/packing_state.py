@@ -1,6 +1,6 @@
-"""A placement that changes pod by pod, with the counts that decide where a pod may go.
+"""A placement that changes pod by pod, with the counts that decide where a pod may be placed.
 
-All questions are answered for all nodes at once. The rules are those of `packing_problem.py`.
+All methods evaluate all nodes at once. The rules are those of `packing_problem.py`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PackingState:
                 self._counting[number].append(each)
             for number in each.judged:
                 self._judging[number].append(each)
-        # The resources that a class requests; the others need not be compared.
+        # The resources that a class requests; the others are not compared.
         self._asked = [np.flatnonzero(row) for row in problem.demand]
 
     def add(self, number: int, node: int, count: int = 1) -> None:
@@ -71,7 +71,7 @@ class PackingState:
         return fits
 
     def has_headroom(self, used: NDArray[np.bool_]) -> bool:
-        """Whether the nodes in use have the room that must stay free."""
+        """Whether the nodes in use have the required free room."""
         return all(int(each.weights[used].sum()) >= each.needed for each in self.problem.headroom)
 
 
@@ -98,7 +98,8 @@ class _ApartCounts:
             blocked[:-1] |= self._matches > 0
         if number in self.rule.matches:
             blocked[:-1] |= self._carriers > 0
-        accepted: NDArray[np.bool_] = ~blocked[self.rule.domain]  # -1 is the last one
+        # the last element is for the domain -1
+        accepted: NDArray[np.bool_] = ~blocked[self.rule.domain]
         return accepted
 
 
@@ -124,7 +125,7 @@ class _NearCounts:
 
     def accepting(self, number: int) -> NDArray[np.bool_]:
         accepted = np.ones(len(self.rule.domains[0]), dtype=bool)
-        # The first pod of a group that is near itself may be placed wherever the labels are.
+        # The first pod of a self-matching group may be placed on any node with the labels.
         is_first = self._total == 0 and number in self.rule.matches
         for domain, matches in zip(self.rule.domains, self._matches, strict=True):
             has_match = np.append(matches > 0, False)

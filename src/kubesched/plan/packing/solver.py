@@ -1,4 +1,4 @@
-"""OR-Tools, loaded when it is needed, and the deadline of a search."""
+"""Lazy import of OR-Tools, and the deadline of a search."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Reads the packing problem of a cluster.
 
-Which nodes a class of pods may be placed on is the answer of the scheduler's own filters, on a
-model of the cluster without the pods that may move. Only the rules between pods are part of the
-problem itself: their answers change with every move.
+The scheduler's own filters determine on which nodes a class of pods may be placed; they run on a
+model of the cluster without the movable pods. Only rules between pods are part of the problem
+itself, because every move changes their result.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ class PinnedPod(NamedTuple):
 
 
 class ClusterProblem(NamedTuple):
-    """The packing problem of a cluster, and what its numbers stand for."""
+    """The packing problem of a cluster, and the objects to which its numbers refer."""
 
     problem: PackingProblem
     pods: Sequence[MovablePod]
     budgets: Sequence[BudgetRoom]
     node_number: Mapping[str, int]
     pinned: Mapping[str, PinnedPod]
-    kept_because: Mapping[str, str]  # nodes that stay, and why
+    kept_because: Mapping[str, str]  # nodes that cannot be emptied, and the reason
 
 
 class _Placed(NamedTuple):
@@ -94,7 +94,7 @@ PinOf = Callable[[Pod, ObjectTable, PlanningPolicy, Collection[str]], Pin | None
 def read_problem(
     model: ClusterModel, policy: PlanningPolicy, pin_of: PinOf = why_pinned
 ) -> ClusterProblem:
-    """Read the problem of the cluster as it is.
+    """Read the problem from the current state of the cluster.
 
     Raises:
         PluginError: a plugin failed.
@@ -148,7 +148,7 @@ def read_problem(
 def _classify(
     model: ClusterModel, movable: Sequence[_Placed], rules: PairRules
 ) -> tuple[list[MovablePod], list[PodInfo], list[PodTraits]]:
-    """Return the pods with their classes, and the first pod and the traits of each class."""
+    """Return the pods with their classes, and for each class its first pod and its traits."""
     has_own_plugins = any(
         plugin.name not in IN_TREE_PLUGINS
         for framework in model.frameworks.values()
@@ -179,7 +179,7 @@ def _sorted_pods(
     budgets: Sequence[BudgetRoom],
     pin_of: PinOf,
 ) -> list[_Placed]:
-    """Return the pods on nodes in the order of their names, and whether they may move."""
+    """Return the pods on nodes ordered by name, and whether each may move."""
     found = []
     for node in model.snapshot.nodes:
         for info in node.pods:
@@ -203,7 +203,7 @@ def _sorted_pods(
 
 
 def _signature(info: PodInfo, has_own_plugins: bool) -> Hashable:
-    """Return what node-level filters read of a pod; equal pods are one class."""
+    """Return the fields of a pod that node-level filters read; they define its class."""
     spec, requested = info.pod.spec, info.requested
     affinity = None if spec.affinity is None else spec.affinity.node_affinity
     selection = b""
@@ -281,7 +281,7 @@ def _demand(infos: Sequence[PodInfo], names: Sequence[str], model: ClusterModel)
 def _allowed(
     model: ClusterModel, nodes: Sequence[Node], pods: Sequence[Pod], movable: Sequence[_Placed]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Run the filters for each class on the cluster without the pods that may move."""
+    """Run the filters for each class on the cluster without the movable pods."""
     leaving = {each.info.pod.metadata.uid for each in movable}
     rest = model.with_objects(
         each
@@ -315,7 +315,7 @@ def _prices(nodes: Sequence[Node], policy: PlanningPolicy) -> Numbers:
 
 
 def price_of(node: Node, policy: PlanningPolicy) -> int:
-    """Return the price of a node in units of `PRICE_UNITS`; 1 if the policy has none for it."""
+    """Return the price of a node in units of `PRICE_UNITS`; 1 if the policy has no price for it."""
     labels = node.metadata.labels
     text = labels.get(policy.price_label, "")
     try:
@@ -330,7 +330,7 @@ def price_of(node: Node, policy: PlanningPolicy) -> int:
 def _headroom(
     problem: PackingProblem, allocatable: Numbers, policy: PlanningPolicy
 ) -> list[Headroom]:
-    """Turn the share that must stay free into sums over the nodes in use."""
+    """Convert the share that must stay free into sums over the nodes in use."""
     if not policy.spare_percent:
         return []
     needed = problem.totals @ problem.demand

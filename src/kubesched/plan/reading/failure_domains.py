@@ -1,4 +1,4 @@
-"""What may fail at once: a node, or all nodes of a zone; and the room that must remain then."""
+"""Failure domains: nodes, or zones with all their nodes; and the free room that survives a loss."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COUNTED: Final = ("cpu", "memory")
 
 
 def failure_domains(nodes: Iterable[Node], survive: str) -> Mapping[str, Sequence[str]]:
-    """Return the names of the nodes of each domain. A node without a zone is in none."""
+    """Return the node names of each domain. A node without a zone belongs to no zone."""
     found: dict[str, list[str]] = {}
     for node in nodes:
         name = node.metadata.name
@@ -30,10 +30,10 @@ def failure_domains(nodes: Iterable[Node], survive: str) -> Mapping[str, Sequenc
 def survival_headroom(
     problem: PackingProblem, nodes: Sequence[Node], survive: str, percent: int
 ) -> list[Headroom]:
-    """Return sums that hold if every domain can be lost; `percent` of 100 makes them no stricter.
+    """Return sums that hold if any one domain can be lost; `percent` above 100 makes them stricter.
 
-    After the loss of a zone the others have room for all pods that may leave it. After the loss of
-    a node, the smallest one at least, the others have room for all pods.
+    After the loss of a zone the other zones have room for all pods that may leave it. After the
+    loss of a node, at least of the smallest one, the other nodes have room for all pods.
     """
     if not survive or not nodes:
         return []

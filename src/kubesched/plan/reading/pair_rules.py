@@ -1,6 +1,6 @@
 """Finds the rules between pods: anti-affinity, affinity, spread constraints and host ports.
 
-Terms and constraints are parsed by the scheduler's plugins. A rule becomes a query for pods, and is
+The scheduler's plugins parse terms and constraints. Each rule becomes a query for pods, which is
 matched once against each set of labels.
 """
 
@@ -32,7 +32,7 @@ Numbers = NDArray[np.int64]
 
 
 class PodTraits(NamedTuple):
-    """What rules between pods read of a pod; equal traits mean equal rules."""
+    """The fields of a pod that rules between pods read; equal traits mean equal rules."""
 
     apart: frozenset[tuple[str, int]]  # (topology key, query)
     near: tuple[tuple[str, ...], int] | None  # (topology keys, query)
@@ -53,7 +53,7 @@ class _Spread(NamedTuple):
 
 
 class PairRules:
-    """Collects the rules of all pods; then each pod has traits, and classes have rules."""
+    """Collects the rules of all pods. Afterwards it returns traits of pods and rules of classes."""
 
     def __init__(self, model: ClusterModel, nodes: Sequence[Node]) -> None:
         self._model = model
@@ -172,7 +172,7 @@ class PairRules:
         return rules
 
     def domain(self, key: str) -> tuple[NDArray[np.int32], int]:
-        """Return the number of each node's domain by a label, and how many domains there are."""
+        """Return the domain number of each node for a label, and the number of domains."""
         if key not in self._domains:
             values: dict[str, int] = {}
             numbers = [
@@ -224,7 +224,7 @@ class PairRules:
         return self._queries.setdefault(query, len(self._queries))
 
     def _port_rules(self, classes: Sequence[PodTraits]) -> list[ApartRule]:
-        """Two pods may not have one port; a pod with the port on all addresses excludes others."""
+        """Return the conflicts of host ports; a port on all addresses conflicts with any use."""
         users: dict[tuple[str, str, int], set[int]] = {}
         for number, traits in enumerate(classes):
             for each in traits.ports:
@@ -254,7 +254,7 @@ def _fixed(
     fixed: Sequence[tuple[int, PodTraits]],
     is_one: _Test,
 ) -> Numbers:
-    """Count the pods per domain that are not moved and pass a test."""
+    """Count per domain the pods that are not moved and that pass a test."""
     counts = np.zeros(count, dtype=np.int64)
     for node, traits in fixed:
         if domain[node] >= 0 and is_one(traits):

@@ -33,14 +33,14 @@ _DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 
 
 def follows_node(pod: Pod) -> bool:
-    """Whether the pod ends with its node: it belongs to a DaemonSet, or to the kubelet."""
+    """Whether the pod ends with its node, because it belongs to a DaemonSet or is a static pod."""
     owner = controller_of(pod)
     is_of_node = owner is not None and owner.kind in ("DaemonSet", "Node")
     return is_of_node or _MIRROR in pod.metadata.annotations
 
 
 class Pin(NamedTuple):
-    """Why a pod cannot be moved, and what a user can do about it."""
+    """Why a pod cannot be moved, and how a user can change that."""
 
     reason: str
     help: str = ""

@@ -1,4 +1,4 @@
-"""How many pods of each PodDisruptionBudget may be evicted at a time."""
+"""The number of pods that each PodDisruptionBudget allows to evict at a time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class BudgetRoom(msgspec.Struct, frozen=True):
 
 
 def read_budgets(objects: ObjectTable) -> list[BudgetRoom]:
-    """Compute what each budget allows.
+    """Compute the allowed disruptions of each budget.
 
     A pod that is not reported as unready counts as healthy, because objects from files may have no
     status.

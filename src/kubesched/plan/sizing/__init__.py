@@ -1,1 +1,1 @@
-"""Computes which nodes a workload needs: types from a catalog, and how many of each."""
+"""Computes the nodes that a workload needs: types from a catalog, and how many of each."""

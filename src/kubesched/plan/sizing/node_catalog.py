@@ -1,4 +1,4 @@
-"""Node types: nodes of a file, each a template of which a cluster may have any number."""
+"""Node types: each node of a file is a template for any number of nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kubesched.plan.reading.planning_policy import PlanningPolicy
 __all__ = ["NodeType", "node_types"]
 
 _HOSTNAME: Final = "kubernetes.io/hostname"
-# Taints that the control plane sets and removes; they say nothing about a type.
+# Taints that the control plane sets and removes; they do not belong to a type.
 _OWN_TAINTS: Final = "node.kubernetes.io/"
 _READY: Final = NodeCondition(type="Ready", status="True")
 
@@ -41,7 +41,7 @@ class NodeType(NamedTuple):
 
 
 def node_types(nodes: Iterable[Node], policy: PlanningPolicy) -> Sequence[NodeType]:
-    """Return the types of a file; equal nodes are one type."""
+    """Return the types of a file; equal nodes are the same type."""
     found: dict[bytes, NodeType] = {}
     for node in nodes:
         labels = {name: value for name, value in node.metadata.labels.items() if name != _HOSTNAME}

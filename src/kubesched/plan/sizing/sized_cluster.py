@@ -1,4 +1,4 @@
-"""A cluster of some node types in virtual time, on which a scheduler places the workload."""
+"""A cluster of given node types in virtual time, on which the scheduler places the workload."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def stored_workload(
     """Return the workload as a server stores it: with defaults, and with daemon pods per type.
 
     Raises:
-        KubeschedError: the server refuses an object.
+        KubeschedError: the server rejects an object.
     """
 
     async def store() -> SizingWorkload:
@@ -63,10 +63,10 @@ def place_workload(
     base: Snapshot,
     seed: int,
 ) -> Mapping[str, str]:
-    """Let the scheduler place the pods; return those without a node, and its message.
+    """Let the scheduler place the pods; return its messages about the pods without a node.
 
     Raises:
-        KubeschedError: the server refuses an object.
+        KubeschedError: the server rejects an object.
     """
 
     async def place() -> Mapping[str, str]:

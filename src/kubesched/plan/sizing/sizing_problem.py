@@ -25,7 +25,7 @@ _OUTSIDE_NAME: Final = "\0outside"  # sorts before the names of nodes
 
 
 class SizingWorkload(NamedTuple):
-    """The pods as a server stores them, what they refer to, and the daemon pods of each type."""
+    """The pods as a server stores them, their related objects, and the daemon pods of each type."""
 
     pods: Sequence[Pod]
     others: Sequence[ApiObject]
@@ -33,7 +33,7 @@ class SizingWorkload(NamedTuple):
 
 
 class SizingProblem(NamedTuple):
-    """The problem with all nodes that might be needed, and the type of each; -1 is outside."""
+    """The problem with all nodes that might be needed, and the type of each (-1: outside)."""
 
     problem: PackingProblem
     type_of: NDArray[np.intp]
@@ -49,7 +49,7 @@ def read_sizing_problem(
     policy: PlanningPolicy,
     base: Snapshot,
 ) -> SizingProblem:
-    """Read the problem with so many nodes of each type.
+    """Read the problem with this many nodes of each type.
 
     Raises:
         PluginError: a plugin failed.
@@ -92,8 +92,8 @@ def read_sizing_problem(
     problem = problem._replace(
         price=price,
         kept=np.zeros(len(type_of), dtype=bool),
-        # A node that is not needed is no domain, so the emptiest node is not known in advance. The
-        # scheduler judges these constraints when it places the pods.
+        # Unused nodes are no domains, so the emptiest domain is not known in advance. The scheduler
+        # checks these constraints when it places the pods.
         spread=[rule for rule in problem.spread if not _is_per_node(rule)],
     )
     state = PackingState(problem)

@@ -1,7 +1,7 @@
-"""Packs pods into nodes of some types, as cheaply as possible, with a proved bound.
+"""Packs pods into nodes of given types, as cheaply as possible, with a proved bound.
 
-All pods begin on a node outside of the cluster that costs more than all others together, so every
-good placement leaves it. Then the problem is that of a consolidation.
+Initially all pods are on an extra node outside the cluster, which costs more than all other nodes
+together, so every good placement empties it. The problem is then a consolidation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kubesched.plan.packing.solver import Deadline
 
 __all__ = ["OUTSIDE", "TypePacking", "pack_types"]
 
-OUTSIDE: Final = 0  # the number of the node where all pods begin
+OUTSIDE: Final = 0  # the index of the extra node where all pods start
 
 _EXACT_SIZE: Final = 4_000
 _BOUND_SHARE: Final = 0.3
@@ -34,7 +34,7 @@ Mask = NDArray[np.bool_]
 
 
 class TypePacking(NamedTuple):
-    """How many nodes of each type hold the pods, and a price that no packing is below."""
+    """The number of nodes of each type that fit the pods, and a proved lower bound on the price."""
 
     counts: Mapping[int, int]  # by the number of the type
     price: int
@@ -44,9 +44,9 @@ class TypePacking(NamedTuple):
 def pack_types(
     problem: PackingProblem, type_of: NDArray[np.intp], deadline: Deadline, rng: random.Random
 ) -> TypePacking | None:
-    """Pack all pods that are outside; None if a pod fits no type, or too few nodes are given.
+    """Pack all pods that are outside; None if a pod fits no type, or there are too few nodes.
 
-    `type_of` is the type of each node, and -1 outside.
+    `type_of` is the type of each node, and -1 for the node outside.
     """
     best = _filled(problem, type_of, np.zeros(len(type_of), dtype=bool))
     if best is None:
@@ -83,9 +83,9 @@ def _cheapest(problem: PackingProblem, one: Placement, other: Placement | None) 
 
 
 def _filled(problem: PackingProblem, type_of: NDArray[np.intp], hint: Mask) -> Placement | None:
-    """Place the largest pods first, on open nodes if possible; open a node for the others.
+    """Place the largest pods first, on nodes in use if possible, otherwise on another node.
 
-    The node to open is the one with the lowest price per share of the waiting pods that it holds.
+    That node is the one with the lowest price per share of the remaining pods that it fits.
     """
     state = PackingState(problem)
     closed = ~hint
@@ -128,7 +128,7 @@ def _improved(
     deadline: Deadline,
     rng: random.Random,
 ) -> Placement:
-    """Pack the pods of a few nodes again, on these and on some unused nodes of each type."""
+    """Pack the pods of a few nodes again, on these nodes and on some unused nodes of each type."""
     price, stale = problem.cost(best)[0], 0
     while price > bound and not deadline.has_passed and stale < _STALE_STEPS:
         stale += 1

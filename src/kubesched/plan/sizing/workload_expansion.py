@@ -41,7 +41,8 @@ class ExpandedWorkload(NamedTuple):
 def expand_workload(objects: Iterable[ApiObject]) -> ExpandedWorkload:
     """Expand the objects of files, which may be manifests or a dump.
 
-    Pods of a dump whose controller is among the objects are left out: the controller counts.
+    If a dump has both a controller and its pods, the pods are omitted: the controller's replicas
+    are used.
     """
     objects = list(objects)
     uids = (each.metadata.uid for each in objects)  # type: ignore[attr-defined]
@@ -106,7 +107,7 @@ def _pods_of(workload: Any) -> Iterator[tuple[Pod, list[PersistentVolumeClaim]]]
 
 
 def _pending(metadata: ObjectMeta, spec: Any) -> Pod:
-    """Return a pod without a node. It runs forever, because the question is what fits at a time."""
+    """Return a pod without a node that never ends: the pods of a workload run at the same time."""
     return replace(
         Pod(), metadata=metadata, spec=replace(spec, node_name="", restart_policy="Always")
     )

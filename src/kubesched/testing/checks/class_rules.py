@@ -12,7 +12,7 @@ __all__ = ["check_class"]
 
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?")
 
-# Methods that the scheduler calls only beside another one.
+# Methods that the scheduler calls only if the plugin also has another method.
 _NEEDS = {
     "filter_nodes": "filter",
     "score_nodes": "score",

@@ -1,6 +1,6 @@
-"""Rules about `reads`: a plugin looks at nothing that it does not declare.
+"""Rules about `reads`: a plugin reads nothing that it does not declare.
 
-Whatever is not declared is changed, and what the plugin says of each node must stay the same.
+The checks change what the plugin does not declare. Its results for each node must stay the same.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _RULE = "reads says all that the plugin looks at"
 
 
 def check_reads(trial: Trial) -> None:
-    """Check that changes of what the plugin does not declare in `reads` change no result."""
+    """Check that changes to undeclared parts do not change a result."""
     reads = trial.plugin.reads
     if not reads.other_nodes:
         _check_other_nodes(trial)
@@ -72,7 +72,7 @@ def _check_pod(trial: Trial) -> None:
     stranger = random_pod(trial.rng, "stranger", claims=trial.cluster.claims)
     if _differing(trial, _with_parts(trial.pod, stranger, undeclared)) is None:
         return
-    for part in undeclared:  # the message names the part that makes the difference
+    for part in undeclared:  # the message names the first part that changes a result
         if (seen := _differing(trial, _with_parts(trial.pod, stranger, [part]))) is not None:
             trial.fail(_RULE, f"{seen} when {part.name} of the pod changed")
     seen = _differing(trial, _with_parts(trial.pod, stranger, undeclared))
@@ -146,8 +146,8 @@ def _answers(
 ) -> dict[str, str]:
     """Return the cacheable result for each node: the verdict, or the unnormalised score.
 
-    With `changed`, these nodes replace the ones that PreFilter and PreScore saw. The result is
-    empty if PreFilter or PreScore decides, because these are not cached.
+    With `changed`, these nodes replace the nodes that PreFilter and PreScore receive. The result is
+    empty if PreFilter or PreScore rejects or skips the pod, because such results are not cached.
     """
     state = CycleState()
     with trial.calling("pre_filter", view):
@@ -226,7 +226,7 @@ def _with_fewer_pods(trial: Trial, node: NodeInfo) -> NodeInfo:
 
 
 def _with_bare_pods(trial: Trial, node: NodeInfo) -> NodeInfo:  # noqa: ARG001
-    """Return the node with the same totals, from pods that have requests only."""
+    """Return the node with the same totals, from pods that only have requests."""
     copy = node.clone()
     for pod_info in node.pods:
         copy.remove_pod(pod_info.uid)

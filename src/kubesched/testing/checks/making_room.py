@@ -1,4 +1,4 @@
-"""Rules about PostFilter, which runs when no node fits."""
+"""Rules about PostFilter, which runs when no node fits the pod."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NO_ROOM = Status.unschedulable("no room").blame("Other")
 
 
 def check_post_filter(trial: Trial) -> None:
-    """Run PostFilter in a cluster where every node was rejected, with the in-tree plugins."""
+    """Run PostFilter in a cluster where the in-tree plugins rejected every node."""
     if overrides(trial.plugin, "post_filter"):
         run(_ask(trial))
 

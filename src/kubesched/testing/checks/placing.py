@@ -21,7 +21,7 @@ _POINTS = {
 
 
 def check_placing(trial: Trial) -> None:
-    """Place the pod on a node that passes the plugin's own filter, in virtual time."""
+    """Run the methods for a node that passes the plugin's own filter, in virtual time."""
     if not extension_points(trial.plugin) & _POINTS:
         return
     state = CycleState()

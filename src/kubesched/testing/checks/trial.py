@@ -27,7 +27,7 @@ PluginFactory = Callable[[Any, FakeHandle], Plugin]
 
 
 class Trial:
-    """A cluster drawn from (seed, number), a pending pod, and the plugin built for both."""
+    """A random cluster drawn from (seed, number), a pending pod, and the plugin under test."""
 
     def __init__(self, factory: PluginFactory, args: Any, seed: int, number: int) -> None:
         self.seed, self.number = seed, number

@@ -1,7 +1,7 @@
 """An extender for tests: verbs are functions, and every call is recorded.
 
-It is reached over the network, at `url` while its block runs, or without one, through
-`transport`, which is how schedulers on virtual time reach it.
+Clients reach it over the network at `url` while its block runs. Schedulers on virtual time use
+`transport` instead, which needs no network.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ExtenderCall(NamedTuple):
 
 
 class FakeExtender:
-    """Answers verbs with the functions it is given; others are not found.
+    """Calls the given functions for its verbs; other verbs return 404.
 
         async with FakeExtender(filter=keep_nodes(lambda name: name != "broken")) as extender:
             Scheduler(api, extenders=[extender.settings()])
@@ -72,7 +72,7 @@ class FakeExtender:
         self.verbs: dict[str, Verb] = dict(verbs)
         # All calls, in order of arrival.
         self.calls: list[ExtenderCall] = []
-        # Through `transport`: whether connections are refused.
+        # With `transport`: whether connections are refused.
         self.is_down = False
         self._tls, self._host, self._port = tls, host, port
         self._runner: web.ServerRunner | None = None
@@ -111,7 +111,7 @@ class FakeExtender:
         return answer if isinstance(answer, Reply) else Reply(200, msgspec.json.encode(answer))
 
     def transport(self, settings: ExtenderConfig) -> FakeTransport:
-        """Return a transport in this process, for `Scheduler(extender_transport=…)`."""
+        """Return a transport within this process, for `Scheduler(extender_transport=…)`."""
         return FakeTransport(self, settings.url_prefix)
 
     async def __aenter__(self) -> FakeExtender:
@@ -142,7 +142,7 @@ class FakeExtender:
 
 
 class FakeTransport:
-    """Calls the functions of a `FakeExtender`; a turn of the event loop is the network."""
+    """Calls the functions of a `FakeExtender`, after one iteration of the event loop."""
 
     def __init__(self, extender: FakeExtender, base_url: str) -> None:
         self._extender = extender

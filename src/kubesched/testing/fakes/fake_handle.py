@@ -96,9 +96,9 @@ class FakeRecorder:
 
 
 def make_nominator(objects: FakeObjects) -> PodNominator:
-    """The queue's own nominator, with every pod that is on no node counted as waiting.
+    """Make the queue's own nominator; every pod without a node counts as waiting.
 
-    As in a scheduler, a pod can be nominated only while the objects have it unplaced.
+    As in a scheduler, a pod can be nominated only while it has no node.
     """
 
     def find(key: str) -> PodInfo | None:
@@ -159,7 +159,7 @@ class FakeWaitingPod:
 
 
 class FakePodInPreBind:
-    """A pod in PreBind until `is_over`, and the reason why it was stopped."""
+    """A pod in PreBind until `is_over` is set, and the reason why it was stopped."""
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
@@ -174,13 +174,13 @@ class FakePodInPreBind:
 
 
 class FakeHandle:
-    """What a plugin can reach, made of plain objects.
+    """The services of a plugin, built from plain objects.
 
-    Nodes and placed pods among the objects make up the snapshot, unless one is given; all
-    objects are in the listers and reachable through `api`, whose writes change both. Feature
-    gates have the defaults of the reference but for those given. `runner` answers what only
-    a framework with plugins can: give the Framework, or any Handle, to use it. Work that is
-    spawned runs as a task of the running loop; `finish_work` waits for it.
+    The snapshot consists of the nodes and the placed pods among the objects, unless one is given.
+    All objects are in the listers and available through `api`, whose writes change both. Feature
+    gates have the defaults of the reference except those given. `runner` is the Framework, or any
+    Handle, that runs other plugins for this one. A spawned coroutine runs as a task of the running
+    loop; `finish_work` waits for it.
     """
 
     def __init__(
@@ -219,11 +219,12 @@ class FakeHandle:
         self.shared = SharedState()
         self.runner = runner
         self.metrics = SchedulerMetrics(CollectorRegistry())
-        self.room = False  # what dry_run.fits_now answers
-        self.helps = True  # what dry_run.fits_without answers about all victims, or more
-        self.enough: frozenset[str] = frozenset()  # names of pods that need only be gone as well
-        self._victims: dict[str, frozenset[str]] = {}  # uid of a pod -> whom it asked about first
-        self.pages: dict[str, bytes] = {}  # what `read_page` returns, by URL
+        self.room = False  # the result of dry_run.fits_now
+        self.helps = True  # the result of dry_run.fits_without for all victims, or more
+        self.enough: frozenset[str] = frozenset()  # pods without which it fits as well
+        # uid of a pod -> the victims of its first call
+        self._victims: dict[str, frozenset[str]] = {}
+        self.pages: dict[str, bytes] = {}  # results of `read_page` by URL
         self.work: set[asyncio.Task[None]] = set()
         self._waiting = {entry.pod.metadata.uid: entry for entry in waiting}
         self._in_pre_bind = {entry.pod.metadata.uid: entry for entry in in_pre_bind}
@@ -238,7 +239,7 @@ class FakeHandle:
         self.snapshot = self._take_snapshot()
 
     def services(self) -> Services:
-        """The same objects for a real Framework."""
+        """Return the same objects as services for a real Framework."""
         return Services(
             snapshot=self.snapshot,
             api=self.api,
@@ -343,7 +344,7 @@ class FakeHandle:
 
 
 class FakeDryRun:
-    """Asks the handle's runner, but for what concerns the version of the cluster."""
+    """Runs the filters with the handle's runner; the version of the cluster is the fake's own."""
 
     def __init__(self, handle: FakeHandle) -> None:
         self._handle = handle

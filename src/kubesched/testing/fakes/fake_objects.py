@@ -1,7 +1,7 @@
-"""The objects of a fake cluster, its listers, and an API that changes them.
+"""The objects of a fake cluster, their listers, and an API that modifies them.
 
-No server: nothing is validated, defaulted or watched. What is written is in the listers at
-once. For anything closer to the real thing use the embedded API server.
+There is no server: nothing is validated, defaulted or watched. Written objects are in the listers
+at once. For behaviour closer to a real server use the embedded API server.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class ApiCall(NamedTuple):
 
 
 class FakeApi:
-    """`ApiAccess` over `FakeObjects`; remembers every write in `calls`.
+    """`ApiAccess` over `FakeObjects`; records every write in `calls`.
 
     `failures` maps a verb to an error that every such call raises.
     """

@@ -1,7 +1,7 @@
-"""Pods and nodes for tests: a case names what matters, the rest is filled in.
+"""Builders of pods and nodes for tests; fields that a test does not set get defaults.
 
-Plain functions with keyword arguments. A uid follows from kind, namespace and name, so the
-same call gives the same object in every run.
+Plain functions with keyword arguments. The uid is derived from kind, namespace and name, so the
+same call returns the same object in every run.
 """
 
 from __future__ import annotations
@@ -164,12 +164,12 @@ def make_pod(
     start_time: str | None = None,
     conditions: Iterable[PodCondition] = (),
 ) -> Pod:
-    """A pod with one container, or as many as there are requests or images.
+    """Make a pod with one container, or as many as there are requests or images.
 
-    `requests` is what the one container asks for, or a list with an entry per container;
-    `pod_requests` is asked for at pod level. `host_ports` are the first container's.
-    `containers` come after those. `resource_claims` maps a name in the pod to a claim's name.
-    A toleration may be written as text, see `make_toleration`.
+    `requests` are the requests of the one container, or a list with an entry per container;
+    `pod_requests` are requests at pod level. `host_ports` belong to the first container.
+    `containers` are added after those. `resource_claims` maps a name in the pod to the name of a
+    claim. A toleration may be a text, see `make_toleration`.
     """
     claims = tuple(
         PodResourceClaim(name=key, resource_claim_name=claim)
@@ -262,9 +262,9 @@ def make_taint(text: str) -> Taint:
 
 
 def make_toleration(text: str) -> Toleration:
-    """A toleration from `key=value:Effect`, `key:Effect` or `key`; an empty key means all.
+    """Make a toleration from `key=value:Effect`, `key:Effect` or `key`; an empty key means all.
 
-    Without a value any value is tolerated, without an effect any effect.
+    Without a value it tolerates any value, without an effect any effect.
     """
     rest, _, effect = text.partition(":")
     key, equals, value = rest.partition("=")
@@ -317,10 +317,10 @@ def make_node(
     declared_features: Iterable[str] = (),
     ready: bool = True,
 ) -> Node:
-    """A ready node with room, and the hostname label that every kubelet sets.
+    """Make a ready node with free resources, and the hostname label that every kubelet sets.
 
     `extended` adds resources, `allocatable` replaces all of them; the capacity is the same.
-    `images` maps an image name to its size. A taint may be written as `key=value:Effect`.
+    `images` maps an image name to its size. A taint may be a text such as `key=value:Effect`.
     """
     if allocatable is None:
         amounts: dict[str, RawQuantity] = {"cpu": cpu, "memory": memory, "pods": pods}

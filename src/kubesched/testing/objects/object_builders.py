@@ -1,4 +1,4 @@
-"""Objects around pods and nodes for tests: namespaces, owners, budgets, volumes."""
+"""Builders of other objects for tests: namespaces, owners, budgets, volumes."""
 
 from __future__ import annotations
 

@@ -49,9 +49,9 @@ KINDS: Final[dict[str, type[ApiObject]]] = {
 def random_change(
     rng: random.Random, cluster: RandomCluster, pod: Pod, event: ClusterEvent
 ) -> tuple[Any, Any]:
-    """An (old, new) pair of the event's kind for one of its actions; None where there is none.
+    """Return an (old, new) pair of the event's kind for one of its actions; None if impossible.
 
-    A change to a pod may be one to the waiting pod itself.
+    A change to a pod may be a change to the waiting pod itself.
     """
     kind = KINDS[event.resource]
     verbs = [
@@ -80,7 +80,7 @@ def _some_object(rng: random.Random, cluster: RandomCluster, kind: type[ApiObjec
 
 
 def _other_version(rng: random.Random, subject: Any, cluster: RandomCluster) -> Any:
-    """The same object with another content: that of a random one of its kind."""
+    """Return the same object with the content of another random object of its kind."""
     if isinstance(subject, Pod):
         other: Any = random_pod(
             rng, "other", claims=cluster.claims, node_name=subject.spec.node_name

@@ -1,9 +1,9 @@
 """Seeded random clusters and pods, for property tests and plugin checks.
 
-Small on purpose: few labels, zones and names, so that pods meet the terms of others often.
-Odd values are part of it: nodes without labels or room, requests of nothing, requirements
-that cannot hold, sections that are present but empty. Every object could be stored by an API
-server. The same generator state gives the same cluster.
+They use few labels, zones and names, so that the terms of pods often match other pods. They include
+unusual values: nodes without labels or resources, requests of zero, requirements that cannot be
+fulfilled, sections that are present but empty. An API server would accept every object. The same
+generator state gives the same cluster.
 """
 
 from __future__ import annotations

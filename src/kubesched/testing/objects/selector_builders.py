@@ -99,10 +99,10 @@ def make_affinity(
     apart: Iterable[PodAffinityTerm] | None = None,
     apart_preferred: Iterable[tuple[int, PodAffinityTerm]] | None = None,
 ) -> Affinity:
-    """Node affinity, pod affinity (`near`) and pod anti-affinity (`apart`).
+    """Make an affinity from node affinity, pod affinity (`near`) and anti-affinity (`apart`).
 
-    A part that is None is absent, and a section without parts too; an empty part still makes
-    its section present, which the reference tells apart. Preferences are (weight, term).
+    A part that is None is absent. A section without parts is absent as well; an empty part makes
+    its section present, which the reference distinguishes. Preferences are (weight, term).
     """
     return Affinity(
         node_affinity=_node_affinity(node, node_preferred),

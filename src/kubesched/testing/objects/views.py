@@ -75,11 +75,11 @@ def same_status(one: Status, other: Status) -> bool:
 def run_filter(
     plugin: Plugin, pod: Pod, view: NodeView, state: CycleState | None = None
 ) -> list[Status]:
-    """Run PreFilter and Filter as a scheduling attempt does; one answer per node, in order.
+    """Run PreFilter and Filter as a scheduling attempt does; return one status per node.
 
-    Both forms of the filter run and must agree. A rejection by PreFilter is every node's
-    answer, a skip lets all pass, and nodes that PreFilter ruled out get the answer that the
-    runtime would give them.
+    Both forms of the filter run and must agree. If PreFilter rejects the pod, every node has that
+    status; if it skips, all nodes pass. Nodes that PreFilter excludes get the status that the
+    runtime gives them.
     """
     state = CycleState() if state is None else state
     answer = plugin.pre_filter(state, PodInfo(pod), view)
@@ -124,10 +124,10 @@ def run_score(
     *,
     normalize: bool = True,
 ) -> list[int]:
-    """Run PreFilter, PreScore and Score on nodes that all fit; one score per node, in order.
+    """Run PreFilter, PreScore and Score on nodes that all fit; return one score per node.
 
-    Both forms run and must agree. Scores are normalised but not weighted; a plugin whose
-    PreScore skips gives nothing to any node.
+    Both forms run and must agree. Scores are normalised but not weighted. If PreScore skips, all
+    scores are 0.
     """
     state = CycleState() if state is None else state
     pod_info = PodInfo(pod)
