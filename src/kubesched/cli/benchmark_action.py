@@ -1,4 +1,4 @@
-"""What `kubesched benchmark` does: measure the default configuration and the user's, in turn."""
+"""Action of `kubesched benchmark`: measure the default configuration and the user's, in turn."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Every bound of kubesched: on what, how much, and what happens beyond.
+"""All bounds of kubesched: the bounded quantity, the limit, and the behaviour beyond it.
 
 `docs/reliability.md` contains this table. After a change, print it with `python -m
-kubesched.cli.bounds` and replace the one in the document; a test compares them. A row takes its
-figure from the constant that the code compares with.
+kubesched.cli.bounds` and update the document; a test compares them. A row takes its figure from the
+constant that the code uses.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `kubesched capture` does: write all objects that scheduling depends on to one file."""
+"""Action of `kubesched capture`: write all objects that scheduling depends on to one file."""
 
 from __future__ import annotations
 

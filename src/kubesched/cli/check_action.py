@@ -1,4 +1,4 @@
-"""What `kubesched check` does: run placement tests, and show the claims that do not hold."""
+"""Action of `kubesched check`: run placement tests, and show the claims that do not hold."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class ClusterAddress(NamedTuple):
         return selected.namespace or _NAMESPACE
 
     def _is_of_kubectl(self) -> bool:
-        """Whether ~/.kube/config selects the cluster, because nothing else does."""
+        """Whether the cluster comes from ~/.kube/config, because no option names one."""
         if self.kubeconfig or os.environ.get("KUBECONFIG"):
             return False
         return any(path.is_file() for path in kubectl_files(os.environ))

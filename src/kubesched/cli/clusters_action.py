@@ -1,4 +1,4 @@
-"""What `kubesched clusters`, `down` and `logs` do with named clusters."""
+"""Actions of `kubesched clusters`, `down` and `logs` with named clusters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `kubesched config` does: check a configuration file, or show the complete one."""
+"""Action of `kubesched config`: check a configuration file, or show the complete one."""
 
 from __future__ import annotations
 

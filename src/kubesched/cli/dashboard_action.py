@@ -1,4 +1,4 @@
-"""What `kubesched dashboard` does: serve the read-only page of a cluster, capture or simulation."""
+"""Action of `kubesched dashboard`: serve the read-only page of a cluster, capture or simulation."""
 
 from __future__ import annotations
 

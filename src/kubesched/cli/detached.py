@@ -1,6 +1,6 @@
-"""Clusters in the background: starts the process, and waits until its workload is placed.
+"""Starts clusters in the background, and waits until their workload is placed.
 
-The process runs the same command. Its output goes to the log in the cluster's folder. It reports on
+The process runs the same command, with its output in the log of the cluster's folder. It reports on
 a pipe when the workload is placed. Until then this process shows the log, so that errors appear as
 they do in the foreground.
 """
@@ -110,7 +110,10 @@ def _program() -> list[str]:
 
 
 def _follow(reader: int, shown: _LogDisplay | None) -> bytes:
-    """Return the report of the process; empty if it ended without one."""
+    """Show the log until the process reports.
+
+    Return the report, empty if the process ended without one.
+    """
     report = b""
     while True:
         if select.select([reader], [], [], _LOOKED_EVERY_S)[0]:

@@ -1,4 +1,4 @@
-"""What `kubesched explain` does: explain why a pod is pending, or why it is on its node."""
+"""Action of `kubesched explain`: explain why a pod is pending, or why it is on its node."""
 
 from __future__ import annotations
 

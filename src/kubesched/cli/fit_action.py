@@ -1,4 +1,4 @@
-"""What `kubesched fit` does: count how many copies of a pod fit into a cluster."""
+"""Action of `kubesched fit`: count how many copies of a pod fit into a cluster."""
 
 from __future__ import annotations
 

@@ -25,14 +25,14 @@ _LOCKED_FOR_S, _TRIED_EVERY_S = 5.0, 0.02
 
 @contextlib.contextmanager
 def kubeconfig_file(text: str, path: Path | None, name: str = "") -> Iterator[KubeconfigEntry]:
-    """Write a kubeconfig to a file, or to a temporary one; at the end of the block it is gone.
+    """Write a kubeconfig to a file, or to a temporary file; remove it at the end of the block.
 
-    In a file that exists its entries are added to those that are there, its context becomes the
-    current one, and at the end all is as it was before but for what others changed meanwhile.
-    With a name the context has that, and replaces one that has it.
+    If the file exists, the entries are added to it, and their context becomes the current one. At
+    the end the entries are removed and the previous current context is restored; changes that
+    others made meanwhile stay. With a name, the context has that name and replaces an existing one.
 
     Raises:
-        KubeschedError: the file cannot be written, or is no kubeconfig: it is left alone.
+        KubeschedError: the file cannot be written, or is not a kubeconfig. It is not changed then.
     """
     if path is None:
         descriptor, made = tempfile.mkstemp(prefix="kubesched-", suffix=".kubeconfig")
@@ -48,9 +48,9 @@ def kubeconfig_file(text: str, path: Path | None, name: str = "") -> Iterator[Ku
 
 
 def remove_context(path: Path, name: str, before: str = "") -> None:
-    """Take a context with its cluster and user out of a file, if it has them.
+    """Remove a context with its cluster and user from a file, if the file has them.
 
-    If it is the current one, that becomes `before` again, if there is such a context still.
+    If it is the current context, `before` becomes the current one again, if it still exists.
     """
     path = _followed(path)
     with contextlib.suppress(OSError, KubeschedError), _locked(path):
@@ -98,7 +98,8 @@ class KubeconfigEntry:
         return _text(self._document)
 
     def remove(self) -> None:
-        with contextlib.suppress(OSError, KubeschedError):  # gone, or no longer what it was
+        # the file was deleted, or is no longer a kubeconfig
+        with contextlib.suppress(OSError, KubeschedError):
             with _locked(self._file):
                 if self._file.read_bytes() == self._written and not self._has_replaced:
                     self._restore()

@@ -1,6 +1,6 @@
 """The `kubesched` command.
 
-Exit codes: 0 done, 1 it failed, 2 what was given cannot be used, 130 interrupted.
+Exit codes: 0 success, 1 failure, 2 invalid arguments or input, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def main() -> None:
         _report(KubeschedError(f"{where}{exc.strerror or exc}"))
         sys.exit(1)
     except BaseExceptionGroup as group:
-        # The failure of a component of a running cluster; a bug keeps its traceback.
+        # The failure of a component of a running cluster; a bug is shown with its traceback.
         expected, bugs = group.split(KubeschedError)
         if expected is None or bugs is not None:
             raise

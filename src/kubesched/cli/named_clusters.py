@@ -1,8 +1,8 @@
-"""Named clusters: their files, their state, and how to end them.
+"""Named clusters: their files, their state, and their termination.
 
-Each cluster has a private folder in the user's state directory, with its data, log, kubeconfig
-and record of the process. The process of a cluster holds a lock in the folder while it runs. So a
-killed process is detected, even if its number is reused.
+Each cluster has a private folder in the user's state directory, with its data, log, kubeconfig and
+process record. The process of a cluster holds a lock in the folder while it runs. A killed process
+is therefore detected even if its number is reused.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class ClusterFolder:
             descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # The folder may have been removed meanwhile: then this lock file is stale.
+                # The folder may have been removed in the meantime; then this lock file is stale.
                 if self._lock.stat().st_ino == os.fstat(descriptor).st_ino:
                     return descriptor
             except BlockingIOError:

@@ -1,4 +1,4 @@
-"""What `kubesched node` does: add fake nodes, remove them, stop and start them."""
+"""Action of `kubesched node`: add fake nodes, remove them, stop and start them."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _WITHIN_NS = 3 * SECOND
 
 
 async def new_page_link(name: str) -> str:
-    """Request a link that signs its first user in, with the administrator's credentials.
+    """Request a sign-in link for the page, with the administrator's credentials.
 
     Raises:
         KubeschedError: the cluster does not run, or it does not issue a link.

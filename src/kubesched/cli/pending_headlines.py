@@ -30,8 +30,7 @@ async def pending_headlines(
 ) -> Mapping[str, str]:
     """Return the headlines by namespace and name, without those of pods that fit.
 
-    A child process computes them, and the cluster continues meanwhile. Without an answer in time
-    the result is empty.
+    A child process computes them while the cluster continues. After a timeout the result is empty.
     """
     api = live.cluster.api
 

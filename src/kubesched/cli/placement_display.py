@@ -28,7 +28,7 @@ __all__ = ["PlacementDisplay"]
 _REFRESH_NS: Final = 100 * MILLISECOND
 _PLAIN_REFRESH_NS: Final = 1 * SECOND
 _MADE_WITHIN_NS: Final = 5 * SECOND  # for the pods of owners: the server may refuse some for ever
-# Controllers retry, and a new cluster may refuse at first what it accepts a moment later.
+# Controllers retry, and a new cluster may at first refuse what it accepts a moment later.
 _REFUSED_FOR_NS: Final = 2 * SECOND
 
 
@@ -142,7 +142,7 @@ class PlacementDisplay:
         metadata = owner.metadata
         try:
             document = self._api.document(type(owner), metadata.name, metadata.namespace)
-        except ApiError:  # it was deleted meanwhile
+        except ApiError:  # it was deleted in the meantime
             return ""
         for condition in document.get("status", {}).get("conditions", ()):
             if condition.get("type") == "ReplicaFailure" and condition.get("status") == "True":

@@ -1,4 +1,4 @@
-"""What `kubesched plan` does: read a cluster, plan, and show the plan."""
+"""Action of `kubesched plan`: read a cluster, plan, and show the plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `kubesched plan apply` does: play a plan on a copy, or carry it out."""
+"""Action of `kubesched plan apply`: carry out a plan on a copy, or on the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `kubesched plan size` does: read a workload and a catalog, size, and show the answer."""
+"""Action of `kubesched plan size`: read a workload and a catalog, size, and show the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `kubesched record` does: record the pods of a live cluster as a trace."""
+"""Action of `kubesched record`: record the pods of a live cluster as a trace."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run_record(path: Path, duration: str, address: ClusterAddress, as_json: bool
 
 
 class TraceFile:
-    """A file that is opened with the first line, so that a failure keeps an existing file."""
+    """A trace file that is opened with its first line, so earlier errors do not truncate it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -24,7 +24,7 @@ _FOLDER: Final = "simulation"
 
 
 def write_recorded_scenario(folder: Path, configurations: tuple[Path, ...]) -> Path:
-    """Write the scenario and its files below the recording; return the scenario's path.
+    """Write the scenario and its files into the recording's folder; return the scenario's path.
 
     Raises:
         RecordingError: the recording cannot be read, or has no nodes.
@@ -78,9 +78,9 @@ def _present(changes: list[PlayedChange], until_ns: int) -> list[Any]:
 
 
 def _with_later_ones(present: list[Any], changes: list[PlayedChange]) -> list[Any]:
-    """Add objects that came later and that pods refer to, as they were created.
+    """Add objects that were created later and that pods refer to, in their first version.
 
-    Volumes are provisioned by the simulation. Nodes are added only if there are none.
+    Volumes are provisioned by the simulation. Nodes are added only if there are none yet.
     """
     left_out: set[type[Any]] = {Pod, PersistentVolume, VolumeAttachment}
     if any(isinstance(each, Node) for each in present):
@@ -101,7 +101,7 @@ def _key(each: Any) -> tuple[type[Any], str, str]:
 
 
 def _trace(changes: list[PlayedChange], from_ns: int) -> tuple[bytes, int]:
-    """Return the lines of a trace with the pods that come later."""
+    """Return the lines of a trace with the pods that were created later."""
     recording = Recording(from_ns)
     lines = [recording.head()]
     present = {each.metadata.uid for each in _present(changes, from_ns) if isinstance(each, Pod)}

@@ -1,4 +1,4 @@
-"""What `kubesched replay` does: replay a flight recording, and show the first difference."""
+"""Action of `kubesched replay`: replay a flight recording, and show the first difference."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN_EVERY = 5000
 
 
 def recorded_plugins(plugins: tuple[str, ...]) -> dict[str, Any]:
-    """Return the option for plugins that replace the recorded ones; without any, none."""
+    """Return the option with plugins that replace the recorded ones; empty without any."""
     return {"plugins": out_of_tree_plugins(plugins)} if plugins else {}
 
 

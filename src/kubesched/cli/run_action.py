@@ -1,7 +1,7 @@
-"""What `kubesched run` does: set up a scheduler process, and run it until a signal ends it.
+"""Action of `kubesched run`: set up a scheduler process, and run it until a signal.
 
-`scheduler/process/process_setup.py` turns the command line into an outcome. This module reads the
-files, prints and writes what the outcome says, and runs the process.
+`scheduler/process/process_setup.py` converts the command line into an outcome. This module reads
+the files, prints and writes the output of the outcome, and runs the process.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ log = get_logger(__name__)
 
 
 def run_scheduler(ctx: click.Context, registry: PluginRegistry | None) -> None:
-    """Run a scheduler that has the plugins of `registry`, besides its own and installed ones."""
+    """Run a scheduler with the plugins of `registry`, in addition to in-tree and installed ones."""
 
     def load_plugins(named: Sequence[str]) -> PluginRegistry:
         from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
@@ -132,8 +132,8 @@ async def _run_until_signalled(inputs: ProcessInputs, signals: _Signals) -> int:
 class _Signals:
     """Handlers of SIGTERM and SIGINT: the first signal stops the process, the second kills it.
 
-    These are not handlers of the event loop. The second signal must work when the loop is stuck,
-    and the first one while the command line is still being parsed.
+    They are not handlers of the event loop: the second signal must work when the loop hangs, and
+    the first one while the command line is still being parsed.
     """
 
     def __init__(self) -> None:

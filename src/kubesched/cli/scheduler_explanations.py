@@ -1,7 +1,7 @@
 """Explanations by a running scheduler, for its endpoint `/explain`.
 
-A forked child computes each explanation (decision 0025). It has the objects of the informers and
-the queue of that moment, and no scheduling cycle waits for it. Requests are answered one by one.
+A forked child computes each explanation (decision 0025) from the objects of the informers and the
+queue at that moment, so no scheduling cycle waits for it. Requests are answered one by one.
 """
 
 from __future__ import annotations

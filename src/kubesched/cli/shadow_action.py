@@ -1,4 +1,4 @@
-"""What `kubesched shadow report` does: read a ledger and show it."""
+"""Action of `kubesched shadow report`: read a ledger and show it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Options that several commands have, and the types of their values.
+"""Options that several commands share, and the types of their values.
 
-`kubesched CMD --help` loads this module. What needs more than click is imported when an option is
+`kubesched CMD --help` loads this module. Modules other than click are imported when an option is
 used.
 """
 
@@ -132,7 +132,7 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say where objects come from; the command receives a `source`."""
+    """Add the options for the source of objects; the command receives a `source`."""
 
     @click.option(
         "-f",

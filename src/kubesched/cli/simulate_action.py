@@ -1,4 +1,4 @@
-"""What `kubesched simulate` does: run a scenario, compare its configurations, write results."""
+"""Action of `kubesched simulate`: run a scenario, compare its configurations, write results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `kubesched tune` does: search for configurations that do well on a scenario."""
+"""Action of `kubesched tune`: search for configurations that do well on a scenario."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `kubesched up` does: run an embedded cluster here or in the background; show the summary."""
+"""Action of `kubesched up`: run an embedded cluster here or in the background; show the summary."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _SAMPLE_PACE_NS: Final = 10 * MILLISECOND
 
 
 _UNNAMED: Final = "default"
-# The profile of --no-scheduler. The scheduler then follows the cluster for the
-# page, and places no pod of another name.
+# The profile of --no-scheduler. The scheduler then only feeds the page: it places pods with this
+# scheduler name, and there are none.
 _NO_SCHEDULER: Final = {"schedulerName": "no-scheduler"}
 
 
@@ -208,7 +208,7 @@ def _show(started: Started, output: str, is_quiet: bool, closing: str) -> None:
 
 
 def _explain_hint(started: Started, *, stays: bool) -> str:
-    """Return how to find remedies for pending pods; empty if none is explained."""
+    """Return how to find remedies for pending pods; empty if none was explained."""
     if not any(each.explanation for each in started.summary.pending):
         return ""
     if not stays or not started.address:

@@ -1,4 +1,4 @@
-"""What `kubesched whatif` does: apply changes to a copy of a cluster, and show the effects."""
+"""Action of `kubesched whatif`: apply changes to a copy of a cluster, and show the effects."""
 
 from __future__ import annotations
 

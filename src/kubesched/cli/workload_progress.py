@@ -174,7 +174,7 @@ def wanted_pods(owner: Owner, pods: Collection[Pod]) -> int:
             return 1 if owner.spec.replicas is None else owner.spec.replicas
         case StatefulSet(spec=spec):
             own = _owned(owner, pods)
-            # Each pod waits for the one before it, unless the policy is Parallel.
+            # Each pod waits for the previous one, unless the policy is Parallel.
             is_stuck = spec.pod_management_policy != "Parallel" and not all(
                 pod.spec.node_name for pod in own
             )
@@ -183,7 +183,7 @@ def wanted_pods(owner: Owner, pods: Collection[Pod]) -> int:
             parallelism = 1 if spec.parallelism is None else spec.parallelism
             return parallelism if spec.completions is None else min(parallelism, spec.completions)
         case DaemonSet(status=status, metadata=metadata):
-            # Until the controller has counted nodes, wait for at least one pod.
+            # Until the controller has counted nodes, expect at least one pod.
             is_new = status.observed_generation < max(1, metadata.generation)
             return pods_of(owner, pods) + 1 if is_new else status.desired_number_scheduled
     return 0

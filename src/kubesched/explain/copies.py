@@ -1,6 +1,6 @@
-"""Copies of pods on nodes of a model, counted there until they are taken back.
+"""Copies of pods that are placed on nodes of a model, and removed again.
 
-They are assumed in the cache, as a scheduler does between its choice and the binding.
+They are assumed in the cache, as a scheduler does between the decision and the binding.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Placed(NamedTuple):
 
     pod: Pod
     state: CycleState | None
-    made: tuple[Removal, ...]  # claims that were made for it
+    made: tuple[Removal, ...]  # claims that were created for it
 
 
 class Copies:
@@ -50,10 +50,12 @@ class Copies:
         return len(self._placed)
 
     def try_one(self, pod: Pod, number: int) -> str:
-        """Let the scheduler place one more copy; return its message if it cannot, else nothing.
+        """Let the scheduler place one more copy.
 
-        Claims that are made for each pod are made for the copy, and what it would use of volumes
-        and devices is reserved, as it is before a pod is bound.
+        Return its message if that fails, else an empty text.
+
+        Claims that belong to each pod are created for the copy. The volumes and devices that it
+        would use are reserved, as they are before a pod is bound.
         """
         model = self._model
         copied, claims = with_claims(model.objects, copy_of(pod, number))
@@ -112,8 +114,8 @@ class Copies:
     def fill(self, pod: Pod) -> None:
         """Place as many copies as possible at once, unless they must be placed one by one.
 
-        If every rule that has a say looks at one node at a time, nodes fill up independently: in
-        each round all nodes that still pass get one more, and who came first makes no difference.
+        If every relevant rule reads one node at a time, nodes fill up independently of each other.
+        In each round every node that still passes gets one more copy; the order does not matter.
         """
         model, info = self._model, PodInfo(copy_of(pod, 0))
         framework, passing = model.framework_of(pod), model.snapshot.nodes

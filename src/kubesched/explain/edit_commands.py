@@ -1,6 +1,6 @@
-"""Shell commands with kubectl that make the edits of a suggestion, where a line or two can.
+"""kubectl commands that make the edits of a suggestion, if one or two lines suffice.
 
-A JSON patch of the difference changes fields that explanations do not model as little as possible.
+Changes are written as a JSON patch of the difference, so that other fields are not affected.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _creation(name: str, document: dict[str, Any]) -> str:
 
 
 def _recreation(kind: str, target: str, old: Any, operations: list[_Operation]) -> str:
-    """Return a pipeline that changes an object, deletes it and creates it anew."""
+    """Return a pipeline that changes, deletes and recreates an object."""
     steps = [f"kubectl get {target} -o json"]
     if amounts := _set_resources(kind, old, operations):
         steps.append(f"kubectl set resources --local -f - {amounts} -o json")

@@ -1,8 +1,8 @@
 """Notes for the events of pods that fit no node (`run --explain-events`).
 
-The event loop writes them from the diagnosis of the attempt: no filter runs again. A note is
-cached for a pod and its set of reasons. If writing one took long, events that follow soon get
-none: however many pods fail, notes take at most a twentieth of the time.
+The event loop writes them from the diagnosis of the attempt; no filter runs again. A note is cached
+for a pod and its set of reasons. If writing one took long, events that follow soon get none, so
+notes take at most a twentieth of the time, however many pods fail.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class EventNoteWriter:
         self._rests_until_ns = 0
 
     def note(self, framework: Framework, pod_info: PodInfo, diagnosis: Diagnosis) -> str:
-        """Return the reason with amounts and names; empty if there is no time for it now."""
+        """Return the reason with amounts and names; empty if the time budget is used up."""
         reasons = frozenset(diagnosis.reason_counts(len(self._snapshot.nodes)))
         known = self._made.get(pod_info.uid)
         if known is not None and known[0] == reasons:
@@ -81,7 +81,7 @@ class _Listed(NamedTuple):
 
 
 def _verdicts_of(snapshot: Snapshot, diagnosis: Diagnosis) -> AllVerdicts | None:
-    """Return the verdicts of an attempt: for each node, of the first rule that rejects it."""
+    """Return the verdicts of an attempt; each node has that of the first rule that rejects it."""
     nodes = snapshot.nodes
     count = len(nodes)
     if not count:

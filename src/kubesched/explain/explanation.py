@@ -1,6 +1,6 @@
 """The parts of an explanation: values, documented as JSON in docs/explain.md.
 
-Field names here are the names in `-o json`; fields are only ever added.
+Field names are the names in `-o json`. Fields may be added, but not removed or renamed.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Rejection(Result, frozen=True, kw_only=True):
     plugin: str
     reason: str  # the reference's text
     asked: str = ""
-    available: str = ""  # the most that any node of the group has, and which
-    detail: str = ""  # names: which taint, or which pod uses the port
+    available: str = ""  # the most that any node of the group has available, and the node
+    detail: str = ""  # names, such as that of the taint, or of the pod that uses the port
     preemptable: bool = False  # evicting pods might change this verdict
-    cause: dict[str, Any] | None = None  # the reason as data: its `type`, and what it is about
+    cause: dict[str, Any] | None = None  # the reason as data: its `type` and fields
 
 
 class VerdictGroup(Result, frozen=True, kw_only=True):
@@ -56,24 +56,24 @@ class Edit(Result, frozen=True, kw_only=True):
     api_version: str
     name: str
     namespace: str = ""
-    document: dict[str, Any] | None = None  # the object as it should be
+    document: dict[str, Any] | None = None  # the object after the change
 
 
 class Suggestion(Result, frozen=True, kw_only=True):
-    """A change with which the pod fits: the search confirmed it on a copy of the cluster."""
+    """A change after which the pod fits, as the search confirmed on a copy of the cluster."""
 
     change: str
     verified: bool  # the search ran with all rules; False: some kinds have not been read
-    node: str  # where the pod would go then
+    node: str  # the node that the pod would get
     kind: str  # pod, cluster, or preemption
-    parts: tuple[str, ...] = ()  # the single changes, where several are needed together
+    parts: tuple[str, ...] = ()  # the single changes, if several are needed together
     command: str = ""  # a shell command that makes the change
     size: float = 1.0  # how large the change is; suggestions come smallest first
     edits: tuple[Edit, ...] = ()
 
 
 class PluginScore(Result, frozen=True, kw_only=True):
-    """One plugin's part of a node's total."""
+    """The contribution of one plugin to the total of a node."""
 
     plugin: str
     score: int  # 0 to 100
@@ -88,11 +88,12 @@ class NodeScore(Result, frozen=True, kw_only=True):
 
 
 class Preemption(Result, frozen=True, kw_only=True):
-    """The result of PostFilter: the pods to preempt, or why there are none."""
+    """The result of PostFilter: the pods to preempt, or why no pod can be preempted."""
 
     possible: bool
     node: str = ""
-    victims: tuple[str, ...] = ()  # namespace/name; now, or with more priority
+    # namespace/name; the victims at the present priority, or at the needed one
+    victims: tuple[str, ...] = ()
     budgets_violated: tuple[str, ...] = ()  # namespace/name
     message: str = ""
     priority_needed: int | None = None  # the lowest priority with which preemption would help
@@ -139,8 +140,8 @@ class Explanation(Result, frozen=True, kw_only=True):
     verdict: str  # fits, pending, or unknown: it depends on kinds that have not been read
     summary: str  # the headline
     breakdown: str = ""  # how many nodes each reason excludes, if there are several
-    advice: str = ""  # what to do
-    node: str = ""  # the node it would get, or has
+    advice: str = ""  # the recommended change
+    node: str = ""  # the node that it would get, or has
     current_node: str = ""  # the node of a placed pod
     nodes: int = 0  # the number of all nodes
     feasible: int = 0
@@ -150,15 +151,15 @@ class Explanation(Result, frozen=True, kw_only=True):
     preemption: Preemption | None = None
     scores: tuple[NodeScore, ...] = ()  # the best nodes, best first
     ties: int = 0  # nodes that share the best total
-    margin: int = 0  # points between the best and the next
+    margin: int = 0  # points between the best total and the next
     versus: Versus | None = None
-    queue: dict[str, Any] | None = None  # of a running scheduler
+    queue: dict[str, Any] | None = None  # its place in the queue of a running scheduler
     unknown: tuple[str, ...] = ()  # kinds that could not be read
     partial: tuple[str, ...] = ()  # kinds of which only one namespace could be read
 
     @property
     def trials(self) -> str:
-        """How the suggestions have been verified."""
+        """How the suggestions were verified."""
         if all(each.verified for each in self.suggestions):
             return "each tried out"
         return "each tried out, without the rules about kinds that have not been read"
@@ -241,7 +242,7 @@ def _rejection_table(groups: list[VerdictGroup]) -> str:
 
 
 def rejection_row(group: VerdictGroup) -> str:
-    """Return a group of nodes as a row of an HTML table: how many, one of them, and why not."""
+    """Return a group of nodes as a row of an HTML table: number, example, and reasons."""
     reasons = []
     for each in group.rejections:
         text = f"<b>{escape(each.plugin)}</b>: {escape(each.reason)}"

@@ -1,4 +1,4 @@
-"""Capacity: how many copies of pods fit, on which nodes, and what rejects the next one."""
+"""Capacity: how many copies of pods fit, on which nodes, and what rejects the next copy."""
 
 from __future__ import annotations
 
@@ -33,12 +33,15 @@ class NodesNeeded(Result, frozen=True, kw_only=True):
 
 
 class Fit(Result, frozen=True, kw_only=True):
-    """How many copies fit; `stopped_by` has the reasons against one more, by groups of nodes."""
+    """How many copies fit.
+
+    `stopped_by` has the reasons against another copy, by groups of nodes.
+    """
 
     pods: tuple[str, ...]
     asked: int | None  # None: as many as possible
     fits: int
-    nodes: dict[str, int]  # node -> copies it would get
+    nodes: dict[str, int]  # node -> number of copies that it would get
     stopped_by: tuple[VerdictGroup, ...] = ()
     message: str = ""
     nodes_needed: tuple[NodesNeeded, ...] = ()
@@ -58,7 +61,7 @@ class Fit(Result, frozen=True, kw_only=True):
 def fit_pods(model: ClusterModel, pods: Sequence[Pod], replicas: int | None) -> Fit:
     """Place copies of the pods in turn, until one fits no node or all are placed.
 
-    Copies are counted in sets of all the pods given.
+    The result counts whole sets of the given pods.
     """
     copies = Copies(model)
     wanted = _ENDLESS if replicas is None else replicas
@@ -113,7 +116,7 @@ def _stopped_by(model: ClusterModel, pod: Pod) -> tuple[VerdictGroup, ...]:
 def _nodes_needed(
     model: ClusterModel, pods: Sequence[Pod], missing: int, number: int
 ) -> tuple[NodesNeeded, ...]:
-    """Compute for each large shape of node how many more would hold the missing copies."""
+    """Compute for each large shape of node how many new nodes would fit the missing copies."""
     shapes: dict[object, Node] = {}
     for node in sorted(model.objects.list(Node), key=lambda each: each.metadata.name):
         shapes.setdefault(tuple(sorted(node.status.allocatable.items(), key=str)), node)
@@ -142,7 +145,7 @@ def _count_needed(
                 number += 1
                 left -= 1
             if left == before:
-                return 0  # one more of these holds none
+                return 0  # a node of this shape fits no copy
         return len(new)
     finally:
         copies.take_back()

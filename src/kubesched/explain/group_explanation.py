@@ -1,7 +1,7 @@
 """Why a pod group waits: how many of its members exist, and how many fit together.
 
-The members are placed one after another on the model, as the scheduler's trial does, in each
-topology domain if the group must be in one. Preemption is not considered.
+The members are placed one after another on the model, as in the scheduler's trial. If the group
+must be in one topology domain, each domain is tried. Preemption is not considered.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class PodGroupExplanation(Result, frozen=True, kw_only=True):
     policy: str  # gang or basic
     min_count: int  # 1 for basic
     pods: int  # members that have not finished
-    scheduled: int  # of these, on nodes
+    scheduled: int  # members on nodes
     fits: int  # pending members that fit together, in the best domain
     topology_key: str = ""
     domains: tuple[PodGroupDomain, ...] = ()  # the best first; empty without a topology key
     message: str = ""  # why the next member does not fit
     condition: str = ""  # the message of the condition PodGroupScheduled
-    members: PendingReport = PendingReport()  # the pending members, each for itself
+    members: PendingReport = PendingReport()  # the pending members, each explained by itself
 
 
 def members_of(model: ClusterModel, namespace: str, name: str) -> list[Pod]:
@@ -112,7 +112,7 @@ def _condition_message(group: PodGroup) -> str:
 def _tried_domains(
     model: ClusterModel, pods: list[Pod], key: str
 ) -> list[tuple[str, int, int, str]]:
-    """Return each domain with its nodes, the pods that fit it, and a reason; the best first."""
+    """Return each domain with its nodes, the pods that fit, and a reason; the best domain first."""
     pending = [pod for pod in pods if not pod.spec.node_name]
     bound = [pod for pod in pods if pod.spec.node_name]
     tried = [
@@ -141,7 +141,7 @@ def _verdict(pods: list[Pod], scheduled: int, least: int, fits: int, key: str) -
 
 
 def _domains(model: ClusterModel, key: str, bound: list[Pod]) -> Iterator[tuple[str, NodeView]]:
-    """Yield the sets of nodes that the group is tried on."""
+    """Yield the sets of nodes on which the group is tried."""
     snapshot = model.snapshot
     if not key:
         yield _ANYWHERE, snapshot.nodes
@@ -154,7 +154,7 @@ def _domains(model: ClusterModel, key: str, bound: list[Pod]) -> Iterator[tuple[
 
 
 def _place(model: ClusterModel, pods: list[Pod], nodes: NodeView) -> tuple[int, str]:
-    """Return how many pods fit these nodes together, and why the next one does not."""
+    """Return how many pods fit these nodes together, and why the next one does not fit."""
     copies, message = Copies(model), ""
     try:
         with model.snapshot.restricted_to(nodes):

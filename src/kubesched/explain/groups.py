@@ -1,4 +1,4 @@
-"""Groups of nodes with the same verdicts, nominated pods included."""
+"""Groups of nodes with the same verdicts; nominated pods are taken into account."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def verdict_groups(
 
 
 def _statuses_of_nominated(model: ClusterModel, outcome: SearchOutcome) -> dict[str, Status]:
-    """Return the search's statuses of nodes that pods are nominated to.
+    """Return the search's statuses of nodes with nominated pods.
 
-    The search counts those pods, so another rule may reject the node first.
+    The search counts nominated pods, so another rule may be the first to reject the node.
     """
     nominated = model.nominator.nominated_nodes()
     diagnosis = outcome.diagnosis if outcome.result is None else outcome.result.diagnosis

@@ -1,9 +1,9 @@
-"""The headline of an explanation: what rejects the pod on the nodes that it could use.
+"""The headline of an explanation: the reasons that reject the pod on the relevant nodes.
 
-A pod that selects certain nodes waits because of what is wrong with those nodes, not because of
-all the others. The headline therefore leaves out nodes in this order, as long as some are left:
-nodes that the pod itself excludes, nodes that other pods exclude, closed nodes (`RuleKind`). The
-reasons that reject the remaining nodes are the answer.
+If a pod selects certain nodes, the reason why it waits is a problem of those nodes, not of all the
+others. The headline therefore leaves out nodes in this order, as long as some are left: nodes that
+the pod itself excludes, nodes that other pods exclude, closed nodes (`RuleKind`). It names the
+reasons that reject the remaining nodes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ORDER: Final = {kind: number for number, kind in enumerate(RuleKind)}
 
 
 class Headline(NamedTuple):
-    """What rejects the pod, and how many nodes each reason excludes."""
+    """The reasons that reject the pod, and how many nodes each of them excludes."""
 
     sentence: str
     breakdown: str = ""
@@ -45,8 +45,8 @@ def find_headline(
 ) -> Headline:
     """Return the headline for verdicts that contain each cause once (`one_cause_each`).
 
-    Verdicts that are not complete contain only the first rule that rejects each node. No node is
-    left out then, because other rules may reject it as well.
+    Incomplete verdicts contain only the first rule that rejects each node. In that case no node is
+    left out, because other rules may reject it as well.
     """
     finder = _HeadlineFinder(objects, pod_info, verdicts, explanations)
     about_pod = [each for each in verdicts.by_plugin if each.is_about_pod]
@@ -76,7 +76,7 @@ class _Complaint(NamedTuple):
 
 
 class _Narrowing(NamedTuple):
-    """A complaint that excludes nodes before the answer, and the nodes that are left."""
+    """A complaint that excludes nodes before the headline is chosen, and the remaining nodes."""
 
     complaint: _Complaint
     left: NDArray[np.bool_]
@@ -134,7 +134,7 @@ class _HeadlineFinder:
     def _narrowed(
         self,
     ) -> tuple[NDArray[np.bool_], list[_Narrowing], list[_Complaint]]:
-        """Return the nodes that matter, what excludes the others, and what rejects these."""
+        """Return the relevant nodes, what excludes the others, and what rejects the relevant."""
         left = self._everywhere
         narrowings: list[_Narrowing] = []
         for kind in (RuleKind.SELECTION, RuleKind.NEIGHBOURS, RuleKind.CLOSED):
@@ -144,7 +144,7 @@ class _HeadlineFinder:
                 kept &= ~each.mask
             if not kept.any():
                 if kind is RuleKind.NEIGHBOURS:
-                    continue  # other reasons for these nodes are shown beside this one
+                    continue  # other reasons for these nodes are mentioned together with this one
                 return left, narrowings, _by_weight(excluding, left) + self._behind(kind, left)
             share = 1 - int(kept.sum()) / int(left.sum())
             if kind is not RuleKind.CLOSED:
@@ -172,7 +172,7 @@ class _HeadlineFinder:
         )
 
     def _introduction(self, narrowing: _Narrowing) -> str:
-        """Name the nodes that the rest of the sentence is about."""
+        """Return the words for the nodes that the rest of the sentence is about."""
         complaint, left = narrowing
         detail = self._detail(complaint, ~left)
         count = int(left.sum())
@@ -198,7 +198,7 @@ class _HeadlineFinder:
         for each in complaints[:_REASONS_SHOWN]:
             count, sentence = each.count(left), self._detail(each, left).sentence
             parts.append(sentence if count == total else f"{plural(count, 'node')}: {sentence}")
-        # If one reason rejects all nodes, the others are additions to it.
+        # If one reason rejects all nodes, the other reasons are additional.
         if complaints[0].count(left) == total:
             first, *rest = parts
             return first if not rest else f"{first}; besides, {'; '.join(rest)}"
@@ -220,7 +220,7 @@ class _HeadlineFinder:
 
 
 def _by_weight(complaints: list[_Complaint], left: NDArray[np.bool_]) -> list[_Complaint]:
-    """Order complaints by how many nodes they reject alone; without those that reject none."""
+    """Sort complaints by how many nodes they alone reject; drop those that reject none."""
     together = np.zeros(len(left), dtype=np.intp)
     for each in complaints:
         together += each.mask & left

@@ -1,4 +1,4 @@
-"""The remedy that every pod has: one more node like one of the cluster's nodes, or a larger one."""
+"""Remedies for any pod: one more node like an existing node, or a larger one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_SHAPES = 4
 
 
 def add_node_like(rejected: RejectedNodes) -> Iterator[Remedy]:
-    """Propose one more node of each of the largest shapes of node."""
+    """Propose one more node of each of the largest node shapes."""
     shapes: dict[object, NodeInfo] = {}
     for node in sorted(rejected.nodes, key=lambda each: each.name):
         shapes.setdefault(_shape(node), node)
@@ -35,7 +35,7 @@ def add_node_like(rejected: RejectedNodes) -> Iterator[Remedy]:
         devices = _devices_like(rejected, node.name, name)
         yield Remedy(
             f"add one more node like {node.name}" + (", with its devices" if devices else ""),
-            # A smaller node is the smaller change, but only slightly.
+            # A smaller node is a slightly smaller change.
             NEW_NODE_SIZE + (len(largest) - number) / (10 * len(largest)),
             rejected.pod,
             (node_like(node.node, name), *devices, *_drivers_like(rejected, node.name, name)),
@@ -44,11 +44,11 @@ def add_node_like(rejected: RejectedNodes) -> Iterator[Remedy]:
 
 
 def add_larger_node(rejected: RejectedNodes) -> Iterator[Remedy]:
-    """Propose a node like one of the cluster's nodes with what the pod requests, if none has it."""
+    """Propose a copy of a node, enlarged to the pod's requests, if no node is large enough."""
     wanted = requested_amounts(rejected.pod)
     offered = sorted({each for node in rejected.nodes for each in _amounts(node)})
     if any(name not in offered and nearest(name, offered) for name in wanted):
-        return  # A typing error: no node needs to offer the resource.
+        return  # a typing error: no node needs to offer the resource
     lacking = [
         {name: amount for name, amount in wanted.items() if amount > _amounts(node).get(name, 0)}
         for node in rejected.nodes
@@ -96,7 +96,7 @@ def _with_amounts(node: Node, amounts: Mapping[str, int]) -> Node:
 
 
 def _devices_like(rejected: RejectedNodes, node: str, name: str) -> list[ResourceSlice]:
-    """Copy the devices of a node for another one like it."""
+    """Copy the devices of a node for a new node."""
     if not rejected.pod.spec.resource_claims:
         return []
     return [
@@ -111,7 +111,7 @@ def _devices_like(rejected: RejectedNodes, node: str, name: str) -> list[Resourc
 
 
 def _drivers_like(rejected: RejectedNodes, node: str, name: str) -> list[CSINode]:
-    """Copy the volume drivers of a node, with their limits, for another one like it."""
+    """Copy the volume drivers of a node, with their limits, for a new node."""
     found = rejected.objects.get(CSINode, node) if any(claim_names(rejected.pod)) else None
     if found is None:
         return []

@@ -1,7 +1,7 @@
-"""The workload whose template a pod was created from, and the template with a pod's changes.
+"""The workload whose template a pod was created from, and that template with changes.
 
-A pod with a controller is replaced by its controller, so a change of the pod alone would not
-last: the change belongs into the template of the workload.
+A controller recreates its pods from the template, so a change to the pod alone would not last. The
+change has to be made in the template of the workload.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _KINDS: Final[Mapping[str, type[Any]]] = {
         StatefulSet,
     )
 }
-# Controllers that replace pods by themselves after a change of the template.
+# Controllers that recreate their pods after a change of the template.
 _ROLLING: Final = (Deployment, DaemonSet)
 
 
@@ -50,17 +50,17 @@ class TemplateOwner(NamedTuple):
     kind: str
     namespace: str
     name: str
-    # None: an object of a custom kind, or one that has not been read.
+    # None: an object of a custom kind, or an object that could not be read.
     workload: Any = None
 
     @property
     def replaces_pods(self) -> bool:
-        """Whether the controller replaces pods after a change of the template."""
+        """Whether the controller recreates pods after a change of the template."""
         return isinstance(self.workload, _ROLLING)
 
     @property
     def is_immutable(self) -> bool:
-        """Whether the workload has to be created anew for another template."""
+        """Whether the workload must be recreated to change its template."""
         return isinstance(self.workload, Job)
 
     def __str__(self) -> str:
@@ -68,10 +68,10 @@ class TemplateOwner(NamedTuple):
 
 
 def template_owner(objects: ObjectTable, pod: Pod) -> TemplateOwner | None:
-    """Return the workload whose template decides about the pod; None for a pod without one.
+    """Return the workload whose template determines the pod; None for a pod without one.
 
     A ReplicaSet of a Deployment has the Deployment's template, a Job of a CronJob the CronJob's.
-    The pod of such a Job stays with its Job.
+    The pod of an existing Job keeps the Job's template.
     """
     reference = controller_of(pod)
     if reference is None:
@@ -92,7 +92,7 @@ def _read(objects: ObjectTable, kind: str, namespace: str, name: str) -> Templat
 
 
 def with_pod_changes(workload: Any, before: PodSpec, after: PodSpec) -> Any:
-    """Return the workload with the changes of a pod's spec in its template."""
+    """Return the workload with the changes of a pod's spec applied to its template."""
     spec = workload.spec
     if isinstance(workload, CronJob):
         job_spec = spec.job_template.spec
@@ -110,7 +110,7 @@ def _changed(template: Any, before: PodSpec, after: PodSpec) -> Any:
 
 
 def _merged(target: Any, before: Any, after: Any) -> Any:
-    """Make the change from `before` to `after` in a value that is similar to `before`."""
+    """Apply the change from `before` to `after` to a value that is similar to `before`."""
     if before == after:
         return target
     if isinstance(after, msgspec.Struct) and type(target) is type(before) is type(after):
@@ -135,7 +135,7 @@ def _merged_map(target: Any, before: dict[Any, Any], after: dict[Any, Any]) -> d
 def _merged_list(
     target: Sequence[Any], before: Sequence[Any], after: Sequence[Any]
 ) -> tuple[Any, ...]:
-    """Change, remove and add elements; elements with names are found by their names."""
+    """Change, remove and add elements; elements with names are matched by name."""
     if all(hasattr(each, "name") for each in (*target, *before, *after)):
         return _merged_by_name(target, before, after)
     if len(before) == len(after):

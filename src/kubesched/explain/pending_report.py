@@ -28,7 +28,7 @@ _MOST_ADVISED: Final = 20
 
 
 class WaitingPodRow(Result, frozen=True, kw_only=True):
-    """A pending pod, and since when it exists."""
+    """A pending pod and its age."""
 
     pod: str  # namespace/name
     owner: str = ""  # kind/name of its controller
@@ -36,13 +36,13 @@ class WaitingPodRow(Result, frozen=True, kw_only=True):
 
 
 class PendingCause(Result, frozen=True, kw_only=True):
-    """Pods that are pending for one cause."""
+    """Pods that are pending for the same cause."""
 
     verdict: str  # of all its pods: pending, unknown or fits
     summary: str
     advice: str = ""
     pods: tuple[WaitingPodRow, ...] = ()
-    suggestions: tuple[Suggestion, ...] = ()  # for the first of the pods
+    suggestions: tuple[Suggestion, ...] = ()  # for the first pod
 
 
 class PendingReport(Result, frozen=True, kw_only=True):
@@ -51,8 +51,8 @@ class PendingReport(Result, frozen=True, kw_only=True):
     subject: str = ""  # the workload, as kind namespace/name; empty: the cluster
     pods: int = 0  # pods that have not finished
     pending: int = 0
-    missing: int = 0  # pods that the controller of the workload has not created
-    note: str = ""  # why, as far as it is known
+    missing: int = 0  # the number of pods that the controller of the workload has not created
+    note: str = ""  # why pods are missing, if known
     causes: tuple[PendingCause, ...] = ()
     unknown: tuple[str, ...] = ()  # kinds that could not be read
     partial: tuple[str, ...] = ()  # kinds of which only one namespace could be read
@@ -65,7 +65,10 @@ def group_by_cause(
     *,
     suggest: bool,
 ) -> tuple[PendingCause, ...]:
-    """Explain pending pods; `explain` gets a pod, and whether to search for remedies."""
+    """Explain pending pods, grouped by cause.
+
+    `explain` gets a pod, and whether to search for remedies.
+    """
     by_shape: dict[bytes, tuple[str, str]] = {}
     groups: dict[tuple[str, str], list[Pod]] = {}
     for pod in pods:
@@ -92,7 +95,7 @@ def group_by_cause(
 
 
 def cause_of(pod: Pod, answer: Explanation) -> PendingCause:
-    """Return the group of a pod that does not exist yet."""
+    """Return the group for a pod that does not exist yet."""
     return PendingCause(
         verdict=answer.verdict,
         summary=answer.summary,
@@ -112,7 +115,10 @@ def _cause(pod: Pod, explain: Callable[[Pod, bool], Explanation]) -> tuple[str, 
 
 
 def _shape(pod: Pod) -> bytes:
-    """Return what an explanation depends on; volumes without claims have a name for each pod."""
+    """Return the fields that an explanation depends on.
+
+    Volumes without claims are omitted, because their names differ between pods.
+    """
     volumes = tuple(
         each
         for each in pod.spec.volumes

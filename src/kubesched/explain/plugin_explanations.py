@@ -28,10 +28,10 @@ _PLAIN = Explaining()
 
 
 class PluginExplanations:
-    """Calls the explaining part of the plugin that gave a status.
+    """Calls the explaining part of the plugin that returned a status.
 
-    A plugin without such a part gets the defaults: its reason is the whole explanation. So does a
-    part that raises an exception, which is logged and shown.
+    For a plugin without such a part the reason is the whole explanation. The same applies if the
+    part raises an exception, which is logged and shown.
     """
 
     def __init__(self, parts: Mapping[str, Explaining]) -> None:
@@ -52,29 +52,32 @@ class PluginExplanations:
         return cls(parts)
 
     def kind(self, plugin: str) -> RuleKind:
-        """What the plugin's rejections mean for the nodes."""
+        """Return the meaning of the plugin's rejections for the nodes."""
         return self._part(plugin).kind
 
     def topic(self, plugin: str) -> str:
-        """The problem that the plugin shares with others; empty if it has one of its own."""
+        """Return the problem that several plugins check; empty if only this plugin does."""
         return self._part(plugin).topic
 
     def may_repeat(self, plugin: str) -> bool:
-        """Whether `repeats` is ever true for the plugin."""
+        """Whether the plugin overrides `repeats`."""
         return type(self._part(plugin)).repeats is not Explaining.repeats
 
     def repeats(self, plugin: str, pod: Pod, node: Node, other: Cause) -> bool:
-        """Whether the plugin's rejection of a node says the same as another one's cause."""
+        """Whether the plugin's rejection of a node repeats another plugin's cause."""
         try:
             return self._part(plugin).repeats(pod, node, other)
-        except Exception as error:  # an own plugin's mistake must not end the explanation
+        except Exception as error:  # a bug in a user's plugin must not end the explanation
             log.error("Explaining part failed", exc=error, plugin=plugin)
             return False
 
     def detail(
         self, plugin: str, rejected: RejectedNodes, reason: str, cause: Cause | None
     ) -> Detail:
-        """Describe one reason of a plugin; the sentence and the brief text are never empty."""
+        """Describe one reason of a plugin.
+
+        Neither the sentence nor the brief text is ever empty.
+        """
         found = Detail()
         if len(rejected.positions):
             found = self.pre_enqueue_detail(plugin, rejected, cause)
@@ -87,11 +90,11 @@ class PluginExplanations:
     def pre_enqueue_detail(
         self, plugin: str, rejected: RejectedNodes, cause: Cause | None
     ) -> Detail:
-        """Describe a rejection that may be about no node."""
+        """Describe a rejection by PreEnqueue, which concerns no nodes."""
         part = self._part(plugin)
         try:
             return part.details(rejected, cause)
-        except Exception as error:  # an own plugin's mistake must not hide the reason
+        except Exception as error:  # a bug in a user's plugin must not hide the reason
             log.error("Explaining part failed", exc=error, plugin=plugin)
             return Detail(detail=f"the plugin's explaining part failed: {error!r:.200}")
 
@@ -116,10 +119,10 @@ class PluginExplanations:
         return tuple(found)
 
     def remedies(self, plugin: str, rejected: RejectedNodes) -> Iterator[Remedy]:
-        """Yield the plugin's remedies; an exception of its part ends them."""
+        """Yield the plugin's remedies; an exception of its part ends the iteration."""
         try:
             yield from self._part(plugin).remedies(rejected)
-        except Exception as error:  # an own plugin's mistake must not hide other remedies
+        except Exception as error:  # a bug in a user's plugin must not hide other remedies
             log.error("Explaining part failed", exc=error, plugin=plugin)
 
     def _part(self, plugin: str) -> Explaining:
@@ -129,6 +132,6 @@ class PluginExplanations:
 def _part_of(plugin: Plugin) -> Explaining | None:
     try:
         return plugin.explaining()
-    except Exception as error:  # an own plugin's mistake must not end the explanation
+    except Exception as error:  # a bug in a user's plugin must not end the explanation
         log.error("Explaining part could not be built", exc=error, plugin=plugin.name)
         return None

@@ -194,7 +194,7 @@ def _placed(model: ClusterModel, attempt: _Attempt, versus: str) -> Explanation:
 
 
 def _of_partial_view(pod: Pod, answer: Explanation) -> Explanation:
-    """Correct the answer for a pod that fits only because some pods could not be listed."""
+    """Correct the result for a pod that fits only because some pods could not be listed."""
     told = unschedulable_message(pod)
     if answer.verdict != "fits" or not told or pod.spec.node_name:
         return answer
@@ -214,10 +214,10 @@ def _of_partial_view(pod: Pod, answer: Explanation) -> Explanation:
 
 
 def _without_kinds(answer: Explanation, needed: Sequence[str]) -> Explanation:
-    """Correct the answer for a pod whose rules need kinds that have not been read.
+    """Correct the result for a pod whose rules need kinds that could not be read.
 
-    A rejection by the other rules stays true. A node that fits by the other rules may not fit,
-    and neither may one after a suggested change.
+    A rejection by the other rules stays valid. A node that the other rules accept may be rejected,
+    and so may a node after a suggested change.
     """
     suggestions = tuple(replace(each, verified=False) for each in answer.suggestions)
     answer = replace(answer, suggestions=suggestions)
@@ -268,7 +268,7 @@ def _not_ours(model: ClusterModel, pod: Pod) -> Explanation:
     suggestions = () if pod.spec.node_name else with_other_scheduler(model, pod, near or known[0])
     told = unschedulable_message(pod)
     if told:
-        # A scheduler of that name runs: it has written the condition.
+        # A scheduler with that name is running: it wrote the condition.
         sentence = f"scheduler {name!r} has tried it, and said: {told.rstrip('.')}"
         advice = (
             f"Give the configuration of {name!r} with --config, and its plugins with --plugin, for "

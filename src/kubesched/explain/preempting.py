@@ -1,4 +1,4 @@
-"""Explains preemption: the victims, or why there are none, and the priority that would help."""
+"""Explains preemption: the victims, or why there are none, and a priority that would help."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ _HIGHEST: Final = 1_000_000_000
 
 
 def explain_preemption(model: ClusterModel, pod: Pod, outcome: SearchOutcome) -> Preemption | None:
-    """Run PostFilter for a pod that fits no node; None if the profile has no such plugin."""
+    """Run PostFilter for a pod that fits no node; None if the profile has no PostFilter plugin."""
     if outcome.diagnosis is None or not model.framework_of(pod).post_filter_plugins:
         return None
-    # Plugins record by uid for which pods they evict; another uid keeps that record unchanged.
+    # Plugins store evictions by the uid of the preemptor; a different uid leaves that state
+    # unchanged.
     with model.changed([asked := _asked_as_another(pod)]):
         first = _post_filter(model, asked, outcome)
     if first.possible:
@@ -49,13 +50,13 @@ def explain_preemption(model: ClusterModel, pod: Pod, outcome: SearchOutcome) ->
 def _lowest_that_helps(model: ClusterModel, pod: Pod) -> tuple[int, Preemption] | None:
     """Return the lowest priority with which preemption helps, and its result.
 
-    A higher priority may preempt more pods, so the lowest is found by bisection.
+    A higher priority may preempt more pods, so a binary search finds the lowest.
     """
     above = _priorities_above(model, pod)
     found = None
     low, high = 0, len(above) - 1
     while low <= high:
-        # The highest first: if it does not help, no other has to be tried.
+        # Try the highest first: if it does not help, no other one does.
         middle = high if found is None else (low + high) // 2
         would = _at_priority(model, pod, above[middle])
         if would is not None:
@@ -103,7 +104,7 @@ def preemption_suggestions(
 
 
 class _WantedClass(NamedTuple):
-    """A priority class for the pod: one that exists, or one to create."""
+    """A priority class for the pod: an existing one, or one to create."""
 
     priority_class: PriorityClass
     is_new: bool
@@ -117,7 +118,7 @@ class _WantedClass(NamedTuple):
 
 
 def _class_to_use(model: ClusterModel, priority: int) -> _WantedClass:
-    """Return the lowest class that is high enough and preempts, or a new one.
+    """Return the lowest class that is high enough and may preempt, or a new one.
 
     A server takes the priority and the policy of a pod from its class alone.
     """
@@ -189,7 +190,10 @@ def _with_victims(model: ClusterModel, pod: Pod, found: Preemption) -> Preemptio
 
 
 def _victims(model: ClusterModel, pod: Pod, node_name: str) -> list[Pod]:
-    """Return the victims on the node: as in the reference, all go, then as many stay as fit."""
+    """Return the victims on the node.
+
+    As in the reference, all are removed, then re-added if they fit.
+    """
     node = model.snapshot.get(node_name)
     priority = pod_priority(pod)
     lower = sorted(

@@ -1,4 +1,4 @@
-"""A pod's place in the queue of a running scheduler, as plain data and for people."""
+"""A pod's position in the queue of a running scheduler, as plain data and as text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLACES = {
 
 
 def place_of(place: PodPlace, line: Sequence[str]) -> dict[str, Any]:
-    """Return a pod's place; `line` has the keys of the pods in the active queue, in order."""
+    """Return a pod's position; `line` has the keys of the pods in the active queue, in order."""
     key = f"{place.pod.metadata.namespace}/{place.pod.metadata.name}"
     ahead = line.index(key) if key in line else len(line)
     next_try_ns = place.backing_off_until_ns or place.flushed_after_ns
@@ -58,7 +58,7 @@ def queue_of(queue: SchedulingQueue, now_ns: int) -> dict[str, Any]:
         key = f"{pod.metadata.namespace}/{pod.metadata.name}"
         place = queue.describe(key, now_ns)
         if place is not None:
-            # A pod in the active queue has its own number; all others come after those pods.
+            # A pod in the active queue has its own number; all others come after those.
             found = place_of(place, ())
             found["ahead"] = position.get(key, len(line))
             found["next_in_line"] = line[: min(found["ahead"], _SHOWN)]
@@ -71,7 +71,7 @@ def _time(at_ns: int | None) -> str:
 
 
 def queue_lines(queue: Mapping[str, Any]) -> list[str]:
-    """Return the place as sentences."""
+    """Return the position as sentences."""
     place = str(queue.get("place", ""))
     lines = [f"{_PLACES.get(place, place)} ({place}), since {queue.get('since') or 'unknown'}"]
     tried = queue.get("attempts", 0)

@@ -42,7 +42,7 @@ def try_out(model: ClusterModel, remedy: Remedy, kind: str = "") -> Suggestion |
 
 
 def moves_siblings(pod: Pod, remedy: Remedy, model: ClusterModel) -> bool:
-    """Whether a remedy deletes pods of the pod's own controller, which creates them again."""
+    """Whether a remedy deletes pods of the pod's own controller, which recreates them."""
     own = controller_of(pod)
     if own is None:
         return False
@@ -56,7 +56,10 @@ def moves_siblings(pod: Pod, remedy: Remedy, model: ClusterModel) -> bool:
 
 
 def _command(model: ClusterModel, remedy: Remedy, edits: Sequence[Edit]) -> str:
-    """Return a command that makes the edits; empty if there is none, or the pod is not there."""
+    """Return a command that makes the edits.
+
+    Empty if none can, or the pod is not in the cluster.
+    """
     metadata = remedy.pod.metadata
     if not edits or model.objects.get(Pod, metadata.name, metadata.namespace) is None:
         return ""

@@ -37,7 +37,7 @@ class ScoreTable:
 
     @property
     def margin(self) -> int:
-        """The difference between the best total and the next lower one."""
+        """The difference between the best total and the next lower total."""
         below = self.total[self.total < self.total.max()]
         return int(self.total.max() - below.max()) if len(below) else 0
 

@@ -42,7 +42,7 @@ _FINISHED = ("Succeeded", "Failed")
 
 
 class Snapshot:
-    """The objects of a cluster at one moment, and the scheduler's parts over them.
+    """The objects of a cluster at one moment, and the scheduler's parts that use them.
 
     No method changes the snapshot or a cluster.
     """
@@ -58,10 +58,12 @@ class Snapshot:
         queue: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        """Build the model. `queue` has the places of pending pods in a running scheduler's queue.
+        """Build the model.
 
-        `unknown` are kinds that may not be read, `partial` those of which one namespace may.
-        Without a clock the moment of the snapshot is the latest time in its objects.
+        `queue` has the positions of pending pods in a running scheduler's queue.
+
+        `unknown` are kinds that may not be read, `partial` those of which one namespace may be
+        read. Without a clock the time of the snapshot is the latest time in its objects.
         """
         objects = list(objects)
         if clock is None:
@@ -86,7 +88,7 @@ class Snapshot:
 
     @classmethod
     async def from_cluster(cls, api: ApiAccess, namespace: str = "", **options: Any) -> Snapshot:
-        """Read the objects of an API server, as far as the user may list them."""
+        """Read the objects of an API server that the user may list."""
         given: KubeSchedulerConfiguration | None = options.get("configuration")
         enabled = frozenset() if given is None else given.enabled_plugins()
         custom = custom_kinds_of(options.get("plugins", IN_TREE_PLUGINS), sorted(enabled))
@@ -156,7 +158,7 @@ class Snapshot:
     def explain_workload(
         self, kind: str, name: str, namespace: str = "default", *, suggest: bool = True
     ) -> PendingReport:
-        """Explain the pending pods of a workload, or the pod that its controller would create.
+        """Explain the pending pods of a workload, or the pod that its controller would create next.
 
         Raises:
             ExplainError: there is no such workload.
@@ -210,7 +212,7 @@ class Snapshot:
     def whatif(self, plan: Plan | None = None, **changes: Any) -> WhatIf:
         """Compute the effects of changes, by a simulation in virtual time on a copy.
 
-        Nodes are drained in an order in which nothing waits, if there is one. `changes` are the
+        Nodes are drained in an order in which no pod waits, if there is one. `changes` are the
         fields of a `Plan`.
         """
         plan = plan or Plan(**changes)

@@ -1,8 +1,8 @@
-"""The edits of a suggestion: requests that a real API server accepts, in their order.
+"""The edits of a suggestion: requests that a real API server accepts, in order.
 
-A remedy says how objects should be. Servers refuse most changes of pods and claims, so such an
-object is created anew, without what a server sets. A pod with a controller is changed in the
-template of its workload.
+A remedy contains the objects after the change. Servers reject most changes of pods and claims. Such
+an object is recreated, without the fields that a server sets. If a pod has a controller, the
+template of its workload is changed.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from kubesched.framework import ClusterChange, Remedy, Removal
 
 __all__ = ["edits_of", "place_of_change"]
 
-# Kinds of which a server refuses other specs.
+# Kinds whose spec is immutable.
 _IMMUTABLE: Final = (Pod, PersistentVolumeClaim, ResourceClaim, ResourceClaimTemplate, Job)
 _POD_CLAIM: Final = "resource.kubernetes.io/pod-claim-name"
-# What a Job controller adds to a Job and its template.
+# Labels that a Job controller adds to a Job and its template.
 _JOB_LABELS: Final = (
     "controller-uid",
     "job-name",
@@ -43,7 +43,7 @@ _JOB_LABELS: Final = (
 
 
 def edits_of(model: ClusterModel, remedy: Remedy) -> tuple[Edit, ...]:
-    """Return the requests that make a remedy's changes; empty if no request can make them."""
+    """Return the requests that make a remedy's changes; empty if none can."""
     changes = remedy.changes if remedy.edits is None else remedy.edits
     if changes is None:
         return ()
@@ -61,7 +61,7 @@ def edits_of(model: ClusterModel, remedy: Remedy) -> tuple[Edit, ...]:
 
 
 def place_of_change(model: ClusterModel, remedy: Remedy) -> str:
-    """Name the template in which a change of the pod belongs; empty without a controller."""
+    """Return the template to which a change of the pod belongs; empty without a controller."""
     metadata = remedy.pod.metadata
     before = model.objects.get(Pod, metadata.name, metadata.namespace)
     if before is None or before == remedy.pod or _is_allowed(before, remedy.pod):
@@ -94,7 +94,7 @@ def _of_change(objects: ObjectTable, change: ClusterChange) -> Iterator[Edit]:
 
 
 def _template_of(objects: ObjectTable, claim: ResourceClaim) -> ResourceClaimTemplate | None:
-    """Return the template that a claim was created from for its pod."""
+    """Return the template from which a pod's claim was created."""
     pod_claim = claim.metadata.annotations.get(_POD_CLAIM)
     namespace = claim.metadata.namespace
     for owner in claim.metadata.owner_references:
@@ -131,19 +131,19 @@ def _of_owner(owner: TemplateOwner, before: Pod, after: Pod) -> tuple[Edit, ...]
 
 
 def _is_allowed(before: Pod, after: Pod) -> bool:
-    """Whether a server accepts the change of a pod in place: tolerations added, gates removed."""
+    """Whether a server accepts the change of an existing pod: tolerations added, gates removed."""
     one, other = before.spec, after.spec
     same = replace(other, tolerations=one.tolerations, scheduling_gates=one.scheduling_gates)
     is_only_this = replace(before, spec=same) == replace(after, spec=same) and same == one
     adds = other.tolerations[: len(one.tolerations)] == one.tolerations
     removes = all(gate in one.scheduling_gates for gate in other.scheduling_gates)
-    # A pod of a workload would have the toleration, and the next one would not.
+    # A controller's next pod would not have the toleration.
     is_lasting = one.tolerations == other.tolerations or not before.metadata.owner_references
     return is_only_this and adds and removes and is_lasting
 
 
 def _without_job_labels(job: Job) -> Job:
-    """Return a Job as a user creates it: the controller selects its pods by a new label."""
+    """Return a Job as a user creates it, without the label that selects its pods."""
     template = job.spec.template
     labels = {k: v for k, v in template.metadata.labels.items() if k not in _JOB_LABELS}
     template = replace(template, metadata=replace(template.metadata, labels=labels))
@@ -178,7 +178,7 @@ def _edit(changed: Any, action: str) -> Edit:
 
 
 def _as_created(changed: Any) -> Any:
-    """Return an object without what a server or a controller sets."""
+    """Return an object without the fields that a server or a controller sets."""
     own = changed.metadata
     metadata = ObjectMeta(
         name=own.name,

@@ -1,7 +1,7 @@
-"""Finds changes with which a pod fits: the plugins' remedies, tried one by one, smallest first.
+"""Finds changes after which a pod fits: tries the plugins' remedies, smallest first.
 
 A node that exactly one plugin rejects needs one change, a node that two plugins reject needs two.
-Every returned change has been made on the model, and the scheduler's own search was run.
+Every returned change was made on the model and verified with the scheduler's own search.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class _RemedySearch:
         yield from add_larger_node(everywhere)
 
     def needed_pairs(self) -> Iterator[Remedy]:
-        """Yield pairs of remedies of which neither is enough by itself."""
+        """Yield pairs of remedies neither of which is sufficient alone."""
         is_enough: dict[str, bool] = {}
         for first, second, joined in self._pairs():
             for part in (first, second):
@@ -88,7 +88,7 @@ class _RemedySearch:
                 yield joined
 
     def _pairs(self) -> Iterator[tuple[Remedy, Remedy, Remedy]]:
-        """Yield a remedy for each of two plugins that reject the same node, and both together."""
+        """Yield a remedy for each of two plugins that reject the same node, and both combined."""
         counts = self._verdicts.rejection_counts()
         seen: set[str] = set()
         for one, other in combinations(self._verdicts.by_plugin, 2):
@@ -139,7 +139,7 @@ class _RemedySearch:
 
 
 def _both(first: Remedy, second: Remedy) -> Remedy:
-    """Return two remedies as one; the second one's pod has both changes."""
+    """Combine two remedies; the pod of the second one has both changes."""
     return Remedy(
         f"{first.text}, and {second.text}",
         first.size + second.size,

@@ -1,4 +1,4 @@
-"""The first lines of an explanation: why a pod is pending and what to do, or its node."""
+"""The first lines of an explanation: why a pod is pending and what would help, or its node."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SHORT_COMMAND = 40
 
 
 class Summary(NamedTuple):
-    """The headline, how many nodes each reason excludes, and what to do."""
+    """The headline, the number of nodes that each reason excludes, and the recommended change."""
 
     sentence: str
     breakdown: str = ""
@@ -50,7 +50,7 @@ def pending_summary(
     preemption: Preemption | None,
     explanations: PluginExplanations,
 ) -> Summary:
-    """Summarise why the pod is pending."""
+    """Summarize why the pod is pending."""
     if not len(verdicts.nodes):
         return Summary("there are no nodes", "", "Add a node.")
     making_room = _room_being_made(model, pod)
@@ -68,7 +68,7 @@ def pending_summary(
 
 
 def _kept_for_others(model: ClusterModel, verdicts: AllVerdicts, other: Headline) -> Headline:
-    """Return the headline for nodes whose room is reserved for nominated pods."""
+    """Return the headline for nodes whose free room is reserved for nominated pods."""
     free = [
         name
         for name, count in zip(
@@ -84,7 +84,7 @@ def _kept_for_others(model: ClusterModel, verdicts: AllVerdicts, other: Headline
 
 
 def _room_being_made(model: ClusterModel, pod: Pod) -> Summary | None:
-    """Summarise a preemption whose victims are still terminating, if there is one."""
+    """Summarize a preemption whose victims are still terminating, if there is one."""
     nominated = pod.status.nominated_node_name
     node = model.snapshot.get(nominated) if nominated else None
     if node is None:
@@ -105,7 +105,7 @@ def _room_being_made(model: ClusterModel, pod: Pod) -> Summary | None:
 
 
 def held_summary(status: Status, detail: Detail) -> Summary:
-    """Describe what keeps the pod out of the queue: a status of PreEnqueue, and its detail."""
+    """Describe why the pod is not in the active queue: a status of PreEnqueue, and its detail."""
     cause = status.causes[0] if status.causes else None
     if isinstance(cause, SchedulingGated):
         word, it = ("gate", "it") if len(cause.gates) == 1 else ("gates", "them")
@@ -141,7 +141,7 @@ def _advice(suggestions: Sequence[Suggestion], preemption: Preemption | None) ->
 
 
 def _change_with_command(suggestion: Suggestion) -> str:
-    # A deletion is only shown beside its consequences, in the list of suggestions.
+    # A deletion is only shown with its consequences, in the list of suggestions.
     is_shown = not suggestion.command.startswith("kubectl delete ")
     is_short = is_shown and 0 < len(suggestion.command) <= _SHORT_COMMAND
     return f"{suggestion.change} ({suggestion.command})" if is_short else suggestion.change
@@ -174,7 +174,7 @@ def waiting_summary(pod: Pod, sentence: str) -> str:
 
 
 def lost_summary(pod: Pod) -> str:
-    """Summarise a pod whose node has been deleted: it cannot run."""
+    """Summarize a pod whose node was deleted: it cannot run."""
     name = pod.spec.node_name
     return (
         f"It has been placed on {name}, and there is no such node any more. It cannot run, and is "
@@ -184,7 +184,7 @@ def lost_summary(pod: Pod) -> str:
 
 
 def not_running_summary(pod: Pod) -> str:
-    """Return why a placed pod does not run; empty if its status does not say so."""
+    """Return why a placed pod does not run; empty if its status gives no reason."""
     if pod.status.phase not in ("", "Pending"):
         return ""
     reasons = []
@@ -211,7 +211,7 @@ def not_running_summary(pod: Pod) -> str:
 def placed_summary(
     node: str, current: str, scores: Sequence[NodeScore], ties: int, margin: int, feasible: int
 ) -> str:
-    """Summarise the chosen node and the lead over the next ones."""
+    """Summarize the chosen node and its lead over the next nodes."""
     points = f" with {scores[0].total} points" if scores and scores[0].plugins else ""
     if ties > 1:
         close = f"; {ties} nodes are equally good"

@@ -1,6 +1,6 @@
 """Renders an explanation for a terminal: the headline, then suggestions, groups and scores.
 
-Colours are marked with `Style`, so that the same layout serves terminals without them.
+Colours are marked with `Style`, so that terminals without colours get the same layout.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def render(explanation: Explanation, *, width: int = 100, paint: Paint = plain) 
 
 
 def unread_lines(unknown: Sequence[str], partial: Sequence[str], width: int) -> list[str]:
-    """Return what the answer does not consider: kinds that could not be read."""
+    """Return the limits of the result: kinds that could not be read."""
     lines = []
     if unknown:
         lines += wrapped(

@@ -1,4 +1,4 @@
-"""Suggestions for pods that no scheduler tries: remove gates, or name another scheduler."""
+"""Suggestions for pods that no scheduler tries: remove gates, or set another scheduler name."""
 
 from __future__ import annotations
 

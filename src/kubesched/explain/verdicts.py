@@ -1,7 +1,7 @@
 """The verdicts of all filter plugins on all nodes.
 
-A scheduler stops at the first plugin that rejects a node. A pod must satisfy all plugins, so here
-every filter runs on all nodes.
+For a scheduling decision a node is skipped after the first rejection. An explanation needs all
+reasons, so every filter runs on all nodes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ class AllVerdicts:
         return counts
 
     def groups(self) -> list[tuple[NDArray[np.intp], tuple[tuple[str, Status], ...]]]:
-        """Return positions of nodes with the same verdicts; those with fewest rejections first."""
+        """Return positions of nodes with the same verdicts.
+
+        Those with the fewest rejections first.
+        """
         if not self.by_plugin:
             return [(np.arange(len(self.nodes)), ())] if len(self.nodes) else []
         matrix = np.stack([each.codes for each in self.by_plugin], axis=1)
@@ -83,7 +86,7 @@ def find_all_verdicts(framework: Framework, pod_info: PodInfo, nodes: NodeView) 
             found.append(verdicts)
             if verdicts.is_about_pod:
                 rejected_before.append(plugin.name)
-    # Verdicts of PreFilter come first: on the pod as a whole, and on nodes that it excludes.
+    # Verdicts of PreFilter come first: those on the pod as a whole, and those on excluded nodes.
     before = {each.plugin: each for each in found}
     filtered: list[PluginVerdicts] = []
     for plugin in framework.filter_plugins:
@@ -141,7 +144,7 @@ def _divided(
 ) -> tuple[PluginVerdicts, PluginVerdicts]:
     """Divide verdicts into nodes that PreFilter excludes and nodes that only Filter rejects.
 
-    A node that both reject is among the former, with Filter's status.
+    A node that both reject is in the first group, with Filter's status.
     """
     shift = len(verdicts.statuses)
     left_out = narrowed.codes != 0
@@ -155,9 +158,9 @@ def _divided(
 def one_cause_each(
     pod: Pod, verdicts: AllVerdicts, explanations: PluginExplanations
 ) -> AllVerdicts:
-    """Return the verdicts with each cause in one of them only.
+    """Return the verdicts with each cause only once.
 
-    A cordoned node carries a taint as well, and several plugins miss the same volume claim.
+    For example, a cordoned node also has a taint, and several plugins reject a missing claim.
     """
     found = _without_repeated_nodes(pod, verdicts, explanations)
     return AllVerdicts(verdicts.nodes, verdicts.state, _one_of_a_topic(found, explanations))
@@ -195,7 +198,7 @@ def _without_repeated_nodes(
 def _one_of_a_topic(
     found: list[PluginVerdicts], explanations: PluginExplanations
 ) -> list[PluginVerdicts]:
-    """If a plugin rejects the pod as a whole, remove the others of its topic."""
+    """Keep only one plugin per topic among those that reject the pod as a whole."""
     first_of: dict[str, PluginVerdicts] = {}
     for each in found:
         if topic := explanations.topic(each.plugin):

@@ -59,12 +59,12 @@ class WorkloadPods(NamedTuple):
     namespace: str
     name: str
     pods: tuple[Pod, ...]
-    wanted: int | None  # None: it depends on the nodes, or on time
-    next_pod: Pod  # that the controller would create next
+    wanted: int | None  # None: it depends on the nodes, or on the time
+    next_pod: Pod  # the pod that the controller would create next
 
     @property
     def missing(self) -> int:
-        """How many pods its controller has not created."""
+        """The number of pods that its controller has not created."""
         return 0 if self.wanted is None else max(self.wanted - len(self.pods), 0)
 
 
@@ -106,7 +106,7 @@ def _not_found(objects: ObjectTable, kind: type[Any], namespace: str, name: str)
 
 
 def _belongs(objects: ObjectTable, pod: Pod, kind: str, name: str) -> bool:
-    """Whether the pod is of the workload, or of an object that the workload has created."""
+    """Whether the pod belongs to the workload, or to an object that the workload created."""
     reference = controller_of(pod)
     if reference is None:
         return False

@@ -1,7 +1,8 @@
-"""API calls that a dispatcher executes beside the scheduling loop (docs/reference/04 §20.1).
+"""API calls that a dispatcher executes outside the scheduling loop (docs/reference/04 §20.1).
 
-Exists with the gate SchedulerAsyncAPICalls. A plugin gives a call to `handle.api_dispatcher`, which
-merges it with the waiting call for the same object, or drops the less relevant one of the two.
+The dispatcher exists with the gate SchedulerAsyncAPICalls. A plugin passes a call to
+`handle.api_dispatcher`. If a call for the same object is waiting, the dispatcher merges the two, or
+drops the less relevant one.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ class BackgroundCallResult(NamedTuple):
 
 
 class BackgroundCall(abc.ABC):
-    """A write about one object. Its attributes may change while it waits."""
+    """A write to one object. Its attributes may change while it waits."""
 
-    # The type in metrics, and how much a call of this type matters: a call replaces a waiting one
-    # with a smaller relevance.
+    # The type in metrics, and the relevance of this type: a call replaces a waiting call of lower
+    # relevance.
     call_type: ClassVar[str]
     relevance: ClassVar[int]
 
@@ -70,5 +71,5 @@ class ApiDispatcher(Protocol):
     """Executes calls in the order in which their objects were first given."""
 
     def add(self, call: BackgroundCall) -> asyncio.Future[BackgroundCallResult]:
-        """Add a call; the future has its result. It need not be awaited."""
+        """Add a call; the returned future gets its result. Awaiting it is optional."""
         ...

@@ -69,7 +69,7 @@ class InsufficientResource(Cause, frozen=True):
 
 
 class TooManyPods(Cause, frozen=True):
-    """The node runs as many pods as it may."""
+    """The node already runs the maximum number of pods."""
 
     allowed: int | None = None  # on the node with the most places left
 
@@ -133,7 +133,7 @@ class DiskInUse(Cause, frozen=True):
 
 
 class VolumeLimitReached(Cause, frozen=True):
-    """The node has as many volumes attached as it may."""
+    """The maximum number of volumes is attached to the node."""
 
 
 class VolumeUnreachable(Cause, frozen=True):

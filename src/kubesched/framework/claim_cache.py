@@ -152,7 +152,7 @@ def _is_news(watched: ResourceClaim, known: ResourceClaim) -> bool:
 
 
 def compare_versions(one: _Versioned, other: _Versioned) -> int:
-    """Compare versions; positive if the first is newer, 0 if one of them is no server's version."""
+    """Compare versions; positive if the first is newer, 0 if one of them is not from a server."""
     version, known = one.metadata.resource_version, other.metadata.resource_version
     if version == known or not version.isdecimal() or not known.isdecimal():
         return 0

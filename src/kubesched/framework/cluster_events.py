@@ -99,7 +99,7 @@ class ClusterEvent(msgspec.Struct, frozen=True):
         """Whether a plugin that registered this event is notified of the incoming one.
 
         A general update does not reach a plugin that registered single sub-actions only:
-        hence the comparison of the two actions as integers.
+        therefore the two actions are compared as integers.
         """
         if self.is_wildcard:
             return True

@@ -8,9 +8,11 @@ __all__ = ["ClusterVersion"]
 
 
 class ClusterVersion(msgspec.Struct, frozen=True):
-    """A version of the state. Between equal versions nothing changed that a plugin can read.
+    """A version of the cluster state.
 
-    Each part counts the changes to one kind of state, and only grows.
+    While it is equal, nothing that a plugin can read has changed.
+
+    Each part counts the changes to one kind of state, and only increases.
     """
 
     # Rows of the node table: nodes, and the pods on them.

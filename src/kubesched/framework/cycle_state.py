@@ -50,11 +50,13 @@ class CycleState:
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
         self.plugin_timer: Any = None  # set by the runtime if the attempt's plugins are timed
-        self.cached_answers: object = None  # the runtime's entry for pods like this one
-        # Whether a plugin's Filter may raise on some node: the attempt then filters every node.
+        # the runtime's cache entry for pods that are equal to this one
+        self.cached_answers: object = None
+        # Whether a plugin's Filter may raise for some node. The attempt then filters every node.
         self.asks_every_node = False
-        # Whether the attempt may be interrupted to let the event loop continue, and whether a
-        # plugin's PreFilter did so. The plugin caches what it has, and the attempt begins again.
+        # Whether the attempt may be interrupted so that the event loop can run, and whether a
+        # plugin's PreFilter did so. The plugin caches its intermediate results, and the attempt
+        # starts again.
         self.may_pause = False
         self.is_paused = False
         # Set by a plugin: returns the pod as it will be on a node, if that differs.
@@ -62,14 +64,14 @@ class CycleState:
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
         self.skip_pre_bind: set[str] = set()
-        # Pods ("ns/name" -> pod) that plugins want to be activated once this one is placed.
+        # Pods ("ns/name" -> pod) that plugins activate once this pod is placed.
         self.pods_to_activate: dict[str, Pod] = {}
 
     def read(self, key: str) -> Any:
-        """Return what was written under the key.
+        """Return the value that was written under the key.
 
         Raises:
-            StateNotFoundError: nothing was.
+            StateNotFoundError: no value was written.
         """
         try:
             return self._values[key]

@@ -131,9 +131,9 @@ class Diagnosis:
         return found
 
     def status_of(self, node_name: str, row: int | None) -> Status:
-        """Return the node's own verdict, or the shared one if it has none.
+        """Return the verdict on the node, or the shared status if it has no verdict of its own.
 
-        `row` is where the node stands in the table, None if it is not there any more.
+        `row` is the row of the node in the table, None if it was removed.
         """
         status = self._by_name.get(node_name)
         if status is not None:
@@ -224,7 +224,7 @@ class FitError(KubeschedError):
 
 
 def main_reason(status: Status) -> str:
-    """Return the reason that most nodes have, or the one that concerns the pod as a whole."""
+    """Return the reason that most nodes have, or the reason that concerns the pod as a whole."""
     error = status.error
     if not isinstance(error, FitError):
         return _first_sentence(status.message if error is None else text_of(error))

@@ -69,7 +69,7 @@ class Removal(NamedTuple):
     namespace: str = ""
 
 
-# A change to the cluster: an object that is created or replaced, or one that is deleted.
+# A change to the cluster: an object to create or replace, or an object to delete.
 ClusterChange = ApiObject | Removal
 
 
@@ -84,11 +84,11 @@ class Detail(NamedTuple):
     detail: str = ""
     # A complete sentence without context; by default the reason.
     sentence: str = ""
-    # The same in a few words, to stand behind a number of nodes; by default the reason.
+    # A shorter form, to print behind a number of nodes; by default the reason.
     brief: str = ""
-    # For rules of the kind SELECTION: what the nodes match that are left, such as
-    # `nodeSelector disk=ssd`. It stands behind "nodes match"; texts that begin with "can " or
-    # "have " stand behind "nodes".
+    # For rules of the kind SELECTION: what the remaining nodes match, such as `nodeSelector
+    # disk=ssd`. It is printed behind "nodes match"; texts that begin with "can " or "have " are
+    # printed behind "nodes".
     selects: str = ""
     # For a pod that PreEnqueue holds back: what to do.
     advice: str = ""
@@ -104,22 +104,22 @@ class Remedy(NamedTuple):
     """
 
     text: str
-    # Orders remedies, smallest first. 1 is one rule dropped or one object edited; a fraction is a
-    # part of a request given up; adding a node is 3; sizes of changes made together add up.
+    # Sort key of remedies, smallest first. 1 is one dropped rule or one edited object; a fraction
+    # is a partly reduced request; a new node is 3; the sizes of combined changes add up.
     size: float
     # The pod, changed or not.
     pod: Pod
     # Changes to other objects.
     changes: tuple[ClusterChange, ...] = ()
-    # A shell command that makes the change, if there is one of a line.
+    # A shell command that makes the change, if one line suffices.
     command: str = ""
     # The single changes, if the remedy consists of several.
     parts: tuple[str, ...] = ()
-    # The node that the remedy is for, if it is for one node.
+    # The node that the remedy is for, if it concerns one node.
     node: str = ""
-    # What a user changes, if controllers make a part of `changes` after it: a provisioner creates
-    # volumes, a preemption evicts pods. None: `changes`. Empty, for a pod that is not changed:
-    # no request makes the change, as when a node has to be repaired.
+    # The user's part of the change, if controllers make the rest of `changes`: a provisioner
+    # creates volumes, a preemption evicts pods. None: all of `changes`. Empty, with an unchanged
+    # pod: no request makes the change, for example if a node has to be repaired.
     edits: tuple[ClusterChange, ...] | None = None
 
 
@@ -134,9 +134,9 @@ class RejectedNodes(NamedTuple):
     pod_info: PodInfo
     nodes: NodeView  # all nodes
     positions: NDArray[np.intp]  # of the rejected nodes in `nodes`; none for PreEnqueue
-    # Runs the scheduler's search with a remedy's changes on a copy of the cluster. All remedies
-    # are tried in this way afterwards: call it only to choose between several of them. Without a
-    # copy of the cluster the answer is False.
+    # Runs the scheduler's search with a remedy's changes on a copy of the cluster. All remedies are
+    # verified in this way later, so call it only to choose between several of them. Without a copy
+    # of the cluster the result is False.
     fits_after: Callable[[Remedy], bool] = _never
 
     @property
@@ -173,8 +173,8 @@ class Explaining:
 
     # What the plugin's rejections mean for the nodes.
     kind: ClassVar[RuleKind] = RuleKind.CAPACITY
-    # Plugins with the same topic, such as "volume claims", reject a pod for the same problem: if
-    # one of them rejects the pod as a whole, the others are not shown beside it.
+    # A problem that several plugins check, such as "volume claims". If one of them rejects the pod
+    # as a whole, the rejections of the others are not shown.
     topic: ClassVar[str] = ""
 
     def details(self, rejected: RejectedNodes, cause: Cause | None) -> Detail:
@@ -193,5 +193,5 @@ class Explaining:
         return ()
 
     def repeats(self, pod: Pod, node: Node, other: Cause) -> bool:
-        """Whether the rejection of a node says the same as another plugin's cause for it."""
+        """Whether this rejection of a node repeats another plugin's cause for the same node."""
         return False

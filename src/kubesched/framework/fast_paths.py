@@ -50,8 +50,8 @@ class FastPaths:
     def concerns(self, spec: PodSpec) -> bool:
         """Whether PreFilter applies to pods with this spec.
 
-        False is a promise for every pod with the spec, whatever the cluster looks like: PreFilter
-        would skip it, and need not be called. It may be called all the same.
+        False promises for every pod with the spec, in every cluster, that PreFilter would skip it.
+        The runtime then need not call PreFilter, but may do so.
         """
         return True
 
@@ -65,7 +65,7 @@ class FastPaths:
     def cache_version(self, nodes: NodeView) -> Hashable:
         """Return a further value that results depend on; when it changes, they are invalidated.
 
-        For a plugin that reads a fact of the whole cluster which seldom changes, and therefore
-        says that other nodes do not matter.
+        For plugins that read a rarely changing fact of the whole cluster, and therefore declare
+        that results do not depend on other nodes.
         """
         return None

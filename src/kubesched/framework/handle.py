@@ -143,7 +143,7 @@ class Nominator(Protocol):
         ...
 
     def changes_since(self, position: int) -> Collection[str] | None:
-        """Names of nodes whose nominations changed since; None if the record is gone."""
+        """Return names of nodes whose nominations changed since; None if the log was truncated."""
         ...
 
     def add_nominated_pod(self, pod_info: PodInfo, nominating: Nominating | None) -> None: ...
@@ -280,9 +280,9 @@ class Handle(Protocol):
     async def read_page(
         self, url: str, *, token: str = "", verify_tls: bool = True, timeout_ns: int = 10**10
     ) -> bytes:
-        """Return what an HTTP server answers to a GET request, such as metrics.
+        """Return the response of an HTTP server to a GET request, for example metrics.
 
-        Not in a scheduling cycle, which never waits.
+        Do not call it in a scheduling cycle, which never waits.
 
         Raises:
             WebPageError: there is no successful response in time.
@@ -323,7 +323,7 @@ class Handle(Protocol):
     def feature_enabled(self, gate: str) -> bool: ...
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Run a coroutine beside the scheduling loop, as a task that the scheduler owns.
+        """Run a coroutine outside the scheduling loop, as a task that the scheduler owns.
 
         The scheduler waits for the task when it ends. An exception ends only the task, and is
         logged.
@@ -379,10 +379,10 @@ class Handle(Protocol):
     def preemption(
         self, plugin: str, rules: PreemptionRules, *, percentage: int = 10, absolute: int = 100
     ) -> VictimPreemption:
-        """Return preemption as DefaultPreemption does it, with other rules for victims.
+        """Return DefaultPreemption's algorithm with other rules for victims.
 
-        The numbers limit how many candidate nodes are compared, as its arguments do. Call this
-        when the plugin is built.
+        The numbers limit how many candidate nodes are compared, like the arguments of
+        DefaultPreemption. Call this when the plugin is built.
         """
         ...
 

@@ -96,12 +96,12 @@ class NodeInfo(msgspec.Struct, eq=False, gc=False):
             self._count_claims(claims, 1)
 
     def remove_pod(self, uid: str) -> PodInfo:
-        """Remove a pod from the node; the last pod of the list moves to its position.
+        """Remove a pod from the node; the last pod of the list moves to its index.
 
         The amounts subtracted are those that were added, even if the pod has changed since.
 
         Raises:
-            CacheError: the pod is not here.
+            CacheError: the pod is not on the node.
         """
         position = self._position.pop(uid, None)
         if position is None:

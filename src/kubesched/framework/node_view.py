@@ -56,7 +56,7 @@ class NodeView:
 
     @property
     def rows(self) -> NDArray[np.intp]:
-        """Row numbers; meaningful within one scheduling cycle only."""
+        """Row numbers; valid within one scheduling cycle only."""
         if self._rows is None:
             selection = self._selection
             self._rows = np.arange(selection.stop) if isinstance(selection, slice) else selection
@@ -161,7 +161,7 @@ class NodeView:
 
     @property
     def taint_sets(self) -> Sequence[tuple[Taint, ...]]:
-        """All taint lists seen so far; few, however many nodes there are."""
+        """All distinct taint lists, past ones included; few, however many nodes there are."""
         return self.table.taint_sets.values
 
     def label_ids(self, key: str) -> NDArray[np.int32]:

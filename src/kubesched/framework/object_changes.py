@@ -18,7 +18,7 @@ __all__ = ["node_update_events", "pod_update_events"]
 
 
 def pod_update_events(old: Pod, new: Pod) -> list[ClusterEvent]:
-    """Return the events of a pod's update: at least one, the general update if none fits."""
+    """Return the events of a pod's update: at least one, the general update if no other applies."""
     resource = EventResource.ASSIGNED_POD if new.spec.node_name else EventResource.UNSCHEDULABLE_POD
     actions = []
     if old.metadata.labels != new.metadata.labels:
@@ -27,7 +27,7 @@ def pod_update_events(old: Pod, new: Pod) -> list[ClusterEvent]:
         actions.append(ActionType.UPDATE_POD_SCALE_DOWN)
     if old.spec.scheduling_gates and not new.spec.scheduling_gates:
         actions.append(ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
-    # As in the reference, tolerations that are replaced one for one make no event.
+    # As in the reference, replacing tolerations without changing their number makes no event.
     if len(old.spec.tolerations) != len(new.spec.tolerations):
         actions.append(ActionType.UPDATE_POD_TOLERATION)
     if _claim_statuses(old) != _claim_statuses(new):
@@ -38,7 +38,7 @@ def pod_update_events(old: Pod, new: Pod) -> list[ClusterEvent]:
 def node_update_events(
     old: Node, new: Node, *, declared_features: bool = True
 ) -> list[ClusterEvent]:
-    """Return the events of a node's update: none if nothing changed that could matter.
+    """Return the events of a node's update; empty if no relevant field changed.
 
     `declared_features` is the feature gate NodeDeclaredFeatures.
     """

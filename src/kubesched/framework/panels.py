@@ -1,8 +1,8 @@
-"""What a plugin shows of its own state on the page: panels of rows with meters.
+"""Panels with which a plugin shows its own state on the page: rows with meters.
 
-Quotas, groups or measurements are state that pods and nodes do not show. A plugin returns it from
-`Plugin.panels`, and the page draws it under "Plugins". Requests of the page call that method, the
-scheduling path never does.
+Quotas, groups or measurements are state that pods and nodes do not show. A plugin returns panels
+from `Plugin.panels`, and the page draws them under "Plugins". Only requests of the page call that
+method, never the scheduling path.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import msgspec
 
 __all__ = ["MOST_PANEL_ROWS", "Panel", "PanelMark", "PanelMeter", "PanelRow", "Tone"]
 
-# A panel shows so many rows; `Panel.more` is the number of the others.
+# The maximum number of rows of a panel; `Panel.more` is the number of omitted rows.
 MOST_PANEL_ROWS: Final = 200
 
 Tone = Literal["", "good", "warm", "bad"]
 
 
 class PanelMark(msgspec.Struct, frozen=True):
-    """A mark on a meter, such as what is guaranteed."""
+    """A mark on a meter, such as a guaranteed amount."""
 
     share: float  # of the meter's width, from 0 to 1
     text: str
@@ -37,7 +37,7 @@ class PanelMeter(msgspec.Struct, frozen=True):
 
 
 class PanelRow(msgspec.Struct, frozen=True):
-    """One object of the plugin: a quota, a group, a node."""
+    """One object of the plugin, such as a quota, a group or a node."""
 
     name: str
     state: str = ""  # in a word or two

@@ -119,7 +119,7 @@ class Plugin(FastPaths, PreemptionHooks):
         return None
 
     async def work_as_leader(self) -> None:
-        """Work beside the scheduling loop, such as writing the status of custom resources.
+        """Run a task outside the scheduling loop, such as writing the status of custom resources.
 
         It runs as a task from the moment when the scheduler begins to place pods, which in
         `kubesched run` is when it holds the lease, and is cancelled when the scheduler ends or a
@@ -136,9 +136,10 @@ class Plugin(FastPaths, PreemptionHooks):
         return None
 
     def panels(self) -> Sequence[Panel]:
-        """Return what the page shows of the plugin's own state, such as quotas or groups.
+        """Return panels for the page with the plugin's own state, such as quotas or groups.
 
-        Only requests of the page call this, and several a second may come: read what is there.
+        Only requests of the page call this, possibly several times a second, so it must only read
+        existing state.
         """
         return ()
 

@@ -16,7 +16,7 @@ log = get_logger(__name__)
 
 
 class PodStatusPatchCall(BackgroundCall):
-    """Patches the condition and the nomination of a pod; None leaves one as it is."""
+    """Patches the condition and the nominated node of a pod; None leaves the field unchanged."""
 
     call_type: ClassVar[str] = "pod_status_patch"
     relevance: ClassVar[int] = 1

@@ -76,12 +76,12 @@ class PodGroups(Protocol):
 
 
 class GroupCycle:
-    """State that the trial attempts at all members of a group share.
+    """State that the trial attempts of all members of a group share.
 
     `claims` has the uids of claims that got devices in this cycle; other members may use them.
-    `state` is the cycle state of the group, which PlacementGenerate and PlacementScore get.
-    `calls_extenders` says whether extenders decide about nodes, too. `reviewed` has the uids of
-    pods whose victims extenders review, which a trial cannot wait for.
+    `state` is the cycle state of the group, which PlacementGenerate and PlacementScore receive.
+    `calls_extenders` says whether extenders take part in the choice of nodes. `reviewed` has the
+    uids of pods whose victims extenders review; a trial cannot wait for that.
     """
 
     __slots__ = ("calls_extenders", "claims", "reviewed", "state")

@@ -206,7 +206,8 @@ class PodIndex:
         self._empty: dict[_Group, None] = {}  # groups without pods
         self._answers: OrderedDict[PodQuery | CarriedTerm, _Answer] = OrderedDict()
         self._heavy_queries: list[PodQuery] = []
-        self._columns: OrderedDict[_Answer, None] = OrderedDict()  # answers that have one
+        # results that have a domain count
+        self._columns: OrderedDict[_Answer, None] = OrderedDict()
         self._queries_at: dict[_Place, dict[PodQuery, _Answer]] = {}
         self._terms: dict[_TermKey, CarriedTerm] = {}
         self._terms_at: dict[Anchor | None, list[CarriedTerm]] = {}
@@ -269,7 +270,7 @@ class PodIndex:
         return answer
 
     def end_attempt(self) -> None:
-        """Evict what is too large to be stored for later attempts."""
+        """Evict results that are too large to be stored for later attempts."""
         if self._heavy_queries:
             for query in self._heavy_queries:
                 if query in self._answers:

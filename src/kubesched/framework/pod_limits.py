@@ -27,9 +27,11 @@ __all__ = [
 # Pod affinity terms of all four kinds: each may have to be compared with every pod.
 MOST_AFFINITY_TERMS: Final = 64
 MOST_SPREAD_CONSTRAINTS: Final = 32
-# In the selectors of all terms, or of all constraints. Labels to be equal are looked up.
+# In the selectors of all terms, or of all constraints. Equality of labels is a lookup and not
+# limited.
 MOST_SELECTOR_EXPRESSIONS: Final = 512
-# In node selector and node affinity: each is compared with every node. Values are looked up.
+# In node selector and node affinity: each is compared with every node. Values are lookups and not
+# limited.
 MOST_NODE_REQUIREMENTS: Final = 1_000
 # Each may have to be compared with the taints of every node.
 MOST_TOLERATIONS: Final = 512

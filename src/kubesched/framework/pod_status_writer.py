@@ -102,7 +102,7 @@ class PodStatusWriter(StatusWriter):
     async def write(
         self, pod: Pod, condition: PodCondition | None, nominated_node: str | None
     ) -> None:
-        """Patch what differs from the newest state of the pod, if anything.
+        """Patch what differs from the newest state of the pod, if they differ.
 
         Earlier writes to the pod end first. A nominated node of None stays as it is; an empty one
         is cleared.
@@ -120,7 +120,7 @@ class PodStatusWriter(StatusWriter):
     def has_changes(
         self, pod: Pod, condition: PodCondition | None, nominated_node: str | None
     ) -> bool:
-        """Whether `write` would send a patch, or may send one after a write that is under way."""
+        """Whether `write` would send a patch, now or after a write in flight."""
         newest = self._writes.newest_known(pod)
         return (
             newest is None

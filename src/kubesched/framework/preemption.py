@@ -39,7 +39,7 @@ __all__ = [
 
 
 class PreemptionHooks:
-    """How a plugin takes part in dry runs. `Plugin` inherits these."""
+    """The methods of a plugin that dry runs call. `Plugin` inherits these."""
 
     def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo) -> Status:
         """Update PreFilter's state as if `added` ran on the node."""
@@ -63,9 +63,10 @@ class PreemptionHooks:
         ) -> PostFilterResult: ...
 
     def post_filter_group(self, group: PodGroupInfo, dry_run: PodGroupDryRun) -> Status:
-        """Make room for a whole pod group by preemption; success: the group waits for the room.
+        """Make room for a whole pod group by preemption.
 
-        Only called for the plugin DefaultPreemption, with the gate WorkloadAwarePreemption.
+        Success means that the group waits for the room. Only called for the plugin
+        DefaultPreemption, with the gate WorkloadAwarePreemption.
         """
         return Status.unschedulable()
 
@@ -99,14 +100,14 @@ class DryRun(Protocol):
     def fits_now(self, pod_info: PodInfo, since: ClusterVersion) -> bool:
         """Whether the pod, which fitted no node in that version, fits one now.
 
-        For tasks beside the scheduling loop; an attempt itself reads its snapshot.
+        For tasks outside the scheduling loop; an attempt itself reads its snapshot.
         """
         ...
 
     def fits_without(self, pod_info: PodInfo, node_name: str, gone: Collection[PodInfo]) -> bool:
         """Whether the pod would fit the node in its current state without these pods.
 
-        For tasks beside the scheduling loop; the call updates the snapshot.
+        For tasks outside the scheduling loop; the call updates the snapshot.
         """
         ...
 
@@ -160,30 +161,31 @@ class DryRun(Protocol):
 
 
 class PreemptionRules(Protocol):
-    """What pods may be evicted for a pod; see `Handle.preemption`."""
+    """Rules about which pods may be evicted for a pod; see `Handle.preemption`."""
 
     def leaving(self, state: CycleState, preemptor: PodInfo) -> Collection[str]:
-        """Return the uids of pods, on any node, for whose end the preemptor can wait.
+        """Return the uids of pods, on any node, whose termination the preemptor can wait for.
 
         They count as gone, and are not evicted again. A node that fits the preemptor without them
-        is better than any that needs further victims.
+        is preferred to nodes that need further victims.
         """
         ...
 
     def potential_victims(
         self, state: CycleState, preemptor: PodInfo, node: NodeInfo
     ) -> Sequence[PodInfo]:
-        """Return the pods on a node of which some may be evicted.
+        """Return the pods on a node that may be evicted.
 
-        `state` is that of the attempt. It is called once for each node of an attempt, and must
-        be fast.
+        `state` is the state of the attempt. The method is called once for each node of an attempt,
+        so it must be fast.
         """
         ...
 
     def admits(self, state: CycleState, preemptor: PodInfo) -> bool:
-        """Whether the preemptor may run besides what its filters say.
+        """Whether the preemptor may run, in addition to the verdicts of the filters.
 
-        `state` is that of a dry run: `add_pod` and `remove_pod` of the plugin have changed it.
+        `state` is the state of a dry run, which `add_pod` and `remove_pod` of the plugin have
+        changed.
         """
         ...
 

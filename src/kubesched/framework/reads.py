@@ -78,10 +78,9 @@ _SPEC_FIELDS: Mapping[PodPart, tuple[str, ...]] = {
 }
 _NAMED = {name for names in _SPEC_FIELDS.values() for name in names} | {"affinity"}
 
-# The fields of a pod that make up a part.
-#
-# Besides these, CONTAINERS has the images among the volumes, and of `spec.affinity` NODE_SELECTION
-# has `node_affinity` and POD_AFFINITY the rest. IDENTITY is what is left.
+# The fields of a pod that belong to a part. In addition, CONTAINERS has the images among the
+# volumes; of `spec.affinity`, NODE_SELECTION has `node_affinity` and POD_AFFINITY the rest.
+# IDENTITY has all remaining fields.
 POD_FIELDS: Mapping[PodPart, tuple[str, ...]] = {
     **{part: tuple(f"spec.{name}" for name in names) for part, names in _SPEC_FIELDS.items()},
     PodPart.OTHER_SPEC: tuple(
@@ -108,10 +107,10 @@ class PodsOnNode(enum.IntEnum):
 
 
 class Reads(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plugin's results for a node depend on, besides the node and the plugin's arguments.
+    """The inputs of a plugin's results for a node, besides the node and the plugin's arguments.
 
     Everything that PreFilter and PreScore read counts as well. A plugin that reads the clock,
-    random numbers or anything outside the cluster keeps the default.
+    random numbers or anything outside the cluster must use the default.
     """
 
     pod: PodPart = PodPart.ALL

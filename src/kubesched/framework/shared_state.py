@@ -13,8 +13,9 @@ T = TypeVar("T")
 class SharedState:
     """Objects by name, each built by the first plugin that reads it.
 
-    A device must not be given twice, whichever profile places the pods: so what is known of
-    devices exists once. Names are those of plugins or packages, to keep out of each other's way.
+    A device must not be allocated twice, whichever profile places the pods. State about devices
+    therefore exists once for all profiles. To avoid conflicts, names begin with the name of the
+    plugin or package.
     """
 
     def __init__(self) -> None:

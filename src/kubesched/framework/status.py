@@ -57,7 +57,7 @@ class Status(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()
     error: BaseException | None = None
     plugin: str = ""  # filled in by the runtime, never by the plugin
-    causes: tuple[Cause, ...] = ()  # the reasons as values: one for each of them, or none
+    causes: tuple[Cause, ...] = ()  # the reasons as values: one cause per reason, or none at all
 
     @classmethod
     def unschedulable(cls, *reasons: str, causes: tuple[Cause, ...] = ()) -> Status:
@@ -100,7 +100,7 @@ class Status(msgspec.Struct, frozen=True):
 
     @property
     def reasons_with_causes(self) -> tuple[tuple[str, Cause | None], ...]:
-        """Each of `all_reasons` with its cause, or None for a reason without one."""
+        """Return each of `all_reasons` with its cause; None for a reason without a cause."""
         missing = (None,) * (len(self.reasons) - len(self.causes))
         causes = (*self.causes, *missing)
         if self.error is not None:

@@ -103,7 +103,7 @@ class StatusWrites:
         return newest
 
     def _remove_delivered(self) -> None:
-        """Remove the oldest entries whose objects the informer has, or that are gone."""
+        """Remove the oldest entries whose objects are deleted, or are in the informer."""
         for _ in range(min(_CHECKED_ENTRIES, len(self._entries))):
             uid, entry = self._entries.popitem(last=False)
             if entry.writers or not self._is_delivered(entry):
@@ -140,5 +140,5 @@ async def _send(
 
 
 def status_writes(shared: SharedState, lister: Callable[[type[Any]], _Listed]) -> StatusWrites:
-    """Return the one object for all writers of a scheduler."""
+    """Return the object that all writers of a scheduler share."""
     return shared.get(_NAME, lambda: StatusWrites(lister))

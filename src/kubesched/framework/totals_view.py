@@ -1,8 +1,8 @@
 """Nodes with hypothetical totals of their pods.
 
-A dry run runs filters on many nodes at once, each without some of its pods or with others added.
-Only the total requests and the number of the pods differ from the table: a plugin that reads
-`PodsOnNode.TOTALS` reads nothing else of them.
+A dry run evaluates filters on many nodes at once, each without some of its pods or with additional
+ones. Only the total requests and the number of pods differ from the table. A plugin that declares
+`PodsOnNode.TOTALS` reads nothing else about the pods.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The cluster that is explained: where its objects come from, and how they are held in memory."""
+"""The cluster that is explained: sources of its objects, and their model in memory."""

@@ -1,8 +1,8 @@
 """Kinds that a dump does not contain although its objects refer to them.
 
-`kubectl get pods,nodes -o yaml` says nothing about claims, so a claim that is not in the dump may
-exist in the cluster. A kind is absent if an object refers to an object of it, and no file has any
-object or an empty list of the kind.
+The output of `kubectl get pods,nodes -o yaml` has no claims, so a claim that is not in the dump may
+exist in the cluster. A kind is absent if an object refers to an object of it, and no file contains
+an object or an empty list of the kind.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Replaces the words of a capture that a company does not want to publish, consistently.
 
 Names, namespaces, keys and values of labels and annotations, images, resource names, device
-attributes, and texts are split into words. Each word is replaced by the same other word wherever
-it stands, and separators stay: what referred to each other still does, also in names that are
-made of other names. The new words have the order of the old ones. Words that Kubernetes itself
-defines stay, and so do amounts, times, counts, and numbers of one or two digits.
+attributes, and texts are split into words. Each word is replaced by the same new word wherever it
+occurs, and separators stay. References therefore stay valid, also those in names that contain other
+names. The new words sort in the order of the old ones. Words that Kubernetes itself defines are not
+replaced, nor are amounts, times, counts, and numbers of one or two digits.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _COUNTED: Final = frozenset(
         "kubesched.io/exit-code",
     ]
 )
-# Members of configurations and of descriptions of queues whose keys are names.
+# Members of configurations and of queue descriptions whose keys are names.
 _FREE_KEYS: Final = frozenset(["matchLabels", "labels", "nodeSelector", "pods"])
 _DURATIONS: Final = re.compile(r"kubesched\.io/(.*-(delay|duration|after))")
 _DURATION: Final = re.compile(r"([0-9.]+(ns|us|ms|s|m|h)?)+|never", re.ASCII)
@@ -58,7 +58,10 @@ _SEMANTIC_VERSION: Final = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+", re.ASCII)
 
 
 class Anonymizer:
-    """Replaces words. The objects determine the new words, and must be those of the capture."""
+    """Replaces words.
+
+    The mapping is computed from the objects of one capture, and valid for it only.
+    """
 
     def __init__(self, objects: Iterable[Any], *others: Any) -> None:
         """Collect the words of the objects, and of other plain documents."""
@@ -91,7 +94,7 @@ class Anonymizer:
         return found
 
     def plain(self, value: Any, *, has_free_keys: bool = False) -> Any:
-        """Return a configuration or the description of a queue.
+        """Return a configuration or a queue description with replaced words.
 
         Keys that are not names of known fields are replaced as well.
         """
@@ -136,7 +139,10 @@ class Anonymizer:
         return value if _is_time(value) else self._text(value)
 
     def _treated(self, value: str, treatment: str) -> str:
-        """Return a text. One that is not what its field should contain is replaced like a name."""
+        """Return a text with replaced words.
+
+        A text that does not fit its field is replaced like a name.
+        """
         if treatment == "cel":
             return self._expression(value)
         if treatment == "numbers":
@@ -160,7 +166,7 @@ class Anonymizer:
         return _WORD.sub(new, text)
 
     def _is_ordinal_owner(self, name: str) -> bool:
-        """Whether pods or claims of a StatefulSet are named after it and a number."""
+        """Whether names of its pods or claims consist of the StatefulSet's name and a number."""
         while name not in self._ordinal_owners:
             _, dash, name = name.partition("-")
             if not dash:
@@ -168,7 +174,7 @@ class Anonymizer:
         return True
 
     def _expression(self, expression: str) -> str:
-        """Return a CEL expression with other names of attributes, and other string literals."""
+        """Return a CEL expression with replaced attribute names and string literals."""
         parts, end = [], 0
         for match in _STRING.finditer(expression):
             parts.append(self._code(expression[end : match.start()]))
@@ -180,13 +186,13 @@ class Anonymizer:
         return "".join(parts)
 
     def _code(self, code: str) -> str:
-        """Replace the names in code. Functions and fields of devices are public words."""
+        """Replace the names in code. Functions and fields of devices are not replaced."""
         without_comments = re.sub(r"//[^\n]*", "", code)
         return _CEL_NAME.sub(lambda match: self._text(match[0]), without_comments)
 
 
 def _new_numbers(numbers: Iterable[str]) -> dict[str, str]:
-    """Return another number for each, of the same length and in the same order."""
+    """Return a new number for each number, of the same length and in the same order."""
     found: dict[str, str] = {}
     counts: Counter[int] = Counter()
     for number in sorted(numbers):

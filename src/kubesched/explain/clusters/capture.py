@@ -1,7 +1,7 @@
 """A capture: one compressed file with everything that scheduling depends on.
 
-gzip over JSON, one line per kind after a first line that says what the file is. Objects have the
-fields that scheduling reads (`read_fields.py`), and nothing else. Only the user can read the file.
+The format is gzip over JSON: a header line, then one line per kind. Objects have only the fields
+that scheduling reads (`read_fields.py`). The file mode allows access by the user only.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Header(msgspec.Struct, omit_defaults=True):
     anonymized: bool = False
     unknown: tuple[str, ...] = ()
     configuration: Any = None  # the content of kube-scheduler's configuration file
-    queue: Any = None  # of a running kubesched
+    queue: Any = None  # the queue of a running kubesched
 
 
 class _Section(msgspec.Struct):
@@ -48,7 +48,7 @@ class _Section(msgspec.Struct):
 
 
 class Capture(msgspec.Struct, frozen=True):
-    """A cluster as it was at one moment."""
+    """The state of a cluster at one moment."""
 
     objects: tuple[ApiObject, ...]
     taken: str = ""  # RFC 3339
@@ -59,7 +59,7 @@ class Capture(msgspec.Struct, frozen=True):
 
     @property
     def taken_ns(self) -> int:
-        """When the capture was taken; 0 if it does not have the time."""
+        """The time when the capture was taken; 0 if it is not recorded."""
         return parse_time(self.taken) if self.taken else 0
 
 
@@ -99,7 +99,7 @@ def read_capture(path: Path) -> Capture:
     """Read a capture.
 
     Raises:
-        ExplainError: the file is none, or of a later form.
+        ExplainError: the file is not a capture, or has a newer format.
     """
     try:
         content = unzipped(read_bounded(path))

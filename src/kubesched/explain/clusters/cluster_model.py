@@ -1,8 +1,8 @@
-"""A cluster held in memory with the real scheduler's parts over it: cache, plugins, search.
+"""A cluster in memory with the real scheduler's parts: cache, plugins, search.
 
-Everything that explains asks this model. It never talks to an API server: plugins read the
-objects it was given, and what they would have done beside an attempt (evictions) is noted and
-never carried out. Changes made inside `changed` are undone when the block ends.
+All explanations use this model. It never connects to an API server. Plugins read the objects of the
+model; work that they would do outside an attempt (evictions) is recorded and not carried out.
+Changes made inside `changed` are undone when the block ends.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ __all__ = ["ClusterModel", "ExplainError", "SearchOutcome"]
 
 
 class ExplainError(KubeschedError):
-    """The explanation is impossible; the message has the reason."""
+    """The explanation is impossible; the message gives the reason."""
 
 
 class SearchOutcome(NamedTuple):
-    """The result of the scheduler's own search: a node, or why there is none."""
+    """The result of the scheduler's own search: a node, or the reason why no node fits."""
 
     state: CycleState
     result: ScheduleResult | None
-    diagnosis: Diagnosis | None  # None also if the search ended in an error
-    message: str  # the reference's text if there is no node
+    diagnosis: Diagnosis | None  # None also if the search ended with an error
+    message: str  # the reference's text if no node fits
 
     @property
     def node_name(self) -> str:
@@ -189,7 +189,7 @@ class ClusterModel:
         return SearchOutcome(state, result, None, "")
 
     def total_scores(self, pod: Pod, nodes: NodeView) -> NDArray[np.int64]:
-        """Return the totals of some nodes that passed the filters, as if there were no others.
+        """Return the totals of some nodes that passed the filters, as if they were the only nodes.
 
         Raises:
             PluginError: a plugin failed.
@@ -266,7 +266,7 @@ class ClusterModel:
         return None if pod is None or pod.spec.node_name else PodInfo(pod)
 
     def _leave_undone(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Discard the work that a plugin would do in the cluster."""
+        """Discard work that a plugin would do in the cluster."""
         work.close()
         self._undone.append(name)
 

@@ -32,7 +32,8 @@ _LOGS: Final = re.compile(
 )
 _DUMPED_LINE: Final = re.compile(rb"^" + DUMPED.encode() + rb" *([a-z0-9.]+)\s*$", re.MULTILINE)
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-# How they are written in JSON, YAML or plainly. Others match, too, which costs time only.
+# Encodings of these names in JSON, in YAML and as plain text. Other texts match, too, which only
+# costs time.
 _MAY_CONTROL: Final = re.compile(
     rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]|\\[uUxabefvN0r_]"
 )
@@ -84,9 +85,9 @@ def name_for_kubectl(kind: Kind) -> str:
 
 
 def read_file_documents(file: str, text: bytes, problems: list[str]) -> Iterator[tuple[int, Any]]:
-    """Return the documents of a text, each with its first line; record what is wrong.
+    """Return the documents of a text, each with the number of its first line; record errors.
 
-    Control characters are replaced: a terminal would take those in a name for commands.
+    Control characters are replaced, because a terminal would interpret those in a name as commands.
     """
     may_control = _MAY_CONTROL.search(text) is not None
     for line, value in _documents(file, text, problems):
@@ -99,7 +100,7 @@ def read_file_documents(file: str, text: bytes, problems: list[str]) -> Iterator
 
 
 def _printable(value: Any) -> Any:
-    """Return a value whose texts have no control characters but line ends and tabs."""
+    """Return a value in whose texts only line ends and tabs are left of the control characters."""
     if isinstance(value, str):
         return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", value)
     if isinstance(value, dict):
@@ -116,7 +117,7 @@ def _documents(file: str, text: bytes, problems: list[str]) -> Iterator[tuple[in
             yield 1, msgspec.json.decode(text)
             return
         except (msgspec.DecodeError, RecursionError):
-            pass  # Several documents, or YAML that begins like that.
+            pass  # several documents, or YAML with such a beginning
     try:
         decoded = text.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -134,12 +135,12 @@ def _documents(file: str, text: bytes, problems: list[str]) -> Iterator[tuple[in
 
 
 def _blank(logs: re.Match[str]) -> str:
-    """Return as many empty lines, so that the numbers of later lines stay."""
+    """Return the same number of empty lines, so that later line numbers stay correct."""
     return "\n" * logs[0].count("\n")
 
 
 def _json_values(text: str) -> list[tuple[int, Any]] | None:
-    """Return JSON values that follow each other; None if the text has anything else."""
+    """Return consecutive JSON values; None if the text contains anything else."""
     decoder = json.JSONDecoder()
     found: list[tuple[int, Any]] = []
     place, line, counted = 0, 1, 0

@@ -11,9 +11,9 @@ __all__ = ["dump_script"]
 def dump_script(kubectl: str = "kubectl", file: str = "dump.yaml") -> str:
     """Return the command.
 
-    It lists the kinds one by one, so that a kind that the server does not serve, or that the user
-    may not list, does not end it. The comments say which kinds have been listed: an empty list of
-    kubectl has no kind.
+    It lists the kinds one by one, so that it does not end at a kind that the server does not serve
+    or that the user may not list. Comments in the output name the kinds that were listed, because
+    an empty list of kubectl does not contain its kind.
     """
     kinds = " ".join(map(name_for_kubectl, SCHEDULING_KINDS))
     return "\n".join(

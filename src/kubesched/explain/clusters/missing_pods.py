@@ -1,4 +1,4 @@
-"""Notes about pods that a workload has not created: scheduling is not the reason."""
+"""Notes about pods that a controller has not created; scheduling is not the reason."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WORKLOADS: Final[tuple[type[Any], ...]] = (Deployment, StatefulSet, ReplicaSet,
 
 
 def missing_pod_note(objects: ObjectTable, namespace: str, name: str) -> str:
-    """Return where to look if a workload of that name lacks the pod; empty if there is none."""
+    """Return where to look if a workload with that name lacks the pod; empty if none does."""
     for kind in _WORKLOADS:
         for each in objects.list(kind, namespace):
             own = each.metadata.name

@@ -21,7 +21,7 @@ Claim = ResourceClaim | PersistentVolumeClaim
 
 
 def with_claims(objects: ObjectTable, pod: Pod) -> tuple[Pod, list[Claim]]:
-    """Return the pod with its claims created, and those claims."""
+    """Return the pod as it is after its claims were created, and those claims."""
     made: list[Claim] = []
     statuses: list[PodResourceClaimStatus] = []
     metadata = pod.metadata

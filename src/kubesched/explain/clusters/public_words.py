@@ -1,7 +1,7 @@
-"""Words that Kubernetes and well-known drivers define: `--anonymize` leaves them as they are.
+"""Words that Kubernetes and well-known drivers define, which `--anonymize` does not replace.
 
-Some decide how an object is treated, such as a driver that replaced an in-tree plugin. They may
-not be replaced. The others reveal nothing about a company.
+Some decide how an object is handled, such as a driver that replaced an in-tree plugin, and must not
+be replaced. The others reveal nothing about a company.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The parts of a scheduler's configuration that decide where pods go.
+"""The parts of a scheduler's configuration that affect the placement of pods.
 
-Captures contain nothing else of it: no credentials, no addresses of servers, no TLS settings.
+Captures contain only these parts: no credentials, no addresses of servers, no TLS settings.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _READ_OF_EXTENDERS: Final = (
 
 
 def read_configuration_of(document: Any) -> Any:
-    """Return a configuration file's content without what does not decide; None stays None."""
+    """Return the parts of a configuration file's content that affect placement; None stays None."""
     if not isinstance(document, Mapping):
         return None
     found = {name: document[name] for name in _READ if name in document}

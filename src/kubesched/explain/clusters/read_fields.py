@@ -1,8 +1,8 @@
-"""The fields of objects that scheduling reads: all that leaves a cluster in a file.
+"""The fields of objects that scheduling reads. No other field is written to a file.
 
-One table lists them for every type; what it does not name is dropped. Commands, arguments, probes,
-volume attributes, parameters of classes, mount options, addresses, images' digests of running
-containers, messages and unlisted annotations are not in it. Captures and recordings contain
+One table lists them for every type; fields that it does not list are dropped. Among these are
+commands, arguments, probes, volume attributes, parameters of classes, mount options, addresses,
+image digests of running containers, messages and other annotations. Captures and recordings contain
 nothing else.
 """
 
@@ -257,7 +257,7 @@ _FIELDS: Final[Mapping[str, str]] = {
         readiness_gates runtime_class_name preemption_policy overhead:amounts
         topology_spread_constraints host_users scheduling_gates resource_claims resources
         scheduling_group""",
-    # A volume of another kind is left out: it does not matter where it is mounted.
+    # Volumes of other kinds are dropped. Mount points are never read.
     "Volume": """name gce_persistent_disk aws_elastic_block_store iscsi persistent_volume_claim rbd
         cinder azure_file vsphere_volume azure_disk portworx_volume ephemeral""",
     "PersistentVolumeClaimVolumeSource": "claim_name read_only",
@@ -309,8 +309,8 @@ _FIELDS: Final[Mapping[str, str]] = {
     "NodeAllocatableResourceClaimStatus": "resource_claim_name containers resources:amounts",
 }
 
-# Kinds of which captures contain objects. Revisions contain whole templates, and the controllers
-# make new ones.
+# Kinds whose objects captures contain. Revisions are omitted: they contain whole templates, and the
+# controllers create them again.
 CAPTURED_KINDS: Final[tuple[Kind, ...]] = tuple(
     kind for kind in KINDS if kind.type.__name__ in _FIELDS
 )
@@ -324,7 +324,7 @@ def read_fields_of(type_name: str) -> Mapping[str, str]:
 
 
 def with_read_fields(each: Any) -> Any:
-    """Return an object, or a part of one, without the fields that scheduling does not read."""
+    """Return an object, or a part of one, with only the fields that scheduling reads."""
     kind: Any = type(each)
     return _pruner(kind)(each)
 
@@ -388,6 +388,6 @@ def _with_read_annotations(metadata: Any) -> Any:
 
 
 def _with_read_volumes(spec: Any) -> Any:
-    """Drop the volumes without a source that scheduling reads, such as tokens and secrets."""
+    """Drop the volumes whose source scheduling does not read, such as tokens and secrets."""
     volumes = tuple(each for each in spec.volumes if each != type(each)(name=each.name))
     return spec if len(volumes) == len(spec.volumes) else replace(spec, volumes=volumes)

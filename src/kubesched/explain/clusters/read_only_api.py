@@ -1,4 +1,4 @@
-"""The API server of a model: plugins can read its objects and write nothing."""
+"""The API server of a model: plugins can read its objects, but not write."""
 
 from __future__ import annotations
 

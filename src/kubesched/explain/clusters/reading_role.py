@@ -1,6 +1,6 @@
-"""The ClusterRole that lets a user read everything that scheduling depends on.
+"""The ClusterRole that allows a user to read everything that scheduling depends on.
 
-`docs/explain.md` shows it. It is made from the kinds that are read, so that it lists them all.
+`docs/explain.md` shows it. It is generated from the table of kinds, so that it lists all of them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Reads the objects of a cluster from files and dumps, a live cluster or a capture.
 
-Only reading, and only kinds that scheduling depends on. What cannot be read is named.
+These functions only read, and only kinds that scheduling depends on. They return the names of what
+could not be read.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ class Loaded(NamedTuple):
     objects: list[ApiObject]
     unknown: tuple[str, ...] = ()  # kinds that may not be read
     skipped: int = 0  # objects of kinds that scheduling does not read
-    partial: tuple[str, ...] = ()  # kinds of which one namespace may be read
-    # Of files: the pods that the first file asks about, see `load_files`.
+    partial: tuple[str, ...] = ()  # kinds that may be read in one namespace only
+    # Of files: the pods that the first file is about, see `load_files`.
     pods: tuple[Pod, ...] = ()
 
 
@@ -51,7 +52,7 @@ class Reading(NamedTuple):
 
     kinds: tuple[Kind, ...]
     unknown: tuple[str, ...] = ()  # kinds that may not be read
-    partial: tuple[str, ...] = ()  # kinds that may be read in one namespace:
+    partial: tuple[str, ...] = ()  # kinds that may be read in this namespace only:
     namespace: str = ""
 
     def namespace_of(self, kind: Kind) -> str | None:
@@ -67,7 +68,7 @@ def load_files(paths: Sequence[str | Path], stdin: str = "") -> Loaded:
     that also have nodes come last.
 
     Raises:
-        ExplainError: `FILE:LINE: what is wrong`, one line for each thing that is.
+        ExplainError: one line `FILE:LINE: problem` for each problem.
     """
     reader = _FileReader()
     parts = [reader.read(str(path), stdin) for path in paths]
@@ -123,7 +124,7 @@ class _FileReader:
                 whole = item if kind == "List" or not isinstance(item, dict) else {**head, **item}
                 found += self._objects(file, line, whole)
             return found
-        # Custom resources are read if a plugin reads them.
+        # Custom resources are read if a plugin uses them.
         known = by_api_version_kind(version, kind) or named_custom_kind(version, kind)
         if known is None or known.kind in _UNRELATED:
             self.skipped += 1

@@ -1,7 +1,7 @@
-"""Kinds that have not been read: their plugins are left out, and what depends on them is unknown.
+"""Kinds that could not be read: plugins that need them are disabled, and results may be unknown.
 
-A kind has not been read if the user may not list it, or if a dump does not contain it. A volume
-that has not been read is not a missing volume.
+A kind could not be read if the user may not list it, or if a dump does not contain it. A volume of
+such a kind is not a missing volume.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _VOLUMES: Final = (
     plugin_names.NODE_VOLUME_LIMITS,
 )
 _DEVICES: Final = (plugin_names.DYNAMIC_RESOURCES,)
-# The plugins that give wrong answers without a kind.
+# Plugins that give wrong results if a kind could not be read.
 _NEEDED_BY: Final = {
     "PersistentVolumeClaim": (*_VOLUMES, plugin_names.VOLUME_RESTRICTIONS),
     "PersistentVolume": _VOLUMES,
@@ -50,7 +50,7 @@ def plugins_needing(unknown: Collection[str]) -> set[str]:
 
 
 def kinds_needed_by(pod: Pod, kinds: Iterable[str]) -> tuple[str, ...]:
-    """Return those of the kinds that decide whether the pod fits."""
+    """Return the kinds, of those given, that decide whether the pod fits."""
     needed: set[str] = {"Node"}
     if any(claim_names(pod)):
         needed |= _OF_VOLUMES

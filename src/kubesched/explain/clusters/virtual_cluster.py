@@ -1,7 +1,7 @@
-"""A copy of a cluster in virtual time, on which what-if tries out changes.
+"""A copy of a cluster in virtual time, on which what-if applies changes.
 
-The copy has a real store, controllers, kubelets and a scheduler. Pods stay bound and owned as they
-were. A copy must be built and used on a virtual loop, where waiting costs nothing.
+The copy has a real store, controllers, kubelets and a scheduler. Pods stay bound and owned as in
+the original. A copy must be built and used on a virtual loop, where waiting takes no time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PREEMPTED = "Preempted"
 
 
 class VirtualCluster(LiveCluster):
-    """A live cluster that starts with the objects of another one, and can evict their pods."""
+    """A live cluster that starts with the objects of another cluster, and can evict their pods."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class VirtualCluster(LiveCluster):
         phase: str = "first",
         parts: ClusterPart = ClusterPart.ALL,
     ) -> None:
-        """Build an empty cluster. Each `phase` draws other names and uids."""
+        """Build an empty cluster. Each `phase` generates other names and uids."""
         cluster = EmbeddedCluster(
             current_clock(),
             derive(seed, "store", phase),
@@ -53,7 +53,7 @@ class VirtualCluster(LiveCluster):
         )
 
     async def copy_objects(self, objects: Iterable[ApiObject]) -> None:
-        """Take over the objects that scheduling depends on. Call it before the cluster runs."""
+        """Copy the objects that scheduling depends on. Call it before the cluster runs."""
         self.serve_custom_kinds()
         copied_kinds = self._copied_kinds()
         copied = [each for each in objects if type(each) in copied_kinds]
@@ -89,7 +89,10 @@ class VirtualCluster(LiveCluster):
         }
 
     async def evict(self, pod: Pod) -> str:
-        """Evict a pod as `kubectl drain` does; return the refusal of a budget, or nothing."""
+        """Evict a pod as `kubectl drain` does.
+
+        Return the message if a budget refuses, else an empty text.
+        """
         metadata = pod.metadata
         try:
             now_ns = self.clock.now_ns()

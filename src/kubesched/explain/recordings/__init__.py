@@ -1,1 +1,1 @@
-"""Flight recordings: what a scheduler saw and decided, in files that can be played again."""
+"""Flight recordings: the input and the decisions of a scheduler, in files that can be replayed."""

@@ -1,7 +1,7 @@
 """Makes the decisions of a recording again, and compares them with the recorded ones.
 
-Chance is part of a recording: if several nodes have the highest score, the recorded node says which
-one was drawn. A replay checks that it is one of them.
+Random choices are part of a recording: if several nodes have the highest score, the recorded node
+is the one that was drawn. A replay checks that it is one of them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["DecisionDifference", "ReplayResult", "compare_recording", "replay_re
 
 
 class DecisionDifference(msgspec.Struct, frozen=True):
-    """The first decision that a replay makes otherwise."""
+    """The first decision in which a replay differs."""
 
     at: str
     pod: str
@@ -39,12 +39,12 @@ class DecisionDifference(msgspec.Struct, frozen=True):
 
 
 class ReplayResult(msgspec.Struct, frozen=True):
-    """What a replay found. Without a difference all decisions are the same to the last byte."""
+    """The result of a replay. Without a difference all decisions are equal byte for byte."""
 
     decisions: int
-    left_out: int  # made with extenders, for a group, or ended in an error
+    left_out: int  # decisions with extenders, for groups, or that ended with an error
     difference: DecisionDifference | None = None
-    damages: tuple[str, ...] = ()  # of segments: where they end early
+    damages: tuple[str, ...] = ()  # messages about segments that end early
 
 
 def replay_recording(
@@ -90,7 +90,7 @@ def _bytes_of(decision: RecordedDecision) -> bytes:
 def _replayed_bytes(decision: RecordedDecision, outcome: SearchOutcome) -> bytes:
     result = outcome.result
     if result is None:
-        # A replay preempts no pods, so what PostFilter said is taken over.
+        # A replay preempts no pods, so the message of PostFilter is copied from the recording.
         parts = (outcome.message, decision.post_filter)
         return msgspec.json.encode(("", NO_NODE_FITS, " ".join(filter(None, parts))))
     node = result.node_name
@@ -113,7 +113,7 @@ def _is_best(outcome: SearchOutcome, node: str) -> bool:
 def compare_recording(
     folder: Path, configuration: KubeSchedulerConfiguration | None, **options: Any
 ) -> ShadowReport:
-    """Report what another configuration would have decided, each time in the recorded state.
+    """Report the decisions of another configuration, each made in the recorded state.
 
     Raises:
         RecordingError: the recording cannot be read.

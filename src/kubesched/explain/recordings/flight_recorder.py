@@ -1,9 +1,9 @@
-"""The flight recorder: what a scheduler saw and decided, in a ring of files.
+"""The flight recorder: writes the input and the decisions of a scheduler to a ring of files.
 
 It records changes in the order in which the scheduler's informers deliver them, and between them
-the decisions. Recording an event appends a reference to a list; lines are made and compressed in
-batches. A segment begins with a snapshot, which is written a little at a time while the segment
-before it still grows, so that no moment is missing and the event loop is never busy for long.
+the decisions. Recording an event appends a reference to a list; lines are encoded and compressed in
+batches. A segment begins with a snapshot. The snapshot is written in small steps while the previous
+segment still grows, so the recording has no gap and the event loop is never blocked for long.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ __all__ = ["FlightRecorder"]
 log = get_logger(__name__)
 
 _PERIOD_NS: Final = 500 * MILLISECOND
-_BATCH: Final = 1000  # records that make a frame before the period has passed
-_SNAPSHOT_STEP: Final = 100  # objects that are encoded before other tasks run
-_SEGMENTS: Final = 16  # the ring has about so many
+_BATCH: Final = 1000  # number of records that are written as a frame before the period has passed
+_SNAPSHOT_STEP: Final = 100  # number of objects that are encoded before other tasks run
+_SEGMENTS: Final = 16  # approximate number of segments in the ring
 _SMALLEST: Final = 256 * 1024
 _encode = msgspec.json.Encoder().encode
 
@@ -55,7 +55,7 @@ Line = Callable[[], bytes]
 
 
 class FlightRecorder:
-    """A component: records one scheduler while it runs. It stops recording if writing fails."""
+    """A component that records one scheduler while it runs. It stops recording if a write fails."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class FlightRecorder:
     ) -> None:
         """Record into `folder`, with at most about `size` bytes.
 
-        `plugins` are the out-of-tree plugins as the command line names them.
+        `plugins` are the out-of-tree plugins in the form of the command line.
 
         Raises:
             RecordingError: the folder cannot be written.
@@ -94,7 +94,7 @@ class FlightRecorder:
             folder.mkdir(parents=True, exist_ok=True)
             self._number = _last_number(folder) + 1
             self._segment = SegmentWriter(folder, self._number)
-            # The informers deliver their first lists, which are its snapshot.
+            # The first lists that the informers deliver are the snapshot.
             self._segment.write([_encode(self._header_line(is_start=True))])
             self._segment.publish()
             # A process that restarts often never begins a second segment.
@@ -142,7 +142,7 @@ class FlightRecorder:
     def decided(
         self, attempt: Attempt, status: Status, node_name: str, result: ScheduleResult | None
     ) -> None:
-        """Record the decision of an attempt; called before its effects."""
+        """Record the decision of an attempt. Called before its effects."""
         configuration = self._scheduler.configuration
         if configuration is not self._configuration:
             self._configuration = configuration
@@ -160,7 +160,7 @@ class FlightRecorder:
         self._append(("d", self._clock.now_ns(), pod, node_name, evaluated, text, post_filter))
 
     def failed(self, pod: Pod, status: Status) -> None:  # noqa: ARG002  `decided` has the status
-        """Record that an attempt has failed, and undone what it had assumed."""
+        """Record that an attempt has failed and its assumed state was undone."""
         self._append(("f", self._clock.now_ns(), pod))
         self._note_nominations()
 
@@ -194,7 +194,7 @@ class FlightRecorder:
 
     async def _write_for_ever(self) -> None:
         await self._scheduler.synced.wait()
-        self._append(("e", self._clock.now_ns()))  # the snapshot is whole
+        self._append(("e", self._clock.now_ns()))  # the snapshot is complete
         self._flush()
         self._end_snapshot()
         while True:
@@ -225,7 +225,7 @@ class FlightRecorder:
             self._give_up(error)
 
     def _flush(self) -> None:
-        """Write what is pending as a frame."""
+        """Write the pending records as a frame."""
         if not self._pending or self._is_over:
             return
         lines = [_line_of(record) for record in self._pending]
@@ -258,7 +258,7 @@ class FlightRecorder:
                     following.write(batch)
                 await asyncio.sleep(0)
             self._flush()
-            # These records are in the segment before, too.
+            # These records are in the previous segment as well.
             repeated = _encode(("r", self._clock.now_ns()))
             following.write([*self._since_snapshot, repeated])
             following.publish()
@@ -320,7 +320,7 @@ class FlightRecorder:
 
 
 def _document_of(configuration: KubeSchedulerConfiguration) -> Any:
-    """Return what decides of a configuration: no credentials, no addresses of servers."""
+    """Return the parts of a configuration that affect decisions: no credentials, no addresses."""
     return read_configuration_of(versioned(as_written(configuration)))
 
 

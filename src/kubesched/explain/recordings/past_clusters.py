@@ -1,4 +1,4 @@
-"""The past of a recorded cluster: a moment as a capture, and all changes."""
+"""The history of a recorded cluster: a capture at a given time, and all changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def recorded_changes(folder: Path) -> Iterator[PlayedChange]:
     table = ObjectTable()
     for at_ns, is_snapshot_end, found in _objects(folder):
         if is_snapshot_end is not None:
-            # What the snapshot lacks has gone while nothing was recorded.
+            # Objects that are missing in the snapshot were deleted while nothing was recorded.
             for each in [each for each in table if _key(each) not in is_snapshot_end]:
                 metadata = each.metadata
                 table.remove(type(each), metadata.name, metadata.namespace)

@@ -1,7 +1,7 @@
-"""Objects and their changes as lines of a recording.
+"""Encodes objects and their changes as lines of a recording.
 
 A line has the fields that scheduling reads (`clusters/read_fields.py`), and the resource version.
-An update has only the fields that differ from the version before.
+An update has only the fields that differ from the previous version.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 RECORDED_KINDS: Final = {kind.type: kind.kind for kind in CAPTURED_KINDS}
-# In place of the number of evaluated nodes of a decision.
+# Stored instead of the number of evaluated nodes of a decision.
 NO_NODE_FITS: Final = -1
 NOT_REPLAYED: Final = -2  # an error, or an attempt with extenders
 _TYPES: Final = {kind.kind: kind.type for kind in CAPTURED_KINDS}
@@ -98,7 +98,7 @@ def _section(
         elif name == "annotations":
             found[encoded] = {key: text for key, text in each.items() if key in READ_ANNOTATIONS}
         elif name == "volumes":
-            # Which volumes are read depends on the pod around them.
+            # The volumes to record depend on the pod that contains them.
             read: Any = with_read_fields(value)
             found[encoded] = read.volumes
         else:
@@ -107,7 +107,7 @@ def _section(
 
 
 def _document(value: Any) -> Any:
-    """Return the read fields of a value as it is encoded."""
+    """Return the read fields of a value in the encoded form."""
     if isinstance(value, msgspec.Struct):
         return _section(value)
     if isinstance(value, tuple):

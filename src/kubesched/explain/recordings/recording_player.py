@@ -25,7 +25,7 @@ __all__ = ["PlayedChange", "RecordedDecision", "RecordingPlayer", "read_recordin
 
 
 class RecordedDecision(NamedTuple):
-    """A decision as the scheduler made it."""
+    """A recorded decision."""
 
     at_ns: int
     pod: Pod
@@ -36,7 +36,7 @@ class RecordedDecision(NamedTuple):
 
     @property
     def is_verdict(self) -> bool:
-        """Whether it is a verdict on the pod that can be replayed."""
+        """Whether the decision can be replayed: a verdict about one pod, without extenders."""
         return self.evaluated != NOT_REPLAYED
 
     @property
@@ -53,7 +53,7 @@ class PlayedChange(NamedTuple):
 
 
 class RecordingFiles(NamedTuple):
-    """The records of all segments, and what is damaged."""
+    """The records of all segments, and errors of damaged segments."""
 
     header: Mapping[str, Any]
     records: Iterator[list[Any]]
@@ -122,7 +122,7 @@ class RecordingPlayer:
         self._is_replaced = configuration is not None
         self.configuration = configuration or self._read(header["configuration"])
         self._has_begun = False
-        # A segment begins with the last records of the one before, from its snapshot on.
+        # A segment begins with the last records of the previous one, from its snapshot on.
         self.is_repeated = False
         self._begin(0)
         self._has_begun = False
@@ -147,7 +147,7 @@ class RecordingPlayer:
         )
 
     def _reconfigure(self, document: Any) -> None:
-        """Go on with the profiles that the scheduler was given at this moment."""
+        """Continue with the profiles that the scheduler loaded at this moment."""
         if self._is_replaced:
             return
         self.configuration = self._read(document)
@@ -170,14 +170,15 @@ class RecordingPlayer:
         self.model = self._build_model()
         self._objects = RecordedObjects()
         self._reserved: dict[str, tuple[CycleState, Pod, str]] = {}  # by uid
-        # The nominations of the scheduler, which are ahead of those in the status of pods.
+        # The nominations in the scheduler's memory, which may be newer than those in the status of
+        # pods.
         self._nominated: list[tuple[str, str, str, str]] = []
 
     def apply(self, record: list[Any]) -> PlayedChange | RecordedDecision | None:
-        """Apply a record; return a change of an object, or a decision to carry out.
+        """Apply a record; return a change of an object, or a decision.
 
-        A decision has no effect yet: the caller may look at the state in which it was made, and
-        then calls `carry_out`.
+        A decision has no effect yet: the caller may read the state in which it was made, and then
+        calls `carry_out`.
         """
         letter, at_ns = record[0], record[1]
         if letter == "h":
@@ -264,7 +265,7 @@ class RecordingPlayer:
                     return
 
     def _release(self, uid: str) -> None:
-        """Release the reservations of a pod: its claims have them, or it failed."""
+        """Release the reservations of a pod whose claims were written or whose attempt failed."""
         reserved = self._reserved.pop(uid, None)
         if reserved is not None:
             state, pod, node = reserved

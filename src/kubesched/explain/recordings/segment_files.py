@@ -24,7 +24,7 @@ __all__ = ["MAGIC", "MOST_FRAME", "RecordingError", "SegmentReader", "SegmentWri
 
 MAGIC: Final = b"kubesched-recording/1\n"
 _HEAD: Final = struct.Struct("<II")
-_LEVEL: Final = 1  # of compression: the cheapest
+_LEVEL: Final = 1  # compression level: the fastest
 MOST_FRAME: Final = 256 * 1024 * 1024
 _SUFFIX: Final = ".segment"
 _PART: Final = ".part"
@@ -35,19 +35,19 @@ class RecordingError(KubeschedError):
 
 
 class SegmentWriter:
-    """Writes frames to a new file, which gets its name when `publish` is called."""
+    """Writes frames to a temporary file, which `publish` renames to its final name."""
 
     def __init__(self, folder: Path, number: int) -> None:
         self._path = folder / f"{number:08}{_SUFFIX}"
         self._part = self._path.with_suffix(_PART)
-        self._part.unlink(missing_ok=True)  # a link in its place must not be followed
+        self._part.unlink(missing_ok=True)  # a link with this name must not be followed
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         self._file: BinaryIO = os.fdopen(os.open(self._part, flags, 0o600), "wb", buffering=0)
         self._file.write(MAGIC)
         self.size = len(MAGIC)
 
     def write(self, lines: Iterable[bytes]) -> None:
-        """Write a frame; it is in the hands of the operating system afterwards."""
+        """Write a frame; afterwards it is in the page cache of the operating system."""
         content = zlib.compress(b"\n".join(lines), _LEVEL)
         frame = _HEAD.pack(len(content), zlib.crc32(content)) + content
         rest = memoryview(frame)
@@ -56,7 +56,7 @@ class SegmentWriter:
         self.size += len(frame)
 
     def publish(self) -> None:
-        """Give the file its name: it has a whole snapshot."""
+        """Rename the file to its final name; its snapshot is complete."""
         self._part.replace(self._path)
 
     def close(self) -> None:
@@ -69,7 +69,7 @@ def segments_of(folder: Path) -> list[Path]:
 
 
 class SegmentReader:
-    """Reads the records of one segment. After the last one `damage` says why it ends early."""
+    """Reads the records of one segment. Afterwards `damage` gives the reason if it ends early."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,1 +1,1 @@
-"""Shadow mode: what this scheduler would have decided for the pods that another one places."""
+"""Shadow mode: what this scheduler would have decided for pods that another scheduler places."""

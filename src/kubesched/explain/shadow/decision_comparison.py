@@ -1,4 +1,4 @@
-"""Compares the node that another scheduler chose with the decision in the state of a model."""
+"""Compares the decision of another scheduler with this scheduler's decision in the same state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kubesched.scheduler.search.node_filtering import nodes_to_find
 
 __all__ = ["ComparedDecision", "DecisionComparison", "scoring_all_nodes"]
 
-# The reference's default: so many percent of the nodes, fewer in large clusters, but not below 5.
+# The reference's default percentage of nodes to score: lower in large clusters, at least 5.
 _ADAPTIVE_START: Final = 50
 _ADAPTIVE_STEP: Final = 125
 _ADAPTIVE_LEAST: Final = 5
@@ -44,7 +44,7 @@ def scoring_all_nodes(configuration: KubeSchedulerConfiguration) -> KubeSchedule
 
 
 class DecisionComparison:
-    """Decides for pods in a model that scores all nodes, and compares."""
+    """Decides for pods in a model that scores all nodes, and compares the results."""
 
     def __init__(self, model: ClusterModel, configuration: KubeSchedulerConfiguration) -> None:
         """`configuration` has the percentage of nodes that the other scheduler scores."""
@@ -58,9 +58,9 @@ class DecisionComparison:
         }
 
     def compare(self, pod: Pod, other_node: str, *, explains: bool = True) -> ComparedDecision:
-        """Compare the other scheduler's decision for a pod; an empty node means none fitted.
+        """Compare the other scheduler's decision for a pod; an empty node means that none fitted.
 
-        With `explains` the result says why decisions differ.
+        With `explains` the result has the reason for a difference.
         """
         outcome = self._model.search(pod)
         own = outcome.node_name
@@ -120,10 +120,11 @@ class DecisionComparison:
     def _is_best_of_a_sample(
         self, outcome: SearchOutcome, pod: Pod, total: np.ndarray, place: int
     ) -> bool:
-        """Whether the node is the best of some sample that the other scheduler can have scored.
+        """Whether the node is the best of a sample that the other scheduler may have scored.
 
-        The least of all samples has the nodes with the lowest totals. Scores depend on the sample,
-        so it is scored, and so are the samples that begin at other nodes of the list.
+        The most favourable sample has the nodes with the lowest totals. Because scores depend on
+        the sample, that sample is scored, and so are the samples that begin at other nodes of the
+        list.
         """
         assert outcome.result is not None
         feasible = outcome.result.feasible

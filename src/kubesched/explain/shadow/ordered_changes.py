@@ -1,9 +1,8 @@
-"""Changes of a cluster in the order of their resource versions, with a view of the next ones.
+"""Changes of a cluster in the order of their resource versions, with a view of the next changes.
 
-Every kind of objects has a watch of its own, so changes of different kinds arrive in any order. An
-API server numbers all of its writes, so the numbers restore the order. A change is held back for a
-window: changes of other kinds that precede it arrive meanwhile, and so do bindings that were in
-flight together with it.
+Every kind has its own watch, so changes of different kinds arrive in any order. An API server
+numbers all writes, so the numbers restore the order. A change is delayed by a window, in which
+preceding changes of other kinds arrive, and also bindings that were in flight at the same time.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ class Change(NamedTuple):
     seen_ns: int
     after: Any  # None: the object was deleted
     gone: Any  # the last known state of a deleted object
-    is_late: bool = False  # later versions were released before
+    is_late: bool = False  # changes with later versions were released before
 
     @property
     def either(self) -> Any:
@@ -29,7 +28,7 @@ class Change(NamedTuple):
 
 
 class OrderedChanges:
-    """Holds changes back for `window_ns`, and releases them in the order of their versions."""
+    """Delays changes by `window_ns`, and releases them in the order of their versions."""
 
     def __init__(self, window_ns: int) -> None:
         self._window_ns = window_ns
@@ -42,7 +41,8 @@ class OrderedChanges:
 
     def add(self, change: Change) -> None:
         text = change.either.metadata.resource_version
-        # A version that is not a number cannot be compared: such changes stay in order of arrival.
+        # Resource versions that are not numbers cannot be compared; such changes keep the order of
+        # arrival.
         version = int(text) if text.isdecimal() else self._released
         self._count += 1
         if version < self._released:
@@ -50,7 +50,7 @@ class OrderedChanges:
         heapq.heappush(self._held, (version, self._count, change))
 
     def release(self, now_ns: int) -> Change | None:
-        """Return the next change whose window has passed; None if there is none."""
+        """Return the next change whose window has passed; None without one."""
         if not self._held or self._held[0][2].seen_ns + self._window_ns > now_ns:
             return None
         version, _, change = heapq.heappop(self._held)
@@ -58,5 +58,5 @@ class OrderedChanges:
         return change
 
     def next_ones(self) -> Sequence[Change]:
-        """Return the changes that are held back, in order."""
+        """Return the delayed changes, in order."""
         return [change for _, _, change in sorted(self._held, key=lambda each: each[:2])]

@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 _MOST_CUTS: Final = 64
-_MOST_MOVES: Final = 8  # of single pods, for each cut
+_MOST_MOVES: Final = 8  # moves of single pods per cut
 _MOST_STATES: Final = 500
 
 
@@ -62,36 +62,36 @@ _SELECTING: Final = (ReplicaSet, ReplicationController, Service, StatefulSet)
 CREATED_WITH_PODS: Final = (*_SELECTING, PersistentVolumeClaim, ResourceClaim)
 
 
-# Decides after some changes. Returns None if that explains the other scheduler's decision.
+# Makes a decision after some changes. Returns None if it matches the other scheduler's decision.
 Compare = Callable[[Sequence[ClusterChange]], ComparedDecision | None]
 
 
 class QueuePosition(NamedTuple):
-    """The place of a waiting pod in the order of the queue; the smallest is decided first."""
+    """The position of a waiting pod in the queue; the smallest is decided first."""
 
     less_important: int  # the negative priority
-    arrival: int  # number of the change with which it arrived, or failed last
+    arrival: int  # number of the change by which it arrived, or of its last failure
 
 
 class AppliedChange(NamedTuple):
-    """A change that the model contains, and how to undo it."""
+    """A change that is applied to the model, and the change that reverts it."""
 
     seen_ns: int
     undo: ClusterChange
     pod_uid: str = ""  # of a pod that changed
     kind: str = ""  # of another object that changed and may have been received later than a pod
-    placed: QueuePosition | None = None  # of a pod that the change placed, on
+    placed: QueuePosition | None = None  # position of a pod that the change placed on a node
     node: str = ""
 
 
 class PodInFlight(NamedTuple):
-    """A pod that was decided before or after another one; the order is unknown."""
+    """A pod that was decided before or after the compared pod; the order is unknown."""
 
     position: QueuePosition
     node: str
     is_placed: bool  # in the model
     nominated: str  # the node that was reserved for it before
-    other_way: ClusterChange  # removes it from the node, or places it there
+    other_way: ClusterChange  # removes the pod from the node, or places it there
 
 
 class PossibleStates:
@@ -105,10 +105,10 @@ class PossibleStates:
         coming: Sequence[PodInFlight],
         never_bound: Sequence[Pod] = (),
     ) -> None:
-        """`applied` has the changes within the window, the oldest first.
+        """`applied` has the changes within the window, oldest first.
 
-        `coming` has the pods whose decisions are held back, `never_bound` those that waited within
-        the window and were deleted, or failed to be bound.
+        `coming` has the pods whose decisions are delayed, `never_bound` those that waited within
+        the window and were deleted or could not be bound.
         """
         self._own = own
         self._coming = coming
@@ -119,9 +119,9 @@ class PossibleStates:
         self._latest: list[AppliedChange] = []
         for change in reversed(applied):
             if change.pod_uid == own_uid:
-                break  # the pod was not as it is before that
+                break  # the pod did not exist in this form before
             self._latest.append(change)
-        # A pod without a node changes no decision for another pod, so no cut ends with one.
+        # A pod without a node does not affect other pods, so no cut ends with such a change.
         ends = (
             number
             for number, change in enumerate(self._latest, start=1)
@@ -130,9 +130,9 @@ class PossibleStates:
         self._cuts = [0, *itertools.islice(ends, _MOST_CUTS)]
 
     def find(self, node: str, compare: Compare) -> AssumedState | None:
-        """Return the first state that explains why the node was chosen; empty means none was.
+        """Return the first state that explains the choice of the node; empty if no state does.
 
-        `compare` decides after some changes; it returns None if the decision is explained.
+        `compare` makes a decision after some changes; it returns None if the decision is explained.
         """
         budget = _Budget(compare)
         cuts = self._cuts
@@ -162,8 +162,8 @@ class PossibleStates:
         return None
 
     def _moves_explain(self, node: str, state: _State, budget: _Budget) -> bool:
-        """Move pods in flight one after another, as long as that brings the node forward."""
-        budget.explains(state.changes())  # for the node that the shadow prefers in this state
+        """Move pods in flight one after another, as long as that improves the rank of the node."""
+        budget.explains(state.changes())  # the node that the shadow prefers in this state
         lost: list[ClusterChange] = []
         for _ in range(_MOST_MOVES):
             own_node = budget.own_node
@@ -179,7 +179,7 @@ class PossibleStates:
         return False
 
     def _single_move_explains(self, state: _State, budget: _Budget) -> bool:
-        """Move each pod in flight alone: some filters and scores depend on pods on any node."""
+        """Move each pod in flight alone: filters and scores may depend on pods on any node."""
         for number in range(min(len(state.is_placed), _MOST_MOVES)):
             state.flip(number)
             if budget.explains(state.changes()):
@@ -188,7 +188,7 @@ class PossibleStates:
         return False
 
     def _variants(self, cut: int, behind: Sequence[AppliedChange]) -> Iterator[_State]:
-        """Yield the states at a cut: pods in flight by queue, by arrival, then as seen."""
+        """Yield the states at a cut: pods in flight by queue, by arrival, and as observed."""
         latest = self._latest[:cut]
         undone = [change.undo for change in latest if change.placed is None]
         undone += [change.undo for change in behind]
@@ -214,7 +214,7 @@ class _Budget:
     def __init__(self, compare: Compare) -> None:
         self._compare = compare
         self._left = _MOST_STATES
-        self.own_node = ""  # of the last comparison
+        self.own_node = ""  # result of the last comparison
 
     def explains(self, changes: Sequence[ClusterChange]) -> bool:
         if not self._left:
@@ -226,7 +226,7 @@ class _Budget:
 
 
 class _State:
-    """A cut, and which of the pods in flight count as placed."""
+    """A cut, and the pods in flight that count as placed."""
 
     def __init__(
         self,
@@ -237,7 +237,7 @@ class _State:
         self._undone, self._pods, self.is_placed = undone, pods, is_placed
 
     def changes(self) -> list[ClusterChange]:
-        """Return the changes that lead from the model to this state."""
+        """Return the changes that convert the model to this state."""
         together = zip(self._pods, self.is_placed, strict=True)
         return [
             *self._undone,
@@ -248,7 +248,7 @@ class _State:
         self.is_placed[number] = not self.is_placed[number]
 
     def move_for(self, node: str, own_node: str) -> int | None:
-        """Return a pod whose move makes `node` better or `own_node` worse; None: there is none."""
+        """Return a pod whose move improves `node` or worsens `own_node`; None without one."""
         for number, pod in enumerate(self._pods):
             if self.is_placed[number]:
                 is_better = pod.node == node
@@ -273,7 +273,7 @@ def _placed(pod: Pod, node: str) -> Pod:
 
 
 def could_matter(before: Any, after: Any) -> bool:
-    """Whether a change of an object can change a decision: a heartbeat cannot."""
+    """Whether a change of an object can affect a decision; a heartbeat cannot."""
     if before is None or after is None:
         return True
     if isinstance(after, Node):
@@ -288,7 +288,7 @@ def could_matter(before: Any, after: Any) -> bool:
 
 
 def _placement_of(pod: Pod) -> tuple[Any, ...]:
-    """Return what decisions for other pods read of a pod and what changes while it lives."""
+    """Return the mutable fields of a pod that decisions for other pods read."""
     metadata = pod.metadata
     node, nominated = pod.spec.node_name, pod.status.nominated_node_name
     return node, nominated, metadata.labels, metadata.deletion_timestamp

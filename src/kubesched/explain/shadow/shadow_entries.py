@@ -21,7 +21,7 @@ __all__ = [
 
 
 class ShadowVerdict(StrEnum):
-    """How the decision of the other scheduler compares with the own one."""
+    """How the decision of the other scheduler compares with the shadow's decision."""
 
     SAME = "same"
     TIED = "tied"
@@ -32,7 +32,7 @@ class ShadowVerdict(StrEnum):
     NEITHER = "neither"
 
 
-# Decisions that no difference between the schedulers is needed for.
+# Verdicts that do not mean that the schedulers differ.
 AGREEMENTS: Final = frozenset([ShadowVerdict.SAME, ShadowVerdict.TIED, ShadowVerdict.NEITHER])
 VERDICT_TEXTS: Final[Mapping[ShadowVerdict, str]] = {
     ShadowVerdict.SAME: "the same node",
@@ -49,10 +49,11 @@ class AssumedState(StrEnum):
     """The state of the cluster in which a decision was compared."""
 
     AS_SEEN = "as-seen"  # all writes before the first write of the decision
-    QUEUE_ORDER = "queue-order"  # pods in flight at the same time in the order of the queue
-    EARLIER = "earlier"  # the same without the last writes, which were not received yet
-    IN_FLIGHT = "in-flight"  # some pods in flight in another order than that of the queue
-    RECORDED = "recorded"  # the scheduler itself recorded its state
+    QUEUE_ORDER = "queue-order"  # pods that were in flight at the same time, in queue order
+    # the same without the last writes, which the scheduler had not received yet
+    EARLIER = "earlier"
+    IN_FLIGHT = "in-flight"  # some pods in flight in another order than queue order
+    RECORDED = "recorded"  # the scheduler recorded its state itself
 
 
 class ShadowEntry(msgspec.Struct, frozen=True):
@@ -63,15 +64,16 @@ class ShadowEntry(msgspec.Struct, frozen=True):
     profile: str
     verdict: str  # a ShadowVerdict
     state: str = AssumedState.AS_SEEN
-    node: str = ""  # of the other scheduler; empty: it found none
-    own_node: str = ""  # of the shadow
+    node: str = ""  # chosen by the other scheduler; empty: none
+    own_node: str = ""  # chosen by the shadow
     summary: str = ""
-    plugin: str = ""  # that decided: by a filter, or by the largest difference in points
+    # the plugin that caused the difference: its filter, or the largest difference in points
+    plugin: str = ""
     points: tuple[VersusPoint, ...] = ()  # `chosen` is the shadow's node
 
 
 class ShadowReport(msgspec.Struct, frozen=True):
-    """The ledger at one moment."""
+    """The content of the ledger at one moment."""
 
     since: str
     until: str
@@ -80,7 +82,7 @@ class ShadowReport(msgspec.Struct, frozen=True):
     verdicts: dict[str, int] = {}
     profiles: dict[str, dict[str, int]] = {}  # profile -> verdicts
     states: dict[str, int] = {}
-    causes: dict[str, int] = {}  # plugin -> differences that it decided
+    causes: dict[str, int] = {}  # plugin -> number of differences that it caused
     not_compared: dict[str, int] = {}  # reason -> pods
     differences: tuple[ShadowEntry, ...] = ()  # the last ones, newest first
     entries: tuple[ShadowEntry, ...] = ()  # the last decisions of any verdict, newest first

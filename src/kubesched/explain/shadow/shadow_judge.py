@@ -1,4 +1,4 @@
-"""Follows the changes of a cluster, and compares every decision of its scheduler with the own one.
+"""Follows the changes of a cluster, and compares every decision of its scheduler with the shadow's.
 
 The first write of a decision is the moment to compare at (decision 0046):
 
@@ -46,12 +46,12 @@ from kubesched.framework.pod_status_writer import POD_SCHEDULED
 __all__ = ["ShadowJudge"]
 
 _EXPLAINED: Final = AGREEMENTS | {ShadowVerdict.SAMPLED}
-_HISTORY: Final = 1000  # changes; the window bounds their age
+_HISTORY: Final = 1000  # number of changes; the window limits their age
 _UNSCHEDULABLE: Final = "Unschedulable"
 
 
 class _WaitingPod:
-    """A pod without a node, as the other scheduler has it."""
+    """A pod without a node, in the state that the other scheduler has received."""
 
     __slots__ = ("arrival", "chosen", "has_failed", "pod")
 
@@ -67,7 +67,7 @@ class _WaitingPod:
 
 
 class ShadowJudge:
-    """Applies changes to a model, and writes the ledger. Plain state: no clock, no API."""
+    """Applies changes to a model, and writes the ledger. It has no clock and performs no I/O."""
 
     def __init__(
         self,
@@ -76,9 +76,9 @@ class ShadowJudge:
         ledger: ShadowLedger,
         window_ns: int,
     ) -> None:
-        """`window_ns` is how long changes are held back, and the greatest age of a decision.
+        """`window_ns` is the delay of changes, and the maximum age of a decision.
 
-        With 0 every decision is compared in the state that the watch shows, and nowhere else.
+        With 0 every decision is compared only in the state that the watch shows.
         """
         self._model = model
         self._comparison = comparison
@@ -87,34 +87,34 @@ class ShadowJudge:
         self._held = OrderedChanges(window_ns)
         self._waiting: dict[str, _WaitingPod] = {}  # by uid
         self._applied: deque[AppliedChange] = deque(maxlen=_HISTORY)
-        # Pods that were deleted while they waited, with the time.
+        # Waiting pods that were deleted, with the time.
         self._lost: deque[tuple[int, Pod]] = deque(maxlen=_HISTORY)
         self._count = 0
 
     @property
     def held_back(self) -> int:
-        """How many changes wait for their window to pass."""
+        """The number of changes in the window."""
         return len(self._held)
 
     @property
     def waiting(self) -> int:
-        """How many pods of the profiles have no node."""
+        """The number of pods of the profiles without a node."""
         return len(self._waiting)
 
     def begin(self, present: Any) -> None:
-        """Add an object that exists at the beginning."""
+        """Add an object that exists at the start."""
         if isinstance(present, Pod) and not present.spec.node_name:
             self._follow_new(present)
         self._model.objects.put(present)
 
     def take(self, change: Change) -> None:
-        """Take a change in the order of arrival; `advance` applies it later."""
+        """Append a change in the order of arrival; `advance` applies it later."""
         self._held.add(change)
 
     def advance(self, now_ns: int, most: int | None = None) -> bool:
         """Apply the changes whose window has passed; return whether some are left.
 
-        With `most`, stop after so many changes, so that other tasks run.
+        With `most`, stop after that many changes, so that other tasks run.
         """
         while (change := self._held.release(now_ns)) is not None:
             self._apply(change)
@@ -155,12 +155,13 @@ class ShadowJudge:
             self._apply_to_waiting(change, waiting, pod)
 
     def _apply_to_waiting(self, change: Change, waiting: _WaitingPod, pod: Pod) -> None:
-        """Apply a change of a pod that has no node afterwards either."""
+        """Apply a change of a pod that still has no node afterwards."""
         position = None
         failure = _failure(pod)
         nominated = pod.status.nominated_node_name
         if failure is not None and failure != _failure(waiting.pod):
-            # A failure after the choice is one of binding, and says nothing about the choice.
+            # A failure after the choice is a failure of the binding, and does not revise the
+            # choice.
             if not waiting.chosen and failure[0] == _UNSCHEDULABLE:
                 self._judge(change, waiting, "", message=failure[1])
             waiting.chosen = ""
@@ -168,7 +169,7 @@ class ShadowJudge:
             waiting.arrival = self._count
         elif nominated != waiting.pod.status.nominated_node_name:
             waiting.chosen = ""
-            # A preemptor failed before, and does not fit the node that it is nominated to.
+            # A preemptor has failed before, and does not fit its nominated node yet.
             if nominated and (not waiting.has_failed or self._fits(waiting.pod, nominated)):
                 self._judge(change, waiting, nominated)
                 waiting.chosen = nominated
@@ -264,7 +265,7 @@ class ShadowJudge:
         return (found, AssumedState.AS_SEEN) if state is None else (last, state)
 
     def _in_flight(self) -> list[PodInFlight]:
-        """Return the waiting pods whose next changes say that they were decided."""
+        """Return the waiting pods that were already decided, according to their next changes."""
         found = []
         for change in self._held.next_ones():
             waiting = self._waiting.get(change.either.metadata.uid)
@@ -273,7 +274,7 @@ class ShadowJudge:
             before, after = waiting.pod, change.after
             nominated = before.status.nominated_node_name
             if waiting.chosen:
-                # Its scheduler forgets a pod that cannot be bound before it writes that.
+                # Its scheduler removes a pod that cannot be bound before it writes the failure.
                 if after is None or not after.status.nominated_node_name:
                     gone = PodInFlight(waiting.position, waiting.chosen, True, "", before)
                     found.append(gone)
@@ -285,7 +286,7 @@ class ShadowJudge:
         return found
 
     def _never_bound(self, oldest_ns: int) -> list[Pod]:
-        """Return pods that may have been assumed on a node that no write names."""
+        """Return pods that may have been assumed on a node that no write contains."""
         while self._lost and self._lost[0][0] < oldest_ns:
             self._lost.popleft()
         found = [pod for _, pod in self._lost]
@@ -299,7 +300,7 @@ class ShadowJudge:
 
 
 def _failure(pod: Pod) -> tuple[str, str, str | None] | None:
-    """Return the reason, the text and the time of the pod's last failure; None without one."""
+    """Return the reason, the message and the time of the pod's last failure; None without one."""
     for each in pod.status.conditions:
         if each.type == POD_SCHEDULED and each.status == "False":
             return each.reason, each.message, each.last_transition_time

@@ -1,6 +1,6 @@
-"""The ledger of shadow mode: counts of all decisions, and the last ones in full.
+"""The ledger of shadow mode: counts of all decisions, and details of the last ones.
 
-Its size is bounded: counts have a fixed set of keys, and old entries are dropped.
+Its size is bounded: counts have a fixed set of keys, and old entries are evicted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ENTRIES: Final = 200
 
 
 class ShadowLedger:
-    """Counts entries. `on_entry` is called with each one, for metrics."""
+    """Counts entries. Metrics set `on_entry`, which is called with each entry."""
 
     def __init__(
         self, started_ns: int, on_entry: Callable[[ShadowEntry], object] = lambda _: None

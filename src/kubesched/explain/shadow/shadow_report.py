@@ -27,7 +27,7 @@ _STATE_TEXTS = {
 
 
 def report_as_text(report: ShadowReport, most: int) -> str:
-    """Return the report for a terminal, with at most so many differences."""
+    """Return the report for a terminal, with a limited number of differences."""
     return "\n".join([*_lines(report, most), ""])
 
 
@@ -66,7 +66,7 @@ def _headline(report: ShadowReport) -> str:
 
 
 def _percent(count: int, total: int) -> str:
-    # 100 % is exact: one difference among many decisions must not be rounded away.
+    # 100 % means exactly all: one difference among many decisions must not be rounded away.
     if count == total:
         return "100 %"
     return f"{min(100 * count / total, 99.99):.2f} %"

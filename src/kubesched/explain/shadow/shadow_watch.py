@@ -1,6 +1,6 @@
-"""Watches a cluster, and compares the decisions of its scheduler with the own ones.
+"""Watches a cluster, and compares the decisions of its scheduler with the shadow's.
 
-The component reads and writes nothing: its only requests are lists and watches.
+The component only reads: it sends no requests other than lists and watches.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ __all__ = ["DEFAULT_WINDOW_NS", "ShadowWatch"]
 
 DEFAULT_WINDOW_NS: Final = SECOND
 _PERIOD_NS: Final = 100 * MILLISECOND
-# How long changes are applied before other tasks run. A decision may take hundreds of comparisons.
+# Time for which changes are applied before other tasks run. A decision may need hundreds of
+# comparisons.
 _TURN_NS: Final = 20 * MILLISECOND
 
 
 class ShadowWatch:
-    """A component: keeps the ledger of one cluster while it runs."""
+    """A component that maintains the ledger of one cluster while it runs."""
 
     def __init__(
         self,
@@ -109,11 +110,11 @@ class ShadowWatch:
         return False
 
     def report(self) -> ShadowReport:
-        """Return the ledger as it is now."""
+        """Return the current ledger."""
         return self.ledger.report(self._clock.now_ns())
 
     def _follow(self, informer: SharedInformer[Any]) -> None:
-        """Pass the objects of an informer to the judge, and all changes from now on."""
+        """Pass the objects of an informer to the judge, and all following changes."""
         for present in informer.store.list():
             self.judge.begin(present)
         now_ns, take = self._clock.now_ns, self.judge.take

@@ -15,7 +15,8 @@ from kubesched.explain.rendering.result import Result
 
 __all__ = ["ClusterState", "GroupUse", "Move", "Waiting", "WhatIf", "difference"]
 
-# Labels that divide nodes into groups, each with its word; of a word, the first present is used.
+# Labels that divide nodes into groups, with the word for such a group. Of several labels with the
+# same word, the first one present is used.
 _GROUPINGS: Final = {
     "topology.kubernetes.io/zone": "zone",
     "node-pool": "pool",
@@ -60,7 +61,7 @@ class WhatIf(Result, frozen=True, kw_only=True):
     new: tuple[Move, ...] = ()  # pods that did not exist before
     gone: tuple[str, ...] = ()  # pods without a replacement
     waiting: tuple[Waiting, ...] = ()  # pods that were not pending before
-    preempted: tuple[str, ...] = ()  # evicted by the scheduler to make room for others
+    preempted: tuple[str, ...] = ()  # evicted by the scheduler to make room for other pods
     placed: tuple[Move, ...] = ()  # pods that were pending before
     blocked: tuple[Waiting, ...] = ()  # evictions that budgets refuse
     groups: tuple[GroupUse, ...] = ()
@@ -93,9 +94,9 @@ def difference(
     *,
     settled: bool,
 ) -> WhatIf:
-    """Return the differences of the second state.
+    """Return the differences between two states.
 
-    `refused` are evictions that budgets did not allow, `preempted` pods that had to make room.
+    `refused` are evictions that budgets did not allow, `preempted` pods that the scheduler evicted.
     """
     before, after = first.pods, second.pods
     blocked = [Waiting(pod=name, reason=reason) for name, reason in sorted(refused.items())]
@@ -221,7 +222,7 @@ def _groups_of(nodes: Iterable[Node], known: Collection[str]) -> dict[str, list[
 
 
 def _telling(nodes: Iterable[Node]) -> list[str]:
-    """Return the labels that some node has, one for each kind of group."""
+    """Return the labels that occur on nodes, one for each kind of group."""
     present = {key for node in nodes for key in node.metadata.labels}
     found: dict[str, str] = {}
     for key, word in _GROUPINGS.items():

@@ -15,12 +15,12 @@ __all__ = ["drain_order"]
 
 
 def drain_order(model: ClusterModel, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the nodes in an order in which every evicted pod finds a node, if one is found.
+    """Return an order of the nodes in which every evicted pod finds a node, if one is found.
 
-    Several orders are tried: as given, then those with the largest pods first, which are hardest
-    to place, and the other way round. If in none of them all pods find a place, it is the one in
-    which most nodes can be drained before a pod has to wait. Pods are placed by the scheduler's
-    own search.
+    Several orders are tried: the given one, then nodes with the largest pods first, which are
+    hardest to place, and the reverse. If pods stay pending in all of them, the result is the order
+    in which the most nodes can be drained before that. Pods are placed by the scheduler's own
+    search.
     """
     given = list(dict.fromkeys(names))
     by_largest = sorted(given, key=lambda name: (-_largest(model, name), name))
@@ -35,7 +35,7 @@ def drain_order(model: ClusterModel, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _greedy(model: ClusterModel, names: Sequence[str]) -> tuple[list[str], bool]:
-    """Drain the first node whose pods fit elsewhere, repeatedly; whether all were drained."""
+    """Repeatedly drain the first node whose pods fit elsewhere. Return whether all were drained."""
     left = list(names)
     order: list[str] = []
     changes: list[ClusterChange] = []

@@ -1,4 +1,4 @@
-"""Plans of changes to a cluster, made as a user of kubectl would make them."""
+"""Plans of changes to a cluster, applied like requests of a user of kubectl."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _EVICTION_TRIES = 30
 _EVICTION_PAUSE_NS = 10 * SECOND
 
 
-# A plan runs in memory. Beyond these the answer would take minutes and gigabytes.
+# A plan runs in memory. Beyond these limits it would take minutes and gigabytes.
 MOST_NEW_NODES: Final = 10_000
 MOST_REPLICAS: Final = 100_000
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The changes, made in this order: objects, nodes, workloads, drains."""
+    """Changes, applied in this order: objects, nodes, workloads, drains."""
 
     drain: tuple[str, ...] = ()
     add: int = 0
@@ -56,7 +56,7 @@ async def carry_out(cluster: VirtualCluster, plan: Plan) -> dict[str, str]:
     """Make the changes; return the pods whose eviction a budget refused, with its message.
 
     Raises:
-        ExplainError: the plan names what is not there, or a number in it is too large.
+        ExplainError: the plan names an object that does not exist, or a number is too large.
     """
     _check_numbers(plan)
     api = cluster.api
@@ -118,7 +118,7 @@ async def _remove(cluster: VirtualCluster, name: str) -> None:
 
 
 def _named(nodes: Mapping[str, Node], pattern: str) -> list[Node]:
-    """Return the node of a name, or all nodes with a label `key=value`."""
+    """Return the node with a name, or all nodes with a label `key=value`."""
     key, equals, value = pattern.partition("=")
     found = [
         node
@@ -137,7 +137,7 @@ async def _put(cluster: VirtualCluster, wanted: Any) -> None:
     namespace = metadata.namespace if resource.namespaced else None
     record = cluster.api.store.find_record(resource, namespace, metadata.name)
     if record is None:
-        # A dump contains fields that the server sets; a new object has none of them.
+        # A dump contains fields that the server sets; a new object must not have them.
         unborn = replace(metadata, resource_version="", uid="", creation_timestamp=None)
         await cluster.api.create(replace(wanted, metadata=unborn))
         return

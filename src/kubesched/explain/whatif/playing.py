@@ -1,7 +1,7 @@
-"""Plays a plan on a copy of a cluster, in virtual time.
+"""Simulates a plan on a copy of a cluster, in virtual time.
 
-The copy comes to rest once as it is, then the changes are made and it comes to rest again. The
-difference is the answer.
+The copy settles without changes first. Then the changes are made, and it settles again. The result
+is the difference between the two states.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def play(
     seed: int = 0,
     now_ns: int = 0,
 ) -> WhatIf:
-    """Play the plan on a copy of the cluster. Same input, same answer.
+    """Simulate the plan on a copy of the cluster. The same input gives the same result.
 
-    The copy begins at `now_ns`, and not before the latest time in the objects.
+    The copy starts at `now_ns`, but not before the latest time in the objects.
 
     Raises:
-        ExplainError: the plan names what is not there.
+        ExplainError: the plan names an object that does not exist.
     """
     whole = list(objects)
     start_ns = max(latest_time_ns(whole), now_ns) or virtual_loop.DEFAULT_START_NS
@@ -51,7 +51,8 @@ async def _play(
     plugins: Mapping[str, Any] | None,
     seed: int,
 ) -> WhatIf:
-    # An embedded cluster takes long to import, and a running scheduler seldom plays a plan.
+    # Imported here: the embedded cluster takes long to import, and a running scheduler rarely needs
+    # it.
     from kubesched.explain.clusters.virtual_cluster import VirtualCluster
 
     baseline = VirtualCluster(configuration=configuration, plugins=plugins, seed=seed)

@@ -268,7 +268,7 @@ class DomainCounts:
 
     @property
     def is_per_row(self) -> bool:
-        """Whether every node is a domain of its own, so that `column` has all counts."""
+        """Whether every domain is a single node, so that `column` has all counts."""
         domains = self.domains
         return domains.is_one_row_each and domains.covers_table
 

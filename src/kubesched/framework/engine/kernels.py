@@ -82,9 +82,9 @@ def least_allocated(
 
 
 def balance_change(allocatable: IntMatrix, allocated: IntMatrix, wanted: list[int]) -> IntColumn:
-    """Return how much more balanced the shares in use are with the requested amounts.
+    """Return the change in balance of the resource fractions when the requests are added.
 
-    A resource of which a node has 0 does not count there; see `balance`.
+    Resources of which the node has 0 are ignored on that node; see `balance`.
     """
     resources, nodes = allocatable.shape
     if compiled is not None and len(wanted) <= _MOST_RESOURCES:
@@ -104,7 +104,7 @@ def balance_change(allocatable: IntMatrix, allocated: IntMatrix, wanted: list[in
 
 
 def choose_highest(values: NDArray[np.signedinteger], draw: Callable[[int], int]) -> int:
-    """Return a place of the highest value; `draw(n)` chooses one of n such places."""
+    """Return the index of a highest value; `draw(n)` chooses one of n equal values."""
     first = values.argmax()
     is_highest = values == values[first]
     count = int(np.count_nonzero(is_highest))

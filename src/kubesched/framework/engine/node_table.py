@@ -188,8 +188,8 @@ class NodeTable:
         self.allocatable, self.requested = self._amounts_room
         # The columns of the other resources that a row's node has, or that its pods request.
         self._scalars_of: tuple[dict[int, list[int]], dict[int, list[int]]] = ({}, {})
-        # Row -> requests of resources that no node has. They get no column: otherwise every pod
-        # with an invented name would add a column for all nodes, permanently.
+        # Row -> requests of resources that no node has. They have no column: otherwise each pod
+        # with an invented resource name would permanently add a column for all nodes.
         self._columnless_requests: dict[int, dict[str, int]] = {}
         self._adjacent: dict[tuple[str, ...], tuple[int, int]] = {}
         self.nonzero_requested = np.zeros((2, capacity), dtype=np.int64)  # cpu, memory
@@ -302,7 +302,7 @@ class NodeTable:
     def adjacent_columns(self, names: tuple[str, ...]) -> tuple[int, int] | None:
         """Return the first index of these resources and the one after the last.
 
-        The result is None unless all have a column, one after the other in this order.
+        The result is None unless all have adjacent columns in this order.
         """
         columns = self._adjacent.get(names)
         if columns is None:
@@ -430,7 +430,7 @@ class NodeTable:
         room, wanted = self._amounts_room, len(self.resources)
         _, places, capacity = room.shape
         if wanted > places or self.capacity > capacity:
-            # Double the size: otherwise thousands of new resources would cause as many copies.
+            # Double the size: otherwise thousands of new resources would cause thousands of copies.
             shape = (2, places if wanted <= places else 2 * wanted, self.capacity)
             self._amounts_room = np.zeros(shape, dtype=np.int64)
             self._amounts_room[:, :places, :capacity] = room

@@ -99,9 +99,9 @@ class TotalIndex:
         return None
 
     def rows_from_best(self) -> Iterator[list[int]]:
-        """Yield the rows of each total, the highest first.
+        """Yield the rows of each total, highest first.
 
-        Do not modify the set meanwhile.
+        Do not modify the set during the iteration.
         """
         return (self._buckets[total] for total in self._totals_from_best())
 
