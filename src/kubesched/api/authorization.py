@@ -23,7 +23,7 @@ class NonResourceAttributes(ApiStruct):
 class SubjectAccessReviewSpec(ApiStruct):
     """The access to review.
 
-    Only URL paths, which is all that the scheduler's endpoints need.
+    Only URL paths, because the scheduler's endpoints need nothing else.
     """
 
     non_resource_attributes: NonResourceAttributes | None = None

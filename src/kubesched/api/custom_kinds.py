@@ -1,7 +1,6 @@
-"""Kinds that are known by name only: custom resources that plugins watch.
+"""Custom kinds: resources that plugins watch, and that are known by name only.
 
-The metadata of their objects is decoded as for every object; `spec` and `status` stay plain
-JSON.
+The metadata of their objects is decoded as for every object; `spec` and `status` stay plain JSON.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _bases: dict[str, tuple[type[CustomObject], bool]] = {}
 
 
 class CustomObject(ApiObject):
-    """An object of a kind without a type of its own."""
+    """An object of a custom kind."""
 
     custom_kind: ClassVar[Kind | None] = None
 
@@ -34,7 +33,8 @@ def custom_kind(resource: str, kind_name: str = "") -> Kind | None:
     """Return the kind of a name such as `foos.v1.example.com`, or None.
 
     The same name returns the same kind with the same type, which `ApiAccess` accepts. To create
-    objects, pass the name of the kind (`Foo`) in one of the calls; without it, the server is asked.
+    objects, pass the name of the kind (`Foo`) in one of the calls; without it, the server's
+    discovery is requested.
     """
     made = _made(resource)
     if made is not None and kind_name:
@@ -50,10 +50,10 @@ def custom_resource(
     *,
     namespaced: bool = True,
 ) -> CustomResource:
-    """Return the same for a plugin that is written for one resource.
+    """Return the kind and type of a custom resource for a plugin that declares its fields.
 
     `base` declares fields beside `spec` and `status`. Call this when the plugin's module is
-    imported: no part may have asked for the kind before.
+    imported, before any other call requests the kind.
 
     Raises:
         ValueError: the name is not `plural.version.group`.

@@ -1,7 +1,7 @@
 """The kinds of objects, with their names in URLs, manifests and messages.
 
-One entry per top-level type, in the order in which a cluster is best created: an object comes
-after those that it refers to.
+One entry per top-level type, in a suitable order for creating a cluster: an object comes after
+those that it refers to.
 """
 
 from __future__ import annotations

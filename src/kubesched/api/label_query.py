@@ -77,7 +77,7 @@ class _Parser:
         if self._peek() in ("", ","):
             return ParsedRequirement(key, "!" if is_absent else "exists")
         if is_absent:
-            # The reference reads `!key` alone, and then rejects what follows.
+            # The reference reads `!key` alone, and then rejects the rest.
             return ParsedRequirement(key, "!")
         word = self._next()
         operator = _OPERATORS.get(word)

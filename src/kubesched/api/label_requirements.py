@@ -22,7 +22,7 @@ from kubesched.errors import SelectorError
 
 __all__ = ["Requirement", "integer_of"]
 
-# The texts of so many errors are longer than any message that shows them.
+# More errors than this would not fit any message.
 _MOST_ERRORS: Final = 100
 # More values are first checked all at once.
 _FEW: Final = 16
@@ -32,8 +32,8 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 class Requirement:
     """A requirement on one label.
 
-    The operators are those of query strings: `in`, `notin`, `=`, `==`, `!=`, `exists`, `!`,
-    `gt` and `lt`. `values` keep their order; `value_set` is for lookups.
+    The operators are those of query strings: `in`, `notin`, `=`, `==`, `!=`, `exists`, `!`, `gt`
+    and `lt`. `values` are in the given order; `value_set` is for lookups.
     """
 
     __slots__ = ("_hash", "key", "operator", "value_set", "values")

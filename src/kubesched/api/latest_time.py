@@ -1,6 +1,6 @@
-"""The latest time in a set of objects: the moment when they were read, or a little before.
+"""The latest time in a set of objects: approximately the time when they were read.
 
-Virtual time that begins with objects of a cluster begins then: a pod whose containers started in
+Virtual time that starts with objects of a cluster starts there: a pod whose containers started in
 the future would not be ready.
 """
 

@@ -1,4 +1,4 @@
-"""Many label requirements, merged so that a match takes time per label only.
+"""Many label requirements, merged so that a match takes time proportional to the labels only.
 
 A query string can have thousands of requirements, and is tested against every object of a kind.
 """

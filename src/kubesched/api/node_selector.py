@@ -90,7 +90,7 @@ class NodeTerm(NamedTuple):
 
 
 class NodeMatcher(NamedTuple):
-    """Terms of which one must match; without terms, no node matches."""
+    """Terms of which one must match; without terms no node matches."""
 
     terms: tuple[NodeTerm, ...]
 
@@ -166,7 +166,7 @@ class RequiredNodeAffinity(NamedTuple):
         )
 
     def check(self, labels: Mapping[str, str], name: str) -> bool:
-        """Match like `matches`, but raise SelectorError where invalid terms decide.
+        """Match like `matches`, but raise SelectorError if the result depends on invalid terms.
 
         A node that the nodeSelector rejects is rejected before the terms are evaluated.
         """

@@ -1,8 +1,8 @@
-"""Write a changed struct back into the JSON that it was decoded from.
+"""Writes a changed struct back into the JSON from which it was decoded.
 
 Structs declare only the fields that kubesched reads or writes; an update must preserve the other
-fields. `overlay` changes in the JSON only what differs between the decoded struct and the new
-one.
+fields. `overlay` changes only the parts of the JSON that differ between the decoded struct and the
+new one.
 """
 
 from __future__ import annotations
@@ -91,5 +91,5 @@ def _identity(item: Any) -> Any:
 
 
 def _to_json(value: Any) -> Any:
-    # Through JSON: msgspec's own conversion keeps tuples where JSON has lists.
+    # Convert through JSON: msgspec's own conversion produces tuples where JSON has lists.
     return msgspec.json.decode(msgspec.json.encode(value))

@@ -109,7 +109,7 @@ def pod_nonzero_requested(pod: Pod, options: PodRequestOptions = NODE_REQUESTS) 
     """Return (milli-CPU, bytes of memory) of the pod for scoring nodes.
 
     A container that does not request one of them counts with a default; an explicit zero counts
-    as zero. If the pod has pod-level requests, defaults apply only to what they leave out.
+    as zero. If the pod has pod-level requests, defaults apply only to resources that these omit.
     """
     if _is_one_container(pod, options):
         return _amounts_of_one(tuple(pod.spec.containers[0].resources.requests.items()))[1]
@@ -159,7 +159,7 @@ def pod_level_requests_set(pod: Pod) -> bool:
 
 
 def is_restartable_init_container(container: Container) -> bool:
-    """Whether an init container is a sidecar, which keeps running."""
+    """Whether an init container is a sidecar, which runs as long as the pod."""
     return container.restart_policy == "Always"
 
 

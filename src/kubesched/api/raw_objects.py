@@ -1,7 +1,7 @@
-"""Pods and nodes as a server wrote them, including undeclared fields.
+"""Pods and nodes in the form of the server, including undeclared fields.
 
-`ApiAccess` can list and watch these types instead of `Pod` and `Node`. The parts of an object
-stay JSON; only the metadata that identifies it is decoded.
+`ApiAccess` can list and watch these types instead of `Pod` and `Node`. The parts of an object stay
+JSON; only the metadata that identifies it is decoded.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from kubesched.api.resource_names import (
 
 __all__ = ["Resources"]
 
-# So many scalars may be present with zero.
+# Up to this many scalars may be present with zero.
 _MOST_ZEROS: Final = 128
 
 
@@ -72,7 +72,7 @@ class Resources(msgspec.Struct, gc=False):
 
     @staticmethod
     def allowed_pods(amounts: Mapping[str, RawQuantity]) -> int:
-        """Return how many pods a node's allocatable admits; 0 if it does not say."""
+        """Return the number of pods that a node's allocatable admits; 0 if it is absent."""
         raw = amounts.get(PODS)
         return 0 if raw is None else parse_value(raw)
 

@@ -1,9 +1,9 @@
 """Sharing of equal parts between decoded objects, to save memory.
 
 Pods of one workload differ only in a few fields: names, the node, addresses, times. Decoding
-creates a copy of all other fields for each pod. `PodSharing` and its like take a decoded object
-and return an equal one that reuses parts of its previous version or of a model, a similar object.
-Objects are immutable, so sharing has no visible effect.
+creates a copy of all other fields for each pod. `PodSharing` and similar classes take a decoded
+object and return an equal one that reuses parts of its previous version or of a model, a similar
+object. Objects are immutable, so sharing has no visible effect.
 
 The caches are bounded. An evicted value or model costs memory, because the next equal value is
 stored a second time; the results stay correct.
@@ -138,7 +138,7 @@ class Weighed(Generic[K, V]):
 
 
 class Models(Weighed[K, S]):
-    """Objects of which later ones are likely to be similar."""
+    """Objects to which later ones are likely to be similar."""
 
     __slots__ = ()
 

@@ -39,7 +39,7 @@ def weight_of_texts(texts: Collection[str]) -> int:
 
 
 def is_long(text: object) -> bool:
-    """Whether a value of a field is a text that is not cached by itself."""
+    """Whether a value of a field is a text too long to be cached."""
     return isinstance(text, str) and len(text) > LONGEST_TEXT
 
 

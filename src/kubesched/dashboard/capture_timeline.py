@@ -90,7 +90,7 @@ def _past_of(objects: Sequence[ApiObject], taken: int) -> Iterator[TimelineChang
 
 
 def _past_of_node(node: Node, created: int, taken: int) -> Iterator[TimelineChange]:
-    """Yield a node as healthy until the time at which its condition Ready says it failed."""
+    """Yield a node as healthy until the time at which its condition Ready reports the failure."""
     failed = _failed(node)
     if failed is None or failed <= created:
         yield TimelineChange(created, None, node)

@@ -1,7 +1,7 @@
-"""Views of nodes and pods for the page: what the page reads, and a view that counts.
+"""Views of nodes and pods for the page: the protocol, and an implementation that counts objects.
 
-`PageView` is the protocol that the page reads. `ClusterView` counts the objects that its owner puts
-into it. If a scheduler runs in this process, `SchedulerView` reads the scheduler's counts instead.
+`PageView` is the protocol that the page reads. `ClusterView` counts the objects that its owner
+adds. If a scheduler runs in this process, `SchedulerView` reads the scheduler's counts instead.
 Changes of pods are queued until the next read, so that a pod that is created, bound and started in
 between is counted once.
 """
@@ -38,7 +38,7 @@ class PageView(RowSource, Protocol):
 
     @property
     def version(self) -> object:
-        """A value that differs from the last one whenever something may have changed."""
+        """A value that changes whenever the content may have changed."""
         ...
 
     def names(self) -> Iterable[str]:

@@ -21,7 +21,7 @@ def read_configuration(
     """Read a configuration from a YAML text.
 
     Raises:
-        BadRequestError: one line with the first problem and its place.
+        BadRequestError: the message is one line with the first problem and its location.
     """
     registry = PluginRegistry(plugins or {})
     known_args = registry.known_args()

@@ -1,8 +1,8 @@
 """The server side of the page: files, requests, and one event stream per viewer.
 
-Answers plain requests (`foundation/http/http_messages.py`), so that it can be mounted on any
-server of this project: the embedded API server, the scheduler's secure port, or its own server.
-All addresses in the page are relative, so that it works behind any path of a proxy.
+It handles plain requests (`foundation/http/http_messages.py`), so that it can be mounted on any
+server of this project: the embedded API server, the scheduler's secure port, or its own server. All
+addresses in the page are relative, so that it works behind any path of a proxy.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SIGN_IN: Final = "Sign in: open the link that kubesched printed; it works once.
 
 
 class Dashboard:
-    """Answers requests under `PREFIX`.
+    """Handles requests below `PREFIX`.
 
     If `sign_in` is None, the server authorizes requests. Without a `hub` there is no stream: the
     page requests moments of a timeline instead.
@@ -61,7 +61,7 @@ class Dashboard:
         self._files = resources.files("kubesched.dashboard") / "static"
 
     async def answer(self, request: Request) -> Response:
-        """Answer a request whose path begins with the prefix."""
+        """Respond to a request whose path begins with the prefix."""
         path, refusal = self._admitted(request)
         if refusal is not None:
             return refusal
@@ -119,7 +119,10 @@ class Dashboard:
         return _text(405, "only GET and POST\n")
 
     def _streamed(self) -> Response:
-        """Stream frames as server-sent events; a viewer gets the next one when it took the last."""
+        """Send frames as server-sent events.
+
+        A viewer gets the next frame when it has received the last.
+        """
         hub = self._hub
         if hub is None:
             raise BadRequestError("this page has no stream: request moments", 404)
@@ -153,7 +156,7 @@ def _led_to_folder(sign_in: SignIn, path: str, request: Request) -> Response:
 
 
 def _signed_in(sign_in: SignIn, path: str, request: Request) -> Response | None:
-    """Return None for a request with a session; else a refusal, or the end of a sign-in."""
+    """Return None for a request with a session; otherwise a refusal, or the end of a sign-in."""
     has_session = sign_in.is_signed_in(request.headers.get("Cookie"))
     tokens = request.query.all("token")
     if not tokens or request.method != "GET":
@@ -163,7 +166,7 @@ def _signed_in(sign_in: SignIn, path: str, request: Request) -> Response | None:
     session = sign_in.redeem(tokens[0])
     if session is None:
         return _redirect("./") if has_session else _text(401, _SIGN_IN)
-    # Without a path the browser uses the folder of the page as it sees it.
+    # Without a path the browser uses the folder of the page from its own point of view.
     secure = "; Secure" if sign_in.is_secure else ""
     cookie = f"{sign_in.cookie}={session}; HttpOnly; SameSite=Strict{secure}"
     return _redirect("./").with_headers(Set_Cookie=cookie)

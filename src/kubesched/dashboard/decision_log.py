@@ -30,8 +30,8 @@ _LATENCIES: Final = 1_000
 _REASONS: Final = 10_000
 _BEST: Final = 3  # nodes whose totals are recorded
 _MILLISECOND: Final = 1_000_000
-# Ranking the best nodes may use a fiftieth of the time. That is enough for a thousand decisions per
-# second, or a hundred where every node has to be scored. Unused time is saved for bursts.
+# Ranking the best nodes may take a fiftieth of the time. That is enough for a thousand decisions
+# per second, or a hundred if every node has to be scored. Unused time is saved for bursts.
 _RANKING_SHARE: Final = 50
 _SAVED_NS: Final = 2_000_000_000
 _PREEMPTED: Final = "PreemptionByScheduler"
@@ -66,7 +66,7 @@ class DecisionLog:
     def __init__(self, now_ns: Callable[[], int], length: int = _LENGTH) -> None:
         self._now_ns = now_ns
         self._entries: deque[DecisionEntry] = deque(maxlen=length)
-        self._seen_ns: dict[str, int] = {}  # when waiting pods were first seen
+        self._seen_ns: dict[str, int] = {}  # when waiting pods were first observed
         self._latencies: deque[int] = deque(maxlen=_LATENCIES)
         self._may_rank_ns = 0
         self._main_reasons: RecentlyUsed[str, str] = RecentlyUsed(_REASONS)  # by uid
@@ -109,7 +109,7 @@ class DecisionLog:
     def main_reason(self, pod: Pod) -> str:
         """Return why most nodes rejected a waiting pod, or the text of its condition.
 
-        A scheduler in this process reports reasons. The API has only the text of all of them.
+        A scheduler in this process reports the reasons. The API only has one text with all of them.
         """
         return self._main_reasons.get(pod.metadata.uid) or waiting_reason(pod)
 
@@ -151,7 +151,7 @@ class DecisionLog:
 
     def _note_placed(self, pod: Pod, now_ns: int) -> None:
         seen_ns = self._seen_ns.pop(pod.metadata.uid, None)
-        # A pod that was bound when it was first seen was placed before the log began.
+        # A pod that was bound when it was first observed was placed before the log began.
         if seen_ns is not None:
             self._latencies.append((now_ns - seen_ns) // _MILLISECOND)
             self.placed += 1
@@ -207,7 +207,7 @@ class DecisionLog:
         return self._entries[0].number if self._entries else 0
 
     def latency(self) -> list[int]:
-        """Return median and 99th percentile of the times from seen to placed, in milliseconds."""
+        """Return median and 99th percentile of the times until placement, in milliseconds."""
         ordered = sorted(self._latencies)
         return [ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100]] if ordered else []
 

@@ -1,8 +1,8 @@
 """Applies the edits of a suggestion to a cluster: all of them, or none.
 
-All edits are checked with dry runs before the first one is made. If a later request is refused
-all the same, what was changed is restored: deleted objects are created again, created ones are
-deleted, and replaced ones get their old content.
+All edits are checked with dry runs before the first one is made. If a later request fails
+nevertheless, the changes are reverted: deleted objects are created again, created ones are deleted,
+and replaced ones get their old content.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _check(api: CheckedApi, step: _Step, steps: Sequence[_Step]) -> None:
         if step.action == "recreate" and error.reason == "AlreadyExists":
             return
         if any(_is_named_in(error, other) for other in steps if other.action == "create"):
-            return  # a dry run cannot see what an earlier edit creates
+            return  # a dry run does not have the objects that an earlier edit creates
         raise BadRequestError(f"{step}: {error}; nothing has been changed") from error
 
 
@@ -168,7 +168,7 @@ async def _put_back(api: CheckedApi, step: _Step) -> None:
 
 
 async def _wait_until_gone(api: CheckedApi, step: _Step, clock: Clock) -> None:
-    """Wait for an object with finalizers, at most some seconds: creation is refused then."""
+    """Wait for the deletion of an object with finalizers, for a few seconds at most."""
     for _ in range(_POLLS):
         try:
             current: Any = await api.get(step.kind, step.name, step.namespace)
@@ -182,7 +182,7 @@ async def _wait_until_gone(api: CheckedApi, step: _Step, clock: Clock) -> None:
 
 
 async def _restored(undo: list[Callable[[], Awaitable[Any]]], problem: str) -> BadRequestError:
-    """Undo what was done, the last change first, and return the error to raise."""
+    """Revert the changes, the last one first, and return the error to raise."""
     failed = []
     for step in reversed(undo):
         try:

@@ -68,13 +68,13 @@ class UnreadableKinds(NamedTuple):
 
 
 class PageQueries:
-    """Answers the requests of the page.
+    """Handles the requests of the page.
 
-    With `changes` the page can change the cluster. `queue` returns the queue of a scheduler in
-    this process, if there is one. `plugins` are its out-of-tree plugins. `limits` are the kinds
-    that may not be read. `read` returns when all readable objects have been read once. `shadow`
-    returns the ledger of a shadow. `panels` returns those of the plugins of a scheduler in this
-    process; without it they are built from the objects.
+    With `changes` the page can change the cluster. `queue` returns the queue of a scheduler in this
+    process, if there is one. `plugins` are its out-of-tree plugins. `limits` are the kinds that may
+    not be read. `read` returns when all readable objects have been read once. `shadow` returns the
+    ledger of a shadow. `panels` returns those of the plugins of a scheduler in this process;
+    without it they are built from the objects.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class PageQueries:
         return frame
 
     async def get(self, path: str, query: Mapping[str, str]) -> Any:
-        """Answer a GET request.
+        """Handle a GET request.
 
         Raises:
             BadRequestError: the path is unknown, or the object does not exist.
@@ -146,7 +146,7 @@ class PageQueries:
                 return self._lookup(state, parts, query)
 
     def _lookup(self, state: PageState, path: Sequence[str], query: Mapping[str, str]) -> Any:
-        """Answer a request that needs no child process."""
+        """Handle a request that needs no child process."""
         match path:
             case ["nodes", name]:
                 return self._node(state, name)
@@ -255,7 +255,8 @@ class PageQueries:
     async def _in_child(self, moment: Moment, work: Callable[[Snapshot], Any]) -> msgspec.Raw:
         """Run `work` on the objects of a moment in a child process, and return its JSON.
 
-        A request waits until the cluster has been read: a part of it would give wrong answers.
+        A request waits until the cluster was read completely: with a part of it the results would
+        be wrong.
         """
         try:
             async with asyncio.timeout(_LONGEST_READ_S):
@@ -327,7 +328,7 @@ def _verdicts_of(found: Explanation) -> dict[str, Any]:
 
 
 def _search(view: PageView, text: str) -> list[dict[str, str]]:
-    """Find nodes and pods by a part of their name; names that begin with it come first."""
+    """Find nodes and pods by a part of their name; names with that prefix come first."""
     part = text.strip().lower()
     if not part:
         return []
@@ -341,7 +342,7 @@ def _search(view: PageView, text: str) -> list[dict[str, str]]:
 
 
 def _selected(view: PageView, text: str) -> dict[str, int]:
-    """Count pods per node that a label selector matches, or that have the text in their name.
+    """Count pods per node whose labels match a selector, or whose name contains the text.
 
     A text of letters, digits, dots, slashes and hyphens only is a part of a name.
 

@@ -1,4 +1,4 @@
-"""The page on a socket of its own, for clusters that this process does not serve."""
+"""A separate HTTP server for the page, for clusters that this process does not serve."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LIMITS: Final = HttpLimits(
 class PageServer:
     """Serves a dashboard while its `async with` block runs; port 0 selects a free port.
 
-    `path` is the prefix that a proxy adds to every path. Requests may have it or not.
+    `path` is the prefix that a proxy adds to every path. Requests with and without it are accepted.
     """
 
     def __init__(self, dashboard: Dashboard, host: str, port: int, *, path: str = "") -> None:

@@ -1,4 +1,4 @@
-"""The state of a cluster at one moment, as the page reads it."""
+"""The state of a cluster at one moment, in the form that the page reads."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class PageStates(Protocol):
 
 
 class LivePageState:
-    """The present state of a live cluster, which is its only one.
+    """The current state of a live cluster, which is its only one.
 
     `of_kind` returns the cached objects of a kind. `kinds` returns all cached kinds.
     """

@@ -1,7 +1,8 @@
 """The timeline of a plan: the cluster before the first wave, and after each wave.
 
-The moments of the timeline are the waves, one millisecond apart: a plan has no times. A moved pod
-keeps its name, so that it can be followed; on a cluster its owner creates one with another name.
+The moments of the timeline are the waves, one millisecond apart, because a plan has no times. A
+moved pod has the same name before and after, so that it can be followed; on a real cluster its
+owner creates a pod with another name.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def timeline_of_plan(
     milliseconds.
 
     Raises:
-        PlanFileError: the file is no plan.
+        PlanFileError: the file is not a plan.
         ConfigError: it is another kind of plan, or the plan of another cluster.
     """
     try:
@@ -127,7 +128,7 @@ def _changes(
 def _cordoned_by_wave(
     plan: PlanDocument, uncordon: Sequence[str], nodes: Mapping[str, Node]
 ) -> Iterator[set[str]]:
-    """Yield the nodes that are cordoned during each wave; `uncordon` are opened in the last one."""
+    """Yield the nodes that are cordoned during each wave; the last wave uncordons `uncordon`."""
     closed = {name for name, node in nodes.items() if node.spec.unschedulable}
     for number, wave in enumerate(plan.waves, start=1):
         closed -= {*wave.uncordon, *wave.relief, *(step.node for step in wave.steps)}

@@ -1,4 +1,4 @@
-"""The panels of plugins: what they show of their own state."""
+"""The panels of plugins on the page, with the plugins' own state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The timeline of a flight recording: every change that the scheduler saw."""
+"""The timeline of a flight recording: every change that the scheduler received."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Compact rows of nodes and pods for the page.
 
-Nodes of a pool differ in name and usage, and in little else. Their common part is a shape. The row
-of a node has the index of its shape, so that fifty thousand nodes take two megabytes, not twenty.
+Nodes of a pool mainly differ in name and usage. Their common part is a shape. The row of a node has
+the index of its shape, so that fifty thousand nodes take two megabytes instead of twenty.
 """
 
 from __future__ import annotations

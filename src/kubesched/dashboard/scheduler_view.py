@@ -1,7 +1,7 @@
 """A view of the nodes and pods of a scheduler in this process.
 
 The view has no counts of its own. It reads amounts from the scheduler's cache, pods from its
-informers, and changed rows from the change log of its node table. Without viewers it costs nothing.
+informers, and changed rows from the change log of its node table. Without viewers it costs no time.
 A pod counts as placed as soon as the scheduler has assumed it on a node.
 """
 
@@ -91,7 +91,7 @@ class SchedulerView:
         cache.update_snapshot()
         table = cache.snapshot.table
         changed = ChangedNodes(set(), set())
-        # After a replacement of the scheduler the log is another one.
+        # After a replacement of the scheduler there is another log.
         rows = None if self._position < 0 else table.changes.since(self._position)
         self._position = table.changes.position
         if self._membership != table.membership_version:

@@ -1,8 +1,8 @@
 """Sign-in to the page: a link with a one-time token, which becomes a session cookie.
 
-A browser sends the cookies of a host to all its ports, so to other programs on this machine. It
-sends a cookie only to the folder that the cookie is for. So a page is in a folder whose name cannot
-be guessed, and the name of its cookie is its own: pages do not overwrite each other's sessions.
+A browser sends the cookies of a host to all its ports, and therefore to other programs on this
+machine. It sends a cookie only for the path of that cookie. Therefore a page has a path that cannot
+be guessed, and a unique cookie name, so that pages do not overwrite each other's sessions.
 
 The Host of a request must be a name of this server, so a forged Host is refused. Requests that
 change something must come from the page itself.
@@ -105,7 +105,7 @@ class SignIn:
         return host is not None and host in self._hosts
 
     def is_own_origin(self, origin: str, host_header: str) -> bool:
-        """Whether a request that changes something comes from the page itself."""
+        """Whether a request that makes a change comes from the page itself."""
         if not origin:
             return False
         if self._origin and origin == self._origin:

@@ -3,7 +3,7 @@
 The hub collects the names of changed nodes and puts them into numbered frames, a few per second. A
 viewer only passes the number of its last frame, so a slow viewer needs no buffer. A viewer that is
 behind gets all changes since its frame in one frame, or everything again. Frames are encoded as
-events of the stream, so that all viewers are sent the same bytes.
+events of the stream, so that all viewers receive the same bytes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LONGEST_PAUSE_S: Final = 2.0
 _SHARE_OF_TIME: Final = 0.02
 _HEARTBEAT_S: Final = 5.0
 _MOST_STEPS: Final = 50  # frames whose changed names are stored
-_WHOLE_VALID: Final = 10  # a whole frame serves new viewers for so many later frames
+_WHOLE_VALID: Final = 10  # number of later frames for which a whole frame is reused for new viewers
 _ROWS_PER_TURN: Final = 1000
 
 

@@ -46,8 +46,8 @@ def plan_drain(
     `most_pending_s` at most.
 
     Raises:
-        ExplainError: a named node does not exist. KubeschedError: OR-Tools is not installed, or the
-            cluster cannot be rehearsed.
+        ExplainError: a named node does not exist.
+        KubeschedError: OR-Tools is not installed, or the cluster cannot be rehearsed.
     """
     limits = DrainLimits(policy or PlanningPolicy(), seconds, most_pending_s, wave_pods)
     return rehearse_drain(snapshot, nodes, limits, seed, clock or RealClock(), report)[0]

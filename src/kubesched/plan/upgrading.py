@@ -47,8 +47,8 @@ def plan_upgrade(
     a node for `most_pending_s`.
 
     Raises:
-        ExplainError: there is no such node. KubeschedError: OR-Tools is not installed, or the
-            cluster cannot be rehearsed.
+        ExplainError: there is no such node.
+        KubeschedError: OR-Tools is not installed, or the cluster cannot be rehearsed.
     """
     old = _in_order(snapshot, pool)
     if not old:

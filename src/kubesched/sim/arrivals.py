@@ -75,7 +75,7 @@ def parse_arrivals(value: Any, path: str) -> Arrivals:
     """Parse an arrival process.
 
     Raises:
-        ScenarioError: the value is not one.
+        ScenarioError: the value is not an arrival process.
     """
     if not isinstance(value, dict):
         raise ScenarioError(path, f"needs one of {', '.join(_KINDS)}")

@@ -13,7 +13,7 @@ from kubesched.sim.results import RunResult
 
 __all__ = ["TIMES", "Comparison", "Difference", "compare", "is_time", "measures_of"]
 
-# 97.5 % quantiles of Student's t by degrees of freedom; beyond them the normal one.
+# 97.5 % quantiles of Student's t by degrees of freedom. Beyond them the normal quantile applies.
 _T: Final = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
@@ -23,7 +23,7 @@ _NORMAL: Final = 1.960
 # Measures that a run does not have if no pod was bound or started.
 TIMES: Final = ("mean time to bind", "p99 time to bind", "mean time to run")
 _GROUP_TIMES: Final = ("mean time to place a group", "p99 time to place a group")
-# What a measure says, with the value of the second configuration.
+# The sentence about a measure, with the value of the second configuration.
 _WORDS: Final[Mapping[str, str]] = {
     "mean time to bind": "pods wait {} on average",
     "mean time to run": "pods start after {} on average",
@@ -46,7 +46,7 @@ class Difference(msgspec.Struct, frozen=True):
     first: float
     second: float
     difference: float  # mean of second minus first, seed by seed
-    low: float  # of the 95 % interval; equal to the difference if there is one seed
+    low: float  # lower end of the 95 % interval; equal to the difference if there is one seed
     high: float
 
     @property

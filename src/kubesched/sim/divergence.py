@@ -1,7 +1,7 @@
 """The first decision in which two runs differ, and the reason.
 
-A run stores a digest of all events up to each sample. The first sample whose digests differ bounds
-the first difference. Both runs are then repeated, and store the decisions of that span only.
+A run stores a digest of all events up to each sample. The first sample with different digests
+bounds the first difference. Both runs are then repeated, and store only the decisions of that span.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def first_divergence(
 ) -> Divergence | None:
     """Find the first difference of two runs; None if there is none.
 
-    With `results` the two runs are not made again to find the span of the difference.
+    With `results` the span of the difference is known without repeating the runs.
     """
     if results is None:
         results = (

@@ -1,7 +1,7 @@
-"""JSON Schemas of scenario, placement-test and tuning files, for editors and for the documents.
+"""JSON Schemas of scenario, placement-test and tuning files, for editors and the documentation.
 
-The readers in `scenario_file`, `checks` and `tuning` decide what is valid, and report errors with
-lines. A schema describes the same fields with their defaults, so that an editor can complete them.
+The readers in `scenario_file`, `checks` and `tuning` validate files, and report errors with lines.
+A schema describes the same fields with their defaults, so that an editor can complete them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _list(items: Json, description: str) -> Json:
 
 
 def _texts(description: str) -> Json:
-    """Return the schema of a list of strings; a single string is a list of one."""
+    """Return the schema of a list of strings; a single string stands for a list of one."""
     text = {"type": "string"}
     return {"anyOf": [text, {"type": "array", "items": text}], "description": description}
 

@@ -1,6 +1,7 @@
 """How long pod groups wait until enough of their pods have a node.
 
-Plain state: the observer of a run passes PodGroups and pods. It forgets a group with its last pod.
+This class performs no I/O: the observer of a run passes PodGroups and pods. A group is removed with
+its last pod.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A file with every change of every node and pod of a run, for the dashboard's time slider.
 
 The format is JSON lines in gzip. The first line names the format. A line with `run` begins a run;
-the lines after it are its changes in order of time. Later changes of a pod hold only what differs.
+the following lines are its changes in order of time. Later changes of a pod contain only the fields
+that differ.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class NodeEvents:
         return NodeState(self._groups[group].template, 0).allocatable
 
     async def run(self) -> None:
-        """Carry out all events; the tasks of events end with this one."""
+        """Carry out all events; the tasks of events are cancelled with this one."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             for number, event in enumerate(self._scenario.node_events):
@@ -92,7 +92,7 @@ class NodeEvents:
         self._tasks.create_task(work, name="sim.node_event")
 
     async def _chosen(self, target: Target, rng: random.Random, one: bool) -> list[str]:
-        """Choose the nodes of an event; without a count one node if `one`, else all."""
+        """Choose the nodes of an event; without a count one node if `one`, otherwise all."""
         nodes = (await self._api.list(Node)).items
         names = sorted(
             node.metadata.name

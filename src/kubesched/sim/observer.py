@@ -1,7 +1,7 @@
 """Statistics of a simulation run, collected from pods, nodes and failed attempts.
 
-The observer is plain state: its callers pass objects and the time. Its size grows with the
-cluster and the number of samples, not with the number of pods that were created and deleted.
+The observer performs no I/O: its callers pass objects and the time. Its size grows with the cluster
+and the number of samples, not with the number of pods that were created and deleted.
 """
 
 from __future__ import annotations

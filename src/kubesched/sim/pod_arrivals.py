@@ -84,7 +84,7 @@ class PodArrivals:
         arrivals = workload.arrivals.times(times, start_ns % _DAY_NS)
         for number, time_ns in enumerate(arrivals):
             if time_ns >= self._scenario.duration_ns:
-                return  # the run ends before the scheduler could see the pod
+                return  # the run ends before the scheduler could receive the pod
             await self._wait_until(time_ns)
             await self._arrive(workload, number, sizes)
 
@@ -102,7 +102,7 @@ class PodArrivals:
                 await self._create(_pod_group(workload, group, name, replicas))
             for place in range(replicas):
                 if place and place % _AT_ONCE == 0:
-                    # The log of a watch is bounded: let all watchers read these changes first.
+                    # The log of a watch is bounded, so let all watchers read these changes first.
                     await self._clock.sleep(1)
                 of_many = name if replicas == 1 else f"{name}-{place}"
                 pod = self._pod(workload, of_many, rng)
@@ -174,7 +174,7 @@ class PodArrivals:
             await self._create(Pod(metadata=metadata, spec=spec))
 
     async def _with_classes(self, spec: PodSpec) -> PodSpec:
-        """Create the classes of a recorded pod, and leave to admission what they define."""
+        """Create the classes of a recorded pod, and clear the fields that admission sets."""
         if spec.runtime_class_name:
             overhead = RuntimeClassOverhead(pod_fixed=spec.overhead) if spec.overhead else None
             named = ObjectMeta(name=spec.runtime_class_name)

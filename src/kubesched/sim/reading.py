@@ -23,7 +23,7 @@ _NAMES = {str: "text", int: "a whole number", list: "a list", dict: "a mapping",
 
 
 class Members:
-    """A mapping whose members are read by type; `done` reports those that were not read."""
+    """A mapping whose members are read by type; `done` reports the members that were not read."""
 
     def __init__(self, value: Any, path: str) -> None:
         if not isinstance(value, dict):
@@ -70,7 +70,7 @@ class Members:
         return None if value is None else parse_distribution(value, self.at(name), parse)
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Return a list of strings; a single string is a list of one."""
+        """Return a list of strings; a single string stands for a list of one."""
         value = self.raw(name, [])
         listed = value if isinstance(value, list) else [value]
         for number, each in enumerate(listed):

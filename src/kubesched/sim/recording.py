@@ -74,10 +74,9 @@ async def record(
 ) -> None:
     """Record the pods of a cluster for a time, or until cancelled.
 
-    Pods that exist at the start have time zero. In front of a pod come the objects that it needs
-    and that have not been written, as far as they can be read (`trace_objects.py`). Nothing is
-    written before the first list of pods succeeds. After that, a server that does not answer is
-    retried.
+    Pods that exist at the start have time zero. A pod is preceded by the objects that it needs and
+    that have not been written yet, if they can be read (`trace_objects.py`). Nothing is written
+    before the first list of pods succeeds. Afterwards failed requests are retried.
 
     Raises:
         ApiError: the server forbids reading pods, or the first list fails.

@@ -116,7 +116,7 @@ def _usage(
 def _waste(
     observer: Observer, nodes: Sequence[NodeState], resources: Sequence[str]
 ) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    """By resource: what is stranded, and the expected fragment, on each node."""
+    """Return by resource the stranded amount, and the expected fragment, on each node."""
     allocatable = np.array(
         [[node.allocatable.get(name, 0) for name in resources] for node in nodes], dtype=np.float64
     )

@@ -55,9 +55,9 @@ def simulate(
 ) -> tuple[RunResult, Simulation]:
     """Run a scenario once, to its end or until `until_ns`.
 
-    The result depends on the scenario, the configuration and the seed alone, except for the seconds
-    that it took. Decisions within the `window`, in nanoseconds from the start, are stored.
-    `history` is called with every change of a node or pod: the type of event, the object, the time.
+    The result depends on the scenario, the configuration and the seed alone, except for the elapsed
+    seconds. Decisions within the `window`, in nanoseconds from the start, are stored. `history` is
+    called with every change of a node or pod: the type of event, the object, the time.
 
     Raises:
         KubeschedError: the configuration is invalid, or the server refuses an object.

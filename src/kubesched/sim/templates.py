@@ -1,4 +1,4 @@
-"""Node and pod templates of a scenario, from Kubernetes fields or from short ones."""
+"""Node and pod templates of a scenario, from Kubernetes fields or from short forms."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 The values of its priority class and runtime class are in the pod.
 
-`kubesched record` writes them in front of the pod, as a client would create them: a claim is not
-bound, and nothing is allocated. A simulation creates those that its cluster does not have.
+`kubesched record` writes them before the pod, as a client would create them: claims are unbound and
+have no allocation. A simulation creates those that its cluster does not have.
 """
 
 from __future__ import annotations
@@ -82,12 +82,12 @@ def _device_classes(spec: Any) -> Iterator[_Reference]:
 
 
 async def read_missing(api: ApiAccess, pod: Pod, known: set[_Reference]) -> list[ApiObject]:
-    """Read what the pod needs and is not yet known, in the order of creation.
+    """Read the objects that the pod needs and that are not known yet, in the order of creation.
 
-    Objects that do not exist, or that may not be read, are left out.
+    Objects that do not exist, or that may not be read, are omitted.
 
     Raises:
-        ApiError: the server does not answer.
+        ApiError: the server does not respond.
     """
     found: list[ApiObject] = []
     for reference in needed_by(pod):

@@ -1,4 +1,4 @@
-"""Search for configurations that do well on a scenario.
+"""Search for the best configurations for a scenario.
 
 A tuning file names a scenario, the parameters that may change, and the objectives:
 
@@ -244,7 +244,7 @@ def _measured(tuning: Tuning, chosen: dict[str, Any], processes: int) -> dict[st
 
 
 def _mean(results: list[RunResult], measure: str) -> float:
-    # A time that no pod came to is the worst that there is, not the best.
+    # Without any pod a time has the worst possible value, not the best.
     found = [{**dict.fromkeys(TIMES, each.virtual_s), **measures_of(each)} for each in results]
     if measure not in found[0]:
         known = ", ".join(sorted(found[0]))

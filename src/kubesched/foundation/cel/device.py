@@ -68,7 +68,7 @@ _WITH_LISTS: Final = _environment(DYN)
 
 
 class _Domains(dict[str, dict[str, Value]]):
-    """The names of each domain. Looking up an unknown domain finds an empty one."""
+    """The names of each domain. An unknown domain is an empty one."""
 
     __slots__ = ()
 

@@ -22,7 +22,7 @@ from kubesched.foundation.cel.library.urls import URLS
 
 __all__ = ["LIBRARIES", "PER_CALL_LIMIT", "kubernetes_environment"]
 
-# What one rule of a custom resource, or one expression of a policy, may cost.
+# The cost limit of one rule of a custom resource, or of one expression of a policy.
 PER_CALL_LIMIT: Final = 1_000_000
 
 LIBRARIES: Final[tuple[Library, ...]] = (

@@ -76,7 +76,7 @@ def refusal(answer: ServerResponse) -> ApiError:
 
 
 def bounded(status: Status) -> Status:
-    """Return a status with a message of limited length.
+    """Return a status whose message is truncated.
 
     The message is written to logs, events and conditions, and a webhook may send one of any length.
     """

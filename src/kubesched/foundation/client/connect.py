@@ -27,8 +27,8 @@ def connect(
     """Return access to a cluster's API server, for `Scheduler(api)`, plugins and scripts.
 
     Uses the current context of the kubeconfig, or the named one. Without a file it uses the service
-    account of the pod that this process runs in, and outside of a cluster the files that
-    $KUBECONFIG lists. Sends nothing before the first request; `await api.close()` closes it.
+    account of the pod that this process runs in, and outside a cluster the files in $KUBECONFIG.
+    Sends nothing before the first request; `await api.close()` closes it.
 
     Raises:
         ConfigError: no cluster is configured, or its configuration is invalid.

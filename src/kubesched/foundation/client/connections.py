@@ -47,9 +47,9 @@ def connect_process(
 ) -> Connection:
     """Return the connection of a component.
 
-    The flags come first, then the service account of the pod, then the files that $KUBECONFIG
-    lists. The kubeconfig of the home directory is never used, because a scheduler must not act on
-    the cluster that the user worked with last.
+    The flags have precedence, then the service account of the pod, then the files that $KUBECONFIG
+    lists. The kubeconfig in the home directory is never used, because a scheduler must not act on
+    the cluster that the user last worked with.
 
     Raises:
         ConfigError: none of these can be used.

@@ -1,7 +1,7 @@
 """The credentials that a client sends to an API server, with rotation.
 
 Tokens and certificates in files are reread periodically, because they may be rotated while the
-process runs. An exec plugin runs again when its credentials expire or the server refuses them.
+process runs. An exec plugin runs again when its credentials expire or the server rejects them.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ ANONYMOUS = FixedCredentials(Credential())
 class FileText:
     """The content of a small file, reread at most every ten seconds.
 
-    If the file cannot be read, the last content stays in use, because a rotation may take a moment.
+    If the file cannot be read, the last content is used, because a rotation may take a moment.
     """
 
     def __init__(self, path: Path, clock: Clock) -> None:

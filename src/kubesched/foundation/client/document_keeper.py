@@ -43,7 +43,7 @@ _DOCUMENTS: Mapping[type, type[RawObject]] = {Pod: PodDocument, Node: NodeDocume
 
 class _Kept(NamedTuple):
     uid: str
-    node_name: str  # The node of a pod that has one.
+    node_name: str  # the node of a pod, if it has one
     body: bytes
 
 

@@ -2,7 +2,7 @@
 
 The reference sends one request, and falls back to core/v1 events if it gets no response, for
 example while the server is unavailable. The recorder of core/v1 events has a short queue, so events
-are lost. Here only a response decides. Until then the recorded events wait.
+are lost. This module waits for a response, and recorded events stay queued until then.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Correlation of core events: which are sent, counted or dropped (docs/reference/02 §8.5).
 
-Events that repeat are counted in one object; many that differ only in their message are combined;
-a flood about one object is cut off. A plain class: it takes an event with its time, and answers
-with what to send.
+Repeated events are counted in one object. Many events that differ only in their message are
+combined. Events about one object beyond a rate are dropped. The class performs no I/O: it takes an
+event with its time, and returns what to send.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ class EventCorrelator:
     def correlate(self, event: CoreEvent, name: str, now_ns: int) -> Seen | None:
         """Count an event. Returns None if it exceeds the rate and must not be sent.
 
-        A count of 1 is to be created under its name, a higher one is an object to be patched.
+        With a count of 1 the event must be created; with a higher count the existing object is
+        patched.
         """
         about = _without_version(event.about)
         similar = (event.component, about, event.kind, event.reason)

@@ -1,10 +1,10 @@
 """Records events.k8s.io/v1 events, and sends them in the background (docs/reference/02 §8).
 
-Recording never waits: it counts, or puts the event in a queue. The broadcaster is a component. It
-sends the queue, several at a time and with lower priority than other requests. It retries when the
-server is unreachable, and gives up when the server refuses an event. Events are best effort: when
-the server stays unreachable they are dropped and counted. After `stop()` the queue has a few
-seconds.
+Recording never waits: it counts, or adds the event to a queue. The broadcaster is a component that
+sends the queue, several events at a time and with lower priority than other requests. It retries
+when the server is unreachable, and drops an event that the server rejects. Events are best effort:
+if the server stays unreachable they are dropped and counted. After `stop()` the queue is sent for a
+few seconds.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 
 log = get_logger(__name__)
 
-# The reference starts a sender for each event, so it hardly ever drops one. The bound is for a
+# The reference starts a sender for each event, so it rarely drops one. The bound protects against a
 # server that stays unreachable.
 QUEUE_CAPACITY = 100_000
 _FLUSH_NS = 5 * SECOND
@@ -214,7 +214,7 @@ class EventBroadcaster:
                 if not await self._send(sending):
                     await self._send_again(sending)
             except Exception as error:
-                # One event needs no further senders.
+                # A single event needs no further senders.
                 log.exception("Unable to write event", error, event=sending.recorded.name)
             finally:
                 self._queue.done()

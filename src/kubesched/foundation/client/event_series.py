@@ -1,9 +1,9 @@
 """The cache of recent events, which turns repeated events into series.
 
 docs/reference/02 §8.2, §8.3. Events that differ only in time and note are one series: the first is
-created, the second turns it into a series of two, and later ones only count until the series is
-refreshed or finished. A plain class: it takes events with their time, and returns what the
-broadcaster must send.
+created, the second makes it a series of two, and later ones only count until the series is
+refreshed or finished. The class performs no I/O: it takes events with their time, and returns what
+the broadcaster must send.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class TrackedEvent:
 
 
 class Sending(msgspec.Struct, frozen=True):
-    """One state of an event to send: a creation for a single event, else a patch."""
+    """One state of an event to send: a creation for a single event, otherwise a patch."""
 
     recorded: TrackedEvent
     series_count: int = 0
@@ -117,9 +117,9 @@ class Sending(msgspec.Struct, frozen=True):
 class EventSeriesCache:
     """The recent events by key, single ones and series.
 
-    Normal events (a pod is bound, a victim evicted) rarely repeat, and warnings often do. So the
-    bound is low for the former and high for the latter. An evicted event is created again when it
-    repeats.
+    Normal events (a pod is bound, a victim evicted) rarely repeat, and warnings often do. Therefore
+    the bound is low for normal events and high for warnings. An evicted event is created again when
+    it repeats.
     """
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ class EventSeriesCache:
         return Sending(recorded)
 
     def forget(self, sending: Sending) -> None:
-        """Evict a series that was sent for the last time, unless it grew meanwhile."""
+        """Evict a series that was sent for the last time, unless it grew in the meantime."""
         recorded = sending.recorded
         if recorded.count == sending.series_count:
             self._series.pop(recorded.key, None)

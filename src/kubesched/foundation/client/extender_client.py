@@ -44,7 +44,7 @@ class ExtenderClient:
         """Send the arguments of a verb and return the response, one JSON value.
 
         Raises:
-            ExtenderError: there is no response, or it is no success or no JSON.
+            ExtenderError: there is no response, or it is not successful, or not JSON.
         """
         url = f"{self.url_prefix.rstrip('/')}/{verb}"
         request = OutgoingRequest("POST", f"/{verb}", body, _JSON, self._timeout_ns)

@@ -94,7 +94,7 @@ class AnswerReader:
         for line in lines:
             name, _, value = line.partition(":")
             name, value = name.title(), value.strip()
-            if name in self._headers:  # the same as one with both values
+            if name in self._headers:  # one field with both values has the same meaning
                 value = f"{self._headers[name]}, {value}"
             self._headers[name] = value
         self._status = status

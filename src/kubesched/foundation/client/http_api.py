@@ -402,8 +402,8 @@ class HttpApi:
         shown = _decoded(answer.body, type(changed))
         try:
             stored = msgspec.json.decode(answer.body)
-            # If the object has changed meanwhile, the version in the result is the older one,
-            # and the server answers with a conflict.
+            # If the object has changed in the meantime, the result has the older version, and the
+            # server responds with a conflict.
             return msgspec.json.encode(overlay(stored, shown, changed))
         except RecursionError as exc:
             raise unreachable(TransportError(_TOO_DEEP)) from exc
@@ -474,9 +474,9 @@ def _decoded(body: bytes, kind: type[T]) -> T:
 
 
 def _check_is_object(answer: ServerResponse) -> None:
-    """Raise ApiError for a success that does not come from an API server.
+    """Raise ApiError for a successful response that does not come from an API server.
 
-    A proxy that responds with a page of its own has not executed the request.
+    A proxy that responds with its own page has not forwarded the request.
     """
     try:
         msgspec.json.decode(answer.body, type=dict[str, msgspec.Raw])

@@ -36,7 +36,7 @@ from kubesched.foundation.util.clock import SECOND
 __all__ = ["Connection", "HttpTransport"]
 
 _CONNECT_S = 30
-# A server must have sent the headers of a stream by then.
+# Timeout for the headers of a stream.
 _HEADERS_S = 90
 _PARALLEL = 64
 _CHUNK = 1 << 20

@@ -189,7 +189,7 @@ class SharedInformer(Generic[T]):
             except ApiError as error:
                 if not token or error.code != _GONE:
                     raise
-                # The server has dropped the version of the pages, so request the list in one piece.
+                # The server has evicted the version of the pages, so request the list in one piece.
                 listed, limit, token, circle = [], 0, "", _Circle()
                 continue
             # Transform page by page, because the transformed objects may be smaller.
@@ -206,8 +206,8 @@ class SharedInformer(Generic[T]):
     async def _stream_until_lost(self) -> bool:
         """Watch with the list as the beginning of the watch.
 
-        Returns False if the server does not support that; the caller lists instead. The initial
-        objects are collected separately, so that the copy changes in one step.
+        Returns False if the server does not support that; the caller then sends a list request. The
+        initial objects are collected separately, so that the copy changes in one step.
 
         Raises:
             ApiError: a new list is needed because of this.

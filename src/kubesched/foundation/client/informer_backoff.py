@@ -20,12 +20,12 @@ def jitter(duration_ns: int, factor: float, dice: random.Random) -> int:
 
 
 class InformerBackoff:
-    """Doubling delays from 0.8 s to 30 s, each up to twice as long by chance.
+    """Doubling delays from 0.8 s to 30 s, each multiplied by a random factor from 1 to 2.
 
-    The sequence starts over on the first use more than two minutes after it last did, no matter
-    how long ago the last failure was. For an unreachable server the delays stay short: a request
-    costs it nothing, and the informer should find it soon after it starts. These delays are a
-    separate sequence, because a server that has just started may refuse requests at first.
+    The sequence starts over on the first use more than two minutes after its start, no matter how
+    recent the last failure was. Delays for an unreachable server stay short: such requests cost the
+    server nothing, and the informer should find it soon after it starts. They are a separate
+    sequence, because a server that has just started may refuse requests at first.
     """
 
     def __init__(self, dice: random.Random, now_ns: int) -> None:

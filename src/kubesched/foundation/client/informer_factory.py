@@ -27,7 +27,8 @@ class InformerOptions(msgspec.Struct, frozen=True):
     field_selector: str = ""
     label_selector: str = ""
     namespace: str | None = None
-    transform: Callable[[Any, Any], Any] | None = None  # of an object and the one before it
+    # maps an object and its previous version to the stored object
+    transform: Callable[[Any, Any], Any] | None = None
 
 
 # Pods that have not finished. A pod that finishes arrives as a deletion (docs/reference/02 §10.1).
@@ -39,9 +40,9 @@ NON_TERMINAL_PODS = InformerOptions(
 class InformerFactory:
     """Shares the informers of kinds between components.
 
-    Request all kinds before running `components()`. `LateInformers` runs those that are made later.
-    With `share_parts`, equal parts of pods, nodes, volumes and claims are stored once. That is for
-    objects that are decoded one by one, not for objects that a store in this process shares.
+    Request all kinds before running `components()`. `LateInformers` runs those that are created
+    later. With `share_parts`, equal parts of pods, nodes, volumes and claims are stored once. Use
+    it for objects that are decoded one by one, not for objects that a store in this process shares.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class InformerFactory:
         return lambda new, old: transform(change(new), old)
 
     def lister(self, kind: type[T]) -> ObjectStore[T]:
-        """Return the lister of a kind, and make the informer of the kind if there is none."""
+        """Return the lister of a kind; create its informer if there is none."""
         return self.informer(kind).store
 
     def components(self) -> tuple[SharedInformer[Any], ...]:

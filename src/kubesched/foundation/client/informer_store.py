@@ -1,8 +1,8 @@
 """The store of an informer: the objects of one kind by name (docs/reference/02 §10.3).
 
-A plain class: it takes watch events and complete lists, and returns the changes for the handlers.
-It is also the lister that plugins read. The collections it returns are live views, which are valid
-until the next `await`.
+The class performs no I/O: it takes watch events and complete lists, and returns the changes for the
+handlers. It is also the lister that plugins read. The returned collections are live views, which
+are valid until the next `await`.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ class ObjectStore(Generic[T]):
                 return None
             if not objects:
                 del self._namespaces[namespace]
-            # If the object was recreated unseen, no handler has received the one of the event.
+            # If the object was recreated between two watches, the handlers have not received its
+            # first version.
             is_another = known.metadata.uid != metadata.uid
             gone = known if is_another else new
             self._tell(gone, None)

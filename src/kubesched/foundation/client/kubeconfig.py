@@ -1,9 +1,9 @@
 """Kubeconfig files, read and merged as kubectl does.
 
-Of several files the first that names a cluster, user or context decides what it is, and the first
-that sets the current context decides that. Paths in a file are relative to its folder. What is
-wrong is a ConfigError that says in which file and where; this module reads no file but these,
-and opens no connection.
+Of several files, the first one with an entry for a cluster, user or context determines the entry,
+and the first one that sets the current context determines the context. Paths in a file are relative
+to its folder. Errors are ConfigErrors with the file and the location in it. This module reads no
+other files, and opens no connections.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class _File(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class Selected(msgspec.Struct, frozen=True):
-    """What a context stands for."""
+    """The cluster and the user of a context."""
 
     context: str
     cluster: KubeconfigCluster
@@ -136,10 +136,10 @@ class Kubeconfig:
         self.current_context = ""
 
     def select(self, name: str = "") -> Selected:
-        """Follow a context, or the current one, to its cluster and user.
+        """Return the cluster and the user of a context, by default of the current one.
 
         Raises:
-            ConfigError: something on the way does not exist.
+            ConfigError: the context, its cluster or its user does not exist.
         """
         where = ", ".join(self.files) or "kubeconfig"
         name = name or self.current_context
@@ -170,7 +170,7 @@ class Kubeconfig:
 
 
 def kubectl_files(environ: Mapping[str, str]) -> list[Path]:
-    """The files that kubectl reads by default; they need not exist."""
+    """Return the files that kubectl reads by default; they may not exist."""
     listed = environ.get("KUBECONFIG", "")
     if listed:
         return [Path(part) for part in listed.split(os.pathsep) if part]
@@ -178,10 +178,10 @@ def kubectl_files(environ: Mapping[str, str]) -> list[Path]:
 
 
 def load_kubeconfig(paths: Iterable[Path], *, must_exist: bool) -> Kubeconfig:
-    """Read and merge files; those that do not exist are skipped unless they must.
+    """Read and merge files; missing ones are skipped unless they are required.
 
     Raises:
-        ConfigError: a file cannot be read, or is no kubeconfig.
+        ConfigError: a file cannot be read, or is not a kubeconfig.
     """
     paths = list(paths)
     merged = Kubeconfig(str(path) for path in paths)
@@ -208,7 +208,7 @@ def _parse(path: Path, text: bytes) -> _File:
     except yaml.MarkedYAMLError as exc:
         line = exc.problem_mark.line + 1 if exc.problem_mark else 1
         raise ConfigError(f"{path}:{line}: not YAML: {exc.problem}") from exc
-    except (yaml.YAMLError, ValueError) as exc:  # no text, or a value that is none
+    except (yaml.YAMLError, ValueError) as exc:  # not YAML text, or an invalid value
         raise ConfigError(f"{path}: not YAML: {' '.join(str(exc).split())}") from exc
     if document is None:
         return _File()

@@ -42,9 +42,9 @@ class LateInformers:
         return informer not in self._adopted
 
     async def start(self, informers: Iterable[SharedInformer[Any]], timeout_ns: int) -> bool:
-        """Run the informers that do not run yet; return whether all have synced in time.
+        """Run the informers that do not run yet; return whether all synced in time.
 
-        Those that have not synced go on trying: state that plugins share may depend on them.
+        Those that did not sync continue to try, because shared state of plugins may depend on them.
         """
         assert self._group is not None, "informers start while the component runs"
         for informer in informers:

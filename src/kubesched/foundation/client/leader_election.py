@@ -1,8 +1,8 @@
 """Leader election: one of several replicas holds a Lease (docs/reference/02 §7).
 
-A leader renews the lease, and gives up well before another replica may acquire it. The writes of a
-leader pass through the elector's `fence`. It closes by itself when another replica could hold the
-lease, even if this process was suspended for minutes.
+A leader renews the lease, and stops leading well before another replica may acquire it. The writes
+of a leader pass through the elector's `fence`. The fence closes by itself when another replica
+could hold the lease, even if this process was suspended for minutes.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ElectionSettings(msgspec.Struct, frozen=True, kw_only=True):
 class LeaderElector:
     """A component that takes part in one election. It ends when it no longer leads.
 
-    `record` is called with the lease and what happened, for an event.
+    `record` is called with the lease and the kind of change, to record an event.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class LeaderElector:
             self._tell("stopped leading")
 
     def stop(self) -> None:
-        """Give up, and release the lease if we hold it. Stop acting before calling this."""
+        """Stop, and release the lease if this replica holds it. Stop acting before calling this."""
         self._stop.set()
 
     async def _acquire_and_renew(self) -> None:
@@ -171,7 +171,10 @@ class LeaderElector:
         return False
 
     async def _try_within(self, left_ns: int | None) -> bool:
-        """Try once to acquire or renew, and give up on a server that does not answer."""
+        """Try once to acquire or renew.
+
+        The attempt fails if the server does not respond in time.
+        """
         limit_ns = 3 * self._settings.request_timeout_ns  # of an attempt's requests
         if left_ns is not None:
             limit_ns = min(limit_ns, left_ns)
@@ -220,7 +223,7 @@ class LeaderElector:
     async def _create(self, began: _Moment) -> bool:
         view = self._view
         if view.spec.holder_identity and not view.is_ours and view.is_valid(began[0]):
-            # The lease was deleted; its holder may not have noticed.
+            # The lease was deleted; its holder may still consider itself the leader.
             self.trouble.ended()
             return False
         metadata = ObjectMeta(name=self._settings.name, namespace=self._settings.namespace)
@@ -234,9 +237,9 @@ class LeaderElector:
         return self._written(created, began)
 
     async def _read_of_another(self) -> None:
-        """Read the lease that another replica has created meanwhile.
+        """Read the lease that another replica has created in the meantime.
 
-        A replica that had not seen it would acquire at once if it was deleted before the next try.
+        Otherwise this replica would acquire it at once if it was deleted before the next try.
         """
         try:
             found = await self._api.get(Lease, self._settings.name, self._settings.namespace)
@@ -250,7 +253,7 @@ class LeaderElector:
             updated = await self._api.update(self._view.proposal(spec))
         except ApiError as error:
             if error.code == _CONFLICT and not self._view.is_ours:
-                # All standbys see a release at the same time; another one was faster.
+                # All standbys receive the release at the same time; another one was faster.
                 log.detail(4, "Another replica acquired the lease", lock=self._lock)
                 self.trouble.ended()
             elif detail is None:
@@ -283,7 +286,7 @@ class LeaderElector:
         )
 
     async def _release(self) -> None:
-        """Release the lease, so that another replica need not wait until it expires."""
+        """Release the lease, so that another replica does not wait until it expires."""
         if not self._view.is_ours:
             return
         await self.fence.settled()

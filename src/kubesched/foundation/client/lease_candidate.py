@@ -1,7 +1,7 @@
 """The candidacy of a replica in a coordinated election (docs/reference/02 §7.12).
 
 The API server elects the leader among LeaseCandidates. It pings a candidate by setting `pingTime`,
-and the candidate answers by setting `renewTime`.
+and the candidate responds by setting `renewTime`.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class LeaseFence:
         self._renewed_ns = 0
         self._renewed_wall_ns = 0
         self._under_way = 0
-        self._settled_ns = 0  # by then the server has dropped the unanswered writes
+        self._settled_ns = 0  # by then the server has dropped the requests without a response
         self._left = asyncio.Event()
 
     @property

@@ -1,8 +1,8 @@
 """Why requests about a lease fail, and since when.
 
-The reference logs each failed request and nothing more: a replica that may not write its lease is
-ready and silent about the consequence. Here the first failure is logged, and then one line a
-minute. A health check and a metric report the failures, too.
+The reference only logs each failed request: a replica that may not write its lease stays ready, and
+nothing reports that it can never lead. Here the first failure is logged, and then one line a
+minute. A health check and a metric report the failures as well.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class LeaseTrouble:
     def __init__(
         self, clock: Clock, lock: str, tolerance_ns: int, metrics: LeaderElectionMetrics | None
     ) -> None:
-        """Failures without an answer that refuses count as a problem after `tolerance_ns`."""
+        """Failures other than refusals count as a problem after `tolerance_ns`."""
         self._clock, self._lock, self._metrics = clock, lock, metrics
         self._tolerance_ns = tolerance_ns
         self._error: Exception | None = None  # of the last request
@@ -61,7 +61,7 @@ class LeaseTrouble:
         self._publish()
 
     def problem(self) -> str | None:
-        """Return the last failure if it is a refusal, or if there was no answer for long."""
+        """Return the last failure if it is a refusal, or if there was no response for too long."""
         error = self._error
         if error is None:
             return None

@@ -1,8 +1,8 @@
-"""The state of a lease as one contender has seen it (docs/reference/02 §7.3).
+"""The state of a lease as one contender observed it (docs/reference/02 §7.3).
 
-A plain class: it takes reads and writes with their times, and decides whether the lease is still
-valid. It never compares the times in a lease with a local clock. What counts is the time
-since the last observed change.
+The class performs no I/O: it takes reads and writes with their times, and decides whether the lease
+is still valid. It never compares the times in a lease with a local clock. Only the time since the
+last observed change is relevant.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["LeaseView"]
 
 
 class LeaseView:
-    """The lease as one contender last saw it. Times are monotonic."""
+    """The lease in the state that one contender last observed. Times are monotonic."""
 
     def __init__(self, identity: str) -> None:
         self._identity = identity
@@ -40,8 +40,8 @@ class LeaseView:
     def saw(self, lease: Lease, now_ns: int) -> None:
         """Record a read. A write by any contender counts as a change."""
         self.lease = lease
-        # The reference compares the record, to the second. The version also changes if the clock
-        # of the holder stands still or goes back.
+        # The reference compares the record, to the second. The version also changes if the clock of
+        # the holder stops or is set back.
         version = f"{lease.metadata.uid}/{lease.metadata.resource_version}"
         if version != self._version:
             self._version = version

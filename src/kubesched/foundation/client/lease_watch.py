@@ -1,8 +1,8 @@
-"""Notices that a lease was released, so that a standby need not wait for its next attempt.
+"""Detects the release of a lease, so that a standby does not wait for its next attempt.
 
-The watch decides nothing. It only ends the wait before the next attempt, which reads the lease and
-applies all rules. Without the watch, for example if the account may not watch leases, the standby
-attempts to acquire the lease every retry period, as the reference does.
+The watch only ends the wait before the next attempt, which reads the lease and applies all rules.
+Without the watch, for example if the account may not watch leases, the standby attempts to acquire
+the lease every retry period, as the reference does.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LeaseWatch:
     async def wait(self, known: Lease, limit_ns: int) -> None:
         """Wait until the lease is free or names this replica, or until the limit.
 
-        `known` is the lease as the replica last read it: a new watch begins there.
+        `known` is the last state of the lease that the replica has; a new watch begins there.
         """
         now_ns = self._clock.monotonic_ns()
         version = known.metadata.resource_version

@@ -1,7 +1,7 @@
 """A table of objects by kind, namespace and name, with listers and listeners.
 
-Plain values: nothing is watched, validated or written anywhere. `explain` holds a cluster in such
-a table and replaces objects to answer what-if questions; `kubesched.testing.FakeObjects` is one.
+It performs no I/O: objects are not watched or validated. `explain` stores a cluster in such a table
+and replaces objects for what-if questions; `kubesched.testing.FakeObjects` is a subclass.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ObjectTable:
             yield from found.values()
 
     def put(self, new: Any) -> Any:
-        """Add an object, or replace the one of that name. Returns the replaced one or None."""
+        """Add an object, or replace the one with its name. Returns the replaced one or None."""
         metadata = new.metadata
         key = (metadata.namespace, metadata.name)
         if self._fills_uids and not metadata.uid:

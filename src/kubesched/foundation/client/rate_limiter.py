@@ -1,7 +1,7 @@
 """The rate limit of a client: a token bucket (docs/reference/02 §9.2).
 
-`TokenBucket` is a plain class: it takes the time and returns how long to wait. Callers are served
-in the order of their calls, because each takes its token at once, even a future one.
+`TokenBucket` has no clock: it takes the time and returns how long to wait. Callers proceed in the
+order of their calls, because each takes its token at once, even a future one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class TokenBucket:
         return 0 if self._tokens >= 0 else int(-self._tokens * SECOND / self._qps)
 
     def take_if_any(self, now_ns: int) -> bool:
-        """Take a token if there is one now."""
+        """Take a token if one is available now."""
         self._refill(now_ns)
         if self._tokens < 1:
             return False

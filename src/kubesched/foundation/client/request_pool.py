@@ -32,8 +32,8 @@ _WHOLE_S = 600
 # of common proxies: a write on a connection that is being closed cannot be repeated.
 _IDLE_S = 9
 _PEER_GONE_MS = 45_000
-# poll() always reports errors; this adds the end of the connection. A write on a connection that
-# the server has closed would be lost, and the event loop may not have processed the end yet.
+# poll() always reports errors; this flag adds the end of the connection. A write on a connection
+# that the server has closed would be lost, and the event loop may not have processed the end yet.
 _HANGUP = getattr(select, "POLLRDHUP", 0)
 # A slower response no longer counts against the limit of requests in flight, up to this many.
 _OVERDUE_S = 2.0
@@ -64,7 +64,7 @@ class RequestPool:
         timeout_s: float | None = None,
         may_repeat: bool = False,
     ) -> ServerResponse:
-        """Send what `encode` returns, which is called when there is a connection for it.
+        """Send the result of `encode`, which is called when a connection is available.
 
         With `may_repeat` the request is sent a second time if the server has closed an idle
         connection. Without a timeout only a silent server ends the wait.

@@ -1,7 +1,7 @@
 """TLS contexts of a client: trusted authorities and the client certificate.
 
-A context is made from bytes, so that certificates from files, from a kubeconfig and from an exec
-plugin are the same thing, and a rotated one is simply another context.
+A context is built from bytes. Certificates from files, from a kubeconfig and from an exec plugin
+are therefore treated alike, and a rotated certificate results in another context.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class TlsOptions(msgspec.Struct, frozen=True):
 
 
 def client_context(options: TlsOptions, pair: KeyPair | None) -> ssl.SSLContext:
-    """Make a context for these options, with a client certificate if there is one.
+    """Build a context for these options, with a client certificate if there is one.
 
     Raises:
         ConfigError: a certificate or key cannot be used.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # As Go does: a certificate that is given as trusted is trusted, be it a root or not.
+    # As in Go, a certificate that is configured as trusted is trusted, whether it is a root or not.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if options.insecure:
         context.check_hostname = False
@@ -66,7 +66,7 @@ def _show(context: ssl.SSLContext, pair: KeyPair) -> None:
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(pair.certificate.rstrip() + b"\n" + pair.key)
-        # An encrypted key must fail here, not ask for its password on a terminal.
+        # An encrypted key must be an error here; otherwise the password is requested on a terminal.
         context.load_cert_chain(path, password=lambda: b"")
     except ssl.SSLError as exc:
         raise ConfigError(f"client certificate: not a usable pair of PEM: {exc}") from exc

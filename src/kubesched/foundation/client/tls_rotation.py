@@ -1,7 +1,7 @@
 """The TLS context of a connection, rebuilt when its authorities or key pair change.
 
 Authorities and key pairs are rotated in their files while the process runs. If the new content
-cannot be used, the error is logged and the present context stays in use.
+cannot be used, the error is logged and the current context stays in use.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RotatingContext:
     def __init__(
         self, options: TlsOptions, ca_file: FileText | None, on_ca_reload: CaReloads | None = None
     ) -> None:
-        """Read authorities from the file, if there is one, otherwise from the options."""
+        """Read authorities from the file, if one is given, otherwise from the options."""
         self._options, self._ca_file = options, ca_file
         self._on_ca_reload = on_ca_reload
         self._ca = options.ca
@@ -41,7 +41,10 @@ class RotatingContext:
         self._refused = _NO_PAIR
 
     def current(self, pair: KeyPair | None) -> ssl.SSLContext:
-        """Raises ConfigError or TransportError if there has never been one that works."""
+        """Return the current context.
+
+        Raises ConfigError or TransportError if there never was a valid one.
+        """
         if self._ca_file is not None:
             self._look_at(self._ca_file)
         # Equal pairs are mostly the same object, so this is quick.

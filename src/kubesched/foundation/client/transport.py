@@ -41,7 +41,9 @@ class TransportError(KubeschedError):
 
 
 class OutgoingRequest(msgspec.Struct, frozen=True):
-    """A request of a client. The target is an encoded path and query. A timeout of 0 is none.
+    """A request of a client.
+
+    The target is an encoded path and query. A timeout of 0 means no timeout.
 
     The transport calls `before_send` when it has a connection, right before it sends. The result is
     the time in nanoseconds within which the server must execute the request; it is sent along. If

@@ -1,8 +1,8 @@
-"""Objects that do not match their type. One such object must not hide all others.
+"""Objects that do not match their type; one such object must not hide all others.
 
-A server that is newer than this program, or a custom resource without a schema, may have a field
-of another type than is expected here. Such an object is ignored and logged; the rest of its list
-or watch is processed.
+A server that is newer than this program, or a custom resource without a schema, may have a field of
+another type than expected. Such an object is ignored and logged; the rest of its list or watch is
+processed.
 """
 
 from __future__ import annotations

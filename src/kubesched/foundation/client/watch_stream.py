@@ -1,7 +1,7 @@
-"""From the bytes of a watch to events: one JSON document per line.
+"""Decodes the bytes of a watch into events: one JSON document per line.
 
-A plain class that is fed what arrives. Whole lines are decoded in one call, straight into the
-type that is watched.
+The class performs no I/O: it is fed with the received bytes. Whole lines are decoded in one call,
+directly into the watched type.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class WatchDecoder(Generic[T]):
         self.has_seen_bookmark = False
 
     def feed(self, chunk: bytes) -> list[WatchEvent[T]]:
-        """Take in what arrived, and return the events that it completes.
+        """Append received bytes, and return the events that are complete.
 
-        An event of type ERROR has a Status as its object; it is the last one. In place of an
-        object that cannot be read comes a bookmark.
+        An event of type ERROR has a Status as its object, and is the last one. An object that
+        cannot be decoded is replaced by a bookmark.
 
         Raises:
-            ApiError: what the server sent cannot be read.
+            ApiError: the received data cannot be decoded.
         """
         end = chunk.rfind(b"\n") + 1
         if not end:
@@ -79,7 +79,8 @@ class WatchDecoder(Generic[T]):
         try:
             events = self._lines.decode_lines(lines)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            # An error has another type, and null where a type has none is read the slow way.
+            # An error has another type; null for a field whose type does not allow it takes the
+            # slow path.
             return [self._decode_one(line) for line in lines.splitlines() if line]
         decoded = []
         for event in events:

@@ -30,7 +30,7 @@ class WebPages:
         """Return the body of a successful response.
 
         Raises:
-            WebPageError: there is none in time.
+            WebPageError: there is no successful response in time.
         """
         parts = urlsplit(url)
         server = f"{parts.scheme}://{parts.netloc}"

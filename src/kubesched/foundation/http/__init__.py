@@ -1,1 +1,1 @@
-"""HTTP for the servers of this package: messages, one server on aiohttp, own certificates."""
+"""HTTP for the servers of this package: messages, a server on aiohttp, and certificates."""

@@ -45,7 +45,7 @@ _EXTENDED: Final = {
 
 
 class CertificateSubject(NamedTuple):
-    """What a certificate or a request says about its owner."""
+    """The owner of a certificate, as named in it or in a request for it."""
 
     common_name: str
     organizations: tuple[str, ...]
@@ -74,7 +74,7 @@ def request_subject(request: x509.CertificateSigningRequest) -> CertificateSubje
 def alternative_names(
     request: x509.CertificateSigningRequest,
 ) -> x509.SubjectAlternativeName | None:
-    """Return the names besides the common name that a request is for."""
+    """Return the names that a request contains besides the common name."""
     try:
         return request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -102,7 +102,7 @@ class ClientAuthority:
 
     @staticmethod
     def create(name: str, now_ns: int, days: int) -> bytes:
-        """Make a certificate and a key, as one text."""
+        """Create a certificate and a key, as one text."""
         return certificate_authority(name, now_ns, days=days).joined()
 
     def sign(

@@ -1,8 +1,8 @@
 """HTTP requests and responses as plain values, independent of the library on the socket.
 
-The adapter decodes the path of a request exactly once. The authorization check and the search for
-a handler both use the decoded text. Nothing is normalized: `//metrics` and `/healthz/../metrics`
-are paths that no endpoint has.
+The adapter decodes the path of a request exactly once. The authorization check and the search for a
+handler both use the decoded text. Paths are not normalized: no endpoint matches `//metrics` or
+`/healthz/../metrics`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CONTROL = re.compile("[\x00-\x20\x7f]")
 
 
 class BadRequest(KubeschedError):  # noqa: N818  the name HTTP has for it
-    """A request that cannot be served as it was sent. `status` is the code of the response."""
+    """A malformed request. `status` is the status code of the response."""
 
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
@@ -195,10 +195,10 @@ class Response(msgspec.Struct, frozen=True):
     body: bytes = b""
     content_type: str = TEXT
     headers: Mapping[str, str] = {}
-    # Chunks that the server sends instead of a body. It reads the next chunk after the client has
-    # taken the one before.
+    # Chunks that the server sends instead of a body. It requests the next chunk after the client
+    # has received the previous one.
     stream: AsyncGenerator[bytes, None] | None = None
-    # The session of a request that asks for a WebSocket.
+    # The session of a request for a WebSocket.
     websocket: WebSocketSession | None = None
     # The session of a request that changes the protocol of its connection.
     upgraded: UpgradedSession | None = None

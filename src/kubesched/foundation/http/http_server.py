@@ -1,7 +1,7 @@
-"""The HTTP server of this package: aiohttp below, plain requests and responses above.
+"""The HTTP server of this package, on aiohttp, with plain requests and responses.
 
-A client may be slow, silent, endless or broken. The limits ensure that this costs no more than
-its connection.
+A client may be slow, silent, endless or broken. The limits ensure that such a client costs no more
+than its connection.
 """
 
 from __future__ import annotations
@@ -42,32 +42,34 @@ log = get_logger(__name__)
 _RESERVED_DESCRIPTORS: Final = 64
 # Out of descriptors, asyncio tries to accept once for each place of the backlog.
 _BACKLOG: Final = 128
-# Larger bodies and chunks are written in parts, each after the client has taken the one before.
+# Larger bodies and chunks are written in parts, each after the client has received the previous
+# one.
 PART_BYTES: Final = 64 * 1024
 _REASONS: Final = {400: "Bad Request", 431: "Request Header Fields Too Large"}
 
 
 class HttpLimits(msgspec.Struct, frozen=True):
-    """What a server lets its clients use."""
+    """The limits of a server for its clients."""
 
-    # One more connection is closed at once. Fewer if the process may open fewer files.
+    # Further connections are closed at once. The limit is lower if the process may open fewer
+    # files.
     connections: int = 1000
-    # The TLS handshake of a connection must have ended by then.
+    # Timeout of the TLS handshake of a connection.
     handshake_seconds: float = 10.0
-    # The first request of a connection must have begun by then.
+    # Timeout of the first request of a connection.
     header_seconds: float = 32.0
     # A connection without requests is closed after this time.
     idle_seconds: float = 90.0
     # A larger body is refused with 413.
     body_bytes: int = 64 * 1024
-    # A body must have arrived by then.
+    # Timeout of a request body.
     body_seconds: float = 10.0
-    # A client must have taken a small response, of one part, by then.
+    # Timeout within which a client must receive a response that fits one part.
     response_seconds: float = 60.0
     # A client that does not take the next part of a response for this long is dropped.
     stalled_seconds: float = 60.0
-    # What all clients together have not taken of large responses. Beyond it clients that have
-    # taken nothing for a second are dropped, and then large responses are refused with 429.
+    # Unsent bytes of large responses, over all clients. Beyond it, clients that have received
+    # nothing for a second are dropped; then large responses are refused with 429.
     unsent_bytes: int = 256 * 1024 * 1024
     patience_seconds: float = 1.0
     # The request line and each header. Together a little more than the reference's 1 MiB.
@@ -80,7 +82,7 @@ class HttpLimits(msgspec.Struct, frozen=True):
 class HttpServer(web.Server):
     """Accepts connections and calls a handler for each request.
 
-    A handler is cancelled when its client goes away.
+    A handler is cancelled when its client disconnects.
     """
 
     def __init__(self, handler: Handler, limits: HttpLimits | None = None) -> None:
@@ -134,7 +136,7 @@ class HttpServer(web.Server):
         for transport in transports:
             if transport is not None:
                 transport.abort()
-        for _ in range(2):  # one turn of the loop for the abort, one for its callbacks
+        for _ in range(2):  # one iteration of the loop for the abort, one for its callbacks
             await asyncio.sleep(0)
 
     def _tls_timeouts(self, tls: ssl.SSLContext | None) -> dict[str, Any]:
@@ -218,7 +220,7 @@ class HttpServer(web.Server):
         """Write, and wait until the client takes it. Raises TimeoutError if it does not."""
         async with asyncio.timeout(self.limits.stalled_seconds):
             await sent.write(part)
-            # A small write does not wait by itself.
+            # A small write does not wait unless the buffer is full.
             await request.writer.drain()
 
     async def _write_parts(
@@ -237,7 +239,7 @@ class HttpServer(web.Server):
 
     @contextlib.contextmanager
     def _dropping(self, request: web.BaseRequest, sent: web.StreamResponse) -> Iterator[None]:
-        """Drop a client that takes nothing, or that goes away, while the block sends to it."""
+        """Drop a client that receives nothing, or that disconnects, while the block sends to it."""
         try:
             yield
         except TimeoutError:
@@ -248,7 +250,7 @@ class HttpServer(web.Server):
     async def _converse(
         self, request: web.BaseRequest, session: WebSocketSession
     ) -> web.StreamResponse:
-        """Run a WebSocket session until it returns or the client goes away."""
+        """Run a WebSocket session until it returns or the client disconnects."""
         socket = web.WebSocketResponse(
             protocols=session.protocols,
             timeout=self.limits.lingering_seconds,
@@ -281,7 +283,7 @@ class HttpServer(web.Server):
     async def _send_stream(
         self, request: web.BaseRequest, response: Response, chunks: AsyncGenerator[bytes, None]
     ) -> web.StreamResponse:
-        """Send chunks until they end, the client goes away, or it stops reading."""
+        """Send chunks until they end, or the client disconnects or stops reading."""
         headers: dict[str, Any] = {**response.headers, "Content-Type": response.content_type}
         sent = web.StreamResponse(status=response.status, headers=headers)
         loop = asyncio.get_running_loop()
@@ -460,10 +462,10 @@ class _Connection(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,  # noqa: ARG002  the signature is aiohttp's
     ) -> web.StreamResponse:
-        """Respond to bytes that are no request, or to a handler that raised.
+        """Respond to malformed bytes, or to a handler that raised an exception.
 
-        The response repeats nothing of the request. Bytes that are no request are logged at a
-        high level only, because clients can send any number of them.
+        The response does not contain any part of the request. Malformed bytes are logged at a high
+        level only, because clients can send any number of them.
         """
         if isinstance(exc, HttpProcessingError):
             status = 431 if isinstance(exc, LineTooLong) else 400

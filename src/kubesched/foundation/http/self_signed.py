@@ -1,4 +1,4 @@
-"""Certificates that a server makes for itself (docs/reference/02 §2.2).
+"""Self-signed certificates of a server (docs/reference/02 §2.2).
 
 A client trusts such a server only if it has the authority's certificate, for example from a
 kubeconfig.
@@ -78,9 +78,9 @@ class CertificatePair(NamedTuple):
 def self_signed_certificate(
     names: Iterable[str], now_ns: int, *, key_type: KeyType = "rsa", days: int = 365
 ) -> CertificatePair:
-    """Make an authority, and a certificate that it signs for a server at these names.
+    """Create an authority, and a certificate that it signs for a server with these names.
 
-    Names may be addresses. A pair of EC keys is made in a millisecond, a pair of RSA keys takes
+    Names may be addresses. A pair of EC keys is created in a millisecond, a pair of RSA keys in
     tenths of a second; clients may be configured to accept RSA only.
     """
     seconds = now_ns // SECOND

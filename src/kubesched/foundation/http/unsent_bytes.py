@@ -1,8 +1,8 @@
-"""The bytes of responses that clients have not taken, over all connections of a server.
+"""The unsent bytes of responses, over all connections of a server.
 
 A client that reads slowly, or not at all, keeps its response in memory. The total has a limit.
-Beyond it the server drops the clients that have taken nothing for some time, the longest first.
-If that is not enough, it refuses further large responses for the moment.
+Beyond it the server drops the clients that have received nothing for some time, the longest first.
+If that is not enough, it temporarily refuses further large responses.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class UnsentBytes:
         self._waiting: dict[Hashable, _Unsent] = {}
 
     def make_room(self, size: int, now: float) -> bool:
-        """Drop stalled clients until a response has room. Returns False if it still has none.
+        """Drop stalled clients until a response fits. Returns False if it still does not.
 
-        A single response always has room.
+        A single response always fits.
         """
         for other in list(self._waiting.values()):
             if self.total + size <= self._most or now - other.since < self._patience:
                 break
-            # The connection ends later, and frees the bytes then.
+            # The connection ends later, and frees the bytes at that time.
             self.total -= other.remaining
             other.remaining = 0
             other.abort()
@@ -60,5 +60,5 @@ class UnsentBytes:
         self._waiting[key] = unsent
 
     def end(self, key: Hashable) -> None:
-        """Forget a response that has been sent, or whose client is gone."""
+        """Remove a response that was sent, or whose client disconnected."""
         self.total -= self._waiting.pop(key).remaining

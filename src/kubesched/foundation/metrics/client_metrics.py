@@ -76,7 +76,7 @@ class ClientMetrics(FamilyGroup):
             "[ALPHA] Events that were never sent because too many were waiting. An addition of "
             "kubesched.",
         ).labels()
-        # Seconds that certificates of exec plugins are good for; asked when metrics are read.
+        # Seconds until the certificates of exec plugins expire; computed when metrics are read.
         self.exec_certificate_ttls: list[Callable[[], float]] = []
         self._define_exec_plugin()
         self._define_transports()

@@ -39,7 +39,7 @@ def format_number(value: float) -> str:
         return "+Inf" if value > 0 else "-Inf"
     if value == 0:
         return "0"
-    # repr() has the fewest digits that round-trip; take them apart and place the point anew.
+    # repr() has the fewest digits that round-trip; split them and place the point again.
     sign = "-" if value < 0 else ""
     mantissa, _, exponent_text = repr(abs(float(value))).partition("e")
     whole, _, fraction = mantissa.partition(".")
@@ -57,7 +57,7 @@ def format_number(value: float) -> str:
 
 
 def _exposed_name(family: Metric) -> str:
-    # prometheus_client keeps a counter's family under its name without `_total`.
+    # prometheus_client stores a counter's family under its name without `_total`.
     return family.samples[0].name if family.type == "counter" else family.name
 
 
@@ -66,7 +66,7 @@ def _family(name: str, family: Metric) -> Iterator[str]:
     yield f"# HELP {name} {documentation}\n"
     yield f"# TYPE {name} {'untyped' if family.type == 'unknown' else family.type}\n"
     shown = [sample for sample in family.samples if not sample.name.endswith("_created")]
-    # The sort is stable, so the buckets of one series stay in their order.
+    # The sort is stable, so the order of the buckets of one series does not change.
     for sample in sorted(shown, key=_series):
         labels = ",".join(f'{key}="{_escape(sample.labels[key])}"' for key in _label_order(sample))
         series = f"{sample.name}{{{labels}}}" if labels else sample.name

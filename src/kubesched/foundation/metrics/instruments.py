@@ -6,8 +6,8 @@ each and observes dozens of times. All updates and all reads happen on the one e
 these instruments need no locks. A registry of `prometheus_client` still collects them: a group of
 families is a custom collector.
 
-A child (the instrument for one set of label values) may be kept by its user: it stays valid
-when the group is reset.
+A caller may store a child (the instrument for one set of label values): it stays valid when the
+group is reset.
 """
 
 from __future__ import annotations

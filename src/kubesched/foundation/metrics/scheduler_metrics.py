@@ -52,7 +52,8 @@ class SchedulerMetrics(FamilyGroup):
         pod_groups: bool = False,
     ) -> None:
         super().__init__()
-        # Called before values are read: they cost less to set then than to keep right.
+        # Called before values are read: values that are only set then cost less than constant
+        # updates.
         self.before_collect: list[Callable[[], None]] = []
         self._define_attempts()
         self._attempts: KeptChildren[tuple[str, str], tuple[CounterMetric, HistogramMetric]] = (
@@ -130,7 +131,7 @@ class SchedulerMetrics(FamilyGroup):
         waits.labels(profile, driver, status).observe_ns(duration_ns)
 
     def show_plugin_evaluations(self, profile: str, points: Mapping[str, Iterable[str]]) -> None:
-        """Create the series of a profile's plugins before they are first counted.
+        """Create the series of a profile's plugins before the first evaluation.
 
         `points` maps PreFilter, Filter, PreScore and Score to the plugins enabled there.
         """

@@ -39,7 +39,7 @@ _LIFETIMES = (
     360 * _DAY,
 )
 
-# Names that are no secret and no risk to the number of series; an address counts as one more.
+# Names that are not secret and limited in number; all addresses count as one more.
 _SHOWN_USERS = frozenset({"admin", "client", "kube_proxy", "kubelet"})
 
 

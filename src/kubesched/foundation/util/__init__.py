@@ -1,4 +1,4 @@
-"""Code that does not depend on Kubernetes: time, chance, order, numbers, components, logging.
+"""Code that does not depend on Kubernetes: time, randomness, order, numbers, components, logging.
 
-Nothing is re-exported: import from the module that holds the idea.
+This package exports nothing: import from its modules.
 """

@@ -43,7 +43,7 @@ def read_bounded(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
                 if len(content) > most:
                     raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
     except OSError as exc:
-        if exc.filename is None:  # opening succeeded and reading failed
+        if exc.filename is None:  # the file was opened, and reading failed
             exc.filename = str(path)
         raise
     return bytes(content)

@@ -120,9 +120,9 @@ class VirtualClock:
 
 
 class SteadyClock:
-    """A clock whose wall time never jumps, on top of another clock.
+    """A clock whose wall time never jumps, based on another clock.
 
-    It is for times that are compared with each other, such as the end of a pod's backoff.
+    Use it for times that are compared with each other, such as the end of a pod's backoff.
     """
 
     def __init__(self, base: Clock) -> None:

@@ -1,10 +1,10 @@
 """Settings of the garbage collector for a process with a whole cluster in memory.
 
 Almost every object is freed with its last reference. The collector is only needed for cycles, such
-as an exception and the frames of its traceback. It finds them by traversing all containers, and
-blocks the process meanwhile. So long-lived objects are frozen (`gc.freeze`): the collector no
-longer traverses them, and they are still freed with their last reference. A frozen cycle would
-never be freed, so everything is unfrozen and collected when the frozen objects have grown much.
+as an exception and the frames of its traceback. It finds them by traversing all containers, which
+blocks the process. Therefore long-lived objects are frozen (`gc.freeze`): the collector no longer
+traverses them, and they are still freed with their last reference. A frozen cycle would never be
+freed, so everything is unfrozen and collected when the frozen objects have grown much.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _GROWN_SHARE, _GROWN = 0.5, 50_000
 
 
 def settle_collector() -> None:
-    """Freeze all objects now, and after each long collection those that survive it.
+    """Freeze all objects now, and after each long collection those that survived it.
 
     Call it when a process begins, and when its caches have synced. Frozen cycles are found by the
     next full collection, other cycles as usual.
@@ -88,7 +88,7 @@ class _SetAside:
     def __call__(self, phase: str, info: dict[str, int]) -> None:
         if info["generation"] != 2:
             return
-        # Processor time, because other processes may have run meanwhile.
+        # Processor time, because other processes may run at the same time.
         now_ns = time.thread_time_ns()
         if phase == "start":
             self._began_ns = now_ns
@@ -101,7 +101,9 @@ class _SetAside:
             gc.freeze()
             self.has_set_aside = True
             if self._has_grown():
-                gc.unfreeze()  # takes effect at the next collection, as none can start within one
+                # `gc.unfreeze()` takes effect at the next collection; none can start during a
+                # collection
+                gc.unfreeze()
                 self._looks_at_everything = True
 
     def _has_grown(self) -> bool:

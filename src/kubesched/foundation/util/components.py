@@ -60,7 +60,7 @@ async def running(*parts: Component) -> AsyncIterator[None]:
 
 
 class StopSwitch:
-    """Ends guarded work at whatever it awaits.
+    """Ends guarded work at its current await.
 
     The work is cancelled, so its `finally` blocks run. For the owner of the component `guard`
     returns normally. A cancellation from outside propagates.

@@ -75,7 +75,7 @@ class ParsedFlags:
         return {name: self._flags[name].kind.show(self[name]) for name in sorted(self._flags)}
 
     def set(self, flag: Flag, text: str) -> None:
-        """Take one use of a flag into account.
+        """Apply one use of a flag.
 
         Raises:
             FlagError: the text is not a value of the flag's kind.

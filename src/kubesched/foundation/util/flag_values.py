@@ -1,8 +1,9 @@
-"""Kinds of values that command line flags take, read and shown as Go programs do.
+"""Kinds of values of command line flags, parsed and formatted as Go programs do.
 
-docs/reference/01 §11.1. A kind turns the text of one use of a flag into a value, given the value so
-far: numbers and texts are replaced, lists and maps grow after their first use has replaced the
-default. Errors are `ValueError` with the text that Go's `strconv`, `time` and `csv` packages give.
+docs/reference/01 §11.1. A kind converts the text of one use of a flag to a value, given the
+previous value: numbers and texts are replaced; the first use replaces the default of lists and
+maps, and later uses extend them. Errors are `ValueError` with the text of Go's `strconv`, `time`
+and `csv` packages.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ Previous = Any
 
 
 class FlagKind(msgspec.Struct, frozen=True):
-    """How one sort of flag is read and shown."""
+    """How one kind of flag is parsed and formatted."""
 
     label: str  # in the help, after the flag's name
     read: Callable[[str, Previous], Any]
     show: Callable[[Any], str] = str
-    bare: str = ""  # what the flag means without a value; empty: it needs one
+    bare: str = ""  # the value of a flag without a value; empty: a value is required
 
 
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
@@ -94,7 +95,7 @@ def parse_uint(text: str, bits: int) -> int:
     if not (text.isascii() and text.isdigit()):
         raise ValueError(f"strconv.ParseUint: parsing {quote(text)}: invalid syntax")
     digits = text.lstrip("0")
-    # More digits than any allowed number has: it need not be converted to be refused.
+    # A text with more digits than any allowed number is rejected without conversion.
     if len(digits) > 20 or int(digits or "0") >= 1 << bits:
         raise ValueError(f"strconv.ParseUint: parsing {quote(text)}: value out of range")
     return int(digits or "0")
@@ -118,7 +119,7 @@ def parse_float32(text: str) -> float:
 
 
 def parse_csv(text: str) -> list[str]:
-    """Split at commas; double quotes keep commas and, doubled, themselves."""
+    """Split at commas; text in double quotes may contain commas and doubled double quotes."""
     text = text.lstrip("\n")
     if not text:
         raise ValueError("EOF")

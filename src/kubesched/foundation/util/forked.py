@@ -44,7 +44,7 @@ async def in_child(work: Callable[[], bytes], timeout_s: float) -> bytes:
     """Compute the result of `work` in a child process, which is killed after the timeout.
 
     Raises:
-        ChildError: the work raised, or the child ended without an answer.
+        ChildError: the work raised an exception, or the child ended without a result.
     """
     reading, writing = os.pipe()
     with warnings.catch_warnings():

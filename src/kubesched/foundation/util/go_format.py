@@ -1,7 +1,7 @@
-"""Values written the way Go prints them, where users see that form.
+"""Formats values in Go's form, where users see that form.
 
-Durations (`1m0s`), slices (`[a b]`), quoted strings, and what `fmt.Sprintf` makes of a text that
-was given as a format without arguments.
+Durations (`1m0s`), slices (`[a b]`), quoted strings, and the output of `fmt.Sprintf` for a format
+string without arguments.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def sprintf_without_arguments(text: str) -> str:
 
 
 class _Directive:
-    """One `%…` of a format that has no arguments: what it prints, and where it ends."""
+    """One `%…` directive of a format without arguments: its output, and where it ends."""
 
     def __init__(self, text: str, start: int) -> None:
         self._text, self.end = text, start

@@ -1,13 +1,14 @@
 """A priority queue whose members are found, replaced and removed by key.
 
-The smallest sort key is first; equal sort keys leave in the order they came. Replacing a member
-keeps its place if its sort key is unchanged; otherwise it counts as newly added. The sort key is
-read when a member is added or updated, never later.
+The smallest sort key is first; members with equal sort keys leave in the order of insertion.
+Replacing a member does not change its position if its sort key is unchanged; otherwise it counts as
+newly added. The sort key is read when a member is added or updated, never later.
 
-Members mostly come in order, and then stand in a line that costs nothing to take from; one that
-comes out of order goes to a heap beside it. Removal leaves a dead entry behind that is skipped when
-it surfaces; once the dead outnumber the living both are rebuilt. So add, update, delete and pop
-cost O(log n) amortised at most, all of it in `heapq`, and lookups are one dict access.
+Members mostly arrive in order. They are then appended to a deque, from which the first one is
+removed at no cost. A member that arrives out of order is added to a heap. Removal leaves a stale
+entry, which is skipped when it becomes the first; when most entries are stale, both structures are
+rebuilt. So add, update, delete and pop cost at most O(log n) amortised, all of it in `heapq`, and
+lookups are one dict access.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class KeyedHeap(Generic[K, V]):
         self._key = key
         self._sort_key = sort_key
         self._numbers = itertools.count() if numbers is None else numbers
-        # An entry is alive while its number is the one the member table holds for its key.
+        # An entry is current while its number equals the number of its key in the member table.
         self._line: deque[tuple[Any, int, K]] = deque()  # in order
         self._heap: list[tuple[Any, int, K]] = []
         self._members: dict[K, tuple[Any, int, V]] = {}
@@ -58,7 +59,7 @@ class KeyedHeap(Generic[K, V]):
         return key in self._members
 
     def __iter__(self) -> Iterator[V]:
-        """Iterate over the members in the order their keys came, not in sort order."""
+        """Iterate over the members in the order of insertion, not in sort order."""
         return (value for _, _, value in self._members.values())
 
     def get(self, key: K) -> V | None:
@@ -88,7 +89,7 @@ class KeyedHeap(Generic[K, V]):
         """Replace the member with this key.
 
         Raises:
-            KeyError: there is none.
+            KeyError: there is no such member.
         """
         key = self._key(value)
         if key not in self._members:
@@ -116,7 +117,7 @@ class KeyedHeap(Generic[K, V]):
         return None
 
     def first_order(self) -> tuple[Any, int] | None:
-        """What the first member is ordered by, and its number; None if there is none."""
+        """Return the sort key of the first member, and its number; None if the queue is empty."""
         if self.peek() is None:
             return None
         return (self._line[0] if self._line_is_first() else self._heap[0])[:2]
@@ -141,7 +142,7 @@ class KeyedHeap(Generic[K, V]):
         return [value for _, _, value in sorted(self._members.values(), key=_order_and_number)]
 
     def _line_is_first(self) -> bool:
-        """Whether the first entry, dead or alive, is that of the line; there must be one."""
+        """Whether the first entry, current or stale, is in the deque; there must be one."""
         line, heap = self._line, self._heap
         return bool(line) and (not heap or line[0] < heap[0])
 
@@ -154,7 +155,7 @@ class KeyedHeap(Generic[K, V]):
         self._members.clear()
 
     def check_invariants(self) -> None:
-        """Assert that every member has exactly one living entry, and that all are in order."""
+        """Assert that every member has exactly one current entry, and that all are in order."""
         alive = [
             key
             for order, number, key in (*self._line, *self._heap)

@@ -28,9 +28,10 @@ def div_trunc(numerator: int, denominator: int) -> int:
 
 
 def whole_number(text: str) -> int | None:
-    """The number that a few plain digits stand for; None for every other text.
+    """Return the value of a text of few plain digits; None for every other text.
 
-    What `str.isdigit` takes for a digit `int` need not, and it refuses texts of thousands.
+    `str.isdigit` accepts characters that `int` does not, and `int` rejects texts of thousands of
+    digits.
     """
     plain = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
     return int(text) if plain else None

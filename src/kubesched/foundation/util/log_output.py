@@ -3,8 +3,8 @@
     I0102 15:04:05.678901    4242 scheduler.py:123] "Starting" version="v1.36.4"
     {"ts":1735830245678.901,"caller":"scheduler/scheduler.py:123","msg":"Starting","v":0,...}
 
-Everything goes to the error stream. With split streams, errors do and the rest goes to the
-other one, where it may be held back in a buffer until that is full or flushed.
+All lines are written to the error stream. With split streams only errors are; other lines are
+written to the second stream, which may buffer them until it is flushed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 _ROOT: Final = "kubesched"
-# Of one field.
+# The maximum length of one field.
 LONGEST_TEXT: Final = 64 * 1024
 _SEVERITIES: Final = {logging.ERROR: "E", logging.WARNING: "W"}
 
@@ -76,7 +76,7 @@ def add_pod_fields(pod_fields: Callable[[str], Mapping[str, object]]) -> None:
 
 
 class SplitHandler(logging.Handler):
-    """Writes errors at once to one stream, and the rest to another, perhaps in batches."""
+    """Writes errors at once to one stream, and other lines to another, optionally buffered."""
 
     def __init__(self, errors: TextIO, infos: TextIO | None = None, buffer_bytes: int = 0) -> None:
         super().__init__()
@@ -171,7 +171,7 @@ def _klog_value(value: object) -> str:
 class JsonFormatter(logging.Formatter):
     """One JSON object per line; errors have no `v`."""
 
-    # Returns further fields of lines about a pod, by its uid; None: there are none.
+    # Returns further fields for lines about a pod, by its uid; None: there are none.
     pod_fields: Callable[[str], Mapping[str, object]] | None = None
 
     def format(self, record: logging.LogRecord) -> str:

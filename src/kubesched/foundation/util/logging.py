@@ -4,7 +4,7 @@
     log.info("Successfully bound pod to node", pod=pod, node="node-3")
 
 prints `Successfully bound pod to node pod=default/web-1 node=node-3`. Values are turned into
-text only if a handler prints the record; a line below the level in force costs one comparison.
+text only if a handler prints the record; a line below the current level costs one comparison.
 A value that has `metadata` with a name is shown as `namespace/name`, or `name` alone.
 
 Detail levels 1 to 10 are those of the reference's `-v` flag: a line at detail 4 appears at
@@ -40,10 +40,10 @@ def get_logger(name: str) -> Logger:
 
 
 def set_verbosity(verbosity: int, modules: Iterable[tuple[str, int]] = ()) -> None:
-    """Show lines up to this level of detail; 0 shows only the plain ones.
+    """Show lines up to this level of detail; 0 shows only those without a level.
 
-    `modules` are patterns with a verbosity of their own, which can only show more: `queue*`
-    is about files of such names, `backend/*` about paths; the first that fits counts.
+    `modules` are patterns with a verbosity of their own, which can only raise it: `queue*` matches
+    names of files, `backend/*` matches paths. The first matching pattern applies.
     """
     root = logging.getLogger(_ROOT)
     had_modules = bool(_modules)

@@ -2,7 +2,7 @@
 
 All work runs on one loop, so a plugin that waits for a network or a lock blocks everything:
 scheduling, the renewal of the lease, and the responses to health probes. Only another thread can
-read the stack of the loop's thread, or answer probes meanwhile.
+read the stack of the loop's thread, or respond to probes in that situation.
 """
 
 from __future__ import annotations

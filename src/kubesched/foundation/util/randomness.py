@@ -1,7 +1,7 @@
 """Randomness as an input: independent streams of random numbers from one seed.
 
 Each consumer derives its own stream by name. Adding a consumer, or drawing more numbers in one,
-leaves the numbers of all others as they were, so a recorded seed keeps its meaning.
+does not change the numbers of other consumers, so a recorded seed stays valid.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ __all__ = ["beside", "derive", "derive_seed"]
 def derive_seed(seed: int, *names: str | int) -> int:
     """Return a 128-bit seed for the stream with this name.
 
-    The same on every machine and in every process. `("ab", "c")`, `("a", "bc")`, `("abc",)`
-    name different streams, and so do `1` and `"1"`.
+    The result is the same on every machine and in every process. `("ab", "c")`, `("a", "bc")`,
+    `("abc",)` name different streams, and so do `1` and `"1"`.
     """
     digest = hashlib.blake2b(str(seed).encode(), digest_size=16, person=b"kubesched")
     for name in names:

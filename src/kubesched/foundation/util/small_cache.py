@@ -1,10 +1,10 @@
-"""A small cache for keys that come again at once, such as the spec of the pods of one workload.
+"""A small cache for keys that are soon used again, such as the spec of the pods of one workload.
 
 A key is found by identity, at a cost that does not depend on its size. Otherwise it is compared
-with the few keys that were used last: equal keys that are decoded one by one, without sharing, are
-found too. Nothing is hashed. After many keys that were not found, most are no longer compared, and
-the cache is cleared when it is full: keys that never come again cost next to nothing. An
-entry keeps its key alive, so do not store keys of megabytes.
+with the few most recently used keys, so that equal keys are found even if they were decoded
+separately. Keys are not hashed. After many misses most keys are no longer compared, and the cache
+is cleared when it is full, so that keys without repetition cost little. An entry keeps its key
+alive, so do not store keys of megabytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ V = TypeVar("V")
 
 _MAX_ENTRIES: Final = 512
 _MAX_RECENT: Final = 4
-# After so many comparisons in vain, one key in so many is compared.
+# After this many unsuccessful comparisons, only one key in so many is compared.
 _PATIENCE: Final = 16
 
 

@@ -1,7 +1,7 @@
-"""Spans of traces: what happened to one pod, from when to when, inside which other span.
+"""Spans of traces: the steps of one pod's scheduling, with their times and their nesting.
 
 The trace of an object is identified by the object's uid, and the span of an attempt by the uid and
-the number of the attempt. So a trace needs no state, and a log line with a uid leads to it.
+the number of the attempt. Therefore a trace needs no state, and a uid in a log line identifies it.
 `Tracer` passes finished spans to a sink, which exports them.
 """
 
@@ -26,7 +26,7 @@ __all__ = [
     "trace_id_of",
 ]
 
-_RATIO_STEPS = 1_000_003  # a prime, so that the fixed bits of a uid do not matter
+_RATIO_STEPS = 1_000_003  # a prime, so that the constant bits of a uid have no effect
 
 
 class SpanContext(NamedTuple):

@@ -48,9 +48,9 @@ Args = TypeVarTuple("Args")
 DEFAULT_START_NS = 1_767_225_600 * 1_000_000_000  # 2026-01-01T00:00:00Z
 
 _NS_PER_SECOND = 1_000_000_000
-# As in asyncio: a heap of mostly cancelled timers is rebuilt, a small one is left alone.
+# As in asyncio, a heap of mostly cancelled timers is rebuilt; a small heap is not.
 _MIN_TIMERS_TO_PURGE = 100
-# More than correct code needs at one instant; about 20 s of busy looping.
+# More than correct code needs at one instant; about 20 s of processor time.
 _MAX_PASSES = 10_000_000
 
 
@@ -111,7 +111,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     """The event loop. `run` is the usual entry point."""
 
     # Owned by BaseEventLoop, which fills it in call_soon.
-    _ready: deque[Any]  # handles, of which `Handle` does not declare what is used here
+    _ready: deque[Any]  # handles; `Handle` does not declare the attributes used here
 
     def __init__(
         self,

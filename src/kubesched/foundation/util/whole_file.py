@@ -53,7 +53,7 @@ def followed(path: Path) -> Path:
 
 
 def write_whole(path: Path, content: bytes, *, mode: int | None = None) -> None:
-    """Replace a file by this content; see `replaced_whole`.
+    """Replace the content of a file; see `replaced_whole`.
 
     With a `mode` the file is created with these permissions. A pipe or a device keeps its own.
     """

@@ -1,4 +1,4 @@
-"""YAML with line numbers: documents whose every value can be traced to its line.
+"""YAML with line numbers: the line of every value in a document can be looked up.
 
 Values have the meanings of `yaml_reader`. A repeated key is an error.
 """

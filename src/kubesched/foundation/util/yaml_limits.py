@@ -1,8 +1,8 @@
 """Limits of YAML texts, checked before parsing: depth, and values by aliases.
 
 PyYAML's composer recurses in C for every level, so a text of some hundred thousand brackets would
-crash the process. An alias stands for a whole value, so ten lines can stand for billions of values.
-Both are refused here by the parser's events, which need no recursion.
+crash the process. An alias repeats a whole value, so ten lines can expand to billions of values.
+This module checks both limits with the parser's events, which need no recursion.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def check_yaml(text: str | bytes, *, most_values: int | None = None) -> None:
 class _Check:
     def __init__(self, most_values: int | None) -> None:
         self._most = most_values
-        self._count = 0  # values so far, including those that aliases repeat
+        self._count = 0  # number of values so far, including those that aliases repeat
         self._repeated = 0
         # The anchor of every open collection, and the count at its beginning.
         self._open: list[tuple[str | None, int]] = []

@@ -1,10 +1,9 @@
 """YAML with the meanings that Kubernetes gives it: those of the same text as JSON.
 
-Kubernetes reads every file with one library, sigs.k8s.io/yaml. PyYAML does the syntax here, and
-this module decides what scalars and keys mean, because PyYAML's rules differ: `y` and `on` are
-true, `010` is eight, `1e3` is a number, `1:30` and dates are text, and a float without a fraction
-is an integer. Every key is text: `n` is the key `false`, as in the reference.
-docs/reference/01 §2.1.
+Kubernetes reads every file with one library, sigs.k8s.io/yaml. PyYAML parses the syntax here, and
+this module converts scalars and keys, because PyYAML's rules differ: `y` and `on` are true, `010`
+is eight, `1e3` is a number, `1:30` and dates are text, and a float without a fraction is an
+integer. Every key is text: `n` is the key `false`, as in the reference. docs/reference/01 §2.1.
 """
 
 from __future__ import annotations
@@ -116,7 +115,7 @@ def load_yaml(text: str | bytes, *, most_values: int | None = None) -> Any:
     """Read a text with one document. A later value of a repeated key replaces the earlier one.
 
     Raises:
-        yaml.YAMLError: it is not YAML, or is beyond the bounds of `yaml_limits`.
+        yaml.YAMLError: it is not YAML, or exceeds the limits of `yaml_limits`.
         TooManyValuesError: it has more than `most_values` values.
         ValueError: the text contains characters that YAML does not allow.
     """
@@ -128,7 +127,7 @@ class YamlLoader(yaml.CSafeLoader):
     """PyYAML's loader with the scalars and keys of this module."""
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Replace merge keys by the members that they stand for."""
+        """Replace merge keys by the members of the mappings that they refer to."""
         for key, _ in node.value:
             if key.tag == _PLAIN and key.value == MERGE_KEY:
                 key.tag = f"{_TAG}merge"

@@ -1,7 +1,7 @@
 """Calls of functions and methods as closures.
 
-If the types of all arguments were known before, the one overload that fits is called. Else
-the arguments choose among those that may fit, when the call is made.
+If the types of all arguments are known at compile time, the matching overload is called directly.
+Otherwise the values of the arguments choose among the possible overloads at run time.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def compile_call(compiler: NodeCompiler, node: Call) -> CompiledNode:
 def _is_certain(node: Call) -> bool:
     """Whether the static types determine the overload, and the arguments match it.
 
-    They do not if one is dynamic, or null, which passes for many types.
+    They do not if an argument is dynamic, or null, which is assignable to many types.
     """
     return len(node.overloads) == 1 and all(
         wanted.is_parameter or wanted.name in ("dyn", operand.type.name)

@@ -1,7 +1,8 @@
 """The values of expressions at run time.
 
 Most are plain Python values: bool, int, float, str, bytes, None, list, dict. This module has the
-others. In Python a bool is an int, in CEL it is not, so code that compares types uses `type(x) is`.
+other types. In Python a bool is an int, in CEL it is not, so code that compares types uses `type(x)
+is`.
 """
 
 from __future__ import annotations
@@ -66,10 +67,10 @@ class OptionalValue(msgspec.Struct, frozen=True, eq=False):
 
 
 class UnorderedList(list[Any]):
-    """A list that stands for a set, or for a map by some keys of its elements.
+    """A list with the meaning of a set, or of a map whose keys are fields of its elements.
 
-    It equals another with the same elements in any order, and adding to it replaces what has
-    the same identity.
+    It equals a list with the same elements in any order. An added element replaces the one with the
+    same identity.
     """
 
     __slots__ = ("keys",)

@@ -1,9 +1,9 @@
 """The type checker: determines the type of every part of an expression.
 
-The rules are the language's: overloads are tried in order and unified with the types of the
-arguments; where several fit, as they may with dynamic arguments, the result is dynamic unless
-they agree. Literal lists and maps must be of one type. Problems are collected, then raised
-together.
+The rules are those of the language. Overloads are tried in order and unified with the types of the
+arguments. With dynamic arguments several overloads may match; if their results differ, the result
+is dynamic. The elements of literal lists and maps must have one type. All errors are collected,
+then raised together.
 """
 
 from __future__ import annotations
@@ -329,7 +329,10 @@ class _Checker:
         return self._undeclared(node, node.name)
 
     def _join(self, previous: Type | None, current: Type) -> Type:
-        """The type of elements so far; that they are all alike is checked at the end."""
+        """Return the common type of the elements so far.
+
+        The check for one type follows at the end.
+        """
         if previous is None:
             return current
         if self._substitutions.assignable(previous, current):

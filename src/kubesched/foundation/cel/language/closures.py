@@ -45,5 +45,5 @@ class NodeCompiler(Protocol):
     def new_slot(self) -> int: ...
 
     def in_scope(self, names: Mapping[str, int], node: SyntaxNode) -> CompiledNode:
-        """Compile a node that also sees the variables in these slots."""
+        """Compile a node in whose scope these variables are visible."""
         ...

@@ -125,7 +125,7 @@ def _membership(
 
 
 def _literal_texts(node: SyntaxNode) -> frozenset[str] | None:
-    """Return the strings of a literal list of strings, otherwise None."""
+    """Return the strings if the node is a literal list of strings, otherwise None."""
     if not isinstance(node, ListLiteral) or any(node.optional) or not node.elements:
         return None
     texts = [each.value for each in node.elements if isinstance(each, Literal)]

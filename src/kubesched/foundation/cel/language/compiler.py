@@ -1,13 +1,12 @@
 """The compiler: turns a typed syntax tree into Python closures.
 
-Every node becomes a function of a frame: a list whose first element is the cost so far, then
-the variables, each in a slot that is known when compiling. A run is a chain of such calls and
-looks nothing up by name.
+Every node becomes a function of a frame: a list whose first element is the cost so far, followed by
+the variables, each in a slot that is fixed at compile time. An evaluation is a chain of such calls
+without lookups by name.
 
-Costs that are known beforehand are summed while compiling and charged once per stretch that
-runs as a whole: at the start, and where `&&`, `||`, `?:` and loops decide what runs next. A
-program that has neither loops nor calls whose cost depends on their arguments cannot reach the
-limit, and does not count at all.
+Constant costs are summed at compile time and charged once per block of code that always runs as a
+whole: at the start, and in the branches of `&&`, `||`, `?:` and loops. A program without loops and
+without calls whose cost depends on arguments cannot reach the limit, so it counts no costs.
 """
 
 from __future__ import annotations
@@ -114,7 +113,7 @@ class Compiler:
                 raise AssertionError(f"unknown node {node!r}")
 
     def charged(self, code: CompiledNode) -> Run:
-        """The code as a stretch of its own: it charges what it costs when it starts."""
+        """Compile a node as a block that charges its constant cost when it starts."""
         run, cost, limit = code.run, code.cost, self.limit
         if not self.metered or not cost:
             return run
@@ -276,7 +275,7 @@ def _held(found: Type) -> Type:
 
 
 def constant_list(node: SyntaxNode) -> list[Value] | None:
-    """Return the elements of a literal list of constants, otherwise None."""
+    """Return the elements if the node is a literal list of constants, otherwise None."""
     if not isinstance(node, ListLiteral) or any(node.optional):
         return None
     if all(isinstance(element, Literal) for element in node.elements):

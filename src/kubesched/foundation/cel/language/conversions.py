@@ -1,6 +1,6 @@
 """Conversions between types, and values as text.
 
-Numbers keep to 64 bits; times are read and printed as RFC 3339, durations as Go writes them.
+Numbers are limited to 64 bits. Times are parsed and formatted as RFC 3339, durations in Go's form.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def to_text(value: Value) -> str:
 
 
 def double_text(value: float) -> str:
-    """A double in its shortest form, with an exponent only where it is far from one."""
+    """Return the shortest text of a double; very large and small ones have an exponent."""
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
     if math.isnan(value):
@@ -226,10 +226,10 @@ def double_text(value: float) -> str:
 
 
 def parse_duration(text: str) -> Duration:
-    """A duration as Go writes it: `1h30m`, `-1.5s`.
+    """Parse a duration in Go's form: `1h30m`, `-1.5s`.
 
     Raises:
-        EvaluationError: it is none, or too long.
+        EvaluationError: it is invalid, or too long.
     """
     if len(text) > 400 or not _DURATION.fullmatch(text):
         raise EvaluationError("type conversion error from 'string' to 'google.protobuf.Duration'")
@@ -253,10 +253,10 @@ def duration_text(value: Duration) -> str:
 
 
 def parse_timestamp(text: str) -> Timestamp:
-    """A time in RFC 3339.
+    """Parse a time in RFC 3339.
 
     Raises:
-        EvaluationError: it is none.
+        EvaluationError: it is invalid.
     """
     wrong = EvaluationError("type conversion error from 'string' to 'google.protobuf.Timestamp'")
     match = _TIMESTAMP.fullmatch(text)

@@ -1,6 +1,6 @@
-"""What an environment declares: functions with their overloads, and what a call costs.
+"""Declarations of an environment: functions with their overloads, and the costs of calls.
 
-A library is a table of overloads. Each has the types it takes and gives, the Python function
+A library is a table of overloads. Each has parameter types and a result type, the Python function
 that computes it, and a cost: a number, or a function of the arguments and the result.
 """
 
@@ -83,7 +83,7 @@ def size_or_one(value: Value) -> int:
 
 
 def by_size(factor: float, argument: int = 0) -> Cost:
-    """A cost in proportion to the size of one argument."""
+    """Return a cost function proportional to the size of one argument."""
 
     def cost(arguments: tuple[Value, ...], _result: Value) -> int:
         return math.ceil(size_or_one(arguments[argument]) * factor)

@@ -49,8 +49,9 @@ class Environment:
         makes: Iterable[str] = (),
         cost_limit: int,
     ) -> None:
-        """`makes` names the types of which expressions may write values (`Object{…}`), and
-        with them all that are below (`Object.spec{…}`): such values are maps.
+        """`makes` names the types that expressions may construct (`Object{…}`).
+
+        Their nested types (`Object.spec{…}`) are included. The values are maps.
         """
         self.variables = dict(variables)
         self.functions = merge(libraries)

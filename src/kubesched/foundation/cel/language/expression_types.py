@@ -80,7 +80,7 @@ TYPE: Final = Type("type")
 
 
 def named(name: str) -> Type:
-    """An object type, or an opaque one of a library."""
+    """Return an object type, or an opaque type of a library."""
     return Type(name, is_nullable=True)
 
 

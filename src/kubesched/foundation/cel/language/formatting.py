@@ -74,10 +74,10 @@ class Clause(NamedTuple):
 
 
 def clauses(template: str) -> Iterator[Clause]:
-    """The text and the clauses of a format, in order.
+    """Return the literal parts and the clauses of a format, in order.
 
     Raises:
-        EvaluationError: a clause that is none.
+        EvaluationError: a clause is invalid.
     """
     end = 0
     for match in _CLAUSE.finditer(template):

@@ -1,7 +1,7 @@
 """The lexer: turns the text of an expression into tokens.
 
-Strings are decoded and numbers are converted here, so the parser receives values. Every
-text ends in tokens or in a compile error, in time linear in its length.
+Strings are decoded and numbers are converted here, so the parser receives values. For every text
+the result is a list of tokens or a compile error, in time linear in its length.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ class Token(NamedTuple):
 
 
 def read_tokens(source: Source) -> list[Token]:
-    """All tokens, ended by one of kind `end`.
+    """Return all tokens; the last one has the kind `end`.
 
     Raises:
-        CelCompileError: a character, string or number that is none.
+        CelCompileError: a character, string or number is invalid.
     """
     text, position = source.text, 0
     tokens: list[Token] = []

@@ -1,7 +1,7 @@
 """Checks of constants in an expression beyond their types.
 
-A literal list or map holds values of one type; a literal pattern, duration or time that a
-function is called with must be a valid one; a literal format fits its arguments.
+The elements of a literal list or map must have one type. Literal patterns, durations and times as
+arguments of functions must be valid. A literal format must fit its arguments.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def all_of(terms: tuple[Run, ...]) -> Run:
 
 
 def any_of(terms: tuple[Run, ...]) -> Run:
-    """True if any term is; false if every one is."""
+    """True if any term is true; false if every term is false."""
     return _chain(terms, settles=True)
 
 
@@ -50,7 +50,7 @@ def _chain(terms: tuple[Run, ...], *, settles: bool) -> Run:
 
 
 def choice(condition: Run, positive: Run, negative: Run) -> Run:
-    """`condition ? positive : negative`: only one of the two runs."""
+    """`condition ? positive : negative`; only one of the two branches is evaluated."""
 
     def run(frame: Frame) -> Value:
         decided = condition(frame)

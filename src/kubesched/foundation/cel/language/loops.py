@@ -1,7 +1,7 @@
 """Comprehensions as closures: `all`, `exists`, `map`, `transformMap`, `sortBy`, ….
 
-An iteration costs its body and the cost of the reference's expansion of the macro: its condition,
-its step, and the names these use.
+An iteration costs the body plus the expansion that the reference makes of the macro: the condition,
+the step, and their variables.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _Items = Callable[[Value], Iterable[Value]]
 
 
 def _elements(value: Value) -> Iterable[Value]:
-    """What a comprehension with one variable walks: elements, or keys."""
+    """Return the values of a comprehension with one variable: elements, or keys of a map."""
     if isinstance(value, list | tuple | dict):
         return value
     raise _not_iterable(value)

@@ -1,7 +1,7 @@
-"""Macros: calls that are rewritten before anything is checked.
+"""Macros: calls that are rewritten before type checking.
 
-A call is a macro only with the right name, style and number of arguments; else it is an
-ordinary call, and the checker says what is wrong with it.
+A call is a macro only with the right name, style and number of arguments. Otherwise it is an
+ordinary call, and the checker reports its errors.
 """
 
 from __future__ import annotations

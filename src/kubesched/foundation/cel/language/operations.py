@@ -51,7 +51,7 @@ __all__ = [
     "size",
 ]
 
-# The most characters or elements that a value may come to have.
+# The maximum number of characters or elements of a computed value.
 MAX_SIZE: Final = 4_000_000
 
 NONE_FOUND: Final = object()
@@ -65,7 +65,7 @@ def equal(left: Value, right: Value) -> bool:
     """Whether two values are equal; values of different types are not.
 
     Raises:
-        EvaluationError: the left one is of a type that is only compared with its own.
+        EvaluationError: the left one has a type that is only comparable with itself.
     """
     cls = type(left)
     if cls is type(right) and cls in _PLAIN:
@@ -131,12 +131,15 @@ def _equal_unordered(left: UnorderedList, right: _Listed) -> bool:
 
 
 def _rough(identity: Value) -> str:
-    """A text that equal values of one schema share, so that few are compared."""
+    """Return a hash text that equal values of one schema share, to reduce comparisons."""
     return identity if type(identity) is str else json.dumps(identity, sort_keys=True, default=str)
 
 
 def _united(left: UnorderedList, right: _Listed) -> UnorderedList:
-    """The elements of both; of two with the same identity, the right one in the left's place."""
+    """Return the elements of both lists.
+
+    An element of the right list replaces the one of the left with the same identity, in its place.
+    """
     result = UnorderedList(left, left.keys)
     places = {_rough(left.identity(element)): place for place, element in enumerate(left)}
     for element in right:
@@ -205,7 +208,7 @@ ORDER: Final[dict[str, Callable[[Value, Value], bool]]] = {
 
 
 def checked_int(number: int) -> int:
-    """The number, if it is a signed 64-bit one."""
+    """Return the number; raise an error if it exceeds a signed 64-bit integer."""
     if MIN_INT <= number <= MAX_INT:
         return number
     raise EvaluationError("integer overflow")
@@ -397,7 +400,7 @@ def _is_key(value: Value) -> bool:
 
 
 def list_index(key: Value) -> int:
-    """A list's index from a number of any type that is a whole one."""
+    """Convert an integral number of any type to a list index."""
     if type(key) is int or type(key) is UInt:
         return int(key)
     if type(key) is float and key.is_integer():

@@ -12,10 +12,10 @@ __all__ = ["sorted_by"]
 
 
 def sorted_by(elements: Sequence[Value], keys: Sequence[Value]) -> list[Value]:
-    """The elements in the order of their keys; equal ones stay as they were.
+    """Return the elements sorted by their keys; the sort is stable.
 
     Raises:
-        EvaluationError: the keys are of different types, or of one that has no order.
+        EvaluationError: the keys have different types, or a type without an order.
     """
     if not keys:
         return []

@@ -1,8 +1,8 @@
-"""From tokens to a syntax tree, macros expanded.
+"""The parser: turns tokens into a syntax tree, with expanded macros.
 
-A recursive descent with precedence climbing: three calls of Python for a level of nesting. An
-expression that nests, or chains operators, more than `MAX_DEPTH` deep is refused, as are texts
-longer than `MAX_LENGTH`: what comes after the parser may recurse over the tree.
+It is a recursive descent parser with precedence climbing: three Python calls per level of nesting.
+An expression with more than `MAX_DEPTH` levels of nesting or chained operators is rejected, as are
+texts longer than `MAX_LENGTH`, because later stages may recurse over the tree.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ _RESERVED: Final = frozenset(
 
 
 def parse(source: Source) -> SyntaxNode:
-    """The syntax tree of an expression.
+    """Return the syntax tree of an expression.
 
     Raises:
-        CelCompileError: the text is not an expression, or too long or too deep a one.
+        CelCompileError: the text is not an expression, or is too long or too deeply nested.
     """
     if len(source.text) > MAX_LENGTH:
         raise ExpressionSizeError(

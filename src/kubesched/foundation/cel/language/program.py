@@ -58,7 +58,7 @@ class Program:
         return self.run([0, *values, *self._locals])
 
     def evaluate_one(self, value: Value) -> Value:
-        """The same for a program whose environment has exactly one variable."""
+        """Evaluate a program whose environment has exactly one variable."""
         return self.run([0, value, *self._locals])
 
     def evaluate_with_cost(self, value: Value) -> tuple[Value, int]:

@@ -1,7 +1,7 @@
 """Regular expressions in RE2's syntax, in time linear in the text.
 
-Python's own `re` backtracks: a pattern of a dozen characters can take years. RE2 takes linear
-time; a pattern that RE2 refuses is an error here, too.
+Python's own `re` backtracks: for a pattern of a dozen characters it can run for years. RE2 needs
+linear time. A pattern that RE2 rejects is an error here, too.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Semver(msgspec.Struct, frozen=True, eq=False):
     pre_release: tuple[str, ...] = ()
     build: tuple[str, ...] = ()
 
-    # A key that orders versions: a release comes after its pre-releases.
+    # A key that sorts versions: a release sorts after its pre-releases.
     precedence: tuple[Any, ...] = ()
 
     def compare(self, other: Semver) -> int:
@@ -81,10 +81,10 @@ def parse_semver(text: str) -> Semver:
 
 
 def normalized(text: str) -> str:
-    """A version as people write it, completed: `v1.2` and `01.2` become three plain numbers.
+    """Return a complete version for a short one: `v1.2` and `01.2` become three plain numbers.
 
     Raises:
-        EvaluationError: a short version carries a pre-release or build metadata.
+        EvaluationError: a short version has a pre-release or build metadata.
     """
     parts = text.removeprefix("v").split(".", 2)
     for position, part in enumerate(parts):

@@ -8,7 +8,7 @@ from kubesched.foundation.cel.language.cel_errors import CelCompileError
 
 __all__ = ["Source"]
 
-# A text of many problems in one long line must not become an error of gigabytes.
+# Limits the output: many errors in one long line would otherwise take gigabytes.
 _MOST_PROBLEMS: Final = 100
 _LONGEST_LINE: Final = 16_384
 # Below characters that are not ASCII, which are as wide as two in many fonts.
@@ -48,13 +48,13 @@ class Source:
         """Raise one error for everything that was reported, if anything was.
 
         Raises:
-            CelCompileError: something was reported.
+            CelCompileError: an error was reported.
         """
         if self._problems:
             raise self.problems()
 
     def fail(self, position: int, message: str) -> CelCompileError:
-        """The error for a text that has the form of an expression, but is none."""
+        """Return an error about a text that cannot be parsed."""
         self.report(position, message)
         return self.problems()
 

@@ -1,7 +1,7 @@
 """The syntax tree, which the parser builds and the checker annotates with types.
 
-Operators and macros are nodes of their own, so that each has one rule in the checker and one
-in the compiler. `position` is the offset in the source that an error points at.
+Operators and macros have node types of their own, so that each has one rule in the checker and one
+in the compiler. `position` is the offset in the source to which errors point.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 
 
 class SyntaxNode:
-    """One expression. `type` is what the checker found."""
+    """One expression. `type` is the type that the checker determined."""
 
     __slots__ = ("position", "type")
 
@@ -160,7 +160,7 @@ class Call(SyntaxNode):
 
     @property
     def operands(self) -> tuple[SyntaxNode, ...]:
-        """The target, if there is one, and the arguments."""
+        """The target, if there is one, followed by the arguments."""
         return self.arguments if self.target is None else (self.target, *self.arguments)
 
 
@@ -205,7 +205,7 @@ class MessageField:
 
 
 class MessageLiteral(SyntaxNode):
-    """`Name{field: value}`: a value of a type that the environment lets expressions make."""
+    """`Name{field: value}`: a value of a type that expressions may construct."""
 
     __slots__ = ("fields", "name")
 
@@ -215,10 +215,10 @@ class MessageLiteral(SyntaxNode):
 
 
 class Comprehension(SyntaxNode):
-    """A macro that walks a list or a map: `all`, `exists`, `map`, `transformList`, ….
+    """A macro that iterates over a list or map: `all`, `exists`, `map`, `transformList`, ….
 
-    With one variable it is the element or key; with two they are the index or key, and the
-    value. `condition` is the test of `filter` or of a `map` with three arguments.
+    With one variable it is the element or key; with two they are the index or key, and the value.
+    `condition` is the test of `filter`, or of `map` with three arguments.
     """
 
     __slots__ = ("body", "condition", "kind", "operand", "variables")
@@ -260,7 +260,7 @@ class OptionalMap(SyntaxNode):
 
 
 def children(node: SyntaxNode) -> tuple[SyntaxNode, ...]:
-    """The expressions directly inside one."""
+    """Return the direct subexpressions."""
     match node:
         case Select() | Unary():
             return (node.operand,)

@@ -19,10 +19,10 @@ class GrammarPoint:
 
     def __init__(self) -> None:
         self.choices: list[GrammarPoint] = []
-        # Of a choice: whether one wrong token is deleted here, and whether it ends a repetition.
+        # For a choice: whether one wrong token is deleted here, and whether it ends a repetition.
         self.deletes = self.is_loop = False
         self.can_skip = True  # whether the last branch is taken if no other fits
-        # Of a choice: the precedence of each branch; None: by one token; empty: by many.
+        # For a choice: the precedence of each branch; None: decided by one token; empty: by many.
         self.levels: tuple[int, ...] | None = None
         self.kinds: frozenset[str] = frozenset()
         self.rule: tuple[str, int] | None = None  # and the least precedence within it
@@ -228,6 +228,6 @@ class Grammar:
             kinds |= point.kinds
             pending.extend(point.choices)
             if point.rule is not None:
-                # No rule is empty, so what follows the call does not matter.
+                # No rule is empty, so the tokens after the call need not be considered.
                 pending.append(self.begins[point.rule[0]])
         return kinds, may_end

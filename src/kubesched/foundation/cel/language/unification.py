@@ -14,7 +14,7 @@ class Substitutions:
 
     def __init__(self) -> None:
         self._known: dict[str, Type] = {}
-        # Bindings of the present attempt, and those of earlier ones.
+        # Bindings of the current attempt, and those of earlier ones.
         self._trail: list[tuple[str, Type | None]] = []
         self._fresh = 0
 
@@ -28,7 +28,10 @@ class Substitutions:
         return self.all_assignable((given,), (wanted,))
 
     def all_assignable(self, given: Sequence[Type], wanted: Sequence[Type]) -> bool:
-        """Whether each type fits its counterpart: nothing is learned if one does not."""
+        """Whether each type is assignable to its counterpart.
+
+        No variable is bound if one is not.
+        """
         if len(given) != len(wanted):
             return False
         self._trail.clear()

@@ -38,7 +38,7 @@ _NEW_LIST: Final = 11
 
 
 def _traversal(arguments: tuple[Value, ...], _result: Value) -> int:
-    """An element costs one, and a string or bytes a tenth of its length more."""
+    """Return the cost of a traversal: one per element, plus a tenth of the length of texts."""
     elements = arguments[0]
     if not isinstance(elements, list | tuple):
         return -(-size_or_one(elements) // 10)

@@ -1,4 +1,4 @@
-"""Optional values: `optional.of(x)`, `.orValue(y)` and the like."""
+"""Optional values: `optional.of(x)`, `.orValue(y)` and similar functions."""
 
 from __future__ import annotations
 
