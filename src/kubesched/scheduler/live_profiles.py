@@ -30,7 +30,7 @@ class BuiltProfiles(NamedTuple):
 
     frameworks: dict[str, Framework]
     queue_profiles: dict[str, QueueProfile]
-    new: tuple[Framework, ...]  # those that were not in use before
+    new: tuple[Framework, ...]  # frameworks that were not in use before
 
 
 class LiveProfiles:
@@ -119,7 +119,10 @@ class LiveProfiles:
         )
 
     def use(self, built: BuiltProfiles) -> None:
-        """Use these frameworks from now on. Replaced ones are closed after their last pod."""
+        """Use these frameworks from now on.
+
+        Replaced ones are closed after their last pod in flight.
+        """
         replaced = set(self.by_name.values()) - set(built.frameworks.values())
         self.by_name.clear()
         self.by_name.update(built.frameworks)

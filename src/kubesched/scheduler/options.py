@@ -188,7 +188,7 @@ def check_options(options: Iterable[str]) -> None:
     """Check that all options exist.
 
     Raises:
-        TypeError: one does not, as for any wrong keyword argument; a note suggests another.
+        TypeError: an option is unknown; a note suggests a similar name.
     """
     for name in options:
         if name in DEFAULT_OPTIONS:

@@ -1,8 +1,8 @@
 """Replaces the configuration of a running scheduler (docs/decisions/0045).
 
 Everything that can fail comes first: the check of the fields, the building of frameworks, the first
-lists of kinds that no informer watched. Then profiles, queue and settings change in one step, in
-which no other code of the event loop runs.
+lists of kinds that no informer watched. Then profiles, queue and settings change in one step,
+without an await.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ProfileReload:
         clock: Clock,
     ) -> None:
         """With `may_watch_more`, new plugins may need kinds that no informer watches."""
-        self.configuration = configuration  # the present one
+        self.configuration = configuration  # the current configuration
         self._profiles = profiles
         self._subscriptions = subscriptions
         self._informers = informers
@@ -61,7 +61,7 @@ class ProfileReload:
         self._lock = asyncio.Lock()
 
     async def apply(self, new: KubeSchedulerConfiguration) -> bool:
-        """Change to another complete configuration; False if it is the present one.
+        """Change to another complete configuration; False if it is the current one.
 
         Raises:
             ConfigError: the new one cannot be used. Nothing has changed then.

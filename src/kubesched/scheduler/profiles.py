@@ -19,7 +19,7 @@ def build_profiles(
 ) -> dict[str, Framework]:
     """Build the profiles of a complete configuration.
 
-    The rules stand in `config/configuration_completion.py`.
+    `config/configuration_completion.py` checks the rules for profiles.
 
     Raises:
         ConfigError: a plugin cannot be built.
@@ -35,7 +35,7 @@ def build_profile(
     services: Services,
     resources: PluginResources | None = None,
 ) -> Framework:
-    """Build one profile; `resources` gets what its plugins hold, even if one of them fails.
+    """Build one profile; `resources` gets the resources of its plugins, even if one of them fails.
 
     Raises:
         ConfigError: a plugin cannot be built.

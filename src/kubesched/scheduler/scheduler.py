@@ -92,8 +92,8 @@ __all__ = ["Scheduler"]
 
 log = get_logger(__name__)
 
-# How many pods are placed before other tasks on the event loop run. To yield after every pod would
-# cost a tenth of a placement; to yield by the clock would make runs differ.
+# The number of pods that are placed before other tasks on the event loop run. Yielding after every
+# pod would cost a tenth of a placement; yielding by the clock would make runs differ.
 _PODS_PER_TURN = 8
 _MICROSECOND = timedelta(microseconds=1)
 _NO_POD_GROUPS = (
@@ -427,7 +427,7 @@ class Scheduler:
         """Use another complete configuration from the next attempt on (docs/decisions/0045).
 
         Pods in flight finish with the old profiles. Returns False if the configuration is the
-        present one. Waits until the caches have synced.
+        current one. Waits until the caches have synced.
 
         Raises:
             ConfigError: it cannot be used, or needs a restart. Nothing has changed then.
@@ -449,7 +449,7 @@ class Scheduler:
         self._failures.watcher = watcher
 
     def record(self, recorder: DecisionRecorder) -> None:
-        """Call the recorder with every attempt and every failure, besides the watchers."""
+        """Call the recorder with every attempt and every failure, in addition to the watchers."""
         self._scheduling.recorder = recorder
         self._failures.recorder = recorder
 

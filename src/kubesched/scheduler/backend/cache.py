@@ -41,8 +41,8 @@ class _Change(enum.Enum):
     POD_RELABELLED = enum.auto()
 
 
-# A change, the name of its node, and its pods. A plain tuple, because one is created for every
-# placed pod and a named tuple costs a function call.
+# A change, the name of its node, and its pods. A plain tuple: one is created for every placed pod,
+# and the constructor of a named tuple costs a function call.
 _Entry = tuple[_Change, str, tuple[PodInfo, ...]]
 _POD_ADDED = _Change.POD_ADDED
 
@@ -278,7 +278,7 @@ class Cache:
         self._dirty.add(name)
 
     def end_attempt(self) -> None:
-        """Release what is too large to be stored until the next attempt."""
+        """Release cached data that is too large to be stored until the next attempt."""
         self.snapshot.pod_index.end_attempt()
 
     def _bound_log(self) -> None:
@@ -317,7 +317,7 @@ class Cache:
         return snapshot
 
     def _apply_node_change(self, change: _Change, name: str, pods: tuple[PodInfo, ...]) -> None:
-        """Show a node that was added, or hide one that was removed, with the pods on it."""
+        """Apply the addition or removal of a node, with the pods on it."""
         snapshot = self.snapshot
         if change is _Change.NODE_APPEARED:
             row = snapshot.show_node(name, self._nodes.get(name) or NodeInfo(name))
@@ -417,7 +417,7 @@ def _same_demand(old: Pod, new: Pod) -> bool:
 
 
 def _look_different(old: Pod, new: Pod) -> bool:
-    """Whether selectors may match one of two versions of a pod and not the other."""
+    """Whether selectors may match only one of two versions of a pod."""
     before, after = old.metadata, new.metadata
     return before.labels != after.labels or (
         (before.deletion_timestamp is None) != (after.deletion_timestamp is None)

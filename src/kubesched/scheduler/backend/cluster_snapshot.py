@@ -57,7 +57,7 @@ class ClusterSnapshot:
     def restricted_to(self, placement: NodeView) -> Iterator[None]:
         """Restrict searches to some nodes while the block runs.
 
-        A placement of as many nodes as there are is no restriction.
+        A placement that has all nodes is no restriction.
         """
         assert self.placement is None, "placements are not nested"
         self.placement = placement if len(placement) < len(self) else None
@@ -113,7 +113,7 @@ class ClusterSnapshot:
     def rows_moved(self) -> None:
         """Invalidate the rows of the order: the same nodes have other rows.
 
-        A node that was removed and added again keeps its place in the order.
+        A node that was removed and added again has the same position in the order.
         """
         self._order = None
 

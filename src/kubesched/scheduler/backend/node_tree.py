@@ -26,7 +26,7 @@ def zone_key(node: Node) -> str:
 
 
 class NodeListing:
-    """The names of a tree as they were when the listing was taken."""
+    """The names in a tree at the time when the listing was created."""
 
     __slots__ = ("_zones",)
 
@@ -45,15 +45,15 @@ class NodeTree:
     def __init__(self) -> None:
         self._zones: _Zones = {}
         self._count = 0
-        self._listing: NodeListing | None = None  # the last one, while it shows the current zones
+        self._listing: NodeListing | None = None  # the last listing, if it has the current zones
 
     def __len__(self) -> int:
         return self._count
 
     def listing(self) -> NodeListing:
-        """Return the names as they are now. Later changes do not affect the listing.
+        """Return the current names. Later changes do not affect the listing.
 
-        Taking it costs nothing: the next change copies the zones first.
+        The listing is not a copy: the next change copies the zones first.
         """
         if self._listing is None:
             self._listing = NodeListing(self._zones)

@@ -46,6 +46,6 @@ class QueueFlusher:
                 self._queue.flush_backoff(clock.now_ns())
 
     def stop(self) -> None:
-        """Ask the loop to end after this pass. Idempotent; never blocks."""
+        """Stop the loop after this pass. Idempotent; never blocks."""
         self._is_stopping = True
         self._woken.set()

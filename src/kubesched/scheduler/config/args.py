@@ -65,7 +65,7 @@ class ResourceSpec(ConfigStruct):
 
 
 class UtilizationShapePoint(ConfigStruct):
-    """One corner of a piecewise linear function from utilization (0-100) to score (0-10)."""
+    """One point of a piecewise linear function from utilization (0-100) to score (0-10)."""
 
     utilization: Int32 = 0
     score: Int32 = 0

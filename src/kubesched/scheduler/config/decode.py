@@ -29,7 +29,7 @@ __all__ = ["TYPE_META", "Decoded", "WrongTypeError", "decode_members", "rejected
 TYPE_META: Final = ("apiVersion", "kind")
 
 _MAX_PROBLEMS: Final = 100
-# Messages of msgspec: what is wrong, and where; a missing member; the first part of a path.
+# Messages of msgspec: the error and its path; a missing member; the first part of a path.
 _MSGSPEC_ERROR: Final = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?", re.DOTALL)
 _MISSING: Final = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
 _FIRST_PART: Final = re.compile(r"[^.\[]*")
@@ -88,7 +88,8 @@ def decode_members(value: Any, struct: type, *, is_own: bool = False) -> Decoded
     decoder = _Decoder(is_own)
     found = decoder.struct(struct, value, extra=TYPE_META)
     decoded = Decoded(found, tuple(dict.fromkeys(decoder.problems)), tuple(decoder.notes))
-    # A text that cannot be read ends the reference's decoder, which then forgets wrong types.
+    # A text that cannot be parsed ends the reference's decoder, which then drops errors about wrong
+    # types.
     if wrong := [*decoder.unreadable, *decoder.type_errors]:
         error = WrongTypeError(wrong, decoded)
         if decoder.unreadable:
@@ -105,7 +106,7 @@ class _Decoder:
         self._is_own = is_own
         self.problems: list[str] = []
         self.notes: list[str] = []
-        self.type_errors: list[tuple[str, str]] = []  # paths, and what is wrong there
+        self.type_errors: list[tuple[str, str]] = []  # pairs of a path and the error there
         self.unreadable: list[tuple[str, str]] = []  # the same, for durations and base64
         self._path: list[str] = []  # as users write it: `profiles[0]`, `plugins`
         self._fields: list[str] = []  # without indices, as type errors have it

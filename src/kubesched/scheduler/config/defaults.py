@@ -127,10 +127,10 @@ def with_default_plugin_config(
 
 
 def build_args(args_type: type, given: Mapping[str, Any], gates: FeatureGates) -> Any:
-    """Make a plugin's arguments from decoded members, with defaults for the others.
+    """Build a plugin's arguments from decoded members, with defaults for the others.
 
     Raises:
-        msgspec.ValidationError: a plugin's own type has demands that `given` does not meet.
+        msgspec.ValidationError: `given` does not fulfil the requirements of the plugin's type.
     """
     members = {**_absent_by_gate(args_type, gates), **given}
     return _complete(msgspec.convert(members, args_type, strict=True), gates)

@@ -9,7 +9,7 @@ from typing import Final
 
 __all__ = ["GATES_WITHOUT_EFFECT", "GATE_EFFECTS"]
 
-# Gate -> what is in force when it is on, and when it is off.
+# Gate -> the behaviour when it is enabled, and when it is disabled.
 GATE_EFFECTS: Final[dict[str, tuple[str, str]]] = {
     "AllAlpha": ("alpha gates without a setting of their own are on", "they are off"),
     "AllBeta": ("beta gates without a setting of their own are on", "they are off"),

@@ -1,6 +1,6 @@
 """The scheduler's feature gates in earlier releases, for `--emulated-version`.
 
-Gates of other components mean nothing here and keep the state of this release.
+Gates of other components have no effect here and keep the state of this release.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The feature gates of Kubernetes 1.36: stage, default, lock, dependencies.
 
-All components share one list, and `--feature-gates` accepts every name in it, so gates that
-mean nothing to a scheduler are here too: they can be set, and others may depend on them.
+All components share one list, and `--feature-gates` accepts every name in it. Therefore gates
+without an effect on a scheduler are listed as well: they can be set, and others may depend on them.
 """
 
 from __future__ import annotations

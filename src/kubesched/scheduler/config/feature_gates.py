@@ -48,7 +48,7 @@ _log = get_logger(__name__)
 class Stage(Enum):
     """The stage of a feature; the value is its label in metrics."""
 
-    PRE_ALPHA = "PREALPHA"  # the release in question does not have it
+    PRE_ALPHA = "PREALPHA"  # the gate does not exist in this release
     ALPHA = "ALPHA"
     BETA = "BETA"
     GA = ""
@@ -104,8 +104,8 @@ class FeatureGates:
     """The state of every feature gate in the emulated release.
 
     Raises:
-        ConfigError: a gate does not exist, is locked, or needs another that is off; the text
-            is the reference's, and names every problem but those after an unknown gate.
+        ConfigError: a gate does not exist, is locked, or needs another gate that is disabled. The
+            text is the reference's, with every error except those after an unknown gate.
     """
 
     __slots__ = ("_enabled", "_features")

@@ -140,9 +140,11 @@ def _profile_errors(
 def _without(
     profile: KubeSchedulerProfile, names: set[str], implemented: Implemented
 ) -> KubeSchedulerProfile:
-    """The profile but for the arguments of these plugins; if it has none, without them.
+    """Return the profile without the arguments of these plugins.
 
-    Those that exist are wrong at a single point, and stay where they are enabled for all.
+    If it has none, without the plugins.
+
+    Invalid arguments are an error at one point only, so the plugins stay enabled.
     """
     config = tuple(each for each in profile.plugin_config if each.name not in names)
     if config != profile.plugin_config:

@@ -81,7 +81,7 @@ def ignored_flags(
 ) -> dict[str, str]:
     """Return the deprecated flags that differ from a file's configuration, each with its field.
 
-    The reference ignores all deprecated flags when there is a file.
+    The reference ignores all deprecated flags if there is a file.
     """
     return {
         flag: field

@@ -255,7 +255,7 @@ class _Reader:
             yield self._typed_config(where, name, entry.get("args"), args_type)
 
     def _typed_config(self, where: str, name: str, value: Any, args_type: type) -> PluginConfig:
-        """Arguments of a type; wrong ones are reported, and others put in their place."""
+        """Return arguments of a type; invalid ones are reported and replaced by defaults."""
         wrong: list[tuple[str, str]] = []
         try:
             decoded = self._decode_args(name, value)

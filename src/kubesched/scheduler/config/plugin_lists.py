@@ -1,10 +1,10 @@
 """The plugin lists of a profile, merged with the defaults and expanded per extension point.
 
-`merge_plugins` merges a profile's sets with the built-in ones (docs/reference/01 §6); the result is
-what `--write-config-to` prints. `expand_plugins` says, given the points that each plugin
-implements, which plugins run at each point, in which order and with which weight, or why the
-profile cannot be built (docs/reference/01 §7). Both know names only; building the plugins is the
-runtime's work.
+`merge_plugins` merges a profile's sets with the built-in ones (docs/reference/01 §6);
+`--write-config-to` prints the result. `expand_plugins` determines, from the extension points of
+each plugin, which plugins run at each point, in which order and with which weight, or why the
+profile cannot be built (docs/reference/01 §7). Both functions only use names; the runtime builds
+the plugins.
 """
 
 from __future__ import annotations
@@ -88,13 +88,13 @@ def expand_plugins(
 ) -> ExpandedPlugins:
     """Return the plugins that run at each extension point of a profile.
 
-    `implemented` holds, for every plugin that exists, the names of its extension points, or
-    None if only building it will show: what it is enabled for by name is believed, and the rest
-    is found out then.
+    `implemented` has the names of the extension points of every existing plugin, or None if they
+    are only known after the plugin is built. Such a plugin is assumed to have the points for which
+    it is enabled by name.
 
     Raises:
-        ConfigError: with the reference's text, but without the
-            `creating profile for scheduler name` in front of it.
+        ConfigError: the text is the reference's, without its prefix `creating profile for scheduler
+            name`.
     """
     explicit = {point: _explicit(plugins, implemented, point) for point in EXTENSION_POINTS}
     lists = explicit

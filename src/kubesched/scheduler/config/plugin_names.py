@@ -1,7 +1,7 @@
 """Names of the in-tree plugins and of the extension points (docs/reference/01 §5).
 
-The order of `EXTENSION_POINTS` is the one in which a framework is built: it decides which of
-several mistakes in a profile is reported.
+A framework is built in the order of `EXTENSION_POINTS`; the order determines which of several
+errors in a profile is reported.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ VOLUME_BINDING: Final = "VolumeBinding"
 VOLUME_RESTRICTIONS: Final = "VolumeRestrictions"
 VOLUME_ZONE: Final = "VolumeZone"
 
-# Existed in earlier releases; naming one is an error with its own text.
+# Plugins of earlier releases; naming one is an error with a text of its own.
 REMOVED_PLUGINS: Final = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
 
 PRE_ENQUEUE: Final = "preEnqueue"

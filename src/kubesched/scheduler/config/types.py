@@ -1,6 +1,6 @@
 """The scheduler's configuration with every default filled in (docs/reference/01 §3, §4, §10).
 
-The rest of the program reads these values: immutable, complete, and named as in the configuration
+All other parts read these values, which are immutable, complete, and named as in the configuration
 file. Sibling modules parse, default, validate and write them. A value that is built directly is
 neither merged nor validated.
 """
@@ -102,14 +102,14 @@ _ATTRIBUTES: Final = {field.encode_name: field.name for field in msgspec.structs
 
 
 class PluginConfig(msgspec.Struct, frozen=True, rename="camel"):
-    """Arguments of one plugin: a typed value, or what the file held if the type is unknown."""
+    """Arguments of one plugin: a typed value, or the content of the file if the type is unknown."""
 
     name: str = ""
     args: RawValue = None
 
 
 class KubeSchedulerProfile(ConfigStruct):
-    """One scheduler name and the plugins that serve its pods."""
+    """One scheduler name, and the plugins for pods with this name."""
 
     scheduler_name: str = ""
     percentage_of_nodes_to_score: Int32 | None = None  # None: the global value

@@ -1,8 +1,8 @@
 """The version of this program, and the earlier releases that it can emulate.
 
 docs/reference/01 §11.2. `--emulated-version` and `--min-compatibility-version` name a minor
-release, perhaps with the component in front (`kube=1.35`). Which values are allowed is checked
-apart from reading them, so that all problems can be reported at once.
+release, optionally with the component (`kube=1.35`). Parsing and validation are separate, so that
+all errors can be reported at once.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class MinorVersion(NamedTuple):
         return f"{self.major}.{self.minor}"
 
     def before(self) -> MinorVersion:
-        """The minor release before this one."""
+        """The minor release before the given one."""
         return MinorVersion(self.major, max(self.minor - 1, 0))
 
 
@@ -56,7 +56,7 @@ _FLOOR: Final = MinorVersion(1, 33)
 
 
 class Version(NamedTuple):
-    """A version as it was written: its numbers, and what follows them."""
+    """A parsed version: its numbers, and the rest of its text."""
 
     numbers: tuple[int, ...]
     extra: str = ""
@@ -98,7 +98,7 @@ DEFAULT_EFFECTIVE_VERSION: Final = EffectiveVersion()
 def effective_version(
     emulated: Sequence[str], min_compatibility: Sequence[str]
 ) -> EffectiveVersion:
-    """Combine the values of the two flags; neither need be given."""
+    """Combine the values of the two flags; both are optional."""
     emulation = _of_component(emulated)
     if emulation is None:
         version = DEFAULT_EFFECTIVE_VERSION

@@ -1,9 +1,9 @@
-"""The YAML of a configuration, with the reference's complaints.
+"""The YAML of a configuration, with the reference's error texts.
 
-`foundation/util/yaml_reader.py` decides what scalars and keys mean. This module builds the values
-from parser events, because the reference reports repeated keys and bad aliases in its own words.
-Keys come out sorted: the reference sorts them before it checks fields, and so words its complaints
-in that order.
+`foundation/util/yaml_reader.py` converts scalars and keys. This module builds the values from
+parser events, because the reference reports repeated keys and invalid aliases with texts of its
+own. Keys are sorted, as in the reference, which sorts them before it checks fields. The errors are
+therefore in the same order.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _scalar(event: yaml.ScalarEvent) -> Any:
     text: str = event.value
     tag = event.tag
     if tag is None or tag == "!":
-        # A quoted scalar, or one with the bare tag, is text whatever it looks like.
+        # A quoted scalar, or one with the bare tag, is always text.
         value = resolve_plain(text) if tag is None and event.implicit[0] else text
     else:
         value = resolve_tagged(text, tag)
@@ -156,7 +156,7 @@ def _allowed_ratio(count: int) -> float:
 def _problem(exc: yaml.YAMLError) -> str:
     if not isinstance(exc, yaml.MarkedYAMLError):
         return str(getattr(exc, "reason", exc))
-    # The line is the one where the construct began, if that is not the first.
+    # The line where the construct began, if that is not the first line.
     mark = exc.problem_mark
     if exc.context_mark is not None and exc.context_mark.line:
         mark = exc.context_mark

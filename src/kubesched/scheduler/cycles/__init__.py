@@ -1,1 +1,1 @@
-"""The scheduling cycle and the binding cycle of one pod, and what happens when one fails."""
+"""The scheduling cycle and the binding cycle of one pod, and the handling of failures."""

@@ -59,7 +59,7 @@ class PodPlacement(msgspec.Struct, frozen=True, eq=False):
 
 
 class BindingCycle:
-    """Binds placed pods, each in a task of its own."""
+    """Binds placed pods, each in a separate task."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class BindingCycle:
         self._has_expectations = services.feature_enabled("NominatedNodeNameForExpectation")
 
     async def run(self, placement: PodPlacement) -> None:
-        """Bind the pod, which is in flight in its framework; then it leaves."""
+        """Bind the pod. It is in flight in its framework until the end of the cycle."""
         self._running.value += 1
         try:
             try:

@@ -25,7 +25,7 @@ class BrokenAttempts:
         self._cache, self._queue, self._clock = cache, queue, clock
 
     def put_back(self, queued: QueuedPodInfo, error: BaseException) -> None:
-        """Forget the pod if it is assumed, and requeue it after its backoff."""
+        """Remove the pod from the cache if it is assumed, and requeue it after its backoff."""
         pod = queued.pod
         log.exception("An attempt at a pod ended in an unexpected error", error, pod=pod)
         try:

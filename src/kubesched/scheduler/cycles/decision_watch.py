@@ -29,8 +29,8 @@ class DecisionWatcher(Protocol):
 class FailureWatcher(Protocol):
     """Is called with every failure that is reported as an event `FailedScheduling`.
 
-    The status has the causes as values: a watcher needs no text of an event. The calls must be
-    short.
+    The status has the causes as values, so a watcher does not parse the text of an event. The calls
+    must be short.
     """
 
     def failed(self, pod: Pod, status: Status) -> None:

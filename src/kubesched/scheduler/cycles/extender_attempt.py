@@ -45,7 +45,7 @@ __all__ = ["ExtenderAttempt", "ExtenderContext", "PodGoneError"]
 
 log = get_logger(__name__)
 
-# The attempt begins again at most so often; then it has failed.
+# The maximum number of times that an attempt begins again.
 _ROUNDS = 3
 
 
@@ -305,10 +305,10 @@ class ExtenderAttempt:
         return snapshot.nodes.at_rows(rows), [by_name[name] for name in left]
 
     def _look_for_more(self, diagnosis: Diagnosis, refused: Collection[str]) -> None:
-        """Look for nodes that fit now, after extenders refused all that fitted before.
+        """Search for nodes that fit now, after extenders refused all that fitted before.
 
         Raises:
-            FitError: no node fits but those that were refused.
+            FitError: no node fits except those that were refused.
             _OvertakenError: another node fits now.
         """
         context = self._context

@@ -67,7 +67,7 @@ class ExtenderTasks:
         task.add_done_callback(lambda done: self._end(done, framework, names))
 
     def track(self, task: asyncio.Task[None], framework: Framework) -> None:
-        """Let `abandon` cancel this task, too; it needs the profile until it ends."""
+        """Register a task that `abandon` must also cancel. The profile stays open until it ends."""
         self._tasks.add(task)
         framework.pods_in_flight.enter()
         task.add_done_callback(lambda done: self._untrack(done, framework))
@@ -97,13 +97,13 @@ class ExtenderTasks:
         return self._context.refused.get(pod_info.uid, ())
 
     def follow(self, old: Pod, new: Pod) -> None:
-        """Forget what extenders refused if the pod was bound or replaced by another."""
+        """Discard refusals of extenders if the pod was bound, or replaced by another pod."""
         is_another = new.metadata.uid != old.metadata.uid
         if is_another or (new.spec.node_name and not old.spec.node_name):
             self._context.refused.pop(old.metadata.uid, None)
 
     def forget(self, gone: Pod | Node, _is_tombstone: bool = False) -> None:
-        """Drop what is stored for a deleted pod or node."""
+        """Discard what is stored for a deleted pod or node."""
         self._context.documents.forget(gone)
         self._context.refused.pop(gone.metadata.uid, None)
 

@@ -59,7 +59,7 @@ class FailureHandler:
         instead: HandleFailure | None = None,
         note: FailureNote | None = None,
     ) -> None:
-        """`instead`, if given, replaces this handler: it is called, and nothing else is done."""
+        """`instead`, if given, replaces this handler: it is called, and nothing else happens."""
         self._note = note
         self._queue = queue
         self._pods = pods

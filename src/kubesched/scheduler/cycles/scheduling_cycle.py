@@ -1,6 +1,6 @@
-"""The scheduling cycle: from a popped pod to an assumed one (docs/reference/04 §10, §13).
+"""The scheduling cycle: from a popped pod to an assumed pod (docs/reference/04 §10, §13).
 
-It never awaits, so what plugins read cannot change while they decide.
+It never awaits, so the state that plugins read cannot change during the cycle.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ __all__ = [
 log = get_logger(__name__)
 
 
-# An attempt that needs more turns of the event loop fails, so that other pods are tried. Plugins
-# cache what they have, and the next attempt continues with that.
+# An attempt that needs more iterations of the event loop fails, so that other pods are tried.
+# Plugins cache their intermediate results, and the next attempt continues with them.
 MOST_TURNS = 50
 _SKIPPED = Status.unschedulable("All PostFilter plugins are skipped")
 _SCORES_VERBOSITY = 10  # scores are logged from this verbosity on
@@ -84,8 +84,8 @@ class SchedulingCycle:
         """Place the pod; if that fails, call the failure handler and return None.
 
         Raises:
-            AttemptPausedError: a plugin has more to do than fits into a turn of the event loop.
-                Nothing has happened. Run the attempt again.
+            AttemptPausedError: a plugin needs more time than one iteration of the event loop may
+                take. The state is unchanged. Run the attempt again.
         """
         state = CycleState()
         state.may_pause = True
@@ -217,10 +217,11 @@ def about_node(node_name: str, status: Status) -> Status:
 
 
 def status_of(error: BaseException, pod: Pod) -> Status:
-    """Return the status of an attempt that ended in an exception.
+    """Return the status of an attempt that ended with an exception.
 
     Raises:
-        EngineMismatchError: the exception is one; it is no verdict on a pod and ends the process.
+        EngineMismatchError: it is re-raised, because it is not a verdict on a pod and ends the
+            process.
     """
     if isinstance(error, FitError):
         return Status(Code.UNSCHEDULABLE, (), error)

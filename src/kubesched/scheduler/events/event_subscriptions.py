@@ -19,8 +19,8 @@ __all__ = ["EventSubscriptions"]
 class EventSubscriptions:
     """The handlers of informers for registered events. Later profiles may add some.
 
-    None is removed: the queue ignores events that no profile has registered, so a surplus handler
-    costs little.
+    Handlers are never removed: the queue ignores events that no profile has registered, so a
+    surplus handler costs little.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class EventSubscriptions:
         self._counted: set[type[Any]] = set()
 
     def make_informers(self, actions: Mapping[str, ActionType]) -> None:
-        """Make the informers of the registered resources, if there are none."""
+        """Create the informers of the registered resources that have none yet."""
         for resource in actions:
             kind = watched_kind(resource, with_pod_groups=self._with_pod_groups)
             if kind is not None:

@@ -1,8 +1,8 @@
-"""Pods without the pod-level amounts that feature gates turn off.
+"""Removes the pod-level amounts of pods that disabled feature gates exclude.
 
-Requests on the level of the pod count in many places: in the totals of nodes, in filters and in
-scores. So a gate that is off removes the fields when the informer stores the pod, as an API server
-with the gate off would.
+Pod-level requests are read in many places: in the totals of nodes, in filters and in scores.
+Therefore they are removed when the informer stores the pod, as an API server with the gate disabled
+would do.
 """
 
 from __future__ import annotations

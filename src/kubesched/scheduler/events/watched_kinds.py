@@ -54,8 +54,8 @@ _HANDLED_ELSEWHERE = frozenset(
 def watched_kind(resource: str, *, with_pod_groups: bool = False) -> type[Any] | None:
     """Return the type to watch for events of a resource; None if there is none.
 
-    An unknown resource is a custom resource, as `plural.version.group`. API servers have pod groups
-    only if that feature is on.
+    An unknown resource is a custom resource, as `plural.version.group`. API servers serve pod
+    groups only if that feature is enabled.
     """
     if resource == EventResource.POD_GROUP and with_pod_groups:
         return PodGroup

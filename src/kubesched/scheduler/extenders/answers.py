@@ -2,7 +2,7 @@
 
 Keys match in any case, null counts as absent, and unknown fields are ignored. A value of the wrong
 type is an error with the reference's text. Node objects are returned as bytes: there may be
-thousands, and usually they are the ones that were sent.
+thousands, and usually they equal those that were sent.
 """
 
 from __future__ import annotations

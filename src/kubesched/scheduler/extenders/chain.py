@@ -1,4 +1,4 @@
-"""Calls all extenders of a scheduler and combines their answers.
+"""Calls all extenders of a scheduler and combines their responses.
 
 They filter one after another, score in parallel, and one of them may bind (docs/reference/04 §18.3
 to §18.6). An ignorable extender is skipped when it fails.
@@ -201,7 +201,7 @@ def _named_victims(
     present: Mapping[str, Mapping[str, PodInfo]],
     snapshot: Snapshot,
 ) -> dict[str, Victims]:
-    """Return the pods with the uids of an answer, by node."""
+    """Return the pods with the uids of a response, by node."""
     found: dict[str, Victims] = {}
     for node_name, meta in answer.items():
         pods_on_node = present.get(node_name)

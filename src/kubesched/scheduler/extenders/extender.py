@@ -28,7 +28,7 @@ _NULL = b"null"
 
 
 class ExtenderNode:
-    """A node in calls of extenders: the cached one, or one that an extender returned."""
+    """A node in calls of extenders: the cached node, or one that an extender returned."""
 
     __slots__ = ("_body", "_node", "is_returned", "name")
 
@@ -46,7 +46,7 @@ class ExtenderNode:
         """Return the node of an extender's response; usually it is one of those sent.
 
         Raises:
-            ExtenderError: the body is no node.
+            ExtenderError: the body is not a node.
         """
         same = asked.get(body)
         if same is not None and same._node is not None:

@@ -32,7 +32,7 @@ def build_extenders(
 ) -> tuple[HTTPExtender, ...]:
     """Return the extenders in the order in which they are called, ignorable ones last.
 
-    `transport_of` returns the transport to one; by default over the network.
+    `transport_of` returns the transport to one; by default it uses the network.
 
     Raises:
         ConfigError: a certificate or key cannot be used.
@@ -74,10 +74,10 @@ def connect(settings: ExtenderConfig) -> Transport:
 
 
 def _tls_of(settings: ExtenderConfig) -> tuple[TlsOptions, KeyPair | None]:
-    """Return how to verify the extender, and what to present to it.
+    """Return how to verify the extender, and the client certificate for it.
 
     Raises:
-        ConfigError: a certificate or key cannot be used; common mistakes have the reference's text.
+        ConfigError: a certificate or key cannot be used; common errors have the reference's text.
     """
     config = settings.tls_config or ExtenderTLSConfig()
     has_ca = bool(config.ca_data or config.ca_file)

@@ -1,10 +1,10 @@
 """How many members of a group fit each node, if all members are equal.
 
-The workers of a training job usually differ in nothing that a filter reads. If the filters read
-no more of the pods on a node than their totals, the number of members that fit a node does not
-depend on the other nodes. Then a few calls of the filters about all nodes replace one attempt per
-member and placement. `equal_members` returns None where that does not hold; members are then
-placed one after another.
+The workers of a training job usually have equal values in all fields that a filter reads. If the
+filters read no more of the pods on a node than their totals, the number of members that fit a node
+does not depend on the other nodes. Then a few calls of the filters about all nodes replace one
+attempt per member and placement. `equal_members` returns None where that does not hold; members are
+then placed one after another.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from kubesched.scheduler.runtime.framework import Framework
 
 __all__ = ["EqualMembers", "amounts_of", "equal_members"]
 
-# The plugins of these points that do nothing for pods without volumes and claims, besides Permit
-# of GangScheduling, which counts. Any other plugin may decide by single pods.
+# Plugins of these points that do nothing for pods without volumes and claims, and Permit of
+# GangScheduling, which only counts. Any other plugin may depend on single pods.
 _COUNTING: Final = {
     ExtensionPoint.RESERVE: frozenset({VOLUME_BINDING, DYNAMIC_RESOURCES}),
     ExtensionPoint.PERMIT: frozenset({GANG_SCHEDULING}),
@@ -49,7 +49,7 @@ _COUNTING: Final = {
 
 
 class EqualMembers:
-    """Members of a group for which the filters answer the same."""
+    """Members of a group for which the filters return the same verdicts."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class EqualMembers:
         return room
 
     def room_now(self, rows: NDArray[np.intp]) -> NDArray[np.int64]:
-        """Return how many members fit each node beside the pods that are there."""
+        """Return how many members fit each node in addition to its pods."""
         table = self._nodes.table
         return self.room(rows, table.requested[:, rows], table.pod_count[rows])
 
@@ -162,7 +162,7 @@ def amounts_of(pod_info: PodInfo, table: NodeTable) -> NDArray[np.int64]:
 def _nominated_to(
     framework: Framework, members: Sequence[QueuedPodInfo], nodes: NodeView
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """Return the totals of pods that are nominated to each row, without the members; or None.
+    """Return the totals of pods nominated to each row, without the members; None if there are none.
 
     Members are being placed, so their own nominations reserve nothing.
     """

@@ -1,4 +1,4 @@
-"""The search of a group's members with the answers that extenders gave before (decision 0047)."""
+"""The search for a group's members with earlier responses of extenders (decision 0047)."""
 
 from __future__ import annotations
 
@@ -22,16 +22,19 @@ _NOT_ASKED = Status.unschedulable("extenders were not called about the node")
 
 
 class ExtenderAnswer(msgspec.Struct, frozen=True, eq=False):
-    """What the extenders said about the nodes for one pod."""
+    """The responses of the extenders about the nodes for one pod."""
 
     accepted: frozenset[str] = frozenset()
     refusals: Mapping[str, Status] = {}  # by node
-    scores: Mapping[str, int] = {}  # what they add to the nodes' totals
+    scores: Mapping[str, int] = {}  # scores that they add to the nodes' totals
     error: Exception | None = None  # of an extender that is not ignorable
 
 
 class AnsweredSearch:
-    """Searches a node among those that extenders accepted; other pods get the plain search."""
+    """Searches a node among those that extenders accepted.
+
+    Pods without such responses are searched as usual.
+    """
 
     def __init__(
         self,
@@ -44,7 +47,7 @@ class AnsweredSearch:
         self._filtering = filtering
         self._scoring = scoring
         self._schedule_pod = schedule_pod
-        # The answers for the members of the group that is being tried, by uid.
+        # The responses for the members of the current group, by uid.
         self.answers: Mapping[str, ExtenderAnswer] = {}
 
     def schedule_pod(

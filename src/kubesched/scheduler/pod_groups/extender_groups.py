@@ -1,7 +1,7 @@
 """Group cycles of pods that extenders are interested in (decision 0047).
 
-A group cycle never awaits, so the extenders are called before it, for one member after another. The
-cycle then uses their answers. Meanwhile the loop continues with other pods.
+A group cycle never awaits. Therefore the extenders are called before it, for one member after
+another, and the cycle uses their responses. During the calls the loop continues with other pods.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ class ExtenderGroups:
                         answers[uid] = await self._ask(framework, queued.pod_info, extenders)
                     except KubeschedError as exc:
                         answers[uid] = ExtenderAnswer(error=exc)
-                        break  # the group fails with this error, whatever the other members get
+                        # the group fails with this error, whatever the results for the other
+                        # members are
+                        break
         # From here to the end nothing is awaited.
         for queued in members:
             current = self._current(queued.pod)

@@ -1,8 +1,8 @@
 """Trial placement of a group: its pods are placed one after another, then all is undone.
 
-docs/reference/09 §7. Nothing is awaited, so the cluster cannot change meanwhile. Members are
-assumed in the cache itself and forgotten at the end. So plugins and later members see the same
-state that they will see if the group is placed.
+docs/reference/09 §7. Nothing is awaited, so the cluster cannot change during the trial. Members are
+assumed in the cache itself and removed at the end. Plugins and later members therefore read the
+same state as in the real placement.
 """
 
 from __future__ import annotations
@@ -140,9 +140,9 @@ class MemberTrials:
         return member, undo
 
     def _put(self, member: MemberResult, node_name: str) -> Undo | None:
-        """Assume a member on a node and run Reserve and Permit; return how to undo that.
+        """Assume a member on a node and run Reserve and Permit; return a function that undoes this.
 
-        Returns None if one of them failed; then it is undone already.
+        Returns None if one of them failed and was undone.
         """
         attempt = member.attempt
         framework, state, queued = attempt.framework, attempt.state, attempt.queued

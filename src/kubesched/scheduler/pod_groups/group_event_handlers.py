@@ -55,8 +55,8 @@ class GroupEventHandlers(EventHandlers):
     def _release_incomplete(self, deleted: Pod, gangs: Lister[PodGroup]) -> None:
         """End the nominations in the gang of a deleted pod, if too few pods are left.
 
-        PreEnqueue holds these pods until others are created. Their nominations would keep room
-        from all other pods until then.
+        PreEnqueue gates these pods until others are created. Until then their nominations would
+        reserve room that no pod can use.
         """
         state = self._groups.find(deleted)
         found = gangs.get(group_name_of(deleted), deleted.metadata.namespace)
@@ -72,7 +72,7 @@ class GroupEventHandlers(EventHandlers):
         self._groups.delete(pod)
 
     def _except_gated_members(self, pod: Pod) -> Callable[[Pod], bool] | None:
-        """Return a check that leaves out the members of the pod's gang, if it gates the pod.
+        """Return a check that excludes the members of the pod's gang, if it gates the pod.
 
         Otherwise every new member of an incomplete gang would requeue all others.
         """

@@ -28,7 +28,7 @@ _NO_PLUGIN = Status.unschedulable(
 
 
 class GroupPreemptionStep:
-    """Calls the plugin that makes room for groups, and adds its answer to the verdict."""
+    """Calls the plugin that makes room for groups, and adds its result to the verdict."""
 
     def __init__(
         self, cache: GroupingCache, algorithm: GroupAlgorithm, groups: Lister[PodGroup]

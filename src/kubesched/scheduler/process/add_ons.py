@@ -1,7 +1,7 @@
-"""What rooms above the scheduler add to its process: explanations, event notes, a dashboard.
+"""Parts that other packages add to the process: explanations, event notes, a dashboard.
 
 The scheduler imports neither `explain/` nor `dashboard/`. The command passes in an object that
-builds these parts; a test of the process itself can do without.
+builds these parts; tests of the process run without it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class EventNotes(Protocol):
 
 
 class Shadow(Protocol):
-    """A component that compares the decisions of another scheduler with the own ones."""
+    """A component that compares the decisions of another scheduler with its own."""
 
     synced: asyncio.Event
 
@@ -74,7 +74,10 @@ class ProcessAddOns(Protocol):
     def explanations(
         self, scheduler: Callable[[], Scheduler | None], inputs: ProcessInputs, clock: Clock
     ) -> Explanations:
-        """Build the answers below `/explain`; `scheduler` returns None until it is built."""
+        """Build the handler of requests below `/explain`.
+
+        `scheduler` returns None until it is built.
+        """
         ...
 
     def event_notes(self, scheduler: Scheduler, clock: Clock) -> EventNotes:

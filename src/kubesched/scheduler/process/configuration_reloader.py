@@ -1,7 +1,7 @@
 """Reloads the configuration file of a running process (docs/decisions/0045).
 
-On request, for example after SIGHUP, or when the content of the file has changed. A file that
-cannot be used changes nothing; the outcome says why.
+It reloads on request, for example after SIGHUP, or when the content of the file has changed. An
+invalid file changes nothing; the outcome has the reason.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""From the command line of `kubesched run` to what a scheduler process runs with.
+"""Converts the command line of `kubesched run` to the inputs of a scheduler process.
 
-`run_command_line` takes a command line through every step that needs no server. It returns the
-outcome and neither prints nor writes anything; the command does so (docs/reference/01 §13).
+`run_command_line` executes every step that needs no server. It returns the outcome and neither
+prints nor writes anything; the command does that (docs/reference/01 §13).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`kubesched run --shadow`: a process that watches what another scheduler does, and writes nothing.
+"""`kubesched run --shadow`: a process that watches the decisions of another scheduler.
 
-It has the clients, endpoints and metrics of a scheduler process, but no lease, no events and no
-scheduling loop. The add-ons provide the part that compares decisions.
+It writes nothing. It has the clients, endpoints and metrics of a scheduler process, but no lease,
+no events and no scheduling loop. The add-ons provide the component that compares decisions.
 """
 
 from __future__ import annotations

@@ -58,17 +58,19 @@ from kubesched.scheduler.runtime.services import Services
 __all__ = ["MOST_BYTES", "MOST_ENTRIES", "AnswerCache"]
 
 MOST_BYTES = 128 << 20
-# In a small cluster the bytes would allow thousands of keys, most of which never come again.
+# In a small cluster the byte limit would allow thousands of keys, most of which are never used
+# again.
 MOST_ENTRIES = 1_000
-# After its first uses an entry seldom grows, so its size is computed once in so many uses.
+# After its first uses an entry rarely grows, so its size is computed only at every n-th use.
 _COUNTED_USES = 8
-# Up to so many nodes, one-node calls are faster than the fixed cost of NumPy.
+# Up to this number of nodes, one-node calls are faster than the fixed cost of NumPy.
 _FEW_NODES = 12
-# Up to so many changes since the last pod with a key, its index is updated row by row.
+# Up to this number of changes since the last pod with a key, its index is updated row by row.
 _FEW_CHANGES = 16
-# An index is built when so many pods with a key in a row found few changes.
+# An index is built after this number of consecutive pods with a key found few changes.
 _STEADY = 2
-# A plugin may give every node a different text: so many statuses are stored beyond one per row.
+# A plugin may return a different text for every node: the number of statuses stored beyond one per
+# row.
 _MAX_STATUSES = 256
 
 
@@ -183,7 +185,7 @@ class AnswerCache:
         nodes = self._services.nominator().changes_since(since.nominations)
         if rows is None or nodes is None:
             return None
-        # There are usually few: sorting a set is then faster than NumPy.
+        # There are usually few, so sorting a set is faster than NumPy.
         alive = rows[table.is_live[rows]].tolist()
         return np.array(sorted({*alive, *table.rows_of(nodes).tolist()}), dtype=np.intp)
 

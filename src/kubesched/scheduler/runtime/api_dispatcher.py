@@ -1,4 +1,4 @@
-"""Executes API calls beside the scheduling loop (docs/reference/04 §20.1).
+"""Executes API calls outside the scheduling loop (docs/reference/04 §20.1).
 
 An object has at most one waiting call and one in flight. Objects are served in the order in which
 their waiting calls were added, at most `limit` at a time.

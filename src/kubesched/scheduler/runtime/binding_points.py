@@ -74,7 +74,7 @@ class BindingPoints:
         return SUCCESS
 
     def run_unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Run Unreserve of all plugins in reverse order, also of those that did not reserve."""
+        """Run Unreserve of all plugins in reverse order, including those that did not reserve."""
         started_ns = self._metrics.now_ns()
         for plugin in reversed(self._reserve):
             with timing_of(state, plugin, "Unreserve"):
@@ -82,7 +82,7 @@ class BindingPoints:
                     plugin.unreserve(state, pod, node_name)
                 except THROWN as exc:
                     pass_on_interrupt(exc)
-                    # The other plugins must still release what they reserved.
+                    # The other plugins must still release their reservations.
                     log.exception("Unreserve failed", exc, plugin=plugin.name, pod=pod)
         self._metrics.observe("Unreserve", Code.SUCCESS, started_ns)
 

@@ -299,7 +299,7 @@ def is_large_spec(spec: PodSpec) -> bool:
 
 
 def pod_key_function(reads: Iterable[Reads]) -> Callable[[Pod], bytes | None]:
-    """Return a function that encodes all parts of a pod that are read.
+    """Return a function that encodes all parts of a pod that plugins read.
 
     It returns None for a pod whose answers must not be cached.
     """

@@ -116,7 +116,7 @@ class Framework:
         services: Services,
         resources: PluginResources | None = None,
     ) -> None:
-        """Build the plugins; `resources` has what they hold, even if one of them fails.
+        """Build the plugins; `resources` gets their resources, even if one of them fails.
 
         Raises:
             ConfigError: a plugin cannot be built.
@@ -146,7 +146,7 @@ class Framework:
         self.post_filter_plugins = at(ExtensionPoint.POST_FILTER)
         self.pre_score_plugins = at(ExtensionPoint.PRE_SCORE)
         self.score_plugins = at(ExtensionPoint.SCORE)
-        # The plugins that are called for every pod, with what the calls need besides.
+        # The plugins that are called for every pod, with the other inputs of the calls.
         self._pre_filters = _with_counters(self.pre_filter_plugins, metrics.pre_filters)
         self._pre_scores = _with_counters(self.pre_score_plugins, metrics.pre_scores)
         self._all_pre_filters: _Concerned = (self._pre_filters, ())
@@ -330,8 +330,8 @@ class Framework:
     def _pre_filters_of(self, pod: Pod) -> _Concerned:
         """Return the PreFilter plugins that concern the pod, and the names of the others.
 
-        The plugins are asked from the second pod of a spec on: to ask them about a spec that does
-        not come again would cost more than it saves.
+        The plugins are asked about a spec from its second pod on: for a spec that is not repeated,
+        the calls would cost more than they save.
         """
         spec = pod.spec
         cached = self._pre_filters_by_spec.get(spec)
@@ -467,7 +467,7 @@ class _PreFilterVerdict:
         """Add the answer of one plugin; return whether no other plugin may run.
 
         Raises:
-            PluginError: the answer is an error, or none of this extension point.
+            PluginError: the answer is an error, or not allowed at this extension point.
         """
         if isinstance(answer, OnlyNodes):
             self._narrowing.add(plugin.name)
@@ -499,7 +499,7 @@ def _is_skip(plugin: Plugin, answer: Any) -> bool:
     """Whether PreFilter's answer is a skip status.
 
     Raises:
-        PluginError: it is none of the answers that PreFilter may give.
+        PluginError: PreFilter may not return this answer.
     """
     if isinstance(answer, OnlyNodes) and isinstance(answer.names, frozenset):
         return False

@@ -1,8 +1,8 @@
 """Loads plugins from outside the package: installed ones, modules, and single files.
 
-An installed package offers plugins as entry points of the group `kubesched.plugins`. For a quick
-try, users name a plugin as `module:Class`, as the path of a `.py` file with one plugin in it, or
-as `path.py:Class`. Every failure is a `ConfigError` of one line that begins with that name.
+An installed package offers plugins as entry points of the group `kubesched.plugins`. Without a
+package, users name a plugin as `module:Class`, as the path of a `.py` file with one plugin in it,
+or as `path.py:Class`. Every failure is a `ConfigError` of one line that begins with that name.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _only_plugin(module: ModuleType) -> type[Plugin]:
 
 
 def _attempt(load: Callable[[], _T]) -> _T:
-    """Run a loader; whatever it raises becomes a ConfigError of one line."""
+    """Run a loader; any exception becomes a ConfigError of one line."""
     try:
         return load()
     except BaseException as exc:

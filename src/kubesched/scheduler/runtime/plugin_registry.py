@@ -189,7 +189,7 @@ def plugin_type_of(factory: object) -> type[Plugin] | None:
         built = typing.get_type_hints(factory).get("return")
     except (TypeError, NameError, AttributeError):
         return None  # annotations that only a type checker can resolve
-    # The annotation Plugin does not say which plugin.
+    # The annotation Plugin does not identify the plugin class.
     if isinstance(built, type) and issubclass(built, Plugin) and built is not Plugin:
         return built
     return None

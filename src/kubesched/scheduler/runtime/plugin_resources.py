@@ -1,4 +1,4 @@
-"""What plugins of one profile hold outside themselves: handlers of informers, and `close`.
+"""Resources of the plugins of one profile: handlers of informers, and `close`.
 
 A scheduler may replace a profile while it runs. The handlers that the plugins of the old profile
 registered are then removed, and the plugins are closed. Handlers of state that plugins of all
@@ -24,7 +24,7 @@ class PluginResources:
         self.plugins: list[Plugin] = []
 
     def add(self, remove: Callable[[], None]) -> Callable[[], None]:
-        """Note how to remove a handler, unless it belongs to shared state that is being built."""
+        """Record how to remove a handler, unless it belongs to shared state that is being built."""
         if not self._shared.is_building:
             self._removers.append(remove)
         return remove

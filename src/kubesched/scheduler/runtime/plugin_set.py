@@ -96,6 +96,6 @@ def _build(name: str, factory: PluginFactory, args: Any, handle: Handle) -> Plug
         raise ConfigError(f'initializing plugin "{name}": {exc}') from exc
     except BaseException as exc:
         pass_on_interrupt(exc)
-        # Whatever a plugin's constructor raises ends the start with one line.
+        # Any exception of a plugin's constructor ends the start with one line.
         what = f"{type(exc).__name__}: {exc}"
         raise ConfigError(f'initializing plugin "{name}": {what}') from exc

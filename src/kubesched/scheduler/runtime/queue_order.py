@@ -1,6 +1,6 @@
 """QueueSort: sort keys of plugins, wrapped so that comparing them never fails.
 
-A key that cannot be compared with another would raise while the queue pops, for all pods.
+An exception in a comparison would occur while the queue pops, and stop all pods.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Scores of nodes as an extender returned them, without the pods that run there.
 
 The reference continues with the Node objects that an extender returned, and those have no pods
-(docs/reference/04 §18.3). So the one-node form of each plugin is called with such nodes in place of
-the cached ones. The plugins' PreScore state is still that of the real cluster.
+(docs/reference/04 §18.3). Therefore the one-node form of each plugin is called with such nodes
+instead of the cached ones. The plugins' PreScore state is still that of the real cluster.
 """
 
 from __future__ import annotations

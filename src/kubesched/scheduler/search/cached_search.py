@@ -49,7 +49,7 @@ __all__ = ["CachedSearch"]
 _SUCCESS = Code.SUCCESS  # an attribute of an enum takes longer to look up than to compare
 _FEWEST_TO_SCORE: Final = 2  # a single feasible node is chosen without being scored
 _NO_REJECTIONS: Final = DeferredRejections()  # stays empty
-_TRIES: Final = 32  # so many nodes are filtered one by one before all are filtered at once
+_TRIES: Final = 32  # number of nodes that are filtered one by one before all are filtered at once
 
 
 class _Filtered(msgspec.Struct, frozen=True, eq=False):
@@ -74,7 +74,7 @@ class _Best(msgspec.Struct, frozen=True, eq=False):
 
 
 class CachedSearch:
-    """Chooses a node for one pod at a time, in the snapshot as it is."""
+    """Chooses a node for one pod at a time, in the current snapshot."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class CachedSearch:
         return self._full.search(attempt, outcome)
 
     def _is_for_cache(self, attempt: SearchAttempt, outcome: PreFilterOutcome) -> bool:
-        """Whether every node is a candidate, and the pod leaves no room for nominated pods."""
+        """Whether every node is a candidate, and no room must be left for nominated pods."""
         framework, count = attempt.framework, len(self._snapshot.nodes)
         return (
             outcome.status is SUCCESS

@@ -1,7 +1,7 @@
-"""Questions about nodes outside a search: from preemption, and from attempts with extenders.
+"""Checks of nodes outside a search, for preemption and for attempts with extenders.
 
-Preemption is asynchronous, and an attempt with extenders waits for them. Both check the snapshot
-of now before they act on what they found earlier.
+Preemption is asynchronous, and an attempt with extenders awaits their responses. Both check the
+current snapshot before they act on earlier results.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kubesched.scheduler.search.search_attempt import SearchAttempt
 
 __all__ = ["FitChecks"]
 
-# Up to so many nodes, filtering one by one is faster than filtering all at once.
+# Up to this number of nodes, filtering one by one is faster than filtering all at once.
 _FEW_NODES: Final = 8
 
 

@@ -25,7 +25,7 @@ __all__ = ["FullSearch"]
 
 
 class FullSearch:
-    """Chooses a node for one pod at a time, in the snapshot as it is."""
+    """Chooses a node for one pod at a time, in the current snapshot."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class FullSearch:
     ) -> None:
         """Arguments are those of `NodeSampling` and `NodeScoring`.
 
-        `evaluation` answers for the plugins; by default they are called about every node.
+        `evaluation` returns the answers of plugins; by default it calls them about every node.
         """
         evaluation = evaluation or PluginEvaluation()
         self._snapshot = snapshot

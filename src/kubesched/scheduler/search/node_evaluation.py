@@ -1,8 +1,8 @@
-"""How a search gets the answers of filter and score plugins.
+"""The interface through which a search gets the answers of filter and score plugins.
 
-The search decides which nodes are filtered and scored. An evaluation decides where the answers
-come from: `PluginEvaluation` calls every plugin about every node. `CachedEvaluation`, in a module
-of its own, returns the same answers and takes most of them from a cache.
+The search decides which nodes are filtered and scored. An evaluation decides where the answers come
+from: `PluginEvaluation` calls every plugin about every node. `CachedEvaluation`, in another module,
+returns the same answers and takes most of them from a cache.
 """
 
 from __future__ import annotations

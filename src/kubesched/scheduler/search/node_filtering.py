@@ -213,7 +213,7 @@ class NodeFiltering:
     def _filter_until(
         self, attempt: SearchAttempt, rows: NDArray[np.intp], enough: int, diagnosis: Diagnosis
     ) -> NodeView:
-        """Filter the rows in order; stop at the first feasible node that is one too many."""
+        """Filter the rows in order; stop at the first feasible node beyond the limit."""
         found: list[NDArray[np.intp]] = []
         missing = enough
         nodes = self._snapshot.nodes
@@ -224,7 +224,7 @@ class NodeFiltering:
             fits = np.isin(chunk, feasible.rows)
             is_enough = len(feasible) > missing
             if is_enough:
-                # The reference does not visit the node that is one too many, nor those after it.
+                # The reference does not visit the node beyond the limit, nor those after it.
                 end = int(np.flatnonzero(fits)[missing])
                 unvisited = np.zeros(nodes.table.capacity, dtype=bool)
                 unvisited[chunk[end:]] = True

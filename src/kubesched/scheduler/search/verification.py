@@ -1,7 +1,8 @@
 """Compares every decision with a full search (`--verify-engine`).
 
 The answer cache must never change a decision. `VerifyingSearch` runs the cached and the full search
-for every pod, and stops the scheduler on the first difference. It costs what the cache saves.
+for every pod, and stops the scheduler on the first difference. It makes attempts slower than
+without a cache.
 """
 
 from __future__ import annotations

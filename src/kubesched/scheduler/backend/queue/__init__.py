@@ -1,4 +1,4 @@
-"""The scheduling queue: the waiting pods, and which one is tried next (docs/reference/03)."""
+"""The scheduling queue: the waiting pods, and the order of their attempts (docs/reference/03)."""
 
 from kubesched.scheduler.backend.queue.journal import Transition
 from kubesched.scheduler.backend.queue.nominator import PodLister, PodNominator

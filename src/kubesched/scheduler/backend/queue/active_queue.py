@@ -1,7 +1,7 @@
 """Pods that are ready for an attempt, in the order of the QueueSort plugin.
 
-With extenders, `ActiveLines` has one queue for each set of extenders that attempts need. So pods
-whose extenders are busy do not delay the others.
+With extenders, `ActiveLines` has one queue for each set of extenders that attempts need. Therefore
+pods whose extenders are busy do not delay other pods.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Needs = Callable[[Pod], frozenset[str]]
 
 
 class ActiveQueue(KeyedHeap[str, QueuedPodInfo]):
-    """A heap that reports its size as a metric. Equal pods leave in the order they came."""
+    """A heap that reports its size as a metric. Equal pods are popped in the order of insertion."""
 
     def __init__(
         self,

@@ -35,13 +35,13 @@ class InFlightPod(msgspec.Struct, frozen=True, gc=False):
     """A popped pod whose attempt has not ended."""
 
     queued: QueuedPodInfo
-    popped: Pod  # the pod as it was when it was popped
+    popped: Pod  # the pod at the time when it was popped
     since_ns: int
     position: int  # how many events had been recorded when it was popped
 
 
 class InFlight:
-    """The pods in flight by uid, and the recorded events in the order they came."""
+    """The pods in flight by uid, and the recorded events in the order of arrival."""
 
     def __init__(self, metrics: SchedulerMetrics) -> None:
         self._kept: KeptChildren[str, GaugeMetric] = KeptChildren(metrics.inflight_events.labels)
@@ -99,7 +99,7 @@ class InFlight:
         return pod
 
     def timeline(self) -> list[Pod | SeenEvent]:
-        """Return pops and events in the order they came."""
+        """Return pops and events in chronological order."""
         entries: list[Pod | SeenEvent] = []
         position = self._dropped
         for pod in self._pods.values():

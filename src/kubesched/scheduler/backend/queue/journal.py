@@ -1,7 +1,7 @@
 """The journal of the queue: the recent transitions of pods, with times and causes.
 
-It is bounded: the last transitions of all pods together. Broken invariants and descriptions of pods
-print it; the queue decides nothing by it.
+It is bounded: it has the last transitions of all pods together. It is printed when an invariant is
+violated and in descriptions of pods; no decision depends on it.
 """
 
 from __future__ import annotations

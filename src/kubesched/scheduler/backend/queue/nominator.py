@@ -36,7 +36,8 @@ class PodNominator:
     def __init__(self, lister: PodLister, find: Callable[[str], PodInfo | None]) -> None:
         self._lister = lister
         self._find = find
-        self._by_node: dict[str, dict[str, _Reference]] = {}  # node -> uid -> pod, as they came
+        # node -> uid -> pod, in the order of addition
+        self._by_node: dict[str, dict[str, _Reference]] = {}
         self._nowhere: dict[str, _Reference] = {}  # nominated to the empty name
         self._node_of: dict[str, str] = {}  # uid -> node
         self._changes: list[str] = []  # nodes, in the order in which their nominations changed
@@ -68,7 +69,7 @@ class PodNominator:
             self._note(node_name)
 
     def add_nominated_pod(self, pod_info: PodInfo, nominating: Nominating | None) -> None:
-        """Nominate the pod to the node of `nominating` or, by default, to that of its status.
+        """Nominate the pod to the node of `nominating` or, by default, to that in its status.
 
         An override without a node clears a nomination; it is stored under the empty name, as in the
         reference.

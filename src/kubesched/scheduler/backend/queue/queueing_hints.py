@@ -123,7 +123,8 @@ def register_hints(
                 registered += _registrations_of(plugin, with_pod_groups=with_pod_groups)
             except BaseException as exc:
                 pass_on_interrupt(exc)
-                # Whatever a plugin raises here ends the start, with one line for each plugin.
+                # Any exception of a plugin ends the start of the scheduler, with one line for each
+                # plugin.
                 what = f"{type(exc).__name__}: {exc}"
                 problem = f'events_to_register of plugin "{plugin.name}": {what}'
                 if problems is None:
@@ -159,7 +160,7 @@ def matching_hints(
 
 
 def ask_hint(registered: RegisteredHint, pod: Pod, old: Any, new: Any) -> HintAnswer:
-    """Call the hint of one plugin: may a change make the pod schedulable? A failure is logged."""
+    """Call the hint of one plugin; a failure is logged."""
     if registered.hint is None:
         return HintAnswer.QUEUE
     try:
@@ -184,8 +185,8 @@ def worth_requeuing(
     """Decide whether an event may make a rejected pod schedulable.
 
     `hints` are those of the pod's profile that match the event (`matching_hints`), or None if the
-    profile is unknown. Plugins that did not reject the pod are not called. One hint that answers
-    QUEUE is enough. If its plugin had left the pod pending, the pod skips its backoff.
+    profile is unknown. Plugins that did not reject the pod are not called. One hint that returns
+    QUEUE is enough. If its plugin had returned Pending, the pod skips its backoff.
     """
     rejected_by, pending_by = queued.unschedulable_plugins, queued.pending_plugins
     if not rejected_by and not pending_by:
@@ -213,12 +214,13 @@ def worth_requeuing(
             return Strategy.IMMEDIATELY
         if not pending_by:
             return Strategy.AFTER_BACKOFF
-        strategy = Strategy.AFTER_BACKOFF  # a pending plugin may still say "immediately"
+        # a plugin that returned Pending may still requeue it immediately
+        strategy = Strategy.AFTER_BACKOFF
     return strategy
 
 
 def _decide_on_wildcard(queued: QueuedPodInfo, new: Any) -> Strategy:
-    """Decide on a wildcard event: it is for every pod, or only for the pod it comes with."""
+    """Decide on a wildcard event, which concerns either every pod or only one pod."""
     if new is None or (
         isinstance(new, Pod) and new.metadata.uid == queued.pod_info.pod.metadata.uid
     ):

@@ -40,7 +40,7 @@ class RequeueDecisions:
         return self.about(event, old, new)(queued)
 
     def about(self, event: ClusterEvent, old: Any, new: Any) -> Callable[[QueuedPodInfo], Strategy]:
-        """Return a function that decides on an event for one pod after another."""
+        """Return a function that decides on an event for each given pod."""
         hints = self._hints.interest_in(event).hints
         monotonic_ns, observe = self._monotonic_ns, partial(self._observe, event.label)
 
@@ -79,7 +79,8 @@ class RequeueDecisions:
             if strategy is Strategy.AFTER_BACKOFF:
                 if not queued.pending_plugins:
                     return strategy
-                outcome = strategy  # a pending plugin may still say "immediately"
+                # a plugin that returned Pending may still requeue it immediately
+                outcome = strategy
         return outcome
 
     def _observe(

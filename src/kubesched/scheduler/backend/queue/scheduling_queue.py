@@ -175,7 +175,7 @@ class SchedulingQueue:
         return dropped
 
     def _drop(self, queued: QueuedPodInfo, now_ns: int) -> None:
-        """Forget a pod that was taken out of its container."""
+        """Discard the state of a pod that was removed from its container."""
         self.nominator.delete_nominated_pod(queued.pod)
         self._count_rejectors(queued, -1)
         self._journal.leave(queued.key, "gone", "profile removed", now_ns)
@@ -184,7 +184,7 @@ class SchedulingQueue:
         return self.serves(queued.pod)
 
     def serves(self, pod: Pod) -> bool:
-        """Whether the pod's scheduler name is that of a profile."""
+        """Whether the scheduler name of the pod is the name of a profile."""
         return pod.spec.scheduler_name in self._profiles
 
     def holds(self, pod: Pod) -> bool:
@@ -446,7 +446,9 @@ class SchedulingQueue:
         return self._containers.find(f"{namespace}/{name}")
 
     def describe(self, pod_key_or_uid: str, now_ns: int) -> PodPlace | None:
-        """Return where a pod is and what it waits for; None if it is not in the queue.
+        """Return the container of a pod and the events that it waits for.
+
+        None if it is not in the queue.
 
         A key ("namespace/name") is looked up; a uid is searched in the whole queue.
         """

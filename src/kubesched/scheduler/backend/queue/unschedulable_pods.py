@@ -1,7 +1,7 @@
 """Pods that wait for an event: rejected pods, and gated pods.
 
-They are indexed by what they wait for, so that an event is matched only with the pods it may
-concern: a rejected pod by each plugin that rejected it, a gated pod by the plugin that gates it.
+They are indexed by plugin, so that an event is matched only with the pods it may concern: a
+rejected pod by each plugin that rejected it, a gated pod by the plugin that gates it.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def calculate_num_candidates(nodes: int, percentage: int, absolute: int) -> int:
 
 
 class CandidateSearchResult(NamedTuple):
-    """The candidates, and why the other nodes are none."""
+    """The candidates, and the reasons why the other nodes are not candidates."""
 
     candidates: PreemptionCandidates
     diagnosis: Diagnosis
@@ -93,7 +93,7 @@ class CandidateSearch:
             columns.track_labels()
 
     def search(self, rows: NDArray[np.intp], wanted: int) -> CandidateSearchResult:
-        """Evaluate the rows in order until `wanted` candidates are found, or a bit more.
+        """Evaluate the rows in order until at least `wanted` candidates are found.
 
         If any row is a candidate that violates no budget, the result contains one.
         """
@@ -116,9 +116,9 @@ class CandidateSearch:
         return CandidateSearchResult(found.candidates(), self._diagnosis, tuple(self._errors))
 
     def _with_victims(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return the rows with pods of lower priority; note why the others fail.
+        """Return the rows with pods of lower priority; record why the others fail.
 
-        If all pods have the same priority, no row is left and the search ends here.
+        If all pods have the same priority, the result is empty and the search ends here.
         """
         self._columns.refresh(self._handle.snapshot.nodes, rows)
         has_victims = self._columns.has_pods_below(rows, self._priority)

@@ -99,7 +99,8 @@ class DryRunCache:
         if key is None or not handle.dry_run.reads_totals_only(state):
             return None
         if handle.nominator.node_of(preemptor.uid):
-            return None  # other pods of this kind leave room for it there; it need not
+            # other pods of this kind fit there without evictions, so it is no candidate
+            return None
         kind = key, pod_priority(preemptor.pod)
         entry = self._kinds.get(kind)
         if entry is None or not entry.matches(columns):

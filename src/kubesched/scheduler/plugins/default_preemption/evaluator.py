@@ -133,7 +133,7 @@ class Evaluator:
         return shown
 
     def _has_changed(self, node_name: str, since: ClusterVersion) -> bool:
-        """Whether the verdicts of plugins on a node may have changed since then."""
+        """Whether the verdicts of plugins on a node may have changed since that version."""
         handle = self._handle
         if handle.dry_run.version.objects != since.objects:
             return True
@@ -174,7 +174,7 @@ class Evaluator:
         return _Proposal(preemptor, found.candidates)
 
     def _ineligible(self, pod: Pod, diagnosis: Diagnosis) -> str:
-        """Return why the pod may not preempt others now; empty if it may."""
+        """Return why the pod may not preempt other pods now; empty if it may."""
         if pod.spec.preemption_policy == "Never":
             return NEVER
         nominated = pod.status.nominated_node_name

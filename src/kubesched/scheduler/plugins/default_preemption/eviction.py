@@ -53,15 +53,16 @@ class _Outcome(enum.Enum):
 
     EVICTED = enum.auto()
     UNBOUND = enum.auto()  # the victim was on no node, so its deletion triggers no event
-    LEAVING = enum.auto()  # the victim ended by itself, and the informer has not reported it yet
-    GONE = enum.auto()  # the victim ended by itself, and the informer has reported it
+    # the victim ended without an eviction, not reported by the informer yet
+    LEAVING = enum.auto()
+    GONE = enum.auto()  # the victim ended without an eviction, and the informer reported it
     FAILED = enum.auto()
     SPARED = enum.auto()  # the room is no longer needed
 
 
 _SUCCESSFUL = frozenset({_Outcome.EVICTED, _Outcome.UNBOUND, _Outcome.LEAVING, _Outcome.GONE})
-# The end of the victim will requeue the preemptor, or the preemptor is still gated until then. An
-# end that was reported before may have come too early to requeue it.
+# The deletion of the victim will requeue the preemptor, unless the preemptor is still gated then.
+# If the deletion was reported earlier, the event may have come too early to requeue it.
 _ANNOUNCED = frozenset({_Outcome.EVICTED, _Outcome.LEAVING})
 
 
@@ -69,7 +70,7 @@ class _FailedTries(NamedTuple):
     """Consecutive preemptions for one preemptor that did not succeed."""
 
     failed: int = 0
-    spared: int = 0  # it seemed to fit elsewhere, and then did not
+    spared: int = 0  # attempts in which it seemed to fit elsewhere and then did not
 
     @property
     def delay_ns(self) -> int:
@@ -89,9 +90,9 @@ class Evictions:
         is_gating: bool,
         others: OtherPreemptors | None = None,
     ) -> None:
-        """With `is_gating`, preemptors are kept out of the queue meanwhile.
+        """With `is_gating`, preemptors are kept out of the queue during evictions.
 
-        `others` may wait for the same victims. They are tried again if these stay.
+        `others` may wait for the same victims. They are retried if the victims stay.
         """
         self._plugin = plugin
         self._handle = handle
@@ -133,9 +134,11 @@ class Evictions:
             self._pods,
             preemptor,
             candidate,
-            # After too many tries that spared the victims, room elsewhere is no longer considered.
+            # After too many attempts that spared the victims, room on other nodes is no longer
+            # considered.
             looks_for_room=self._failed_tries.get(uid, _FailedTries()).spared < _MAX_SPARED,
-            # The preemptor must fit beside other members, which the snapshot does not have then.
+            # The preemptor must fit together with other members, which the snapshot does not have
+            # then.
             is_of_group=self._handle.pod_groups is not None and bool(group_name_of(preemptor)),
             others=self._others,
         )
@@ -225,7 +228,7 @@ class Evictions:
     async def _evict_all(self, preemption: RunningPreemption, victims: list[Pod]) -> _Outcome:
         """Evict all; return the worst outcome.
 
-        A victim that ended by itself counts as evicted.
+        A victim that ended without an eviction counts as evicted.
         """
         async with asyncio.TaskGroup() as tasks:
             evictions = [
@@ -305,7 +308,7 @@ class Evictions:
             log.error("Could not delete a victim", exc=exc, pod=victim)
             return _Outcome.FAILED
         if self._others:
-            self.unseen()  # forgets what was watched since
+            self.unseen()  # `unseen` drops the pods that were watched since
             self._deleted[uid] = victim
         latest = self._listed(victim) or current
         return _Outcome.EVICTED if latest.spec.node_name else _Outcome.UNBOUND

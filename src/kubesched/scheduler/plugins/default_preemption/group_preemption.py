@@ -41,8 +41,8 @@ class GroupPreemption:
     def preempt(self, group: PodGroupInfo, dry_run: PodGroupDryRun) -> Status:
         """Evict pods that keep the group from being placed; success means that it waits for that.
 
-        Pods are put back into `dry_run` one after another, the most important first. Those that
-        the group does not fit beside are the victims.
+        Pods are put back into `dry_run` one after another, the most important first. Pods together
+        with which the group does not fit are the victims.
         """
         preemptor = self._groups.get(group.name, group.namespace)
         if preemptor is None:

@@ -21,7 +21,7 @@ _WHOLE_GROUP = "PodGroup"  # the disruption mode
 
 
 class VictimUnit(msgspec.Struct, eq=False):
-    """Pods that are evicted together: one pod, or all pods of a group that says so."""
+    """Pods that are evicted together: one pod, or all pods of a group with that policy."""
 
     priority: int
     pods: list[PodInfo]
@@ -109,8 +109,8 @@ def _violates(unit: VictimUnit, budgets: DisruptionBudgets, left: list[int]) -> 
 def select_units(units: Sequence[VictimUnit], dry_run: PodGroupDryRun) -> list[VictimUnit]:
     """Put back units in this order as long as the group still fits; return the others.
 
-    All pods of the units are removed when this begins. Many units are put back at once if the
-    group fits with them: it would then fit with fewer of them, too.
+    Initially all pods of the units are removed. If the group fits with many units, they are put
+    back at once, because it would also fit with fewer of them.
     """
     pods = [pod_info for unit in units for pod_info in unit.pods]
     dry_run.put_back(pods)

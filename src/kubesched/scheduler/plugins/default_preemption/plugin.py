@@ -94,8 +94,9 @@ class DefaultPreemption(Plugin):
     def _after_pod_deletion(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         """Return QUEUE if the deleted pod was a victim and no eviction gates the pod.
 
-        The plugins that rejected the pod normally decide whether an event may help it. The event
-        that they wait for may have come while the pod was gated, so a deleted victim is enough.
+        Normally the plugins that rejected the pod decide whether an event may help it. The event
+        that they need may have arrived while the pod was gated, so the deletion of a victim
+        suffices.
         """
         uid, evictions = pod.metadata.uid, self._evictions
         if evictions is None or not isinstance(old, Pod) or not is_victim(old):
@@ -115,7 +116,7 @@ class DefaultPreemption(Plugin):
         return _prefixed(self._evaluator.preempt(state, pod_info, diagnosis))
 
     def _why_not_alone(self, pod: Pod) -> str:
-        """Return why a member of a group may not preempt for itself; empty if it may."""
+        """Return why a member of a group may not preempt other pods alone; empty if it may."""
         name = group_name_of(pod)
         if not name or self._groups is None:
             return ""

@@ -1,4 +1,4 @@
-"""Preemption for other plugins, which decide themselves what pods may be evicted.
+"""Preemption for other plugins, which define which pods may be evicted.
 
 `handle.preemption` returns it. The choice between nodes, disruption budgets, evictions and
 nominations are those of DefaultPreemption.
@@ -125,7 +125,7 @@ class RuledPreemption:
         return PostFilterResult(SUCCESS, Nominating(NominatingMode.OVERRIDE, best.node_name))
 
     def _ineligible(self, preemptor: PodInfo, diagnosis: Diagnosis) -> str:
-        """Return why the pod may not preempt others now; empty if it may."""
+        """Return why the pod may not preempt other pods now; empty if it may."""
         pod = preemptor.pod
         if pod.spec.preemption_policy == "Never":
             return NEVER
@@ -144,7 +144,7 @@ class RuledPreemption:
     def _search(
         self, state: CycleState, preemptor: PodInfo, diagnosis: Diagnosis
     ) -> Sequence[PreemptionCandidate] | Diagnosis:
-        """Return nodes where evictions make room, or why there is none."""
+        """Return nodes where evictions make room, or why there are none."""
         handle = self._handle
         snapshot, budgets, now_ns = handle.snapshot, self._budgets.read(), handle.clock.now_ns()
         order, table = snapshot.order, snapshot.nodes.table
@@ -181,8 +181,8 @@ class RuledPreemption:
     def _nominated_first(self, preemptor: PodInfo, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Move the node to which the preemptor is nominated to the front.
 
-        It keeps waiting there if that suffices, also when the room is free and another
-        condition, such as a quota, waits for a pod on another node.
+        The preemptor continues to wait there if that suffices. This also holds when the room is
+        free and another condition, such as a quota, depends on a pod on another node.
         """
         nominated = preemptor.pod.status.nominated_node_name
         first = rows == self._handle.snapshot.nodes.table.row_of.get(nominated, -1)

@@ -1,4 +1,4 @@
-"""Preemptions whose victims are being evicted: which are still needed, and by whom.
+"""Preemptions whose victims are being evicted: which are still needed, and by which preemptor.
 
 `PodPreemption` is for one pod, `PodGroupPreemption` for a whole group. `Evictions` evicts.
 """
@@ -31,7 +31,7 @@ class RunningPreemption(Protocol):
 
     @property
     def kind(self) -> str:
-        """What the preemptor is, as conditions and events say it."""
+        """The kind of the preemptor, as in conditions and events."""
         ...
 
     @property
@@ -154,8 +154,8 @@ class PodPreemption:
     def is_needed(self, victim: Pod) -> bool:
         """Whether the preemptor still needs the victim's room.
 
-        It must be unchanged, wait for this node, fit no node, and fit this one without its
-        victims.
+        The preemptor must be unchanged, nominated to this node, fit no node, and fit this one
+        without its victims.
         """
         if not self.is_awaited() or self._has_changed():
             return False

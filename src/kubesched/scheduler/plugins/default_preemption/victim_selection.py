@@ -29,7 +29,7 @@ NO_VICTIMS = Status.unresolvable("No preemption victims found for incoming pod")
 
 
 class RuledVictims(NamedTuple):
-    """What the rules of a plugin say about the pods on one node."""
+    """The rules of a plugin for the pods on one node."""
 
     rules: PreemptionRules
     potential: Sequence[PodInfo]

@@ -248,7 +248,7 @@ class InFlightClaims:
         return self._claims.values()
 
     def add(self, claim: ResourceClaim) -> None:
-        """Add a claim with its coming allocation, or one more pod that shares it."""
+        """Add a claim with its pending allocation, or another pod that shares it."""
         uid = claim.metadata.uid
         if uid in self._claims:
             self._sharers[uid] += 1
@@ -259,7 +259,7 @@ class InFlightClaims:
             self._devices.take(claim.status.allocation, in_flight=True)
 
     def remove(self, uid: str, *, for_all: bool = False) -> bool:
-        """Remove the claim for one pod or `for_all`; True if it is in flight no longer."""
+        """Remove the claim for one pod or `for_all`; True if it is no longer in flight."""
         claim = self._claims.get(uid)
         if claim is None:
             return False

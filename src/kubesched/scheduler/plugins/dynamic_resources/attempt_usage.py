@@ -75,7 +75,7 @@ class AttemptUsage:
     def give_back_capacity(
         self, candidate: DeviceCandidate, consumed: Amounts, *, keep_entry: bool
     ) -> None:
-        """Return capacity; keep the entry while another share of the device is taken."""
+        """Release capacity. The entry remains while another share of the device is taken."""
         place = (candidate.view_place, candidate.place)
         if not keep_entry:
             del self._capacity[place]

@@ -1,10 +1,10 @@
-"""Deallocation of a claim whose devices keep its own pod from fitting.
+"""Deallocation of a claim whose devices prevent its own pod from fitting.
 
 docs/reference/08 §5.5.
 
-PostFilter decides which write is needed and starts it in the background. The change of the claim
-is the event that requeues the pod. If the write fails, there is no event: the pods that wait for
-it are then requeued after a pause.
+PostFilter decides which write is needed and starts it in the background. The change of the claim is
+the event that requeues the pod. If the write fails, there is no event: the waiting pods are then
+requeued after a delay.
 """
 
 from __future__ import annotations

@@ -265,7 +265,7 @@ class ClaimReservation:
         """Wait until an earlier attempt has released the claim, then refresh the claim.
 
         Raises:
-            ClaimError: the claim has other devices than when the pod was placed.
+            ClaimError: the devices of the claim have changed since the pod was placed.
         """
         pending = self._devices.pending_writes.get(data.claims[place].metadata.uid)
         if pending is not None:

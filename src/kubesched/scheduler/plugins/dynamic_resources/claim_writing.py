@@ -217,7 +217,7 @@ class ClaimWriter:
             self._devices.remove_in_flight(uid, for_all=is_assumed)
 
     async def _resolve_outcome(self, claim: ResourceClaim, uid: str) -> None:
-        """Keep the devices in flight until the server reports the state of their claim."""
+        """Hold the devices in flight until the server reports the state of their claim."""
         await self._fetch_and_assume(claim, lambda: uid in self._devices.in_flight)
         if uid in self._devices.in_flight:
             # A later attempt of the pod may wait for this.
@@ -227,7 +227,7 @@ class ClaimWriter:
     async def _fetch_and_assume(self, claim: ResourceClaim, is_needed: Callable[[], bool]) -> None:
         """Get a claim and assume its state.
 
-        Retry until the server answers or it is not needed.
+        Retry until the server responds or the claim is no longer needed.
         """
         metadata, pause_ns = claim.metadata, SECOND
         while is_needed():
@@ -343,7 +343,7 @@ class ClaimWriter:
     async def is_bound(self, pod: Pod) -> bool:
         """Whether the pod is bound: the response to its binding may have been lost.
 
-        A bound pod keeps its claims. Retries until the server answers.
+        A bound pod keeps its claims. Retries until the server responds.
         """
         metadata, pause_ns = pod.metadata, SECOND
         while True:

@@ -15,10 +15,10 @@ PoolKey = tuple[int, int, int, int]
 
 
 class ExhaustedPools:
-    """Pools that have nothing left for a request while usage is unchanged.
+    """Pools without any device for a request, as long as usage does not change.
 
-    All searches for the same claims share it. A pool stays exhausted within a search, because
-    usage only grows there.
+    All searches for the same claims share it. A pool stays exhausted within a search, because usage
+    only grows there.
     """
 
     __slots__ = ("_begun", "_by_request", "_selected")
@@ -41,7 +41,7 @@ class ExhaustedPools:
         return self._selected[key]
 
     def begun(self, key: PoolKey) -> tuple[int, int]:
-        """Return which of the first devices of a pool are selected, and how many were seen."""
+        """Return which of the first devices of a pool are selected, and how many were evaluated."""
         return self._begun.get(key, (0, 0))
 
     def note_begun(self, key: PoolKey, mask: int, seen: int) -> None:

@@ -1,4 +1,4 @@
-"""Capacity of devices: consumption by requests, and what is left.
+"""Capacity of devices: the consumption of requests, and the remaining capacity.
 
 docs/reference/08 §8.9.
 """
@@ -51,7 +51,7 @@ class CapacityRule(msgspec.Struct, frozen=True):
         )
 
     def consumed(self, requested: Quantity | None) -> Quantity:
-        """Return what a request of this amount consumes.
+        """Return the consumption of a request with this amount.
 
         `requested` is None if the request does not name the capacity.
         """

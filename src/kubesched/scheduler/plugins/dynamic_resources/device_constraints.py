@@ -29,7 +29,7 @@ class AttributeConstraint(Protocol):
 
     @property
     def state(self) -> object:
-        """The state; equal states refuse the same devices from then on."""
+        """The state; equal states refuse the same further devices."""
         ...
 
     def applies(self, request: str, subrequest: str) -> bool:
@@ -85,7 +85,7 @@ class MatchAttribute:
 
     @property
     def is_set(self) -> bool:
-        """Whether a device was taken, so that its value is the one that all must have."""
+        """Whether a device was taken, so that all further devices must have its value."""
         return self._count > 0
 
     @property

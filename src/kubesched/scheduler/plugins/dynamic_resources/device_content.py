@@ -1,7 +1,7 @@
-"""The content of devices: everything but the name.
+"""The content of devices: everything except the name.
 
-Most devices of a cluster are alike. Equal devices share one `DeviceContent`, so that results for a
-device (whether a selector matches, which taints apply) are computed once.
+Most devices of a cluster are equal except for their names. They share one `DeviceContent`, so that
+results for a device (whether a selector matches, which taints apply) are computed once.
 """
 
 from __future__ import annotations

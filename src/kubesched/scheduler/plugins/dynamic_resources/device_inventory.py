@@ -3,7 +3,7 @@
 Slices form pools, nodes see pools, and usage records which devices of a pool are free. Nodes that
 see the same devices, equally free, share one `EquivalentNodes`: a search result for one of them
 holds for all of them. When a slice or the usage changes, the inventory marks the nodes that the
-change concerns; it works out their devices again on the next request.
+change concerns; it recomputes their devices on the next request.
 
 Pools that are local to one node differ between nodes by name only, so their content and usage
 are part of the key of the group. A pool that several nodes see is one object for all of them:
@@ -73,7 +73,7 @@ class DeviceInventory:
         self._groups: dict[object, EquivalentNodes] = {}
         self._group_numbers = itertools.count(1)
         self.few_pools = _FEW_POOLS
-        self.shared_version = 0  # grows when the usage of a pool changes that several nodes see
+        self.shared_version = 0  # grows when the usage of a shared pool changes
         # Called with the name of each node whose group may have changed; None: all nodes.
         self.listeners: list[Callable[[str | None], None]] = []
 

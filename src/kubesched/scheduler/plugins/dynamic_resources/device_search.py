@@ -2,11 +2,11 @@
 
 (docs/reference/08 §8.4 to §8.6)
 
-The search tries claims, their requests, the alternatives of a request and the devices in order,
-and backtracks when a later request cannot be met. The order is the reference's, so the result is
-the same. The search skips steps only where that cannot change the result: for example, it does
-not try a device that is equivalent to one that failed at the same point. A search that takes long
-begins again with a guide, which counts what is left, and stores the points that failed.
+The search tries claims, their requests, the alternatives of a request and the devices in order, and
+backtracks when a later request cannot be met. The order is the reference's, so the result is the
+same. The search skips steps only where that cannot change the result: for example, it does not try
+a device that is equivalent to one that failed at the same point. A search that takes long starts
+again with a guide, which counts the remaining devices, and stores the points that failed.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ class DeviceSearch:
                     "(unsupported constraint type?)"
                 )
             if isinstance(constraint, DistinctAttribute):
-                # It forgets what is removed, so even a failed try changes its state.
+                # It discards removed devices, so even a failed try changes its state.
                 self._may_skip_equivalent = False
             found.append(constraint)
         return found
@@ -399,7 +399,7 @@ class DeviceSearch:
         candidate: DeviceCandidate,
         undo: Callable[[], None],
     ) -> bool:
-        """Whether all that remains can be met with this device taken; if not, give it back."""
+        """Whether the rest of the search succeeds with this device taken; if not, release it."""
         found = False
         try:
             after = (candidate.view_place, candidate.place + 1)

@@ -64,9 +64,9 @@ class DeviceSearchResult(NamedTuple):
     names: tuple[str, ...] = ()
 
     def holds_for(self, names: Sequence[str]) -> bool:
-        """Whether the same claims under these names have the same result.
+        """Whether the result applies to the same claims with these names.
 
-        A search that was interrupted may go on, and one whose time was over may be faster.
+        An interrupted search may be continued, and a search that timed out may be faster next time.
         """
         if self.error is None:
             return True
@@ -79,7 +79,7 @@ _FITS = DeviceSearchResult(DeviceVerdict.FITS)
 _NO_FIT = DeviceSearchResult(DeviceVerdict.NO_FIT)
 _INVALID_POOLS = DeviceSearchResult(DeviceVerdict.INVALID_POOLS)
 
-# Starts a timer for one node: the result tells whether the time is over. None: no limit.
+# Starts a timer for one node: the returned function says whether it has expired. None: no limit.
 StartTimer = Callable[[], Callable[[], bool] | None]
 
 
@@ -168,7 +168,7 @@ class DeviceVerdicts:
 
 
 class _SearchRunner:
-    """Runs searches; has everything that they need besides the claims and the node."""
+    """Runs searches; has all inputs besides the claims and the node."""
 
     def __init__(
         self, inventory: DeviceInventory, features: DeviceFeatures, start_timer: StartTimer
@@ -198,7 +198,7 @@ class _SearchRunner:
             solution = search.run()
         except (AllocationError, SearchTimeoutError) as exc:
             names = tuple(name for name, _ in claims)
-            # Without its frames: they would keep the whole search in memory.
+            # Without its traceback, whose frames would keep the whole search in memory.
             return DeviceSearchResult(
                 DeviceVerdict.ERROR, error=exc.with_traceback(None), names=names
             )

@@ -43,7 +43,10 @@ class SearchLimitError(SearchTimeoutError):
 
 
 class SearchPausedError(SearchTimeoutError):
-    """The attempt used up its steps for this turn; what it found is cached."""
+    """The attempt used up its steps for this iteration of the loop.
+
+    Intermediate results are cached.
+    """
 
 
 class NamedClaim(NamedTuple):
@@ -71,7 +74,7 @@ class Solution(NamedTuple):
 
 
 class SearchBudget:
-    """The steps that the searches of one attempt take, and may take in this turn of the loop."""
+    """The number of steps that the searches of one attempt may take, in total and per iteration."""
 
     def __init__(self) -> None:
         self._limit: int | None = None
@@ -89,7 +92,10 @@ class SearchBudget:
         self.spent += steps
 
     def check(self) -> None:
-        """Raise SearchPausedError if the turn is over; what was found must be cached before."""
+        """Raise SearchPausedError if the steps are used up.
+
+        Cache intermediate results before the call.
+        """
         if self._limit is not None and self.spent >= self._limit:
             self.is_exceeded = True
             raise SearchPausedError

@@ -61,7 +61,7 @@ class DeviceSelection:
         self._usage: dict[int, PoolUsage | None] = {}
         self._candidates: dict[tuple[int, int], DeviceCandidate] = {}
         self._selectable: dict[tuple[int, int, int, int], bool] = {}
-        # The first request of the claim with the same selectors stands for all of them.
+        # The first request of the claim with the same selectors represents all of them.
         self._same: dict[RequestKey, RequestKey] = {}
         for claim, (_, requests) in enumerate(claims):
             first: dict[tuple[object, ...], RequestKey] = {}
@@ -115,7 +115,7 @@ class DeviceSelection:
         The result is None if a selector fails on a device.
 
         Raises:
-            SearchPausedError: too many selectors were evaluated in this turn.
+            SearchPausedError: too many selectors were evaluated in this iteration of the loop.
         """
         key = self._same[key]
         of_pool = (*key, self.views[view_place].number)

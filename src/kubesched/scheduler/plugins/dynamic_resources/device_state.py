@@ -25,7 +25,7 @@ from kubesched.scheduler.plugins.helpers.device_counts import DEVICE_COUNTS
 
 __all__ = ["EXTENDED_CLAIM", "DeviceState"]
 
-# The annotation of a claim that stands for extended resources of a pod.
+# The annotation of a claim for the extended resources of a pod.
 EXTENDED_CLAIM = "resource.kubernetes.io/extended-resource-claim"
 
 _SHARED_NAME = "DynamicResources"

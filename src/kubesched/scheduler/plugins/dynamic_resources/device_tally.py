@@ -29,7 +29,7 @@ __all__ = ["DeviceTally", "tally_devices"]
 
 
 class DeviceTally:
-    """The devices of some nodes, as one request sees them."""
+    """The devices of some nodes, counted for one request."""
 
     def __init__(self) -> None:
         self.published = 0

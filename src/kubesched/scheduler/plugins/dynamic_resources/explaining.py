@@ -1,4 +1,4 @@
-"""Explains missing devices: which claim, what it requests, and which devices there are."""
+"""Explains missing devices: the claim, its request, and the existing devices."""
 
 from __future__ import annotations
 

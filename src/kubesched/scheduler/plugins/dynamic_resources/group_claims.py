@@ -33,7 +33,7 @@ class GroupClaims:
         return group if group is not None and entry in group.spec.resource_claims else None
 
     def has_placed_pods(self, group: PodGroup) -> bool:
-        """Whether a pod of the group has a node or an assumed one."""
+        """Whether a pod of the group is bound or assumed."""
         if self._members is None:
             return False
         metadata = group.metadata

@@ -1,4 +1,4 @@
-"""The points of a guided search: what is worth trying there, and which points have failed."""
+"""The points of a guided search: which devices are worth trying, and which points have failed."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class GuidedPoints:
         masks = [
             each.devices for requests in alternatives for choice in requests for each in choice
         ]
-        # What distinguishes devices, besides their content where that may matter.
+        # The properties that distinguish devices; their content is included if it may matter.
         self._masks = None if any(mask is None for mask in masks) else masks
         names = {each.name for constraints in taking.constraints for each in constraints}
         self._attributes = sorted(names)

@@ -1,9 +1,10 @@
-"""Devices that consume a node's own cpu, memory and the like.
+"""Devices that consume the node's own cpu, memory and similar resources.
 
 docs/reference/08 §10.2.
 
-Behind the gate DRANodeAllocatableResources. A device declares how much of which resource it
-consumes. A node must have that free besides the containers' requests, and is charged for it.
+This module is used with the gate DRANodeAllocatableResources. A device declares how much of which
+resource it consumes. The node must have that amount free in addition to the containers' requests,
+and is charged for it.
 """
 
 from __future__ import annotations

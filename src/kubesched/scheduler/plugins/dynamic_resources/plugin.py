@@ -101,7 +101,7 @@ class DynamicResources(Plugin):
             self.reads = replace(self.reads, pods_on_node=PodsOnNode.DETAIL)
 
     def _start_timer(self) -> Callable[[], bool] | None:
-        """Return a function that tells whether the time for one node is over.
+        """Return a function that says whether the time for one node is over.
 
         The result is None if there is no limit.
         """

@@ -1,7 +1,7 @@
-"""Whether requests can have as many devices as they need, each device once.
+"""Whether all requests can get the number of devices that they need.
 
-This is a matching of requests and devices: a request whose devices are all assigned displaces
-another request, if that one has a device left.
+This is a bipartite matching of requests and devices: a request whose devices are all assigned
+displaces another request, if that one has an alternative device.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ def _assign(
     free: int,
     charge: Callable[[int], None],
 ) -> int:
-    """Assign one more device to a demand; return the devices left, or -1 if none can be had."""
+    """Assign one more device to a demand.
+
+    Return the remaining devices, or -1 if that is impossible.
+    """
     came_from: dict[int, tuple[int, int]] = {place: (-1, 0)}  # demand -> its taker, the device
     queue = [place]
     for current in queue:

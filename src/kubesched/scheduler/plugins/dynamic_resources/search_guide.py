@@ -2,9 +2,9 @@
 
 A search without limits tries every combination of devices before it fails: with 40 devices and a
 request for 20, more than 10^11 of them. The guide counts instead. At a point of the search it
-computes for this request and the ones after it how many devices are left: per value of a
-matchAttribute constraint, per request, and for all requests together. It only refuses what
-cannot succeed, so the first solution stays the reference's (decision 0041).
+computes how many devices remain for this request and the following ones: per value of a
+matchAttribute constraint, per request, and for all requests together. It only excludes devices that
+cannot lead to a solution, so the first solution is the same as the reference's (decision 0041).
 
 Devices are bits of an integer, in the order of the search.
 """
@@ -33,7 +33,7 @@ Place = tuple[int, int, int]  # claim, request, alternative
 
 
 class GuidedAlternative(NamedTuple):
-    """What the guide reads of a request, or of one alternative of it."""
+    """The inputs of the guide from a request, or from one alternative of it."""
 
     place: Place
     request: str
@@ -57,7 +57,7 @@ class SearchPoint(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """Constraints that demand one combination of values from the same requests."""
+    """Constraints that require one combination of values for the same requests."""
 
     constraints: tuple[MatchAttribute, ...]
     members: frozenset[Place]
@@ -85,7 +85,7 @@ class SearchGuide:
         charge: Callable[[int], None],
         weight: int,
     ) -> None:
-        """`values_of` returns the value of an attribute for each device; None is unknown."""
+        """`values_of` returns the value of an attribute for each device; None means unknown."""
         self._constraints = constraints
         self._shareable = shareable
         self._values_of = values_of
@@ -108,7 +108,7 @@ class SearchGuide:
             self._groups.append(groups)
 
     def devices_for(self, point: SearchPoint) -> int | None:
-        """Return the devices worth trying, 0 if none is; None if the guide cannot say."""
+        """Return the devices worth trying, 0 if there are none; None if the guide cannot decide."""
         claim, number, alternative = point.place
         if not self._clean[claim][number]:
             return None
@@ -353,7 +353,8 @@ class SearchGuide:
         return _Group(constraints, members, {value: _mask_of(of) for value, of in enough.items()})
 
 
-_MOST_COMPARED = 4_096  # devices whose values are looked at for a distinctAttribute constraint
+# number of devices whose values are compared for a distinctAttribute constraint
+_MOST_COMPARED = 4_096
 
 
 def _is_clean(alternatives: Sequence[GuidedAlternative]) -> bool:

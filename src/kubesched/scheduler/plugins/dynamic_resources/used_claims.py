@@ -32,7 +32,7 @@ def resolve_claims(
     """Return the claims that the pod needs, in the order of its spec.
 
     Raises:
-        UnresolvedClaimError: a claim cannot be used; the text says why.
+        UnresolvedClaimError: a claim cannot be used; the text gives the reason.
     """
     found = []
     for entry in pod.spec.resource_claims:

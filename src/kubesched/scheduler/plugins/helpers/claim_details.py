@@ -150,7 +150,7 @@ def _missing(rejected: RejectedNodes, name: str) -> str:
 
 
 def _unbound(objects: ObjectReader, claim: PersistentVolumeClaim) -> str:
-    """Describe why a claim that must be bound at once is not; empty if it need not be."""
+    """Return why a claim with immediate binding is not bound; empty if binding can wait."""
     name = f"claim {claim.metadata.namespace}/{claim.metadata.name}"
     class_name = claim_class(claim)
     found = objects.get(StorageClass, class_name) if class_name else None
@@ -176,7 +176,7 @@ def _unbound(objects: ObjectReader, claim: PersistentVolumeClaim) -> str:
 
 
 def _unsuitable(objects: ObjectReader, claim: PersistentVolumeClaim, class_name: str) -> str:
-    """Say why no free volume of the class suits a claim without a provisioner."""
+    """Return why no free volume of the class suits a claim, if the class has no provisioner."""
     name = f"claim {claim.metadata.namespace}/{claim.metadata.name}"
     asked = claim.spec.resources.requests.get("storage", "")
     if why := why_none_suits(claim, free_volumes_of(objects, class_name)):

@@ -224,7 +224,7 @@ def _suiting_volumes(rejected: RejectedNodes, claim: PersistentVolumeClaim) -> I
 
 
 def _smaller(rejected: RejectedNodes, claim: PersistentVolumeClaim) -> Iterator[Remedy]:
-    """Propose the largest size that there is, if the claim asks for more."""
+    """Propose the largest available size, if the claim requests more."""
     own = claim_class(claim)
     asked = claim.spec.resources.requests.get("storage")
     free = free_volumes_of(rejected.objects, own)
@@ -256,7 +256,7 @@ def _hostname(labels: dict[str, str]) -> str:
 
 
 def _other_classes(rejected: RejectedNodes, own: str) -> list[str]:
-    """Return classes that can make a volume: first one with a similar name, then the default."""
+    """Return classes that can provide a volume: first one with a similar name, then the default."""
     usable = [
         each
         for each in rejected.objects.list(StorageClass)

@@ -42,8 +42,7 @@ def labelled_node_like(node: Node, name: str, labels: Mapping[str, str]) -> Node
 def nodes_in_other_domains(rejected: RejectedNodes, keys: Iterable[str]) -> Iterator[Remedy]:
     """Propose a node in a new domain of each topology key, such as another zone.
 
-    A node like the others is in a domain that exists. So it is a domain of its own only for the
-    key of hostnames.
+    A copy of a node is in an existing domain, except for the key of hostnames.
     """
     for key in dict.fromkeys(keys):
         found = [each for each in rejected.by_name if key in each.labels and key != _HOSTNAME]

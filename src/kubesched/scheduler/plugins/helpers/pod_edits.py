@@ -1,4 +1,4 @@
-"""Copies of a pod with one thing changed."""
+"""Copies of a pod with one change."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def with_spec(pod: Pod, **changes: object) -> Pod:
 
 
 def with_request(pod: Pod, resource: str, amount: int) -> Pod | None:
-    """The pod asking for no more than an amount in sum; None if it cannot be brought there.
+    """Return the pod with a sum of requests that does not exceed an amount; None if impossible.
 
-    The container that asks for most gives up what is too much.
+    The request of the container with the largest request is reduced.
     """
     own = pod.spec.resources
     if own is not None and resource in own.requests:
@@ -61,7 +61,7 @@ def with_request(pod: Pod, resource: str, amount: int) -> Pod | None:
 
 
 def _lower_largest(pod: Pod, resource: str, excess: int) -> Pod | None:
-    """Take the excess from one container; None if no single one holds that much."""
+    """Reduce the request of one container by the excess; None if no request is that large."""
     for field in ("containers", "init_containers"):
         containers: tuple[Container, ...] = getattr(pod.spec, field)
         asked = [_asked(each, resource) for each in containers]
@@ -91,7 +91,7 @@ def _with_container_request(container: Container, resource: str, amount: int) ->
 
 
 def with_other_resource(pod: Pod, old: str, new: str) -> Pod:
-    """The pod asking for one resource in place of another."""
+    """Return the pod with a request for one resource replaced by another."""
 
     def renamed(container: Container) -> Container:
         own = container.resources
@@ -131,13 +131,13 @@ def with_required_terms(pod: Pod, terms: Sequence[NodeSelectorTerm]) -> Pod:
 
 
 def with_constraint(pod: Pod, place: int, constraint: TopologySpreadConstraint | None) -> Pod:
-    """The pod with one spread constraint changed, or without it."""
+    """Return the pod with one spread constraint replaced, or removed."""
     given = pod.spec.topology_spread_constraints
     return with_spec(pod, topology_spread_constraints=_replaced(given, place, constraint))
 
 
 def without_pod_term(pod: Pod, side: str, place: int) -> Pod:
-    """The pod without one required term of `pod_affinity` or `pod_anti_affinity`."""
+    """Return the pod without one required term of `pod_affinity` or `pod_anti_affinity`."""
     affinity = pod.spec.affinity
     assert affinity is not None
     part = getattr(affinity, side)
@@ -170,6 +170,6 @@ def _each(values: tuple[T, ...], change: Callable[[T], T]) -> tuple[T, ...]:
 
 
 def _replaced(values: Sequence[T], place: int, value: T | None) -> tuple[T, ...]:
-    """The values with one replaced, or left out if there is none in its place."""
+    """Return the values with one replaced, or removed if there is no replacement."""
     kept = () if value is None else (value,)
     return (*values[:place], *kept, *values[place + 1 :])

@@ -27,7 +27,7 @@ class RowFacts(Generic[F]):
         self.facts: dict[int, F] = {}
 
     def invalidate(self, rows: Iterable[int]) -> None:
-        """Recompute these rows at the next refresh: an input besides their pods changed."""
+        """Mark these rows for recomputation: an input other than their pods has changed."""
         self._stale.update(rows)
 
     def refresh(self, nodes: NodeView) -> list[tuple[int, F | None, F | None]]:

@@ -1,4 +1,4 @@
-"""Taints in explanations: which of them keep a pod away, and how to uncordon a node."""
+"""Taints in explanations: which of them reject a pod, and how to uncordon a node."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HEALTH: Final = {
 
 
 def untolerated(pod: Pod, node: Node) -> list[Taint]:
-    """Return the taints of the node that keep the pod away."""
+    """Return the taints of the node that the pod does not tolerate."""
     return [
         taint
         for taint in node.spec.taints

@@ -89,7 +89,7 @@ def named_claims(pod: Pod) -> Iterator[str]:
 
 
 def ownership_problem(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
-    """Why a claim is not the one created for the pod, or None if it is that one."""
+    """Return why a claim is not the one created for the pod; None if it is."""
     owner, made = pod.metadata, claim.metadata
     if made.namespace == owner.namespace and any(
         reference.controller and reference.uid == owner.uid for reference in made.owner_references

@@ -45,7 +45,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def nearest(wanted: str, known: Sequence[str]) -> str:
-    """The known name that is most similar to a mistyped one; empty if none is similar."""
+    """Return the known name that is most similar to a mistyped one; empty if none is similar."""
     folded = {each.lower(): each for each in known}
     if wanted.lower() in folded:
         return folded[wanted.lower()]
@@ -80,7 +80,7 @@ def shown_taint(taint: Taint) -> str:
 
 
 def shown_requirement(requirement: NodeSelectorRequirement) -> str:
-    """A requirement on one line, such as `disk In [ssd, nvme]`."""
+    """Return a requirement on one line, such as `disk In [ssd, nvme]`."""
     values = ", ".join(requirement.values)
     if requirement.operator in ("Exists", "DoesNotExist"):
         return f"{requirement.key} {requirement.operator}"

@@ -2,8 +2,8 @@
 
 docs/reference/05 §7.10.
 
-An image weighs more, the larger it is and the more nodes have it. The share of nodes keeps an
-image that only one node has from attracting every pod to that node.
+The weight of an image grows with its size and with the number of nodes that have it. The latter
+prevents an image that only one node has from attracting every pod to that node.
 """
 
 from __future__ import annotations

@@ -218,7 +218,7 @@ class RequiredTerms:
 
 
 def _any_on(counts: TopologyCounts, nodes: NodeView) -> NDArray[np.bool_] | None:
-    """Per node, whether one of its domains has a counted pod; None if no node's has."""
+    """Return per node whether one of its domains has a counted pod; None if no node's has."""
     if counts.is_empty:
         return None
     found: NDArray[np.bool_] | None = None

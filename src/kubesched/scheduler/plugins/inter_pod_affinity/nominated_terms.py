@@ -1,8 +1,8 @@
 """Whether nominated pods have required anti-affinity terms.
 
 The scheduler reserves room for a pod that is nominated to a node. A nominated pod with required
-anti-affinity must also repel pods that it does not tolerate. Otherwise they would take the place
-of the victims, be evicted, and come back in a loop.
+anti-affinity must also repel pods that it does not tolerate. Otherwise such pods would be placed in
+the released room, be evicted, and be recreated, in an endless loop.
 """
 
 from __future__ import annotations

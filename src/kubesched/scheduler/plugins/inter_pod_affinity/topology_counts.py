@@ -96,9 +96,9 @@ class TopologyCounts:
         return copy
 
     def positive(self, key: str, nodes: NodeView) -> NDArray[np.bool_] | None:
-        """Per node, whether its domain has a counted pod.
+        """Return per node whether its domain has a counted pod.
 
-        The result is None if no domain of the key has.
+        The result is None if no domain of the key has one.
         """
         parts = self._base.get(key)
         changes = [(value, step) for (k, value), step in self._changes.items() if k == key]

@@ -166,7 +166,7 @@ def _hint(nodes: Sequence[NodeInfo], key: str, values: Sequence[str]) -> str:
 
 
 def _is_well_known(key: str) -> bool:
-    """Whether Kubernetes sets the label's values: arm64 is then not a typing error for amd64."""
+    """Whether Kubernetes defines the label's values: then arm64 is not a misspelling of amd64."""
     return key.partition("/")[0].endswith(("kubernetes.io", "k8s.io"))
 
 
@@ -210,7 +210,7 @@ def _remedies(rejected: RejectedNodes) -> Iterator[Remedy]:
         metadata = replace(node.node.metadata, labels=labels)
         yield Remedy(
             f"label {node.name} {shown}",
-            # Nodes with this label exist, so it describes nodes, and perhaps not this one.
+            # Nodes with this label exist, so it is a node label that this node may lack.
             len(missing) + 0.1 + sum(_has_some_node(rejected, each) for each in missing.items()),
             pod,
             (replace(node.node, metadata=metadata),),
@@ -234,7 +234,7 @@ def _has_some_node(rejected: RejectedNodes, label: tuple[str, str]) -> bool:
 
 
 def _other_value(rejected: RejectedNodes, key: str, value: str) -> Iterator[Remedy]:
-    """Propose the label that was probably meant, if no node has the requested one."""
+    """Propose the label value that was probably intended, if no node has the requested one."""
     values = {node.labels[key] for node in rejected.nodes if key in node.labels}
     if value in values or _is_well_known(key):
         return
@@ -277,7 +277,7 @@ def _relax_affinity(rejected: RejectedNodes) -> Iterator[Remedy]:
 def _relaxed(
     pod: Pod, term: NodeSelectorTerm
 ) -> Iterator[tuple[NodeSelectorRequirement, NodeSelectorTerm | None]]:
-    """Yield each requirement with the term without it; None if it was the only one."""
+    """Yield each requirement with the term without it; None if the term has no other."""
     parts = ["match_expressions"]
     if not any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references):
         parts.append("match_fields")  # the controller sets them for its pods

@@ -70,7 +70,7 @@ _NONE_PREFERRED = PreferredNodeTerms(())
 class NodeAffinity(Plugin):
     """Filter and score nodes by the pod's node selector and node affinity.
 
-    A profile may add an affinity of its own (`addedAffinity`), which applies to every pod.
+    A profile may define an additional affinity (`addedAffinity`), which applies to every pod.
     """
 
     name = NODE_AFFINITY

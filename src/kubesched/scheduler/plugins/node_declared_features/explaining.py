@@ -8,6 +8,6 @@ __all__ = ["NodeDeclaredFeaturesExplaining"]
 
 
 class NodeDeclaredFeaturesExplaining(Explaining):
-    """Says that the pod itself selects nodes by the features that it needs."""
+    """Classifies the rejection as a selection of nodes by the pod itself."""
 
     kind = RuleKind.SELECTION

@@ -8,6 +8,6 @@ __all__ = ["NodeNameExplaining"]
 
 
 class NodeNameExplaining(Explaining):
-    """Says that the pod itself selects its node."""
+    """Classifies the rejection as a selection of nodes by the pod itself."""
 
     kind = RuleKind.SELECTION

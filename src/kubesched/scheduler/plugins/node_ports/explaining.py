@@ -29,7 +29,7 @@ _MOST_FREED: Final = 6
 
 
 class NodePortsExplaining(Explaining):
-    """Names the pods that use the port, and proposes to move them or to give up the port."""
+    """Names the pods that use the port, and proposes to move them or to remove the port."""
 
     def details(self, rejected: RejectedNodes, cause: Cause | None) -> Detail:
         return _describe(rejected)

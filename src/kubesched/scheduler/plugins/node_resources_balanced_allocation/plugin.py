@@ -1,8 +1,8 @@
 """NodeResourcesBalancedAllocation: prefer nodes with balanced resource usage.
 
-The score compares the shares in use of the tracked resources before and after the pod is added.
-It is above 75 (up to 100) if the pod makes the shares more alike, below 75 (down to 50) if it
-makes them less alike (docs/reference/05 §6.3, §7.9).
+The score compares the shares in use of the tracked resources before and after the pod is added. It
+is above 75 (up to 100) if the pod makes the shares more equal, below 75 (down to 50) if it makes
+them less equal (docs/reference/05 §6.3, §7.9).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ STATE_KEY = "PreScoreNodeResourcesBalancedAllocation"
 
 
 class NodeResourcesBalancedAllocation(Plugin):
-    """Score plugin: prefer nodes on which the shares in use become more alike."""
+    """Score plugin: prefer nodes on which the shares in use become more equal."""
 
     name = NODE_RESOURCES_BALANCED_ALLOCATION
     args_type = NodeResourcesBalancedAllocationArgs
@@ -126,7 +126,7 @@ def _fraction(part: int, whole: int) -> float:
 
 
 def _balance(fractions: Sequence[float]) -> int:
-    """`kernels.balance`, for one node."""
+    """Return `kernels.balance` for one node."""
     count = len(fractions)
     if count < 2:
         deviation = 0.0

@@ -1,4 +1,4 @@
-"""NodeResourcesFit: a node must have room for a pod; score the nodes that have."""
+"""NodeResourcesFit: reject nodes without room for the pod, and score the others."""
 
 from kubesched.scheduler.plugins.node_resources_fit.plugin import NodeResourcesFit
 

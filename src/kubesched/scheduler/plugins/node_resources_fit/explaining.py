@@ -44,7 +44,7 @@ _NODES_TRIED = 3
 
 
 class NodeResourcesFitExplaining(Explaining):
-    """Compares requests with what is free, and proposes to lower them or to move pods."""
+    """Compares requests with free amounts, and proposes to reduce requests or to move pods."""
 
     def details(self, rejected: RejectedNodes, cause: Cause | None) -> Detail:
         match cause:
@@ -83,7 +83,10 @@ def _insufficient(rejected: RejectedNodes, resource: str) -> Detail:
 
 
 def _origin(rejected: RejectedNodes, resource: str) -> str:
-    """Name the init container or overhead that the amount comes from, if it is not the sum."""
+    """Return the init container or the overhead that determines the amount.
+
+    Empty if it is the sum.
+    """
     pod = rejected.pod
     asked = fit_requested(pod).amount(resource)
     plain = replace(pod, spec=replace(pod.spec, overhead={}))
@@ -105,7 +108,7 @@ def _origin(rejected: RejectedNodes, resource: str) -> str:
 
 
 def _what_there_is(rejected: RejectedNodes, resource: str, most: int, best: int) -> str:
-    """Describe what is free, or why it can never be enough."""
+    """Describe the free amount, or why the node can never have enough."""
     asked = fit_requested(rejected.pod).amount(resource)
     allocatable = rejected.nodes.allocatable(resource)
     largest = int(np.argmax(allocatable))
@@ -177,7 +180,7 @@ def _remedies(rejected: RejectedNodes) -> Iterator[Remedy]:
 
 
 def _request_another(rejected: RejectedNodes, resources: dict[str, int]) -> Iterator[Remedy]:
-    """Propose the resource that was probably meant, if no node offers the requested one."""
+    """Propose the resource that was probably intended, if no node offers the requested one."""
     for name in resources:
         if "/" not in name or rejected.nodes.allocatable(name).any():
             continue
@@ -225,16 +228,16 @@ def _request_less(
             was = shown_amount(resource, int(asked[number, 0]))
             parts.append(f"request {resource} <= {shown} (asks {was})")
         if pod is not None:
-            # Two requests lowered are two changes, whatever the amounts.
+            # Two reduced requests are two changes, whatever the amounts.
             size = float(cut[place]) + (len(parts) - 1)
             together = tuple(parts) if len(parts) > 1 else ()
             yield Remedy(", and ".join(parts), size, pod, parts=together)
 
 
 def _fewest_pods(pod: Pod, node: NodeInfo, wanted: dict[str, int]) -> list[PodInfo]:
-    """Return one pod that is large enough, or else the largest pods; none if that is too many.
+    """Return one pod that is large enough, or else the largest pods; empty if those are too many.
 
-    Pods of the same controller are left out: it would create them again.
+    Pods of the same controller are left out, because it would recreate them.
     """
     own = controller_of(pod)
     others = [each for each in node.pods if own is None or controller_of(each.pod) != own]
@@ -268,7 +271,7 @@ def _largest_pods(useful: list[PodInfo], wanted: dict[str, int]) -> list[PodInfo
 
 
 def _free_on_node(rejected: RejectedNodes, node: NodeInfo, wanted: dict[str, int]) -> Remedy | None:
-    """Propose to move the fewest, least important pods that free enough on one node."""
+    """Propose to move the fewest, least important pods whose requests suffice on one node."""
     chosen = _fewest_pods(rejected.pod, node, wanted)
     if not chosen:
         return None

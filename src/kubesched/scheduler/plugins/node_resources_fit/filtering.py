@@ -1,9 +1,10 @@
-"""Whether a node has room for a pod, and which resources are short.
+"""Whether a node has room for a pod, and which resources are insufficient.
 
 docs/reference/05 §7.8.3.
 
-Over columns, the shortages of a node are an integer with one bit per resource. However many nodes
-there are, few integers differ, and each becomes a Status once.
+In the form for columns, the insufficient resources of a node are an integer with one bit per
+resource. There are few distinct integers, however many nodes there are, and each becomes a Status
+once.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def node_status(demand: Demand, node: NodeInfo) -> Status:
 
 
 def _has_room(plain: tuple[int, int, int], node: NodeInfo) -> bool:
-    """Whether there is room for certain.
+    """Whether the pod certainly fits.
 
     No sum is negative, so none can have wrapped.
     """

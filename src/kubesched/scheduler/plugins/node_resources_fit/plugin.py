@@ -1,4 +1,4 @@
-"""NodeResourcesFit: a node must have room for a pod; score the nodes that have.
+"""NodeResourcesFit: reject nodes without room for the pod, and score the others.
 
 docs/reference/05 §7.8.
 """
@@ -87,7 +87,7 @@ class NodeResourcesFit(Plugin):
         strategy = config.scoring_strategy
         assert strategy is not None, "validated: there is a strategy"
         self._scorer = make_resource_scorer(strategy)
-        # Placements are ranked by this strategy, whatever the one for nodes is.
+        # Placements are always ranked by this strategy, whatever the strategy for nodes is.
         self._placement_scorer = MostAllocated(strategy)
         self._tracked = TrackedResources(strategy.resources, handle, with_defaults=True)
         self._score_of = self._tracked.scoring_by(self._scorer.score)

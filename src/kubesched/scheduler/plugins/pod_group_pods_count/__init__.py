@@ -1,4 +1,4 @@
-"""PodGroupPodsCount: prefer the placement with room for most pods of a group."""
+"""PodGroupPodsCount: prefer the placement on which the most pods of a group fit."""
 
 from kubesched.scheduler.plugins.pod_group_pods_count.plugin import PodGroupPodsCount
 

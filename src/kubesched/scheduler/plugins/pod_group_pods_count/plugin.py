@@ -1,4 +1,4 @@
-"""PodGroupPodsCount: prefer the placement with room for most pods of a group.
+"""PodGroupPodsCount: prefer the placement on which the most pods of a group fit.
 
 docs/reference/09 §9.3.
 """
@@ -24,7 +24,7 @@ __all__ = ["PodGroupPodsCount"]
 
 
 class PodGroupPodsCount(Plugin):
-    """Score a placement by the number of pods of the group that have a node or find one there."""
+    """Score a placement by the number of the group's pods that are placed or fit there."""
 
     name = POD_GROUP_PODS_COUNT
     placement_score_reads_nodes = False

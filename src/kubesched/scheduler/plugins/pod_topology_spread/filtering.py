@@ -1,4 +1,4 @@
-"""Hard constraints: no domain may have too many pods more than the emptiest one.
+"""Hard constraints: limit the number of pods by which a domain exceeds the emptiest one.
 
 docs/reference/06 §1.4 and §1.5.
 """

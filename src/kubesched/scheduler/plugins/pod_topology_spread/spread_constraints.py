@@ -63,7 +63,7 @@ class SpreadConstraint:
             self.query = PodQuery([condition], with_terminating=False)
 
     def count_on(self, node: NodeInfo) -> int:
-        """Return how many pods on one node count."""
+        """Return the number of pods on one node that the constraint counts."""
         return sum(map(self.query.matches_pod, (pod_info.pod for pod_info in node.pods)))
 
 

@@ -1,4 +1,4 @@
-"""Explains rejections by taints: which taint rejects the pod, and what it stands for."""
+"""Explains rejections by taints: which taint rejects the pod, and its usual meaning."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _taint_sentence(pod: Pod, taints: list[Taint], counts: Counter[Taint], total
 
 
 def _near_toleration(pod: Pod, taints: list[Taint]) -> str:
-    """Name a toleration that was probably meant for one of the taints."""
+    """Return a toleration that was probably intended for one of the taints."""
     for taint in taints:
         for each in pod.spec.tolerations:
             if each.key == taint.key:
@@ -181,5 +181,5 @@ def _without_taints(rejected: RejectedNodes, node: Node, taints: tuple[Taint, ..
         + ("" if is_health else f" {shown}"),
         parts=parts if len(parts) > 1 else (),
         node=name,
-        edits=() if is_health else None,  # the taint comes back until the node is repaired
+        edits=() if is_health else None,  # the taint is set again until the node is repaired
     )

@@ -37,7 +37,7 @@ class _DomainError(KubeschedError):
 class TopologyPlacementGenerator(Plugin):
     """Return the nodes of each value of the topology key that the PodGroup names.
 
-    Pods of the group that have a node already pin the group to their domain.
+    If pods of the group already have nodes, only their domain is returned.
     """
 
     name = TOPOLOGY_PLACEMENT_GENERATOR
@@ -87,7 +87,7 @@ class TopologyPlacementGenerator(Plugin):
             value = node.labels.get(key)
             if value is None:
                 raise _DomainError(f"no topology domain found for pod {shown}")
-            # As in the reference, an empty value does not clash with a later one.
+            # As in the reference, an empty value does not conflict with a later one.
             if domain and domain != value:
                 raise _DomainError(f"more than 1 domain found for pod group: {domain}, {value}")
             domain = value

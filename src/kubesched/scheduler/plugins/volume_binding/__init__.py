@@ -1,4 +1,4 @@
-"""VolumeBinding: a node must reach the pod's volumes, or be able to get new ones."""
+"""VolumeBinding: reject nodes that cannot reach the pod's volumes or get new ones."""
 
 from kubesched.scheduler.plugins.volume_binding.plugin import VolumeBinding
 

@@ -1,7 +1,7 @@
-"""Objects as they will be once pending writes are done (docs/reference/07 §6).
+"""Objects in the state after pending writes (docs/reference/07 §6).
 
-The cache is an overlay over an informer. An assumed object replaces the stored one only while
-both have the same resource version: any other change of the object ends the assumption.
+The cache is an overlay over an informer. An assumed object replaces the stored one only while both
+have the same resource version: any other change of the object ends the assumption.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class AssumeCache(Generic[T]):
         return len(self._assumed)
 
     def get(self, name: str, namespace: str = "") -> T | None:
-        """Return the assumed object, or the stored one without an assumption."""
+        """Return the assumed object, or the stored one if none is assumed."""
         stored = self._lister.get(name, namespace)
         if stored is None or not self._assumed:
             return stored

@@ -196,7 +196,7 @@ def _key(capacity: CSIStorageCapacity) -> tuple[str, str]:
 
 
 def capacity_limit(capacity: CSIStorageCapacity) -> int | None:
-    """Return the largest volume that can be made.
+    """Return the largest volume that can be provisioned.
 
     The result is None if the driver does not report it.
     """

@@ -67,7 +67,7 @@ def _capacity_changed(pod: Pod, old: Any, new: Any) -> QueueingHint:  # noqa: AR
     return queue_if(most is not None and (least is None or most > least))
 
 
-# Volumes and nodes have no hint: any of them can be the one that the pod needs.
+# Volumes and nodes have no hint, because any of them may help the pod.
 EVENTS = (
     ClusterEventWithHint(ClusterEvent(EventResource.STORAGE_CLASS, _APPEARS), _class_changed),
     ClusterEventWithHint(

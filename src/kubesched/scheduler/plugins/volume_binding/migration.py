@@ -33,7 +33,7 @@ class Migration:
         nodes.follow(self._changed)
 
     def translated(self, volume: PersistentVolume, node_name: str) -> PersistentVolume:
-        """Return the volume as the node's plugin or driver sees it.
+        """Return the volume in the form for the node's plugin or driver.
 
         Raises:
             VolumeClaimError: the CSI driver does not support the volume.

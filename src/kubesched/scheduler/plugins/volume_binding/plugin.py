@@ -1,9 +1,9 @@
-"""VolumeBinding: a node must reach the pod's volumes, or be able to get new ones.
+"""VolumeBinding: reject nodes that cannot reach the pod's volumes or get new ones.
 
 The rules are in docs/reference/07 §5.
 
-Reserve finds the volumes of the chosen node again, instead of Filter storing them for every node.
-Nothing changes within an attempt, so the result is the same.
+Filter does not store the volumes of every node; Reserve finds the volumes of the chosen node again.
+The state does not change within an attempt, so the result is the same.
 """
 
 from __future__ import annotations

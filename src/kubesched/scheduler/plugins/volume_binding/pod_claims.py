@@ -23,7 +23,7 @@ __all__ = ["PodClaims", "are_all_bound", "claims_problem", "group_claims"]
 class PodClaims(NamedTuple):
     """A pod's claims in the order of its volumes.
 
-    One named by two volumes occurs twice.
+    A claim that two volumes use occurs twice.
     """
 
     bound: tuple[PersistentVolumeClaim, ...]

@@ -70,10 +70,10 @@ class VolumeBinder:
         self._timeout_ns = timeout_ns
 
     def assume(self, found: PodVolumes, node_name: str) -> VolumeReservation:
-        """Assume that the volumes and claims are as PreBind will write them.
+        """Assume the volumes and claims in the state that PreBind will write.
 
         Raises:
-            VolumeClaimError: one of them changed; then nothing is assumed.
+            VolumeClaimError: one of them changed. Nothing is assumed then.
         """
         reservation = VolumeReservation(node_name)
         assumed_volumes: list[PersistentVolume] = []
@@ -143,7 +143,7 @@ class VolumeBinder:
         while True:
             left_ns = deadline_ns - clock.monotonic_ns()
             if left_ns <= _POLL_NS:
-                # Another check would come after the deadline.
+                # Another check would exceed the deadline.
                 if left_ns > 0:
                     await clock.sleep(left_ns)
                 raise VolumeClaimError("binding volumes: context deadline exceeded")

@@ -1,4 +1,4 @@
-"""Whether one node can serve a pod's claims: the one-node rule.
+"""Whether the volumes for a pod's claims can be used on one node.
 
 The rules are in docs/reference/07 §5.3.
 """

@@ -121,7 +121,7 @@ class VolumeIndex:
             listener(before, volume)
 
     def get(self, name: str) -> PersistentVolume:
-        """Return an indexed volume as it was put."""
+        """Return an indexed volume in its last added state."""
         return self._volumes[name]
 
     def has_free(self, kind: VolumeKind) -> bool:
@@ -234,9 +234,9 @@ def required_nodes(volume: PersistentVolume) -> NodeMatcher | None:
 
 
 def _anchors(volume: PersistentVolume) -> tuple[Anchor, ...] | None:
-    """Return labels of which a node must have one to reach the volume.
+    """Return labels of which a node must have at least one to reach the volume.
 
-    The result is None if unknown.
+    The result is None if they are unknown.
     """
     matcher = required_nodes(volume)
     return None if matcher is None else _anchors_of(matcher)

@@ -1,4 +1,4 @@
-"""Disks that pods use without a claim, and when two pods cannot share one.
+"""Disks that pods use without a claim, and which of them two pods cannot share.
 
 The rules are in docs/reference/07 §7.3.
 """
@@ -28,7 +28,7 @@ def disk_use(volumes: Iterable[Volume]) -> DiskUse:
         if (iscsi := volume.iscsi) is not None:
             _add_use(use, ("iscsi", iscsi.iqn), written=not iscsi.read_only)
         if (rbd := volume.rbd) is not None:
-            for monitor in rbd.monitors:  # sharing one monitor is enough
+            for monitor in rbd.monitors:  # one common monitor is enough
                 name = ("rbd", monitor, rbd.pool, rbd.image)
                 _add_use(use, name, written=not rbd.read_only)
     return use or _NONE

@@ -199,6 +199,6 @@ def _read_state(state: CycleState) -> _ExclusiveUse | Status:
 
 
 def _disks_on(node: NodeInfo) -> DiskUse | None:
-    """The disks that the pods on a node use, or None if there are none."""
+    """Return the disks that the pods on a node use, or None if there are none."""
     volumes = [volume for other in node.pods for volume in other.pod.spec.volumes]
     return disk_use(volumes) or None

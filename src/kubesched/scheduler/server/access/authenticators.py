@@ -1,8 +1,8 @@
 """Authentication of a request by a chain of authenticators (docs/reference/02 §3.3).
 
-Each authenticator returns the user, has no opinion, or raises because the credentials are invalid.
-The first user wins. Invalid credentials are refused even for paths that need none. A request
-without credentials is anonymous.
+Each authenticator returns the user, returns None, or raises an error because the credentials are
+invalid. The first user wins. Invalid credentials are refused even for paths that need none. A
+request without credentials is anonymous.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Authorization of a user for a path (docs/reference/02 §4).
 
 The first definite decision wins. Members of `system:masters` may read every path, and some paths
-are open to everyone. For the others the cluster's API server decides; without one they are closed.
+are open to all users. For other paths the cluster's API server decides; without one they are
+closed.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _NO_OPINION = AuthorizationDecision(AuthorizationVerdict.NO_OPINION)
 
 
 class AlwaysAllowPaths:
-    """Paths that are open to everyone. An entry is a path, or a prefix if it ends with `*`."""
+    """Paths that are open to all users. An entry is a path, or a prefix if it ends with `*`."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._exact: set[str] = set()

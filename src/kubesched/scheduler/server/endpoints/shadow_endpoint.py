@@ -14,7 +14,10 @@ SHADOW: Final = "/shadow"
 
 
 def shadow_handler(report: Callable[[], bytes]) -> Handler:
-    """Answer with the report; it raises KubeschedError while there is none."""
+    """Return a handler that responds with the report.
+
+    `report` raises KubeschedError while there is none.
+    """
 
     async def answer(request: Request) -> Response:
         if request.method not in ("GET", "HEAD"):

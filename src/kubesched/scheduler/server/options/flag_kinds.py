@@ -26,7 +26,7 @@ __all__ = [
     "NamedCertKey",
 ]
 
-# What `--version` may ask for; anything else is a version to report.
+# Special values of `--version`; any other value is a version to report.
 NOT_ASKED: Final = "false"
 PRINT: Final = "true"
 PRINT_RAW: Final = "raw"

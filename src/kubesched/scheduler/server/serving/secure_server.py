@@ -83,7 +83,7 @@ class ServingMetrics:
         groups: Iterable[FamilyGroup] = (),
         options: MetricsOptions | None = None,
     ) -> None:
-        """Take groups that have registered their metrics. `DELETE /metrics` resets them.
+        """Initialize with groups that have registered their metrics. `DELETE /metrics` resets them.
 
         The options apply from now on, so nothing must have been counted before.
 
@@ -280,7 +280,7 @@ class SchedulerServer:
             log.info("[graceful-termination] secure server is exiting")
 
     def answer_while(self, is_stalled: Callable[[], bool]) -> None:
-        """Answer probes while the event loop is blocked. Called in another thread."""
+        """Respond to probes while the event loop is blocked. Called in another thread."""
         if self._listener is not None:
             answer_while(is_stalled, self._listener, self._tls.listening)
 

@@ -17,7 +17,7 @@ from typing import Final
 __all__ = ["answer_while"]
 
 _LOOK_S: Final = 0.25
-# For a handshake or a part of a request. The next connection waits meanwhile.
+# Timeout of a handshake or of a part of a request. The next connection waits during this time.
 _PATIENCE_S: Final = 1.0
 _MOST_BYTES: Final = 16 * 1024
 _MOST_PIECES: Final = 4
@@ -28,7 +28,7 @@ _LATER: Final = "the process is busy, please try again later\n"
 def answer_while(
     is_stalled: Callable[[], bool], listener: socket.socket, context: ssl.SSLContext
 ) -> None:
-    """Accept and answer connections for as long as the loop is blocked."""
+    """Accept connections and respond for as long as the loop is blocked."""
     pause = threading.Event()
     with selectors.DefaultSelector() as selector:
         try:
@@ -43,7 +43,7 @@ def answer_while(
             except OSError:
                 pause.wait(_LOOK_S)  # no descriptor is free, or the loop accepted it
                 continue
-            # The client may disconnect or speak no TLS; there is nothing to answer then.
+            # The client may disconnect, or not use TLS; no response is possible then.
             with connection, contextlib.suppress(OSError, ValueError):
                 _answer(connection, context)
 
