@@ -1,6 +1,6 @@
 """Signing of approved certificate requests, and the authority that the API server trusts.
 
-The authority is made when it is first needed: most clusters sign no certificate.
+The authority is created when it is first needed, because most clusters sign no certificate.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ class LazyAuthority:
         self._authority: ClientAuthority | None = None
 
     def get(self) -> ClientAuthority:
-        """Return the authority. The first call makes it, and the server trusts it from then on."""
+        """Return the authority.
+
+        The first call creates it, and the server trusts it from then on.
+        """
         if self._authority is None:
             # Imported here: this import takes longer than all other imports of the cluster.
             from kubesched.foundation.http.client_authority import ClientAuthority
@@ -115,7 +118,7 @@ class CertificateSigner:
                 log.warning("Could not sign a request", name=name, error=error)
 
     def _status(self, request: Json) -> Json:
-        """Return the status with the certificate, or with the reason why there is none."""
+        """Return the status with the certificate, or with the reason for a failure."""
         from kubesched.foundation.http.client_authority import read_request
 
         spec, status = request["spec"], request["status"]

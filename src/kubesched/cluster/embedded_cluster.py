@@ -1,6 +1,6 @@
 """An embedded cluster without a scheduler: store, kubelets, controllers, and an HTTP server.
 
-`LiveCluster` adds the scheduler, which talks to `api` as it would to any API server.
+`LiveCluster` adds the scheduler, which uses `api` like that of any API server.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _CLIENT_AUTHORITY = "client-authority"
 
 
 class Listen(NamedTuple):
-    """The address of the server. Port 0 takes a free one; without TLS there are no tokens."""
+    """The address of the server. Port 0 selects a free port; without TLS there are no tokens."""
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -123,12 +123,11 @@ class EmbeddedCluster:
         `furnished` cluster starts with storage classes and the Service `kubernetes`. Without
         `heartbeats` nodes renew no leases, neither controllers nor kubelets record events, and
         ended pods are not removed: for simulations of long times. With `rbac` the server authorizes
-        clients by their roles.
-        `scripts` returns annotations that a pod has in addition to its own.
-        `behavior` says what each pod does; it starts after `start_delay_ns` and stops after
-        `stop_delay_ns` unless the behavior says otherwise. `features` are names of feature gates of
-        the server that are on. `parts` are the components to build. `on_change` is called with
-        every change of the store, which then cannot be persistent; `faults` may delay or fail
+        clients by their roles. `scripts` returns annotations that a pod has in addition to its own.
+        `behavior` determines the behavior of each pod; it starts after `start_delay_ns` and stops
+        after `stop_delay_ns` unless the behavior says otherwise. `features` are names of feature
+        gates of the server that are on. `parts` are the components to build. `on_change` is called
+        with every change of the store, which then cannot be persistent; `faults` may delay or fail
         requests to `api`.
 
         Raises:
@@ -271,7 +270,7 @@ class EmbeddedCluster:
         )
 
     def mount(self, prefix: str, handler: Handler) -> None:
-        """Let `handler` answer every request below `prefix` of the server."""
+        """Let `handler` respond to every request below `prefix` of the server."""
         if self._server is not None:
             self._server.mount(prefix, handler)
 

@@ -111,7 +111,7 @@ class ExtensionClient:
 class ExtensionChecks:
     """Checks every few seconds whether the servers of APIServices are available.
 
-    While no APIService has a Service, it waits for one.
+    While no APIService has a Service, it is idle.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """A cluster with a scheduler in one process, in real or in virtual time.
 
-`kubesched up`, the test fixture, placement tests, what-if and simulation run on this class. Each
-chooses the parts and options of its `EmbeddedCluster`, and adds only what is special to it.
+`kubesched up`, the test fixture, placement tests, what-if and simulation use this class. Each
+selects the parts and options of its `EmbeddedCluster`, and adds only its specific parts.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _ENDED_PHASES = ("Succeeded", "Failed")
 class LiveCluster:
     """An embedded cluster and the scheduler that places its pods.
 
-    The scheduler talks to the store directly, with the options given here. With `flags` the whole
-    command `kubesched run` takes its place: `command` is then a process with these flags, with
-    endpoints and leader election, that talks to the cluster over HTTP.
+    The scheduler uses the store directly, with the options given here. With `flags` the scheduler
+    is the whole command `kubesched run` instead: `command` is then a process with these flags, with
+    endpoints and leader election, that connects to the cluster over HTTP.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class LiveCluster:
     def serve_custom_kinds(self) -> None:
         """Serve the custom resources that the scheduler's plugins read, without a schema.
 
-        For clusters that are not made from manifests, which have definitions.
+        For clusters that are not created from manifests, which contain definitions.
         """
         store = self.cluster.store
         for profile in self.scheduler.profiles.values():

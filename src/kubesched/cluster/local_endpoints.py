@@ -1,8 +1,8 @@
-"""Where the API server of an embedded cluster may connect to: processes on this machine.
+"""Endpoints of an embedded cluster: processes on this machine that the API server may connect to.
 
 The pods of the cluster are simulated and serve nothing. A Service leads to a real process by the
 annotation `kubesched.io/endpoint`, by an external name, or by endpoints that a client has written.
-Other machines are never contacted: the objects may be a dump of a production cluster.
+Other machines are never contacted, because the objects may be a dump of a production cluster.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def check_local_address(host: str, port: int) -> None:
 
 
 def address_of_service(store: Store, namespace: str, name: str, port: int) -> LocalAddress:
-    """Return the address of a process that stands behind a port of a Service.
+    """Return the address of a process behind a port of a Service.
 
     Raises:
         SimulatedPodsError: there are endpoints, and all of them are pods.

@@ -117,7 +117,7 @@ async def apply_manifests(
 ) -> None:
     """Create the objects, with the status of their files.
 
-    With `keep_existing` existing objects stay as they are. Dumped objects never replace existing
+    With `keep_existing` existing objects are not changed. Dumped objects never replace existing
     ones; they keep uids, owners, nodes and status, and missing namespaces are created.
 
     Raises:
@@ -399,7 +399,7 @@ def _name(value: Any) -> str:
 
 
 def _validate(found: Sequence[_Found], store: Store, problems: _Problems) -> None:
-    """Create all objects in an empty store, and note what it refuses."""
+    """Create all objects in an empty store, and record its errors."""
     namespaces = store.catalog.by_type(Namespace)
     for each in found:
         if each.is_dumped:

@@ -1,7 +1,7 @@
-"""Pods of another cluster, as a client creates them: without what that cluster's server has added.
+"""Pods of another cluster in the form of a client's request, without fields that its server added.
 
-A server merges `matchLabelKeys` into selectors, and refuses a pod that has both. It accepts
-ephemeral containers and the marks of static pods only from others.
+A server merges `matchLabelKeys` into selectors, and refuses a pod that has both. It also refuses
+ephemeral containers and the marks of static pods in a new pod of a client.
 """
 
 from __future__ import annotations

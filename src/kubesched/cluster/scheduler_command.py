@@ -101,7 +101,7 @@ class SchedulerCommand:
         return await self._process.run()
 
     def stop(self) -> None:
-        """Ask the process to end as after a signal: it releases its lease."""
+        """Stop the process as a signal does: it releases its lease."""
         self._stopping = True
         if self._process is not None:
             self._process.stop()
@@ -131,7 +131,7 @@ class SchedulerCommand:
         return answer.status, answer.body.decode()
 
     async def wait_until_ready(self) -> None:
-        """Wait until `/readyz` answers 200: the caches have synced."""
+        """Wait until `/readyz` returns 200: the caches have synced."""
         while True:
             try:
                 status, _ = await self.get("/readyz")

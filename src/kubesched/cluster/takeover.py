@@ -1,7 +1,7 @@
-"""Objects of another cluster, stored in an embedded one.
+"""Stores objects of another cluster in an embedded one.
 
-With `Identity.KEPT` an object is loaded as it was: same uid, owners, node and status. Nothing is
-admitted or validated again. With `Identity.NEW` it is created like the object of any client, and
+With `Identity.KEPT` an object is loaded unchanged: same uid, owners, node and status, without
+admission or validation. With `Identity.NEW` it is created like the object of any client, and
 references to uids are rewritten to the uids that this server assigns.
 """
 

@@ -26,12 +26,12 @@ Json = dict[str, Any]
 
 _JSON = "application/json"
 _TOO_SLOW = "context deadline exceeded"
-# Open connections of so many webhooks are reused.
+# The number of webhooks whose open connections are reused.
 _MOST_SERVERS = 32
 
 
 class _Target(NamedTuple):
-    """Where a request goes, and the URL that errors name."""
+    """The address of a request, and the URL in error messages."""
 
     address: LocalAddress
     server_name: str
@@ -107,7 +107,7 @@ class WebhookClient:
             raise WebhookError(f"failed to call webhook: {error}") from error
 
     def _transport(self, target: _Target) -> HttpTransport:
-        """Return the transport to a webhook, which keeps its connections open."""
+        """Return the transport to a webhook, which reuses its connections."""
         key = target.address, target.server_name, target.authority
         transport = self._transports.pop(key, None)
         if transport is None:

@@ -1,7 +1,7 @@
 """Writes that call webhooks: the loop that fetches responses and repeats the write.
 
-Each attempt is synchronous, so a write is atomic as without webhooks. Nothing is stored before
-every webhook has answered for exactly the objects that the last attempt finds.
+Each attempt is synchronous, so a write is as atomic as without webhooks. Nothing is stored before
+there are responses of all webhooks for exactly the objects of the last attempt.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ __all__ = ["WebhookCaller", "WebhookCalls"]
 
 T = TypeVar("T")
 
-# Each webhook may need an attempt of its own, since it sees what those before it have changed.
+# Each webhook may need a separate attempt, since its input includes the changes of earlier
+# webhooks.
 _MOST_ATTEMPTS = 200
 
 
@@ -35,7 +36,7 @@ class WebhookCaller(Protocol):
         """Return the body of the response.
 
         Raises:
-            WebhookError: there is none, or not within the call's timeout.
+            WebhookError: there is no response within the call's timeout.
         """
         ...
 
@@ -57,10 +58,10 @@ class WebhookCalls:
         return isinstance(admission, PolicyAdmission) and admission.webhooks.has_webhooks
 
     async def run(self, attempt: Callable[[], T]) -> T:
-        """Return what `attempt` returns once it has all the responses that it needs.
+        """Return the result of `attempt` once all needed responses are available.
 
         Raises:
-            ApiError: as `attempt`, or 409 if the object changes all the time.
+            ApiError: as `attempt`, or 409 if the object changes in every attempt.
         """
         admission = self._store.admission
         if not isinstance(admission, PolicyAdmission) or not self.are_possible:

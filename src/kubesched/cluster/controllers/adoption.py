@@ -37,7 +37,7 @@ def claim_objects(
     selector: Selector,
     is_member: Callable[[Any], bool] = _any_object,
 ) -> tuple[list[Any], list[Action]]:
-    """Return the objects that an owner controls or adopts, and the patches for that.
+    """Return the objects that an owner controls or adopts, and the patches for adoptions.
 
     `is_member` is a condition besides the selector, such as the form of the name.
     """

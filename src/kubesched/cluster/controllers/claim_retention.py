@@ -25,7 +25,7 @@ def plan_claim_owners(
     pods: Mapping[int, Pod],
     ordinals: Collection[int],
 ) -> list[Action]:
-    """Make the set or the pod own the claims of existing pods, as the retention policy says."""
+    """Set the owners of the claims of existing pods, as the retention policy requires."""
     policy = spec.get("persistentVolumeClaimRetentionPolicy") or {}
     when_scaled = policy.get("whenScaled") == "Delete"
     when_deleted = policy.get("whenDeleted") == "Delete"
@@ -49,7 +49,7 @@ def plan_claim_owners(
 def _owners(
     references: Sequence[OwnerReference], own: Collection[str], wanted: Any | None
 ) -> list[Json]:
-    """Return the references of other owners, and one to the wanted owner if it may have one."""
+    """Return the references of other owners, and one to the required owner if that is allowed."""
     others = [each for each in references if each.uid not in own]
     written = [reference_document(each) for each in others]
     if wanted is not None and not any(each.controller for each in others):

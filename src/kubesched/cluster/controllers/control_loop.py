@@ -40,13 +40,14 @@ T = TypeVar("T", bound=msgspec.Struct)
 Json = dict[str, Any]
 
 _FORBIDDEN, _NOT_FOUND, _CONFLICT, _GONE, _INVALID = 403, 404, 409, 410, 422
-# Plans that read a whole namespace wait this long, so that one plan covers many changes.
+# The delay of plans that read a whole namespace, so that one plan covers many changes.
 _SETTLING_NS = 100 * MILLISECOND
 # The pause between two plans for one object.
 _PAUSE_NS = 10 * MILLISECOND
 # The pause per owned object if there are many of them, since a plan reads all of them.
 _PAUSE_PER_OWNED_NS = 20 * MICROSECOND
-# After so many actions the loop yields to other tasks. A server in this process never suspends.
+# After this number of actions the loop yields to other tasks. A server in this process never
+# suspends.
 _ACTIONS_PER_TURN = 100
 _FIRST_RETRY_NS, _LAST_RETRY_NS = 10 * MILLISECOND, 10 * SECOND
 

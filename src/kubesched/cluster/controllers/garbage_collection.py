@@ -24,7 +24,7 @@ from kubesched.foundation.util.logging import get_logger
 __all__ = ["GarbageCollector", "GarbageDecision", "decide"]
 
 _IGNORED = frozenset({"events"})
-# The number of deleted objects whose uids the collector keeps.
+# The number of deleted objects whose uids the collector stores.
 _MOST_DELETED_UIDS = 100_000
 _RETRY_NS = SECOND
 _HARMLESS_ERRORS = frozenset({404, 409})

@@ -9,7 +9,7 @@ from kubesched.foundation.util.ints import whole_number
 
 __all__ = ["MOST_INDEXES", "indexes_from", "indexes_text"]
 
-# Any user who may write a Job can write a range of two thousand million.
+# Otherwise a user who may write a Job could write a range of two thousand million.
 MOST_INDEXES: Final = 1_000_000
 
 

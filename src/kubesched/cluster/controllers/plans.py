@@ -1,4 +1,4 @@
-"""The plan of a controller for one object: the writes and events that it needs, as values."""
+"""The plan of a controller for one object: the necessary writes and events, as values."""
 
 from __future__ import annotations
 

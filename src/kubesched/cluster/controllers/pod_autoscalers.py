@@ -58,7 +58,7 @@ _RESOURCES: Final = ("cpu", "memory")
 
 
 class _Metric(NamedTuple):
-    """The answer to one metric of an autoscaler."""
+    """The proposal of one metric of an autoscaler."""
 
     proposal: Proposal
     status: dict[str, Any]
@@ -71,7 +71,7 @@ class _Decision(NamedTuple):
     desired: int
     conditions: list[dict[str, Any]]
     metrics: list[dict[str, Any]] | None = None
-    # Why the number changes, as an event says it.
+    # The reason for the change, as in the event.
     reason: str = ""
     events: tuple[tuple[str, str], ...] = ()
 

@@ -1,7 +1,7 @@
-"""How many replicas keep the use of a resource at its target.
+"""Computes the number of replicas that brings the usage of a resource to its target.
 
-Pods that are not ready, or of which nothing is known, are counted carefully: a change that they
-could reverse is not made.
+Pods that are not ready, or have no metrics, are counted conservatively: a change that they could
+reverse is not made.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PodUse = Mapping[str, int]
 
 
 class NoMetricsError(KubeschedError):
-    """The number of replicas cannot be computed. The text says why."""
+    """The number of replicas cannot be computed. The text gives the reason."""
 
 
 class Tolerance(NamedTuple):
@@ -74,7 +74,7 @@ def propose_replicas(
 ) -> Proposal:
     """Return the number of replicas for a target.
 
-    `usage` is what the containers of each pod use, by the pod's name.
+    `usage` is the usage of each pod's containers, by the pod's name.
 
     Raises:
         NoMetricsError: a request is missing, or there are no metrics of ready pods.
@@ -110,7 +110,7 @@ def propose_replicas(
 
 
 def _contradicts(ratio: float, careful: float, change: int) -> bool:
-    """Whether the pods that say nothing turn the change into the opposite one."""
+    """Whether the pods without metrics could turn the change into the opposite."""
     if (ratio < 1 < careful) or (careful < 1 < ratio):
         return True
     return (careful < 1 and change > 0) or (careful > 1 and change < 0)
@@ -193,7 +193,7 @@ def _grouped(
 
 
 def _is_unready(pod: Pod, now_ns: int) -> bool:
-    """Whether the CPU of a pod says nothing about its load: it starts, or was never ready."""
+    """Whether the CPU usage does not represent the load: the pod starts, or was never ready."""
     condition = next((each for each in pod.status.conditions if each.type == "Ready"), None)
     if condition is None or pod.status.start_time is None:
         return True

@@ -1,4 +1,4 @@
-"""ReplicaSets and ReplicationControllers: they keep a number of pods."""
+"""ReplicaSets and ReplicationControllers: create and delete pods up to a desired number."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How fast an autoscaler may change a number of replicas: stabilization and scaling policies.
+"""Limits on the changes of an autoscaler: stabilization and scaling policies.
 
-Pure arithmetic on values; the state of an autoscaler between two decisions is a `ScalingHistory`.
+Pure functions of values; the state of an autoscaler between two decisions is a `ScalingHistory`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Limited", "ScalingHistory", "limit_replicas"]
 Json = Mapping[str, Any]
 
 _DEFAULT_DOWN_SECONDS: Final = 300
-# Without a behavior the number may double, and always grow to this one.
+# Without a behavior the number may double, and may always grow to this number.
 _GROWTH_FACTOR, _GROWTH_MINIMUM = 2, 4
 
 
@@ -86,7 +86,7 @@ def limit_replicas(
     history: ScalingHistory,
     now_ns: int,
 ) -> Limited:
-    """Return how many replicas there may be now, between the bounds, if `desired` are wanted."""
+    """Return the number of replicas that the policies allow now, for the `desired` number."""
     if behavior is None:
         stable, able = _stabilized(desired, history, now_ns)
         return _bounded(stable, current, bounds, able)

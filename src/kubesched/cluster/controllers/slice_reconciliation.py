@@ -1,7 +1,7 @@
-"""The writes that make EndpointSlices contain given endpoints, with few changes of slices.
+"""Computes the writes after which EndpointSlices contain given endpoints, with few changed slices.
 
-A slice has one address type, one list of ports and at most 100 endpoints. An endpoint stays in
-its slice as long as the ports of the slice do not change.
+A slice has one address type, one list of ports and at most 100 endpoints. An endpoint stays in its
+slice as long as the ports of the slice do not change.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _stored_slices(objects: ObjectIndex, metadata: SliceMetadata) -> list[_Store
 def _distributed(
     slices: Sequence[_StoredSlice], group: EndpointGroup
 ) -> tuple[list[list[Json]], list[Json]]:
-    """Return the endpoints of each slice, and those for which there is no room."""
+    """Return the endpoints of each slice, and those that fit no slice."""
     waiting = {_identity(each): each for each in group.endpoints}
     parts = [
         [

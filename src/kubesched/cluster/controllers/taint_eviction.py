@@ -42,7 +42,7 @@ def toleration_ns(pod: Pod, taints: list[Taint]) -> int | None:
 
 
 def _by_key(tolerations: Iterable[Toleration]) -> dict[str, list[Toleration]]:
-    """Group tolerations by key; of equal ones only the one with the shortest time stays."""
+    """Group tolerations by key; of equal ones only the one with the shortest time is returned."""
     shortest: dict[tuple[str, ...], Toleration] = {}
     for each in tolerations:
         identity = (each.key, each.effect, each.operator, each.value)
@@ -61,7 +61,7 @@ def _seconds(toleration: Toleration) -> float:
 
 
 def disruption_patch(pod: Pod, reason: str, message: str, now_ns: int) -> Patch:
-    """Build the DisruptionTarget condition that says why a pod is going to be deleted."""
+    """Build the DisruptionTarget condition with the reason for the coming deletion."""
     condition: dict[str, Any] = {
         "type": "DisruptionTarget",
         "status": "True",
@@ -79,7 +79,7 @@ class TaintEvictions:
     """The evictions that NoExecute taints have scheduled."""
 
     def __init__(self) -> None:
-        # When a pod was first seen on a node with a NoExecute taint, by the pod's uid.
+        # The time when a pod was first observed on a node with a NoExecute taint, by the pod's uid.
         self._since: dict[str, int] = {}
 
     def controller(self) -> Controller:

@@ -26,8 +26,9 @@ __all__ = [
 ]
 
 FindKeys = Callable[[ObjectIndex, Any, Any | None, bool], Sequence[str]]
-# From the index (which has the change already), the changed object, the object before the change
-# (None if it is new) and whether it was deleted, to the keys of the objects to plan for.
+# Returns the keys of the objects to plan for. The arguments are the index (which has the change
+# already), the changed object, the object before the change (None if it is new), and whether it was
+# deleted.
 
 _EMPTY: Mapping[str, Any] = {}
 
@@ -36,7 +37,7 @@ class OwnChange(NamedTuple):
     """A change of an object makes the controller plan for this object."""
 
     kind: type[ApiObject]
-    # Whether a change matters, from the object and the object before; None if all changes do.
+    # Whether a change is relevant, by the object and the object before; None if all changes are.
     matters: Callable[[Any, Any | None], bool] | None = None
 
 

@@ -3,7 +3,7 @@
 A storage class may have a parameter `topologyKey`. Its volumes then belong to the topology domain
 of the selected node, or, without one, to the first of the class's allowed topologies. On a claim,
 the annotation `kubesched.io/provision: fail` makes provisioning fail, and
-`kubesched.io/provision-delay` says how long it takes.
+`kubesched.io/provision-delay` sets its duration.
 """
 
 from __future__ import annotations

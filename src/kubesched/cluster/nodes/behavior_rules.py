@@ -179,7 +179,7 @@ class _CompiledRule:
 
 
 def _script_key(key: str, where: str) -> str:
-    """Return the key of an annotation. Raises KubeschedError if there is no such one."""
+    """Return the key of an annotation. Raises KubeschedError if the key is unknown."""
     dashed = _WORDS.sub("-", key).lower() if "." not in key else key
     if dashed.partition(".")[0] not in _SCRIPTS:
         known = ", ".join(_SCRIPTS)

@@ -24,7 +24,7 @@ _ENDLESS = re.compile(
 _FUNCTION = re.compile(r"\b(\w+)\s*\(\)\s*\{(.*?)\}\s*;?", re.DOTALL)
 _TRAP = re.compile(r"""\btrap\s+(?:'([^']*)'|"([^"]*)"|(\w+))\s+(?:SIG)?TERM\b\s*;?""")
 _UNITS = {"": SECOND, "s": SECOND, "m": MINUTE, "h": 60 * MINUTE, "d": 24 * 60 * MINUTE}
-# What a shell would not print as it stands.
+# Characters that a shell would interpret instead of printing.
 _SPECIAL = re.compile(r"[$`*?<>|&\\]")
 _AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)", re.ASCII)
 

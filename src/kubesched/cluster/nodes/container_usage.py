@@ -68,7 +68,10 @@ class UsageCurve:
             raise ValueError("the times of a curve must increase")
 
     def at(self, elapsed_ns: int, request_nanos: int) -> int:
-        """Return the value in billionths, after some time; a percentage is one of the request."""
+        """Return the value in billionths after some time.
+
+        A percentage is relative to the request.
+        """
         points = self._points
         if self._repeats and points[-1][0]:
             elapsed_ns %= points[-1][0]

@@ -28,7 +28,7 @@ _BOUND = "spec.nodeName!="
 _POD_NETWORK = 128
 _RETRY_NS = SECOND
 _GONE = 410
-# A retry cannot help: the pod is gone or replaced, or the change is invalid.
+# A retry cannot succeed: the pod was deleted or replaced, or the change is invalid.
 _FINAL = frozenset({404, 409, 422})
 
 log = get_logger(__name__)
@@ -70,7 +70,7 @@ class FakeKubelet:
         await self._stopping.guard(self._work())
 
     def stop(self) -> None:
-        """Ask the kubelet to end at once. Idempotent; never blocks."""
+        """Stop the kubelet at once. Idempotent; never blocks."""
         self._stopping.set()
 
     async def _work(self) -> None:
@@ -230,7 +230,7 @@ class FakeKubelet:
         if not pod.status.pod_ip:
             addresses = (addresses[0], self._next_pod_ip())
         status = status_of(step.run, self._clock.now_ns(), addresses)
-        # The uid keeps the patch from a new pod of the same name.
+        # The uid prevents the patch from being applied to a new pod of the same name.
         if self._local is not None:
             changed = await self._local.report(
                 metadata.namespace, metadata.name, metadata.uid, status

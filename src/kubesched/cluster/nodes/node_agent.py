@@ -1,8 +1,8 @@
-"""A stand-in for what kubelets write about their nodes: status, leases and heartbeats.
+"""A stand-in for the part of kubelets that writes about nodes: status, leases and heartbeats.
 
 A node that a user creates has no conditions. The agent adds the conditions of a healthy node once.
-It does not overwrite conditions that a user sets. From then on it renews the lease and confirms
-the conditions periodically, unless the node is marked as stopped.
+It does not overwrite conditions that a user sets. From then on it renews the lease and confirms the
+conditions periodically, unless the node is marked as stopped.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ LEASE_NAMESPACE = "kube-node-lease"
 # The reason of conditions that became unknown because the kubelet stopped confirming them.
 SILENT_REASON = "NodeStatusUnknown"
 _LEASE_SECONDS = 40
-# Leases are renewed every so many seconds. Each second has its share of the nodes.
+# The period of lease renewals, in seconds. Each second has its share of the nodes.
 _RENEWAL_TURNS = 10
-# Conditions are confirmed every so many seconds.
+# The period in which conditions are confirmed, in seconds.
 _CONFIRMATION_TURNS = 300
 _NOT_FOUND, _EXISTS, _GONE = 404, 409, 410
 _RETRY_NS = SECOND
@@ -79,7 +79,7 @@ def missing_system_info(node: Node) -> dict[str, Any] | None:
 
 
 def first_status(node: Node, now_ns: int, number: int = 0) -> dict[str, Any] | None:
-    """Return the status that a kubelet writes at its first start; None if there is one."""
+    """Return the status that a kubelet writes at its first start; None if the node has one."""
     if any(condition.type == "Ready" for condition in node.status.conditions):
         return None
     addresses = [{"type": "Hostname", "address": node.metadata.name}]

@@ -12,7 +12,7 @@ Annotations of the pod set it:
 | `image-pull` | `fail` | the image cannot be pulled, and the pod stays Pending |
 | `stop-delay` | duration | how long the containers take to end when the pod is deleted |
 
-For what the annotations leave out, rules from a file apply (`behavior_rules.py`), then literal
+If annotations are absent, rules from a file apply (`behavior_rules.py`), then literal
 commands, readiness probes and preStop hooks of the containers. A duration is `90s`, `1h30m`, or a
 number of seconds.
 """

@@ -1,8 +1,7 @@
 """The bound pods of all nodes, and the next step of each.
 
 Plain state without I/O: it takes pods, stopped and started nodes, and the time, and returns the
-steps that are due. `PodRun` has the progress of one pod. `pod_behavior.py` has what a pod is going
-to do.
+steps that are due. `PodRun` has the progress of one pod, `pod_behavior.py` its behavior.
 """
 
 from __future__ import annotations
@@ -173,10 +172,10 @@ class PodLifecycles:
         return Step("report", run) if needs_report(run, now_ns) else None
 
     def done(self, step: Step, now_ns: int, *, failed: bool, is_unchanged: bool = False) -> None:
-        """Finish a step. After a failed one only a newer version of the pod leads to another.
+        """Finish a step. After a failed step, only a newer version of the pod is tried again.
 
-        A report that left the pod unchanged is not repeated before the pod's next step: the pod
-        may come from a file, with a status that reports cannot correct.
+        A report that left the pod unchanged is not repeated before the pod's next step: the pod may
+        come from a file, with a status that reports cannot correct.
         """
         uid = step.run.uid
         self._in_flight.discard(uid)

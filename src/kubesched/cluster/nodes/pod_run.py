@@ -1,6 +1,6 @@
 """The progress of one pod on its node, as the stand-in for a kubelet runs it.
 
-Plain state without I/O: `advance` moves the pod on to its state at a given time, and `next_ns`
+Plain state without I/O: `advance` changes the pod to its state at a given time, and `next_ns`
 returns when its state changes next. `pod_status.py` builds the status from it.
 """
 
@@ -126,7 +126,7 @@ class PodRun:
 
     @property
     def is_held(self) -> bool:
-        """Whether only finalizers keep the pod, after its grace period is over."""
+        """Whether only finalizers prevent the deletion of the pod, after its grace period."""
         metadata = self.pod.metadata
         return bool(
             metadata.deletion_timestamp is not None
@@ -275,7 +275,7 @@ class PodRun:
         return self.started_ns + limit * SECOND
 
     def next_ns(self, now_ns: int) -> int | None:
-        """Return when the state changes next; None if it does not change by itself."""
+        """Return when the state changes next; None if it does not change without an event."""
         if self.pod.metadata.deletion_timestamp is not None:
             return None if self.is_held else self.removal_ns
         if self.phase in FINISHED:

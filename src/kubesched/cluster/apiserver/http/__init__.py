@@ -1,6 +1,6 @@
-"""The embedded cluster over HTTP, for clients that speak to API servers.
+"""The embedded API server over HTTP, for clients of the Kubernetes API.
 
-`ApiService` answers requests as values; `ApiServer` puts it on a socket.
+`ApiService` handles requests as values; `ApiServer` serves it on a socket.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reviews of tokens and permissions. The server answers them and stores nothing."""
+"""Reviews of tokens and permissions. The server responds to them and stores nothing."""
 
 from __future__ import annotations
 

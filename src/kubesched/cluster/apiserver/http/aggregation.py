@@ -92,7 +92,10 @@ class AggregationLayer:
         return self._remote
 
     def spec_for(self, path: str) -> Json | None:
-        """Return the spec of the APIService that answers a path; None if this server does."""
+        """Return the spec of the APIService for a path.
+
+        None if this server handles the path itself.
+        """
         if not self.remote or not path.startswith("/apis/"):
             return None
         group, _, rest = path.removeprefix("/apis/").partition("/")
@@ -126,7 +129,7 @@ class AggregationLayer:
         return Response(answer.status, body, answer.content_type, shown)
 
     async def check(self, now_ns: int) -> None:
-        """Ask each server which resources it has, and write whether it is available."""
+        """Request the resources of each server, and write whether it is available."""
         for (group, version), spec in list(self.remote.items()):
             failure = ""
             try:
@@ -174,7 +177,7 @@ class AggregationLayer:
 
 
 def _identity(user: Requester) -> list[tuple[str, str]]:
-    """Return the headers that say on whose behalf a request is sent."""
+    """Return the headers that identify the user of a forwarded request."""
     headers = [("X-Remote-User", user.name)]
     if user.uid:
         headers.append(("X-Remote-Uid", user.uid))
@@ -185,7 +188,7 @@ def _identity(user: Requester) -> list[tuple[str, str]]:
 
 
 def _header_name(key: str) -> str:
-    """Encode the characters of a key that a header name may not have."""
+    """Encode the characters of a key that are not allowed in a header name."""
     legal = "!#$&'*+-.^_`|~"
     encoded = key.encode()
     return "".join(

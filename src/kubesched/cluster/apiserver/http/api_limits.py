@@ -18,9 +18,9 @@ class ApiLimits(HttpLimits, frozen=True):
     idle_seconds: float = 180.0
     # A client that reads nothing of a list or watch for this long is dropped.
     stalled_seconds: float = 10.0
-    # One more watch is refused with 429.
+    # The maximum number of watches. Further ones are refused with 429.
     watches: int = 2000
-    # How long a watch lasts whose request has no timeout; clients open a new one then.
+    # The duration of a watch whose request has no timeout; clients open a new one then.
     watch_seconds: float = 1800.0
     # The period of the bookmarks of a watch that allows them.
     bookmark_seconds: float = 60.0

@@ -32,7 +32,7 @@ log = get_logger(__name__)
 class ApiServer:
     """Serves an `ApiService` while its block runs.
 
-    `port` 0 takes a free one; `url` says where the server is once the block has begun.
+    `port` 0 selects a free port; `url` is the address of the server after the block has begun.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ApiServer:
         await http.listen(self._host, self._port, self._tls)
         self._http = http
         if not self._port:
-            # A name may stand for several addresses, and each would have a port of its own.
+            # A name may resolve to several addresses, each of which would get a different port.
             self._host, self._port = http.address
         self._service.address = self.url.partition("://")[2]
 

@@ -1,8 +1,8 @@
 """API priority and fairness: which FlowSchema and priority level a request belongs to.
 
-Requests are classified, and the response names the classification. Nothing is limited: one loop
-answers all requests in turn. The objects are created when a request first names their kind, and
-requests are classified from then on.
+Requests are classified, and the response names the classification. Requests are not limited,
+because one loop processes them in turn. The objects are created by the first request about their
+kind, and requests are classified from then on.
 """
 
 from __future__ import annotations

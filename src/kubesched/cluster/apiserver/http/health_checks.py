@@ -63,7 +63,7 @@ def is_health(path: str) -> bool:
 
 
 def health(request: Request) -> Response:
-    """Answer `ok`, or with `verbose` a line for each check, without those in `exclude`."""
+    """Respond with `ok`, or with `verbose` a line for each check, without those in `exclude`."""
     path, _, one = request.raw_path[1:].partition("/")
     checks = _CHECKS[f"/{path}"]
     if one:

@@ -47,7 +47,7 @@ _PATCHES: dict[str, PatchType] = {
 
 
 class Form(NamedTuple):
-    """The format and the shape of the objects in an answer."""
+    """The format and the shape of the objects in a response."""
 
     language: str = "json"
     shape: Shape = "object"
@@ -55,7 +55,7 @@ class Form(NamedTuple):
 
 
 def accepted_form(accept: str) -> Form:
-    """Choose the form of an answer from an Accept header. Raises ApiError 406.
+    """Choose the form of a response from an Accept header. Raises ApiError 406.
 
     This is the first form in the header that the server supports, with one exception: the
     server prefers JSON to protobuf for whole objects, because it encodes an object as JSON only

@@ -36,7 +36,7 @@ class PodUsage(Protocol):
 
 
 class MetricsApi:
-    """Answers requests for the metrics of nodes and pods."""
+    """Handles requests for the metrics of nodes and pods."""
 
     def __init__(self, store: Store, now_ns: Callable[[], int], usage: PodUsage) -> None:
         self._store, self._now_ns, self._usage = store, now_ns, usage
@@ -99,7 +99,7 @@ class MetricsApi:
         return {**_head(pod, now_ns), "containers": containers}
 
     def _totals(self, now_ns: int, names: set[str]) -> dict[str, _Amounts]:
-        """Return the use of nodes: that of their pods."""
+        """Return the usage of nodes: the sums over their pods."""
         totals: dict[str, _Amounts] = dict.fromkeys(names, (0, 0))
         for record in self._store.collection(self._pods).objects.values():
             node = record.typed.spec.node_name

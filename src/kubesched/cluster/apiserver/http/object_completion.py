@@ -40,7 +40,7 @@ def _with_account(store: Store, namespace: str, pod: Json, spec: Json) -> Json:
 
 
 def _signed(spec: Json, user: Requester) -> Json:
-    """Set the user in a certificate signing request, whatever user the client wrote."""
+    """Set the user in a certificate signing request; a user in the request body is ignored."""
     shown = user.document()
     shown["extra"] = {key: list(values) for key, values in user.extra.items()}
     own = {key: value for key, value in spec.items() if key not in _REQUESTER}

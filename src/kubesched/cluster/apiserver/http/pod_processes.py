@@ -1,6 +1,6 @@
 """`log`, `exec`, `attach` and `portforward` of pods: the requests, and the state of the container.
 
-What a container prints comes from a `PodProcesses`, which stands in for the kubelet.
+The output of a container comes from a `PodProcesses`, which stands in for the kubelet.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ class PodProcesses(Protocol):
 
 
 class ReadPod(Protocol):
-    """Returns the present state of the pod that a request names; None if it is gone."""
+    """Returns the current state of the pod of a request; None if it was deleted."""
 
     def __call__(self) -> Pod | None: ...
 
 
 class _Run(NamedTuple):
-    """One run of a container: when it started, and when it ended."""
+    """One run of a container, with its start and its end."""
 
     start_ns: int
     end_ns: int | None
@@ -114,7 +114,7 @@ def answer_log(
 
 
 def _written(lines: list[LogLine], run: _Run, options: _LogOptions, now_ns: int) -> list[bytes]:
-    """Return the lines that a run has written, as far as a client wants them."""
+    """Return the lines that a run has written, limited by the parameters of the request."""
     until_ns = now_ns if run.end_ns is None else run.end_ns
     written = [each for each in lines if options.since_ns <= each.time_ns <= until_ns]
     if options.tail is not None:

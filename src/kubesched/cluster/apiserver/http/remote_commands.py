@@ -1,7 +1,7 @@
 """The output of commands and containers on a connection, for `kubectl exec` and `attach`.
 
-There are two protocols: a WebSocket with a channel number in front of each message, and SPDY with
-a stream for each channel. Older versions of kubectl have SPDY only.
+There are two protocols: a WebSocket whose messages begin with a channel number, and SPDY with a
+stream for each channel. Older versions of kubectl support SPDY only.
 """
 
 from __future__ import annotations

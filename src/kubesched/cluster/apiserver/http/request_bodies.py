@@ -252,7 +252,7 @@ def check_types(part: Mapping[str, Any], kind: str, types: Mapping[str, type]) -
 
 
 def _as_json(body: bytes) -> Any:
-    """Parse a YAML body that is also JSON, as most programs send it. Returns None otherwise.
+    """Parse a YAML body that is also JSON, as most clients send it. Returns None otherwise.
 
     The JSON parser is a hundred times as fast as the YAML parser.
     """

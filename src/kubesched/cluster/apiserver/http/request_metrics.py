@@ -1,6 +1,6 @@
 """`/metrics` and `/metrics/slis` of the embedded API server.
 
-Requests are counted; everything else is read from the store when a client asks.
+Requests are counted; everything else is read from the store on a scrape.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class RequestMetrics:
 
     def text(self) -> str:
         """Return the metrics in the text format."""
-        # Imported here: the import takes long, and most clusters are never asked.
+        # Imported here: the import takes long, and the metrics of most clusters are never
+        # requested.
         from kubesched.foundation.metrics.exposition import render_families
 
         return render_families(self._families())

@@ -30,7 +30,7 @@ class RequestTarget(NamedTuple):
 
 
 def parse_path(path: str) -> RequestTarget | None:
-    """Parse a path. Returns None if it has not the form of a path of a resource.
+    """Parse a path. Returns None if the path does not have the form of a resource path.
 
     The resource need not exist.
     """

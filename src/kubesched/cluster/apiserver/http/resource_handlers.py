@@ -93,7 +93,7 @@ Json = dict[str, Any]
 # Admission of the reference refuses to delete them.
 _IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 _SHOWN_WHEN_GONE = frozenset({"pods", "persistentvolumeclaims", "persistentvolumes", "services"})
-# The methods of subresources that the processes of a pod answer.
+# The methods of subresources that are handled by the processes of a pod.
 _ANSWERED_BY_PROCESSES = {
     "attach": (("GET", "POST"), answer_attach),
     "exec": (("GET", "POST"), answer_exec),
@@ -110,7 +110,7 @@ _SUCCESS: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status"
 
 
 class ResourceRequest(NamedTuple):
-    """A request with the resource that it names and the user who sent it."""
+    """A request with its resource and its user."""
 
     http: Request
     target: RequestTarget
@@ -183,7 +183,7 @@ class ResourceHandlers:
         return handler(call)
 
     def _process(self, call: ResourceRequest, processes: PodProcesses) -> Response:
-        """Answer a request for the log of a container, or for a command in it."""
+        """Handle a request for the log of a container, or for a command in it."""
         target = call.target
         if call.resource is not self._pods or target.namespace is None:
             raise api_errors.unknown_resource()
@@ -533,7 +533,7 @@ class ResourceHandlers:
         )
 
     def _review_deletion(self, call: ResourceRequest) -> None:
-        """Let admission refuse a deletion before other objects change for it (ApiError)."""
+        """Run admission of a deletion before other objects are changed for it. Raises ApiError."""
         admission = self._store.admission
         if admission is not None and admission.has_rules:
             target = call.target
@@ -577,7 +577,7 @@ class ResourceHandlers:
         return rendering.page(page)
 
     def _review_deletions(self, call: ResourceRequest, records: Sequence[Record]) -> None:
-        """Let admission refuse the deletion of several objects (ApiError)."""
+        """Run admission of the deletion of several objects. Raises ApiError."""
         admission = self._store.admission
         if admission is None or not admission.has_rules:
             return

@@ -1,7 +1,7 @@
 """The API server as a function from a request to a response or a watch.
 
 It has no sockets and no tasks, and it does not wait: a write is complete when its response is
-returned. Every request gets a response, invalid ones an error.
+returned. Invalid requests get an error response.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def refused(error: ApiError) -> Response:
 
 
 class ApiService:
-    """Answers requests from a store."""
+    """Handles requests from a store."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class ApiService:
         tokens become invalid when the process ends.
         """
         self.store = store
-        # Answers requests for metrics; None if this server has no nodes.
+        # Handles requests for metrics; None if this server has no nodes.
         self._usage: MetricsApi | None = None
         # Forwards requests to other API servers; None if there is no client that can.
         self._aggregation: AggregationLayer | None = None
@@ -154,16 +154,16 @@ class ApiService:
         return layer
 
     def show_usage(self, usage: PodUsage) -> None:
-        """Serve the metrics of nodes and pods: what these functions say that they use."""
+        """Serve the metrics of nodes and pods that these functions return."""
         self._usage = MetricsApi(self.store, self._now_ns, usage)
         self._discovery.has_metrics = True
 
     def show_processes(self, processes: PodProcesses) -> None:
-        """Answer requests for logs and commands with what these processes print."""
+        """Handle requests for logs and commands with these processes."""
         self._resources.processes = processes
 
     async def complete(self, request: Request) -> Response | ServedWatch:
-        """Return the response as `answer` does, after calls of webhooks if a write needs them."""
+        """Return the response like `answer`, after calls of webhooks if a write needs them."""
         request = watch_by_path(request)
         answer = await self._completed(request)
         target = parse_path(request.raw_path)

@@ -34,7 +34,7 @@ class ServedWatch(msgspec.Struct, frozen=True):
     encode: Callable[[Sequence[WatchedChange]], bytes]
     # Encodes a bookmark of a revision. True marks the end of the initial events.
     bookmark: Callable[[int, bool], bytes]
-    # Returns the newest revision, which an idle watcher has seen.
+    # Returns the newest revision, to which an idle watcher is up to date.
     revision: Callable[[], int]
     timeout_seconds: float | None
     bookmarks: bool

@@ -39,7 +39,7 @@ class ServiceAccountTokens:
         self._pods = store.catalog.by_url("", "v1", "pods")
 
     def request(self, namespace: str, name: str, body: Json) -> Json:
-        """Answer a TokenRequest.
+        """Handle a TokenRequest.
 
         Raises:
             ApiError: 404 if the account does not exist, 409 or 422 if the request is invalid.

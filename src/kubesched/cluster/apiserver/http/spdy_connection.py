@@ -33,7 +33,7 @@ class SpdyStream:
 
     def __init__(self, connection: SpdyConnection, number: int, headers: Mapping[str, str]) -> None:
         self._connection, self.number, self.headers = connection, number, headers
-        # Received bytes; an empty one ends the stream.
+        # Received bytes; an empty value ends the stream.
         self._received: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def read(self) -> bytes:
@@ -46,7 +46,7 @@ class SpdyStream:
             await self._connection.send(self._connection.writer.data(self.number, part))
 
     async def finish(self) -> None:
-        """Tell the client that nothing more comes on this stream."""
+        """Notify the client that the stream has ended."""
         frame = self._connection.writer.data(self.number, b"", finishes=True)
         await self._connection.send(frame)
 
@@ -112,7 +112,7 @@ class SpdyConnection:
                 for frame in self._reader.feed(data):
                     await self._handle(frame)
         except (SpdyError, ConnectionError, TimeoutError):
-            pass  # the client has left, or sends something else
+            pass  # the client has disconnected, or sends other data
         finally:
             self._close()
 

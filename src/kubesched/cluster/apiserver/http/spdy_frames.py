@@ -40,7 +40,7 @@ SYN_STREAM, SYN_REPLY, RESET, SETTINGS, PING, GOAWAY, HEADERS, WINDOW_UPDATE = (
     9,
 )
 DATA: Final = 0
-FINISHES: Final = 1  # the flag of the last frame of a stream in one direction
+FINISHES: Final = 1  # flag of the last frame of a stream in one direction
 _VERSION: Final = 3
 _MOST_FRAME_BYTES: Final = 1 << 20
 _MOST_HEADER_BYTES: Final = 64 * 1024
@@ -226,7 +226,7 @@ class SpdyWriter:
         return _control(RESET, struct.pack(">II", stream, 1))
 
     def window(self, stream: int, size: int) -> bytes:
-        """Encode that the client may send so many bytes more."""
+        """Encode a window update: the client may send this many further bytes."""
         return _control(WINDOW_UPDATE, struct.pack(">II", stream, size))
 
     def ping(self, payload: bytes) -> bytes:

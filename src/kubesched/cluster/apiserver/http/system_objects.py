@@ -1,6 +1,6 @@
 """System objects: bootstrap roles, flow schemas, component statuses, APIServices, IPAddresses.
 
-The server creates them when a request first names their kind. Most clients never do, and this
+The server creates them on the first request about their kind. Most clients never send one, and this
 shortens the start of a cluster.
 """
 

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 VIEWERS = "kubesched:viewers"
-# The audience of the API server. It accepts only tokens for this one.
+# The audience of the API server, which accepts only tokens with this audience.
 AUDIENCE = "https://localhost"
 _MASTERS = "system:masters"
 _AUTHENTICATED = "system:authenticated"
@@ -46,7 +46,7 @@ _SELF_REVIEWS = frozenset(
 
 
 class Requester(msgspec.Struct, frozen=True):
-    """The user who sent a request."""
+    """The user of a request."""
 
     name: str
     uid: str = ""

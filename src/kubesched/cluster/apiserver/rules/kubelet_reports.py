@@ -33,7 +33,7 @@ def merge_report(status: Json, report: Json) -> Json:
 
 
 def _merged(current: list[Json], reported: list[Json]) -> list[Json]:
-    """Merge conditions by type: reported ones in their order, others in their old places."""
+    """Merge conditions by type: reported ones in order, others at their previous positions."""
     after = {each["type"]: each for each in current}
     kinds, named = list(after), []
     for each in reported:

@@ -42,7 +42,7 @@ _MASTERS = "system:masters"
 
 # A role with more selectors and roles to compare than this has no aggregated rules.
 MOST_COMPARISONS = 100_000
-# The number of permissions in a role, times the rules of the user who grants it.
+# The maximum number of permissions in a role, times the number of rules of its author.
 MOST_GRANT_CHECKS = 100_000
 _FULL_AUTHORITY: tuple[Json, ...] = (
     {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},

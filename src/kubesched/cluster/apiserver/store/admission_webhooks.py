@@ -1,9 +1,9 @@
-"""Admission control by webhooks: which are called for a write, and what their responses do.
+"""Admission control by webhooks: which are called for a write, and the effect of their responses.
 
-The store is synchronous and a webhook is not. A write that needs a response which is not at hand
-raises `CallsNeededError` before it changes anything. The caller fetches the responses and repeats
-the write (`webhook_calls.py`, decision 0040). A response is used only for exactly the review that
-it was given for: if the object has changed meanwhile, the webhooks are called again.
+The store is synchronous and a webhook is not. A write that needs a missing response raises
+`CallsNeededError` before it changes anything. The caller fetches the responses and repeats the
+write (`webhook_calls.py`, decision 0040). A response is only used for exactly the same review: if
+the object has changed in between, the webhooks are called again.
 """
 
 from __future__ import annotations
@@ -114,11 +114,11 @@ class WebhookAdmission:
             self._replay = before
 
     def mutate(self, review: Review, warnings: list[str]) -> Review:
-        """Return the review with the object that the mutating webhooks have made.
+        """Return the review with the object after the mutating webhooks.
 
         Raises:
-            ApiError: a webhook denies the write, or fails and its failure policy says so.
-            CallsNeededError: a response is not at hand.
+            ApiError: a webhook denies the write, or fails with the failure policy Fail.
+            CallsNeededError: a response is missing.
         """
         if not self.has_rules or review.resource.group == _GROUP:
             return review
@@ -139,7 +139,7 @@ class WebhookAdmission:
         return review
 
     def review(self, review: Review, warnings: list[str]) -> None:
-        """Ask the validating webhooks. Raises as `mutate`."""
+        """Call the validating webhooks. Raises the same errors as `mutate`."""
         if not self.has_rules or review.resource.group == _GROUP:
             return
         needed: list[WebhookCall] = []

@@ -1,8 +1,7 @@
 """Conversion of custom resources between versions by webhooks.
 
-A conversion that is not at hand raises `CallsNeededError`; the request is then repeated with the
-converted objects. Conversions are stored by content, so that an object which is read again needs
-no call.
+A missing conversion raises `CallsNeededError`; the request is then repeated with the converted
+objects. Conversions are cached by content, so that an object that is read again needs no call.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ __all__ = ["ConversionWebhooks", "VersionConversion", "conversion_hook"]
 Json = dict[str, Any]
 
 _TIMEOUT_NS: Final = 30 * SECOND
-# Converted objects that are stored; the one that was not used for the longest time is dropped.
+# The number of cached conversions; the least recently used one is evicted.
 _MOST_STORED: Final = 4096
 _VERSIONS: Final = ("v1", "v1beta1")
 _CONVERTED_METADATA: Final = ("labels", "annotations")
@@ -69,7 +68,7 @@ class ConversionWebhooks:
 
         Raises:
             ApiError: 500, the webhook has failed.
-            CallsNeededError: a conversion is not at hand.
+            CallsNeededError: a conversion is missing.
         """
         if not self.is_active:
             return list(documents)
@@ -125,7 +124,7 @@ class ConversionWebhooks:
         if not isinstance(result, WebhookError):
             self._results.move_to_end(key)
             return _restored(result, document)
-        # A failure is the answer to one request only.
+        # A failure is used for one request only.
         del self._results[key]
         if result.is_simulated:
             # A real webhook would run in these pods. Without it the versions have the same fields.
@@ -194,13 +193,16 @@ class VersionConversion:
         self._source, self._to, self._prepare = source, to, prepare
 
     def __call__(self, document: Json) -> Json:
-        """Convert one object. Raises as `ConversionWebhooks.convert`."""
+        """Convert one object. Raises the same errors as `ConversionWebhooks.convert`."""
         if self._prepare is not None:
             document = self._prepare(document)
         return self._webhooks.convert(self._hook, [document], self._source, self._to)[0]
 
     def fetch(self, documents: Iterable[Json]) -> None:
-        """Make sure that the conversions of these objects are at hand. Raises as `__call__`."""
+        """Make sure that the conversions of these objects are cached.
+
+        Raises the same errors as `__call__`.
+        """
         self._webhooks.convert(self._hook, list(documents), self._source, self._to)
 
 

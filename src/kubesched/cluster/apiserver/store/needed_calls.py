@@ -1,8 +1,8 @@
-"""Calls that a request needs before it can be answered.
+"""Calls that a request needs before it can be completed.
 
-The store is synchronous and a webhook is not. A request that needs a response which is not at hand
-raises `CallsNeededError` before it changes anything. The caller fetches the responses and repeats
-the request (`webhook_calls.py`, decision 0040).
+The store is synchronous and a webhook is not. A request that needs a missing response raises
+`CallsNeededError` before it changes anything. The caller fetches the responses and repeats the
+request (`webhook_calls.py`, decision 0040).
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class CallsNeededError(Exception):
 
 
 class RequestReplay:
-    """What the attempts of one write share: responses, and the source of its generated values."""
+    """State that the attempts of one write share: responses, and the source of generated values."""
 
     def __init__(self, seed: int) -> None:
-        # The body of a response, or why there is none, by the key of the call.
+        # The body of a response, or the reason why there is none, by the key of the call.
         self.responses: dict[str, bytes | WebhookError] = {}
         self._seed = seed
 

@@ -164,7 +164,7 @@ class Store(StoredObjects):
     def own_writes(self) -> Iterator[None]:
         """Write objects of the server itself: no policy and no quota refuses them.
 
-        A cluster must start whatever its policies say.
+        Otherwise policies could prevent the start of a cluster.
         """
         admission, self.admission, self._checks_quotas = self.admission, None, False
         try:
@@ -389,7 +389,7 @@ class Store(StoredObjects):
     def _mutated(
         self, resource: Resource, new: Json, old: Record, subresource: str, *, dry_run: bool
     ) -> Json:
-        """Let admission change an object that is being updated."""
+        """Run mutating admission on an object that is being updated."""
         assert self.admission is not None
         metadata = new["metadata"]
         namespace = metadata.get("namespace", "")
@@ -408,7 +408,7 @@ class Store(StoredObjects):
         *,
         dry_run: bool,
     ) -> None:
-        """Let admission refuse an update. Raises ApiError."""
+        """Run validating admission of an update. Raises ApiError."""
         assert self.admission is not None
         namespace = metadata.get("namespace", "")
         self.admission.review(

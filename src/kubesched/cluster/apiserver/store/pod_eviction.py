@@ -21,9 +21,9 @@ _SEVERAL = (
     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not "
     "support."
 )
-# The Retry-After of a refusal because the controller has not yet processed the budget. There is
-# no Retry-After if the budget is used up: nothing says when it will allow an eviction again, and
-# a client would retry forever.
+# The Retry-After of a refusal because the controller has not yet processed the budget. A refusal
+# because the budget is used up has none: it is unknown when the budget allows an eviction again,
+# and a client would retry forever.
 _RETRY_SECONDS = 10
 
 

@@ -74,7 +74,7 @@ class Watcher:
         self._after = revision
         # Changes that have been read from the log and wait for their conversion.
         self._unconverted: Sequence[WatchedChange] = ()
-        self._hidden = 0  # changes since the last visible one or bookmark
+        self._hidden = 0  # changes since the last visible change or bookmark
 
     @property
     def idle(self) -> bool:
@@ -86,7 +86,7 @@ class Watcher:
 
         Raises:
             ApiError: 410, the log no longer holds the next change.
-            CallsNeededError: a conversion is not at hand; the changes stay unread.
+            CallsNeededError: a conversion is missing; the changes stay unread.
         """
         if self._unconverted:
             return self._converted_changes(self._unconverted)
@@ -102,7 +102,7 @@ class Watcher:
         return seen if self._served_as is None else self._converted_changes(seen)
 
     def _converted_changes(self, seen: Sequence[WatchedChange]) -> Sequence[WatchedChange]:
-        """Convert changes. They stay unread if a conversion is not at hand."""
+        """Convert changes. They stay unread if a conversion is missing."""
         served_as = self._served_as
         assert served_as is not None
         self._unconverted = seen

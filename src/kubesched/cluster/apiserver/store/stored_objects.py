@@ -67,7 +67,7 @@ class StoredObjects:
             self._collections[resource.group_resource] = collection
 
     def redefine(self, resource: Resource) -> None:
-        """Replace a resource by one with other rules. Its objects stay as they are."""
+        """Replace a resource by one with other rules. Its objects are not changed."""
         self.catalog.add(resource)
         self._collections[resource.group_resource].resource = resource
 
@@ -152,7 +152,7 @@ class StoredObjects:
             if revision < collection.oldest_revision:
                 raise api_errors.expired("The resourceVersion for the provided list is too old.")
         elif resource_version == "0":
-            limit = 0  # the reference answers from a cache then, and ignores the limit
+            limit = 0  # the reference reads from a cache then, and ignores the limit
         page = select_page(collection, selection, revision, start, limit)
         if resource.from_stored is None:
             return page

@@ -1,7 +1,7 @@
-"""Kubernetes' protobuf encoding, as far as clients need it.
+"""Kubernetes' protobuf encoding, for clients that need it.
 
-Typed Go clients such as kubectl send objects in it, and some accept nothing else. Older clients
-read the OpenAPI document in it.
+Typed Go clients such as kubectl send objects in this encoding, and some accept nothing else. Older
+clients read the OpenAPI document in it.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def read_protobuf(body: bytes) -> Json:
 
 
 class _Budget:
-    """The number of fields that one body may still have, unknown fields included."""
+    """The number of further fields that one body may have, unknown fields included."""
 
     def __init__(self) -> None:
         self._left = MOST_VALUES

@@ -1,4 +1,4 @@
-"""AdmissionReview: the request to a webhook, and what its response means.
+"""AdmissionReview: the request to a webhook, and the interpretation of its response.
 
 A response allows or denies a write, may patch the object, and may contain warnings.
 """
@@ -34,7 +34,7 @@ _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "Del
 
 
 class WebhookError(KubeschedError):
-    """A webhook gave no usable response. The text says why.
+    """A webhook gave no usable response. The text gives the reason.
 
     `is_simulated` says that the webhook cannot be called because its pods are simulated.
     """

@@ -173,7 +173,7 @@ def _compiler() -> ExpressionCompiler:
 
 
 def _uses_authorizer(expression: Any) -> bool:
-    """Whether an expression asks for permissions, which this server does not evaluate."""
+    """Whether an expression uses the authorizer, which this server does not evaluate."""
     return isinstance(expression, str) and "authorizer" in expression
 
 

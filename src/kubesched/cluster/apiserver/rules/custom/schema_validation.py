@@ -27,7 +27,7 @@ from kubesched.foundation.cel.language.regex import compile_pattern
 
 __all__ = ["ABSENT", "MOST_STEPS", "ValidationSteps", "match_old_items", "schema_problems"]
 
-# Stands for a missing old value.
+# Represents a missing old value.
 ABSENT: Final = object()
 _COMPARED_IN_A_STEP: Final = 50
 _STEPS_TO_COMPILE: Final = 50

@@ -242,8 +242,8 @@ def strategic_merge_patch(
 def _only_values(patch: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return a copy of a patch if it contains no nulls and no directives, else None.
 
-    Nearly all patches contain none. To encode the patch and search the bytes is faster than to
-    walk through it.
+    Nearly all patches contain none. Encoding the patch and searching the bytes is faster than
+    walking through it.
     """
     try:
         encoded = _encode(patch)

@@ -1,6 +1,6 @@
 """Allocation of cluster IPs and node ports for services. No traffic is routed to them.
 
-What is allocated is read from the stored services, so a deleted service releases its values.
+Allocated values are read from the stored services, so a deleted service releases its values.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 SERVICE_NETWORK: Final = ipaddress.IPv4Network("10.0.0.0/16")
 # Reserved for the service `kubernetes`, which is the API server.
 KUBERNETES_ADDRESS = str(SERVICE_NETWORK[1])
-# The label of IPAddress objects that stand for the address of a service.
+# The label of IPAddress objects of a service.
 MANAGED_ADDRESS = ("ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io")
 # The number of addresses at the beginning of a network that services get only on request, or when
 # all others are taken; and the same for node ports.
@@ -46,7 +46,7 @@ _KIND = "Service"
 def allocate_addresses(service: Json, cluster: ObjectLookup, old: Json | None = None) -> Json:
     """Add a cluster IP and node ports, as the type of a service needs them.
 
-    Values that the stored service `old` has are its own.
+    Values of the stored service `old` are not considered taken.
 
     Raises:
         ApiError: 422 if a requested value is not valid or is taken.
@@ -231,7 +231,7 @@ def _drop_other_types(spec: Json, before: Json) -> None:
 
 
 def _wants_node_ports(spec: Json) -> bool:
-    """Whether the type has node ports, although the service may have said to allocate none."""
+    """Whether the type has node ports, even if the service disables their allocation."""
     return spec.get("type") in ("NodePort", "LoadBalancer")
 
 
@@ -251,7 +251,7 @@ def _inherit_cluster_ip(spec: Json, before: Json) -> None:
 
 
 def _inherit_node_ports(spec: Json, before: Json) -> None:
-    """Give ports without a node port the one that the port of the same name had."""
+    """Copy missing node ports from the old ports of the same name."""
     ports = spec.get("ports") or []
     stored = {port.get("name", ""): port.get("nodePort", 0) for port in before.get("ports") or ()}
     used = {port.get("nodePort") for port in ports}

@@ -1,4 +1,4 @@
-"""Validation of services, and of the addresses that stand for them."""
+"""Validation of services, and of their IPAddress objects."""
 
 from __future__ import annotations
 

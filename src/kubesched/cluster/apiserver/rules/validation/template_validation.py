@@ -1,6 +1,6 @@
 """Validation of the pod templates of workloads, as strict as that of pods.
 
-Without it a controller would create pods without end that the server refuses.
+Otherwise a controller would endlessly create pods that the server refuses.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def check_pod_template(template: Json, path: str) -> list[FieldProblem]:
 
 
 def check_lasting_template(template: Json, path: str, kind: str) -> list[FieldProblem]:
-    """Check the template of a controller that replaces its pods; `kind` stands in the message."""
+    """Check the template of a controller that replaces its pods; `kind` is part of the message."""
     problems = check_pod_template(template, path)
     spec = template.get("spec") or {}
     if (policy := spec.get("restartPolicy", "")) in _OF_JOBS:
