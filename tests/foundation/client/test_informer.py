@@ -15,7 +15,13 @@ from kubesched.api.access import ApiError, ObjectList, WatchEvent
 from kubesched.api.meta import Status
 from kubesched.api.pod import Pod
 from kubesched.foundation.client.informer import SharedInformer
-from kubesched.foundation.util.clock import MINUTE, SECOND, current_clock
+from kubesched.foundation.util.clock import (
+    MILLISECOND,
+    MINUTE,
+    SECOND,
+    ManualClock,
+    current_clock,
+)
 from kubesched.foundation.util.components import running
 from kubesched.foundation.util.virtual_loop import run
 from tests.foundation.client.fake_api_server import FakeApiServer, failure, pod
@@ -568,6 +574,31 @@ def test_a_flood_of_events_lets_others_run_in_between() -> None:
         assert len(seen) >= 4
 
     tell(story)
+
+
+def test_handlers_that_take_long_let_others_run_in_between() -> None:
+    """A few very large objects take as long as thousands of small ones."""
+
+    async def main() -> set[int]:
+        server, clock, handled = FakeApiServer(), ManualClock(), []
+        informer = SharedInformer(server.access, Pod, clock, random.Random(1))
+
+        def handle(new: Pod) -> None:
+            clock.advance(15 * MILLISECOND)
+            handled.append(new)
+
+        informer.add_handler(handle)
+        seen = set()
+        async with running(informer):
+            await asyncio.sleep(1)  # the watch is open
+            for number in range(50):
+                server.put(f"p{number}")
+            while len(handled) < 50:
+                seen.add(len(handled))
+                await asyncio.sleep(0)
+        return seen
+
+    assert len(run(main)) >= 25
 
 
 actions = st.lists(

@@ -22,7 +22,7 @@ from kubesched.api.access import ApiAccess, ApiError, Delivering, ObjectList, Wa
 from kubesched.api.meta import Status
 from kubesched.foundation.client.informer_backoff import InformerBackoff
 from kubesched.foundation.client.informer_store import ObjectStore, StoreChange, is_older
-from kubesched.foundation.util.clock import SECOND, Clock
+from kubesched.foundation.util.clock import MILLISECOND, SECOND, Clock
 from kubesched.foundation.util.components import StopSwitch
 from kubesched.foundation.util.interrupts import pass_on_interrupt
 from kubesched.foundation.util.logging import get_logger
@@ -36,8 +36,10 @@ log = get_logger(__name__)
 _PAGE_SIZE = 500
 _EMPTY_PAGES = 1000
 _SHORTEST_WATCH_NS = SECOND
-# Yield to other tasks after this many changes, because thousands of handler calls take long.
+# Yield to other tasks after this many changes, because thousands of handler calls take long, or
+# after this time, because the handlers of a few very large objects take as long.
 _CHANGES_PER_TURN = 1_000
+_TIME_PER_TURN_NS = 20 * MILLISECOND
 
 _SILENCE_NS = 10 * SECOND
 
@@ -90,6 +92,7 @@ class SharedInformer(Generic[T]):
         self._handlers: tuple[_Handler, ...] = ()
         self._version = ""
         self._changes_this_turn = 0
+        self._busy_ns = 0  # time spent in handlers and listeners in this turn
         self._synced = asyncio.Event()
         self._stop = StopSwitch()
 
@@ -220,7 +223,7 @@ class SharedInformer(Generic[T]):
                 async for event in events:
                     if is_whole:
                         self._take_in(event)
-                        if self._changes_this_turn >= _CHANGES_PER_TURN:
+                        if self._is_turn_over:
                             await self._give_others_a_turn()
                         continue
                     silence.ends_now()
@@ -265,7 +268,7 @@ class SharedInformer(Generic[T]):
                     async for event in events:
                         received = True
                         self._take_in(event)
-                        if self._changes_this_turn >= _CHANGES_PER_TURN:
+                        if self._is_turn_over:
                             await self._give_others_a_turn()
             except ApiError as error:
                 if error.code not in (_UNREACHABLE, _TOO_MANY_REQUESTS):
@@ -298,10 +301,12 @@ class SharedInformer(Generic[T]):
             log.detail(4, "Passed over an old event", type=self.kind.__name__)
             return
         if event.type != "BOOKMARK":
+            began_ns = self._clock.monotonic_ns()
             taken = event if self._transform is None else self._transformed_in(event)
             change = self.store.apply(taken)
             if change is not None:
                 self._notify(self._handlers, change)
+            self._busy_ns += self._clock.monotonic_ns() - began_ns
         # Without a version, a watch could begin at any version and miss deletions.
         self._version = event.resource_version or self._version
 
@@ -318,12 +323,18 @@ class SharedInformer(Generic[T]):
     async def _announce(self, changes: Iterable[StoreChange[T]]) -> None:
         handlers = self._handlers
         for change in changes:
+            began_ns = self._clock.monotonic_ns()
             self._notify(handlers, change)
-            if self._changes_this_turn >= _CHANGES_PER_TURN:
+            self._busy_ns += self._clock.monotonic_ns() - began_ns
+            if self._is_turn_over:
                 await self._give_others_a_turn()
 
+    @property
+    def _is_turn_over(self) -> bool:
+        return self._changes_this_turn >= _CHANGES_PER_TURN or self._busy_ns >= _TIME_PER_TURN_NS
+
     async def _give_others_a_turn(self) -> None:
-        self._changes_this_turn = 0
+        self._changes_this_turn = self._busy_ns = 0
         await asyncio.sleep(0)
 
     def _notify(self, handlers: tuple[_Handler, ...], change: StoreChange[T]) -> None:
