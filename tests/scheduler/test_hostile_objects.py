@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -200,6 +201,34 @@ def test_a_pod_beyond_the_limits_is_rejected_with_a_reason(
             assert text in condition.message
 
     tell(story)
+
+
+@pytest.mark.parametrize(("lie", "most", "text"), TOO_MUCH.values(), ids=TOO_MUCH)
+def test_events_do_not_requeue_a_pod_beyond_the_limits(
+    lie: Callable[[int], dict[str, Any]], most: int, text: str
+) -> None:
+    """No change of another object makes such a pod schedulable."""
+    attempts: list[int] = []
+
+    async def story(harness: HostileObjectHarness) -> None:
+        assert most < 5_000, text
+        await harness.add_pod("too-much", lie(5_000))
+        await harness.add_pod("large", lie(5_000), node_name="n0")
+        await asyncio.sleep(20)
+        for number in range(5):
+            await harness.add_pod(f"other-{number}", node_name="n1", labels={"k": "v"})
+            await harness.add_node(f"more-{number}", labels={"k": "v"})
+            await asyncio.sleep(20)
+            await harness.delete_pod(f"other-{number}")
+            await asyncio.sleep(20)
+        await harness.delete_pod("large")
+        await asyncio.sleep(20)
+        queued = harness.scheduler.queue.get_pod("too-much", "default")
+        assert queued is not None
+        attempts.append(queued.attempts)
+
+    tell(story)
+    assert attempts == [1]
 
 
 def test_a_pod_with_very_many_resources_is_rejected_with_a_reason() -> None:

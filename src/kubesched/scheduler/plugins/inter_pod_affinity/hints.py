@@ -13,6 +13,7 @@ from kubesched.api import Affinity, Node, Pod
 from kubesched.api.sized_caches import CachePerObject
 from kubesched.errors import SelectorError
 from kubesched.framework import AffinityTerm, PodInfo, QueueingHint
+from kubesched.framework.pod_limits import affinity_excess
 from kubesched.scheduler.plugins.helpers.hints import expect_or_none, is_placed, queue_if, same_pod
 
 __all__ = ["AffinityHints"]
@@ -28,6 +29,8 @@ class _Terms(NamedTuple):
 
 
 _NO_TERMS = _Terms((), ())
+# The terms of a pod beyond the limits (framework/pod_limits.py). No event makes it schedulable.
+_TOO_MANY_TERMS = _Terms((), ())
 
 
 class AffinityHints:
@@ -44,6 +47,8 @@ class AffinityHints:
         if not all(map(is_placed, filter(None, (before, after)))):
             return QueueingHint.SKIP
         pending = self._parsed(pod)
+        if pending is _TOO_MANY_TERMS:
+            return QueueingHint.SKIP
         near, apart = pending
         if after is None:
             assert before is not None
@@ -60,6 +65,8 @@ class AffinityHints:
     def after_node_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         before, after = expect_or_none(Node, old), expect_or_none(Node, new)
         pending = self._parsed(pod)
+        if pending is _TOO_MANY_TERMS:
+            return QueueingHint.SKIP
         near = [term.topology_key for term in pending.near]
         apart = [term.topology_key for term in pending.apart]
         assert after is not None
@@ -86,12 +93,18 @@ class AffinityHints:
         known = self._cache.get(affinity) or {}
         parsed = known.get(namespace)
         if parsed is None:
-            info = PodInfo(pod)
-            if info.affinity_errors:
-                raise SelectorError(", ".join(info.affinity_errors))
-            parsed = _Terms(info.required_affinity_terms, info.required_anti_affinity_terms)
+            parsed = _parse(pod, affinity)
             self._cache.store(affinity, {**known, namespace: parsed})
         return parsed
+
+
+def _parse(pod: Pod, affinity: Affinity) -> _Terms:
+    if affinity_excess(affinity):
+        return _TOO_MANY_TERMS
+    info = PodInfo(pod)
+    if info.affinity_errors:
+        raise SelectorError(", ".join(info.affinity_errors))
+    return _Terms(info.required_affinity_terms, info.required_anti_affinity_terms)
 
 
 def _matches_all(terms: Sequence[AffinityTerm], pod: Pod) -> bool:
