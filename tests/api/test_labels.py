@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kubesched.api import LabelSelector, LabelSelectorRequirement
 from kubesched.api.labels import EVERYTHING, NOTHING, Requirement, Selector
 from kubesched.api.merged_requirements import MergedRequirements
+from kubesched.api.validation import is_label_key, label_key_errors
 from kubesched.errors import SelectorError
 from tests.counted_calls import count_calls
 
@@ -303,3 +304,9 @@ def test_the_cost_of_a_match_does_not_depend_on_the_selectors_length(
         return count_calls(lambda: selector.matches(labels))
 
     assert cost(1_000) == cost(100) <= 40
+
+
+@given(st.text("aZ0-_./ ä", max_size=70) | st.text("a./", max_size=300))
+@settings(max_examples=300, deadline=None)
+def test_a_key_is_valid_if_it_has_no_errors(key: str) -> None:
+    assert is_label_key(key) == (not label_key_errors(key))

@@ -17,6 +17,7 @@ __all__ = [
     "are_label_values",
     "dns_subdomain_errors",
     "invalid",
+    "is_label_key",
     "joined",
     "label_key_errors",
     "label_value_errors",
@@ -59,6 +60,16 @@ _SUBDOMAIN_SYNTAX: Final = (
     "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used "
     f"for validation is '{_SUBDOMAIN_PATTERN}')"
 )
+
+
+def is_label_key(key: str) -> bool:
+    """Whether a key is valid: a name with an optional `domain/` before it."""
+    prefix, slash, name = key.rpartition("/")
+    return (
+        len(name) <= _MAX_NAME
+        and _NAME.fullmatch(name) is not None
+        and (not slash or (len(prefix) <= _MAX_SUBDOMAIN and bool(_SUBDOMAIN.fullmatch(prefix))))
+    )
 
 
 @cached_unless(is_long, 4096)

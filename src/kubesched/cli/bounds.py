@@ -64,7 +64,7 @@ _ON_PODS: Final = (
     Bound("pod: affinity terms", f"{pod_limits.MOST_AFFINITY_TERMS}", _UNSCHEDULABLE),
     Bound("pod: spread constraints", f"{pod_limits.MOST_SPREAD_CONSTRAINTS}", _UNSCHEDULABLE),
     Bound(
-        "pod: selector expressions in affinity terms, and in spread constraints",
+        "pod: selector expressions and labels in affinity terms, and in spread constraints",
         f"{pod_limits.MOST_SELECTOR_EXPRESSIONS} each",
         _UNSCHEDULABLE,
     ),

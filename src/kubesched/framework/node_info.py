@@ -65,11 +65,16 @@ class NodeInfo(msgspec.Struct, eq=False, gc=False):
         """Return the value of a label as a number; the default if it is absent or no number."""
         return number_of_label(self.labels.get(key, ""), default)
 
-    def set_node(self, node: Node) -> None:
-        """Replace the node object; the pods stay."""
+    def set_node(self, node: Node, allocatable: Resources | None = None) -> None:
+        """Replace the node object; the pods stay.
+
+        `allocatable` are the amounts of the node, if the caller has parsed them.
+        """
         self.name = node.metadata.name
         self.node = node
-        self.allocatable = Resources.from_resource_list(node.status.allocatable)
+        if allocatable is None:
+            allocatable = Resources.from_resource_list(node.status.allocatable)
+        self.allocatable = allocatable
         self.allowed_pod_number = Resources.allowed_pods(node.status.allocatable)
 
     def remove_node(self) -> None:

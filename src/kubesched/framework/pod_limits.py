@@ -27,8 +27,7 @@ __all__ = [
 # Pod affinity terms of all four kinds: each may have to be compared with every pod.
 MOST_AFFINITY_TERMS: Final = 64
 MOST_SPREAD_CONSTRAINTS: Final = 32
-# In the selectors of all terms, or of all constraints. Equality of labels is a lookup and not
-# limited.
+# In the selectors of all terms, or of all constraints, labels to be equal included.
 MOST_SELECTOR_EXPRESSIONS: Final = 512
 # In node selector and node affinity: each is compared with every node. Values are lookups and not
 # limited.
@@ -95,4 +94,8 @@ def node_selection_excess(pod: Pod, own: NodeAffinity | None) -> str:
 
 
 def _expressions(selectors: Iterable[LabelSelector | None]) -> int:
-    return sum(len(each.match_expressions) for each in selectors if each is not None)
+    return sum(
+        len(each.match_expressions) + len(each.match_labels)
+        for each in selectors
+        if each is not None
+    )

@@ -240,7 +240,7 @@ class Cache:
 
     def add_node(self, node: Node) -> None:
         self._bound_log()
-        _check_amounts(node)
+        allocatable = _allocatable_of(node)
         name = node.metadata.name
         info = self._nodes.get(name)
         if info is None:
@@ -248,19 +248,19 @@ class Cache:
         elif info.node is not None:
             self._images.remove(info.node)
         self._tree.update(info.node, node)
-        self._set_node(info, node)
+        self._set_node(info, node, allocatable)
 
     def update_node(self, node: Node) -> None:
         """Replace a node by a newer version, or add it."""
         self.add_node(node)
 
-    def _set_node(self, info: NodeInfo, node: Node) -> None:
+    def _set_node(self, info: NodeInfo, node: Node, allocatable: Resources) -> None:
         name = node.metadata.name
         if info.node is None:
             # Pods that were added before their node become visible with it.
             self._log.append((_Change.NODE_APPEARED, name, tuple(info.pods)))
         self._images.add(node)
-        info.set_node(node)
+        info.set_node(node, allocatable)
         self._dirty.add(name)
 
     def remove_node(self, node: Node) -> None:
@@ -397,11 +397,11 @@ def _counted(pod_info: PodInfo) -> PodInfo:
     return pod_info
 
 
-def _check_amounts(node: Node) -> None:
-    """Raise CacheError if a node's amounts cannot be parsed, before the cache changes."""
+def _allocatable_of(node: Node) -> Resources:
+    """Return a node's amounts; raise CacheError before the cache changes if they are invalid."""
     try:
-        Resources.from_resource_list(node.status.allocatable)
         Resources.allowed_pods(node.status.allocatable)
+        return Resources.from_resource_list(node.status.allocatable)
     except KubeschedError as exc:
         raise CacheError(f"node {node.metadata.name} cannot be counted: {exc}") from exc
 

@@ -10,6 +10,7 @@ from kubesched.api import LabelSelector, LabelSelectorRequirement, Pod, PodDisru
 from kubesched.framework import PodInfo
 from kubesched.scheduler.plugins.default_preemption.eviction_budgets import BudgetReader
 from kubesched.testing import FakeObjects, make_pdb, make_pod
+from tests.counted_calls import count_calls
 
 WEB = {"app": "web"}
 UNREADABLE = LabelSelector(
@@ -66,6 +67,17 @@ def test_split(case: Case) -> None:
     assert [each.pod.metadata.name for each in violating] == case.violating
     names = [pod.metadata.name for pod in case.pods if pod.metadata.name not in case.violating]
     assert [each.pod.metadata.name for each in others] == names
+
+
+def test_large_selectors_are_compiled_before_a_preemption_reads_them() -> None:
+    """A preemption reads all budgets in one turn of the event loop."""
+    objects = FakeObjects()
+    reader = BudgetReader(objects.lister(PodDisruptionBudget))
+    labels = {f"k{number}": "v" for number in range(10_000)}
+    for number in range(5):
+        objects.put(make_pdb(f"x{number}", selector=labels))
+    assert count_calls(reader.read) < 500
+    assert reader.read().matching("default", labels) == (0, 1, 2, 3, 4)
 
 
 def test_budgets_are_read_again_when_they_change() -> None:

@@ -268,6 +268,20 @@ def test_list_defaults_ignore_nodes_without_a_label() -> None:
     assert scores(plugin, make_pod("p", labels=FOO), view) == {"a": 0, "b": 100, "x": 0}
 
 
+def test_services_with_very_many_labels_add_no_constraint() -> None:
+    """The limit for a pod's own constraints; otherwise each attempt compiles all labels."""
+    labels = {f"k{number}": "v" for number in range(1_000)}
+    few = dict(list(labels.items())[:512])
+    pod = make_pod("p", labels=labels)
+    view = make_view(A, X, pods=on({"a": 1}, labels))
+    assert scores(with_objects(make_service("s", selector=few)), pod, view)["x"] == 100
+    large = with_objects(make_service("s", selector=labels))
+    assert large.pre_score(CycleState(), PodInfo(pod), view).is_skip
+    parts = [dict(list(labels.items())[start : start + 400]) for start in (0, 400)]
+    both = with_objects(*(make_service(f"s{i}", selector=each) for i, each in enumerate(parts)))
+    assert both.pre_score(CycleState(), PodInfo(pod), view).is_skip
+
+
 def test_the_number_of_domains_is_that_of_the_candidates() -> None:
     """With one zone among the candidates a pod weighs ln 3, with three zones ln 5."""
     nodes = [node("a", zone="z1"), node("b", zone="z1", node="b2"), *(X, Y)]

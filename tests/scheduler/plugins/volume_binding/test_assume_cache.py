@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from kubesched.api import ObjectReference, PersistentVolume
+from kubesched.api import ObjectReference, PersistentVolume, codec
 from kubesched.scheduler.plugins.helpers.volume_claims import VolumeClaimError
 from kubesched.scheduler.plugins.volume_binding.assume_cache import AssumeCache
 from kubesched.scheduler.plugins.volume_binding.volume_index import (
@@ -20,6 +20,7 @@ from kubesched.scheduler.plugins.volume_binding.volume_index import (
     size_of,
 )
 from kubesched.testing import FakeObjects
+from tests.counted_calls import count_calls
 from tests.scheduler.plugins.volume_binding.volume_fixture import volume
 
 NAMES = ("a", "b", "c", "d")
@@ -80,6 +81,29 @@ def test_an_assumption_ends_with_its_object() -> None:
     objects.remove(PersistentVolume, "a")
     assert cache.get("a") is None
     assert len(cache) == 0
+
+
+def test_a_volume_for_very_many_label_values_is_indexed_at_once() -> None:
+    """The number of values in a volume's node affinity is not limited by the API."""
+    values = [f"v{number}" for number in range(50_000)]
+    terms = [{"matchExpressions": [{"key": "k", "operator": "In", "values": values}]}]
+    large = codec.from_builtins(
+        {
+            "metadata": {"name": "large"},
+            "spec": {
+                "capacity": {"storage": "1Gi"},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
+            },
+            "status": {"phase": "Available"},
+        },
+        PersistentVolume,
+    )
+    index = VolumeIndex()
+    assert count_calls(lambda: index.put("large", large)) < 1_000
+    kind = kind_of_volume(large)
+    assert list(index.free(kind, 1, {"k": "v7"})) == ["large"]
+    index.put("large", None)
+    assert not index.has_free(kind)
 
 
 @given(st.integers(0, 2**32))

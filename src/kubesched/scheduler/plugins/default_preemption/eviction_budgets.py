@@ -7,7 +7,6 @@ Budgets never forbid a preemption. They affect which pods are spared and which n
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -73,39 +72,45 @@ class DisruptionBudgets:
 
 
 class BudgetReader:
-    """Reads the budgets of the cluster, with a cache of compiled selectors."""
+    """Reads the budgets of the cluster.
+
+    Selectors are compiled when the informer reports a budget, each in its turn of the event loop,
+    because large ones take as long as a whole preemption.
+    """
 
     def __init__(self, lister: Lister[PodDisruptionBudget]) -> None:
-        self._lister = lister
-        self._listed: list[PodDisruptionBudget] = []
-        self._selectors: dict[tuple[str, str], tuple[PodDisruptionBudget, Selector | None]] = {}
-        self._budgets = DisruptionBudgets(())
+        # By namespace and name; None for a budget that selects nothing.
+        self._by_name: dict[tuple[str, str], Budget | None] = {}
+        self._budgets: DisruptionBudgets | None = None
+        lister.follow(self._follow)
 
     def read(self) -> DisruptionBudgets:
         """Return the budgets; the same object while none changed."""
-        listed = list(self._lister.list())
-        if len(listed) == len(self._listed) and all(map(operator.is_, listed, self._listed)):
-            return self._budgets
-        selectors: dict[tuple[str, str], tuple[PodDisruptionBudget, Selector | None]] = {}
-        found = []
-        for budget in listed:
-            metadata, status = budget.metadata, budget.status
-            key = (metadata.namespace, metadata.name)
-            known = self._selectors.get(key)
-            same = known is not None and known[0].spec == budget.spec
-            selector = known[1] if known is not None and same else _selector_of(budget)
-            selectors[key] = (budget, selector)
-            if selector is not None:
-                found.append(
-                    Budget(
-                        metadata.namespace,
-                        selector,
-                        status.disruptions_allowed,
-                        status.disrupted_pods,
-                    )
-                )
-        self._listed, self._selectors, self._budgets = listed, selectors, DisruptionBudgets(found)
+        if self._budgets is None:
+            self._budgets = DisruptionBudgets(filter(None, self._by_name.values()))
         return self._budgets
+
+    def _follow(self, old: PodDisruptionBudget | None, new: PodDisruptionBudget | None) -> None:
+        self._budgets = None
+        changed = old if new is None else new
+        assert changed is not None
+        key = (changed.metadata.namespace, changed.metadata.name)
+        if new is None:
+            self._by_name.pop(key, None)
+            return
+        known = self._by_name.get(key)
+        if known is not None and old is not None and old.spec == new.spec:
+            selector: Selector | None = known.selector
+        else:
+            selector = _selector_of(new)
+        self._by_name[key] = None if selector is None else _budget_of(new, selector)
+
+
+def _budget_of(budget: PodDisruptionBudget, selector: Selector) -> Budget:
+    status = budget.status
+    return Budget(
+        budget.metadata.namespace, selector, status.disruptions_allowed, status.disrupted_pods
+    )
 
 
 def _selector_of(budget: PodDisruptionBudget) -> Selector | None:

@@ -20,6 +20,7 @@ from kubesched.api.labels import EVERYTHING, Selector
 from kubesched.api.sized_caches import MOST_WEIGHT
 from kubesched.errors import SelectorError
 from kubesched.framework import Handle
+from kubesched.framework.pod_limits import MOST_SELECTOR_EXPRESSIONS
 from kubesched.scheduler.plugins.pod_topology_spread.spread_constraints import selector_key
 
 __all__ = ["DefaultSelectors"]
@@ -40,7 +41,8 @@ class DefaultSelectors:
     def selector_for(self, pod: Pod) -> Selector:
         """Return a selector for the pods that are spread together.
 
-        The result is empty if there is none.
+        The result is empty if there is none, or if its labels are beyond the limit for the
+        selectors of a pod's own constraints.
         """
         if not pod.metadata.labels and not pod.metadata.owner_references:
             return EVERYTHING  # no service can select the pod
@@ -49,14 +51,16 @@ class DefaultSelectors:
         labels: dict[str, str] = {}
         for service in self._services.list(namespace):
             selected = service.spec.selector
-            if selected is not None and selected.items() <= own_labels:
+            if selected is None or len(selected) > MOST_SELECTOR_EXPRESSIONS:
+                continue
+            if selected.items() <= own_labels:
                 labels.update(selected)
         more: LabelSelector | None = None
         for owner in pod.metadata.owner_references:
             if owner.controller:
                 more = self._of_controller(owner, namespace, labels)
                 break
-        if not labels and more is None:
+        if (not labels and more is None) or len(labels) > MOST_SELECTOR_EXPRESSIONS:
             return EVERYTHING
         key = (frozenset(labels.items()), selector_key(more))
         selector = self._cache.get(key)

@@ -33,6 +33,8 @@ __all__ = [
 ]
 
 _FILESYSTEM: Final = "Filesystem"
+# A volume that more labels lead to is not indexed by labels: its lists would take too long to fill.
+_MOST_ANCHORS: Final = 1_000
 
 Anchor = tuple[str, str]  # a label that a node must have: key, value
 _SizedName = tuple[int, str]  # size in billionths of a byte, name of the volume
@@ -236,7 +238,7 @@ def required_nodes(volume: PersistentVolume) -> NodeMatcher | None:
 def _anchors(volume: PersistentVolume) -> tuple[Anchor, ...] | None:
     """Return labels of which a node must have at least one to reach the volume.
 
-    The result is None if they are unknown.
+    The result is None if unknown, or if there are too many.
     """
     matcher = required_nodes(volume)
     return None if matcher is None else _anchors_of(matcher)
@@ -252,6 +254,8 @@ def _anchors_of(matcher: NodeMatcher) -> tuple[Anchor, ...] | None:
         if not wanted:
             return None
         narrowest = min(wanted, key=lambda each: (len(each.value_set), each.key))
+        if len(anchors) + len(narrowest.value_set) > _MOST_ANCHORS:
+            return None
         anchors.update((narrowest.key, value) for value in narrowest.value_set)
     return tuple(sorted(anchors))
 
