@@ -354,14 +354,13 @@ def test_compiled_loops_refuse_columns_of_other_types() -> None:
     numbers = np.zeros(3, dtype=np.float64)
     for call in (
         lambda: kernels.compiled.true_place(numbers, 0),
-        lambda: kernels.compiled.look_up(numbers, ints([0]), 0, ints([0])),
-        lambda: kernels.compiled.look_up(ints([0]), numbers, 0, ints([0, 0, 0])),
+        lambda: kernels.compiled.spread_shares(numbers, ints([0, 0, 0])),
         lambda: kernels.compiled.add_weighted(ints([0, 0, 0]), numbers, 1, 100),
     ):
         with pytest.raises(TypeError):
             call()
-    with pytest.raises(IndexError):
-        kernels.compiled.look_up(ints([0, 1]), ints([2]), 0, ints([0]))
+    with pytest.raises(ValueError, match="an int64 per node"):
+        kernels.compiled.spread_shares(ints([0, 1]), ints([0]))
     with pytest.raises(ValueError, match="an int64 per node"):
         kernels.compiled.add_weighted(ints([0]), ints([1, 2]), 1, 100)
 

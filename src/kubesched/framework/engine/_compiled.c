@@ -484,46 +484,53 @@ true_place(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
     return PyLong_FromSsize_t(place < length ? place : -1);
 }
 
-static PyObject *
-look_up(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
+WIDE static void
+find_range(const int64_t *scores, Py_ssize_t count, int64_t *lowest, int64_t *highest)
 {
-    Py_buffer table, values, found;
-    if (check_count(count, 4) < 0) {
+    int64_t low = INT64_MAX, high = INT64_MIN;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        low = scores[i] < low ? scores[i] : low;
+        high = scores[i] > high ? scores[i] : high;
+    }
+    *lowest = low;
+    *highest = high;
+}
+
+/* The order of operations affects the last digit; it is the reference's. */
+WIDE static void
+share_spread(const int64_t *scores, int64_t lowest, double spread, int64_t *restrict shares,
+             Py_ssize_t count)
+{
+    for (Py_ssize_t i = 0; i < count; i++) {
+        shares[i] = (int32_t)(as_double(scores[i] - lowest) / spread * 100.0);
+    }
+}
+
+static PyObject *
+spread_shares(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
+{
+    Py_buffer scores, shares;
+    if (check_count(count, 2) < 0 || open_column(args[0], 'q', &scores) < 0) {
         return NULL;
     }
-    int64_t lowest = PyLong_AsLongLong(args[2]);
-    if (PyErr_Occurred() || open_column(args[0], 'q', &table) < 0) {
+    if (open_scores(args[1], scores.shape[0], &shares) < 0) {
+        PyBuffer_Release(&scores);
         return NULL;
     }
-    if (open_column(args[1], 'q', &values) < 0) {
-        PyBuffer_Release(&table);
-        return NULL;
+    int64_t lowest = 0, highest = 0;
+    if (scores.shape[0]) {
+        find_range(scores.buf, scores.shape[0], &lowest, &highest);
     }
-    int is_inside = -1;
-    if (open_scores(args[3], values.shape[0], &found) == 0) {
-        const int64_t *entries = table.buf, *places = values.buf;
-        int64_t *results = found.buf;
-        uint64_t size = (uint64_t)table.shape[0];
-        is_inside = 1;
-        for (Py_ssize_t i = 0; i < values.shape[0]; i++) {
-            uint64_t place = (uint64_t)places[i] - (uint64_t)lowest;
-            if (place >= size) {
-                is_inside = 0;
-                break;
-            }
-            results[i] = entries[place];
-        }
-        PyBuffer_Release(&found);
+    uint64_t spread = (uint64_t)highest - (uint64_t)lowest;
+    if (!spread) {
+        memset(shares.buf, 0, (size_t)shares.len);
     }
-    PyBuffer_Release(&values);
-    PyBuffer_Release(&table);
-    if (is_inside == 0) {
-        PyErr_SetString(PyExc_IndexError, "a value is outside the table");
+    else if (!(spread >> 52)) {
+        share_spread(scores.buf, lowest, (double)spread, shares.buf, scores.shape[0]);
     }
-    if (is_inside != 1) {
-        return NULL;
-    }
-    Py_RETURN_NONE;
+    PyBuffer_Release(&shares);
+    PyBuffer_Release(&scores);
+    return PyBool_FromLong(!(spread >> 52));
 }
 
 /* Return a negative number if a score is out of range. */
@@ -583,8 +590,8 @@ static PyMethodDef methods[] = {
      "balance_change(allocatable, allocated, wanted, scores)"},
     {"true_place", (PyCFunction)(void (*)(void))true_place, METH_FASTCALL,
      "true_place(mask, skipped): the place of the true value after so many others, or -1."},
-    {"look_up", (PyCFunction)(void (*)(void))look_up, METH_FASTCALL,
-     "look_up(table, values, lowest, found): found[i] = table[values[i] - lowest]"},
+    {"spread_shares", (PyCFunction)(void (*)(void))spread_shares, METH_FASTCALL,
+     "spread_shares(scores, shares): from 0 (lowest) to 100; False if the spread is too large."},
     {"add_weighted", (PyCFunction)(void (*)(void))add_weighted, METH_FASTCALL,
      "add_weighted(total, scores, weight, most): whether all scores are in 0..most."},
     {NULL, NULL, 0, NULL},
@@ -593,7 +600,7 @@ static PyMethodDef methods[] = {
 static int
 add_constants(PyObject *loops)
 {
-    return PyModule_AddIntConstant(loops, "REVISION", 1); /* as in kernels.py */
+    return PyModule_AddIntConstant(loops, "REVISION", 2); /* as in kernels.py */
 }
 
 static PyModuleDef_Slot slots[] = {

@@ -20,7 +20,7 @@ def _usable(loops: ModuleType) -> ModuleType | None:
     return loops if getattr(loops, "REVISION", 0) == _REVISION else None
 
 
-_REVISION = 1  # of _compiled.c; it changes when a function is added or changes its arguments
+_REVISION = 2  # of _compiled.c; it changes when a function is added or changes its arguments
 compiled: ModuleType | None
 try:
     from kubesched.framework.engine import _compiled
@@ -120,18 +120,17 @@ def spread_shares(scores: IntColumn) -> IntColumn:
     """Scale scores from 0 (lowest) to 100 (highest), truncated; all are 0 if they are equal."""
     if not len(scores):
         return scores
+    if compiled is not None:
+        shares = np.empty_like(scores)
+        if compiled.spread_shares(scores, shares):
+            return shares
     lowest = int(np.minimum.reduce(scores))
     spread = int(np.maximum.reduce(scores)) - lowest
     if not spread:
         return np.zeros_like(scores)
     if spread > _LARGEST_IN_TABLE:
         return _shares(scores - lowest, spread)
-    table = _shares_up_to(spread)
-    if compiled is None:
-        return table.take(scores - lowest)
-    shares = np.empty_like(scores)
-    compiled.look_up(table, scores, lowest, shares)
-    return shares
+    return _shares_up_to(spread).take(scores - lowest)
 
 
 def _shares(above: IntColumn, spread: int) -> IntColumn:

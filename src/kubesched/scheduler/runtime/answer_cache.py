@@ -509,9 +509,10 @@ class AnswerCache:
                 normalizing.append((plugin, weight))
             else:
                 uniform += int(score) * weight
-        total: NDArray[np.int64] = np.add(
-            feasible.at(entry.total), np.int64(uniform), dtype=np.int64
-        )
+        # A copy. Adding with a conversion takes longer than one after the other.
+        total = feasible.at(entry.total).astype(np.int64)
+        if uniform:
+            total += uniform
         for plugin, weight in normalizing:
             stored = entry.raw_scores[plugin.name]
             if stored is None:
