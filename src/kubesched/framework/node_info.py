@@ -65,17 +65,20 @@ class NodeInfo(msgspec.Struct, eq=False, gc=False):
         """Return the value of a label as a number; the default if it is absent or no number."""
         return number_of_label(self.labels.get(key, ""), default)
 
-    def set_node(self, node: Node, allocatable: Resources | None = None) -> None:
+    def set_node(self, node: Node) -> None:
         """Replace the node object; the pods stay.
 
-        `allocatable` are the amounts of the node, if the caller has parsed them.
+        Nothing changes if an amount cannot be parsed.
         """
+        amounts = node.status.allocatable
+        allocatable, allowed_pods = (
+            Resources.from_resource_list(amounts),
+            Resources.allowed_pods(amounts),
+        )
         self.name = node.metadata.name
         self.node = node
-        if allocatable is None:
-            allocatable = Resources.from_resource_list(node.status.allocatable)
         self.allocatable = allocatable
-        self.allowed_pod_number = Resources.allowed_pods(node.status.allocatable)
+        self.allowed_pod_number = allowed_pods
 
     def remove_node(self) -> None:
         self.node = None

@@ -14,7 +14,6 @@ import enum
 from collections.abc import Mapping
 
 from kubesched.api import Node, Pod
-from kubesched.api.resource_amounts import Resources
 from kubesched.errors import CacheError, KubeschedError
 from kubesched.framework import NodeInfo, PodInfo
 from kubesched.framework.engine import NodeTable
@@ -240,28 +239,23 @@ class Cache:
 
     def add_node(self, node: Node) -> None:
         self._bound_log()
-        allocatable = _allocatable_of(node)
         name = node.metadata.name
-        info = self._nodes.get(name)
-        if info is None:
-            info = self._nodes[name] = NodeInfo(name)
-        elif info.node is not None:
-            self._images.remove(info.node)
-        self._tree.update(info.node, node)
-        self._set_node(info, node, allocatable)
+        info = self._nodes.get(name) or NodeInfo(name)
+        before = info.node
+        _show_node(info, node)
+        self._nodes[name] = info
+        if before is None:
+            # Pods that were added before their node become visible with it.
+            self._log.append((_Change.NODE_APPEARED, name, tuple(info.pods)))
+        else:
+            self._images.remove(before)
+        self._tree.update(before, node)
+        self._images.add(node)
+        self._dirty.add(name)
 
     def update_node(self, node: Node) -> None:
         """Replace a node by a newer version, or add it."""
         self.add_node(node)
-
-    def _set_node(self, info: NodeInfo, node: Node, allocatable: Resources) -> None:
-        name = node.metadata.name
-        if info.node is None:
-            # Pods that were added before their node become visible with it.
-            self._log.append((_Change.NODE_APPEARED, name, tuple(info.pods)))
-        self._images.add(node)
-        info.set_node(node, allocatable)
-        self._dirty.add(name)
 
     def remove_node(self, node: Node) -> None:
         """Remove a node; the pods on it stay cached until their own deletions arrive."""
@@ -397,11 +391,10 @@ def _counted(pod_info: PodInfo) -> PodInfo:
     return pod_info
 
 
-def _allocatable_of(node: Node) -> Resources:
-    """Return a node's amounts; raise CacheError before the cache changes if they are invalid."""
+def _show_node(info: NodeInfo, node: Node) -> None:
+    """Set the node; raise CacheError and change nothing if its amounts cannot be parsed."""
     try:
-        Resources.allowed_pods(node.status.allocatable)
-        return Resources.from_resource_list(node.status.allocatable)
+        info.set_node(node)
     except KubeschedError as exc:
         raise CacheError(f"node {node.metadata.name} cannot be counted: {exc}") from exc
 

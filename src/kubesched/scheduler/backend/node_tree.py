@@ -13,15 +13,21 @@ __all__ = ["NodeListing", "NodeTree", "zone_key"]
 # Names in order (the values are None), by the key of their zone.
 _Zones = dict[str, dict[str, None]]
 
-_ZONE_LABELS = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
-_REGION_LABELS = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
+# The old labels come first, also if they are empty.
+_OLD_ZONE, _ZONE = "failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"
+_OLD_REGION = "failure-domain.beta.kubernetes.io/region"
+_REGION = "topology.kubernetes.io/region"
 
 
 def zone_key(node: Node) -> str:
     """Return a key of the node's zone and region; empty if it has neither."""
     labels = node.metadata.labels
-    zone = next((labels[key] for key in _ZONE_LABELS if key in labels), "")
-    region = next((labels[key] for key in _REGION_LABELS if key in labels), "")
+    zone = labels.get(_OLD_ZONE)
+    if zone is None:
+        zone = labels.get(_ZONE, "")
+    region = labels.get(_OLD_REGION)
+    if region is None:
+        region = labels.get(_REGION, "")
     return f"{region}:\x00:{zone}" if zone or region else ""
 
 
