@@ -112,8 +112,9 @@ def test_random_scenarios_have_nominees_that_filters_look_at_and_others() -> Non
         scenario.framework.run_pre_filter(state, PodInfo(scenario.pod))
         if dry_run.reads_totals_only(state):
             continue
-        names = [*scenario.handle.nominator.nominated_nodes()]
-        for is_enough in dry_run.sees_totals_only(state, scenario.pod, names).tolist():
+        table = scenario.handle.snapshot.nodes.table
+        rows = table.rows_of(scenario.handle.nominator.nominated_nodes())
+        for is_enough in dry_run.sees_totals_only(state, scenario.pod, rows).tolist():
             found[is_enough] += 1
     assert min(found.values()) > 5, found
 

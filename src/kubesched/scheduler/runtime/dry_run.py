@@ -146,16 +146,17 @@ class ProfileDryRun:
         return self._nominated.totals(pod, self._services.snapshot.nodes.table)
 
     def sees_totals_only(
-        self, state: CycleState, pod: Pod, node_names: Sequence[str]
+        self, state: CycleState, pod: Pod, rows: NDArray[np.intp]
     ) -> NDArray[np.bool_]:
         """Return on which nodes filters read only the totals of the nominated pods: bool[node]."""
         if self.reads_totals_only(state):
-            return np.ones(len(node_names), dtype=bool)
+            return np.ones(len(rows), dtype=bool)
         is_ignored = self.ignored_pods(state, pod)
         if is_ignored is None:
-            return np.zeros(len(node_names), dtype=bool)
-        nominated = self._nominated.by_node(self._services.snapshot.nodes.table)
-        seen = [all(map(is_ignored, nominated.get(name, ()))) for name in node_names]
+            return np.zeros(len(rows), dtype=bool)
+        table = self._services.snapshot.nodes.table
+        nominated = self._nominated.by_node(table)
+        seen = [all(map(is_ignored, nominated.get(name, ()))) for name in table.names_of(rows)]
         return np.array(seen, dtype=bool)
 
     def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo) -> Status:

@@ -55,7 +55,7 @@ def _rejected_with_nominated(
     which = present[nominated.rows]
     rows = nominated.rows[which]
     dry_run, state, pod = attempt.framework.dry_run, attempt.state, attempt.pod
-    together = dry_run.sees_totals_only(state, pod, table.names_of(rows))
+    together = dry_run.sees_totals_only(state, pod, rows)
     requested = table.requested[:, rows] + nominated.requested[:, which]
     pod_count = table.pod_count[rows] + nominated.pod_count[which]
     view = TotalsView(nodes, rows, requested, pod_count)
