@@ -53,7 +53,7 @@ def test_the_page_has_every_gate_and_every_plugin() -> None:
 
 
 @pytest.mark.parametrize("value", [True, False])
-def test_only_what_the_reference_refuses_is_refused(value: bool) -> None:
+def test_only_options_that_the_reference_refuses_are_refused(value: bool) -> None:
     for name, feature in FEATURES.items():
         error = refusal(name, value)
         if feature.locked and value != feature.default:

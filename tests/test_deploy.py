@@ -60,7 +60,7 @@ def test_the_configuration_is_one() -> None:
     assert configuration.leader_election.resource_namespace == "kube-system"
 
 
-def test_whatever_is_watched_may_be_listed_and_watched() -> None:
+def test_the_role_allows_listing_and_watching_every_watched_kind() -> None:
     clock = ManualClock()
     gates = FeatureGates({"GenericWorkload": True, "GangScheduling": True})
     scheduler = Scheduler(LocalApi(Store(), clock), clock, feature_gates=gates)
@@ -87,7 +87,7 @@ WRITES = [
 
 
 @pytest.mark.parametrize("right", WRITES, ids=" ".join)
-def test_what_the_scheduler_writes_is_allowed(right: tuple[str, str, str]) -> None:
+def test_the_role_allows_the_scheduler_all_its_writes(right: tuple[str, str, str]) -> None:
     assert right in allowed()
 
 

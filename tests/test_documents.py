@@ -56,7 +56,7 @@ def test_the_test_that_the_plugin_guide_shows_passes_on_the_example() -> None:
         del sys.modules["guide"]
 
 
-def test_the_plugins_of_the_howto_keep_the_contract() -> None:
+def test_the_plugins_of_the_howto_fulfil_the_contract() -> None:
     text = (ROOT / "docs/howto/write-a-plugin.md").read_text()
     module = types.ModuleType("howto")
     sys.modules["howto"] = module

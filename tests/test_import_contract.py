@@ -256,7 +256,7 @@ def _reachable(start: str, graph: Mapping[str, set[str]]) -> set[str]:
     return seen
 
 
-def test_the_package_keeps_the_contract() -> None:
+def test_the_plugins_of_the_package_fulfil_the_contract() -> None:
     found = violations(SOURCE)
     assert not found, "\n" + "\n".join(found)
 
@@ -460,7 +460,7 @@ ALLOWED = {
 
 
 @pytest.mark.parametrize(("file", "code"), ALLOWED.values(), ids=ALLOWED)
-def test_what_is_allowed_passes(tmp_path: Path, file: str, code: str) -> None:
+def test_allowed_imports_pass(tmp_path: Path, file: str, code: str) -> None:
     planted = tmp_path / file
     planted.parent.mkdir(parents=True)
     planted.write_text(code)

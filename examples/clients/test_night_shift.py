@@ -34,7 +34,7 @@ spec:
 
 
 @pytest.mark.kubesched(nodes=1)
-def test_only_what_is_marked_sleeps(kubesched_cluster: Cluster) -> None:
+def test_only_annotated_deployments_are_scaled_down(kubesched_cluster: Cluster) -> None:
     config = lightkube.KubeConfig.from_file(str(kubesched_cluster.kubeconfig_path))
     client = lightkube.Client(config=config)
     for each in load_all_yaml(DEPLOYMENTS):

@@ -33,7 +33,7 @@ def test_ports_of_sidecars_come_before_those_of_containers() -> None:
     )
 
 
-def test_most_pods_have_none() -> None:
+def test_most_pods_have_no_host_ports() -> None:
     assert host_ports(Pod(spec=PodSpec(containers=(container(),)))) == ()
 
 

@@ -12,7 +12,7 @@ from kubesched.api import KINDS, ApiObject, Kind, Pod, by_api_version_kind, by_p
 from kubesched.api.kinds import REVIEWS
 
 
-def test_discovery_describes_the_kinds_alike(goldens: Path) -> None:
+def test_both_forms_of_discovery_describe_the_same_kinds(goldens: Path) -> None:
     served = {}
     for line in (goldens / "wire.jsonl").read_text().splitlines():
         body = json.loads(line)["response"].get("body")

@@ -217,7 +217,7 @@ def test_nodes_share_equal_parts() -> None:
     assert second.metadata.labels[zone] is first.metadata.labels[zone]
 
 
-def test_a_heartbeat_of_a_node_keeps_its_parts() -> None:
+def test_a_heartbeat_of_a_node_reuses_its_other_parts() -> None:
     sharing = NodeSharing()
     before = sharing.share(decoded_node(1), None)
     beats = [{"type": "Ready", "status": "True", "lastHeartbeatTime": "later"}]

@@ -42,7 +42,7 @@ def test_a_bar_is_as_long_as_its_share_of_the_longest() -> None:
     assert half == pytest.approx(all_of_it / 2, abs=0.1)
 
 
-def test_nothing_cannot_be_drawn() -> None:
+def test_a_chart_without_data_is_refused() -> None:
     with pytest.raises(ValueError, match="nothing to draw"):
         line_chart("t", "x", "y", {})
     with pytest.raises(ValueError, match="nothing to draw"):

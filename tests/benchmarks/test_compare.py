@@ -113,7 +113,7 @@ def test_a_slower_version_is_found_and_ends_with_1(
 
 
 @needs_git
-def test_a_folder_without_a_commit_is_one_line(
+def test_a_folder_without_a_commit_is_reported_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trees, "ROOT", tmp_path)
@@ -170,7 +170,7 @@ def test_only_the_first_interval_is_measured() -> None:
     assert meter.cpu_s == first is not None
 
 
-def test_an_import_is_measured_in_a_process_of_its_own() -> None:
+def test_an_import_is_measured_in_a_separate_process() -> None:
     done = subprocess.run(
         [sys.executable, "-P", str(RUNNER), "-", "import:decimal"],
         capture_output=True,

@@ -64,7 +64,7 @@ def test_a_pod_counts_once_and_only_when_it_has_a_node(sleeping: subprocess.Pope
     }
 
 
-def test_nothing_bound_is_a_result_too(sleeping: subprocess.Popen[bytes]) -> None:
+def test_a_run_that_binds_no_pod_has_a_result(sleeping: subprocess.Popen[bytes]) -> None:
     line = summary(Binds(sleeping), Used(0.1, 10), started_s=0.0)
     assert (line["bound"], line["ready_s"], line["pods_per_s"]) == (0, None, 0.0)
 

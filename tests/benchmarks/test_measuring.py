@@ -45,7 +45,7 @@ def test_percentile_is_the_nearest_rank(percent: float, want: float) -> None:
     assert percentile(values, percent) == want
 
 
-def test_percentile_of_nothing_is_zero() -> None:
+def test_the_percentile_of_no_values_is_zero() -> None:
     assert percentile([], 99) == 0
 
 

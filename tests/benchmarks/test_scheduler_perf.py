@@ -200,7 +200,7 @@ def test_a_locked_gate_is_reported(workloads: Path) -> None:
     assert "ignored_gates" not in line
 
 
-def test_what_cannot_run_is_reported_and_not_dropped(
+def test_unsupported_workloads_are_reported(
     workloads: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner, "IN_TREE_PLUGINS", {"PrioritySort": None})

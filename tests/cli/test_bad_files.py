@@ -40,7 +40,7 @@ COMMANDS = {
 
 @pytest.mark.parametrize("content", CONTENT.values(), ids=CONTENT)
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_one_line(
+def test_bad_files_are_reported_in_one_line(
     command: list[str],
     content: bytes,
     tmp_path: Path,

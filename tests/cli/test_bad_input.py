@@ -246,7 +246,7 @@ LINES = {
 
 
 @pytest.mark.parametrize(("line", "want"), LINES.items(), ids=LINES)
-def test_one_clear_line(
+def test_bad_input_is_reported_in_one_line(
     line: str,
     want: str,
     place: Path,
@@ -290,7 +290,7 @@ def test_standard_streams_that_are_closed_or_full(tmp_path: Path) -> None:
     assert kubesched("explain pod p -f - <&-")[1] == "kubesched: standard input is closed\n"
 
 
-def test_a_reader_that_has_seen_enough(tmp_path: Path) -> None:
+def test_a_reader_may_stop_early(tmp_path: Path) -> None:
     scenario = tmp_path / "scenario.yaml"
     scenario.write_text(
         "cluster:\n  nodes: [{name: 'n', count: 1, cpu: 1, memory: 1Gi}]\nduration: 1m\n"

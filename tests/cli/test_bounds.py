@@ -15,6 +15,6 @@ def test_the_document_has_the_table() -> None:
     )
 
 
-def test_what_is_bounded_is_listed_once() -> None:
+def test_every_bound_is_listed_once() -> None:
     names = [each.of for each in BOUNDS]
     assert sorted(set(names)) == sorted(names)

@@ -40,7 +40,7 @@ def test_few_nodes_are_listed_and_many_summed_up_by_zone_and_size() -> None:
     assert len(got) == 4 + 2
 
 
-def test_what_is_open_comes_later_or_never_is_said() -> None:
+def test_undecided_workloads_and_remarks_are_listed() -> None:
     summary = ClusterSummary(
         total=2,
         bound=2,

@@ -26,7 +26,7 @@ def write(folder: Path, text: str) -> str:
     return str(path)
 
 
-def test_nothing_wrong(tmp_path: Path) -> None:
+def test_a_valid_configuration_is_reported_as_ok(tmp_path: Path) -> None:
     file = write(tmp_path, "parallelism: 4\n")
     result = run("validate", file)
     assert (result.exit_code, result.output) == (0, f"{file}: ok\n")
@@ -100,7 +100,7 @@ def test_a_plugin_from_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "kind: 7", "\x00", "a: [", "'", "- - -"])
-def test_what_is_no_configuration_is_a_problem_of_the_file(tmp_path: Path, text: str) -> None:
+def test_a_file_without_a_configuration_is_reported(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(text)
     result = run("validate", str(path))

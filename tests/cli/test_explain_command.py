@@ -121,13 +121,13 @@ def test_a_pod_from_a_file_is_explained_on_a_capture() -> None:
     assert done.stdout.startswith("default/small: FITS. It fits: it would go to a")
 
 
-def test_one_node_in_full() -> None:
+def test_one_node_is_explained_with_all_rejections() -> None:
     answer = answered("explain", "pod", "shop/web", "-f", "dump.yaml", "--node", "b")
     (group,) = answer["groups"]
     assert (group["nodes"], group["count"]) == (["b"], 1)
 
 
-def test_why_this_node_and_not_that_one() -> None:
+def test_a_placed_pod_is_explained_by_a_comparison_of_nodes() -> None:
     answer = answered(
         "explain", "pod", "default/small", "-f", "pod.yaml", "-f", "dump.yaml", "--versus", "b"
     )
@@ -149,7 +149,7 @@ def test_the_page_needs_nothing_else() -> None:
         (("default/small", "-f", "pod.yaml", "--versus", "z"), "no node named 'z'"),
     ],
 )
-def test_what_is_not_there_is_named(arguments: tuple[str, ...], says: str) -> None:
+def test_missing_objects_are_named_in_the_error(arguments: tuple[str, ...], says: str) -> None:
     with pytest.raises(ExplainError, match=says):
         run("explain", "pod", *arguments, "-f", "dump.yaml")
 
@@ -181,7 +181,7 @@ def test_fit_takes_the_pods_of_the_files_only() -> None:
     assert "more like" in text
 
 
-def test_what_if_a_node_is_opened() -> None:
+def test_whatif_places_a_pod_on_a_changed_node() -> None:
     Path("open.yaml").write_text(
         "{apiVersion: v1, kind: Node, metadata: {name: b, labels: {disk: ssd}}, "
         'status: {allocatable: {cpu: "8", memory: 16Gi, pods: "10"}}}'
@@ -192,7 +192,7 @@ def test_what_if_a_node_is_opened() -> None:
         assert answer["placed"] == [{"pod": "shop/web", "before": "", "after": "b"}]
 
 
-def test_what_if_the_scheduler_were_configured_otherwise() -> None:
+def test_whatif_applies_another_scheduler_configuration() -> None:
     Path("other.yaml").write_text(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
         "profiles:\n- plugins: {filter: {disabled: [{name: NodeUnschedulable}]}, "
@@ -202,17 +202,17 @@ def test_what_if_the_scheduler_were_configured_otherwise() -> None:
     assert answer["placed"] == [{"pod": "shop/web", "before": "", "after": "b"}]
 
 
-def test_what_if_lists_moved_pods_by_group() -> None:
+def test_whatif_lists_moved_pods_by_group() -> None:
     text = run("whatif", "-f", "dump.yaml", "--drain", "a,b").stdout
     assert text.startswith("1 pods are gone and not replaced.\nDrained in this order nothing waits")
     assert "GROUP" in text
 
 
-def test_nothing_to_play_is_said() -> None:
+def test_a_plan_without_changes_is_reported() -> None:
     assert run("whatif", "-f", "dump.yaml").exit_code == 2
 
 
-def test_plugins_of_ones_own_have_their_say() -> None:
+def test_user_plugins_take_part_in_decisions() -> None:
     Path("mine.py").write_text(
         "from kubesched.framework import Plugin, Status\n\n\n"
         "class Mine(Plugin):\n"

@@ -58,7 +58,7 @@ def test_an_existing_file_gets_a_context_and_is_as_before_at_the_end(tmp_path: P
     assert path.read_text() == THEIRS
 
 
-def test_what_others_write_meanwhile_stays(tmp_path: Path) -> None:
+def test_concurrent_changes_of_others_are_preserved(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text(THEIRS)
     with kubeconfig_file(OURS, path):
@@ -71,7 +71,7 @@ def test_what_others_write_meanwhile_stays(tmp_path: Path) -> None:
     assert yaml.safe_load(path.read_text())["current-context"] == "prod"
 
 
-def test_a_context_that_the_user_selects_meanwhile_stays_current(tmp_path: Path) -> None:
+def test_a_context_that_the_user_selects_stays_current(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text(THEIRS)
     with kubeconfig_file(OURS, path):
@@ -91,7 +91,7 @@ def test_two_clusters_share_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["kind: Pod\n", "- a\n", "a: [\n", "contexts: nonsense\n"])
-def test_what_is_no_kubeconfig_is_left_alone(tmp_path: Path, content: str) -> None:
+def test_files_that_are_no_kubeconfig_are_not_changed(tmp_path: Path, content: str) -> None:
     path = tmp_path / "config"
     path.write_text(content)
     with (
@@ -102,7 +102,7 @@ def test_what_is_no_kubeconfig_is_left_alone(tmp_path: Path, content: str) -> No
     assert path.read_text() == content
 
 
-def test_a_file_that_goes_meanwhile_is_not_missed(tmp_path: Path) -> None:
+def test_a_kubeconfig_deleted_during_the_block_is_no_error(tmp_path: Path) -> None:
     path = tmp_path / "config"
     with kubeconfig_file(OURS, path):
         path.unlink()
@@ -134,7 +134,7 @@ def test_contexts_end_in_any_order(tmp_path: Path) -> None:
     assert yaml.safe_load(path.read_text())["current-context"] == "", "blue is gone"
 
 
-def test_ones_own_link_stays_a_link(tmp_path: Path) -> None:
+def test_a_symbolic_link_of_the_user_stays_a_link(tmp_path: Path) -> None:
     file, link = tmp_path / "dotfiles", tmp_path / "config"
     file.write_text(THEIRS)
     link.symlink_to(file)
@@ -144,7 +144,7 @@ def test_ones_own_link_stays_a_link(tmp_path: Path) -> None:
     assert file.read_text() == THEIRS
 
 
-def test_a_file_that_another_program_is_writing_is_left_alone(
+def test_a_file_that_another_program_is_writing_is_not_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kubesched.cli.kubeconfig_file._LOCKED_FOR_S", 0.0)

@@ -32,7 +32,7 @@ def test_every_command_has_help_with_an_example(path: tuple[str, ...]) -> None:
     assert " ".join(["kubesched", *path]) in done.stdout.partition("Example")[2]
 
 
-def test_the_list_of_commands_says_of_each_what_it_says_itself() -> None:
+def test_the_list_of_commands_has_the_summary_of_each_command() -> None:
     ctx = click.Context(cli)
     listed = " ".join(CliRunner().invoke(cli, ["--help"]).stdout.split())
     for name in cli.list_commands(ctx):

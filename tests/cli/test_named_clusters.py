@@ -60,7 +60,7 @@ def test_the_folder_is_of_the_users_state_directory() -> None:
     assert state_folder({"XDG_STATE_HOME": "relative"}) == state_folder({}) == home
 
 
-def test_a_name_is_one_process_at_a_time(tmp_path: Path) -> None:
+def test_a_cluster_name_is_used_by_one_process_at_a_time(tmp_path: Path) -> None:
     blue = folder(tmp_path)
     with blue.prepared(), blue.claimed():
         assert blue.state() == "starting"
@@ -90,7 +90,7 @@ def test_a_restarted_cluster_uses_its_former_port(tmp_path: Path) -> None:
     assert blue.begin_record(2, "") == 4711
 
 
-def test_what_fails_to_begin_leaves_nothing_unless_it_was_there(tmp_path: Path) -> None:
+def test_a_failed_start_removes_the_folder_unless_it_existed(tmp_path: Path) -> None:
     blue = folder(tmp_path)
     with pytest.raises(RuntimeError), blue.prepared(), blue.claimed():
         raise RuntimeError
@@ -101,7 +101,7 @@ def test_what_fails_to_begin_leaves_nothing_unless_it_was_there(tmp_path: Path) 
     assert blue.exists()
 
 
-def test_only_the_user_can_look_inside(tmp_path: Path) -> None:
+def test_files_of_a_cluster_are_readable_by_the_user_only(tmp_path: Path) -> None:
     blue = folder(tmp_path)
     with blue.prepared(), blue.claimed():
         blue.begin_record(1, "")
@@ -121,7 +121,7 @@ def test_names_are_looked_up(tmp_path: Path) -> None:
     assert refusal.value.__notes__ == ["did you mean 'green'?"]
 
 
-def test_a_context_that_a_killed_cluster_left_goes_with_it(tmp_path: Path) -> None:
+def test_a_context_left_by_a_killed_cluster_is_removed(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text(
         THEIRS.replace("clusters: [", "clusters: [{name: kubesched-blue, cluster: {}}, ")
@@ -262,7 +262,7 @@ def test_the_life_of_a_cluster_in_the_background(home: Path) -> None:
     assert sorted(path.name for path in home.rglob("*")) == [".kube", "config", "state"]
 
 
-def test_a_cluster_that_cannot_begin_in_the_background_says_why_and_leaves_nothing(
+def test_a_failed_background_start_reports_the_reason_and_removes_its_files(
     home: Path,
 ) -> None:
     wrong = up("--name", "blue", "--detach", "-f", "-", given=POD.replace("name: p", "name: P_"))
@@ -273,7 +273,7 @@ def test_a_cluster_that_cannot_begin_in_the_background_says_why_and_leaves_nothi
     assert not (home / "state/kubesched/clusters/blue").exists()
 
 
-def test_what_cannot_be_meant_is_refused(home: Path) -> None:
+def test_contradictory_arguments_are_refused(home: Path) -> None:
     for arguments, why in (
         (["down"], "which cluster? name one, or give --all; there are: none"),
         (["down", "--all", "x"], "give names or --all, not both"),

@@ -90,7 +90,9 @@ def test_nodes_have_devices(cluster: Cluster) -> None:
         ["--count", "0"],
     ],
 )
-def test_what_makes_no_node_is_refused(cluster: Cluster, arguments: list[str]) -> None:
+def test_options_that_give_an_invalid_node_are_refused(
+    cluster: Cluster, arguments: list[str]
+) -> None:
     refused = node(cluster, "add", *arguments)
     assert refused.returncode == 2
     assert "Traceback" not in refused.stderr

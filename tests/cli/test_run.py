@@ -258,7 +258,7 @@ def test_help_wraps_on_a_terminal_only() -> None:
     assert max(map(len, lines)) > 200
 
 
-def test_logging_is_set_up_once_it_is_known_to_be_right() -> None:
+def test_logging_is_configured_after_validation() -> None:
     seen: list[LogSettings] = []
     run_command_line(
         ["-v=2", "--vmodule=queue=5", "--config=/nope"],
@@ -317,7 +317,7 @@ def test_a_plugin_must_not_have_the_name_of_another(tmp_path: Path) -> None:
     assert outcome.failure.text == "a plugin named NodeName already exists"
 
 
-def test_a_good_command_line_comes_to_a_process() -> None:
+def test_a_valid_command_line_builds_a_process() -> None:
     argv = [
         *CLUSTER,
         "--pod-max-in-unschedulable-pods-duration=90s",
@@ -352,7 +352,7 @@ ARGUMENTS = st.one_of(
 
 @settings(deadline=None)
 @given(st.lists(ARGUMENTS, max_size=6), st.text(max_size=60))
-def test_any_command_line_comes_to_an_outcome(argv: list[str], text: str) -> None:
+def test_random_command_lines_have_an_outcome(argv: list[str], text: str) -> None:
     outcome = run(*argv, file=text)
     assert (outcome.exit_code == 0) == (outcome.failure is None)
 
@@ -381,7 +381,7 @@ def test_the_process_writes_the_configuration(folder: Path) -> None:
     assert document["kind"] == "KubeSchedulerConfiguration"
 
 
-def test_a_mistake_leaves_nothing_behind(folder: Path) -> None:
+def test_an_error_leaves_no_files(folder: Path) -> None:
     (folder / "config.yaml").write_text(FILE + "parallelism: 0\n")
     done = kubesched("--config=config.yaml", "--master=m", "--write-config-to=out", folder=folder)
     assert done.returncode == 1
@@ -415,13 +415,13 @@ def test_a_flag_error_is_not_buried_under_the_help(folder: Path) -> None:
     ("flag", "meant"),
     [("confg", "config"), ("leader-election", "leader-elect"), ("feature_gate", "feature-gates")],
 )
-def test_a_misspelt_flag_comes_with_the_one_that_was_meant(flag: str, meant: str) -> None:
+def test_a_misspelt_flag_is_reported_with_a_suggestion(flag: str, meant: str) -> None:
     outcome = run(f"--{flag}=x")
     assert outcome.failure is not None
     assert outcome.failure.notes[0] == f"did you mean --{meant}?"
 
 
-def test_a_flag_like_no_other_comes_without_a_guess() -> None:
+def test_a_flag_similar_to_no_other_gets_no_suggestion() -> None:
     outcome = run("--zzzz")
     assert outcome.failure is not None
     assert outcome.failure.notes == ("kubesched run --help lists the flags",)

@@ -54,7 +54,7 @@ def invoke(*arguments: str, code: int = 0) -> str:
     return done.stdout
 
 
-def test_a_summary_a_page_and_runs_that_are_kept(folder: Path) -> None:
+def test_simulate_writes_a_summary_a_report_and_stored_runs(folder: Path) -> None:
     text = invoke("simulate", "s.yaml", "--processes", "1", "-o", "report.html")
     assert text.startswith("tiny: 30m of virtual time, 4 runs, 2 seeds")
     assert "default" in text

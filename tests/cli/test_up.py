@@ -104,7 +104,7 @@ def test_the_pods_of_the_sample_have_owners_that_replace_them() -> None:
     assert kinds["Job"] > 2
 
 
-def test_a_persons_own_files_from_standard_input(tmp_path: Path) -> None:
+def test_manifests_are_read_from_standard_input(tmp_path: Path) -> None:
     nodes = write(tmp_path, "nodes.yaml", NODE)
     pods = pod("fits", "1") + "---\n" + pod("not", "3")
     done = kubesched("up", "-f", nodes, "-f", "-", given=pods)
@@ -249,7 +249,7 @@ def test_a_watched_configuration_is_loaded_again(tmp_path: Path) -> None:
     assert process.returncode == 0
 
 
-def test_the_api_is_served_where_it_is_asked_to_be(tmp_path: Path) -> None:
+def test_the_api_is_served_on_the_requested_address(tmp_path: Path) -> None:
     objects = write(tmp_path, "o.yaml", NODE, pod("p", "1"))
     config = tmp_path / "kubeconfig"
     options = ["-f", objects, "--listen", "127.0.0.1:0", "--kubeconfig", str(config)]
@@ -368,7 +368,7 @@ def test_pods_that_a_controller_makes_are_waited_for(
     assert done.stdout.splitlines()[-1] == f"{count} of {count} pods bound, 0 pending"
 
 
-def test_pods_that_come_later_or_never_are_not_waited_for_and_said(tmp_path: Path) -> None:
+def test_pods_that_may_never_be_created_are_reported_not_awaited(tmp_path: Path) -> None:
     path = write(tmp_path, "all.yaml", NODE, QUOTA, DEPLOYMENT, CRON_JOB)
     done = kubesched("up", "-f", path, "-o", "json")
     assert done.returncode == 0, done.stderr

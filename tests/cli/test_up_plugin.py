@@ -62,7 +62,7 @@ def test_without_a_configuration_a_named_plugin_runs_with_its_defaults(tmp_path:
     assert json.loads(done.stdout)["bound"] == 2
 
 
-def test_a_plugin_that_cannot_be_loaded_is_one_line(tmp_path: Path) -> None:
+def test_a_plugin_that_cannot_be_loaded_is_reported_in_one_line(tmp_path: Path) -> None:
     done = up(tmp_path, "--plugin=examples/nope.py")
     assert done.returncode == 2
     assert done.stderr == "kubesched: plugin examples/nope.py: no such file\n"

@@ -91,7 +91,7 @@ def test_pods_of_the_workload_are_waited_for_until_they_were_seen() -> None:
     assert progress.total([make_pod("a", node_name="n")], ()) == 2
 
 
-def test_what_controllers_will_make() -> None:
+def test_pods_that_controllers_will_create_are_expected() -> None:
     meta = make_meta("DaemonSet", "x", namespace="default")
     web = Deployment(metadata=meta, spec=DeploymentSpec(replicas=5))
     assert (wanted_pods(web, ()), pods_of(web, ())) == (5, 0)

@@ -205,7 +205,7 @@ def in_a_cluster(test: Callable[[EmbeddedCluster], Awaitable[None]]) -> None:
 
 
 @pytest.mark.parametrize("story", MADE_OF_IT.values(), ids=MADE_OF_IT)
-def test_what_is_made_of_an_object_costs_no_more_than_its_items(story: Story) -> None:
+def test_work_per_object_is_linear_in_its_items(story: Story) -> None:
     async def test(cluster: EmbeddedCluster) -> None:
         growth = await growth_of(lambda count: life(cluster, story(count)))
         assert growth.is_linear, growth

@@ -103,7 +103,7 @@ def test_an_operators_files_are_taken_whole(tmp_path: Path) -> None:
     assert stored("admissionregistration.k8s.io", "validatingadmissionpolicies", "small")
 
 
-def test_what_a_schema_refuses_is_found_before_anything_runs(tmp_path: Path) -> None:
+def test_schema_violations_are_found_before_the_cluster_runs(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match=r"all.yaml:5: spec.size: Invalid value: 9"):
         load(OPERATOR.replace("size: 2", "size: 9"), tmp_path)
 
@@ -113,7 +113,7 @@ def test_an_undefined_kind_is_named(tmp_path: Path) -> None:
         load(OPERATOR.replace("kind: Rack\nmetadata", "kind: Gadget\nmetadata"), tmp_path)
 
 
-def test_what_a_cluster_has_defined_before_counts(tmp_path: Path) -> None:
+def test_definitions_that_a_cluster_already_has_are_used(tmp_path: Path) -> None:
     definition, widget = tmp_path / "definition.yaml", tmp_path / "widget.yaml"
     parts = OPERATOR.split("---\n")
     definition.write_text(next(each for each in parts if "widgets.example.com" in each))

@@ -123,12 +123,12 @@ def test_pods_stay_without_the_owners_that_were_left_behind(tmp_path: Path) -> N
     assert after == before
 
 
-def test_owners_without_their_versions_keep_their_pods(tmp_path: Path) -> None:
+def test_owners_without_their_revisions_keep_their_pods(tmp_path: Path) -> None:
     before, after = play(tmp_path / "dump.json", ALL - {"ControllerRevision", "Namespace"})
     assert after == before
 
 
-def test_what_another_server_called_a_version_is_recognised(tmp_path: Path) -> None:
+def test_resource_versions_of_another_server_are_recognized(tmp_path: Path) -> None:
     def renamed(objects: list[Json]) -> list[Json]:
         text = json.dumps(objects)
         for each in objects:

@@ -24,9 +24,7 @@ def database(cluster: EmbeddedCluster) -> sqlite3.Connection:
     return cluster._data._connection
 
 
-def test_a_cluster_lives_through_a_full_disk(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_cluster_survives_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         clock = current_clock()
         path = tmp_path / "c.db"

@@ -106,7 +106,7 @@ def test_a_cluster_settles_when_no_pod_changes_any_more() -> None:
 
 
 @pytest.mark.parametrize("identity", Identity)
-def test_objects_of_another_cluster_stay_what_they_were(identity: Identity) -> None:
+def test_objects_of_another_cluster_are_imported_unchanged(identity: Identity) -> None:
     labels = {"app": "web"}
     owner = make_replica_set("web", namespace="shop", selector=labels)
     template = PodTemplateSpec(

@@ -218,7 +218,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_what_is_wrong_is_reported_with_its_line(tmp_path: Path, case: Case) -> None:
+def test_problems_are_reported_with_their_line(tmp_path: Path, case: Case) -> None:
     found = problems(tmp_path, case.text)
     assert len(found) == len(case.want), found
     for line, want in zip(found, case.want, strict=True):
@@ -239,7 +239,7 @@ def test_everything_wrong_is_reported_at_once_in_order(tmp_path: Path) -> None:
     ]
 
 
-def test_a_namespace_of_the_same_files_is_known(tmp_path: Path) -> None:
+def test_a_namespace_defined_in_the_same_files_may_be_used(tmp_path: Path) -> None:
     text = POD.replace("  name: web\n", "  name: web\n  namespace: team\n")
     text += "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: team}\n"
     assert len(load_manifests([write(tmp_path, text)])) == 2
@@ -293,7 +293,7 @@ def test_custom_objects_come_with_their_definitions_in_any_order(
     assert (found["spec"], found["status"]) == ({"size": 3}, {"seen": 1})
 
 
-def test_what_a_definition_forbids_is_named_with_its_line(tmp_path: Path) -> None:
+def test_violations_of_a_definition_are_reported_with_their_line(tmp_path: Path) -> None:
     path = tmp_path / "all.yaml"
     text = f"{DEFINITION}---\n{WIDGET}".replace("SIZE", "30").replace("SCOPE", "Namespaced")
     path.write_text(text)

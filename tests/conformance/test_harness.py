@@ -100,7 +100,7 @@ def test_an_answer_that_differs_is_shown_side_by_side(tmp_path: Path) -> None:
     assert got.strip() == 'node-00: reasons: ["Insufficient cpu"]'
 
 
-def test_one_difference_does_not_spoil_the_next_step(tmp_path: Path) -> None:
+def test_steps_after_a_difference_continue_from_the_recorded_state(tmp_path: Path) -> None:
     # In this recording the first pod went nowhere, so the second one fits.
     nowhere = rejection("Insufficient cpu") | {"pod": "default/fits"}
     write_goldens(tmp_path, [nowhere, FITS | {"pod": "default/huge"}])
@@ -146,7 +146,7 @@ def test_a_requirement_that_is_not_met_fails_the_run(tmp_path: Path) -> None:
     assert run(tmp_path, "--require", "nobody")[0] == 1
 
 
-def test_an_unknown_scenario_or_directory_is_said_so(tmp_path: Path) -> None:
+def test_an_unknown_scenario_or_directory_is_reported(tmp_path: Path) -> None:
     write_goldens(tmp_path, [FITS, FITS])
     assert "no scenario named" in run(tmp_path, "--show", "small-99999")[1]
     assert "no recordings at" in run(tmp_path / "nowhere")[1]
@@ -237,7 +237,7 @@ def test_steps_are_counted_per_family() -> None:
     assert "differ: f 1; needs: Later 2" in render_table([one, two])
 
 
-def test_what_is_required_as_a_whole_needs_nothing_more() -> None:
+def test_a_requirement_covers_all_fields_by_default() -> None:
     assert list(Requirement.parse("one").failures(STEPS)) == [
         "one-0 y: differs in f",
         "one-1 z: needs Later",

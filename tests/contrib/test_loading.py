@@ -55,7 +55,7 @@ def test_the_plugins_are_installed_under_their_names() -> None:
     assert "Coscheduling" in out_of_tree_plugins()
 
 
-def test_a_plugin_of_the_user_takes_the_place_of_one_of_ours() -> None:
+def test_a_user_plugin_replaces_a_contrib_plugin_of_the_same_name() -> None:
     class Own(Plugin):
         name = "Coscheduling"
 
@@ -264,7 +264,7 @@ status: {allocatable: {cpu: "4", memory: 16Gi, pods: "110"}}
 """
 
 
-def test_explain_says_what_a_group_lacks(tmp_path: Path) -> None:
+def test_explain_reports_the_missing_resources_of_a_group(tmp_path: Path) -> None:
     group = """
 apiVersion: scheduling.x-k8s.io/v1alpha1
 kind: PodGroup
@@ -287,7 +287,7 @@ spec: {{containers: [{{name: c, image: i, resources: {{requests: {{cpu: "2"}}}}}
     assert "lower minMember of the PodGroup larger to 2" in text
 
 
-def test_explain_says_what_a_quota_allows(tmp_path: Path) -> None:
+def test_explain_reports_the_limits_of_a_quota(tmp_path: Path) -> None:
     quota = """
 apiVersion: scheduling.x-k8s.io/v1alpha1
 kind: ElasticQuota
@@ -330,7 +330,7 @@ spec: {containers: [{name: c, image: i, resources: {requests: {cpu: "3"}}}]}
     assert "To fix it: raise max to cpu 3 and min to cpu 3 of the ElasticQuota quota" in text
 
 
-def test_explain_says_what_numa_nodes_have_left(tmp_path: Path) -> None:
+def test_explain_reports_free_resources_of_numa_nodes(tmp_path: Path) -> None:
     documents = """
 apiVersion: topology.node.k8s.io/v1alpha2
 kind: NodeResourceTopology

@@ -67,7 +67,7 @@ def test_a_request_from_elsewhere_is_refused(headers: dict[str, str], status: in
     run(work)
 
 
-def test_a_forged_host_reads_nothing_either() -> None:
+def test_a_request_with_a_forged_host_is_refused() -> None:
     async def work() -> None:
         page = PageHarness(make_node("a"))
         async with page.signed_in_client() as client:
@@ -104,7 +104,7 @@ def test_the_cookie_is_for_a_folder_that_only_a_link_names() -> None:
     run(work)
 
 
-def test_pages_on_one_host_have_sessions_of_their_own() -> None:
+def test_pages_on_one_host_have_separate_sessions() -> None:
     async def work() -> None:
         first, second = PageHarness(make_node("a")), PageHarness(make_node("b"))
         async with first.anonymous_client() as client, second.server:
@@ -165,7 +165,7 @@ def test_odd_bodies_are_answered(raw: bytes, status: int) -> None:
     run(work)
 
 
-def test_it_works_behind_a_path_of_a_proxy() -> None:
+def test_the_page_works_behind_a_path_of_a_proxy() -> None:
     """The browser talks to the proxy alone: every address must hold there."""
 
     async def work() -> None:

@@ -52,7 +52,7 @@ def test_a_pod_that_was_placed_before_the_log_began_is_no_decision() -> None:
     assert log.last == 0
 
 
-def test_the_last_are_kept_and_found_by_number() -> None:
+def test_the_last_decisions_are_stored_and_found_by_number() -> None:
     log = DecisionLog(lambda: 0, length=100)
     for number in range(250):
         pod = make_pod(f"p{number}")
@@ -150,7 +150,7 @@ def test_asking_for_the_best_nodes_takes_a_fiftieth_of_the_time_after_what_was_s
     assert 0.018 < spent / (clock[0] - began) < 0.022
 
 
-def test_a_pod_that_had_to_go_is_noted_once() -> None:
+def test_an_evicted_pod_is_recorded_once() -> None:
     log = DecisionLog(lambda: 0)
     pod = make_pod("victim", node_name="a")
     reason = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")

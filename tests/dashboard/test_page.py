@@ -159,7 +159,7 @@ def opened(cluster: str, browser: Any) -> Opened:
     return visit(browser, cluster)
 
 
-def test_the_cluster_is_seen_at_a_glance(opened: Opened) -> None:
+def test_the_overview_shows_the_state_of_the_cluster(opened: Opened) -> None:
     page = opened.page
     page.get_by_role("img", name="Map of 4 nodes").wait_for()
     assert page.get_by_test_id("counts").inner_text().split()[:2] == ["4", "nodes"]
@@ -210,7 +210,7 @@ def test_a_pending_pod_says_why_and_a_suggestion_is_applied(opened: Opened) -> N
     page.get_by_text("It runs on", exact=False).wait_for()
 
 
-def test_pods_arrive_while_one_looks(opened: Opened) -> None:
+def test_the_open_page_shows_new_pods(opened: Opened) -> None:
     page = opened.go("try")
     page.get_by_role("button", name="A pod", exact=True).click()
     page.get_by_role("button", name="Create", exact=True).click()
@@ -257,7 +257,7 @@ def test_a_drain_is_played_in_virtual_time_and_the_link_shows_it_again(opened: O
     assert answer.locator(".verdict").inner_text() == summary
 
 
-def test_another_configuration_sends_the_next_pods_elsewhere(opened: Opened) -> None:
+def test_a_new_configuration_applies_to_the_next_pods(opened: Opened) -> None:
     page = opened.go("try")
     page.get_by_label("Configuration").fill("apiVersion: v1")
     page.get_by_role("button", name="Configure", exact=True).click()
@@ -285,7 +285,7 @@ def test_a_workload_is_scaled(opened: Opened) -> None:
     page.get_by_text("web has 8 replicas now.").wait_for()
 
 
-def test_a_zone_is_stopped_and_is_seen_to_be_down(opened: Opened) -> None:
+def test_a_stopped_zone_is_shown_as_down(opened: Opened) -> None:
     page = opened.go("try")
     page.get_by_role("button", name="Stop zone zone-b").click()
     page.get_by_text("Zone zone-b stopped: 2 nodes.").wait_for()

@@ -72,7 +72,7 @@ class _Shunning(Plugin):
         return Status.unschedulable("node(s) are shunned")
 
 
-def test_plugins_of_ones_own_have_a_say_in_explanations() -> None:
+def test_user_plugins_contribute_to_explanations() -> None:
     async def work() -> None:
         state = FixedPageState(make_node("a"), make_pod("p"))
         text = (
@@ -238,7 +238,7 @@ def test_nodes_are_cordoned_uncordoned_and_deleted() -> None:
     run(work)
 
 
-def test_a_configuration_that_cannot_be_used_is_said_in_one_line() -> None:
+def test_an_unusable_configuration_is_reported_in_one_line() -> None:
     async def work() -> None:
         page = PageHarness(*CLUSTER)
         text = (

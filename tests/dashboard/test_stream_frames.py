@@ -76,7 +76,7 @@ def test_viewers_share_the_frame_of_a_moment() -> None:
     virtually(work)
 
 
-def test_a_viewer_that_fell_behind_gets_all_it_missed_in_one_frame() -> None:
+def test_a_slow_viewer_gets_all_missed_changes_in_one_frame() -> None:
     async def work() -> None:
         harness = FrameHarness(5)
         slow, _ = await harness.hub.next(0)
@@ -93,7 +93,7 @@ def test_a_viewer_that_fell_behind_gets_all_it_missed_in_one_frame() -> None:
     virtually(work)
 
 
-def test_a_viewer_that_was_away_for_long_begins_anew() -> None:
+def test_a_viewer_that_is_too_far_behind_gets_a_full_frame() -> None:
     async def work() -> None:
         harness = FrameHarness(2)
         slow, _ = await harness.hub.next(0)

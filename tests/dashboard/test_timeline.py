@@ -96,7 +96,7 @@ def test_a_node_is_healthy_until_it_failed() -> None:
     assert found(20) == (["True"], ["pool"])
 
 
-def test_going_back_and_forth_comes_to_the_same_and_sends_only_what_differs() -> None:
+def test_moving_the_cursor_back_and_forth_sends_only_differences() -> None:
     nodes = [at(make_node(f"n{number}"), 0) for number in range(5)]
     pods = [at(assigned_to(make_pod(f"p{n}", requests={"cpu": "1"}), f"n{n}"), n) for n in range(5)]
     timelines = timeline_of_captures([capture(60, *nodes, *pods)])
@@ -136,7 +136,7 @@ def test_questions_are_about_the_moment_that_is_looked_at() -> None:
     run(work)
 
 
-def test_a_simulation_is_gone_through_moment_by_moment(tmp_path: Path) -> None:
+def test_a_simulation_can_be_stepped_through(tmp_path: Path) -> None:
     planned = scenario(configurations=[{"name": "default"}, {"name": "packed", "config": PACKED}])
     results = sweep(planned)
     path = tmp_path / "run.history"

@@ -9,7 +9,7 @@ from pathlib import Path
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "clients"
 
 
-def test_its_own_tests_pass() -> None:
+def test_the_tests_of_the_example_pass() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "."],
         cwd=EXAMPLE,

@@ -104,7 +104,7 @@ def test_a_trace_with_small_requests_gets_copies_at_its_end() -> None:
 # -- fragments -----------------------------------------------------------------------------
 
 
-def test_fragment_of_a_node_by_hand() -> None:
+def test_the_fragment_of_a_node_equals_that_computed_by_hand() -> None:
     pods = TypicalPods(TYPICAL)
     access = pods.access("any")[:, np.newaxis]
     amounts = pods.amounts(NODE.cpu, NODE.left, access)
@@ -133,7 +133,7 @@ def test_typical_pods_are_the_most_frequent_ones() -> None:
 # -- policies ------------------------------------------------------------------------------
 
 
-def test_scores_by_hand() -> None:
+def test_scores_equal_those_computed_by_hand() -> None:
     fgd = Fgd(FgdArgs(TYPICAL))
     fgd.ledger.models.append("any")
     assert fgd.score_states(POD_A, 4000, NODE).tolist() == [54]
@@ -147,7 +147,7 @@ def test_scores_by_hand() -> None:
 
 
 @pytest.mark.parametrize("plugin", POLICIES.values(), ids=POLICIES)
-def test_policies_keep_the_contract_of_plugins(plugin: type) -> None:
+def test_policies_fulfil_the_plugin_contract(plugin: type) -> None:
     check_plugin(plugin)
 
 
@@ -206,7 +206,7 @@ def test_a_run_repeats_and_no_device_is_given_twice() -> None:
     assert first.curves.gpu_allocation[130] == pytest.approx(used / 1040, abs=1)
 
 
-def test_a_random_choice_among_equals_is_another_run() -> None:
+def test_random_tie_breaking_gives_a_different_run() -> None:
     trace = Trace.read(SAMPLE, "default")
     assert run(trace, "FGD", 5).placed != run(trace, "FGD", 5, tie_break=RANDOM).placed
 

@@ -10,7 +10,7 @@ from pathlib import Path
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "house_scheduler"
 
 
-def test_its_own_tests_pass() -> None:
+def test_the_tests_of_the_example_pass() -> None:
     paths = [str(EXAMPLE / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "tests"],

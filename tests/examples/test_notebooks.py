@@ -20,7 +20,7 @@ print(sum("image/png" in output.get("data", {}) for output in outputs))
 """
 
 
-def test_there_are_two() -> None:
+def test_both_notebooks_exist() -> None:
     assert [path.stem for path in NOTEBOOKS] == ["capacity_study", "plugin_study"]
 
 

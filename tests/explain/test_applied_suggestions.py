@@ -232,7 +232,7 @@ def test_a_pod_of_a_workload_is_changed_in_the_template(name: str) -> None:
     virtual_loop.run(lambda: applied("request cpu <= 4 (asks 8), in"))
 
 
-def test_what_was_deleted_comes_back_if_the_creation_fails() -> None:
+def test_a_deleted_object_is_restored_if_the_creation_fails() -> None:
     cause = USUAL["not enough free cpu"]
     objects = complete((*cause.objects, cause.pod))
     pod = objects[-1]

@@ -70,13 +70,13 @@ def test_a_note_is_made_once_for_a_pod_and_its_reasons() -> None:
     assert notes.asked == asked
 
 
-def test_other_reasons_make_another_note() -> None:
+def test_other_reasons_get_a_separate_note() -> None:
     notes = Notes(make_node("a"))
     assert notes.of(make_pod("p", requests={"cpu": "6"})).startswith("Insufficient cpu")
     assert notes.of(make_pod("p", node_selector={"x": "y"})).startswith("no node has the label x=y")
 
 
-def test_after_a_note_that_took_long_others_go_without_for_a_while() -> None:
+def test_after_a_slow_note_the_next_events_have_none() -> None:
     notes = Notes(make_node("a"))
     notes.took_ns = 1_000_000
     assert notes.of(make_pod("p", pvcs=["data"]))

@@ -76,7 +76,7 @@ def clusters(draw: st.DrawFn) -> tuple[list[Node | Pod], Pod]:
 
 @settings(max_examples=40, deadline=None)
 @given(clusters())
-def test_all_at_once_and_one_by_one_come_to_the_same(cluster: tuple[list[Any], Pod]) -> None:
+def test_batched_and_single_updates_give_equal_results(cluster: tuple[list[Any], Pod]) -> None:
     objects, pod = cluster
     found = snapshot(*objects).fit(pod)
     slow = snapshot(*objects)
@@ -108,14 +108,14 @@ def test_plain_pods_are_counted_all_at_once() -> None:
         ),
     ],
 )
-def test_pods_that_look_at_each_other_are_counted_one_by_one(pod: Pod) -> None:
+def test_pods_with_terms_about_each_other_are_placed_one_by_one(pod: Pod) -> None:
     model = snapshot(*nodes("a", "b", labels={ZONE: "z1"})).model
     copies = Copies(model)
     copies.fill(pod)
     assert len(copies) == 0
 
 
-def test_what_stops_the_next_one_is_said_per_group_of_nodes() -> None:
+def test_reasons_against_the_next_copy_are_grouped_by_nodes() -> None:
     tainted = nodes("c", taints=["gpu=yes:NoSchedule"])
     answer = snapshot(*nodes("a", "b"), *tainted).fit(make_pod("p", requests={"cpu": "3"}))
     assert (answer.fits, answer.nodes) == (2, {"a": 1, "b": 1})
@@ -151,7 +151,7 @@ def test_counting_leaves_nothing_behind() -> None:
     asked.model.cache.check_invariants()
 
 
-def test_devices_of_copies_are_handed_out_and_given_back() -> None:
+def test_devices_of_copies_are_allocated_and_released() -> None:
     template = parsed(
         ResourceClaimTemplate,
         {
@@ -184,7 +184,7 @@ def test_devices_of_copies_are_handed_out_and_given_back() -> None:
     assert not asked.model.objects.list(ResourceClaim)
 
 
-def test_a_volume_of_its_own_is_made_for_each_copy() -> None:
+def test_a_separate_volume_is_provisioned_for_each_copy() -> None:
     source = {"volumeClaimTemplate": {"spec": {"storageClassName": "local"}}}
     template = {
         "metadata": {"name": "db", "namespace": "default"},

@@ -301,7 +301,7 @@ def test_a_changed_byte_ends_a_segment_with_one_line(churned: Path, tmp_path: Pa
     ("content", "message"),
     [(b"", "no segment of a recording"), (b"PK\x03\x04zip file", "no segment of a recording")],
 )
-def test_another_file_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+def test_a_file_that_is_no_segment_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "00000001.segment").write_bytes(content)
     with pytest.raises(RecordingError, match=message):
         replay_recording(tmp_path)

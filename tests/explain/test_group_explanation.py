@@ -50,7 +50,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_what_a_group_waits_for(case: Any) -> None:
+def test_a_group_explanation_names_what_is_missing(case: Any) -> None:
     group, pods, verdict, fits, domains = case
     answer = Snapshot([*NODES, group, *pods]).explain_group("g")
     assert (answer.verdict, answer.fits) == (verdict, fits)
@@ -58,7 +58,7 @@ def test_what_a_group_waits_for(case: Any) -> None:
     assert render_group(answer).startswith(f"PodGroup default/g: {answer.summary}")
 
 
-def test_the_model_is_left_as_it_was() -> None:
+def test_the_model_is_not_changed() -> None:
     snapshot = Snapshot([*NODES, gang(3, scheduling_constraints=RACK), *members(3)])
     assert snapshot.explain_group("g") == snapshot.explain_group("g")
     assert snapshot.model.snapshot.placement is None

@@ -63,7 +63,7 @@ def test_preemption_names_the_victims() -> None:
     assert answer.preemption.victims == ("default/low",)
 
 
-def test_preemption_says_which_priority_would_do() -> None:
+def test_preemption_reports_the_priority_that_would_help() -> None:
     objects = [*nodes("a"), running("equal", "a", requests={"cpu": "3"}, priority=10)]
     answer = explained(objects, make_pod("p", requests={"cpu": "2"}, priority=10))
     assert answer.preemption is not None
@@ -71,7 +71,7 @@ def test_preemption_says_which_priority_would_do() -> None:
     assert answer.preemption.priority_needed == 11
 
 
-def test_nothing_is_left_changed_by_asking() -> None:
+def test_explaining_pending_pods_does_not_change_the_model() -> None:
     objects = [*nodes("a", "b"), running("low", "a", requests={"cpu": "3"}, priority=1)]
     pod = make_pod("p", requests={"cpu": "5"}, priority=10)
     snapshot = Snapshot([*objects, pod], clock=ManualClock())
@@ -112,7 +112,7 @@ def test_a_device_claim_is_unknown_if_its_kinds_have_not_been_read() -> None:
     assert "without the rules about kinds that have not been read" in render(rejected)
 
 
-def test_what_else_is_wrong_is_said_behind_the_first_thing() -> None:
+def test_further_reasons_follow_the_first_one() -> None:
     gated = explained(nodes("a"), make_pod("p", gates=["x"], requests={"cpu": "6"}))
     assert gated.breakdown.startswith("Once that is solved: Insufficient cpu: asks 6")
     unclaimed = explained(nodes("a"), make_pod("p", pvcs=["data"], requests={"cpu": "6"}))

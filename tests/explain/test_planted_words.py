@@ -186,7 +186,7 @@ def decisions(snapshot: Snapshot) -> list[Any]:
     return found
 
 
-def test_what_is_made_of_names_stays_made_of_them() -> None:
+def test_composed_names_stay_composed_after_anonymizing() -> None:
     objects = [
         {"kind": "StatefulSet", "metadata": {"name": "acme-db"}},
         {"kind": "Pod", "metadata": {"name": "acme-db-12"}},

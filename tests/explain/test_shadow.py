@@ -97,7 +97,7 @@ async def _few_pods(harness: ShadowHarness) -> None:
         await harness.create(small_pod(f"p{number}"))
 
 
-def test_another_configuration_differs_with_the_points_of_both_nodes() -> None:
+def test_a_different_configuration_is_reported_with_the_points_of_both_nodes() -> None:
     async def step(harness: ShadowHarness) -> None:
         await harness.create(make_node("a", cpu="8"), make_node("b", cpu="8"))
         for number in range(2):

@@ -32,7 +32,7 @@ def test_the_invariants_hold(first: int) -> None:
 
 
 @pytest.mark.parametrize("seed", FOUND, ids=str)
-def test_the_harness_knows_what_the_reference_does(seed: int) -> None:
+def test_the_harness_models_documented_reference_behavior(seed: int) -> None:
     check_seed(seed)
 
 

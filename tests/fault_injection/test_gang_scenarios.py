@@ -25,7 +25,7 @@ MUTANT_SEEDS = 40
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_gangs_are_placed_whole_and_none_waits_in_vain(seed: int) -> None:
+def test_gangs_are_placed_as_a_whole_or_not_at_all(seed: int) -> None:
     assert run_gang_scenario(seed) == []
 
 

@@ -25,7 +25,7 @@ def test_a_cause_is_plain_data_with_its_type() -> None:
     }
 
 
-def test_an_own_cause_needs_only_fields() -> None:
+def test_a_user_defined_cause_needs_only_fields() -> None:
     assert HeldAsSpare("spare", (1, 2)).to_dict() == {
         "type": "HeldAsSpare",
         "label": "spare",
@@ -33,7 +33,7 @@ def test_an_own_cause_needs_only_fields() -> None:
     }
 
 
-def test_causes_stay_with_the_status_that_is_blamed_on_a_plugin() -> None:
+def test_blame_preserves_the_causes_of_a_status() -> None:
     status = Status.unresolvable("no", causes=(UntoleratedTaint(),)).blame("TaintToleration")
     assert status.causes == (UntoleratedTaint(),)
     assert status.plugin == "TaintToleration"

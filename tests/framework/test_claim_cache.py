@@ -37,7 +37,7 @@ def test_a_follower_gets_the_existing_entries() -> None:
     assert cache_with(claim("1"))[1] == [(None, "1")]
 
 
-def test_a_write_counts_at_once_and_its_echo_is_no_news() -> None:
+def test_a_write_is_visible_at_once_and_its_watch_event_is_ignored() -> None:
     cache, heard = cache_with(claim("1"))
     written = claim("2", allocated=True)
     cache.assume(written)
@@ -66,7 +66,7 @@ def test_an_unknown_claim_cannot_be_assumed() -> None:
         ClaimCache().assume(claim("1"))
 
 
-def test_what_was_assumed_can_be_taken_back() -> None:
+def test_assumed_claims_can_be_restored() -> None:
     cache, heard = cache_with(claim("1"))
     cache.assume(claim("2", allocated=True))
     cache.restore("c", "ns")
@@ -85,13 +85,13 @@ def test_a_deletion_ends_with_the_latest_state() -> None:
     assert heard[1:] == [("1", "2"), ("2", None)]
 
 
-def test_another_claim_of_the_same_name_is_news_whatever_its_version() -> None:
+def test_a_recreated_claim_notifies_listeners_whatever_its_version() -> None:
     cache, heard = cache_with(claim("9"))
     cache.watched(claim("9"), claim("3", uid="other"))
     assert heard[1:] == [("9", "3")]
 
 
-def test_objects_without_versions_are_taken_as_they_come() -> None:
+def test_objects_without_versions_are_applied_in_order_of_arrival() -> None:
     cache, heard = cache_with(claim(""))
     changed = replace(claim(""), status=claim("", allocated=True).status)
     cache.watched(claim(""), changed)

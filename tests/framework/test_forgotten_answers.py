@@ -14,7 +14,9 @@ from kubesched.framework.pod_index import PodIndex
 from kubesched.framework.pod_query import PodQuery
 
 
-def test_a_forgotten_answer_goes_with_its_last_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_evicted_result_is_freed_with_its_last_reference(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(pod_index, "_ANSWERS_KEPT", 3)
     table = NodeTable()
     table.add_row("n")

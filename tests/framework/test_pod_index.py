@@ -84,7 +84,7 @@ def test_terms_are_found_by_the_pods_they_are_about() -> None:
     assert not index.terms_about(make_pod("p"), {})[TermKind.REQUIRED_AFFINITY]
 
 
-def test_a_term_that_comes_later_is_noticed() -> None:
+def test_a_term_added_later_is_taken_into_account() -> None:
     index = make_view(make_node("a", zone="z1")).pods
     web = make_pod("p", labels={"app": "web"})
     assert not index.has_terms
@@ -210,7 +210,7 @@ def test_forgetting_changes_no_answer() -> None:
 
 
 @pytest.mark.usefixtures("tiny_bounds")
-def test_what_is_not_used_is_forgotten() -> None:
+def test_unused_query_results_are_evicted() -> None:
     churn = Churn(1)
     index = churn.cache.snapshot.pod_index
     churn.cache.add_node(make_node("node-0"))

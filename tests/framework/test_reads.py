@@ -26,7 +26,7 @@ def test_a_template_is_all_but_the_identity() -> None:
     assert set(POD_FIELDS) == set(PodPart.TEMPLATE)
 
 
-def test_by_default_everything_is_read_and_nothing_is_cached() -> None:
+def test_the_default_reads_everything_and_is_not_cached() -> None:
     reads = Reads()
     assert reads.pod == PodPart.ALL
     assert reads.pods_on_node is PodsOnNode.DETAIL

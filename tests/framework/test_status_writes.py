@@ -144,7 +144,7 @@ def test_a_refused_write_changes_nothing_about_the_next() -> None:
     virtually(story)
 
 
-def test_what_the_newest_state_has_is_not_written() -> None:
+def test_changes_that_the_newest_state_already_has_are_not_written() -> None:
     async def story(harness: StatusHarness, pod: Pod) -> None:
         for _ in range(3):
             await harness.writer.write(pod, condition("first"), "n")

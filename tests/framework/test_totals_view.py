@@ -43,7 +43,7 @@ def test_a_part_keeps_its_totals() -> None:
     assert list(part.names) == ["a", "b"]
 
 
-def test_what_is_not_known_is_refused() -> None:
+def test_totals_of_unknown_resources_are_refused() -> None:
     nodes = totals_view()
     with pytest.raises(TypeError, match="requested amounts and pod counts only"):
         list(nodes)

@@ -85,5 +85,5 @@ UNCHECKED: dict[str, Json] = {
 
 
 @pytest.mark.parametrize("change", UNCHECKED.values(), ids=UNCHECKED)
-def test_what_no_server_would_have(change: Json, tmp_path: Path) -> None:
+def test_objects_that_no_server_would_store_are_handled(change: Json, tmp_path: Path) -> None:
     ask(("whatif", "--add", "1", "-f"), [NODE, merged(POD, change)], tmp_path)

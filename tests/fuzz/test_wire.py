@@ -59,7 +59,7 @@ PIECES = st.lists(
 @given(pieces=PIECES)
 @example(pieces=[b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n"])
 @example(pieces=[b"HTTP/1.1 \xb2\xb2\xb2 OK\r\n\r\n"])
-def test_answers_that_are_none(pieces: list[bytes]) -> None:
+def test_invalid_extender_responses_are_errors(pieces: list[bytes]) -> None:
     reader = AnswerReader()
     with contextlib.suppress(HttpError):
         for piece in pieces:
@@ -149,7 +149,7 @@ REQUESTS = st.lists(
 
 @effort(40)
 @given(requests=st.lists(REQUESTS, min_size=1, max_size=3))
-def test_requests_that_are_none(requests: list[list[bytes]]) -> None:
+def test_invalid_requests_are_refused(requests: list[list[bytes]]) -> None:
     async def main() -> None:
         service = ApiService(Store(random.Random(0)), RealClock())
         limits = ApiLimits(header_seconds=0.5, body_seconds=0.1)

@@ -204,7 +204,7 @@ def test_large_responses_together_have_a_limit() -> None:
     Server(limits=ApiLimits(unsent_bytes=20_000_000, patience_seconds=1000.0)).run(test)
 
 
-def test_a_stalled_client_makes_room_for_others() -> None:
+def test_a_stalled_client_is_dropped_to_make_room() -> None:
     async def test(client: aiohttp.ClientSession, server: Server) -> None:
         resource = server.store.catalog.by_url("", "v1", "configmaps")
         for number in range(20):
@@ -220,7 +220,7 @@ def test_a_stalled_client_makes_room_for_others() -> None:
     Server(limits=ApiLimits(unsent_bytes=20_000_000, patience_seconds=0.02)).run(test)
 
 
-def test_a_client_that_goes_away_leaves_no_watch_behind() -> None:
+def test_the_watch_of_a_disconnected_client_is_closed() -> None:
     async def test(client: aiohttp.ClientSession, server: Server) -> None:
         async with client.get("/api/v1/nodes?watch=1"):
             assert server.http.watches == 1
@@ -271,7 +271,7 @@ def test_a_body_that_does_not_arrive_is_not_waited_for() -> None:
     Server(limits=ApiLimits(body_seconds=0.01)).run(test)
 
 
-def test_tokens_tell_users_apart() -> None:
+def test_tokens_identify_users() -> None:
     users = Users({"a": Requester("alice"), "v": Requester("victor", groups=(VIEWERS,))})
 
     async def test(client: aiohttp.ClientSession, server: Server) -> None:
@@ -297,7 +297,7 @@ def test_tokens_tell_users_apart() -> None:
 
 
 @pytest.mark.parametrize("path", ["/api/v1/nodes?watch=1", "/version"])
-def test_nothing_runs_or_listens_afterwards(path: str) -> None:
+def test_no_task_or_socket_is_left_after_the_server(path: str) -> None:
     async def main() -> None:
         server = Server()
         async with server.http, aiohttp.ClientSession(server.http.url) as client:

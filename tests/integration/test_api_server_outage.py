@@ -229,7 +229,7 @@ def test_the_second_of_two_signals_ends_it_at_once(tmp_path: Path) -> None:
     tell(tmp_path, story)
 
 
-def test_one_signal_is_enough_even_if_the_server_never_answers(tmp_path: Path) -> None:
+def test_one_signal_stops_the_process_without_a_responding_server(tmp_path: Path) -> None:
     async def story(harness: ServerOutageHarness) -> None:
         async with harness.scheduler(HASTY) as run:
             await run.until_said("Successfully acquired lease")
@@ -245,7 +245,7 @@ def test_one_signal_is_enough_even_if_the_server_never_answers(tmp_path: Path) -
     tell(tmp_path, story)
 
 
-def test_a_signal_before_anything_is_known_ends_it_too(tmp_path: Path) -> None:
+def test_a_signal_during_startup_ends_the_process(tmp_path: Path) -> None:
     async def story(harness: ServerOutageHarness) -> None:
         harness.server.signal(signal.SIGSTOP)
         try:

@@ -94,7 +94,7 @@ def test_a_client_without_a_handshake_is_disconnected() -> None:
     ],
     ids=["line", "header", "headers", "no header"],
 )
-def test_what_is_no_request_leaves_no_trace_in_the_log(
+def test_malformed_requests_are_not_logged(
     request_line: bytes, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story(server: ApiServer, host: str, port: int) -> None:

@@ -119,7 +119,7 @@ def check(listed: Any, load: WriteLoad) -> None:
 
 
 @pytest.mark.skipif(not CRASHES, reason="KUBESCHED_CRASHES=0")
-def test_what_was_acknowledged_survives_a_crash(tmp_path: Path) -> None:
+def test_acknowledged_writes_survive_a_crash(tmp_path: Path) -> None:
     rng = random.Random(1)
 
     async def main() -> None:

@@ -190,7 +190,7 @@ def wanted(path: str, who: str) -> int:
     return 403
 
 
-def test_pages_are_for_those_whom_the_cluster_allows_them(tmp_path: Path) -> None:
+def test_pages_are_served_to_users_that_the_cluster_authorizes(tmp_path: Path) -> None:
     async def main() -> None:
         async with deployed(tmp_path) as cluster:
             for path in PAGES:

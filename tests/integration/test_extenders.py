@@ -66,7 +66,9 @@ TRUST = {
 
 
 @pytest.mark.parametrize("trust", TRUST.values(), ids=TRUST)
-def test_whom_to_trust(trust: Trust, tmp_path: Path) -> None:
+def test_extender_tls_settings_decide_which_servers_are_trusted(
+    trust: Trust, tmp_path: Path
+) -> None:
     authority = Authority(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*authority.issue("server"))
@@ -85,7 +87,7 @@ def test_whom_to_trust(trust: Trust, tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_the_name_to_look_for_can_be_given(tmp_path: Path) -> None:
+def test_the_expected_tls_server_name_can_be_configured(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*authority.issue("server", hosts="DNS:extender.example"))
@@ -148,7 +150,9 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("tls", "why"), BROKEN.values(), ids=BROKEN)
-def test_what_cannot_be_used_is_said_at_the_start(tls: ExtenderTLSConfig, why: str) -> None:
+def test_unusable_extender_certificates_are_reported_at_the_start(
+    tls: ExtenderTLSConfig, why: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         build_extenders([ExtenderConfig(url_prefix="https://x", tls_config=tls)])
     assert str(caught.value).startswith(f"couldn't build extenders: {why}")

@@ -88,7 +88,7 @@ def test_connections_are_kept_and_used_in_parallel() -> None:
     assert most_at_once > 10
 
 
-def test_what_a_server_sees() -> None:
+def test_requests_have_the_expected_path_and_headers() -> None:
     seen: list[web.Request] = []
 
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -152,7 +152,7 @@ def test_a_write_whose_connection_breaks_is_not_sent_again() -> None:
     assert requests == 1
 
 
-def test_a_write_waits_for_its_turn_and_a_lost_one_gives_it_back() -> None:
+def test_a_lost_write_releases_its_slot() -> None:
     go_on = asyncio.Event()
     at_once = most_at_once = 0
 
@@ -470,7 +470,7 @@ def test_a_client_certificate_is_shown_and_replaced_when_it_is_rotated(
     assert shown == ["first", "second"]
 
 
-def test_a_server_that_is_not_there_is_not_knocked_at_by_everyone() -> None:
+def test_an_unreachable_server_gets_few_connection_attempts() -> None:
     async def work() -> None:
         async with serving(answer_pod) as server:
             url = server

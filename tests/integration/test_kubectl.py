@@ -120,7 +120,7 @@ def test_apply_changes_what_differs_and_says_so(kubectl: Kubectl) -> None:
     assert pod["spec"]["containers"][0]["image"] == "nginx:2"
 
 
-def test_apply_on_the_server_keeps_account_of_owners(kubectl: Kubectl) -> None:
+def test_server_side_apply_tracks_field_owners(kubectl: Kubectl) -> None:
     for _ in range(2):
         kubectl("apply", "--server-side", "-f", "-", given=POD)
     changed = POD.replace("image: nginx", "image: nginx:2")
@@ -296,7 +296,7 @@ spec:
         kubectl("delete", "crd", "gadgets.example.com", "--ignore-not-found")
 
 
-def test_what_is_in_deploy_is_accepted(kubectl: Kubectl) -> None:
+def test_the_manifests_in_deploy_are_accepted(kubectl: Kubectl) -> None:
     folder = Path(__file__).resolve().parents[2] / "deploy"
     made = kubectl("kustomize", str(folder)).split("\n---\n")
     # The embedded server has neither roles nor accounts; kustomize has read them all the same.

@@ -338,7 +338,7 @@ def test_a_replica_that_may_not_write_its_lease_is_not_ready(
     asyncio.run(main())
 
 
-def test_what_the_rendered_objects_refer_to_is_rendered(objects: list[Json]) -> None:
+def test_objects_that_rendered_objects_refer_to_are_rendered(objects: list[Json]) -> None:
     assert {each["kind"] for each in objects} == PLURALS.keys()
     everything = [*objects, *EVERYWHERE]
     for binding in (*of_kind(objects, "RoleBinding"), *of_kind(objects, "ClusterRoleBinding")):

@@ -15,7 +15,7 @@ from kubesched.testing import make_pod
 from tests.integration.scheduler_cluster import Cluster, ended, said_until, tell
 
 
-def test_it_leads_places_pods_writes_events_and_ends_in_order(tmp_path: Path) -> None:
+def test_a_process_leads_places_pods_writes_events_and_ends(tmp_path: Path) -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.create_pods(f"p{number}" for number in range(20))
         await cluster.create(make_pod("big", requests={"cpu": "100"}, images=["i"]))
@@ -120,7 +120,7 @@ def test_the_second_takes_over_when_the_first_is_killed(tmp_path: Path) -> None:
     tell(tmp_path, story)
 
 
-def test_of_two_that_start_together_one_works(tmp_path: Path) -> None:
+def test_of_two_processes_that_start_together_one_leads(tmp_path: Path) -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.create_pods(f"p{number}" for number in range(100))
         async with cluster.scheduler("-v=2") as first, cluster.scheduler("-v=2") as second:
@@ -133,7 +133,7 @@ def test_of_two_that_start_together_one_works(tmp_path: Path) -> None:
     tell(tmp_path, story)
 
 
-def test_a_leader_that_was_stopped_for_long_does_nothing_when_it_wakes(tmp_path: Path) -> None:
+def test_a_leader_suspended_for_long_writes_nothing_when_it_resumes(tmp_path: Path) -> None:
     async def story(cluster: Cluster) -> None:
         async with cluster.scheduler("-v=2") as first:
             leader = await cluster.until_led()
@@ -226,7 +226,7 @@ def test_without_leader_election_a_signal_is_a_failure(tmp_path: Path) -> None:
     tell(tmp_path, story)
 
 
-def test_a_kubeconfig_that_is_wrong_is_one_line(tmp_path: Path) -> None:
+def test_an_invalid_kubeconfig_is_reported_in_one_line(tmp_path: Path) -> None:
     async def story(cluster: Cluster) -> None:
         wrong = tmp_path / "wrong"
         wrong.write_text("kind: Config\ncurrent-context: x\n")
@@ -262,7 +262,7 @@ profiles:
 
 
 @pytest.mark.parametrize("flags", [(), ("--leader-elect=false",)])
-def test_a_plugin_that_promises_too_much_ends_a_verified_run(
+def test_wrong_cache_declarations_end_a_verified_run(
     tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
     plugin = tmp_path / "lying.py"

@@ -280,7 +280,7 @@ def test_a_client_that_never_finishes_its_request_is_dropped(
     live(story)
 
 
-def test_a_client_that_sends_its_body_too_slowly_is_answered(
+def test_a_client_that_sends_its_body_too_slowly_gets_a_timeout_response(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     limits = HttpLimits(body_seconds=0.2, lingering_seconds=0.1)
@@ -486,7 +486,7 @@ def test_bytes_that_are_no_text_are_wrong_credentials() -> None:
     live(story)
 
 
-def test_many_silent_clients_do_not_keep_others_out() -> None:
+def test_many_silent_clients_do_not_block_other_clients() -> None:
     async def story(server: Live) -> None:
         silent = [await server.raw() for _ in range(40)]
         assert (await server.get("/healthz"))[0] == 200

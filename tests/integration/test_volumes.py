@@ -79,5 +79,5 @@ async def story(cluster: Cluster) -> None:
         assert reference.uid == claim.metadata.uid
 
 
-def test_a_scheduler_that_was_killed_in_pre_bind_left_nothing_undone(tmp_path: Path) -> None:
+def test_state_of_a_scheduler_killed_in_pre_bind_is_cleaned_up(tmp_path: Path) -> None:
     tell(tmp_path, story, nodes=3)

@@ -165,7 +165,7 @@ ERROR = (
 )
 
 
-def test_failures_of_webhooks_say_what_happened() -> None:
+def test_failures_of_webhooks_have_a_reason() -> None:
     async def test(cluster: Cluster, hook: Hook) -> None:
         url = f"https://127.0.0.1:{hook.port}/"
         other = base64.b64encode(self_certificate().authority).decode()

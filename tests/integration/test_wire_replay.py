@@ -230,7 +230,7 @@ def test_a_connection_that_the_server_closed_between_requests_costs_nothing(
     assert [asked.connection for asked in server.asked] == [1, 2, 3]
 
 
-def test_a_read_whose_kept_connection_is_closed_as_it_is_sent_is_sent_again(
+def test_a_read_on_a_closed_idle_connection_is_repeated(
     wire: dict[str, dict[str, Any]],
 ) -> None:
     body = body_of(wire["get node"]["response"]["body"])
@@ -244,7 +244,7 @@ def test_a_read_whose_kept_connection_is_closed_as_it_is_sent_is_sent_again(
     assert len(server.asked) == 3
 
 
-def test_a_write_whose_kept_connection_is_closed_as_it_is_sent_is_not(
+def test_a_write_on_a_closed_idle_connection_is_not_repeated(
     wire: dict[str, dict[str, Any]],
 ) -> None:
     body = body_of(wire["bind"]["response"]["body"])

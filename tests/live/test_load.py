@@ -21,7 +21,7 @@ from tests.live.load import Load
 from tests.live.referee import Referee
 
 
-def test_the_load_comes_to_rest_and_uses_volumes_and_devices() -> None:
+def test_the_soak_load_settles_and_uses_volumes_and_devices() -> None:
     referee, faults = Referee(), 0
 
     async def main() -> tuple[list[str], int, int]:

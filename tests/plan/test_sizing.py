@@ -102,7 +102,7 @@ def test_a_pod_that_fits_no_type_is_named() -> None:
     assert "Insufficient cpu" in answer.unplaceable["default/huge-0"]
 
 
-def test_nothing_to_size_is_an_error() -> None:
+def test_sizing_without_pods_is_an_error() -> None:
     with pytest.raises(KubeschedError, match="the workload has no pods"):
         size([], CATALOG)
     with pytest.raises(KubeschedError, match="the catalog has no nodes"):

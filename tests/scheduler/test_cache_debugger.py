@@ -24,7 +24,7 @@ async def create(api: LocalApi, made: Node | Pod) -> None:
     await api.create(msgspec.structs.replace(made, metadata=metadata))
 
 
-def test_a_scheduler_that_agrees_with_the_server_says_so_and_one_that_does_not_says_where(
+def test_cache_differences_from_the_server_are_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     set_verbosity(0)

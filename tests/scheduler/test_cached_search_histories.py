@@ -284,7 +284,7 @@ def small(name: str) -> Pod:
 @pytest.mark.parametrize("nodes", [3, 24], ids=["row by row", "many rows at once"])
 @pytest.mark.parametrize("own", [Closed, Ranks], ids=["summed", "normalised"])
 @pytest.mark.parametrize("steady", [1, 4], ids=["without an index", "with an index"])
-def test_a_node_that_changed_while_it_was_full_is_scored_anew(
+def test_a_node_that_changed_while_it_was_full_is_scored_again(
     nodes: int, own: type[Plugin], steady: int
 ) -> None:
     harness = SearchHistoryHarness(PluginRef(own.name))
@@ -326,7 +326,9 @@ def test_scores_are_computed_again_after_a_failure(
 
 @pytest.mark.parametrize("nodes", [3, 24], ids=["row by row", "many rows at once"])
 @pytest.mark.parametrize("own", [Closed, Ranks], ids=["summed", "normalised"])
-def test_what_has_nothing_to_do_with_pods_outlives_them(nodes: int, own: type[Plugin]) -> None:
+def test_cached_answers_that_read_no_pods_survive_changes_of_pods(
+    nodes: int, own: type[Plugin]
+) -> None:
     harness = SearchHistoryHarness(PluginRef(own.name))
     names = [f"n{number}" for number in range(nodes)]
     for name in names:
@@ -408,7 +410,7 @@ def test_a_share_of_the_nodes_is_evaluated_again(percentage: int | None) -> None
     assert len(seen) == 166
 
 
-def test_nothing_is_kept_when_other_objects_changed() -> None:
+def test_changes_of_other_objects_invalidate_cached_answers() -> None:
     harness = SearchHistoryHarness()
     names = ("example.com/a", "example.com/b")
     for number in range(3):
@@ -446,7 +448,7 @@ def test_newer_versions_of_pods_on_a_node_are_looked_at() -> None:
     assert "n0" in harness.check(owned)
 
 
-def test_rows_that_changed_while_others_were_nominated_are_scored_anew() -> None:
+def test_rows_that_changed_while_pods_were_nominated_are_scored_again() -> None:
     harness = SearchHistoryHarness(PluginRef("Crowd"))
     for name in ("n0", "n1", "n2"):
         harness.cache.add_node(node_of(name))
@@ -535,7 +537,7 @@ def test_verdicts_that_are_worded_differently_every_time_do_not_pile_up() -> Non
 
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_any_history_leaves_the_decisions_of_a_full_evaluation(seed: int) -> None:
+def test_decisions_equal_a_full_evaluation_after_random_histories(seed: int) -> None:
     rng = random.Random(seed)
     own = [ref for ref in OWN if rng.random() < 0.6]
     rng.shuffle(own)

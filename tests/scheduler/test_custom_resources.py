@@ -81,7 +81,7 @@ def test_a_custom_resource_wakes_the_pods_that_wait_for_it() -> None:
     assert run(main) == ("", "n")
 
 
-def test_a_custom_kind_is_made_once_and_names_its_place() -> None:
+def test_a_custom_kind_exists_once_with_its_resource_path() -> None:
     kind = custom_kind(WIDGETS)
     assert kind is not None
     assert custom_kind(WIDGETS) is kind

@@ -257,7 +257,7 @@ def test_a_pod_that_moved_means_corruption(harness: EventHandlerHarness) -> None
 # -- nodes and other kinds -------------------------------------------------------------
 
 
-def test_a_node_is_announced_after_it_came_and_before_it_goes(harness: EventHandlerHarness) -> None:
+def test_node_events_follow_additions_and_precede_deletions(harness: EventHandlerHarness) -> None:
     seen: list[tuple[str, int]] = []
     announce = harness.queue.move_all
 
@@ -298,7 +298,9 @@ def test_a_node_update_announces_what_changed(
 
 @pytest.mark.parametrize("where", ["n1", "n2", ""])
 @pytest.mark.parametrize("was", ["n1", ""])
-def test_a_pod_made_anew_is_another_pod(harness: EventHandlerHarness, was: str, where: str) -> None:
+def test_a_recreated_pod_is_a_different_pod(
+    harness: EventHandlerHarness, was: str, where: str
+) -> None:
     old = make_pod("p", uid="1", node_name=was, requests={"cpu": "1"})
     new = version(make_pod("p", uid="2", node_name=where, requests={"cpu": "2"}), 2)
     harness.handlers.add_pod(old)

@@ -115,7 +115,7 @@ async def upheaval(harness: ExtenderHarness, rng: random.Random, foos: set[str])
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_whatever_an_extender_does_the_cluster_stays_sound(seed: int) -> None:
+def test_random_extender_behavior_breaks_no_invariant(seed: int) -> None:
     async def scenario() -> None:
         rng = random.Random(seed)
         moody = Moody(rng)

@@ -165,7 +165,7 @@ def test_preemption(case: Case) -> None:
 
 
 @pytest.mark.parametrize("by_name", [True, False])
-def test_what_is_shown_of_victims(by_name: bool) -> None:
+def test_extenders_receive_the_victims_of_each_node(by_name: bool) -> None:
     async def scenario() -> None:
         extender = FakeExtender(preempt=echo)
         async with cluster_with(
@@ -229,7 +229,7 @@ class TestWhileExtendersAreAsked:
 
         run(scenario)
 
-    def test_another_place_opens_up(self) -> None:
+    def test_a_node_is_added_during_the_review_of_victims(self) -> None:
         async def scenario() -> None:
             gate = Gate(echo)
             async with cluster_with(FakeExtender(preempt=gate)) as harness:
@@ -245,7 +245,7 @@ class TestWhileExtendersAreAsked:
 
         run(scenario)
 
-    def test_a_victim_leaves_by_itself(self) -> None:
+    def test_a_victim_ends_during_the_review(self) -> None:
         async def scenario() -> None:
             gate = Gate(echo)
             async with cluster_with(FakeExtender(preempt=gate)) as harness:
@@ -261,7 +261,7 @@ class TestWhileExtendersAreAsked:
 
         run(scenario)
 
-    def test_one_of_the_nodes_goes(self) -> None:
+    def test_a_candidate_node_is_deleted_during_the_review_of_victims(self) -> None:
         async def scenario() -> None:
             gate = Gate(echo)
             async with cluster_with(FakeExtender(preempt=gate)) as harness:
@@ -276,7 +276,7 @@ class TestWhileExtendersAreAsked:
 
         run(scenario)
 
-    def test_the_room_that_would_be_made_is_taken_for_good(self) -> None:
+    def test_another_pod_occupies_the_room_permanently(self) -> None:
         """A pod as important as the preemptor comes to n0: evicting on-n0 would not help."""
 
         async def scenario() -> None:

@@ -148,7 +148,7 @@ class TestBrokenExtenders:
 
         run(scenario)
 
-    def test_one_that_is_down_fails_its_pods_and_those_only(self) -> None:
+    def test_an_unreachable_extender_fails_only_its_own_pods(self) -> None:
         async def scenario() -> None:
             extender = FakeExtender(filter=keep_all)
             extender.is_down = True
@@ -166,7 +166,7 @@ class TestBrokenExtenders:
 
         run(scenario)
 
-    def test_one_that_hangs_while_scoring_costs_its_timeout_and_its_scores(self) -> None:
+    def test_an_extender_that_hangs_while_scoring_loses_its_scores_only(self) -> None:
         async def scenario() -> None:
             hangs = FakeExtender(prioritize=never)
             scores = FakeExtender(prioritize=score_nodes(lambda name: 9 * (name == "n1")))
@@ -226,7 +226,7 @@ class TestTheClusterChanges:
 
         run(scenario)
 
-    def test_the_chosen_node_goes_while_nodes_are_ranked(self) -> None:
+    def test_the_best_node_is_deleted_while_extenders_score(self) -> None:
         async def scenario() -> None:
             gate = Gate(score_nodes(lambda name: 9 * (name == "n1")))
             extender = FakeExtender(prioritize=gate)
@@ -241,7 +241,7 @@ class TestTheClusterChanges:
 
         run(scenario)
 
-    def test_all_nodes_go_and_one_comes(self) -> None:
+    def test_all_nodes_are_replaced_during_an_extender_call(self) -> None:
         async def scenario() -> None:
             gate = Gate(keep_all)
             extender = FakeExtender(filter=gate)
@@ -259,7 +259,7 @@ class TestTheClusterChanges:
 
         run(scenario)
 
-    def test_the_last_node_goes(self) -> None:
+    def test_the_last_node_is_deleted_during_an_extender_call(self) -> None:
         async def scenario() -> None:
             gate = Gate(keep_all)
             extender = FakeExtender(filter=gate)
@@ -290,7 +290,7 @@ class TestTheClusterChanges:
 
         run(scenario)
 
-    def test_a_pod_that_is_overtaken_time_and_again_is_tried_again_later(self) -> None:
+    def test_an_attempt_that_is_overtaken_repeatedly_is_retried_later(self) -> None:
         async def scenario() -> None:
             harness: ExtenderHarness
 
@@ -315,7 +315,7 @@ class TestTheClusterChanges:
 
 
 class TestThePodChanges:
-    def test_what_was_refused_for_a_pod_is_forgotten_with_its_need(self) -> None:
+    def test_refusals_of_extenders_are_dropped_when_the_pod_is_bound(self) -> None:
         """Seed 434: the pod is bound by another client, or deleted, during the call."""
 
         async def scenario() -> None:
@@ -342,7 +342,7 @@ class TestThePodChanges:
 
         run(scenario)
 
-    def test_what_was_refused_for_a_pod_is_forgotten_when_it_is_made_anew(self) -> None:
+    def test_refusals_of_extenders_are_dropped_when_the_pod_is_recreated(self) -> None:
         """Seed 3512: an informer that missed the deletion reports an update."""
 
         async def scenario() -> None:
@@ -359,7 +359,7 @@ class TestThePodChanges:
 
         run(scenario)
 
-    def test_a_deleted_pod_is_let_go(self) -> None:
+    def test_a_deleted_pod_is_released(self) -> None:
         async def scenario() -> None:
             gate = Gate(keep_all)
             extender = FakeExtender(filter=gate)
@@ -376,7 +376,7 @@ class TestThePodChanges:
 
         run(scenario)
 
-    def test_a_pod_that_was_made_again_is_another_pod(self) -> None:
+    def test_a_recreated_pod_has_its_own_state(self) -> None:
         async def scenario() -> None:
             gate = Gate(keep_all)
             extender = FakeExtender(filter=gate)
@@ -415,7 +415,7 @@ class TestThePodChanges:
 
         run(scenario)
 
-    def test_a_pod_that_someone_else_bound_is_let_go(self) -> None:
+    def test_a_pod_bound_by_another_client_is_released(self) -> None:
         async def scenario() -> None:
             gate = Gate(keep_all)
             extender = FakeExtender(filter=gate)

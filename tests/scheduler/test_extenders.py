@@ -184,7 +184,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_one_pod(case: Case) -> None:
+def test_one_pod_is_placed_with_extenders(case: Case) -> None:
     async def scenario() -> None:
         extenders = [
             (fake, fake.settings(**{"url_prefix": f"http://extender:{number}", **changes}))
@@ -322,7 +322,7 @@ def test_other_extenders_get_a_node_that_an_extender_invented_but_no_pod_is_plac
     run(scenario)
 
 
-def test_a_pod_for_which_an_extender_makes_up_all_nodes_waits_for_something_to_happen() -> None:
+def test_a_pod_with_only_invented_nodes_waits_for_an_event() -> None:
     async def scenario() -> None:
         made_up = {"Nodes": {"items": [{"metadata": {"name": "ghost"}}]}}
         extender = FakeExtender(filter=lambda _: made_up)
@@ -484,7 +484,7 @@ class TestBinding:
 
         run(scenario)
 
-    def test_a_scheduler_that_may_not_act_any_more_has_nothing_bound(self) -> None:
+    def test_no_extender_binds_for_a_scheduler_without_the_lease(self) -> None:
         async def scenario() -> None:
             leads = True
             extender = FakeExtender(bind=lambda _: {})
@@ -536,9 +536,7 @@ class TestWithoutInterest:
         run(scenario)
 
 
-def test_a_rejected_pod_is_tried_again_when_anything_happens_that_an_extender_may_care_about() -> (
-    None
-):
+def test_a_pod_rejected_by_an_extender_is_retried_after_any_relevant_event() -> None:
     async def scenario() -> None:
         refused = {"n0"}
         extender = FakeExtender(filter=keep_nodes(lambda name: name not in refused))

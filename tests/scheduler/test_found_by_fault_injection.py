@@ -92,7 +92,7 @@ def test_a_wall_clock_that_is_set_back_keeps_no_pod_in_backoff() -> None:
     run(main)
 
 
-def test_a_pod_is_tried_again_once_its_claim_is_known_not_to_be_written() -> None:
+def test_a_pod_is_retried_once_the_outcome_of_its_claim_write_is_known() -> None:
     """Seed 33: the pod was told that its claim is being allocated, and nothing woke it."""
 
     async def main() -> None:
@@ -140,7 +140,7 @@ def _claim(*devices: str) -> ResourceClaim:
     return ResourceClaim(metadata=metadata, status=ResourceClaimStatus(allocation=allocation))
 
 
-def test_a_claim_that_got_other_devices_unseen_gives_the_first_ones_back() -> None:
+def test_a_claim_reallocated_between_two_watches_releases_its_old_devices() -> None:
     """A list after a gap shows only where a claim ended up."""
     allocated = AllocatedDevices(consumable_capacity=False, on_change=lambda _: None)
     allocated.claim_changed(None, _claim("a"))
@@ -225,7 +225,7 @@ class NoRoomMade(Plugin):
         return PostFilterResult(Status.failure("the extender did not answer"))
 
 
-def test_a_pod_for_which_room_could_not_be_looked_for_is_tried_again() -> None:
+def test_a_pod_whose_room_check_failed_is_retried() -> None:
     """Seed 465: an extender was too slow about victims, and nothing happened any more."""
 
     async def main() -> None:
@@ -308,7 +308,7 @@ def test_a_port_that_two_pods_hold_is_taken_until_both_are_gone() -> None:
     assert not node.used_ports
 
 
-def test_what_is_said_of_a_pod_is_not_written_into_its_successor() -> None:
+def test_a_condition_is_not_written_to_a_recreated_pod() -> None:
     """Seed 2199: a slow write nominated a gated pod that had been made under the same name."""
 
     async def main() -> None:

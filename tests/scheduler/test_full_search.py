@@ -55,7 +55,7 @@ def fit_error(harness: PluginHarness) -> FitError:
     return refusal.value
 
 
-def test_no_nodes_is_an_answer_of_its_own() -> None:
+def test_a_cluster_without_nodes_is_a_separate_error() -> None:
     with pytest.raises(NoNodesError, match="no nodes available to schedule pods"):
         PluginHarness().schedule(make_pod("p"))
 
@@ -90,7 +90,7 @@ LABELLED = plugin_class(
 )
 
 
-def test_room_is_looked_for_where_something_changed() -> None:
+def test_room_is_searched_on_changed_nodes_only() -> None:
     harness = PluginHarness(LABELLED, nodes=nodes("a", "b"))
     harness.cache.update_snapshot()
     pod_info, since = PodInfo(make_pod("p")), harness.framework.dry_run.version
@@ -117,7 +117,7 @@ def test_a_filter_that_reads_other_nodes_is_called_for_all_nodes() -> None:
     assert harness.fit_checks.fits_now(harness.framework, PodInfo(make_pod("p")), since)
 
 
-def test_other_objects_may_change_every_mind() -> None:
+def test_changes_of_other_objects_invalidate_all_verdicts() -> None:
     open_now: set[str] = set()
     filtering = plugin_class(
         "F",
@@ -437,7 +437,7 @@ def counting_harness(*extra: Node) -> PluginHarness:
     return PluginHarness(CountingFilter, like_all, nodes=[*nodes("a", "b"), *extra])
 
 
-def test_a_nominated_node_that_fits_is_the_only_one_looked_at() -> None:
+def test_a_nominated_node_that_fits_is_the_only_one_filtered() -> None:
     harness = counting_harness()
     result = harness.schedule(make_pod("p", nominated_node_name="b"))
     assert result.node_name == "b"
@@ -445,7 +445,7 @@ def test_a_nominated_node_that_fits_is_the_only_one_looked_at() -> None:
     assert harness.search.sampling.start_index == 0
 
 
-def test_a_nominated_node_that_does_not_fit_costs_one_more_look() -> None:
+def test_a_nominated_node_that_does_not_fit_is_filtered_once() -> None:
     harness = counting_harness(make_node("c", labels={"bad": "yes"}))
     result = harness.schedule(make_pod("p", nominated_node_name="c"))
     assert result.node_name in "ab"

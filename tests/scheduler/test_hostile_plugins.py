@@ -229,7 +229,7 @@ def test_other_pods_are_placed_before_and_after(point: str, misdeed: Callable[..
 
 
 @pytest.mark.parametrize("point", [*POINTS, "close"])
-def test_whatever_plugins_answer_or_raise(point: str) -> None:
+def test_hostile_plugin_results_and_exceptions_are_handled(point: str) -> None:
     """Return one profile per plugin, so that all are tried in one run."""
     plugins = {f"Odd{number}": odd_plugin(point, each) for number, each in enumerate(MORE.values())}
     configuration = CONFIGURATION.partition("- schedulerName: odd")[0]

@@ -144,7 +144,7 @@ def tag_of(harness: HostileObjectHarness) -> str:
 
 
 @pytest.mark.parametrize("lie", LARGE.values(), ids=LARGE)
-def test_nothing_of_a_large_pod_stays(lie: Callable[[str], Json]) -> None:
+def test_no_part_of_a_large_pod_stays_in_memory(lie: Callable[[str], Json]) -> None:
     async def story(harness: HostileObjectHarness) -> None:
         await come_and_go(harness, lie)
         gc.collect()

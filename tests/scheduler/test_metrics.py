@@ -235,7 +235,7 @@ def test_evaluations_count_the_nodes_that_a_plugin_evaluated() -> None:
     assert evaluations("Score", "NodeResourcesFit") == 9
 
 
-def test_equal_pods_are_chosen_from_what_is_kept() -> None:
+def test_equal_pods_are_placed_from_cached_answers() -> None:
     finished = run(recorded_story)
     used = finished.value(
         'scheduler_batch_attempts_total{profile="default-scheduler",result="hint_used"}'

@@ -120,7 +120,7 @@ def test_random_scenarios_have_nominees_that_filters_look_at_and_others() -> Non
 
 
 @pytest.mark.parametrize("priority", [None, 0])
-def test_a_pod_does_not_stand_in_its_own_way(priority: int | None) -> None:
+def test_a_pod_does_not_conflict_with_itself(priority: int | None) -> None:
     pod: Pod = make_pod("p", requests={"cpu": "3"}, priority=priority)
     handle = FakeHandle([make_node("n", cpu="4"), pod])
     nominating = Nominating(NominatingMode.OVERRIDE, "n")

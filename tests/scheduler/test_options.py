@@ -172,7 +172,7 @@ def test_plugins_are_built_by_functions_and_partials() -> None:
     assert Tuned.name == "Tuned"
 
 
-def test_a_factory_that_builds_something_else_says_so() -> None:
+def test_a_factory_that_returns_no_plugin_is_reported() -> None:
     with pytest.raises(ConfigError) as caught:
         kubesched.Scheduler(
             api(),
@@ -189,7 +189,7 @@ def test_a_plugin_that_exists_cannot_be_added() -> None:
         kubesched.Scheduler(api(), out_of_tree_registry={"NodeName": Favour})
 
 
-def test_a_plugin_that_cannot_be_built_says_so() -> None:
+def test_a_plugin_that_cannot_be_built_is_reported() -> None:
     class Explosive(Plugin):
         name = "Explosive"
 
@@ -210,7 +210,7 @@ def test_a_plugin_that_cannot_be_built_says_so() -> None:
     )
 
 
-def test_a_plugin_enabled_where_it_has_no_method_says_so() -> None:
+def test_a_plugin_enabled_at_a_point_without_its_method_is_an_error() -> None:
     profile = {
         "plugins": {"filter": {"enabled": [{"name": "Favour"}]}},
         "pluginConfig": [{"name": "Favour", "args": {"nodeName": "a"}}],

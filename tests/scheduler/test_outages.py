@@ -285,7 +285,7 @@ PAGES = {
 
 
 @pytest.mark.parametrize("metadata", PAGES.values(), ids=PAGES)
-def test_a_list_whose_pages_expire_is_taken_in_one_piece(metadata: dict[str, str]) -> None:
+def test_a_list_whose_pages_expire_is_requested_in_one_piece(metadata: dict[str, str]) -> None:
     def trouble(request: OutgoingRequest) -> Trouble | None:
         if is_streamed_list(request):
             return Trouble(answer=says(422, "Invalid"))
@@ -312,7 +312,7 @@ def test_a_list_whose_pages_expire_is_taken_in_one_piece(metadata: dict[str, str
     virtual_loop.run(main, seed=1)
 
 
-def test_a_version_that_is_gone_is_given_up_at_once_and_streams_go_on_from_any() -> None:
+def test_an_expired_version_leads_to_a_new_list_at_once() -> None:
     async def story(harness: SchedulerOutageHarness) -> None:
         await harness.create_pods("before")
         await harness.until_bound(EACH, 10)
@@ -363,7 +363,7 @@ def test_events_that_cannot_be_sent_hold_up_no_binding(trouble: Trouble) -> None
     tell(story)
 
 
-def test_what_was_recorded_is_sent_before_the_end() -> None:
+def test_recorded_events_are_sent_before_the_scheduler_ends() -> None:
     seen: list[int] = []
 
     async def story(harness: SchedulerOutageHarness) -> None:

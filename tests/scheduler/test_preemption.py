@@ -140,7 +140,7 @@ def test_the_room_is_kept_from_pods_of_lower_priority() -> None:
     run(scenario)
 
 
-def test_room_beyond_that_of_the_nominated_pod_is_for_everybody() -> None:
+def test_room_that_nominated_pods_do_not_need_is_available_to_all_pods() -> None:
     async def scenario() -> None:
         async with harness() as made:
             await fill(made, "big", cpu="4", grace=10)

@@ -300,7 +300,7 @@ def test_a_pod_on_permit_finishes_with_its_old_profile_which_is_then_closed() ->
     run(main)
 
 
-def test_pods_that_wait_are_judged_by_the_new_plugins() -> None:
+def test_waiting_pods_are_evaluated_by_the_new_plugins() -> None:
     async def main() -> None:
         async with setting(configuration(profile("Gate", "Reluctant"))) as made:
             await made.add(a_pod("gated", labels={"gate": "yes"}), a_pod("rejected"))
@@ -405,7 +405,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_cannot_be_used_changes_nothing(name: str) -> None:
+def test_an_invalid_configuration_changes_nothing(name: str) -> None:
     make, why = BAD[name]
 
     async def main() -> None:

@@ -118,7 +118,7 @@ def test_the_search_for_a_node_can_be_replaced() -> None:
     assert asked == ["p0", "p1", "p2", "p3"]
 
 
-def test_what_is_done_about_a_failure_can_be_replaced() -> None:
+def test_the_failure_handler_can_be_replaced() -> None:
     failed: list[tuple[str, str]] = []
 
     async def main() -> Pod:
@@ -318,7 +318,7 @@ OLD = {
 
 
 @pytest.mark.parametrize("name", OLD)
-def test_an_option_that_does_not_exist_comes_with_a_hint(name: str) -> None:
+def test_an_unknown_option_is_reported_with_a_suggestion(name: str) -> None:
     with pytest.raises(TypeError, match=f"has no option '{name}'") as caught:
         Scheduler(None, **{name: 1})  # type: ignore[arg-type]
     assert caught.value.__notes__ == [OLD[name]]
@@ -383,7 +383,7 @@ def test_the_next_pod_is_chosen_by_the_callers_function() -> None:
     assert taken == ["p"]
 
 
-def test_all_plugins_that_cannot_tell_their_events_are_named() -> None:
+def test_all_plugins_whose_event_registration_fails_are_named() -> None:
     class Silent(Plugin):
         name = "Silent"
 

@@ -237,7 +237,7 @@ def test_a_gated_pod_waits_until_its_last_gate_is_gone() -> None:
     run(scenario)
 
 
-def test_each_profile_serves_its_own_pods_and_strangers_are_left_alone() -> None:
+def test_each_profile_serves_its_own_pods_only() -> None:
     async def scenario() -> None:
         async with cluster(schedulers=("one", "two")) as harness:
             await harness.add(make_node("n1"))
@@ -271,7 +271,7 @@ def test_the_same_seed_gives_the_same_placements() -> None:
 # -- when things go wrong --------------------------------------------------------------
 
 
-def test_a_refused_binding_gives_the_room_back_and_is_tried_again() -> None:
+def test_a_refused_binding_releases_the_node_and_is_retried() -> None:
     async def scenario() -> None:
         async with cluster() as harness:
             await harness.add(make_node("n1", cpu="1"))
@@ -487,7 +487,7 @@ class HoldsSome(Plugin):
         return ()
 
 
-def test_a_pod_rejected_on_permit_gives_its_room_to_others_and_is_not_woken_by_that() -> None:
+def test_a_pod_rejected_on_permit_releases_its_room_without_requeueing_itself() -> None:
     async def scenario() -> None:
         async with cluster(HoldsSome) as harness:
             await harness.add(make_node("n1", cpu="1"))
@@ -653,7 +653,7 @@ class LikesMarked(Plugin):
         return 100 * any("mark" in other.pod.metadata.labels for other in node.pods)
 
 
-def test_a_plugin_that_reads_details_notices_labels_that_change_on_a_pod() -> None:
+def test_plugins_that_read_pod_details_get_changed_labels() -> None:
     async def scenario() -> None:
         async with cluster(LikesMarked) as harness:
             await harness.add(make_node("n1", cpu="16"), a_pod("p", requests={"cpu": "8"}))

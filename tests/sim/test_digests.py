@@ -37,7 +37,7 @@ def test_the_order_of_hashes_does_not_matter(hash_seed: str) -> None:
     assert printed(sys.executable, hash_seed) == RECORDED
 
 
-def test_what_ran_before_does_not_matter() -> None:
+def test_earlier_runs_do_not_affect_the_digest() -> None:
     others = scenario(duration="30m")
     for seed in (9, 8, 7):
         simulate(others, others.configurations[0], seed)
@@ -54,7 +54,7 @@ def other_pythons() -> list[str]:
 
 
 @pytest.mark.slow
-def test_another_python_comes_to_the_same() -> None:
+def test_other_python_versions_give_the_same_digest() -> None:
     able = [each for each in other_pythons() if can_import_the_package(each)]
     if not able:
         pytest.skip("no other python3.X with NumPy and msgspec; PYTHONS may name some, by path")

@@ -191,7 +191,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_what_the_reader_refuses_is_invalid(name: str, folder: Path) -> None:
+def test_documents_that_the_reader_refuses_violate_the_schema(name: str, folder: Path) -> None:
     document = {**yaml.safe_load(FILES[name]), **WRONG[name]}
     assert problems(name, document)
     (folder / "wrong.yaml").write_text(yaml.safe_dump(document))

@@ -51,7 +51,7 @@ def attributes(each: Any) -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.slow
-def test_nothing_grows_with_the_time() -> None:
+def test_memory_does_not_grow_with_simulated_time() -> None:
     more = [
         {
             "name": "jobs",

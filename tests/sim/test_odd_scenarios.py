@@ -19,7 +19,7 @@ NOWHERE = {"nodes": [{"name": "general", "count": 0, "cpu": 4, "memory": "8Gi"}]
 TWO = [{"name": "one"}, {"name": "other"}]
 
 
-def test_where_no_pod_is_bound_there_is_no_time_to_bind() -> None:
+def test_without_bound_pods_the_time_to_bind_is_absent() -> None:
     planned = document(cluster=NOWHERE, autoscaler=[{"group": "general", "max": 0}])
     results = run({**planned, "configurations": TWO, "seeds": [1, 2]})
     assert results.results[0].pending
@@ -35,14 +35,14 @@ def test_where_no_pod_is_bound_there_is_no_time_to_bind() -> None:
     assert "mean time to bind" not in {each.measure for each in compared.differences}
 
 
-def test_a_cluster_without_work_says_so() -> None:
+def test_a_cluster_without_a_workload_reports_that() -> None:
     planned = scenario(workloads=[])
     result, _ = simulate(planned, planned.configurations[0], 0)
     assert result.counts == {}
     assert "1 run, 1 seed\n" in summary_text([result])
 
 
-def test_nothing_arrives_at_the_very_end() -> None:
+def test_no_pod_arrives_at_the_end_of_a_run() -> None:
     bursts = {"bursts": {"every": "30m", "size": 4, "within": "0s"}}
     tasks = {**document()["workloads"][0], "arrivals": bursts, "duration": "0s"}
     planned = scenario(workloads=[tasks])  # of an hour
@@ -67,7 +67,7 @@ def test_amounts_are_written_for_people(percent: float, want: str) -> None:
     assert grown.sentence().endswith(f" on average instead of 1 min 40 s ({want} more)")
 
 
-def test_times_have_units_and_a_change_from_nothing_has_no_percentage() -> None:
+def test_a_change_from_zero_has_no_percentage() -> None:
     grown = Difference("p99 time to bind", 0.0, 175.0, 175.0, 170.0, 180.0)
     want = "pods wait 2 min 55 s at the 99th percentile instead of 0 s"
     assert grown.sentence() == want

@@ -89,7 +89,9 @@ def outcome(document: dict[str, Any], folder: Path) -> RunResult:
         ),
     }.values(),
 )
-def test_it_simulates(folder: Path, scenario: Mapping[str, Any], pending: int) -> None:
+def test_a_recorded_cluster_is_simulated(
+    folder: Path, scenario: Mapping[str, Any], pending: int
+) -> None:
     document = {"name": "again", "duration": "10m", **scenario}
     result = outcome(document, folder)
     assert sum(result.pending.values()) == pending, result.pending

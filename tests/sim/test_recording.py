@@ -18,7 +18,7 @@ from kubesched.sim.traces import read_trace
 from kubesched.testing import make_pod, make_priority_class
 
 
-def test_what_comes_and_goes_is_written_and_read_again(tmp_path: Path) -> None:
+def test_recorded_pods_and_ends_are_read_back(tmp_path: Path) -> None:
     written: list[bytes] = []
 
     async def main() -> None:

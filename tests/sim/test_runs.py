@@ -61,7 +61,7 @@ def test_seed_and_configuration_make_another_run() -> None:
     assert len(digests) == 4
 
 
-def test_pods_come_run_and_go() -> None:
+def test_pods_are_created_run_and_are_deleted() -> None:
     result = run(scenario())
     counts = result.counts
     assert counts["created"] == pytest.approx(40, abs=20)
@@ -83,7 +83,7 @@ def test_more_pods_at_once_than_a_watch_remembers_are_bound_at_once() -> None:
     assert (waited["count"], round(waited["max"], 3)) == (200, 0)
 
 
-def test_amounts_by_hand() -> None:
+def test_amounts_equal_those_computed_by_hand() -> None:
     """One node of four cores: a pod of three cores runs all the time, a second one never fits."""
     result = run(
         scenario(
@@ -255,7 +255,7 @@ def test_every_change_is_stored_on_request() -> None:
             assert changes[name][last] == value, (name, step)
 
 
-def test_what_is_used_and_allocated_goes_with_its_node() -> None:
+def test_usage_and_allocatable_are_removed_with_the_node() -> None:
     """Two nodes of four cores, a pod of two on each; one node is removed."""
     result = run(
         scenario(
@@ -503,7 +503,7 @@ items:
 """
 
 
-def test_owners_that_are_given_twice_keep_what_they_own(tmp_path: Path) -> None:
+def test_owners_that_occur_twice_keep_their_dependents(tmp_path: Path) -> None:
     """Dumps may overlap, such as `kubectl get all` and one of its kinds."""
     (tmp_path / "dump.yaml").write_text(TWICE)
     planned = scenario(tmp_path, cluster={"files": ["dump.yaml"]}, workloads=[])
@@ -515,7 +515,7 @@ def test_owners_that_are_given_twice_keep_what_they_own(tmp_path: Path) -> None:
     assert pod.typed.metadata.owner_references[0].uid == owner.typed.metadata.uid
 
 
-def test_a_column_that_comes_later_is_zero_before() -> None:
+def test_a_column_added_later_is_zero_for_earlier_samples() -> None:
     series = Series()
     series.add({"time": 1.0, "a": 5}, "x")
     series.add({"time": 2.0, "b": 7}, "y")
@@ -553,7 +553,9 @@ def with_plugin(folder: Path, imports: str, score: str) -> Scenario:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("planted", PLANTED.values(), ids=PLANTED)
-def test_what_does_not_repeat_is_caught(tmp_path: Path, planted: tuple[str, str]) -> None:
+def test_runs_that_are_not_reproducible_are_detected(
+    tmp_path: Path, planted: tuple[str, str]
+) -> None:
     first, again = verify_repeats(with_plugin(tmp_path, *planted))
     assert first != again
 

@@ -189,7 +189,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("case", MISTAKES.values(), ids=MISTAKES)
-def test_a_mistake_is_one_line_that_says_where(
+def test_an_error_is_reported_in_one_line_with_its_location(
     tmp_path: Path, case: tuple[str, str, int, str]
 ) -> None:
     before, after, line, want = case

@@ -74,7 +74,7 @@ def test_runs_of_another_scenario_or_half_a_file_do_not_count(tmp_path: Path) ->
     assert RunFiles(tmp_path, first).load(task) is None
 
 
-def test_differences_by_hand() -> None:
+def test_differences_equal_those_computed_by_hand() -> None:
     def measures(result: RunResult) -> dict[str, float]:
         return values[result.configuration, result.seed]
 
@@ -94,7 +94,7 @@ def test_differences_by_hand() -> None:
     assert comparison.sentence() == "packed and default do not differ clearly"
 
 
-def test_what_is_clear_is_said() -> None:
+def test_significant_differences_are_stated_in_a_sentence() -> None:
     def measures(result: RunResult) -> dict[str, float]:
         shift = 2.0 if result.configuration == "packed" else 0.0
         return {"mean time to bind": 10.0 - shift, "memory stranded": 0.1 + shift / 100}
@@ -107,7 +107,7 @@ def test_what_is_clear_is_said() -> None:
     )
 
 
-def test_what_is_many_times_as_much_is_said_so() -> None:
+def test_large_ratios_are_stated_as_multiples() -> None:
     def measures(result: RunResult) -> dict[str, float]:
         return {"cpu stranded": 0.03 if result.configuration == "packed" else 0.0025}
 
@@ -147,9 +147,7 @@ def test_the_first_difference_and_why() -> None:
 @pytest.mark.parametrize(
     ("kind", "want"), [("fail", "fails"), ("drain", "cordoned"), ("remove", "node-gone")]
 )
-def test_where_one_run_has_an_event_earlier_that_is_the_first_difference(
-    kind: str, want: str
-) -> None:
+def test_an_event_that_one_run_has_earlier_is_the_first_difference(kind: str, want: str) -> None:
     early, late = (scenario(events=[{kind: {"zone": "b"}, "at": at}]) for at in ("20m", "40m"))
     default = early.configurations[0]
     found = first_divergence(Side(early, default, 1), Side(late, default, 1), explain=False)

@@ -35,7 +35,7 @@ objectives:
 """
 
 
-def test_a_value_is_put_where_the_path_says() -> None:
+def test_a_value_is_set_at_its_path() -> None:
     document: dict[str, object] = {"profiles": [{"schedulerName": "x"}]}
     set_value(document, "profiles[0].plugins.score.enabled[A].weight", 3)
     set_value(document, "profiles[0].plugins.score.enabled[A].weight", 4)

@@ -41,7 +41,7 @@ def test_durations(text: Any, want: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "h", "1 h", "-5s", "5x", None, [], "1h-", True, "1000000w"])
-def test_what_is_no_duration(text: Any) -> None:
+def test_invalid_durations_are_refused(text: Any) -> None:
     with pytest.raises(ScenarioError, match=r"is not a duration|more than a hundred years"):
         parse_duration_ns(text, "x")
 
@@ -114,7 +114,7 @@ def test_a_lognormal_has_its_median() -> None:
         ({"pareto": {"minimum": 1, "shape": 0}}, "x.pareto.shape: must be a number above zero"),
     ],
 )
-def test_what_is_no_distribution(value: Any, want: str) -> None:
+def test_invalid_distributions_are_refused(value: Any, want: str) -> None:
     with pytest.raises(ScenarioError) as caught:
         parse_distribution(value, "x", parse_duration_ns)
     assert str(caught.value).startswith(want)
@@ -169,13 +169,13 @@ def test_bursts() -> None:
         ("soon", "x: needs one of"),
     ],
 )
-def test_what_is_no_rule_for_arrivals(value: Any, want: str) -> None:
+def test_invalid_arrival_processes_are_refused(value: Any, want: str) -> None:
     with pytest.raises(ScenarioError) as caught:
         parse_arrivals(value, "x")
     assert str(caught.value).startswith(want)
 
 
-def test_percentiles_are_right_to_half_a_percent() -> None:
+def test_percentiles_are_accurate_to_half_a_percent() -> None:
     rng = random.Random(2)
     values = sorted(round(rng.expovariate(1) * 60 * S) for _ in range(5000))
     counted = Histogram()

@@ -128,7 +128,7 @@ def test_a_spread_constraint_is_hard_and_by_zone_by_default() -> None:
     assert constraint.label_selector == make_selector({"app": "a"})
 
 
-def test_a_volume_remembers_the_claim_it_belongs_to() -> None:
+def test_a_volume_refers_to_its_claim() -> None:
     claim = make_pvc("c", volume_name="v")
     volume = make_pv("v", claim=claim)
     assert volume.spec.claim_ref is not None

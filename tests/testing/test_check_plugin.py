@@ -56,7 +56,7 @@ from tests.testing.plugins import (
 
 @pytest.mark.parametrize("plugin", [Disks, FewOfAKind, WithArguments, Patient, MakesRoom, Halves])
 @pytest.mark.parametrize("seed", [0, 7])
-def test_a_plugin_that_keeps_the_contract_passes(plugin: type[Plugin], seed: int) -> None:
+def test_a_plugin_that_fulfils_the_contract_passes(plugin: type[Plugin], seed: int) -> None:
     check_plugin(plugin, seed=seed)
 
 

@@ -39,7 +39,7 @@ def test_it(kubesched_cluster, number) -> None:
     kubernetes.config.load_kube_config()
     assert len(kubernetes.client.CoreV1Api().list_node().items) == 3
 
-def test_nothing_remains() -> None:
+def test_the_guard_restores_clients_and_environment() -> None:
     import os
     assert os.environ["KUBECONFIG"].endswith("production")
     assert "127.0.0.1" not in str(kubernetes.client.Configuration.get_default_copy().host)

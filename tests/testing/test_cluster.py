@@ -41,7 +41,7 @@ def test_a_pod_is_scheduled_and_runs() -> None:
     asyncio.run(main())
 
 
-def test_what_never_happens_is_not_waited_for_for_ever() -> None:
+def test_waiting_for_a_condition_times_out() -> None:
     async def main() -> None:
         async with Cluster(nodes=0, serve=False) as cluster:
             with pytest.raises(TimeoutError):
@@ -146,7 +146,7 @@ def test_a_configuration_has_several_forms(form: str, tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_an_error_in_the_block_comes_out_and_everything_ends() -> None:
+def test_an_exception_in_the_block_propagates_and_stops_components() -> None:
     async def main() -> None:
         with pytest.raises(ApiError, match="not found"):
             async with Cluster(nodes=1) as cluster:
@@ -198,7 +198,7 @@ class OnlyB(Plugin):
         return SUCCESS if node.name == "b" else Status.unresolvable("not b")
 
 
-def test_what_builders_make_can_be_created_as_it_is() -> None:
+def test_objects_of_builders_can_be_created() -> None:
     async def main() -> Pod:
         async with Cluster(nodes=1, serve=False) as cluster:
             created = await cluster.api.create(make_pod("p"))
@@ -209,7 +209,7 @@ def test_what_builders_make_can_be_created_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("plugins", [[OnlyB], {"OnlyB": lambda args, handle: OnlyB(args, handle)}])
-def test_plugins_that_are_given_run(plugins: Any) -> None:
+def test_given_plugins_are_run(plugins: Any) -> None:
     async def main() -> str:
         nodes = [make_node("a"), make_node("b"), make_node("c")]
         async with Cluster(nodes, serve=False, plugins=plugins) as cluster:
@@ -230,11 +230,11 @@ def names(cluster: Cluster) -> list[str]:
 
 
 @pytest.mark.kubesched(nodes=[make_node("mine")])
-def test_a_mark_says_what_the_fixture_is_made_with(kubesched_cluster: Cluster) -> None:
+def test_a_mark_sets_the_options_of_the_fixture(kubesched_cluster: Cluster) -> None:
     assert names(kubesched_cluster) == ["mine"]
 
 
-def test_a_fixture_of_ones_own_has_a_scope(shared: Cluster) -> None:
+def test_a_user_defined_fixture_may_have_another_scope(shared: Cluster) -> None:
     assert names(shared) == ["node-0", "node-1"]
 
 

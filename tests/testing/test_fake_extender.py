@@ -22,7 +22,7 @@ from kubesched.testing.fakes.fake_extender import (
 Json = dict[str, Any]
 
 
-def test_it_answers_over_the_network_and_records_the_calls() -> None:
+def test_the_extender_responds_over_the_network_and_records_calls() -> None:
     async def story() -> None:
         async with (
             FakeExtender(bind=lambda arguments: {"Error": arguments["PodName"]}) as extender,
@@ -44,7 +44,7 @@ def test_it_answers_over_the_network_and_records_the_calls() -> None:
     asyncio.run(story())
 
 
-def test_it_answers_without_a_network_too() -> None:
+def test_the_extender_responds_through_its_transport() -> None:
     async def story() -> None:
         extender = FakeExtender(filter=lambda _: {"NodeNames": []})
         transport = extender.transport(extender.settings("/x"))

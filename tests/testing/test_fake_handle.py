@@ -23,7 +23,7 @@ PLACED = make_pod("placed", node_name="n")
 WAITING = make_pod("waiting")
 
 
-def test_it_is_a_handle() -> None:
+def test_a_fake_handle_implements_the_handle_protocol() -> None:
     handle: Handle = FakeHandle()
     assert handle.profile_name == "default-scheduler"
 
@@ -123,7 +123,7 @@ def test_spawned_work_is_finished_on_demand() -> None:
     assert done == [2, 1, 0]
 
 
-def test_writes_change_the_objects_and_are_remembered() -> None:
+def test_writes_change_the_objects_and_are_recorded() -> None:
     handle = FakeHandle([NODE, WAITING])
 
     async def work() -> None:
@@ -165,7 +165,7 @@ def test_writes_that_cannot_be_done_are_refused_as_a_server_does() -> None:
     run(work())
 
 
-def test_a_handle_without_plugins_says_what_is_missing() -> None:
+def test_a_fake_handle_without_a_runner_reports_that() -> None:
     handle = FakeHandle([NODE])
     with pytest.raises(RuntimeError, match="give it a runner"):
         handle.dry_run.add_pod(None, WAITING, PodInfo(PLACED), None)  # type: ignore[arg-type]

@@ -11,5 +11,5 @@ from kubesched.testing import check_plugin
 
 @pytest.mark.parametrize("name", IN_TREE_PLUGINS)
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_plugin_in_the_tree_keeps_the_contract(name: str, seed: int) -> None:
+def test_an_in_tree_plugin_fulfils_the_contract(name: str, seed: int) -> None:
     check_plugin(IN_TREE_PLUGINS[name], args=default_profile().args_of(name), seed=seed)

@@ -73,7 +73,7 @@ def test_a_coordinated_process_is_a_candidate_and_leads_when_it_is_elected() -> 
     asyncio.run(main())
 
 
-def test_wrong_flags_end_the_cluster_with_the_commands_words() -> None:
+def test_invalid_scheduler_flags_end_the_cluster_with_the_commands_error() -> None:
     async def main() -> None:
         async with Cluster(nodes=0, scheduler_flags=["--no-such-flag"]) as cluster:
             await cluster.command.wait_until_stopped()

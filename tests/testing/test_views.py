@@ -105,6 +105,6 @@ class Looks(Plugin):
         return Status.failure("odd state")
 
 
-def test_two_errors_with_one_text_are_one_answer() -> None:
+def test_errors_with_equal_texts_are_equal_statuses() -> None:
     (status,) = run_filter(Looks(), PICKY, make_view(SSD))
     assert status.message == "odd state"

@@ -2,7 +2,7 @@
 
 Call `check_plugin` from a test:
 
-    def test_the_plugin_keeps_the_contract() -> None:
+    def test_the_plugin_fulfils_the_contract() -> None:
         check_plugin(SpareNodes)
 
 The rules: the plugin has a legal name and extends a point. Methods raise nothing, do not mutate

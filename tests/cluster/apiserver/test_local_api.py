@@ -54,7 +54,7 @@ def step(coroutine: Coroutine[Any, Any, Any]) -> Any:
     return stopped.value.value
 
 
-def test_it_is_an_api_access() -> None:
+def test_a_local_api_implements_api_access() -> None:
     async def main() -> None:
         access: ApiAccess = make_api()
         created = await access.create(make_pod("p"))
@@ -183,7 +183,7 @@ def test_a_patch_of_the_status_returns_the_new_object() -> None:
     run(main())
 
 
-def test_a_new_object_must_say_its_namespace() -> None:
+def test_a_new_object_must_have_its_namespace() -> None:
     async def main() -> None:
         with pytest.raises(ApiError, match="an empty namespace may not be set during creation"):
             await make_api().create(Pod(metadata=ObjectMeta(name="p")))
@@ -214,7 +214,7 @@ def test_a_waiting_watch_is_woken_by_the_next_change() -> None:
     run(main())
 
 
-def test_a_watch_with_nothing_to_come_is_a_deadlock_not_a_hang() -> None:
+def test_waiting_on_an_idle_watch_is_a_deadlock_error() -> None:
     async def main() -> None:
         api = make_api()
         await anext(api.watch(Pod, resource_version=str(api.store.revision)))

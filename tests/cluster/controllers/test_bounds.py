@@ -95,7 +95,7 @@ def ephemeral(modes: list[str]) -> Json:
     return {"metadata": {"name": "p"}, "spec": {"containers": containers, "volumes": [volume]}}
 
 
-def test_what_is_refused_is_tried_again_less_and_less_often() -> None:
+def test_refused_creations_are_retried_with_backoff() -> None:
     tries: list[int] = []
 
     async def main() -> None:
@@ -117,7 +117,7 @@ def test_what_is_refused_is_tried_again_less_and_less_often() -> None:
     assert 5 < len(tries) < 30
 
 
-def test_a_long_plan_leaves_turns_to_others() -> None:
+def test_a_long_plan_yields_to_other_tasks() -> None:
     async def main() -> None:
         clock = current_clock()
         api = LocalApi(Store(random.Random(0), now_ns=clock.now_ns()), clock)
@@ -249,7 +249,7 @@ STRANGERS: dict[str, tuple[type[ApiObject], Json]] = {
 
 
 @pytest.mark.parametrize(("kind", "document"), STRANGERS.values(), ids=STRANGERS)
-def test_an_owner_that_would_not_know_its_pods_is_refused(
+def test_an_owner_whose_selector_misses_its_template_is_refused(
     kind: type[ApiObject], document: Json
 ) -> None:
     async def test(harness: Workloads) -> None:

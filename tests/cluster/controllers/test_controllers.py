@@ -108,7 +108,7 @@ def test_recreating_ends_the_old_before_the_new_begins() -> None:
     on_virtual_time(test)
 
 
-def test_a_deployment_keeps_only_so_many_old_versions() -> None:
+def test_a_deployment_keeps_a_limited_number_of_old_replica_sets() -> None:
     async def test(harness: Workloads) -> None:
         await harness.create(Deployment, workload("web", {"revisionHistoryLimit": 1}))
         for version in range(3):
@@ -309,7 +309,7 @@ def test_a_budget_says_how_many_pods_may_go(
     on_virtual_time(test)
 
 
-def test_a_pod_gets_the_claims_of_its_templates_and_gives_them_back() -> None:
+def test_claims_of_templates_are_created_and_deleted_with_their_pod() -> None:
     async def test(harness: Workloads) -> None:
         request = {"name": "r", "exactly": {"deviceClassName": "gpu"}}
         inner = {"metadata": {"labels": {"a": "b"}}, "spec": {"devices": {"requests": [request]}}}
@@ -344,7 +344,7 @@ def test_a_pod_gets_the_claims_of_its_templates_and_gives_them_back() -> None:
     on_virtual_time(test)
 
 
-def test_what_is_owned_goes_with_its_owner() -> None:
+def test_dependents_are_deleted_with_their_owner() -> None:
     async def test(harness: Workloads) -> None:
         await harness.create(Deployment, workload("web", {"replicas": 3}))
         await harness.settle()
@@ -356,7 +356,7 @@ def test_what_is_owned_goes_with_its_owner() -> None:
     on_virtual_time(test)
 
 
-def test_an_owner_of_an_unknown_kind_is_left_to_others() -> None:
+def test_pods_of_an_unknown_owner_kind_are_not_changed() -> None:
     async def test(harness: Workloads) -> None:
         owner = {"apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": "u"}
         spec = workload("p", {})["spec"]["template"]["spec"]
@@ -395,7 +395,7 @@ def test_the_right_number_of_pods_remains_whatever_goes_wrong(seed: int, sizes: 
 
 
 @pytest.mark.parametrize("policy", ["Orphan", "Background"])
-def test_orphans_stay(policy: str) -> None:
+def test_dependents_survive_deletion_with_orphaning(policy: str) -> None:
     async def test(harness: Workloads) -> None:
         await harness.create(ReplicaSet, workload("rs", {"replicas": 2}))
         await harness.settle()

@@ -78,7 +78,7 @@ def test_a_node_publishes_its_devices_and_takes_them_along() -> None:
     story(test)
 
 
-def test_pods_get_devices_by_template_and_give_them_back() -> None:
+def test_devices_of_claim_templates_are_allocated_and_released() -> None:
     async def test(harness: Workloads) -> None:
         await equip(harness, "n0", {"driver": DRIVER, "count": 1, "attributes": {"model": "old"}})
         await equip(harness, "n1", {"driver": DRIVER, "count": 1, "attributes": {"model": "new"}})
@@ -116,7 +116,7 @@ def test_a_device_is_allocated_whole_or_in_partitions() -> None:
     story(test)
 
 
-def test_what_cannot_be_read_is_said_and_publishes_nothing() -> None:
+def test_an_invalid_device_annotation_is_reported_and_publishes_no_slice() -> None:
     async def test(harness: Workloads) -> None:
         await equip(harness, "n0", {"driver": DRIVER, "cuont": 3})
         assert await harness.all(ResourceSlice) == []

@@ -48,7 +48,7 @@ def test_when_events_end(body: dict[str, Any], minutes: int, left: int) -> None:
     assert len(store.collection(store.catalog.by_type(Event)).objects) == left
 
 
-def test_a_time_that_is_none_ends_nothing_but_the_event() -> None:
+def test_an_invalid_time_only_drops_its_event() -> None:
     store = store_with({})
     resource = store.catalog.by_type(Event)
     for record in store.collection(resource).objects.values():

@@ -56,7 +56,7 @@ def test_a_budget_is_used_up_at_once_and_refilled_when_the_pod_is_replaced() -> 
     story(test)
 
 
-def test_an_eviction_that_never_becomes_a_deletion_is_given_back() -> None:
+def test_an_eviction_without_a_deletion_is_returned_to_the_budget() -> None:
     async def test(harness: Workloads) -> None:
         await harness.create(ReplicaSet, workload("web", {"replicas": 2}))
         await harness.settle(5)

@@ -119,7 +119,7 @@ def test_a_replica_set_gets_new_annotations_and_keeps_those_of_others() -> None:
     run(main)
 
 
-def test_a_job_that_a_user_makes_from_a_cron_job_is_not_one_of_its_own() -> None:
+def test_a_job_created_manually_from_a_cron_job_is_not_counted() -> None:
     """`kubectl create job --from=cronjob/nightly`: the CronJob owns it, but did not start it."""
 
     async def main() -> None:

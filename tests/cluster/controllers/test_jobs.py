@@ -134,7 +134,7 @@ def test_an_indexed_job_is_done_when_its_success_policy_says_so() -> None:
     story(test)
 
 
-def test_failed_indexes_leave_the_others_be_until_there_are_too_many() -> None:
+def test_failed_indexes_do_not_stop_a_job_up_to_a_limit() -> None:
     async def test(harness: Workloads) -> None:
         spec = {
             "completions": 3,
@@ -169,7 +169,7 @@ def test_a_deadline_ends_a_job_and_its_pods() -> None:
     story(test)
 
 
-def test_a_suspended_job_has_no_pods_and_begins_anew() -> None:
+def test_a_suspended_job_has_no_pods_and_restarts_when_resumed() -> None:
     async def test(harness: Workloads) -> None:
         await harness.create(Job, job("sleep 100", suspend=True))
         await harness.settle(5)
@@ -187,7 +187,7 @@ def test_a_suspended_job_has_no_pods_and_begins_anew() -> None:
     story(test)
 
 
-def test_a_foreign_job_is_left_alone_and_an_old_one_is_deleted() -> None:
+def test_a_job_of_another_owner_is_not_changed_and_an_old_one_is_deleted() -> None:
     async def test(harness: Workloads) -> None:
         await harness.create(Job, job("exit 0", managedBy="example.com/mine"))
         await harness.settle(5)
@@ -224,7 +224,7 @@ def test_pods_are_replaced_only_once_they_have_ended_if_the_job_says_so() -> Non
     story(test)
 
 
-def test_no_end_is_counted_twice_whatever_is_lost() -> None:
+def test_completed_job_pods_are_counted_once_despite_lost_responses() -> None:
     async def test(harness: Workloads) -> None:
         await harness.create(Job, job("sleep 1", completions=30, parallelism=10))
         await harness.settle(60)
@@ -244,7 +244,7 @@ def test_indexes_are_written_as_ranges(indexes: tuple[int, ...], text: str) -> N
     assert indexes_from(text) == set(indexes)
 
 
-def test_a_cron_job_makes_jobs_and_keeps_so_many() -> None:
+def test_a_cron_job_creates_jobs_and_keeps_a_limited_history() -> None:
     async def test(harness: Workloads) -> None:
         template = {"spec": job("sleep 2")["spec"]}
         spec = {
@@ -312,11 +312,11 @@ def test_schedules_are_read_as_cron_does(schedule: str, after: str, wanted: str)
 
 
 @pytest.mark.parametrize("schedule", ["", "* * * *", "61 * * * *", "* * * * funday", "@sometimes"])
-def test_a_schedule_that_is_none_is_refused(schedule: str) -> None:
+def test_an_invalid_schedule_is_refused(schedule: str) -> None:
     with pytest.raises(ValueError):
         parse_schedule(schedule)
 
 
-def test_a_range_that_is_easily_written_is_not_written_down_one_by_one() -> None:
+def test_large_index_ranges_are_not_expanded() -> None:
     assert len(indexes_from("0-2147483647,5-2147483647")) == 1_000_000
     assert indexes_from("3-1,x,7-,-8,²," + "9" * 5000) == set()

@@ -220,7 +220,7 @@ def test_conditions_and_cordons_have_their_taints() -> None:
     story(test)
 
 
-def test_pods_of_a_deleted_node_are_given_up_after_a_quarantine() -> None:
+def test_pods_of_a_deleted_node_are_deleted_after_a_quarantine() -> None:
     async def test(harness: Workloads) -> None:
         await make_pod(harness, "p", "n0")
         await make_pod(harness, "q", "n1")
@@ -239,7 +239,7 @@ def test_pods_of_a_deleted_node_are_given_up_after_a_quarantine() -> None:
     story(test)
 
 
-def test_pods_stuck_on_a_node_out_of_service_are_let_go() -> None:
+def test_terminating_pods_on_a_node_out_of_service_are_deleted() -> None:
     async def test(harness: Workloads) -> None:
         await make_pod(harness, "p", "n0")
         await harness.settle(5)

@@ -117,7 +117,7 @@ def test_an_owner_deleted_in_the_foreground_waits_for_what_it_owns() -> None:
     story(test)
 
 
-def test_what_has_another_owner_stays_and_forgets_the_one_that_goes() -> None:
+def test_an_object_with_another_owner_survives_and_loses_the_reference() -> None:
     async def test(harness: Workloads) -> None:
         for name in ("a", "b"):
             await harness.create(ConfigMap, {"metadata": {"name": name}})
@@ -170,7 +170,7 @@ def test_a_circle_of_owners_does_not_last() -> None:
     story(test)
 
 
-def test_what_may_not_be_made_shows_in_the_status_until_it_may() -> None:
+def test_rejected_creations_are_shown_in_the_status() -> None:
     async def test(harness: Workloads) -> None:
         document = workload("web", {"replicas": 1}, priorityClassName="missing")
         await harness.create(ReplicaSet, document)
@@ -189,7 +189,7 @@ def test_what_may_not_be_made_shows_in_the_status_until_it_may() -> None:
     story(test)
 
 
-def test_what_may_not_be_made_is_tried_less_and_less_often() -> None:
+def test_rejected_creations_are_retried_with_backoff() -> None:
     """Found by fuzzing: each refusal names the pod, whose name is another one each time."""
 
     async def test(harness: Workloads) -> None:
@@ -215,7 +215,7 @@ def test_what_may_not_be_made_is_tried_less_and_less_often() -> None:
     story(test)
 
 
-def test_a_namespace_has_its_account_and_the_certificates_to_trust() -> None:
+def test_a_namespace_gets_its_service_account_and_root_certificates() -> None:
     async def test(harness: Workloads) -> None:
         await harness.settle(1)
         config = await harness.get(ConfigMap, "kube-root-ca.crt")

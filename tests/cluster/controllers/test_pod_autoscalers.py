@@ -90,7 +90,7 @@ def test_an_average_needs_no_requests() -> None:
     assert (proposal.replicas, proposal.utilization) == (4, None)
 
 
-def test_failures_say_why() -> None:
+def test_failures_have_a_reason() -> None:
     with pytest.raises(NoMetricsError, match="no metrics returned from resource metrics API"):
         propose_replicas(UTILIZATION, [pod("a")], {}, 1, NOW_NS, Tolerance())
     memory = ResourceTarget("memory", utilization=50)

@@ -92,7 +92,7 @@ def test_recreation_waits_for_the_last_old_pod_to_be_gone() -> None:
     story(test)
 
 
-def test_a_daemon_set_goes_back_without_touching_what_is_as_it_should_be() -> None:
+def test_a_daemon_set_rollback_keeps_pods_that_already_match() -> None:
     async def test(harness: Workloads) -> None:
         await harness.create(DaemonSet, workload("web", {}))
         await harness.settle(5)
@@ -115,7 +115,7 @@ def test_a_daemon_set_goes_back_without_touching_what_is_as_it_should_be() -> No
     story(test, nodes=3)
 
 
-def test_how_an_owner_says_its_pods_behave_reaches_them() -> None:
+def test_behavior_annotations_of_an_owner_apply_to_its_pods() -> None:
     async def test(harness: Workloads) -> None:
         document = workload("web", {"replicas": 1})
         document["metadata"]["annotations"] = {"kubesched.io/ready-delay": "never"}

@@ -30,7 +30,7 @@ async def names(harness: Workloads) -> list[str]:
     return sorted(pod.metadata.name for pod in await harness.pods())
 
 
-def test_pods_come_one_after_the_other_with_names_that_last() -> None:
+def test_stateful_pods_are_created_in_order_with_stable_names() -> None:
     async def test(harness: Workloads) -> None:
         await harness.create(StatefulSet, stateful_set(replicas=3))
         seen: list[list[str]] = []

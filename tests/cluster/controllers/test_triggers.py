@@ -70,7 +70,7 @@ def test_an_orphan_triggers_its_adopters_and_an_owned_pod_its_owners() -> None:
     assert _keys(index, a, b, _pod("b"), before=_pod("a")) == ["b", "a"]
 
 
-def test_equal_triggers_are_called_once_and_only_if_they_can_find_something() -> None:
+def test_equal_triggers_are_called_once_and_only_for_relevant_changes() -> None:
     calls = []
 
     def find_keys(_objects: ObjectIndex, pod: Pod, _before: Any, _gone: bool) -> list[str]:

@@ -129,7 +129,7 @@ def test_a_volume_set_aside_for_a_claim_is_given_to_no_other() -> None:
     story(test)
 
 
-def test_an_immediate_class_provides_at_once_and_takes_back() -> None:
+def test_an_immediate_class_provisions_and_reclaims_at_once() -> None:
     async def test(harness: Workloads) -> None:
         await harness.create(PersistentVolumeClaim, claim(storageClassName="immediate"))
         await harness.settle(1)
@@ -194,7 +194,7 @@ def test_a_claim_whose_provisioning_fails_gets_no_volume() -> None:
     story(test)
 
 
-def test_what_is_in_use_stays_until_it_is_not() -> None:
+def test_volumes_and_claims_in_use_are_deleted_after_their_last_use() -> None:
     async def test(harness: Workloads) -> None:
         await harness.create(PersistentVolumeClaim, claim(storageClassName="immediate"))
         await harness.create(Pod, pod("p", "data"))

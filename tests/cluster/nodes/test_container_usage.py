@@ -36,7 +36,7 @@ def test_a_curve_has_a_value_at_each_time(text: str, values: dict[int, float]) -
 
 
 @pytest.mark.parametrize("text", ["", "much", "-1", "repeat", "5s=", "a=1", "10s=1 5s=2", "1 2"])
-def test_other_texts_are_refused(text: str) -> None:
+def test_invalid_usage_curves_are_refused(text: str) -> None:
     with pytest.raises(ValueError):
         UsageCurve(text)
 

@@ -95,7 +95,7 @@ def test_a_pod_without_a_node_is_left_alone() -> None:
     scenario(story)
 
 
-def test_pods_that_were_there_before_are_run_too() -> None:
+def test_pods_bound_before_the_start_are_run() -> None:
     async def main() -> None:
         harness = KubeletHarness()
         await harness.pod()
@@ -161,7 +161,7 @@ def test_a_slow_pod_is_removed_when_its_grace_period_ends() -> None:
     scenario(story, stop_delay_ns=300 * SECOND)
 
 
-def test_other_changes_do_not_put_off_a_removal() -> None:
+def test_other_changes_do_not_delay_the_removal_of_a_pod() -> None:
     async def story(harness: KubeletHarness) -> None:
         await harness.pod()
         await harness.after(1)
@@ -245,7 +245,7 @@ def test_nodes_have_one_address_and_pods_have_their_own() -> None:
     scenario(story)
 
 
-def test_failed_reports_and_broken_watches_are_mended() -> None:
+def test_failed_reports_and_broken_watches_are_retried() -> None:
     rng = random.Random(5)
     broken = ApiError(Status(status="Failure", message="injected", code=0))
 
@@ -295,7 +295,7 @@ def test_a_report_that_changes_nothing_is_not_made_again_and_again() -> None:
     run(main(), max_passes=1000)  # at one moment
 
 
-def test_it_stops_at_once_even_while_it_waits() -> None:
+def test_the_kubelet_stops_at_once_while_it_waits() -> None:
     async def main() -> None:
         harness = KubeletHarness(start_delay_ns=1000 * SECOND)
         task = asyncio.create_task(harness.kubelet.run())

@@ -218,7 +218,7 @@ def pod(name: str, namespace: str = "default", annotations: Any = None, **labels
     return Pod(metadata=metadata, spec=PodSpec(containers=(Container(name="c", image="app"),)))
 
 
-def test_rules_say_what_pods_leave_open_and_draw_the_same_for_the_same_seed() -> None:
+def test_behavior_rules_apply_without_annotations_and_are_reproducible() -> None:
     behavior = parse_behavior_rules(RULES, seed=1)
     delays = [behavior(pod(f"p{number}", "shop", app="web")) for number in range(50)]
     seconds = [(each.start_delay_ns or 0) / SECOND for each in delays]

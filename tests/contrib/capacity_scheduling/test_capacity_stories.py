@@ -61,7 +61,7 @@ async def placed(harness: ContribHarness) -> dict[str, int]:
     return dict(await harness.placed_by(lambda pod: pod.metadata.namespace))
 
 
-def test_the_plugin_keeps_the_contract() -> None:
+def test_the_plugin_fulfils_the_contract() -> None:
     check_plugin(CapacityScheduling)
 
 
@@ -76,7 +76,7 @@ def test_a_namespace_borrows_up_to_its_max() -> None:
     assert story(tell) == {"a": 5}
 
 
-def test_what_was_lent_is_given_back_whatever_the_priority() -> None:
+def test_lent_resources_are_reclaimed_whatever_the_priority() -> None:
     async def tell(harness: ContribHarness) -> list[dict[str, int]]:
         await quota(harness, "a", 2, 8)
         await quota(harness, "b", 6, 8)

@@ -17,7 +17,7 @@ from kubesched.scheduler.config.load import configuration_from_builtins
 from kubesched.testing import FakeHandle, check_plugin, make_node, make_pod, make_view
 
 
-def test_the_plugin_keeps_the_contract() -> None:
+def test_the_plugin_fulfils_the_contract() -> None:
     check_plugin(Coscheduling)
 
 

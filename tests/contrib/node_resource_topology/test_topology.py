@@ -102,7 +102,7 @@ MEMORY = {"memory": "8Gi"}
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_the_plugin_keeps_the_contract(strategy: str) -> None:
+def test_the_plugin_fulfils_the_contract(strategy: str) -> None:
     def with_zones(args: Any, handle: Any) -> Any:
         plugin = NodeResourceTopologyMatch(
             NodeResourceTopologyMatchArgs(ZoneScoringStrategy(strategy)), handle

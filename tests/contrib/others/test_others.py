@@ -38,7 +38,7 @@ from tests.contrib.harness import ContribHarness
 @pytest.mark.parametrize(
     "plugin", [NodeMetadata, NodeResourcesAllocatable, PodState, PreemptionToleration, QOSSort]
 )
-def test_the_plugins_keep_the_contract(plugin: Any) -> None:
+def test_the_plugins_fulfil_the_contract(plugin: Any) -> None:
     check_plugin(plugin)
 
 

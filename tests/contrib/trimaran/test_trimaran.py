@@ -59,7 +59,7 @@ def load_of(name: str) -> NodeLoad:
 
 
 @pytest.mark.parametrize("kind", PLUGINS)
-def test_the_plugins_keep_the_contract(kind: Any) -> None:
+def test_the_plugins_fulfil_the_contract(kind: Any) -> None:
     def with_loads(args: Any, handle: Any) -> Any:
         built = kind(args, handle)
         nodes = {
@@ -221,7 +221,7 @@ def test_arguments_name_a_known_source() -> None:
     assert given.watcher_address == "http://watcher:2020"
 
 
-def test_the_loads_are_shared_and_stay_if_a_reading_fails() -> None:
+def test_loads_are_shared_and_survive_a_failed_request() -> None:
     handle = FakeHandle([make_node("n1", cpu="4")])
     handle.pages = dict(PAGES)
     first = TargetLoadPacking(msgspec.convert(WATCHER, TargetLoadPacking.args_type), handle)

@@ -100,7 +100,7 @@ def test_a_call_inside_a_function_can_be_silenced() -> None:
     assert counter.log == ["add"]
 
 
-def test_a_name_of_the_module_can_stand_for_something_else() -> None:
+def test_a_name_of_a_module_can_be_replaced() -> None:
     with activate(Mutant(0, (replace_names(f"{HERE}.Counter.add", doubled=lambda _: 7),))):
         assert Counter().add(1) == 7
     assert doubled(1) == 2

@@ -145,7 +145,7 @@ DEEP = {
 
 
 @pytest.mark.parametrize("expression", DEEP.values(), ids=DEEP)
-def test_what_is_nested_too_deeply_is_refused(expression: str) -> None:
+def test_expressions_nested_too_deeply_are_refused(expression: str) -> None:
     with pytest.raises(CelCompileError, match="recursion limit exceeded: 250"):
         evaluate(expression)
 
@@ -200,7 +200,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("expression", BOMBS.values(), ids=BOMBS)
-def test_what_costs_too_much_is_stopped(expression: str) -> None:
+def test_evaluation_stops_at_the_cost_limit(expression: str) -> None:
     assert outcome(expression) == STOPPED
 
 

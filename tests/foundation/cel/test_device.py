@@ -179,13 +179,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("expression", "words"), REFUSED.values(), ids=REFUSED)
-def test_a_selector_that_is_none(expression: str, words: str) -> None:
+def test_an_invalid_selector_is_refused(expression: str, words: str) -> None:
     with pytest.raises(CelCompileError) as caught:
         CompiledSelector.compile(expression)
     assert words in str(caught.value)
 
 
-def test_a_version_that_is_none_fails_every_selector() -> None:
+def test_an_invalid_version_matches_no_selector() -> None:
     attributes = {"v": DeviceAttribute(version_value="2.0")}
     with pytest.raises(CelRuntimeError, match=r"^attribute v: parse semantic version: No Major"):
         CompiledSelector.compile("true").matches(DRIVER, attributes, {}, None)

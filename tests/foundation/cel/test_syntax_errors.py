@@ -112,7 +112,7 @@ def test_syntax_errors(text: str, want: list[tuple[int, str]]) -> None:
         "r'\\' + b\"x\" // end",
     ],
 )
-def test_an_expression_has_none(text: str) -> None:
+def test_a_nested_expression_has_no_position(text: str) -> None:
     assert find_syntax_errors(text) == []
 
 
@@ -138,11 +138,11 @@ def test_repairs_are_limited() -> None:
     assert len(problems) <= 32
 
 
-def test_a_long_text_without_a_repair_is_given_up() -> None:
+def test_error_recovery_of_a_long_text_is_limited() -> None:
     problems = find_syntax_errors("a." + " )" * 300)
     assert problems[0].position == -1
     assert problems[0].message == "error recovery token lookahead limit exceeded: 256"
 
 
-def test_many_signs_are_read_in_time_linear_in_their_number() -> None:
+def test_syntax_errors_of_many_signs_are_found_in_linear_time() -> None:
     assert len(find_syntax_errors("-1 + " * 900)) == 1

@@ -36,7 +36,7 @@ def test_a_context_can_be_named(tmp_path: Path) -> None:
         kubesched.connect(path, context="nowhere")
 
 
-def test_a_file_that_is_missing_is_one_line(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such kubeconfig file"):
         kubesched.connect(tmp_path / "nope")
 

@@ -141,7 +141,7 @@ def test_an_expired_lease_is_not_renewed_by_its_own_holder() -> None:
     virtually(story)
 
 
-def test_a_leader_whose_term_ends_gives_up() -> None:
+def test_a_leader_whose_lease_expires_stops() -> None:
     async def story(harness: CoordinatedHarness) -> None:
         await harness.elect("me")
         async with running(elector := harness.elector()):

@@ -82,7 +82,7 @@ def test_the_same_event_is_counted() -> None:
     assert tell(story).requests == ["create", "patch", "patch"]
 
 
-def test_a_counted_event_that_is_gone_is_created_anew() -> None:
+def test_a_deleted_counted_event_is_created_again() -> None:
     async def story(harness: RecorderHarness) -> None:
         failed(harness, "no nodes")
         (event,) = await harness.events()
@@ -108,7 +108,7 @@ def test_the_tenth_message_is_combined_with_those_that_follow() -> None:
     tell(story)
 
 
-def test_a_flood_about_one_object_is_cut_off_and_refills_slowly() -> None:
+def test_events_about_one_object_are_rate_limited() -> None:
     async def story(harness: RecorderHarness) -> None:
         for _ in range(40):
             failed(harness, "no nodes")
@@ -123,7 +123,7 @@ def test_a_flood_about_one_object_is_cut_off_and_refills_slowly() -> None:
     tell(story)
 
 
-def test_a_server_that_is_away_is_tried_again_and_one_that_refuses_is_not() -> None:
+def test_an_unreachable_server_is_retried_and_a_refusal_is_not() -> None:
     away = Fault(error=ApiError(Status(code=0, message="away")))
     no = Fault(error=ApiError(Status(code=403, reason="Forbidden", message="no")))
 

@@ -155,7 +155,7 @@ class Plain(LocalApi):
         return ObjectList([self.node if kind is NodeDocument else self.pod], "1")
 
 
-def test_what_another_server_leaves_out_is_filled_in() -> None:
+def test_kind_and_version_omitted_by_a_server_are_added() -> None:
     async def scenario() -> None:
         clock = current_clock()
         api: Any = Plain(Store(derive(0, "store"), now_ns=clock.now_ns()), clock)
@@ -188,7 +188,7 @@ def test_the_end_of_an_object_does_not_touch_another_of_its_name() -> None:
     run({Pod: everything}, work)
 
 
-def test_an_object_that_is_first_heard_of_when_it_goes_is_not_kept() -> None:
+def test_an_object_first_reported_by_its_deletion_is_not_cached() -> None:
     async def scenario() -> None:
         clock = current_clock()
         api = LocalApi(Store(derive(0, "store"), now_ns=clock.now_ns()), clock)
@@ -203,7 +203,7 @@ def test_an_object_that_is_first_heard_of_when_it_goes_is_not_kept() -> None:
     virtual_loop.run(scenario)
 
 
-def test_a_pod_that_was_given_a_node_is_shown_on_it() -> None:
+def test_a_bound_pod_is_shown_on_its_node() -> None:
     async def work(harness: DocumentHarness) -> None:
         await harness.create(Pod, pod_document("p"))
         await turn()
@@ -217,7 +217,7 @@ def test_a_pod_that_was_given_a_node_is_shown_on_it() -> None:
     run({Pod: everything}, work)
 
 
-def test_a_pod_that_is_not_kept_is_shown_as_far_as_its_type_goes() -> None:
+def test_a_pod_without_cached_json_is_encoded_from_its_type() -> None:
     async def work(harness: DocumentHarness) -> None:
         await harness.create(Pod, pod_document("p"))
         await turn()
@@ -246,7 +246,7 @@ class Odd(LocalApi):
         yield WatchEvent("DELETED", self.broken, "9")
 
 
-def test_what_cannot_be_read_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_objects_that_cannot_be_decoded_are_skipped(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         clock = current_clock()
         api: Any = Odd(Store(derive(0, "store"), now_ns=clock.now_ns()), clock)
@@ -266,7 +266,7 @@ def test_what_cannot_be_read_is_left_out(caplog: pytest.LogCaptureFixture) -> No
 @pytest.mark.parametrize(
     "options", [{"send_initial_events": True}, {"resource_version": "8"}], ids=["a list", "old"]
 )
-def test_what_cannot_be_read_is_left_out_of_lists_and_of_old_events(options: Any) -> None:
+def test_undecodable_objects_are_skipped_in_lists_and_old_events(options: Any) -> None:
     """A follower of a watch must not receive an object that does not exist."""
 
     async def scenario() -> None:
@@ -325,7 +325,7 @@ async def kept_after(script: Script, **options: Any) -> DocumentKeeper:
     return keeper
 
 
-def test_old_events_of_what_is_gone_are_not_kept() -> None:
+def test_old_events_of_deleted_objects_are_not_cached() -> None:
     """Seed 275: a watch began too early, and the object was never removed again."""
 
     async def scenario() -> None:
@@ -336,7 +336,7 @@ def test_old_events_of_what_is_gone_are_not_kept() -> None:
     virtual_loop.run(scenario)
 
 
-def test_what_a_list_does_not_show_any_more_is_forgotten() -> None:
+def test_objects_missing_from_a_new_list_are_evicted() -> None:
     """A list that was sent as a watch may break off, and what it had shown may go meanwhile."""
 
     async def scenario() -> None:

@@ -118,7 +118,7 @@ def test_an_event_that_comes_while_a_sender_is_being_cancelled_goes_to_another()
     run(scenario)
 
 
-def test_a_full_queue_says_so() -> None:
+def test_a_full_queue_is_logged() -> None:
     async def scenario() -> None:
         queue = EventQueue(2)
         queue.put(event("a"), 0)

@@ -306,7 +306,7 @@ class TestSeries:
 
         tell(story)
 
-    def test_a_single_event_is_forgotten_after_six_minutes(self) -> None:
+    def test_a_single_event_is_evicted_after_six_minutes(self) -> None:
         async def story(
             sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
         ) -> None:
@@ -330,7 +330,7 @@ class TestSeries:
 
         tell(story)
 
-    def test_an_event_the_server_forgot_is_created_anew_with_its_series(self) -> None:
+    def test_an_event_deleted_on_the_server_is_recreated_with_its_series(self) -> None:
         async def story(
             sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
         ) -> None:
@@ -363,7 +363,7 @@ class TestSeries:
 
 class TestSending:
     @pytest.mark.parametrize("code", [400, 403, 404, 409, 422, 429, 500])
-    def test_what_the_server_refuses_is_dropped(self, code: int) -> None:
+    def test_events_that_the_server_refuses_are_dropped(self, code: int) -> None:
         async def story(
             sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
         ) -> None:
@@ -400,7 +400,7 @@ class TestSending:
 
         tell(story)
 
-    def test_one_event_does_not_hold_up_the_others(self) -> None:
+    def test_a_slow_event_does_not_delay_other_events(self) -> None:
         async def story(
             sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
         ) -> None:
@@ -438,7 +438,7 @@ class TestSending:
 
         assert run(main) == 10
 
-    def test_what_is_queued_when_it_stops_is_still_sent(self) -> None:
+    def test_queued_events_are_sent_after_stop(self) -> None:
         async def main() -> int:
             sink = FakeEventSink()
             broadcaster = EventBroadcaster(sink.access, current_clock(), random.Random(1))
@@ -450,7 +450,7 @@ class TestSending:
 
         assert run(main) == 100
 
-    def test_events_wait_while_there_is_more_important_work_though_not_for_ever(self) -> None:
+    def test_events_yield_to_bindings_up_to_a_limit(self) -> None:
         async def main() -> list[float]:
             busy_s = 3.0
             sink = FakeEventSink()

@@ -24,14 +24,14 @@ def record(cache: EventSeriesCache, event: EventKey, now_ns: int = 0) -> str:
     return "counted" if sending is None else "series"
 
 
-def test_an_event_that_comes_again_is_a_series_and_then_counted() -> None:
+def test_a_repeated_event_becomes_a_series() -> None:
     cache = EventSeriesCache()
     assert [record(cache, key(1)) for _ in range(4)] == ["created", "series", "counted", "counted"]
     (series,) = cache.all_series()
     assert series.series_count == 4
 
 
-def test_what_comes_once_does_not_push_out_what_may_come_again() -> None:
+def test_single_normal_events_do_not_evict_warnings() -> None:
     cache = EventSeriesCache()
     record(cache, key(0))
     for number in range(5_000):
@@ -56,7 +56,7 @@ def test_warnings_and_series_are_bounded_too(monkeypatch: pytest.MonkeyPatch) ->
     assert len(cache) == 7  # the last single one became a series
 
 
-def test_what_is_old_is_dropped_and_a_series_is_sent_once_more() -> None:
+def test_old_events_are_dropped_and_a_series_is_sent_a_last_time() -> None:
     cache = EventSeriesCache()
     record(cache, key(1))
     for _ in range(2):

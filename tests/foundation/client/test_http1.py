@@ -52,7 +52,7 @@ def test_without_a_body_only_a_get_has_no_content_length(method: str, want: byte
         ("/", "Bearer\rtoken"),
     ],
 )
-def test_nothing_can_be_smuggled_in(target: str, header: str) -> None:
+def test_line_breaks_in_targets_and_headers_are_refused(target: str, header: str) -> None:
     with pytest.raises(HttpError):
         encode_request("GET", target, {"Authorization": header})
 
@@ -126,7 +126,7 @@ def test_an_answer_of_unknown_length_ends_with_the_connection() -> None:
 
 
 @pytest.mark.parametrize("sent", [WITH_LENGTH[:-1], IN_CHUNKS[:-1], b"HTTP/1.1 2", b""])
-def test_an_answer_that_breaks_off_is_none(sent: bytes) -> None:
+def test_a_truncated_response_is_an_error(sent: bytes) -> None:
     answer, reader = read(sent)
     assert answer is None
     assert reader.end() is None
@@ -147,7 +147,7 @@ def test_an_answer_that_breaks_off_is_none(sent: bytes) -> None:
         b"x" * 300_000,
     ],
 )
-def test_what_is_not_an_answer_is_refused(sent: bytes) -> None:
+def test_malformed_http_responses_are_refused(sent: bytes) -> None:
     with pytest.raises(HttpError):
         read(sent)
 

@@ -160,7 +160,7 @@ def test_a_binding_names_the_pod_by_its_uid(wire: dict[str, dict[str, Any]]) -> 
     }
 
 
-def test_a_deletion_may_depend_on_the_uid_and_say_how_long_to_wait(
+def test_a_deletion_may_have_a_uid_precondition_and_a_grace_period(
     wire: dict[str, dict[str, Any]],
 ) -> None:
     transport = RecordedTransport(answer(wire["delete pod now"]))
@@ -327,7 +327,7 @@ NEW_TO_US = {
 
 
 @pytest.mark.parametrize("body", NEW_TO_US.values(), ids=NEW_TO_US)
-def test_what_is_new_to_us_is_no_reason_to_leave_an_object_out(body: dict[str, Any]) -> None:
+def test_objects_with_unknown_values_are_listed(body: dict[str, Any]) -> None:
     page = ServerResponse(200, json.dumps({"metadata": {}, "items": [body]}).encode())
     assert len(asyncio.run(api_over(RecordedTransport(page)).list(Pod)).items) == 1
 
@@ -369,7 +369,7 @@ def test_a_number_beyond_its_type_is_left_out_by_name(
     assert "object=d/odd" in caplog.text
 
 
-def test_an_object_with_a_text_that_is_none_is_left_out() -> None:
+def test_an_object_with_invalid_text_is_skipped() -> None:
     sound, odd = b'{"metadata":{"name":"a"}}', b'{"metadata":{"name":"\xff"}}'
     page = ServerResponse(200, b'{"metadata":{},"items":[%b,%b]}' % (odd, sound))
     listed = asyncio.run(api_over(RecordedTransport(page)).list(Pod))
@@ -399,7 +399,7 @@ def test_an_object_of_another_shape_does_not_hide_its_list(
 
 
 @pytest.mark.parametrize("body", [b"<html>", b'{"items":7}', b"[]", b'{"items":[{]}'])
-def test_what_is_no_list_is_an_error(body: bytes) -> None:
+def test_a_response_that_is_no_list_is_an_error(body: bytes) -> None:
     with pytest.raises(ApiError, match="cannot be read") as error:
         asyncio.run(api_over(RecordedTransport(ServerResponse(200, body))).list(Pod))
     assert error.value.code == 0
@@ -427,13 +427,13 @@ def test_an_object_of_another_shape_does_not_end_its_watch(
     assert "object=d/odd" in caplog.text
 
 
-def test_unless_it_is_gone_and_a_new_list_must_tell() -> None:
+def test_a_deletion_event_that_cannot_be_decoded_ends_the_watch() -> None:
     transport = watched(("DELETED", pod_body("odd", 6, priority="high")))
     with pytest.raises(ApiError, match="unable to decode an event"):
         asyncio.run(collect(api_over(transport).watch(Pod, resource_version="1")))
 
 
-def test_what_cannot_be_read_ends_the_watch() -> None:
+def test_data_that_cannot_be_decoded_ends_the_watch() -> None:
     watch = api_over(RecordedTransport(FakeStream([b"<html>\n"]))).watch(Pod, resource_version="1")
     with pytest.raises(ApiError, match="unable to decode an event"):
         asyncio.run(collect(watch))
@@ -585,7 +585,7 @@ def test_a_warning_of_the_server_is_logged_once(caplog: pytest.LogCaptureFixture
     assert "v1 Pod is deprecated" in record.getMessage()
 
 
-def test_only_bookmarks_that_come_regularly_promise_more() -> None:
+def test_only_regular_bookmarks_shorten_the_watch_timeout() -> None:
     decoder = WatchDecoder(Pod)
     end = b'{"type":"BOOKMARK","object":{"kind":"Pod","metadata":{"resourceVersion":"5",'
     decoder.feed(end + b'"annotations":{"k8s.io/initial-events-end":"true"}}}}\n')

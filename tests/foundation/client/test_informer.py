@@ -83,7 +83,7 @@ def test_lists_then_watches_from_the_lists_version() -> None:
     assert tell(story) == ["+a@11", "a@11>a@12", "+b@13", "-a@14"]
 
 
-def test_events_from_before_what_is_known_are_passed_over() -> None:
+def test_events_older_than_the_copy_are_ignored() -> None:
     """A watch that begins too early would bring back what is gone, and take pods off their nodes.
 
     Found by tests.fault_injection, seed 13: the scheduler ended with a corrupted cache.
@@ -110,7 +110,7 @@ def test_events_from_before_what_is_known_are_passed_over() -> None:
     tell(story)
 
 
-def test_syncs_after_the_first_list_was_passed_on_even_if_it_is_empty() -> None:
+def test_an_informer_syncs_after_its_first_list_even_if_it_is_empty() -> None:
     async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         assert not informer.has_synced
         await informer.wait_for_sync()
@@ -134,7 +134,7 @@ def test_reads_long_lists_page_by_page() -> None:
     assert heard == [f"+p{number}@{number + 11}" for number in range(1_234)]
 
 
-def test_a_list_that_expires_half_way_is_taken_in_one_piece() -> None:
+def test_a_list_that_expires_half_way_is_requested_in_one_piece() -> None:
     async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         server.fail("page", failure(410))
         await informer.wait_for_sync()
@@ -176,7 +176,7 @@ def test_selectors_and_namespace_are_repeated_on_every_request() -> None:
     run(main)
 
 
-def test_a_transform_is_applied_before_anyone_sees_the_object() -> None:
+def test_a_transform_is_applied_before_handlers_are_called() -> None:
     def note_version_before(seen: Pod, before: Pod | None) -> Pod:
         uid = "none" if before is None else before.metadata.resource_version
         return msgspec.structs.replace(
@@ -208,7 +208,7 @@ def test_a_transform_is_applied_before_anyone_sees_the_object() -> None:
 
 
 class TestWatchEnds:
-    def test_a_normal_end_is_resumed_at_once_without_a_list(self) -> None:
+    def test_a_watch_that_ends_normally_is_resumed_without_a_list(self) -> None:
         async def story(
             server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]
         ) -> None:
@@ -288,7 +288,7 @@ class TestWatchEnds:
             "+new@16",
         ]
 
-    def test_a_name_that_was_reused_in_the_gap_looks_like_an_update(self) -> None:
+    def test_an_object_recreated_between_watches_is_reported_as_an_update(self) -> None:
         async def story(
             server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]
         ) -> None:
@@ -498,7 +498,7 @@ class TestHandlers:
 
 class TestStopping:
     @pytest.mark.parametrize("after_s", [0.0, 0.005, 0.015, 5.0])
-    def test_is_quick_whatever_the_informer_is_doing(self, after_s: float) -> None:
+    def test_stop_ends_the_informer_immediately_in_every_state(self, after_s: float) -> None:
         async def main() -> float:
             server = FakeApiServer()
             server.fail("list", failure(500))
@@ -510,7 +510,7 @@ class TestStopping:
 
         assert run(main) == after_s
 
-    def test_before_the_start_keeps_it_from_asking_anything(self) -> None:
+    def test_stop_before_run_prevents_all_requests(self) -> None:
         async def main() -> list[str]:
             server = FakeApiServer()
             informer = make_informer(server)
@@ -562,7 +562,7 @@ def test_available_events_cost_no_turn_of_the_loop() -> None:
     tell(story)
 
 
-def test_a_flood_of_events_lets_others_run_in_between() -> None:
+def test_a_burst_of_events_yields_to_other_tasks() -> None:
     async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         await asyncio.sleep(1)
         for number in range(5_000):
@@ -616,7 +616,7 @@ actions = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(actions)
-def test_whatever_happens_the_copy_and_the_handlers_end_up_right(
+def test_copy_and_handlers_converge_after_random_faults(
     history: list[tuple[str, str]],
 ) -> None:
     async def main() -> None:
@@ -756,7 +756,7 @@ FORMS = ["same token", "new tokens", "empty"]
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_pages_that_never_end_are_taken_in_one_piece(form: str) -> None:
+def test_a_list_with_endless_pages_is_requested_in_one_piece(form: str) -> None:
     async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         async with asyncio.timeout(60):
             await informer.wait_for_sync()
@@ -766,9 +766,7 @@ def test_pages_that_never_end_are_taken_in_one_piece(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_lists_that_never_end_at_all_are_given_up_and_tried_again(
-    form: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_endless_lists_fail_and_are_retried(form: str, caplog: pytest.LogCaptureFixture) -> None:
     async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
         await asyncio.sleep(120)
         assert not informer.has_synced

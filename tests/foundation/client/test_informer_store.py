@@ -33,12 +33,12 @@ def test_an_added_object_is_new() -> None:
     assert store.get("a", "default") == pod("a")
 
 
-def test_a_modified_object_comes_with_its_former_self() -> None:
+def test_a_change_contains_the_object_before_it() -> None:
     store = filled(pod("a", 1))
     assert store.apply(event("MODIFIED", pod("a", 2))) == StoreChange(pod("a", 1), pod("a", 2))
 
 
-def test_what_is_known_decides_not_what_the_event_claims() -> None:
+def test_the_content_of_the_store_decides_the_type_of_a_change() -> None:
     store = filled(pod("a", 1))
     assert store.apply(event("ADDED", pod("a", 2))) == StoreChange(pod("a", 1), pod("a", 2))
     assert store.apply(event("MODIFIED", pod("b", 3))) == StoreChange(None, pod("b", 3))
@@ -55,7 +55,7 @@ def test_deleting_the_unknown_changes_nothing() -> None:
     assert filled(pod("b")).apply(event("DELETED", pod("a"))) is None
 
 
-def test_an_object_that_was_made_anew_unseen_and_is_gone_was_the_known_one() -> None:
+def test_deletion_of_an_unseen_recreated_object_removes_the_cached_one() -> None:
     """Seed 7078 of the fault injection: the requests of the first pod were never released."""
     known, successor = pod("a", 1, uid="first"), pod("a", 3, uid="second")
     store = filled(known)
@@ -72,7 +72,7 @@ def test_bookmarks_change_nothing() -> None:
     assert filled(pod("a")).apply(bookmark) is None
 
 
-def test_a_list_yields_missed_deletions_first_then_all_that_is_listed_in_order() -> None:
+def test_a_list_yields_missed_deletions_first_then_its_objects_in_order() -> None:
     store = filled(pod("gone"), pod("changed", 1), pod("same", 1))
     assert store.replace([pod("new", 5), pod("same", 1), pod("changed", 4)]) == [
         StoreChange(pod("gone"), None, final_state_unknown=True),

@@ -144,13 +144,13 @@ def test_in_cluster_uses_the_service_account(tmp_path: Path) -> None:
     assert connection.ca_file.read() == b"pem"
 
 
-def test_nothing_given_outside_a_cluster_is_an_error_with_a_way_out(tmp_path: Path) -> None:
+def test_without_flags_outside_a_cluster_the_error_has_a_hint(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="unable to load in-cluster configuration") as error:
         connect_process("", "", ManualClock(), {"HOME": str(tmp_path)}, user_agent=AGENT)
     assert error.value.__notes__ == ["pass --kubeconfig FILE, or set KUBECONFIG"]
 
 
-def test_nothing_given_outside_a_cluster_falls_back_to_the_listed_files(tmp_path: Path) -> None:
+def test_without_flags_outside_a_cluster_the_files_in_kubeconfig_are_used(tmp_path: Path) -> None:
     path = write(tmp_path / "config", document())
     connection = connect_process("", "", ManualClock(), {"KUBECONFIG": str(path)}, user_agent=AGENT)
     assert connection.server == "http://api:1"
@@ -286,7 +286,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG.values(), ids=WRONG)
-def test_what_is_wrong_is_said_in_one_line(case: Wrong, tmp_path: Path) -> None:
+def test_invalid_kubeconfigs_are_reported_in_one_line(case: Wrong, tmp_path: Path) -> None:
     path = write(tmp_path / "config", case.content)
     with pytest.raises(ConfigError) as error:
         connect(path)

@@ -136,7 +136,7 @@ def test_stopping_a_waiting_contender_leaves_the_lease_alone() -> None:
     virtually(story)
 
 
-def test_a_lease_that_has_changed_hands_as_often_as_can_be_counted() -> None:
+def test_the_transition_count_of_a_lease_may_be_at_its_maximum() -> None:
     async def story(harness: ElectionHarness) -> None:
         await harness.hold("", transitions=2**31 - 1)
         async with running(elector := harness.elector()):
@@ -158,7 +158,7 @@ def test_a_lease_without_a_holder_is_acquired_immediately(holder: str | None) ->
 
 
 @pytest.mark.parametrize(("duration", "at_least", "at_most"), [(15, 15, 20), (60, 60, 65)])
-def test_a_dead_holder_is_waited_for_as_long_as_its_lease_says(
+def test_a_standby_waits_for_the_duration_in_the_lease_of_a_dead_holder(
     duration: int, at_least: float, at_most: float
 ) -> None:
     async def story(harness: ElectionHarness) -> None:
@@ -214,7 +214,7 @@ def test_a_lease_that_may_not_be_watched_is_tried_every_retry_period() -> None:
     virtually(story)
 
 
-def test_each_sign_of_life_starts_the_wait_anew() -> None:
+def test_each_event_or_bookmark_restarts_the_watch_timeout() -> None:
     async def story(harness: ElectionHarness) -> None:
         lease = await harness.hold("alive")
         async with running(elector := harness.elector()):
@@ -229,7 +229,7 @@ def test_each_sign_of_life_starts_the_wait_anew() -> None:
     virtually(story)
 
 
-def test_one_conflict_is_overcome_within_the_attempt() -> None:
+def test_a_conflict_is_resolved_within_the_attempt() -> None:
     async def story(harness: ElectionHarness) -> None:
         async with running(elector := harness.elector()):
             await elector.leading.wait()
@@ -270,7 +270,7 @@ def test_a_leader_that_cannot_write_stops_before_another_replica_may_lead(delay_
     virtually(story)
 
 
-def test_a_lease_that_someone_else_took_is_not_released() -> None:
+def test_a_lease_acquired_by_another_replica_is_not_released() -> None:
     async def story(harness: ElectionHarness) -> None:
         elector = harness.elector()
         task = asyncio.create_task(elector.run())
@@ -396,7 +396,7 @@ class Machine:
 
 @pytest.mark.parametrize("contenders", [2, 3])
 @pytest.mark.parametrize("seed", range(12))
-def test_never_may_two_replicas_act(seed: int, contenders: int) -> None:
+def test_two_replicas_never_lead_at_the_same_time(seed: int, contenders: int) -> None:
     async def main() -> int:
         base, dice = current_clock(), random.Random(seed * 10 + contenders)
         store = Store(random.Random(0))

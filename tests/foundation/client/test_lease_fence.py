@@ -58,7 +58,7 @@ def test_a_write_has_as_long_as_the_lease_is_safe(age_s: float, want_s: float) -
 
 
 @pytest.mark.parametrize("age_s", [10, 11, 1000])
-def test_nothing_begins_after_the_renew_deadline(age_s: int) -> None:
+def test_no_write_begins_after_the_renew_deadline(age_s: int) -> None:
     fence, clock = fence_of(age_s * SECOND)
     with pytest.raises(ApiError, match="not sent: the lease may be in other hands"):
         asyncio.run(fence.enter())
@@ -74,7 +74,7 @@ def test_a_fence_that_was_never_opened_is_closed() -> None:
     assert not fence.may_begin()
 
 
-def test_while_renewals_are_late_writes_go_one_after_another() -> None:
+def test_writes_are_serialized_while_renewals_are_late() -> None:
     async def main() -> None:
         fence = LeaseFence(current_clock(), *DEFAULTS)
         fence.renewed(current_clock().monotonic_ns(), current_clock().now_ns())
@@ -292,7 +292,7 @@ class TestContenders:
         contend(contenders, story)
 
     @pytest.mark.parametrize("pause_s", [5, 11, 14, 16, 120])
-    def test_one_that_is_stopped_wakes_to_an_open_or_a_closed_fence(
+    def test_a_suspended_write_checks_the_fence_when_it_resumes(
         self, contenders: int, pause_s: int
     ) -> None:
         async def story(harness: LeaseFenceHarness) -> None:
@@ -334,7 +334,7 @@ class TestContenders:
         contend(contenders, story)
 
     @pytest.mark.parametrize("server_s", [1, 4, 9, 30])
-    def test_a_slow_server_carries_out_nothing_too_late(
+    def test_a_slow_server_executes_no_write_after_the_lease(
         self, contenders: int, server_s: int
     ) -> None:
         async def story(harness: LeaseFenceHarness) -> None:

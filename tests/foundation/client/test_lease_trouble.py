@@ -97,7 +97,7 @@ def test_a_refusal_is_a_problem_at_once_until_the_lease_is_acquired() -> None:
     virtually(story)
 
 
-def test_a_lease_of_another_replica_is_no_trouble() -> None:
+def test_a_lease_of_another_replica_is_no_failure() -> None:
     async def story() -> None:
         harness = TroubleHarness(Fault(error=REFUSED))
         spec = LeaseSpec(holder_identity="other", lease_duration_seconds=3600)

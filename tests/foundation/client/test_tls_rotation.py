@@ -36,7 +36,7 @@ RELOADS: dict[str, tuple[Callable[[Path, bytes], object], tuple[str, str], bool]
 
 
 @pytest.mark.parametrize(("change", "counted", "is_new"), RELOADS.values(), ids=RELOADS)
-def test_authorities_are_looked_at_again(
+def test_authorities_are_reread_periodically(
     change: Callable[[Path, bytes], object],
     counted: tuple[str, str],
     is_new: bool,
@@ -62,7 +62,7 @@ def test_authorities_are_looked_at_again(
     assert len(later.get_ca_certs()) == 1
 
 
-def test_a_pair_that_cannot_be_used_leaves_the_one_that_can(
+def test_an_invalid_key_pair_does_not_replace_a_valid_one(
     authorities: tuple[bytes, bytes], tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path)

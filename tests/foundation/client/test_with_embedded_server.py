@@ -221,7 +221,7 @@ def test_a_transform_is_applied_to_a_streamed_list() -> None:
 
 
 @pytest.mark.parametrize("stream_lists", [False, True], ids=["listed", "streamed"])
-def test_versions_that_were_replaced_are_let_go(stream_lists: bool) -> None:
+def test_replaced_versions_are_freed(stream_lists: bool) -> None:
     class Labels(dict[str, str]):
         """A dict that can be watched."""
 

@@ -39,7 +39,7 @@ def test_broken_targets_are_refused(target: str) -> None:
 
 
 @given(st.text())
-def test_any_text_is_parsed_or_refused(target: str) -> None:
+def test_random_targets_are_parsed_or_refused(target: str) -> None:
     try:
         path, _ = parse_target(target)
     except BadRequest:

@@ -35,7 +35,7 @@ def test_a_single_response_may_exceed_the_limit() -> None:
     assert sending.dropped == []
 
 
-def test_the_client_that_has_taken_nothing_for_longest_is_dropped_first() -> None:
+def test_the_client_stalled_for_longest_is_dropped_first() -> None:
     sending = Sending()
     for name, now in (("a", 0.0), ("b", 0.1), ("c", 0.2)):
         assert sending.begin(name, 30, now)

@@ -38,7 +38,7 @@ def test_numbers(text: str, value: float) -> None:
 
 
 @given(st.floats(allow_nan=False))
-def test_numbers_read_back_as_they_were(value: float) -> None:
+def test_formatted_numbers_parse_to_the_same_value(value: float) -> None:
     assert float(format_number(value)) == value
 
 

@@ -126,7 +126,7 @@ def test_histograms_agree_with_prometheus_client(observations: list[float]) -> N
 @given(
     st.lists(st.one_of(st.integers(0, 10**12), st.sampled_from([10**6, 10**6 + 1, 2 * 10**6]))),
 )
-def test_many_durations_at_once_count_as_one_by_one(durations_ns: list[int]) -> None:
+def test_a_batch_of_durations_counts_like_single_ones(durations_ns: list[int]) -> None:
     bounds = exponential_buckets(0.001, 2, 15)
     together, apart = HistogramMetric(bounds), HistogramMetric(bounds)
     for duration_ns in durations_ns:

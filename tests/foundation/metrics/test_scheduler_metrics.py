@@ -96,7 +96,7 @@ def test_types_labels_and_bounds_are_those_the_reference_served(
     assert seen == recorded.count("# TYPE scheduler_") > 20
 
 
-def test_what_has_no_labels_is_served_from_the_start(
+def test_metrics_without_labels_are_served_from_the_start(
     goldens: Path, registry: CollectorRegistry
 ) -> None:
     SchedulerMetrics(registry)

@@ -45,7 +45,7 @@ def test_a_thousand_failures_are_a_line_every_ten_seconds(
     assert caplog.text.count("Traceback") == 0
 
 
-def test_other_failures_go_where_they_went() -> None:
+def test_other_errors_reach_the_existing_exception_handler() -> None:
     heard: list[dict[str, Any]] = []
 
     async def main() -> None:

@@ -10,7 +10,7 @@ from kubesched.foundation.util.components import BackgroundTasks
 from kubesched.foundation.util.virtual_loop import run
 
 
-def test_what_cancelled_work_starts_on_its_way_out_is_ended_too() -> None:
+def test_tasks_started_during_cancellation_are_cancelled() -> None:
     async def story() -> None:
         tasks, begun = BackgroundTasks(), []
 
@@ -124,7 +124,7 @@ class TestSoon:
 
         run(story)
 
-    def test_a_bug_costs_one_work_not_the_others(self) -> None:
+    def test_an_exception_ends_only_its_own_background_work(self) -> None:
         async def story() -> None:
             tasks, ran = BackgroundTasks(), []
 
@@ -219,7 +219,7 @@ class TestSoon:
 
         run(story)
 
-    def test_work_is_done_though_the_task_that_waits_for_it_is_cancelled(self) -> None:
+    def test_work_continues_if_the_awaiting_task_is_cancelled(self) -> None:
         async def story(*, woken_before: bool) -> list[str]:
             tasks, ran = BackgroundTasks(), []
             waiting: list[asyncio.Task[None]] = []

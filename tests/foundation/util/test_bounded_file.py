@@ -23,7 +23,7 @@ def test_a_file_is_read_whole(tmp_path: Path) -> None:
     assert read_bounded_text(file, "utf-8-sig") == "a\nb\n"
 
 
-def test_what_is_too_large_is_refused(tmp_path: Path) -> None:
+def test_files_that_are_too_large_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "f"
     file.write_bytes(b"123456789")
     for path in (file, Path("/dev/zero")):

@@ -89,7 +89,7 @@ def test_an_event_set_at_the_very_deadline_counts() -> None:
 
 
 @pytest.mark.parametrize("timeout_ns", [0, -SECOND])
-def test_a_wait_without_patience_lets_others_run_once(timeout_ns: int) -> None:
+def test_a_wait_with_timeout_zero_yields_once(timeout_ns: int) -> None:
     async def main(clock: Clock) -> tuple[bool, list[str]]:
         ran: list[str] = []
         asyncio.get_running_loop().call_soon(ran.append, "other")

@@ -22,12 +22,12 @@ class Link:
 
 
 @pytest.mark.usefixtures("settled")
-def test_what_was_there_is_not_looked_at_again() -> None:
+def test_frozen_objects_are_not_traversed_again() -> None:
     assert gc.get_freeze_count() > 0
     assert len(gc.get_objects()) < gc.get_freeze_count()
 
 
-def test_what_was_there_is_freed_with_its_last_reference(request: pytest.FixtureRequest) -> None:
+def test_frozen_objects_are_freed_with_their_last_reference(request: pytest.FixtureRequest) -> None:
     alone = Link()
     gone = weakref.ref(alone)
     request.getfixturevalue("settled")
@@ -55,7 +55,7 @@ def test_cycles_from_before_are_collected_first(request: pytest.FixtureRequest) 
 
 
 @pytest.mark.usefixtures("settled")
-def test_what_a_long_collection_leaves_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_that_survive_a_long_collection_are_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = [[number] for number in range(100)]
     before = gc.get_freeze_count()
     gc.collect()
@@ -85,7 +85,7 @@ def test_cycles_that_were_set_aside_in_use_are_found_in_the_end(
 
 
 @pytest.mark.usefixtures("settled")
-def test_settling_again_changes_nothing_but_what_is_set_aside() -> None:
+def test_settling_the_collector_again_only_changes_frozen_objects() -> None:
     callbacks = list(gc.callbacks)
     kept = [[number] for number in range(100)]
     before = gc.get_freeze_count()
@@ -95,7 +95,7 @@ def test_settling_again_changes_nothing_but_what_is_set_aside() -> None:
 
 
 @pytest.mark.usefixtures("settled")
-def test_a_run_frees_what_was_set_aside_of_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_frees_frozen_objects_of_the_previous_run(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> Link:
         one, two = Link(), Link()
         one.other, two.other = two, one

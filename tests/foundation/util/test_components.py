@@ -60,7 +60,7 @@ class TestRunning:
 
         assert run(main) == {"Task-1", "Ticker"}
 
-    def test_a_part_that_dies_ends_the_block(self) -> None:
+    def test_a_component_that_raises_ends_the_block(self) -> None:
         log: list[str] = []
 
         async def main() -> None:
@@ -74,7 +74,7 @@ class TestRunning:
         assert log[0] == "ticker stopped"
         assert "never" not in log
 
-    def test_the_blocks_own_exception_comes_out_as_it_was(self) -> None:
+    def test_the_exception_of_the_block_propagates_unchanged(self) -> None:
         log: list[str] = []
 
         async def main() -> None:
@@ -86,7 +86,7 @@ class TestRunning:
             run(main)
         assert log == ["ticker stopped", "ticker ended"]
 
-    def test_a_part_that_ends_by_itself_does_not_end_the_block(self) -> None:
+    def test_a_component_that_returns_does_not_end_the_block(self) -> None:
         class Brief:
             async def run(self) -> None:
                 await asyncio.sleep(1)
@@ -120,7 +120,7 @@ class TestRunning:
 
 
 class TestStopSwitch:
-    def test_ends_a_wait_without_looking_like_a_cancellation(self) -> None:
+    def test_setting_the_switch_ends_a_wait_without_a_cancelled_error(self) -> None:
         async def main() -> tuple[float, bool, list[str]]:
             cleaned: list[str] = []
 
@@ -139,7 +139,7 @@ class TestStopSwitch:
 
         assert run(main) == (4, True, ["cleaned"])
 
-    def test_set_beforehand_keeps_the_work_from_starting(self) -> None:
+    def test_a_switch_set_before_guard_prevents_the_work(self) -> None:
         async def main() -> list[str]:
             started: list[str] = []
 
@@ -153,7 +153,7 @@ class TestStopSwitch:
 
         assert run(main) == []
 
-    def test_work_may_end_by_itself(self) -> None:
+    def test_guarded_work_may_return_before_the_stop(self) -> None:
         async def main() -> None:
             switch = StopSwitch()
             await switch.guard(asyncio.sleep(1))
@@ -171,7 +171,7 @@ class TestStopSwitch:
         with pytest.raises(TimeoutError, match="the work's own"):
             run(main)
 
-    def test_a_cancellation_from_outside_stays_one(self) -> None:
+    def test_a_cancellation_from_outside_propagates(self) -> None:
         async def main() -> bool:
             task = asyncio.create_task(StopSwitch().guard(asyncio.sleep(60)))
             await asyncio.sleep(1)

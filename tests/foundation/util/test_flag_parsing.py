@@ -92,7 +92,7 @@ def test_errors(argv: list[str], want: str) -> None:
     assert str(caught.value) == want
 
 
-def test_what_was_given_is_known() -> None:
+def test_flags_that_were_set_are_known() -> None:
     flags = parse(GROUPS, ["--name=me", "-l0x10"])
     assert flags.given == {"name": "me", "level": "0x10"}
     assert "level" in flags.given
@@ -129,6 +129,6 @@ def test_the_usage_wraps() -> None:
 
 
 @given(st.lists(st.text("-=hl03namedryunites_, \"'x", max_size=12)))
-def test_any_command_line_parses_or_is_refused(argv: list[str]) -> None:
+def test_random_command_lines_are_parsed_or_refused(argv: list[str]) -> None:
     with contextlib.suppress(FlagError):
         parse(GROUPS, argv)

@@ -138,7 +138,7 @@ def test_levels_are_unsigned() -> None:
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\n\r")), min_size=1))
-def test_csv_comes_back(fields: list[str]) -> None:
+def test_csv_files_are_read_back_unchanged(fields: list[str]) -> None:
     if fields == [""]:
         return  # nothing at all: the flag reads that as no elements
     assert parse_csv(format_csv(fields)) == fields

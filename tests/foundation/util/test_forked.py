@@ -13,12 +13,12 @@ from kubesched.errors import KubeschedError
 from kubesched.foundation.util.forked import ChildError, in_child
 
 
-def test_the_answer_comes_back_whole() -> None:
+def test_the_result_of_a_child_is_returned_completely() -> None:
     content = os.urandom(1 << 20)  # more than a pipe holds
     assert asyncio.run(in_child(lambda: content, 20)) == content
 
 
-def test_the_child_sees_the_parent_as_it_is_and_changes_nothing_of_it() -> None:
+def test_a_child_reads_the_parents_state_and_cannot_change_it() -> None:
     seen = [b"before"]
 
     def work() -> bytes:
@@ -50,12 +50,12 @@ def test_a_child_may_not_fill_the_memory() -> None:
     assert refused.value.is_refusal
 
 
-def test_a_child_that_ends_without_a_word_is_noticed() -> None:
+def test_a_child_that_ends_without_a_result_is_an_error() -> None:
     with pytest.raises(ChildError, match="without an answer"):
         asyncio.run(in_child(lambda: os._exit(3), 20))
 
 
-def test_a_child_that_takes_too_long_is_ended() -> None:
+def test_a_child_is_killed_after_the_timeout() -> None:
     pids = []
     fork = os.fork
 
@@ -79,7 +79,7 @@ def test_a_child_that_takes_too_long_is_ended() -> None:
         os.kill(pids[0], 0)
 
 
-def test_connections_of_the_parent_are_let_go() -> None:
+def test_a_child_closes_the_connections_of_its_parent() -> None:
     reading, writing = os.pipe()
 
     def work() -> bytes:
@@ -96,7 +96,7 @@ def test_connections_of_the_parent_are_let_go() -> None:
         os.close(writing)
 
 
-def test_if_memory_runs_out_the_child_goes_first() -> None:
+def test_without_memory_the_child_is_killed_first() -> None:
     score = Path("/proc/self/oom_score_adj")
     if not score.exists():
         pytest.skip("only Linux says who goes first")

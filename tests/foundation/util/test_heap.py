@@ -31,7 +31,7 @@ def test_the_smallest_sort_key_comes_first() -> None:
     assert drain(make_heap(Job("a", 3), Job("b", 1), Job("c", 2))) == ["b", "c", "a"]
 
 
-def test_equal_sort_keys_leave_in_the_order_they_came() -> None:
+def test_equal_sort_keys_are_popped_in_the_order_of_insertion() -> None:
     jobs = [Job(f"{number}", 1) for number in range(100)]
     assert drain(make_heap(*jobs)) == [job.name for job in jobs]
 
@@ -49,7 +49,7 @@ def test_replacing_with_another_sort_key_counts_as_newly_come() -> None:
     assert drain(heap) == ["b", "a", "c"]
 
 
-def test_update_wants_a_member() -> None:
+def test_update_of_an_unknown_key_raises_key_error() -> None:
     with pytest.raises(KeyError):
         make_heap().update(Job("a", 1))
 
@@ -97,7 +97,7 @@ def test_removed_members_do_not_pile_up() -> None:
     heap.check_invariants()
 
 
-def test_clear_forgets_everything() -> None:
+def test_clear_removes_all_members() -> None:
     heap = make_heap(Job("a", 1))
     heap.clear()
     assert (len(heap), heap.peek(), list(heap)) == (0, None, [])

@@ -15,7 +15,7 @@ from kubesched.foundation.util.ints import div_trunc, round_half_away
     ("numerator", "denominator", "want"),
     [(7, 2, 3), (-7, 2, -3), (7, -2, -3), (-7, -2, 3), (6, -3, -2), (0, -5, 0), (1, -100, 0)],
 )
-def test_division_goes_toward_zero(numerator: int, denominator: int, want: int) -> None:
+def test_division_truncates_toward_zero(numerator: int, denominator: int, want: int) -> None:
     assert div_trunc(numerator, denominator) == want
 
 
@@ -60,7 +60,7 @@ def test_rounding_agrees_with_decimal_arithmetic(value: float) -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_what_is_not_a_number_cannot_be_rounded(value: float) -> None:
+def test_rounding_nan_or_infinity_is_an_error(value: float) -> None:
     with pytest.raises((ValueError, OverflowError)):
         round_half_away(value)
 

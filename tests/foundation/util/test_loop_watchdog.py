@@ -20,7 +20,7 @@ class Time:
         return self.now_s
 
 
-def test_silence_is_logged_once_and_again_when_it_has_doubled(
+def test_a_blocked_loop_is_logged_once_and_when_the_time_has_doubled(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     time = Time()
@@ -37,7 +37,7 @@ def test_silence_is_logged_once_and_again_when_it_has_doubled(
     assert "test_silence_is_logged_once" in caplog.text
 
 
-def test_a_loop_that_has_its_turns_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_responsive_loop_is_not_reported(caplog: pytest.LogCaptureFixture) -> None:
     time = Time()
     watchdog = LoopWatchdog(5, monotonic_s=time)
     for _ in range(50):
@@ -47,7 +47,7 @@ def test_a_loop_that_has_its_turns_is_left_alone(caplog: pytest.LogCaptureFixtur
     assert caplog.records == []
 
 
-def test_after_a_stand_still_it_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_estimate_restarts_after_a_standstill(caplog: pytest.LogCaptureFixture) -> None:
     time = Time()
     watchdog = LoopWatchdog(5, monotonic_s=time)
     time.now_s += 6

@@ -14,7 +14,7 @@ from kubesched.foundation.util.components import running
 from kubesched.foundation.util.memory_trimmer import MemoryTrimmer, trim_memory
 
 
-def test_it_trims_once_a_minute_until_it_is_stopped() -> None:
+def test_memory_is_trimmed_once_a_minute_until_the_stop() -> None:
     times: list[int] = []
 
     async def scenario() -> None:
@@ -33,7 +33,7 @@ def test_it_trims_once_a_minute_until_it_is_stopped() -> None:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_holes_between_what_is_in_use_are_given_back() -> None:
+def test_free_memory_between_used_blocks_is_returned() -> None:
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 

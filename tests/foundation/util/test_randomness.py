@@ -49,7 +49,7 @@ def test_streams_do_not_depend_on_the_process() -> None:
     assert answers == {f"{derive_seed(7, 'x', 3)}\n"}
 
 
-def test_a_generator_beside_another_leaves_it_alone() -> None:
+def test_a_generator_derived_from_another_does_not_change_it() -> None:
     one, same = random.Random(7), random.Random(7)
     drawn = beside(one).random()
     assert drawn == beside(same).random()

@@ -28,7 +28,7 @@ def test_an_equal_key_is_found_among_the_latest_four() -> None:
     assert [cache.get([number]) for number in range(5)] == [None, 1, 2, 3, 4]
 
 
-def test_a_key_that_is_used_stays_among_the_latest() -> None:
+def test_a_used_key_moves_to_the_most_recent_ones() -> None:
     cache: SmallCache[list[int], int] = SmallCache()
     for number in range(4):
         cache.store([number], number)
@@ -56,7 +56,7 @@ class Counted:
         return self is other
 
 
-def test_keys_that_never_come_again_are_seldom_compared() -> None:
+def test_keys_without_repetition_are_rarely_compared() -> None:
     cache: SmallCache[Counted, int] = SmallCache()
     Counted.comparisons = 0
     for number in range(1616):
@@ -67,7 +67,7 @@ def test_keys_that_never_come_again_are_seldom_compared() -> None:
     assert Counted.comparisons <= 4 * (17 + 100)
 
 
-def test_equal_keys_are_found_again_after_many_that_are_not() -> None:
+def test_equal_keys_are_found_again_after_many_misses() -> None:
     cache: SmallCache[list[int], int] = SmallCache()
     for number in range(100):
         cache.get([number])

@@ -49,7 +49,7 @@ def test_a_virtual_loop_runs_where_another_loop_runs() -> None:
     assert thread != threading.get_ident()
 
 
-def test_what_fails_inside_another_loop_is_raised_there() -> None:
+def test_exceptions_of_a_nested_loop_are_raised_in_the_caller() -> None:
     async def forever() -> None:
         await asyncio.Event().wait()
 
@@ -441,7 +441,7 @@ class TestRun:
         run(main)
         assert ended == ["forever"]
 
-    def test_closes_left_over_async_generators(self) -> None:
+    def test_async_generators_left_over_are_closed(self) -> None:
         closed: list[str] = []
         kept: list[AsyncIterator[int]] = []
 
@@ -460,7 +460,7 @@ class TestRun:
         run(main)
         assert closed == ["numbers"]
 
-    def test_closes_async_generators_that_are_dropped_on_the_way(self) -> None:
+    def test_async_generators_dropped_during_the_run_are_closed(self) -> None:
         closed: list[int] = []
 
         async def numbers() -> AsyncIterator[int]:

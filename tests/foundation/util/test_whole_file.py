@@ -12,7 +12,7 @@ import pytest
 from kubesched.foundation.util.whole_file import replaced_whole, write_whole
 
 
-def test_a_new_file_and_one_in_the_place_of_another(tmp_path: Path) -> None:
+def test_a_file_is_created_or_replaced_atomically(tmp_path: Path) -> None:
     path = tmp_path / "file"
     for content in (b"one", b"two"):
         write_whole(path, content)
@@ -20,7 +20,7 @@ def test_a_new_file_and_one_in_the_place_of_another(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_fails_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_failed_write_keeps_the_old_content(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"before")
     with contextlib.suppress(RuntimeError), replaced_whole(path) as partial:
@@ -30,7 +30,7 @@ def test_what_fails_leaves_what_was_there(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_link_keeps_pointing_at_its_file(tmp_path: Path) -> None:
+def test_a_symbolic_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
     real, link = tmp_path / "real", tmp_path / "link"
     real.write_bytes(b"before")
     link.symlink_to(real)
@@ -51,7 +51,7 @@ def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
-def test_a_folder_is_none(tmp_path: Path) -> None:
+def test_a_folder_is_no_capture(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError):
         write_whole(tmp_path, b"")
 

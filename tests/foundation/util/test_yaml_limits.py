@@ -53,7 +53,7 @@ def size(value: object) -> int:
 
 @settings(max_examples=200)
 @given(st.text("ab&*[]{}:,-# \n'\"!|>%@?<\t~1", max_size=60))
-def test_what_is_taken_is_small_once_read(text: str) -> None:
+def test_accepted_yaml_is_small_after_parsing(text: str) -> None:
     try:
         check_yaml(text)
         documents = list(yaml.load_all(text, Loader=yaml.CSafeLoader))

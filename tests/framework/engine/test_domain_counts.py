@@ -98,7 +98,7 @@ class TestDomains:
         domains = Domains(table, "zone", missing_as_empty=True)
         assert domains.domain_of[row] == domains.number_of("") == 1
 
-    def test_one_row_each(self) -> None:
+    def test_domains_know_whether_each_has_one_row(self) -> None:
         table = table_of(a="1", b="2")
         domains = Domains(table, "zone")
         assert domains.is_one_row_each
@@ -139,7 +139,7 @@ class TestCounts:
         zones = counts.by_domain(domains)
         assert (zones.of_value("z1"), zones.of_value("z9")) == (0, 4)
 
-    def test_another_reader_may_refresh_first(self) -> None:
+    def test_domains_may_be_refreshed_by_another_reader(self) -> None:
         table = table_of(a="z1", b="z2")
         domains = Domains(table, "zone")
         one, other = RowCounts(table.capacity), RowCounts(table.capacity)
@@ -150,7 +150,7 @@ class TestCounts:
         other.add(0, 1)
         assert other.by_domain(domains).of_value("z9") == 1
 
-    def test_many_rows_at_once(self) -> None:
+    def test_counts_of_many_rows_are_added_at_once(self) -> None:
         table = table_of(a="z1", b="z2", c="z1")
         counts = RowCounts(table.capacity)
         zones = Domains(table, "zone")

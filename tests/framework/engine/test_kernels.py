@@ -57,7 +57,7 @@ def test_means(entries: list[tuple[int, int, bool]]) -> None:
     assert kernels.mean_toward_zero(total, weights).tolist() == [n // d for n, d in sums]
 
 
-def test_a_mean_of_nothing_is_zero() -> None:
+def test_the_mean_of_no_values_is_zero() -> None:
     nothing = np.zeros(2, dtype=bool)
     total, weights = kernels.weighted_sums([ints([0, 0])], [5], [nothing])
     assert kernels.mean_rounded(total, weights).tolist() == [0, 0]

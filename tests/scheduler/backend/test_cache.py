@@ -250,7 +250,7 @@ def test_the_order_is_the_one_when_the_snapshot_was_taken_whenever_it_is_read() 
     assert order_of(cache) == ["a", "c", "b"]
 
 
-def test_a_node_that_was_re_created_between_refreshes_keeps_its_place() -> None:
+def test_a_node_recreated_between_refreshes_keeps_its_position() -> None:
     cache = cache_with("a", "b", "c")
     assert order_of(cache) == ["a", "b", "c"]
     cache.remove_node(make_node("a"))
@@ -428,7 +428,7 @@ def test_pods_on_nodes_beyond_the_first_table_may_change_their_labels() -> None:
     assert relabelled.tolist() == [table.row_of[last]]
 
 
-def test_a_node_that_comes_back_as_the_very_same_object_is_shown_again() -> None:
+def test_a_node_added_again_as_the_same_object_is_visible() -> None:
     cache, node = Cache(), make_node("n1", cpu="4")
     for _ in range(2):
         cache.add_node(node)
@@ -502,7 +502,7 @@ def test_changes_that_no_attempt_reads_do_not_accumulate(monkeypatch: pytest.Mon
     cache.check_invariants()
 
 
-def test_a_pod_made_anew_under_its_name_takes_the_place_of_the_old_one() -> None:
+def test_a_recreated_pod_replaces_the_old_one() -> None:
     cache = Cache()
     cache.add_node(make_node("n"))
     old = make_pod("p", uid="1", node_name="n", requests={"cpu": "1"})
@@ -517,7 +517,7 @@ def test_a_pod_made_anew_under_its_name_takes_the_place_of_the_old_one() -> None
 UNREADABLE = {"cpu": "abc"}
 
 
-def test_what_cannot_be_counted_changes_nothing() -> None:
+def test_pods_with_invalid_amounts_do_not_change_totals() -> None:
     cache = Cache()
     cache.add_node(make_node("n"))
     with pytest.raises(CacheError, match="cannot be counted"):

@@ -37,7 +37,7 @@ def test_assumed_and_assigned_pods_are_the_scheduled_ones() -> None:
         assert counts(states) == (1, 2)
 
 
-def test_pods_that_are_not_known_change_nothing() -> None:
+def test_unknown_pods_change_nothing() -> None:
     states = PodGroupStates()
     states.assume(member("p1"))
     states.forget(member("p1"))
@@ -59,7 +59,7 @@ def test_a_bound_pod_stays_assigned_whatever_was_assumed() -> None:
     assert (found.scheduled_count, list(found.assumed)) == (1, [])
 
 
-def test_a_group_goes_with_its_last_member() -> None:
+def test_a_group_is_removed_with_its_last_member() -> None:
     states = PodGroupStates()
     states.add(member("p"))
     states.delete(member("p"))

@@ -90,7 +90,7 @@ def test_a_pod_leaves_its_backoff_at_the_first_whole_second_it_may() -> None:
     assert run(main, start_ns=START_NS) == START_NS + 1_700_000_000
 
 
-def test_it_ends_at_stop_which_may_be_called_twice() -> None:
+def test_the_flusher_ends_at_stop_which_is_idempotent() -> None:
     harness = Recorder()
 
     async def main() -> None:
@@ -105,7 +105,7 @@ def test_it_ends_at_stop_which_may_be_called_twice() -> None:
     assert harness.unschedulable == [0]
 
 
-def test_it_applies_what_the_cache_has_logged() -> None:
+def test_the_flusher_applies_changes_that_the_cache_has_logged() -> None:
     """The log refers to deleted pods, and an idle scheduler makes no attempt."""
     cache = Cache()
 

@@ -278,7 +278,7 @@ def test_rendering(error: object, want: str) -> None:
     assert str(error) == want
 
 
-def test_the_same_complaint_is_printed_once() -> None:
+def test_equal_errors_are_reported_once() -> None:
     with pytest.raises(InvalidConfigurationError) as caught:
         raise_all([required("a"), required("a")])
     assert str(caught.value) == "a: Required value"

@@ -215,6 +215,6 @@ def test_text_with_a_hole_or_an_insertion_makes_no_traceback(
 
 @settings(deadline=None)
 @given(st.binary(max_size=40))
-def test_any_bytes_make_no_traceback(content: bytes) -> None:
+def test_random_bytes_cause_no_traceback(content: bytes) -> None:
     with contextlib.suppress(ConfigError):
         load_configuration(content)

@@ -313,7 +313,7 @@ CROSS_PROFILE_ERRORS: dict[str, tuple[tuple[KubeSchedulerProfile, ...], str]] = 
 @pytest.mark.parametrize(
     ("profiles", "want"), CROSS_PROFILE_ERRORS.values(), ids=CROSS_PROFILE_ERRORS
 )
-def test_profiles_that_cannot_stand_together(
+def test_incompatible_profiles_are_refused(
     profiles: tuple[KubeSchedulerProfile, ...], want: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:

@@ -216,7 +216,7 @@ NOTES = {
 
 
 @pytest.mark.parametrize("note", NOTES.values(), ids=NOTES)
-def test_settings_of_the_past_come_with_advice(note: Note) -> None:
+def test_removed_settings_are_reported_with_their_successor(note: Note) -> None:
     (found,) = error_of(note.text).__notes__
     assert note.want in found
 

@@ -58,7 +58,7 @@ def entry(args: Any, name: str = "Cost") -> list[dict[str, Any]]:
     return [{"name": name, "args": args}]
 
 
-def test_own_arguments_are_decoded_into_their_type() -> None:
+def test_arguments_of_out_of_tree_plugins_have_their_type() -> None:
     (profile,) = load(
         pluginConfig=entry({"currency": "EUR", "zones": {"a": 1}, "patience": "2s"})
     ).profiles
@@ -92,13 +92,13 @@ OWN_ERRORS = {
 
 
 @pytest.mark.parametrize(("args", "want"), OWN_ERRORS.values(), ids=OWN_ERRORS)
-def test_own_arguments_are_as_strict(args: Any, want: str) -> None:
+def test_arguments_of_out_of_tree_plugins_are_decoded_strictly(args: Any, want: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(pluginConfig=entry(args))
     assert str(caught.value) == want
 
 
-def test_own_plugins_get_default_arguments_if_they_have_defaults() -> None:
+def test_out_of_tree_plugins_get_default_arguments() -> None:
     (profile,) = load(plugins={"multiPoint": {"enabled": [{"name": "Label"}]}}).profiles
     assert profile.args_of("Label") == LabelArgs()
     with pytest.raises(ConfigError) as caught:
@@ -251,7 +251,9 @@ members = st.fixed_dictionaries(
 
 @settings(deadline=None)
 @given(members)
-def test_what_is_written_loads_as_the_same_configuration(given_members: dict[str, Any]) -> None:
+def test_a_written_configuration_loads_as_the_same_configuration(
+    given_members: dict[str, Any],
+) -> None:
     configuration = configuration_from_builtins({**HEAD, **given_members}, known_args=KNOWN)
     completed = as_written(configuration)
     again = load_configuration(written(configuration), known_args=KNOWN)

@@ -128,5 +128,5 @@ values = st.recursive(
 
 
 @given(values)
-def test_what_is_written_reads_back(value: Any) -> None:
+def test_written_yaml_is_read_back_unchanged(value: Any) -> None:
     assert read_yaml(dump_yaml(value)) == (value, ())

@@ -160,7 +160,7 @@ JSON = st.recursive(
 
 
 @given(JSON, st.sampled_from([read_filter, read_scores, read_bind_error, read_preemption]))
-def test_whatever_comes_is_read_or_refused(answer: Any, read: Any) -> None:
+def test_random_extender_responses_are_decoded_or_refused(answer: Any, read: Any) -> None:
     with contextlib.suppress(ExtenderError):
         read(encode(answer))
 
@@ -182,7 +182,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("answer", HOSTILE.values(), ids=HOSTILE)
 @pytest.mark.parametrize("read", [read_filter, read_scores, read_bind_error, read_preemption])
-def test_what_cannot_be_read_is_a_failure_of_the_extender(read: Any, answer: bytes) -> None:
+def test_responses_that_cannot_be_decoded_are_extender_errors(read: Any, answer: bytes) -> None:
     """One that may be ignored is: anything else than an ExtenderError would fail the pod."""
     with contextlib.suppress(ExtenderError):
         read(answer)

@@ -69,7 +69,7 @@ def test_a_group_has_its_claims_once_for_all_of_its_pods() -> None:
     run(scenario)
 
 
-def test_a_claim_that_differs_from_the_groups_is_the_pods_own() -> None:
+def test_a_claim_with_another_template_belongs_to_the_pod() -> None:
     async def scenario() -> None:
         harness = GroupDeviceHarness(GATES)
         async with running(*harness.cluster.parts, harness.scheduler()):
@@ -104,7 +104,7 @@ def test_pods_that_come_before_their_group_wait_for_its_claims() -> None:
     run(scenario)
 
 
-def test_a_group_that_goes_gives_everything_back() -> None:
+def test_a_deleted_group_releases_all_its_resources() -> None:
     async def scenario() -> None:
         harness = GroupDeviceHarness(GATES)
         async with running(*harness.cluster.parts, harness.scheduler()):
@@ -146,7 +146,7 @@ def test_later_members_use_what_the_group_has() -> None:
     run(scenario)
 
 
-def test_a_reservation_that_keeps_the_whole_group_out_is_taken_back() -> None:
+def test_a_nomination_that_blocks_the_whole_group_is_cleared() -> None:
     async def scenario() -> None:
         harness = GroupDeviceHarness(GATES)
         async with running(*harness.cluster.parts):
@@ -196,7 +196,7 @@ def test_without_the_gate_claims_are_the_pods_own() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_schedulers_that_are_killed_lose_and_double_nothing(seed: int) -> None:
+def test_killed_schedulers_lose_no_pod_and_bind_none_twice(seed: int) -> None:
     async def scenario() -> None:
         harness, dice = GroupDeviceHarness(GATES, seed), random.Random(seed)
 

@@ -197,7 +197,7 @@ VERDICTS: dict[str, tuple[list[str], set[str], tuple[str, str, str]]] = {
 
 
 @pytest.mark.parametrize(("names", "bound", "condition"), VERDICTS.values(), ids=VERDICTS)
-def test_one_member_that_may_go_is_enough(
+def test_one_schedulable_member_suffices_to_try_a_group(
     names: list[str], bound: set[str], condition: tuple[str, str, str]
 ) -> None:
     async def scenario() -> None:
@@ -299,7 +299,7 @@ def test_more_members_than_a_gang_needs() -> None:
     run(scenario)
 
 
-def test_what_is_left_of_a_gang_counts_for_those_that_come_later() -> None:
+def test_placed_members_of_a_gang_count_for_later_members() -> None:
     async def scenario() -> None:
         async with group_harness() as harness:
             await harness.add(make_node("n", cpu="3"), gang(3))
@@ -339,7 +339,7 @@ def test_pods_of_two_schedulers_are_no_group() -> None:
     run(scenario)
 
 
-def test_members_see_where_the_others_would_be() -> None:
+def test_members_are_placed_after_the_trial_placements_of_earlier_ones() -> None:
     async def scenario() -> None:
         async with group_harness() as harness:
             await harness.add(make_node("n1", cpu="4"), make_node("n2", cpu="4"))
@@ -368,7 +368,7 @@ def _apart(name: str) -> Pod:
     return replace(pod, spec=replace(pod.spec, affinity=affinity))
 
 
-def test_a_group_that_is_gone_at_the_last_moment_is_an_error() -> None:
+def test_a_group_deleted_during_its_cycle_is_an_error() -> None:
     async def scenario() -> None:
         async with group_harness() as harness:
             await harness.add(gang(2), member("p1", cpu="9"), member("p2", cpu="9"))
@@ -574,7 +574,7 @@ def test_a_member_that_waits_is_joined_by_one_that_failed_for_real() -> None:
     run(scenario)
 
 
-def test_a_member_that_waits_in_vain_gives_up_after_five_minutes() -> None:
+def test_a_waiting_member_is_rejected_after_five_minutes() -> None:
     async def scenario() -> None:
         async with group_harness(GANGS, Refusing) as harness:
             await _half_of_a_gang(harness)
@@ -607,7 +607,7 @@ async def _half_of_a_gang(harness: GroupHarness) -> None:
 # -- the condition -------------------------------------------------------------------------
 
 
-def test_nothing_is_written_twice() -> None:
+def test_unchanged_conditions_are_not_written_again() -> None:
     async def scenario() -> None:
         async with group_harness() as harness:
             await harness.add(make_node("n", cpu="1"), gang(2), member("p1"), member("p2"))
@@ -648,7 +648,7 @@ def test_a_group_that_was_restarted_in_the_middle_is_placed_whole() -> None:
     run(scenario)
 
 
-def test_where_servers_have_no_groups_nothing_is_scheduled() -> None:
+def test_without_pod_groups_on_the_server_members_are_not_scheduled() -> None:
     async def scenario() -> None:
         async with group_harness(BASIC, store=Store(features=frozenset())) as harness:
             await harness.add(make_node("n"), make_pod("p", images=["i"]))

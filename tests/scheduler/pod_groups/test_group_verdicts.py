@@ -154,7 +154,7 @@ PATCHES: dict[str, tuple[tuple[str, ...], Status, dict[str, str] | None]] = {
 
 
 @pytest.mark.parametrize(("before", "status", "want"), PATCHES.values(), ids=PATCHES)
-def test_only_what_changes_is_written(
+def test_only_changed_conditions_are_written(
     before: tuple[str, ...], status: Status, want: dict[str, str] | None
 ) -> None:
     patch = condition_patch(known(*before), condition_of(status), NOW_NS)

@@ -208,7 +208,7 @@ OWN = {
 
 
 @pytest.mark.parametrize("case", OWN.values(), ids=OWN)
-def test_own_plugins(case: Any) -> None:
+def test_out_of_tree_plugins_place_groups(case: Any) -> None:
     plugins, nodes, condition = case
 
     async def scenario() -> None:

@@ -175,7 +175,7 @@ def test_calls_of_a_type_are_merged() -> None:
     run(scenario())
 
 
-def test_a_call_that_changes_nothing_is_skipped_with_the_waiting_one() -> None:
+def test_a_call_that_cancels_a_waiting_call_is_skipped() -> None:
     async def scenario() -> None:
         harness = DispatcherHarness(limit=1)
         other = harness.slow("other", "other")

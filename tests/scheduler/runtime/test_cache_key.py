@@ -86,7 +86,7 @@ SEEN: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("wishes", SEEN.values(), ids=SEEN)
-def test_pods_that_differ_in_what_is_about_nodes_have_shapes_of_their_own(
+def test_pods_with_different_node_requirements_have_different_keys(
     wishes: dict[str, Any],
 ) -> None:
     assert shapes_of([make_pod("p"), make_pod("p", **wishes)]) == 2
@@ -127,7 +127,7 @@ def test_in_tree_plugins_do_not_look_at_metadata(wishes: dict[str, Any]) -> None
     ],
     ids=["pod affinity", "priority"],
 )
-def test_what_plugins_that_see_other_nodes_look_at_is_no_part_of_the_shape(
+def test_reads_of_uncacheable_plugins_are_not_part_of_the_key(
     wishes: dict[str, Any],
 ) -> None:
     assert shapes_of([make_pod("p"), make_pod("p", **wishes)]) == 1

@@ -140,7 +140,7 @@ CANNOT_TELL: dict[str, type[Plugin]] = {
 
 
 @pytest.mark.parametrize("plugin", CANNOT_TELL.values(), ids=CANNOT_TELL)
-def test_it_is_unknown_which_pods_make_a_difference(plugin: type[Plugin]) -> None:
+def test_without_declarations_ignored_pods_are_unknown(plugin: type[Plugin]) -> None:
     framework = PluginHarness(plugin, nodes=NODES).framework
     state = CycleState()
     assert framework.dry_run.ignored_pods(state, make_pod("p")) is None
@@ -173,7 +173,7 @@ def test_totals_suffice(plugin: type[Plugin], want: bool) -> None:
     assert framework.dry_run.reads_totals_only(state)
 
 
-def test_a_filter_that_fails_is_said_so() -> None:
+def test_a_failing_filter_is_reported() -> None:
     def fails(*_: object) -> Rejections:
         raise ValueError("no idea")
 

@@ -55,7 +55,7 @@ def test_plugins_are_registered_by_name() -> None:
     assert list(registry) == ["Taster"]
 
 
-def test_a_name_is_taken_once() -> None:
+def test_a_plugin_name_can_be_registered_once() -> None:
     registry = PluginRegistry({"Gate": Gate})
     with pytest.raises(ConfigError, match=r"^a plugin named Gate already exists$"):
         registry.register("Gate", Taster)
@@ -138,7 +138,7 @@ NOT_FACTORIES: dict[str, tuple[str, object, str]] = {
 
 
 @pytest.mark.parametrize(("name", "factory", "want"), NOT_FACTORIES.values(), ids=NOT_FACTORIES)
-def test_what_cannot_build_a_plugin_is_refused_at_once(name: str, factory: Any, want: str) -> None:
+def test_values_that_are_no_plugin_factory_are_refused(name: str, factory: Any, want: str) -> None:
     with pytest.raises(ConfigError) as caught:
         PluginRegistry().register(name, factory)
     assert want in str(caught.value)
@@ -168,7 +168,7 @@ NOT_PLUGINS: dict[str, tuple[object, str]] = {
 
 
 @pytest.mark.parametrize(("plugin", "want"), NOT_PLUGINS.values(), ids=NOT_PLUGINS)
-def test_what_is_not_a_plugin(plugin: object, want: str) -> None:
+def test_values_that_are_no_plugin_class_are_refused(plugin: object, want: str) -> None:
     with pytest.raises(ConfigError) as caught:
         check_plugin_type(plugin)
     assert want in str(caught.value)
@@ -234,7 +234,7 @@ LOADING = {
 
 
 @pytest.mark.parametrize(("spec", "want"), LOADING.values(), ids=LOADING)
-def test_what_is_wrong_with_a_plugin_is_one_line(modules: Path, spec: str, want: str) -> None:
+def test_invalid_plugins_are_reported_in_one_line(modules: Path, spec: str, want: str) -> None:
     (modules / "broken.py").write_text("1 / 0")
     (modules / "leaves.py").write_text("raise SystemExit(3)")
     (modules / "garbled.py").write_text("def")

@@ -97,7 +97,7 @@ def test_the_first_by_name_of_the_best_is_taken_every_time() -> None:
     assert [harness.place(f"p{number}") for number in range(8)] == ["b"] * 8
 
 
-def test_a_node_that_comes_later_takes_its_place_in_the_order() -> None:
+def test_a_node_added_later_is_inserted_in_order() -> None:
     harness = TieHarness(Favourites)
     for number in range(4):
         harness.place(f"p{number}")

@@ -85,7 +85,7 @@ def test_a_rule_with_names_applies_to_lists_of_one_name() -> None:
         assert client.send("GET", f"{PODS}{query}", token="ann")[0] == 403, query
 
 
-def test_roles_are_put_together_from_labelled_ones() -> None:
+def test_cluster_roles_are_aggregated_by_labels() -> None:
     client = Guarded()
     label = {"rbac.authorization.k8s.io/aggregate-to-view": "true"}
     rules = [{"apiGroups": ["a.example"], "resources": ["things"], "verbs": ["list"]}]
@@ -278,7 +278,7 @@ def test_a_pod_without_an_account_is_left_as_it_is() -> None:
     assert "volumes" not in made
 
 
-def test_a_token_that_is_mounted_by_hand_stays() -> None:
+def test_a_manually_mounted_token_is_not_replaced() -> None:
     client = Client()
     client.create(ACCOUNTS, {"metadata": {"name": "default"}})
     mount = {"name": "mine", "mountPath": TOKEN_PATH}

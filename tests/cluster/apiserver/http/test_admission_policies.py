@@ -75,7 +75,7 @@ MORE_THAN_ONE = {"expression": "object.spec.replicas > 1"}
 DENIED = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: "
 
 
-def test_a_write_that_a_policy_does_not_want_is_refused() -> None:
+def test_a_write_that_violates_a_policy_is_refused() -> None:
     client = enforced(policy(MORE_THAN_ONE))
     answer = denial(client, deployment(1))
     assert (answer["code"], answer["reason"]) == (422, "Invalid")
@@ -88,7 +88,7 @@ def test_a_write_that_a_policy_does_not_want_is_refused() -> None:
     assert client.send("DELETE", f"{DEPLOYMENTS}/web")[0] == 200
 
 
-def test_other_resources_are_left_alone() -> None:
+def test_policies_do_not_apply_to_other_resources() -> None:
     client = enforced(policy(MORE_THAN_ONE))
     body = deployment(1)
     client.create("/apis/apps/v1/namespaces/default/replicasets", body)
@@ -225,7 +225,7 @@ def test_parameters_come_from_an_object() -> None:
         ({"metadata": {"name": "p"}}, "spec: Required value"),
     ],
 )
-def test_a_policy_that_is_none(made: Json, words: str) -> None:
+def test_an_invalid_policy_is_ignored(made: Json, words: str) -> None:
     code, answer = Client().send("POST", POLICIES, made)
     assert code in (400, 422)  # a wrong type, or a wrong value
     assert words.replace("[0]", "") in answer["message"].replace("[0]", "")
@@ -319,7 +319,7 @@ def test_keys_are_escaped_for_paths() -> None:
     assert made["metadata"]["labels"] == {"kept": "yes", "example.com/tier": "x"}
 
 
-def test_optional_fields_may_stay_away() -> None:
+def test_optional_fields_may_be_absent() -> None:
     expression = "Object{spec: Object.spec{?paused: object.spec.?nope}}"
     code, made = mutated(deployment(1), applied(expression))
     assert code == 201

@@ -231,7 +231,7 @@ def test_rules_are_evaluated() -> None:
     )
 
 
-def test_a_rule_on_a_change_judges_changes() -> None:
+def test_a_transition_rule_is_evaluated_on_updates() -> None:
     client = client_for(with_spec(RULES))
     spec = {"least": 1, "most": 2, "fixed": "a"}
     client.create(WIDGETS, widget(spec))
@@ -302,7 +302,7 @@ def test_a_rule_that_costs_too_much_is_stopped() -> None:
     assert "call cost exceeds limit for rule" in told
 
 
-def test_a_rule_that_could_cost_too_much_is_no_rule() -> None:
+def test_a_rule_with_too_high_estimated_cost_is_refused() -> None:
     inner = {
         "type": "array",
         "items": {"type": "string"},
@@ -460,7 +460,7 @@ def test_new_defaults_apply_to_stored_objects() -> None:
     assert client.get(WIDGETS)["items"][0]["spec"]["b"] == "x"
 
 
-def test_versions_come_and_go() -> None:
+def test_versions_of_a_custom_resource_are_added_and_removed() -> None:
     client = client_for(definition(OBJECT))
     client.create(WIDGETS, {"metadata": {"name": "w"}})
     both = definition(OBJECT)
@@ -476,7 +476,7 @@ def test_versions_come_and_go() -> None:
     assert client.get(other)["items"][0]["metadata"]["name"] == "w"
 
 
-def test_the_status_is_written_on_its_own_and_checked() -> None:
+def test_the_status_is_written_separately_and_validated() -> None:
     schema = {
         "type": "object",
         "properties": {
@@ -624,7 +624,7 @@ ANYTHING: Any = st.recursive(
 
 
 @given(schema=ANYTHING, spec=ANYTHING)
-def test_any_schema_and_any_object_get_an_answer(schema: Any, spec: Any) -> None:
+def test_random_schemas_and_objects_get_a_response(schema: Any, spec: Any) -> None:
     client = Client()
     code, answer = client.send("POST", DEFINITIONS, with_spec(schema))
     assert code in (201, 400, 422), answer

@@ -237,7 +237,7 @@ KNOWN_FAILURES = (
     suppress_health_check=list(HealthCheck),
 )
 @given(st.lists(requests, min_size=1, max_size=6))
-def test_the_worst_that_comes_out_is_a_refusal(asked: list[Request]) -> None:
+def test_hostile_requests_are_refused_without_server_errors(asked: list[Request]) -> None:
     server = service()
     for request in asked:
         answer = server.answer(request)

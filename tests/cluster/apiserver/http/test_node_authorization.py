@@ -166,7 +166,7 @@ def test_a_node_writes_only_its_own_objects() -> None:
     assert client.send("POST", f"{accounts}/account-b/token", token, **sent)[0] == 403
 
 
-def test_other_users_of_that_name_are_no_nodes(cluster: Client) -> None:
+def test_users_outside_the_group_of_nodes_are_no_nodes(cluster: Client) -> None:
     users = Users({"n": Requester("system:node:a"), "g": Requester("x", groups=("system:nodes",))})
     service = ApiService(cluster.store, cluster.clock, users=users, rbac=True)
     client = Client()

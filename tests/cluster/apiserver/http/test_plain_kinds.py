@@ -133,7 +133,7 @@ def test_an_autoscaler_has_two_faces() -> None:
     ]
 
 
-def test_a_signing_request_is_approved_in_a_part_of_its_own() -> None:
+def test_a_signing_request_is_approved_through_its_subresource() -> None:
     client = Client()
     path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
     made = client.create(path, {"metadata": {"name": "c"}, **BODIES["CertificateSigningRequest"]})
@@ -198,7 +198,7 @@ def test_health_has_the_checks_that_are_looked_for() -> None:
 @pytest.mark.parametrize(
     ("timeout", "code"), [("0s", 200), ("999h", 200), ("soon", 400), ("5", 400)]
 )
-def test_a_time_limit_must_be_one(timeout: str, code: int) -> None:
+def test_an_invalid_time_limit_is_refused(timeout: str, code: int) -> None:
     assert Client().send("GET", f"/api/v1?timeout={timeout}")[0] == code
     assert Client().send("GET", f"/version?timeout={timeout}")[0] == code
 

@@ -105,7 +105,7 @@ def test_malformed_bodies_are_refused(body: bytes) -> None:
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_are_read_or_refused(content: bytes) -> None:
+def test_random_bytes_are_decoded_or_refused(content: bytes) -> None:
     try:
         document = read_protobuf(envelope("v1", "Pod", content))
     except MalformedError:

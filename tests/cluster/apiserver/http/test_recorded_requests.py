@@ -213,7 +213,7 @@ def test_aggregated_discovery_is_as_recorded(
             assert ours == {each: entries[each] for each in ours if each in entries}
 
 
-def test_a_watch_can_begin_with_the_state_and_say_where_it_ends(
+def test_a_watch_can_begin_with_the_initial_objects_and_a_bookmark(
     recordings: dict[str, dict[str, Any]],
 ) -> None:
     client = Client()

@@ -481,7 +481,9 @@ def without_empty_metadata(value: Any) -> Any:
 @pytest.mark.parametrize(
     ("api_version", "kind", "plural", "body"), OBJECTS, ids=[f"{e[0]} {e[1]}" for e in OBJECTS]
 )
-def test_both_forms_say_the_same(api_version: str, kind: str, plural: str, body: Json) -> None:
+def test_the_json_and_protobuf_forms_are_equal(
+    api_version: str, kind: str, plural: str, body: Json
+) -> None:
     document = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "one"}, **body}
     from_json = created(document, api_version, kind, plural)
     assert created(as_in_go(document, api_version, kind), api_version, kind, plural) == from_json

@@ -48,7 +48,7 @@ def test_values_are_integers_in_canonical_form(value: str) -> None:
     )
 
 
-def test_another_operator_is_refused_with_all_that_are_known() -> None:
+def test_an_unknown_operator_is_refused_with_the_list_of_operators() -> None:
     assert problem({COMPARISONS}, operator="Ge", value="1").endswith(
         'supported values: "Equal", "Exists", "Lt", "Gt"'
     )

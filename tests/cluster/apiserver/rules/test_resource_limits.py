@@ -240,7 +240,7 @@ def test_a_limit_range_bounds_pods_and_claims_too() -> None:
         harness.create("v1", "PersistentVolumeClaim", {"metadata": {"name": "c"}, "spec": spec})
 
 
-def test_a_runtime_class_adds_its_overhead_and_where_it_can_be_had() -> None:
+def test_a_runtime_class_adds_its_overhead_and_node_selector() -> None:
     harness = ResourceLimitHarness()
     toleration = {"key": "gvisor", "operator": "Exists"}
     body = {

@@ -115,7 +115,7 @@ def test_a_changed_pod_does_not_change_pods_with_the_same_spec(
     assert later["spec"] == like["spec"]
 
 
-def test_a_pod_is_stored_with_its_fields_in_the_order_it_came_with(store: Store) -> None:
+def test_a_pod_is_stored_with_its_fields_in_the_sent_order(store: Store) -> None:
     document = {"spec": spec_of(), "metadata": {"name": "a"}}
     assert list(create(store, document))[:2] == ["spec", "metadata"]
 

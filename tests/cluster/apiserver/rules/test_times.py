@@ -74,7 +74,7 @@ STORED: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize(("kind", "sent", "stored"), STORED.values(), ids=STORED)
-def test_stored_in_one_form(kind: str, sent: str, stored: str) -> None:
+def test_times_are_stored_in_canonical_form(kind: str, sent: str, stored: str) -> None:
     store = Store(random.Random(0), now_ns=NOW_NS)
     leases = next(each for each in store.catalog.all() if each.kind == "Lease")
     pods = next(each for each in store.catalog.all() if each.kind == "Pod")

@@ -583,7 +583,7 @@ def test_the_value_of_a_priority_class_is_immutable() -> None:
     assert found == [("value", "Forbidden: may not be changed in an update.")]
 
 
-def test_users_stay_below_the_system_priorities() -> None:
+def test_users_cannot_create_system_priorities() -> None:
     body = {"metadata": {"name": "c"}, "value": 1_000_000_001}
     assert causes(Cluster().create, "priorityclasses", body) == [
         (

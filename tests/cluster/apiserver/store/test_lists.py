@@ -112,7 +112,7 @@ def test_a_list_can_go_back_to_an_earlier_version() -> None:
     assert page.revision == then
 
 
-def test_an_exact_version_that_is_forgotten_is_too_old() -> None:
+def test_an_exact_version_no_longer_in_the_log_is_too_old() -> None:
     cluster = filled(30, history=5)
     with pytest.raises(ApiError, match="The resourceVersion for the provided list is too old"):
         cluster.store.list(cluster.resource("pods"), resource_version="1", exact=True)

@@ -60,7 +60,7 @@ def test_a_version_on_a_new_object_is_refused() -> None:
     )
 
 
-def test_generated_names_are_random_and_come_from_the_seed() -> None:
+def test_generated_names_are_random_and_reproducible() -> None:
     names = []
     for _ in range(2):
         cluster = Cluster()

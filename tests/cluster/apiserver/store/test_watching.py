@@ -65,7 +65,7 @@ def test_a_watch_from_the_future_shows_nothing_before_it() -> None:
     assert seen(watcher) == [("ADDED", "c")]
 
 
-def test_other_kinds_and_namespaces_are_not_seen() -> None:
+def test_a_watch_omits_other_kinds_and_namespaces() -> None:
     cluster = Cluster()
     watcher = watch(cluster, namespace="kube-system")
     cluster.create("nodes", node("n"))
@@ -114,7 +114,7 @@ def test_an_unknown_field_cannot_be_selected_by() -> None:
     assert refused.value.code == 400
 
 
-def test_a_version_that_the_log_has_forgotten_is_too_old() -> None:
+def test_a_version_no_longer_in_the_log_is_too_old() -> None:
     cluster = Cluster(history=10)
     version = cluster.store.revision
     for number in range(30):

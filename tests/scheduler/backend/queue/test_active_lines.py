@@ -48,20 +48,20 @@ def drain(queue: ActiveLines | ActiveQueue, busy: frozenset[str] = frozenset()) 
     return [each.pod.metadata.name for each in popped]
 
 
-def test_while_nothing_is_busy_the_lines_are_one_queue() -> None:
+def test_without_busy_extenders_pods_leave_in_queue_order() -> None:
     queue = lines(queued("a", "x"), queued("b"), queued("c", "y", priority=9), queued("d", "x"))
     assert drain(queue) == ["c", "a", "b", "d"]
     assert len(queue) == 0
 
 
-def test_what_needs_something_busy_stays_and_the_rest_goes_past() -> None:
+def test_pods_that_need_a_busy_extender_are_skipped() -> None:
     queue = lines(queued("a", "x", priority=9), queued("b"), queued("c", "y"), queued("d", "x y"))
     assert drain(queue, X) == ["b", "c"]
     assert drain(queue, Y) == ["a"]
     assert drain(queue) == ["d"]
 
 
-def test_a_pod_that_comes_to_need_something_else_changes_lines() -> None:
+def test_a_pod_whose_needed_extenders_change_moves_to_another_line() -> None:
     pod = queued("a")
     queue = lines(pod, queued("b"))
     changed = queued("a", "x")
@@ -86,7 +86,7 @@ def test_deleting_takes_a_pod_out_of_its_line() -> None:
     st.lists(st.tuples(st.sampled_from(["", "x", "y", "x y"]), st.integers(0, 3)), max_size=20),
     st.sets(st.integers(0, 19)),
 )
-def test_lines_give_out_pods_as_one_queue_would(
+def test_lines_pop_pods_in_the_order_of_one_queue(
     pods: list[tuple[str, int]], deleted: set[int]
 ) -> None:
     one = ActiveQueue(by_priority, SchedulerMetrics(CollectorRegistry()))
@@ -114,7 +114,7 @@ class TestSchedulingQueue:
             needs=needs,
         )
 
-    def test_a_pod_that_needs_nothing_busy_is_popped_first(self) -> None:
+    def test_the_first_pod_without_a_busy_extender_is_popped(self) -> None:
         queue = self.queue()
         for pod in (a_pod("waits", "x", priority=9), a_pod("goes")):
             queue.add(pod, START_NS)

@@ -48,7 +48,7 @@ def test_a_penalty_does_not_overflow_sixty_four_bits() -> None:
 
 
 @given(st.integers(1, 2**40), st.integers(0, 2**63 - 1), st.integers(1, 10_000))
-def test_a_penalty_stays_within_its_bounds_and_never_shrinks(
+def test_a_backoff_stays_within_its_bounds_and_never_decreases(
     initial: int, more: int, count: int
 ) -> None:
     backoff = Backoff(initial, initial + more)
@@ -169,7 +169,7 @@ def test_only_rejected_pods_can_be_taken_early() -> None:
     assert len(queue) == 1
 
 
-def test_a_pod_that_changes_heaps_is_in_one_of_them_and_not_counted_again() -> None:
+def test_a_pod_that_changes_heaps_is_counted_once() -> None:
     pod = queued("p", at=8, errors=1)
     queue = make_queue(pod)
     pod.unschedulable_plugins = {"A"}

@@ -127,7 +127,7 @@ def test_other_rejectors_may_open_what_the_gate_lets_through() -> None:
     assert harness.place("p") == "active"
 
 
-def test_a_pod_that_stays_gated_counts_as_coming_in_again() -> None:
+def test_a_pod_that_stays_gated_counts_as_added_again() -> None:
     harness = QueueHarness([RegisteredHint(NODE_ADD, "Gate")], [Gate(closed_for={"p"})])
     harness.add(make_pod("p"))
     for _ in range(3):
@@ -244,7 +244,7 @@ def test_a_gate_that_raises_keeps_the_pod_out(caplog: pytest.LogCaptureFixture) 
     assert "no lister" in caplog.text
 
 
-def test_a_gated_pods_nomination_is_registered_once_it_is_let_in() -> None:
+def test_a_gated_pods_nomination_is_registered_when_its_gates_are_removed() -> None:
     """Only the labels of a plain add and update register it: not those of finer updates."""
     harness = gates_harness()
     gated = make_pod("p", gates=["g"], nominated_node_name="n")

@@ -60,7 +60,7 @@ def test_a_pod_sees_what_happened_since_it_was_popped(three: InFlight) -> None:
     assert three.events_since_pop("p2") == seen
 
 
-def test_done_twice_changes_nothing(three: InFlight) -> None:
+def test_done_is_idempotent(three: InFlight) -> None:
     three.done("p1")
     before = labels(three)
     assert three.done("p1") is None
@@ -74,7 +74,7 @@ def test_no_event_is_stored_while_no_pod_is_in_flight(in_flight: InFlight) -> No
 
 
 @given(st.lists(st.tuples(st.sampled_from("pde"), st.integers(0, 5)), max_size=60))
-def test_it_keeps_exactly_what_a_linked_list_would(steps: list[tuple[str, int]]) -> None:
+def test_the_recorded_events_equal_those_of_a_linked_list(steps: list[tuple[str, int]]) -> None:
     """The list of the reference: markers and events; done drops a marker and leading events."""
     metrics = SchedulerMetrics(CollectorRegistry())
     in_flight = InFlight(metrics)

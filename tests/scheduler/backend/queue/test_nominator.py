@@ -57,7 +57,7 @@ def test_pods_are_listed_in_the_order_of_their_nominations(harness: QueueHarness
     assert names(harness, "n") == ["a", "b", "c"]
 
 
-def test_a_nomination_in_memory_survives_updates_that_know_of_none(harness: QueueHarness) -> None:
+def test_a_nomination_in_memory_survives_updates_without_one(harness: QueueHarness) -> None:
     pod = make_pod("a")
     harness.add(pod)
     harness.queue.nominator.add_nominated_pod(PodInfo(pod), on("n"))
@@ -233,7 +233,7 @@ def test_a_reader_of_the_change_log_sees_all_changes(seed: int) -> None:
         assert {node for node in NODES if before[node] != after[node]} <= set(changed)
 
 
-def test_changes_that_are_long_past_are_forgotten(harness: QueueHarness) -> None:
+def test_old_changes_are_dropped(harness: QueueHarness) -> None:
     pod = make_pod("a")
     harness.add(pod)
     nominator = harness.queue.nominator

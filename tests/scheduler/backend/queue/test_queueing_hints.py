@@ -162,7 +162,7 @@ def test_extenders_get_the_events_of_a_plugin_without_registrations() -> None:
         assert not matching_hints(hints, ClusterEvent(resource, ACTION.ADD))
 
 
-def test_a_plugin_that_cannot_tell_its_events_stops_the_start() -> None:
+def test_a_plugin_whose_event_registration_fails_stops_the_start() -> None:
     class Broken(SilentFilter):
         def events_to_register(self) -> Sequence[ClusterEventWithHint]:
             raise RuntimeError("no events")

@@ -60,7 +60,7 @@ class TestOrder:
             harness.wait(1)
         assert harness.pop_names() == ["high", "high too", "mid", "low"]
 
-    def test_a_pod_that_failed_goes_behind_its_equals(self) -> None:
+    def test_a_failed_pod_is_queued_behind_equal_pods(self) -> None:
         harness = QueueHarness(a_hears(NODE_ADD))
         harness.add(make_pod("x"))
         failed = harness.pop()
@@ -158,7 +158,7 @@ class TestPop:
         assert "the same pod is tracked in multiple places in the scheduler" in caplog.text
         assert "pod=default/p" in caplog.text
 
-    def test_it_counts_attempts_and_cycles(self) -> None:
+    def test_pop_counts_attempts_and_cycles(self) -> None:
         harness = QueueHarness()
         assert harness.queue.scheduling_cycle == 0
         harness.add(make_pod("p"))
@@ -211,7 +211,7 @@ class TestFailure:
             ("backoff", "Pod default/p is already present in the backoff queue"),
         ],
     )
-    def test_a_pod_that_waits_already_is_refused_and_done(self, elsewhere: str, want: str) -> None:
+    def test_a_pod_that_already_waits_is_not_added_again(self, elsewhere: str, want: str) -> None:
         harness = QueueHarness(a_hears(NODE_ADD))
         harness.add(make_pod("p", uid="1"))
         failed = harness.pop()
@@ -241,7 +241,7 @@ class TestFailure:
     @pytest.mark.parametrize(
         ("pause", "want"), [(0.5, "backoff"), (2, "active")], ids=["soon", "later"]
     )
-    def test_backoff_is_judged_when_the_event_comes(self, pause: float, want: str) -> None:
+    def test_backoff_is_computed_when_the_event_arrives(self, pause: float, want: str) -> None:
         harness = QueueHarness(a_hears(NODE_ADD))
         harness.add_failed(make_pod("p"), "A")
         harness.wait(pause)
@@ -284,7 +284,7 @@ REPLAYS = {
 
 class TestInFlight:
     @pytest.mark.parametrize("case", REPLAYS.values(), ids=REPLAYS)
-    def test_events_are_looked_at_again_when_the_attempt_fails(self, case: Replay) -> None:
+    def test_events_are_replayed_when_the_attempt_fails(self, case: Replay) -> None:
         harness = QueueHarness(
             [RegisteredHint(NODE_ADD, plugin, hint) for plugin, hint in case.hints.items()]
         )
@@ -307,14 +307,14 @@ class TestInFlight:
         harness.move(NODE_LABEL)
         assert harness.fail(queued, "A", pending=["B"]) is QueueName.ACTIVE
 
-    def test_what_happened_before_the_pop_does_not_count(self) -> None:
+    def test_events_before_the_pop_are_not_replayed(self) -> None:
         harness = QueueHarness(a_hears(NODE_ADD))
         harness.add(make_pod("p", priority=9), make_pod("q"))
         harness.pop()
         harness.move(NODE_ADD)
         assert harness.fail(harness.pop(), "A") is QueueName.UNSCHEDULABLE
 
-    def test_events_are_kept_only_while_someone_is_in_flight(self) -> None:
+    def test_events_are_stored_only_while_a_pod_is_in_flight(self) -> None:
         harness = QueueHarness(a_hears(NODE_ADD))
         harness.move(NODE_ADD)
         assert harness.inflight_events() == {}
@@ -351,7 +351,7 @@ class TestInFlight:
         assert harness.fail(other, "A") is QueueName.UNSCHEDULABLE
         assert harness.fail(named, "A") is QueueName.BACKOFF
 
-    def test_an_own_update_in_flight_is_looked_at_when_the_attempt_fails(self) -> None:
+    def test_an_update_of_the_pod_in_flight_is_replayed_after_a_failure(self) -> None:
         harness = QueueHarness([RegisteredHint(OWN_TOLERATION, "TaintToleration", always_queue)])
         pod = make_pod("p")
         harness.add(pod)
@@ -477,7 +477,7 @@ class TestDelete:
     @pytest.mark.parametrize(
         ("place", "rejections"), [("unschedulable", 0), ("backoff", 1), ("active", 1)]
     )
-    def test_it_is_gone_and_counted_as_the_reference_does(
+    def test_a_deleted_pod_leaves_the_queue_and_its_metrics(
         self, place: str, rejections: int
     ) -> None:
         harness = QueueHarness(a_hears(NODE_ADD))
@@ -504,7 +504,7 @@ class TestDelete:
 
 
 class TestActivate:
-    def test_it_takes_pods_out_of_every_wait(self) -> None:
+    def test_activate_moves_pods_from_every_container(self) -> None:
         gate = Gate()
         harness = QueueHarness(a_hears(NODE_ADD), [gate])
         parked, backing_off, errored = (make_pod(name) for name in ("parked", "backing", "errored"))
@@ -559,7 +559,7 @@ class TestMoveAll:
         ]
         assert harness.fail(flying, "A") is QueueName.BACKOFF
 
-    def test_a_given_up_nomination_is_news_to_equals_and_below(self) -> None:
+    def test_a_moved_nomination_requeues_pods_of_equal_or_lower_priority(self) -> None:
         """As the event handler announces it: the nominated pod is among those looked at."""
         harness = QueueHarness(a_hears(POD_DELETE))
         mid = make_pod("mid", priority=5, nominated_node_name="n1")
@@ -668,7 +668,7 @@ class TestFlush:
         harness.wait(21)
         assert harness.queue.flush_unschedulable(harness.now_ns) == 1
 
-    def test_an_attempt_forgets_the_flush(self) -> None:
+    def test_an_attempt_resets_the_flush_marker(self) -> None:
         harness = QueueHarness()
         queued = harness.add_failed(make_pod("p"), "A")
         harness.wait(301)
@@ -710,7 +710,7 @@ class TestLookingIn:
         ]
         assert [pod.metadata.name for pod in harness.queue.in_flight_pods] == ["flying"]
 
-    def test_it_works_without_metrics(self) -> None:
+    def test_the_queue_works_without_metrics(self) -> None:
         profile = QueueProfile("default-scheduler", by_priority)
         queue = SchedulingQueue(
             {"default-scheduler": profile}, lister=PodListerStub(), random=random.Random(0)

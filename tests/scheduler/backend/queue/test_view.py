@@ -97,7 +97,7 @@ def test_a_waiting_pod_is_found_by_uid() -> None:
     assert look(harness, "2").pod.metadata.name == "q"
 
 
-def test_of_two_pods_with_one_key_the_waiting_one_is_meant() -> None:
+def test_of_two_pods_with_one_key_the_waiting_one_is_described() -> None:
     harness = QueueHarness()
     harness.add(make_pod("p", uid="1"))
     harness.pop()

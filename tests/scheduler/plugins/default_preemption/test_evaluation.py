@@ -389,7 +389,7 @@ def test_the_message_does_not_depend_on_where_the_search_begins() -> None:
     run(scenario)
 
 
-def test_a_hook_that_fails_on_one_of_two_nodes_leaves_the_other() -> None:
+def test_a_hook_that_fails_on_one_node_does_not_exclude_other_nodes() -> None:
     async def scenario() -> None:
         pod = preemptor()
         objects = [*nodes("a", "b"), running("p", "a"), running("q", "b"), pod]

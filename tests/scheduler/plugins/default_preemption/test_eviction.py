@@ -228,7 +228,9 @@ def test_a_busy_server_causes_retries(code: int, reason: str) -> None:
 
 @pytest.mark.parametrize("verb", ["patch", "delete"])
 @pytest.mark.parametrize("is_seen", [True, False])
-def test_a_victim_that_ended_by_itself_counts_as_evicted(verb: str, is_seen: bool) -> None:
+def test_a_victim_that_ended_without_an_eviction_counts_as_evicted(
+    verb: str, is_seen: bool
+) -> None:
     async def scenario() -> None:
         harness = EvictionHarness(victim("v"))
         harness.api.fails[verb, "v"] = [error(404, "NotFound")]

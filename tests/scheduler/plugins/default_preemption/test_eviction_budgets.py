@@ -80,7 +80,7 @@ def test_large_selectors_are_compiled_before_a_preemption_reads_them() -> None:
     assert reader.read().matching("default", labels) == (0, 1, 2, 3, 4)
 
 
-def test_budgets_are_read_again_when_they_change() -> None:
+def test_budgets_are_reread_after_changes() -> None:
     objects = FakeObjects([make_pdb("x", selector=WEB, disruptions_allowed=1)])
     reader = BudgetReader(objects.lister(PodDisruptionBudget))
     first = reader.read()

@@ -320,7 +320,7 @@ def test_a_failed_write_frees_the_device() -> None:
     run(case())
 
 
-def test_a_write_of_unknown_outcome_blocks_the_device_until_it_is_known() -> None:
+def test_a_device_is_blocked_while_the_outcome_of_its_write_is_unknown() -> None:
     async def case() -> None:
         harness = ReservationHarness(slice_of("a"), claim("c", exactly()), claim("d", exactly()))
         harness.handle.clock = current_clock()

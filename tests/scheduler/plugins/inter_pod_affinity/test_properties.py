@@ -39,7 +39,7 @@ ARGS = [
 Counts = Counter[tuple[str, str]]
 
 
-def test_the_plugin_keeps_the_contract() -> None:
+def test_the_plugin_fulfils_the_contract() -> None:
     for args in ARGS:
         check_plugin(InterPodAffinity, args=args)
 

@@ -87,7 +87,7 @@ SKIPPED = {
 
 
 @pytest.mark.parametrize("pod", SKIPPED.values(), ids=SKIPPED)
-def test_nothing_is_required(pod: Pod) -> None:
+def test_pods_without_required_features_fit_every_node(pod: Pod) -> None:
     assert NodeDeclaredFeatures().pre_filter(CycleState(), PodInfo(pod), NODES) == SKIP
 
 

@@ -100,7 +100,7 @@ SKIPPED: dict[str, Mapping[str, Any]] = {
 
 
 @pytest.mark.parametrize("wanted", SKIPPED.values(), ids=SKIPPED)
-def test_nothing_tracked_is_requested(wanted: Mapping[str, Any]) -> None:
+def test_pods_without_tracked_requests_are_skipped(wanted: Mapping[str, Any]) -> None:
     plugin, pod, nodes = (
         NodeResourcesBalancedAllocation(),
         make_pod("p", requests=wanted),

@@ -39,7 +39,7 @@ LIST_ARGS = PodTopologySpreadArgs(
 )
 
 
-def test_the_plugin_keeps_the_contract() -> None:
+def test_the_plugin_fulfils_the_contract() -> None:
     check_plugin(PodTopologySpread)
     check_plugin(PodTopologySpread, args=LIST_ARGS)
 

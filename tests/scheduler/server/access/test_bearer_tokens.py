@@ -78,7 +78,7 @@ def test_a_token_is_reviewed_once_within_its_time() -> None:
         authenticate(harness, METRICS_READER)
 
 
-def test_a_wrong_token_is_remembered_as_wrong() -> None:
+def test_a_failed_authentication_is_cached() -> None:
     harness = ServingHarness(ManualClock())
     for _ in range(2):
         with pytest.raises(AuthenticationError, match="invalid bearer token"):
@@ -87,14 +87,14 @@ def test_a_wrong_token_is_remembered_as_wrong() -> None:
 
 
 @pytest.mark.parametrize("token", ["tök", "\udcff"])
-def test_what_cannot_be_a_token_is_wrong_without_asking(token: str) -> None:
+def test_malformed_tokens_are_refused_without_a_review(token: str) -> None:
     harness = ServingHarness(ManualClock())
     with pytest.raises(AuthenticationError, match="invalid bearer token"):
         authenticate(harness, token)
     assert harness.api.asked == []
 
 
-def test_a_failed_review_is_not_remembered() -> None:
+def test_a_failed_review_is_not_cached() -> None:
     harness = ServingHarness(ManualClock())
     harness.api.failures = [refused(403, message="not yours to ask")]
     with pytest.raises(AuthenticationError, match="not yours to ask"):

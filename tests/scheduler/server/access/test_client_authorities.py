@@ -60,7 +60,7 @@ def authorities(api: LocalApi | None, clock: Clock, *flags: str) -> ClientAuthor
     return ClientAuthorities(options(*flags).authentication, api, clock, random.Random(1))
 
 
-def test_what_the_cluster_publishes_is_used_and_followed() -> None:
+def test_authorities_from_the_config_map_are_used_and_watched() -> None:
     async def main() -> None:
         clock = current_clock()
         api = server(clock)
@@ -161,7 +161,7 @@ def test_flags_win_over_what_is_published(tmp_path: Path) -> None:
     virtual(main)
 
 
-def test_files_are_read_again_and_a_broken_one_is_not_taken(tmp_path: Path) -> None:
+def test_files_are_reread_and_invalid_ones_are_not_used(tmp_path: Path) -> None:
     file = tmp_path / "ca.crt"
     file.write_bytes(OLD.pem)
 

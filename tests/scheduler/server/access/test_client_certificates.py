@@ -128,7 +128,7 @@ def test_a_proxy_request_without_a_user_has_no_identity() -> None:
     assert by_proxy(PROXIES.issue("proxy"), [("X-Remote-Group", "system:masters")]) is None
 
 
-def test_only_allowed_proxies_are_believed() -> None:
+def test_only_allowed_proxies_are_trusted() -> None:
     names = RequestHeaderNames(username=("X-Remote-User",), allowed_names=("front-proxy",))
     headers = [("X-Remote-User", "jane")]
     assert by_proxy(PROXIES.issue("front-proxy"), headers, names) == CallerIdentity(name="jane")

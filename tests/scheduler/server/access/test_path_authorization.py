@@ -102,7 +102,7 @@ def test_a_permission_is_reviewed_once_within_its_cache_time() -> None:
     assert not court.allows(READER, "/metrics")
 
 
-def test_a_refusal_is_remembered_too() -> None:
+def test_a_refusal_is_cached() -> None:
     court = Court()
     assert not court.allows(READER, "/configz")
     court.api.permissions.add(("reader", "get", "/configz"))
@@ -128,7 +128,7 @@ def test_a_time_of_zero_means_no_memory() -> None:
     assert court.api.asked == ["access", "access"]
 
 
-def test_endless_paths_are_not_remembered() -> None:
+def test_endless_paths_are_not_cached() -> None:
     court = Court()
     for _ in range(2):
         court.allows(READER, "/" + "a" * 10_000)
@@ -168,7 +168,7 @@ def test_a_broken_connection_is_tried_again() -> None:
     assert len(court.api.asked) == 5
 
 
-def test_errors_are_not_remembered() -> None:
+def test_errors_are_not_cached() -> None:
     court = Court()
     court.api.failures = [refused(403)]
     with pytest.raises(ReviewError):

@@ -23,7 +23,7 @@ def test_verbosity_is_set_by_put_alone() -> None:
 
 
 @pytest.mark.parametrize("body", [b"x", b"", b" 4", b"4_0", b"99999999999", b"4.0", b"\xff"])
-def test_what_is_no_number_is_refused(body: bytes) -> None:
+def test_a_verbosity_that_is_no_number_is_refused(body: bytes) -> None:
     harness = ServingHarness(ManualClock())
     answer = asyncio.run(harness.ask("/debug/flags/v", token=ADMIN, method="PUT", body=body))
     assert answer.status == 400

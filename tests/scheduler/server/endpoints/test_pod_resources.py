@@ -54,7 +54,7 @@ def test_the_page_is_the_recorded_one(goldens: Path) -> None:
         assert re.sub(rb"(# HELP \S+ \[\w+\]).*", rb"\1", got) == expected
 
 
-def test_a_standby_answers_with_nothing() -> None:
+def test_a_standby_has_no_explanations() -> None:
     assert page([pod({"containers": [resources({"cpu": "1"})]})], is_leading=False) == b""
 
 
@@ -104,7 +104,7 @@ def test_amounts(spec: Json, expected: dict[tuple[str, str], str]) -> None:
     assert values(pod(spec)) == expected
 
 
-def test_a_pod_that_ended_on_its_node_is_skipped_and_one_without_a_node_is_not() -> None:
+def test_completed_pods_are_skipped_only_if_they_have_a_node() -> None:
     spec: Json = {"containers": [resources({"cpu": "1"})]}
     assert values(pod({**spec, "nodeName": "n"}, "Succeeded")) == {}
     assert values(pod(spec, "Succeeded")) == {("request", "cpu"): "1"}

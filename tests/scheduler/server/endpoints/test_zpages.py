@@ -92,7 +92,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("accept", REFUSED)
-def test_what_cannot_be_served_is_refused(accept: str) -> None:
+def test_unsupported_media_types_are_refused(accept: str) -> None:
     status, body, _, _ = ask(statusz(ManualClock()), accept)
     refusal = json.loads(body)
     assert (status, refusal["reason"]) == (406, "NotAcceptable")
@@ -140,7 +140,7 @@ def test_the_first_requested_version_is_served_and_a_deprecated_one_has_a_warnin
     assert "Warning" not in headers
 
 
-def test_statusz_draws_its_delimiter_anew_and_flagz_does_not() -> None:
+def test_statusz_has_a_new_random_delimiter_per_response() -> None:
     rng = random.Random(1)
     clock = ManualClock()
     pages = statusz_handler(clock, Versions("1", "1", "x"), lambda: PATHS, rng)

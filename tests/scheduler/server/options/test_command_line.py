@@ -79,7 +79,7 @@ def test_no_flag_is_defined_twice_or_both_defined_and_removed() -> None:
     assert not REMOVED_FLAGS.keys() & set(NAMES)
 
 
-def test_options_hold_what_flags_say() -> None:
+def test_options_have_the_values_of_flags() -> None:
     read = options(
         "--bind-address=127.0.0.1",
         "--secure-port",
@@ -205,7 +205,7 @@ VALUES = st.one_of(
 
 
 @given(st.lists(st.tuples(st.sampled_from(NAMES), VALUES), max_size=6))
-def test_any_values_are_taken_or_refused(pairs: list[tuple[str, str]]) -> None:
+def test_random_flag_values_are_accepted_or_refused(pairs: list[tuple[str, str]]) -> None:
     argv = [f"--{name}={value}" for name, value in pairs]
     try:
         read = options(*argv)

@@ -332,7 +332,7 @@ def test_without_a_cluster_there_is_nothing_to_run() -> None:
     )
 
 
-def test_inside_a_cluster_nothing_need_be_named() -> None:
+def test_inside_a_cluster_no_api_server_has_to_be_named() -> None:
     files = Files({"/var/run/secrets/kubernetes.io/serviceaccount/token": "t"})
     environment = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
     config = process_config(

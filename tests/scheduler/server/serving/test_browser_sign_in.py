@@ -50,6 +50,6 @@ def test_a_refused_user_is_cached() -> None:
     assert (answer.status, answer.body) == (403, b"refused")
 
 
-def test_other_paths_know_no_passwords() -> None:
+def test_passwords_are_refused_on_other_paths() -> None:
     assert answered("/metrics", basic("me:right:er")).body == b"refused"
     assert answered("/pages", basic("me:right:er")).body == b"refused"

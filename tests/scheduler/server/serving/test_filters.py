@@ -105,13 +105,13 @@ def test_a_query_decides_about_indentation() -> None:
     assert answer.body == FORBIDDEN
 
 
-def test_yaml_is_spoken_too() -> None:
+def test_responses_can_be_requested_as_yaml() -> None:
     answer = asyncio.run(ServingHarness(ManualClock()).ask("/metrics", Accept="application/yaml"))
     assert answer.content_type == "application/yaml"
     assert yaml.safe_load(answer.body)["reason"] == "Forbidden"
 
 
-def test_what_the_client_sent_cannot_become_markup() -> None:
+def test_request_data_is_escaped_in_responses() -> None:
     answer = asyncio.run(ServingHarness(ManualClock()).ask("/%3Cscript%3E"))
     assert answer.status == 403
     assert b"<" not in answer.body
