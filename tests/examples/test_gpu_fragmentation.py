@@ -206,7 +206,7 @@ def test_a_run_repeats_and_no_device_is_given_twice() -> None:
     assert first.curves.gpu_allocation[130] == pytest.approx(used / 1040, abs=1)
 
 
-def test_random_tie_breaking_gives_a_different_run() -> None:
+def test_random_tie_breaking_changes_the_placements() -> None:
     trace = Trace.read(SAMPLE, "default")
     assert run(trace, "FGD", 5).placed != run(trace, "FGD", 5, tie_break=RANDOM).placed
 

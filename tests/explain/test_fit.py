@@ -108,7 +108,7 @@ def test_plain_pods_are_counted_all_at_once() -> None:
         ),
     ],
 )
-def test_pods_with_terms_about_each_other_are_placed_one_by_one(pod: Pod) -> None:
+def test_pods_with_terms_about_each_other_are_not_placed_in_bulk(pod: Pod) -> None:
     model = snapshot(*nodes("a", "b", labels={ZONE: "z1"})).model
     copies = Copies(model)
     copies.fill(pod)

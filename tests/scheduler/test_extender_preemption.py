@@ -245,7 +245,7 @@ class TestWhileExtendersAreAsked:
 
         run(scenario)
 
-    def test_a_victim_ends_during_the_review(self) -> None:
+    def test_a_victim_is_deleted_during_the_review(self) -> None:
         async def scenario() -> None:
             gate = Gate(echo)
             async with cluster_with(FakeExtender(preempt=gate)) as harness:

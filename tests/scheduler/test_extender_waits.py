@@ -241,7 +241,7 @@ class TestTheClusterChanges:
 
         run(scenario)
 
-    def test_all_nodes_are_replaced_during_an_extender_call(self) -> None:
+    def test_all_nodes_are_deleted_and_one_added_during_an_extender_call(self) -> None:
         async def scenario() -> None:
             gate = Gate(keep_all)
             extender = FakeExtender(filter=gate)
@@ -315,7 +315,7 @@ class TestTheClusterChanges:
 
 
 class TestThePodChanges:
-    def test_refusals_of_extenders_are_dropped_when_the_pod_is_bound(self) -> None:
+    def test_refusals_of_extenders_are_dropped_when_the_pod_no_longer_waits(self) -> None:
         """Seed 434: the pod is bound by another client, or deleted, during the call."""
 
         async def scenario() -> None:

@@ -117,7 +117,7 @@ def test_a_filter_that_reads_other_nodes_is_called_for_all_nodes() -> None:
     assert harness.fit_checks.fits_now(harness.framework, PodInfo(make_pod("p")), since)
 
 
-def test_changes_of_other_objects_invalidate_all_verdicts() -> None:
+def test_changes_of_other_objects_require_a_new_search() -> None:
     open_now: set[str] = set()
     filtering = plugin_class(
         "F",

@@ -112,7 +112,7 @@ def test_syntax_errors(text: str, want: list[tuple[int, str]]) -> None:
         "r'\\' + b\"x\" // end",
     ],
 )
-def test_a_nested_expression_has_no_position(text: str) -> None:
+def test_a_valid_expression_has_no_syntax_errors(text: str) -> None:
     assert find_syntax_errors(text) == []
 
 

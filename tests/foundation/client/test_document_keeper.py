@@ -155,7 +155,7 @@ class Plain(LocalApi):
         return ObjectList([self.node if kind is NodeDocument else self.pod], "1")
 
 
-def test_kind_and_version_omitted_by_a_server_are_added() -> None:
+def test_required_fields_omitted_by_a_server_are_added() -> None:
     async def scenario() -> None:
         clock = current_clock()
         api: Any = Plain(Store(derive(0, "store"), now_ns=clock.now_ns()), clock)
@@ -217,7 +217,7 @@ def test_a_bound_pod_is_shown_on_its_node() -> None:
     run({Pod: everything}, work)
 
 
-def test_a_pod_without_cached_json_is_encoded_from_its_type() -> None:
+def test_pods_without_cached_json_are_encoded_from_their_type() -> None:
     async def work(harness: DocumentHarness) -> None:
         await harness.create(Pod, pod_document("p"))
         await turn()

@@ -585,7 +585,7 @@ def test_a_warning_of_the_server_is_logged_once(caplog: pytest.LogCaptureFixture
     assert "v1 Pod is deprecated" in record.getMessage()
 
 
-def test_only_regular_bookmarks_shorten_the_watch_timeout() -> None:
+def test_the_bookmark_after_the_initial_objects_does_not_count_as_regular() -> None:
     decoder = WatchDecoder(Pod)
     end = b'{"type":"BOOKMARK","object":{"kind":"Pod","metadata":{"resourceVersion":"5",'
     decoder.feed(end + b'"annotations":{"k8s.io/initial-events-end":"true"}}}}\n')

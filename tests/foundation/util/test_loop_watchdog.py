@@ -47,7 +47,7 @@ def test_a_responsive_loop_is_not_reported(caplog: pytest.LogCaptureFixture) -> 
     assert caplog.records == []
 
 
-def test_the_estimate_restarts_after_a_standstill(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_second_standstill_is_logged_again(caplog: pytest.LogCaptureFixture) -> None:
     time = Time()
     watchdog = LoopWatchdog(5, monotonic_s=time)
     time.now_s += 6

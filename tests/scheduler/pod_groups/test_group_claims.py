@@ -69,7 +69,7 @@ def test_a_group_has_its_claims_once_for_all_of_its_pods() -> None:
     run(scenario)
 
 
-def test_a_claim_with_another_template_belongs_to_the_pod() -> None:
+def test_a_claim_of_a_template_that_the_group_lacks_belongs_to_the_pod() -> None:
     async def scenario() -> None:
         harness = GroupDeviceHarness(GATES)
         async with running(*harness.cluster.parts, harness.scheduler()):
@@ -146,7 +146,7 @@ def test_later_members_use_what_the_group_has() -> None:
     run(scenario)
 
 
-def test_a_nomination_that_blocks_the_whole_group_is_cleared() -> None:
+def test_an_unusable_claim_reservation_of_a_group_is_released() -> None:
     async def scenario() -> None:
         harness = GroupDeviceHarness(GATES)
         async with running(*harness.cluster.parts):

@@ -225,7 +225,7 @@ def test_parameters_come_from_an_object() -> None:
         ({"metadata": {"name": "p"}}, "spec: Required value"),
     ],
 )
-def test_an_invalid_policy_is_ignored(made: Json, words: str) -> None:
+def test_an_invalid_policy_is_refused(made: Json, words: str) -> None:
     code, answer = Client().send("POST", POLICIES, made)
     assert code in (400, 422)  # a wrong type, or a wrong value
     assert words.replace("[0]", "") in answer["message"].replace("[0]", "")

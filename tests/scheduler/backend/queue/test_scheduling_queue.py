@@ -211,7 +211,9 @@ class TestFailure:
             ("backoff", "Pod default/p is already present in the backoff queue"),
         ],
     )
-    def test_a_pod_that_already_waits_is_not_added_again(self, elsewhere: str, want: str) -> None:
+    def test_a_failed_pod_is_dropped_if_its_key_already_waits(
+        self, elsewhere: str, want: str
+    ) -> None:
         harness = QueueHarness(a_hears(NODE_ADD))
         harness.add(make_pod("p", uid="1"))
         failed = harness.pop()

@@ -218,7 +218,7 @@ def test_impossible_claims_are_detected_in_few_steps(case: str) -> None:
     assert budget.spent < MOST_STEPS
 
 
-def test_impossible_claims_are_refused_without_the_guide() -> None:
+def test_impossible_claims_are_refused_by_the_plain_search() -> None:
     # The same patterns with few devices, where every combination can be tried.
     asks = [[Ask("r0", 3, _selects_all)]]
     assert plain_search([(asks, [Rule("a", False, frozenset())])], spread_values(8, a=4)) is None

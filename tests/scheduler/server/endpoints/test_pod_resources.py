@@ -54,7 +54,7 @@ def test_the_page_is_the_recorded_one(goldens: Path) -> None:
         assert re.sub(rb"(# HELP \S+ \[\w+\]).*", rb"\1", got) == expected
 
 
-def test_a_standby_has_no_explanations() -> None:
+def test_a_standby_has_no_resource_metrics() -> None:
     assert page([pod({"containers": [resources({"cpu": "1"})]})], is_leading=False) == b""
 
 
