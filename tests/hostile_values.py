@@ -1,7 +1,7 @@
 """Values of API types that no client should send: of the right shape, with extreme leaves.
 
 `documents(Pod)` draws JSON documents that decode as a Pod, or nearly so. Few fields are set, to
-values at and beyond the ends of what they should be.
+values at and beyond the limits of their range.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Objects of which every text is a word of its own, generated from the published schema.
+"""Objects in which every text is a different word, generated from the published schema.
 
 This module does not need pytest.
 """

@@ -40,7 +40,7 @@ class EmptyLister:
 
 
 class FixedNominator:
-    """Nominations that a test sets by hand."""
+    """Nominations that a test sets directly."""
 
     def __init__(self) -> None:
         self.by_node: dict[str, list[PodInfo]] = {}

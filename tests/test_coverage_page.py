@@ -1,4 +1,4 @@
-"""docs/reference/coverage.md: up to date, and true about what is refused and what is read."""
+"""docs/reference/coverage.md is up to date, and correct about refused and used options."""
 
 from __future__ import annotations
 

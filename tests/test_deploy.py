@@ -92,7 +92,7 @@ def test_the_role_allows_the_scheduler_all_its_writes(right: tuple[str, str, str
 
 
 def test_the_role_is_that_of_the_chapter() -> None:
-    """The roles name the groups and resources that those of the reference name."""
+    """The roles have the same groups and resources as those of the reference."""
     chapter = (ROOT / "docs" / "reference" / "02-server.md").read_text()
     table = chapter.partition("ClusterRole `system:kube-scheduler`:")[2].partition("For scraping")[
         0

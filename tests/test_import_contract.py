@@ -134,7 +134,10 @@ def _imports(module: tuple[str, ...], tree: ast.Module) -> Iterator[tuple[int, s
 
 
 def part_of(module: tuple[str, ...]) -> str | None:
-    """The part of the contract that a module belongs to; `module` begins with the package."""
+    """Return the part of the contract to which a module belongs.
+
+    `module` begins with the package.
+    """
     for end in (3, 2):
         name = ".".join(module[1:end])
         if len(module) >= end and name in MAY_IMPORT:
@@ -217,7 +220,7 @@ def imported_modules(source: Path) -> dict[str, set[str]]:
 
 
 def folder_graph(modules: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """The same for folders: a folder stands for the modules that lie directly in it.
+    """Return the graph of folders: a folder represents the modules directly in it.
 
     A folder's `__init__.py` counts as one of them, and the package's own lazy imports do not count.
     """

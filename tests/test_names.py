@@ -1,4 +1,4 @@
-"""A search for a class or a file finds one: names are unique in the package."""
+"""Names of classes and files are unique in the package, so that a search finds one result."""
 
 from __future__ import annotations
 

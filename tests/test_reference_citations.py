@@ -17,7 +17,7 @@ CITING = ("src", "tests", "benchmarks", "examples", "docs", "deploy")
 
 # A heading's number, or that of a paragraph that begins with it in bold: `## 3.`, `**10.2 Title`.
 HEADING = re.compile(r"^(?:#+ |\*\*)(\d+(?:\.\d+)*)\.? ", re.MULTILINE)
-# Words and marks that may stand between the sections of one citation, over the end of a line too.
+# Words and marks that may occur between the sections of one citation, also across line ends.
 _BETWEEN = r"(?:,|;|\s|#|and|to|of|rows? [\d, -]+|cases? [\d-]+(?: to \d+| and \d+)*)*"
 CITATION = re.compile(rf"docs/reference/(\d\d)((?:{_BETWEEN}(?:\d\d )?§\d+(?:\.\d+)*)*)")
 SECTION = re.compile(r"(?:(\d\d) )?§(\d+(?:\.\d+)*)")

@@ -74,7 +74,7 @@ def serious_problems(site: Path) -> list[str]:
 
 
 def test_the_site_is_whole(site: Path) -> None:
-    """One test, because the site is built once for it."""
+    """A single test, because it builds the site once."""
     for page in site.rglob("*.html"):
         text = page.read_text()
         addresses = LoadedAddresses()

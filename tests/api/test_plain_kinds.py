@@ -1,4 +1,4 @@
-"""Built-in kinds without a complete type: every one of them can be named by a client."""
+"""Built-in kinds without a complete type: a client can request each of them by its name."""
 
 from __future__ import annotations
 

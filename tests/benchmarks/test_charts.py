@@ -1,4 +1,4 @@
-"""Charts are well-formed SVG that shows every value, whatever the values are."""
+"""Charts are well-formed SVG that shows every value, including extreme ones."""
 
 from __future__ import annotations
 

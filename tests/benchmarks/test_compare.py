@@ -1,4 +1,4 @@
-"""Two versions are measured in turn, and judged by what the load of the machine cannot change."""
+"""Two versions are measured in turn, and compared by figures that do not depend on the load."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_slower_version_is_found_and_ends_with_1(
     listed = subprocess.run(
         ["git", "-C", str(tmp_path), "worktree", "list"], capture_output=True, text=True, check=True
     )
-    assert len(listed.stdout.splitlines()) == 1  # the temporary worktrees are gone
+    assert len(listed.stdout.splitlines()) == 1  # the temporary worktrees were removed
 
 
 @needs_git

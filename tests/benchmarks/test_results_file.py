@@ -1,4 +1,4 @@
-"""Tables are made from what benchmarks printed, and say what measured it."""
+"""Tables are generated from the output of benchmarks, and name the command that measured them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Invalid input of every command: one clear line, and no data is lost.
+"""Invalid input of every command: an error of one line, and no loss of data.
 
-Run in this process, but for what only a process has: closed and full standard streams.
+The commands run in this process, except for tests of closed and full standard streams.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def test_kubeconfigs(
 
 NOT_AN_ADDRESS = (
     *("0x", "-1", "65536", "9" * 20, "a:b", "host:", "[::1", "[::1:5", "é:1", ":80"),
-    # The resolver raises a UnicodeError for these names, or looks them up in vain for seconds.
+    # The resolver raises a UnicodeError for these names, or needs seconds to find nothing.
     *("1:2:3", "a" * 300 + ":1", "a." * 150 + "b:1", "a..b:1", ".:1", "[zz]:1"),
 )
 LINES = {

@@ -13,7 +13,7 @@ from kubesched.foundation.util.virtual_loop import run
 
 
 def addresses(data: Path, pods: list[str], nodes: list[str]) -> set[str]:
-    """Start a cluster that is kept in a file, add to it, and see all addresses in it."""
+    """Start a cluster with a data file, add objects, and return all addresses in it."""
 
     async def main() -> set[str]:
         clock = current_clock()

@@ -1,8 +1,8 @@
 """The cost of one object in controllers, kubelets and the collector, in function calls.
 
-Every list and map of every kind that something in the embedded cluster looks at, and what is made
-of it: pods of templates, claims of volumes. Costs may grow with what is in an object, not with its
-square.
+The tests cover every list and map of every kind that a component of the embedded cluster reads, and
+the objects derived from it: pods of templates, claims of volumes. The cost may be linear in the
+size of an object, but not quadratic.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ MADE_OF_IT: dict[str, Story] = {
 
 
 async def life(cluster: EmbeddedCluster, documents: list[Json], status: Any = None) -> None:
-    """Objects come, change and go, and each time everything comes to rest."""
+    """Create, change and delete objects, and wait after each step until the cluster is idle."""
     api, now_ns = cluster.store, cluster.store._now_ns
     places = []
     for document in documents:
@@ -182,13 +182,13 @@ async def life(cluster: EmbeddedCluster, documents: list[Json], status: Any = No
     for place in places:
         with contextlib.suppress(
             ApiError
-        ):  # it is gone, or waits for a controller that does not run here
+        ):  # it is deleted, or waits for a controller that does not run here
             api.patch(*place, {"metadata": {"finalizers": None}}, now_ns, patch_type="merge")
     await asyncio.sleep(1)
 
 
 async def growth_of(story: Callable[[int], Awaitable[None]]) -> Growth:
-    await story(4 * SIZE)  # what is made once and kept
+    await story(4 * SIZE)  # objects that are created once and reused
     small, middle, large = [await counted(story(times * SIZE)) for times in (1, 2, 4)]
     return Growth((middle - small) / SIZE, (large - middle) / (2 * SIZE))
 

@@ -1,4 +1,4 @@
-"""A data file that cannot be written for a while: writes are refused, none is lost."""
+"""A data file that temporarily cannot be written: writes are refused, and none is lost."""
 
 from __future__ import annotations
 

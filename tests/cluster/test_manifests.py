@@ -123,7 +123,7 @@ def test_objects_exported_from_a_cluster_can_be_read(tmp_path: Path) -> None:
             "2024-01-01T00:00:00Z",
         )
         assert pod.metadata.resource_version != "700"
-        await apply_manifests(api, [manifest])  # what is there stays as it is
+        await apply_manifests(api, [manifest])  # existing objects are not changed
         assert await api.get(Pod, "web", "default") == pod
 
     run(main())

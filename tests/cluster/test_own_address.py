@@ -16,7 +16,7 @@ from kubesched.foundation.util.clock import ManualClock
 
 
 def published(store: Store) -> tuple[Any, Any]:
-    """The address and port in each form; None where there is none."""
+    """Return the published address and port in each form; None where there is none."""
     older = store.find_record(
         store.catalog.by_type(plain_type("v1", "Endpoints")), "default", "kubernetes"
     )

@@ -1,4 +1,4 @@
-"""A cluster starts, and runs, whatever its policies and quotas refuse."""
+"""A cluster starts and runs although its policies and quotas refuse objects."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def test_pods_of_a_dark_zone_are_replaced_and_the_story_repeats_to_the_byte() ->
     assert total(after["ReplicaSet"], "Running") == 800
     assert total(after["Job"], "Running") == 100
     assert "Running in zone a" not in {key for counts in after.values() for key in counts}
-    # A name that lasts may only be given again once its pod is known to be gone.
+    # A stable name may only be reused once its old pod has certainly ended.
     lost = after["StatefulSet"]["Terminating in zone a"]
     assert total(after["StatefulSet"], "Running") == 100 - lost
     last = seen["long after its return"]

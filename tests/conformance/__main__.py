@@ -1,7 +1,7 @@
-"""Compare kubesched with what the reference recorded: `python -m tests.conformance`.
+"""Compare kubesched with the recordings of the reference: `python -m tests.conformance`.
 
-Prints a row per family and, last, `N of M identical`. Exits with 0 whatever the numbers,
-unless a `--require` is not met (1) or the harness itself cannot run.
+Prints a row per family and, last, `N of M identical`. Exits with 0 whatever the numbers, unless a
+`--require` is not met (1) or the harness itself cannot run.
 """
 
 from __future__ import annotations

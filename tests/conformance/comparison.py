@@ -50,7 +50,7 @@ class FamilyCount(NamedTuple):
 
 
 def compare(expected: Mapping[str, Any], got: Mapping[str, Any]) -> tuple[Difference, ...]:
-    """The fields in which two answers differ, in the order of the expected one."""
+    """Return the fields in which two answers differ, in the order of the expected one."""
     fields = [*expected, *(field for field in got if field not in expected)]
     return tuple(
         Difference(field, expected.get(field, ABSENT), got.get(field, ABSENT))

@@ -65,5 +65,5 @@ def _outcome(config: str | None, flags: list[str]) -> dict[str, Any]:
 
 
 def _with_kubeconfig(text: str) -> str:
-    """As recorded: the path was set where the file did not set one."""
+    """Set the path as in the recording, if the file did not set one."""
     return text.replace('\n  kubeconfig: ""\n', f"\n  kubeconfig: {_KUBECONFIG}\n")

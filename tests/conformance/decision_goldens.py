@@ -1,7 +1,7 @@
 """Goldens of decisions: scenarios scheduled pod by pod, every answer compared.
 
 After each step the cluster gets the recorded state, whatever kubesched decided, so that one
-difference does not affect the steps after it.
+difference does not affect later steps.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Scenario:
     ) -> dict[str, Any]:
         """Run Reserve and PreBind on the recorded node, and return their rejections.
 
-        A rejected pod is unreserved and does not run, if the recording has it so.
+        If the recording has a rejection, the pod is unreserved and does not run.
         """
         harness, points = self._harness, framework.binding
         assumed = pod_info.placed_on(node_name)

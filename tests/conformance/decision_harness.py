@@ -83,7 +83,7 @@ class DecisionHarness:
             else configuration_from_builtins(config)
         )
         self.frameworks = build_profiles(configuration.profiles, IN_TREE_PLUGINS, services)
-        # Recordings without a value of their own were made with 100.
+        # Recordings without this value used 100.
         percentage = configuration.percentage_of_nodes_to_score or 100
         self.search = CachedSearch(self.cache.snapshot, rng, percentage)
         self.fit_checks = FitChecks(self.cache.snapshot, self.search.filtering)

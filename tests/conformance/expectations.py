@@ -1,8 +1,8 @@
 """The part of a recorded step that can be compared while some plugins are missing.
 
-A step that a missing plugin took part in is counted as needing that plugin. What it decided
-without that plugin is still compared: scores of the others, totals without the missing part,
-messages without the part of PostFilter.
+A step in which a missing plugin took part counts as needing that plugin. The rest of the step is
+still compared: scores of other plugins, totals without the missing part, messages without the part
+of PostFilter.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def needs_devices(pod: Pod, objects: FakeObjects) -> bool:
 
 
 def expectation(recorded: Mapping[str, Any], missing: frozenset[str]) -> Expectation:
-    """Reduce a recorded step to what the plugins that exist can answer."""
+    """Reduce a recorded step to the answers of existing plugins."""
     fields = {key: value for key, value in recorded.items() if key != "pod"}
     blockers = _blocking_plugins(recorded) & missing
     if blockers:
@@ -98,7 +98,7 @@ def _without_scores(fields: dict[str, Any], absent: set[str]) -> None:
 
 
 def _without_post_filter(fields: dict[str, Any], missing: frozenset[str]) -> set[str]:
-    """Leave out what the missing PostFilter plugins said; returns those plugins."""
+    """Remove the messages of missing PostFilter plugins; return those plugins."""
     absent = missing.intersection(_POST_FILTER)
     status = fields["postFilter"]
     if not absent:

@@ -14,7 +14,7 @@ GOLDENS = Path(__file__).resolve().parents[1] / "goldens"
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a file with one per line, compressed or not."""
+    """Return the JSON objects of a file with one per line, compressed or not."""
     raw = path.read_bytes()
     content = gzip.decompress(raw) if path.suffix == ".gz" else raw
     for line in content.splitlines():

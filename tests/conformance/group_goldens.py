@@ -36,7 +36,7 @@ GATES = {
     "e": {**GANGS, "TopologyAwareWorkloadScheduling": True},
     "f": {**GANGS, "WorkloadAwarePreemption": True},
 }
-# Their condition tells of placements, or of two writes that got mixed up.
+# Their condition depends on the placements, or on the order of two concurrent writes.
 OTHER_CONDITION = {"a-gated-member", "b-extra-preempt-waiting"}
 # The recording ends before the events of the last attempts are written.
 ENDS_EARLY = {"a-group-deleted"}
@@ -46,11 +46,11 @@ UID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}")
 
 
 class Change(NamedTuple):
-    """An object that a user made or, without one, the name of a PodGroup that a user deleted."""
+    """An object that a user created or, without one, the name of a PodGroup that a user deleted."""
 
     made: Json | None
     deleted: str
-    is_later: bool  # whether decisions came before it
+    is_later: bool  # whether decisions were made before it
 
 
 class Recording(NamedTuple):
@@ -181,7 +181,7 @@ def _told(condition: Json) -> str:
 
 
 def _in_order(text: str) -> str:
-    """Whichever of two names comes first depends on which pod does."""
+    """Sort names whose order depends on which of two pods is rejected."""
     return NAMES.sub(lambda found: "got: {} and {}".format(*sorted(found.groups())), text)
 
 
@@ -207,7 +207,7 @@ def replay(scenario: str, recording: Recording) -> Outcome:
             groups = [_document(harness, each) for each in recording.groups]
             listed = await harness.api.list(EventsEvent, scenario)
             events = [msgspec.to_builtins(each) for each in listed.items]
-        # Victims that have gone are recorded in their last state.
+        # Deleted victims are recorded in their last state.
         return outcome(scenario, pods + gone, groups, events)
 
     return virtual_loop.run(play)

@@ -100,7 +100,7 @@ def _answers(
         pod = new
     return {
         f"{place} {event.label}": {
-            # As the metric says it, but for the recording's spelling of a failed hint.
+            # The value of the metric, except for the recording's spelling of a failed hint.
             hint.plugin: ask_hint(hint, pod, old, new).value.replace("Error", "error")
             for hint in matching_hints(registered, event)
         }
@@ -113,7 +113,7 @@ def _events(change: Mapping[str, Any], old: Any, new: Any) -> list[ClusterEvent]
     if change["resource"] == EventResource.POD:
         if action is ActionType.UPDATE:
             return pod_update_events(old, new)
-        # A deletion is only ever announced as one of an assigned pod: of one that gives up room.
+        # A deletion is only announced for an assigned pod, or for a pod that releases a nomination.
         assigned = action is ActionType.DELETE or bool(new.spec.node_name)
         resource = EventResource.ASSIGNED_POD if assigned else EventResource.UNSCHEDULABLE_POD
         return [ClusterEvent(resource, action)]

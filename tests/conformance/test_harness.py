@@ -50,7 +50,7 @@ def write_goldens(
     family: str = "small",
     others: tuple[dict[str, Any], ...] = (),
 ) -> None:
-    """A scenario of two pods: one fits the node, the other does not."""
+    """Write a scenario of two pods: one fits the node, the other does not."""
     (directory / "decisions").mkdir()
     golden = {
         "name": f"{family}-00000",
@@ -101,7 +101,7 @@ def test_an_answer_that_differs_is_shown_side_by_side(tmp_path: Path) -> None:
 
 
 def test_steps_after_a_difference_continue_from_the_recorded_state(tmp_path: Path) -> None:
-    # In this recording the first pod went nowhere, so the second one fits.
+    # In this recording the first pod was not placed, so the second one fits.
     nowhere = rejection("Insufficient cpu") | {"pod": "default/fits"}
     write_goldens(tmp_path, [nowhere, FITS | {"pod": "default/huge"}])
     steps = json.loads(run(tmp_path, "-o", "json")[1])
@@ -120,7 +120,7 @@ def test_a_pod_that_waits_with_a_nomination_takes_room_and_is_never_tried(tmp_pa
     write_goldens(tmp_path, expected, "some-wide", (waiting,))
     require = "some-wide:rejected,stillNominated"
     assert run(tmp_path, "--require", require)[0] == 0
-    # The same recording without the nomination must be noticed.
+    # The harness must detect the missing nomination.
     without = [{key: step[key] for key in step if key != "stillNominated"} for step in expected]
     other = tmp_path / "other"
     other.mkdir()

@@ -39,7 +39,7 @@ def _quantity(text: str) -> dict[str, Any]:
 
 
 def run_pod_requests(path: Path) -> Iterator[Step]:
-    """The requests of each pod that filters count, and those that scoring counts."""
+    """Return the requests of each pod for filtering, and those for scoring."""
     for number, golden in enumerate(read_lines(path)):
         pod = from_builtins(golden.pop("pod"), Pod)
         differences = compare(golden, _requests(pod))

@@ -26,7 +26,7 @@ CRDS = ROOT / "deploy" / "crds"
 
 
 class ContribHarness:
-    """A live cluster in virtual time; use it as a context manager's `running()`."""
+    """A live cluster in virtual time; use `running()` as a context manager."""
 
     def __init__(
         self,

@@ -314,7 +314,7 @@ spec:
 
 
 def test_explain_raises_both_limits_of_a_quota(tmp_path: Path) -> None:
-    """The pod of 3 CPUs is above `max`, and above what is guaranteed."""
+    """The pod of 3 CPUs exceeds `max`, and the sum of all guarantees."""
     documents = """
 apiVersion: scheduling.x-k8s.io/v1alpha1
 kind: ElasticQuota

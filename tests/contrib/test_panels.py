@@ -1,4 +1,4 @@
-"""What the page shows of the state of plugins, on a live cluster in virtual time."""
+"""The panels of plugins on the page, with a live cluster in virtual time."""
 
 from __future__ import annotations
 

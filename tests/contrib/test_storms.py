@@ -1,4 +1,4 @@
-"""All plugins together while requests fail, nodes go and pods end; every decision is verified.
+"""All contrib plugins together under faults: requests fail, nodes are deleted, pods end.
 
 `verify_engine` compares each decision from the answer cache with one of a full search.
 """

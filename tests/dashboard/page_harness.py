@@ -21,7 +21,7 @@ from kubesched.dashboard.stream_frames import FrameHub
 
 
 class FixedPageState:
-    """A state of objects that stand still; the only one there is."""
+    """A state with fixed objects; it is the only one."""
 
     def __init__(self, *objects: Any) -> None:
         self._objects = list(objects)

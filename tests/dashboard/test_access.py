@@ -93,7 +93,7 @@ def test_the_cookie_is_for_a_folder_that_only_a_link_names() -> None:
                 assert folder.startswith("./~")
             async with client.get(link) as answer:
                 assert str(answer.url) == page.url
-            # A browser sends it to no other path of this host, whatever the port.
+            # A browser sends it for no other path of this host, on any port.
             elsewhere = URL(page.entrance)
             assert not client.cookie_jar.filter_cookies(elsewhere)
             assert client.cookie_jar.filter_cookies(URL(page.url))
@@ -129,7 +129,7 @@ def test_the_cookie_is_for_this_page_alone() -> None:
             link = f"{page.url}?token={page.sign_in.issue()}"
             async with client.get(link, allow_redirects=False) as answer:
                 cookie = answer.headers["Set-Cookie"]
-        # Without a path it holds for the folder of the address that the browser sees.
+        # Without a path attribute it is valid for the folder of the address in the browser.
         assert "HttpOnly; SameSite=Strict" in cookie
         assert "Path" not in cookie
 
@@ -178,7 +178,8 @@ def test_the_page_works_behind_a_path_of_a_proxy() -> None:
                 assert path.startswith("/tools/kubesched")
                 if strips:
                     path = path.removeprefix("/tools/kubesched")
-                # As proxies do: Host is that of the server behind, Origin the browser's.
+                # As with proxies: Host is the name of the server behind it, Origin that of the
+                # browser's page.
                 headers = {
                     name: request.headers[name]
                     for name in ("Cookie", "Origin", "Content-Type")

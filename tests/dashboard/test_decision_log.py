@@ -115,7 +115,7 @@ def fresh(made: object) -> object:
 
 
 class _Attempt:
-    """As much of an attempt as a log reads; `cost_ns` is what asking for the best nodes takes."""
+    """The part of an attempt that a log reads; `cost_ns` is the time to compute the best nodes."""
 
     def __init__(self, clock: list[int], cost_ns: int) -> None:
         self.started_ns = clock[0]

@@ -83,7 +83,7 @@ class Opened(NamedTuple):
         return self.page
 
     def ask(self, question: str) -> Any:
-        """What the page would be told."""
+        """Return the response that the page would receive."""
         return self.page.evaluate("path => fetch(path).then(r => r.json())", f"api/{question}")
 
 
@@ -102,7 +102,7 @@ def process(*command: str) -> Iterator[str]:
             for line in running.stdout:
                 said.append(line)
                 if found := re.search(r"Dashboard:\s+(\S+)", line):
-                    # What else it says is not to fill the pipe.
+                    # The rest of the output must not fill the pipe.
                     threading.Thread(target=running.stdout.read, daemon=True).start()
                     yield found.group(1)
                     break
@@ -327,7 +327,7 @@ def test_every_view_is_readable_on_a_phone(opened: Opened) -> None:
 
 
 def test_no_console_error_and_no_request_elsewhere(opened: Opened) -> None:
-    # The one error is the browser's note of the 400 for the configuration that is none.
+    # The one error is the browser's message about the 400 for the invalid configuration.
     assert [each for each in opened.problems if "status of 400" not in each] == []
     assert opened.elsewhere == []
 

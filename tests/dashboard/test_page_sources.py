@@ -45,7 +45,7 @@ def test_a_request_during_the_first_list_gets_an_answer_for_the_whole_cluster() 
             headers = Headers((("Host", "localhost"),))
             request = Request(method="GET", target=TARGET, path=TARGET, headers=headers)
             asked = asyncio.ensure_future(page.answer(request))
-            await asyncio.sleep(0)  # it is asked before nodes are read
+            await asyncio.sleep(0)  # the request comes before nodes were read
             async with running(nodes):
                 answer = await asked
         assert "Insufficient cpu" in msgspec.json.decode(answer.body)["summary"]

@@ -29,7 +29,7 @@ CLUSTER = (
     make_pod("web-1", node_name="b", requests={"cpu": "2"}),
     make_pod("web-2", node_name="c", requests={"cpu": "3"}),
 )
-# Everything moves to a: first the pod of c, then that of b. The node d stays as it is.
+# All pods move to a: first that of c, then that of b. The node d does not change.
 PLAN: dict[str, Any] = {
     "nodes": 4,
     "planned_nodes": 1,

@@ -1,4 +1,4 @@
-"""Pod groups on the page: their rows, and those that wait."""
+"""Pod groups on the page: the rows of all groups, and of waiting ones."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class SchedulerViewHarness:
         return frame
 
     def check(self, frame: dict[str, Any]) -> None:
-        """What the viewer has is what one who counts for himself comes to."""
+        """Check that the viewer's numbers equal an independent count."""
         expected = {}
         for name in self.counted.names():
             facts = self.counted.facts(name)

@@ -1,4 +1,4 @@
-"""Frames: encoded once for all viewers, as changes for fast ones, whole for slow ones."""
+"""Frames: encoded once for all viewers; fast viewers get changes, slow ones whole frames."""
 
 from __future__ import annotations
 

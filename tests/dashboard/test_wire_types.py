@@ -1,4 +1,4 @@
-"""The wire types: real answers have them, and the page's TypeScript is generated from them."""
+"""The wire types: actual responses match them, and the page's TypeScript is generated from them."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ REPLACED = {
     r"/home/me/\.kube/config": ".kubeconfig",
     r"\"staging\"": '"kubesched-reader"',
     r"\bsimulate (?=\w)": "simulate --processes 1 ",
-    r" --at 2\S+": "",  # the moment is one of the recording of the page
+    r" --at 2\S+": "",  # the time is that of the recording shown on the page
     r"/var/lib/kubesched/": "",
 }
 MAKE = re.compile(r"(?:\w+=\S+ )?make ([\w-]+)")
@@ -31,7 +31,8 @@ SERVES = re.compile(
     r"(kubesched up (?!.*--(exit|detach))|kubesched run (?!.*--(help|version))"
     r"|kubesched dashboard (?!.*--name))"
 )
-FOLLOWS = re.compile(r".*(--watch|--follow|port-forward)\b|.*&\s*$")  # what another process says
+# these print the output of other processes
+FOLLOWS = re.compile(r".*(--watch|--follow|port-forward)\b|.*&\s*$")
 READY = re.compile(r"https?://|Starting (to compare|Kubernetes Scheduler)")
 TESTS = re.compile(r"^(async )?def test_", re.MULTILINE)
 RUN_PYTHON = """\
@@ -128,7 +129,7 @@ class PageSession:
     def _serve(self, command: Command, place: str) -> None:
         """Start a command that runs until it is stopped, and wait for what it prints first."""
         process, log = self._start(command, place)
-        while process.poll() is None:  # The time limit of the test ends the wait.
+        while process.poll() is None:  # the time limit of the test ends the wait
             printed = log.read_text()
             if READY.search(printed) and missing_line(command.shown, printed) is None:
                 return
@@ -141,9 +142,9 @@ class PageSession:
         raise AssertionError(f"{place}: {line} ended with {process.returncode}\n{log.read_text()}")
 
     def _follow(self, command: Command, place: str) -> None:
-        """Start a command that prints what others do, and wait for its first output.
+        """Start a command that prints what other processes do, and wait for its first output.
 
-        Without the wait the next command could remove what it opens.
+        Without the wait the next command could remove files that it opens.
         """
         process, log = self._start(command, place)
         while process.poll() is None and not log.read_text():

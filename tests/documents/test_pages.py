@@ -33,7 +33,7 @@ COMMANDS = ("console", "bash", "sh")
 RUN = (*COMMANDS, "python")
 # Fragments that show a style; they are parsed and not run.
 ONLY_PARSED = {"docs/style.md"}
-# Why a block may be left out. A path is that of the test which covers it.
+# Why a block may be left out. A path is that of the test for it.
 REASONS = re.compile(
     r"needs (Docker|the package index|Go|a trace of another project|the suite's program"
     r"|Kubernetes' own programs)"
@@ -147,7 +147,7 @@ class device:
     capacity = {}
     allow_multiple_allocations = False
 """
-# Files that the commands of any page may name; a page shows its own where they matter.
+# Files that the commands of any page may use; a page shows its own files where they matter.
 USUAL_FILES = files(
     nodes=NODES, pods=POD.replace("web", "api"), pod=POD, dump=WORLD, scheduler=SCHEDULER
 )

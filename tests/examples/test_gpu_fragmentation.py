@@ -40,7 +40,7 @@ from kubesched.framework import SUCCESS, NodeView
 from kubesched.scheduler.config.types import RANDOM
 from kubesched.testing import check_plugin, make_node, make_pod, make_view, run_filter, run_score
 
-# By hand: a node with 8 cores free, one idle device and one with 400 left; a share pod is there.
+# A node with 8 free cores, one idle device and one device with 400 left, which a share pod uses.
 TYPICAL = (
     TypicalPod(cpu_milli=4000, gpu_milli=500, gpu_count=1, gpu_models="", share=0.6),
     TypicalPod(cpu_milli=6000, gpu_milli=0, gpu_count=0, gpu_models="", share=0.1),
@@ -159,7 +159,7 @@ def gpu_pod(name: str, count: int, milli: int, index: str = "", models: str = ""
 
 
 def gpu_nodes() -> NodeView:
-    """Two devices with 400 and 1000 left, four idle ones of another model, and none at all."""
+    """Return three nodes: with two devices in use, with four idle devices, and with none."""
     two = make_node("two", labels={GPU_MODEL: "A"}, extended={GPU_COUNT: 2})
     four = make_node("four", labels={GPU_MODEL: "B"}, extended={GPU_COUNT: 4})
     pods = [gpu_pod("running", 1, 600, index="0")]

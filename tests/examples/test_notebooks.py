@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "examples" / "notebooks").glob("*.ipynb"))
-# In a process of its own, because the client of kernels has warnings, which are errors here.
+# In a separate process, because the client of kernels emits warnings, which are errors here.
 RUN = """
 import sys, nbclient, nbformat
 book = nbformat.read(sys.argv[1], as_version=4)

@@ -1,6 +1,6 @@
-"""Pending pods with known causes: a cluster, the pod, and the facts to report.
+"""Pending pods with known causes: a cluster, the pod, and the expected facts.
 
-The tests read the first lines of the text that they get; `docs/explain.md` shows some of them.
+The tests read the first lines of the printed text; `docs/explain.md` shows some of them.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def complete(given: Iterable[Any]) -> list[Any]:
         if isinstance(each, PersistentVolumeClaim) and each.spec.volume_name:
             each = replace(each, status=replace(each.status, phase="Bound"))
         if isinstance(each, StorageClass) and each.provisioner == "csi.example.com":
-            each = replace(each, provisioner=PROVISIONER)  # the only one that runs here
+            each = replace(each, provisioner=PROVISIONER)  # the only provisioner that runs here
         if isinstance(each, Pod):
             spec = replace(
                 each.spec,
@@ -119,7 +119,7 @@ async def explained(objects: list[Any], pod: Pod) -> tuple[Suggestion, ...]:
 
 
 async def is_placed(cluster: VirtualCluster, pod: Pod) -> bool:
-    """Wait a minute; whether the pod, or one that its controller made instead, has a node."""
+    """Wait a minute; return whether the pod, or its replacement by the controller, has a node."""
     for _ in range(60):
         await cluster.clock.sleep(SECOND)
         for each in (await cluster.pods()).values():
@@ -251,7 +251,7 @@ def test_a_deleted_object_is_restored_if_the_creation_fails() -> None:
         def faults(verb: str, kind: str, namespace: str | None, name: str) -> Fault | None:
             return Fault(error=refused) if verb == "create" and fails.pop() else None
 
-        fails = [False, True]  # the first creation fails, the one that restores does not
+        fails = [False, True]  # the first creation fails; the one that restores the object does not
         api = LocalApi(cluster.api.store, cluster.clock, faults=faults)
         with pytest.raises(BadRequestError, match=r"no room in etcd.*has been restored"):
             await apply_edits(api, edits, cluster.clock)

@@ -15,7 +15,7 @@ from kubesched.testing import make_node, make_pod
 
 
 class Notes:
-    """Notes about pods of a cluster; `asked` counts how often objects were looked up."""
+    """Writes notes about pods of a cluster; `asked` counts lookups of objects."""
 
     def __init__(self, *objects: Any) -> None:
         self.clock = ManualClock()

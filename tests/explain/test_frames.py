@@ -1,4 +1,4 @@
-"""Answers as pandas frames and as HTML for notebooks."""
+"""Results as pandas frames and as HTML for notebooks."""
 
 from __future__ import annotations
 

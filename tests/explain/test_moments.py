@@ -1,4 +1,4 @@
-"""Answers depend on the objects of a cluster, and not on the dates in them."""
+"""Results depend on the objects of a cluster, and not on the dates in them."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def captured(tmp_path: Path, days: int) -> Path:
 
 
 def answers(tmp_path: Path, days: int) -> dict[str, Any]:
-    """Return what every command answers about a cluster whose dates are moved."""
+    """Return the output of every command for a cluster whose dates are shifted."""
     path = captured(tmp_path, days)
     snapshot = Snapshot.from_capture(path)
     dumped = Snapshot.from_files(tmp_path / f"dump{days}.yaml")

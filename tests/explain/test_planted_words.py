@@ -1,4 +1,4 @@
-"""What leaves a cluster in a file has no secrets: words are planted in every field of every kind.
+"""Exported files have no secrets: words are planted in every field of every kind.
 
 The words that must not appear are chosen here by their paths in the published schema, and not by
 the table of the program.
@@ -141,7 +141,7 @@ def test_a_recording_has_only_what_scheduling_reads(planted: PlantedCluster) -> 
 
 
 def test_explanations_and_pages_show_only_what_scheduling_reads(planted: PlantedCluster) -> None:
-    # As typed as the objects of a live cluster are.
+    # With the same types as the objects of a live cluster.
     snapshot = Snapshot(planted.objects)
     (pod,) = snapshot.model.objects.list(Pod)
     answer = snapshot.explain(pod)
@@ -174,7 +174,7 @@ def test_anonymous_captures_have_the_same_decisions(seed: int, tmp_path: Path) -
 
 
 def decisions(snapshot: Snapshot) -> list[Any]:
-    """Return what is decided about every pod; nodes by their place in the list."""
+    """Return the decisions about every pod; nodes are named by their index."""
     nodes = [each.metadata.name for each in snapshot.model.objects.list(Node)]
     pods = list(snapshot.model.objects.list(Pod))
     found = []

@@ -118,7 +118,7 @@ def compare_left_out(
     rejected: Mapping[str, tuple[str, list[str]]],
     status: Mapping[str, Any],
 ) -> None:
-    """PreFilter rejected the pod, or left nodes out; then its plugin's own words may stand."""
+    """PreFilter rejected the pod, or excluded nodes; then the message may be that of its plugin."""
     for node, verdict in rejected.items():
         assert first[node] == verdict
     for node in first.keys() - rejected.keys():
@@ -139,7 +139,7 @@ def compare_scores(answer: Explanation, expected: Mapping[str, Any]) -> None:
 
 
 def first_rejections(answer: Explanation) -> dict[str, tuple[str, list[str]]]:
-    """Per node the plugin that stands first in its group, and all of that plugin's reasons."""
+    """Return per node the first plugin of its group, and all reasons of that plugin."""
     found = {}
     for group in answer.groups:
         if group.rejections:

@@ -1,4 +1,4 @@
-"""Shadow mode beside another scheduler of ours, in virtual time."""
+"""Shadow mode for another kubesched scheduler, in virtual time."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_claims_are_compared_before_their_scheduler_prepares_them() -> None:
     same, packed = virtual_loop.run(main)
     assert same.compared >= 12  # a binding that meets a conflict is decided again
     assert same.agreed == 1, same.differences
-    # Had they been compared with bound claims, only one node would have been left.
+    # Compared with bound claims, only one node would be left.
     assert packed.agreed < 0.7
 
 

@@ -162,7 +162,7 @@ def test_a_node_that_is_not_there_is_named() -> None:
 
 
 def test_objects_of_a_kind_behind_a_gate_do_not_stop_the_copy() -> None:
-    """The cluster serves PodGroups, and the gate is off for the scheduler that answers."""
+    """The cluster serves PodGroups, and the gate is disabled for the scheduler of the copy."""
     group = PodGroup(metadata=ObjectMeta(name="training", namespace="default"))
     answer = snapshot(*cluster("a", "b"), group, deployment("web", 2, "1")).whatif(drain=("a",))
     assert not answer.waiting

@@ -55,7 +55,7 @@ def tainted_slice(node: str, *devices: str) -> ResourceSlice:
 
 
 def told(pod: Pod, message: str) -> Pod:
-    """A pod that a scheduler has said this about."""
+    """Return a pod with this condition, as written by a scheduler."""
     condition = PodCondition(
         type="PodScheduled", status="False", reason="Unschedulable", message=message
     )

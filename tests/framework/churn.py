@@ -1,4 +1,4 @@
-"""A cluster that changes at random, and one cache that follows all changes."""
+"""A cluster that changes at random, and one cache that applies all changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Churn"]
 
 
 class Churn:
-    """A cache whose pods and nodes come, change and go at random."""
+    """A cache to which random additions, changes and removals of pods and nodes are applied."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -64,7 +64,7 @@ class Churn:
         self.cache.add_node(node)
 
     def fresh(self) -> NodeView:
-        """The same cluster, seen by a cache that was just made; nodes in the same order."""
+        """Return the same cluster in a new cache; nodes have the same order."""
         shown = self.cache.update_snapshot().nodes
         nodes = [self.nodes[name] for name in shown.names]
         pods = [pod for pod in self.pods.values() if pod.spec.node_name in self.nodes]

@@ -16,7 +16,7 @@ ALL = np.arange(5)
 
 
 def diagnosis() -> Diagnosis:
-    """a: no, b: never, c: later, d: told one by one, e: told nothing."""
+    """Return a diagnosis: a: no, b: never, c: later, d: recorded one by one, e: not recorded."""
     made = Diagnosis(NAMES)
     made.add_rejections("A", np.array([0, 1]), Rejections(np.array([1, 2]), (NO, NEVER)))
     made.add_rejections("B", np.array([2]), Rejections(np.array([1]), (LATER,)))

@@ -51,7 +51,7 @@ def test_equal_queries_share_an_answer() -> None:
 
 
 def test_a_pod_is_removed_as_it_was_added() -> None:
-    """The cache may put a newer version of the pod in the PodInfo meanwhile."""
+    """The cache may replace the pod in the PodInfo by a newer version in between."""
     view = make_view(make_node("a"))
     index = view.pods
     pod_info = PodInfo(make_pod("p", labels={"app": "web"}))
@@ -110,7 +110,7 @@ def test_the_same_term_twice_counts_twice() -> None:
 
 @pytest.fixture
 def tiny_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forget as soon as possible, so that forgetting is tried often."""
+    """Evict as early as possible, so that eviction is tested often."""
     monkeypatch.setattr(pod_index, "_ANSWERS_KEPT", 3)
     monkeypatch.setattr(pod_index, "_COLUMN_BYTES", 0)
     monkeypatch.setattr(pod_index, "_FEWEST_COLUMNS", 2)
@@ -125,7 +125,7 @@ def infos(churn: Churn) -> Iterator[tuple[int, NodeInfo]]:
 
 
 def check_query(churn: Churn, index: PodIndex, query: PodQuery, key: str) -> None:
-    """Compare an answer with a look at every pod."""
+    """Compare a result with a loop over all pods."""
     counts = index.count(query)
     split = counts.by_domain(index.domains(key))
     per_value: dict[str, int] = {}
@@ -145,7 +145,7 @@ def check_query(churn: Churn, index: PodIndex, query: PodQuery, key: str) -> Non
 
 
 def check_terms(churn: Churn, index: PodIndex, subject: Pod) -> None:
-    """Compare the terms about a pod with a look at the terms of every pod."""
+    """Compare the terms about a pod with a loop over the terms of all pods."""
     labels = {"team": "a"} if churn.rng.random() < 0.5 else {}
     found = index.terms_about(subject, labels)
     got = {

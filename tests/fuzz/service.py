@@ -50,7 +50,7 @@ class Service:
         accept: str = JSON,
         query: dict[str, str] | None = None,
     ) -> tuple[int, Any]:
-        """Send a request, and return status and document of the answer."""
+        """Send a request, and return status and document of the response."""
         data = body if isinstance(body, bytes) else msgspec.json.encode(body)
         headers = {"content-type": content_type, "accept": accept}
         request = Request(

@@ -1,4 +1,4 @@
-"""Arbitrary JSON in any request: the answer is an error or an object, never a 500."""
+"""Arbitrary JSON in any request: the response is an error or an object, never a 500."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arbitrary bytes on a connection: the result is an answer or a known error, and it comes."""
+"""Arbitrary bytes on a connection: the result is a response or a known error, without a hang."""
 
 from __future__ import annotations
 

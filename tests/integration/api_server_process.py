@@ -21,8 +21,9 @@ from kubesched.foundation.client.http_transport import Connection, HttpTransport
 from kubesched.foundation.util.clock import RealClock
 
 _PORTS = iter(range(20_000 + os.getpid() % 1_000 * 12, 32_768))
-"""Below those that the system gives to connections, and others in each process: what is free
-is still free when the server takes it."""
+"""Ports below the ephemeral range, and different ones in each process, so that a free port stays
+free until the server binds it.
+"""
 
 
 def free_port() -> int:

@@ -112,7 +112,7 @@ class DeployedUsers(Users):
         local = self._in_kube_system if wanted.namespace == "kube-system" else []
         for rule in [*self._everywhere, *local]:
             names = rule.get("resourceNames")
-            # As in a real cluster: a list restricted to one name counts as of that name.
+            # As in a real cluster: a list restricted to one name is authorized for that name.
             named = names is None or wanted.name in names or wanted.verb in ("list", "watch")
             yield (
                 named

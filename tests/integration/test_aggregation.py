@@ -31,7 +31,7 @@ RESOURCES = {
 
 
 class FlowerServer:
-    """An API server that answers with what it was asked."""
+    """An API server that responds with the request that it received."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
@@ -77,7 +77,7 @@ async def availability(sender: Sender, wanted: str) -> Json:
         condition = conditions[0]
         if condition.get("status") == wanted:
             break
-        # Each request is one turn of the server, which checks in between.
+        # Each request takes one loop iteration, and the server's check runs in between.
         await asyncio.sleep(0)
     return condition
 

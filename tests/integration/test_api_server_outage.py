@@ -138,15 +138,14 @@ async def survive(harness: ServerOutageHarness, run: Run) -> None:
     lines, cpu_s = run.said().count("\n"), run.cpu_s()
     await asyncio.sleep(OUTAGE_S)
     assert run.process.returncode is None, run.said()
-    # It neither turns in circles nor fills the disk: every pod and every informer tries now
-    # and then, at growing distances.
+    # It neither loops nor fills the disk: every pod and every informer retries with backoff.
     assert run.cpu_s() - cpu_s < 0.5 + OUTAGE_S / 4
     assert run.said().count("\n") - lines < 30 * BATCH
     await harness.server.start()
     before = await harness.nodes_of_pods()
     await harness.create_pods("c")
     after = await harness.until_bound(3 * BATCH)
-    # A bound pod stays on its node, whether or not the client received the answer.
+    # A bound pod stays on its node, whether or not the client received the response.
     assert {name: after[name] for name in (placed | before)} == placed | before
     assert run.process.returncode is None, run.said()
     assert "Traceback" not in run.said()
@@ -218,7 +217,7 @@ def test_the_second_of_two_signals_ends_it_at_once(tmp_path: Path) -> None:
                 run.process.send_signal(signal.SIGTERM)
                 await run.until_said("Failed to renew lease")
                 await asyncio.sleep(0.2)
-                assert run.process.returncode is None  # the lease is still to be released
+                assert run.process.returncode is None  # the lease is not released yet
                 run.process.send_signal(signal.SIGINT)
                 assert await run.ended(8) == 1
             finally:

@@ -111,7 +111,7 @@ def check(listed: Any, load: WriteLoad) -> None:
         found = there[name]
         assert int(found["metadata"]["resourceVersion"]) >= written
         assert written <= version
-        # What was on its way may have arrived.
+        # Requests in flight may have arrived.
         assert found["data"]["a"] == value or (
             found["data"]["a"] in load.tried[name]
             and int(found["metadata"]["resourceVersion"]) > written

@@ -231,7 +231,7 @@ def test_no_spelling_of_a_request_opens_a_page(tmp_path: Path) -> None:
                 request = b"GET /metrics HTTP/1.1\r\nHost: x\r\n" + header
                 answer = await say(cluster, request + b"\r\nConnection: close\r\n\r\n")
                 assert b" 403 " in answer.partition(b"\r\n")[0], header
-            # Not even TLS: no answer that tells anything, and the next one is served.
+            # Not even TLS: no response that reveals anything, and the next client is served.
             plain = await say(cluster, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", tls=False)
             assert not any(secret in plain for secret in SECRETS)
             assert await status(cluster, "/livez", "") == 200

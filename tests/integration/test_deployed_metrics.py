@@ -71,7 +71,7 @@ async def work(cluster: Deployed) -> str:
     await bound(cluster, "fits")
     await cluster.create(pod("huge", "64"))
     await told(cluster, "FailedScheduling")
-    await asyncio.sleep(1.5)  # what is gathered is added up every second
+    await asyncio.sleep(1.5)  # batched durations are added every second
     text = ""
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session:
         for token in (STRANGER, "wrong", MONITOR, MONITOR):

@@ -40,8 +40,8 @@ def bound(kind: str, user: str, role_kind: str, role: str) -> tuple[str, dict[st
     return kind, body
 
 
-# The viewer may not read volumes and storage classes: what may not be read must be named. Of the
-# others, one may read pods of a namespace and nodes, one such pods and nothing else.
+# The viewer may not read volumes and storage classes, and the output must name these. Of the
+# others, one may read nodes and the pods of a namespace, one such pods only.
 GRANTS: list[tuple[str, dict[str, Any]]] = [
     ("clusterroles", {"metadata": {"name": "nodes"}, "rules": [NODES]}),
     ("namespaces/default/roles", {"metadata": {"name": "pods"}, "rules": [PODS]}),
@@ -90,7 +90,7 @@ class Page(NamedTuple):
 
 
 async def page_of(kubeconfig: Path) -> Page:
-    """The answers of `kubesched dashboard` to a browser that opens its link."""
+    """Return the responses of `kubesched dashboard` to a browser that opens its link."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "kubesched.cli.main", "dashboard",
         "--kubeconfig", str(kubeconfig), "--listen", "127.0.0.1:0",
@@ -115,7 +115,7 @@ async def page_of(kubeconfig: Path) -> Page:
 
 
 async def asked(session: aiohttp.ClientSession, url: str) -> Any:
-    """An answer; at first the page may not have read the cluster yet."""
+    """Return a response; at first the page may not have read the cluster yet."""
     for _ in range(200):
         async with session.get(url) as answer:
             if answer.status == 200:
@@ -127,7 +127,7 @@ async def asked(session: aiohttp.ClientSession, url: str) -> Any:
 
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """Who asked the server to do what: every request passes by here."""
+    """Record the user and the verb of every request to the server."""
     made: list[tuple[str, str]] = []
     authorize = Users.authorize
 

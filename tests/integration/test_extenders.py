@@ -29,7 +29,7 @@ Json = dict[str, Any]
 
 
 async def asked(settings: ExtenderConfig, timeout_ns: int = 5 * SECOND) -> Any:
-    """What the extender answers to an empty question."""
+    """Return the extender's response to a request without nodes."""
     client = ExtenderClient(settings.url_prefix, connect(settings), timeout_ns)
     try:
         return json.loads(await client.post("filter", b"{}"))
@@ -222,7 +222,7 @@ RAW_ANSWERS = {
 
 @pytest.mark.parametrize("answer", RAW_ANSWERS.values(), ids=RAW_ANSWERS)
 def test_answers_of_all_kinds_of_servers(answer: bytes) -> None:
-    """Each connection is closed after one answer, whether the server said so or not."""
+    """Each connection is closed after one response, whether the server announced that or not."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"{}")

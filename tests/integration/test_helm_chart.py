@@ -19,7 +19,7 @@ from tests.integration.helm_chart import CHART, ROOT, SETS, helm, one, render
 
 PROMETHEUS_KINDS = {"PodMonitor": "podmonitors", "PrometheusRule": "prometheusrules"}
 
-# A different value for each path of values.yaml. The path of an object stands for all of it.
+# A different value for each path of values.yaml. The path of an object represents all of it.
 OTHER_VALUES: dict[str, Any] = {
     "mode": "replacement",
     "schedulerName": "other",

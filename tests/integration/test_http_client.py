@@ -184,7 +184,7 @@ def test_a_lost_write_releases_its_slot() -> None:
         ] * 5
 
     asyncio.run(work())
-    # The server still works on the one that was given up.
+    # The server is still handling the abandoned request.
     assert most_at_once <= 3
 
 
@@ -211,7 +211,7 @@ def test_a_large_answer_in_chunks_is_whole() -> None:
 
 
 async def closing_server(answers: int) -> asyncio.Server:
-    """Answers so many requests on each connection, and closes it at the next."""
+    """Responds to a given number of requests on each connection, and closes it at the next."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for _ in range(answers):
@@ -228,7 +228,7 @@ def test_a_connection_that_the_server_closed_is_replaced_for_reads_only() -> Non
         server = await closing_server(answers=1)
         port = server.sockets[0].getsockname()[1]
         transport = HttpTransport(Connection(server=f"http://127.0.0.1:{port}"))
-        for _ in range(2):  # the second one finds the connection closed
+        for _ in range(2):  # the second request finds the connection closed
             assert (await transport.send(OutgoingRequest("GET", "/x"))).body == b"ok"
         with pytest.raises(TransportError) as error:
             await transport.send(OutgoingRequest("POST", "/x"))
@@ -258,7 +258,7 @@ def test_a_write_is_not_sent_where_the_server_has_hung_up_unheard() -> None:
         transport = HttpTransport(Connection(server=address))
         for event in hung_up:
             assert (await transport.send(OutgoingRequest("POST", "/x"))).body == b"ok"
-            event.wait(10)  # which stands still, as it does when there is much to decide
+            event.wait(10)  # which is blocked, as under load
         await transport.close()
 
     server = threading.Thread(target=serve, daemon=True)
@@ -480,7 +480,7 @@ def test_an_unreachable_server_gets_few_connection_attempts() -> None:
             answers = await asyncio.gather(*sent, return_exceptions=True)
         kinds = {each.kind for each in answers if isinstance(each, TransportError)}
         assert (len(answers), kinds) == (200, {"refused"})
-        assert len(connects) <= 64  # as many as go at once
+        assert len(connects) <= 64  # the limit of concurrent requests
         await asyncio.sleep(0.15)
         with counted_connects() as connects, pytest.raises(TransportError):
             await transport.send(OutgoingRequest("POST", "/x"))
@@ -492,7 +492,7 @@ def test_an_unreachable_server_gets_few_connection_attempts() -> None:
 
 @contextlib.contextmanager
 def counted_connects() -> Iterator[list[object]]:
-    """What is connected to within the block."""
+    """Record the connections opened within the block."""
     loop, connects = asyncio.get_running_loop(), list[object]()
     original = loop.sock_connect
 
@@ -540,7 +540,7 @@ def test_an_address_that_leads_nowhere_does_not_hide_the_next(
             assert sorted(tried) == ["127.0.0.1"] * 2 + ["127.0.0.2"] * 2
             tried.clear()
             await asyncio.gather(*(transport.send(OutgoingRequest("GET", "/x")) for _ in range(3)))
-            assert tried == ["127.0.0.1"]  # it knows by now which one to ask
+            assert tried == ["127.0.0.1"]  # by now it has cached which address works
             await transport.close()
         for each in (nowhere, *waiting):
             each.close()

@@ -303,7 +303,7 @@ def test_the_manifests_in_deploy_are_accepted(kubectl: Kubectl) -> None:
     others = [each for each in made if "rbac.auth" not in each and "ServiceAccount\n" not in each]
     assert len(made) - len(others) == 6
     applied = kubectl("apply", "-f", "-", "-n", "kube-system", given="\n---\n".join(others))
-    # The name of the configuration has a checksum: a changed one rolls the pods.
+    # The name of the configuration contains a checksum, so a change replaces the pods.
     configuration, *rest = applied.splitlines()
     assert re.fullmatch(r"configmap/kubesched-config-\w+ created", configuration)
     assert rest == [

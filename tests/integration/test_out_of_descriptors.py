@@ -26,7 +26,7 @@ def test_strangers_beyond_the_last_descriptor_cost_a_line(
         async with ApiServer(service) as server:
             port = int(server.url.rpartition(":")[2])
             loop = asyncio.get_running_loop()
-            # Sockets first: what they connect to later needs descriptors of the same process.
+            # Sockets first: their later connections need descriptors of the same process.
             strangers = [socket.socket() for _ in range(30)]
             for stranger in strangers:
                 stranger.setblocking(False)

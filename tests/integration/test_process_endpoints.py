@@ -57,7 +57,7 @@ def test_health_needs_no_user_and_pages_need_an_authenticated_one(tmp_path: Path
                 stderr=asyncio.subprocess.DEVNULL,
             )
             url = f"https://127.0.0.1:{port}"
-            connector = aiohttp.TCPConnector(ssl=False)  # a certificate of its own making
+            connector = aiohttp.TCPConnector(ssl=False)  # a self-signed certificate
             try:
                 async with aiohttp.ClientSession(connector=connector) as session:
                     async with asyncio.timeout(30):
@@ -120,7 +120,7 @@ async def check_endpoints(session: aiohttp.ClientSession, url: str, token: str) 
 
 
 async def judge_event(cluster: EmbeddedCluster) -> None:
-    """The event has the reference's text, and behind it what is wrong with amounts."""
+    """The event has the reference's text, followed by the amounts that are missing."""
     async with asyncio.timeout(20):
         while not (found := (await cluster.api.list(Event)).items):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
@@ -130,7 +130,7 @@ async def judge_event(cluster: EmbeddedCluster) -> None:
 
 
 async def judge_commands(kubeconfig: Path, url: str, folder: Path) -> None:
-    """A running scheduler is asked by the commands, and its queue is kept in captures."""
+    """Commands query a running scheduler, and captures contain its queue."""
 
     async def run(*words: str) -> str:
         process = await asyncio.create_subprocess_exec(
@@ -160,7 +160,7 @@ def password(text: str) -> dict[str, str]:
 
 
 async def judge_page(session: aiohttp.ClientSession, page: str, token: str) -> None:
-    """A browser is asked for a token as a password, and then sees the page, live."""
+    """A browser is asked for a token as a password, and then shows the live page."""
     for path in ("", "/", "/api/stream", "/assets/index.js"):
         async with session.get(page + path) as response:
             assert response.status == 401

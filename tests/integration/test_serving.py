@@ -88,7 +88,7 @@ class Live:
         return await asyncio.open_connection("127.0.0.1", self.server.port, ssl=ANY_CERTIFICATE)
 
     async def say(self, text: bytes) -> bytes:
-        """Send bytes as they are; return what is answered until the connection closes."""
+        """Send raw bytes; return the response until the connection closes."""
         reader, writer = await self.raw()
         try:
             writer.write(text)

@@ -19,7 +19,7 @@ from kubesched.testing import make_node, make_pod
 from tests.integration.deployed_cluster import MONITOR, ROOT, STRANGER, Deployed, deployed
 from tests.integration.helm_chart import one, render
 
-# Reviews store nothing; they decide who may read the endpoints.
+# Reviews store nothing; they decide which users may read the endpoints.
 REVIEWS = {
     ("authentication.k8s.io", "tokenreviews", "create"),
     ("authorization.k8s.io", "subjectaccessreviews", "create"),

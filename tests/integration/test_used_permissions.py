@@ -212,8 +212,8 @@ class EveryFeature:
         await self.until_bound("high")
         await self.pod("huge", "64")
         await self.until_happened("FailedScheduling")
-        # Rejected pods are tried again. The first failure changes the pod, so the second failure is
-        # another event, and only the third one repeats it.
+        # Rejected pods are retried. The first failure changes the pod, so the second failure is a
+        # new event, and only the third one repeats it.
         seconds = 5
         while not await self.has_happened("FailedScheduling", 2):
             seconds += 1
@@ -250,7 +250,7 @@ class EveryFeature:
         await self.until_bound("found", "made")
 
     async def devices(self) -> None:
-        # A fake driver creates the class when it sees the first node.
+        # A fake driver creates the class when the first node appears.
         classes: list[str] = []
         while DRIVER not in classes:
             await asyncio.sleep(0.05)
@@ -336,7 +336,7 @@ class EveryFeature:
         return self.process
 
     def reload(self, more: str) -> bytes:
-        """Let the process reload another configuration; return its text."""
+        """Reload the process with another configuration; return its text."""
         text = f"{CONFIGURATION}{more}\n".encode()
         self.config.write_bytes(text)
         self.process.reload()

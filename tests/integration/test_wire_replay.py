@@ -1,6 +1,6 @@
-"""The client against the recorded answers of a real API server, byte by byte over a socket.
+"""The client against the recorded responses of a real API server, byte by byte over a socket.
 
-The server is a plain socket that sends given bytes, cut and framed in every way that HTTP/1.1
+The server is a plain socket that sends given bytes, split and framed in every way that HTTP/1.1
 allows. The client must not depend on details of the embedded server.
 """
 
@@ -36,7 +36,7 @@ def wire(goldens: Path) -> dict[str, dict[str, Any]]:
 
 
 class Sent(NamedTuple):
-    """One answer: what is sent, in these pieces, and whether the server closes then."""
+    """One response: its bytes in pieces, and whether the server then closes the connection."""
 
     pieces: Sequence[bytes]
     closes: bool = False
@@ -50,7 +50,7 @@ class Asked(NamedTuple):
 
 
 class RawServer:
-    """Answers requests in order with given answers."""
+    """Responds to requests in order with given responses."""
 
     def __init__(self, answers: Sequence[Sent]) -> None:
         self._answers = list(answers)
@@ -180,7 +180,7 @@ def test_however_it_is_framed_an_answer_is_the_same(
 
 
 def test_every_recorded_answer_is_read_as_what_it_is(wire: dict[str, dict[str, Any]]) -> None:
-    """Send all answers, one after another over one connection."""
+    """Send all responses, one after another over one connection."""
     exchanges = [each for each in wire.values() if "body" in each["response"]]
     answers = [
         Sent(in_chunks(each["response"]["status"], body_of(each["response"]["body"]), 1000))
@@ -350,7 +350,7 @@ def test_however_it_is_framed_a_watch_brings_the_same_events(
 def test_an_informer_falls_back_where_the_recorded_server_does_not_stream_lists(
     wire: dict[str, dict[str, Any]],
 ) -> None:
-    """The whole of it, with the answers in the order in which the real server gave them."""
+    """The complete sequence, with the responses in the order of the real server."""
     refused = wire["watch with initial events"]["response"]["events"]
     listed = body_of(wire["list for watch"]["response"]["body"])
     document = json.loads(listed)

@@ -1,4 +1,4 @@
-"""The package as a user gets it: built, and installed where nothing else of this repository is."""
+"""The package as a user installs it: built, and installed without access to this repository."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def build_wheel(source: Path, folder: Path, **variables: str) -> Path:
 
 
 class EmptyEnvironment:
-    """A virtual environment that has the declared dependencies of kubesched and nothing else.
+    """A virtual environment with the declared dependencies of kubesched only.
 
     The dependencies are linked from the environment of the tests: a package that is imported but
     not declared is missing here.

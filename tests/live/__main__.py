@@ -1,11 +1,11 @@
 """Schedulers on a real control plane, with faults: `python -m tests.live --minutes 10 --seed 7`.
 
-It needs etcd, kube-apiserver, kube-controller-manager and openssl on the path, and nothing of a
+It needs etcd, kube-apiserver, kube-controller-manager and openssl on the path, but no running
 cluster. Users create and delete pods, some with a volume or a device. Meanwhile leaders are killed
 or stopped for longer than a lease, and the API server and the controllers are killed. At the end
 every pod must be bound. The referee (`tests/live/referee.py`) judges by watches and by the audit
-log. `--scheduler kube-scheduler` judges that program instead. The last line is `held` or
-`did not hold`, and the command exits with 1 in the second case; with 2 if a program is missing.
+log. `--scheduler kube-scheduler` judges that program instead. The last line is `held` or `did not
+hold`, and the command exits with 1 in the second case; with 2 if a program is missing.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class LiveRun:
         return Process(name, [*scheduler, *own])
 
     async def run(self) -> list[str]:
-        """Run it, and return what went wrong."""
+        """Run it, and return the violations."""
         api = self.plane.connect("users")
         keepers: list[asyncio.Task[None]] = []
         try:

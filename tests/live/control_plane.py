@@ -23,7 +23,8 @@ __all__ = ["NEEDED", "ControlPlane", "missing_programs"]
 Json = dict[str, Any]
 NEEDED = ("etcd", "kube-apiserver", "kube-controller-manager", "openssl")
 _STARTED_WITHIN_S = 120
-# Bodies of lease requests say who holds the lease; of other requests only who sent them matters.
+# Bodies of lease requests contain the holder of the lease; of other requests only the sender
+# matters.
 _AUDIT_POLICY = """\
 apiVersion: audit.k8s.io/v1
 kind: Policy

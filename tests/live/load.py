@@ -34,12 +34,12 @@ _VOLUMES = 6  # per node
 _DRIVER = "gpu.example.com"
 _CLASS = "live-local"
 _PODS_A_SECOND = 10.0
-_MOST_PODS = 600  # that exist at a time, so that most find room
+_MOST_PODS = 600  # at a time, so that most of them fit
 _PAUSE_S = 8.0  # between two faults
 
 
 class Load:
-    """Creates and deletes pods for a while, and tells the referee what it watches."""
+    """Creates and deletes pods for a while, and passes watch events to the referee."""
 
     def __init__(self, api: ApiAccess, rng: random.Random, referee: Referee) -> None:
         self._api, self._rng, self._referee = api, rng, referee
@@ -164,7 +164,7 @@ class Load:
         spec: Json = {"terminationGracePeriodSeconds": 0}
         container: Json = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "100m"}}}
         what = self._rng.random()
-        # Volumes are not given back, so few pods have one.
+        # Volumes are not released, so few pods have one.
         if what < 0.3 and self.with_volume < _NODES * _VOLUMES:
             self.with_volume += 1
             claim = {

@@ -1,7 +1,6 @@
-"""The referee: reads what an API server reports, and finds what must not happen.
+"""The referee: reads watch events and audit logs of an API server, and reports violations.
 
-It sees watch events and lines of the audit log, and nothing of a scheduler. So it judges
-kube-scheduler and kubesched alike.
+It reads nothing of a scheduler, so it applies the same checks to kube-scheduler and kubesched.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class Referee:
         self._claims: dict[str, str] = {}  # name of a volume -> name of the claim that has it
 
     def pod(self, pod: Json) -> None:
-        """Look at a pod as an event has it."""
+        """Check a pod as an event has it."""
         uid, node = pod["metadata"]["uid"], pod.get("spec", {}).get("nodeName", "")
         before = self.bound.get(uid)
         if before is not None and node != before:
@@ -40,7 +39,7 @@ class Referee:
             self.bound[uid] = node
 
     def device_claim(self, claim: Json, *, is_deleted: bool = False) -> None:
-        """Look at a ResourceClaim: no device may be allocated to two claims."""
+        """Check a ResourceClaim: no device may be allocated to two claims."""
         uid, name = claim["metadata"]["uid"], claim["metadata"]["name"]
         for device in [each for each, holder in self._devices.items() if holder == uid]:
             del self._devices[device]
@@ -54,7 +53,7 @@ class Referee:
             self._devices[device] = uid
 
     def volume(self, volume: Json) -> None:
-        """Look at a PersistentVolume: it may not go from one claim to another."""
+        """Check a PersistentVolume: it may not change from one claim to another."""
         name = volume["metadata"]["name"]
         uid = (volume.get("spec", {}).get("claimRef") or {}).get("uid", "")
         before = self._volumes.get(name, "")
@@ -63,7 +62,7 @@ class Referee:
         self._volumes[name] = uid
 
     def volume_claim(self, claim: Json, *, is_deleted: bool = False) -> None:
-        """Look at a PersistentVolumeClaim: no volume may be bound to two claims."""
+        """Check a PersistentVolumeClaim: no volume may be bound to two claims."""
         name, volume = claim["metadata"]["name"], claim.get("spec", {}).get("volumeName", "")
         if is_deleted:
             if self._claims.get(volume) == name:
@@ -77,11 +76,11 @@ class Referee:
             )
 
     def audit(self, events: Iterable[Json], replicas: frozenset[str]) -> None:
-        """Look at the whole audit log: who wrote while another replica held the lease?
+        """Check the whole audit log for writes while another replica held the lease.
 
         Requests about the lease are logged with their bodies, all others without. A replica holds
-        the lease from its own write until that of another one; replicas on one machine may have
-        the same name in it. Times are those at which the server had carried out a request.
+        the lease from its own write until that of another one; replicas on one machine may have the
+        same name in it. Times are those at which the server had executed a request.
         """
         holder = ""
         done = [each for each in events if each.get("stage") == "ResponseComplete"]

@@ -1,4 +1,4 @@
-"""The referee notices each thing that must not happen."""
+"""The referee detects each kind of violation."""
 
 from __future__ import annotations
 

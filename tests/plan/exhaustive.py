@@ -1,8 +1,8 @@
-"""The oracle: the fewest nodes by exhaustive search, with rules written down a second time.
+"""The oracle: the fewest nodes by exhaustive search, with an independent version of the rules.
 
-It reads the objects that `tests/plan/clusters.py` makes, and nothing else: selectors are one label
-`app`, terms are required ones with `matchLabels`. A pod that stays breaks no rule; a pod that is
-moved must satisfy every rule in the final placement.
+It reads only the objects that `tests/plan/clusters.py` makes: selectors are one label `app`, terms
+are required ones with `matchLabels`. A pod that stays breaks no rule; a pod that is moved must
+satisfy every rule in the final placement.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class UndecidedError(Exception):
 
 
 class _Kind(NamedTuple):
-    """Pods of one app on one footing: the rules of the app are those of each of its pods."""
+    """Pods of one app with equal requests: the rules of the app apply to each of them."""
 
     app: str
     pod: Pod
@@ -34,10 +34,10 @@ class _Kind(NamedTuple):
 
 
 def fewest_nodes(objects: list[Any], most_steps: int = 400_000) -> int:
-    """The fewest nodes in use of all final placements.
+    """Return the fewest nodes in use of all final placements.
 
     Raises:
-        UndecidedError: the search was given up.
+        UndecidedError: the search exceeded its limit.
     """
     return _Search(objects, most_steps).run()
 
@@ -150,7 +150,7 @@ class _Search:
             if found:
                 return True
         if self.leaves == leaves and not any(self.kinds[app].ports for app in self.order[depth:]):
-            self.dead.add(state)  # room alone excludes it, wherever the others are
+            self.dead.add(state)  # the resources alone exclude it, wherever the others are
         return False
 
     def _has_room(self, depth: int, open_nodes: list[int]) -> bool:
@@ -164,7 +164,7 @@ class _Search:
     def _spreads(
         self, kind: _Kind, count: int, nodes: list[int], placed: dict[str, Counter[int]]
     ) -> Iterator[Counter[int]]:
-        """All ways to put so many equal pods on the nodes, by room and by the rules of nodes."""
+        """Yield the distributions of equal pods over nodes that room and node rules allow."""
         if not nodes:
             if not count:
                 yield Counter()

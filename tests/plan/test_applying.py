@@ -1,4 +1,4 @@
-"""Plans are carried out as they are, or stop: on copies of clusters in virtual time."""
+"""Plans are carried out exactly or stopped, on copies of clusters in virtual time."""
 
 from __future__ import annotations
 
@@ -214,10 +214,10 @@ def test_a_surprise_stops_the_plan(plan: PlanDocument, change: Change, reason: s
     assert applied is not None
     assert reason in applied.stopped
     assert len(outcome.evicted) == 1
-    # Nodes with pods are open again, except the one that the surprise has cordoned.
+    # Nodes with pods are uncordoned, except the one that the unexpected change cordoned.
     in_use = {pod.spec.node_name for pod in outcome.pods}
     assert not in_use & cordoned(outcome) - {"a"}
-    # Nothing is lost: every pod that its owner wants has a node.
+    # No pod is lost: every desired pod has a node.
     placed = [pod for pod in outcome.pods if pod.metadata.labels["app"] == "web"]
     assert all(pod.spec.node_name for pod in placed)
     assert len(placed) == (1 if change is _scale_down else 4)
@@ -255,7 +255,7 @@ def test_an_interrupted_plan_goes_on(plan: PlanDocument, tmp_path: Path, at: int
     is_interrupted: list[bool] = []
 
     class Journals(Sequence[PlanJournal]):
-        """Each run reads what the one before has written."""
+        """Each run reads the journal that the previous run wrote."""
 
         def __len__(self) -> int:
             return 2

@@ -222,7 +222,7 @@ def test_the_document_names_its_parts() -> None:
 
 
 def test_a_plan_survives_the_loss_of_a_node() -> None:
-    """6 cpu fit on one node of 8; if that is lost, the other one needs room for them."""
+    """6 cpu fit on one node of 8; if that node is lost, the other one needs room for them."""
     names = ["a", "b", "c"]
     objects = [*map(node, names), *workload("web", *names, cpu="2")]
     assert plan_of(objects).planned_nodes == 1

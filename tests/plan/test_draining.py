@@ -32,7 +32,7 @@ def test_pods_move_to_the_other_nodes() -> None:
 
 
 def test_pods_on_other_nodes_make_room() -> None:
-    """The pod of `a` needs an SSD, and the only other one is full of a pod that needs none."""
+    """The pod of `a` needs an SSD; the other SSD node is filled by a pod that needs none."""
     ssd = {"labels": {"disk": "ssd"}}
     objects = [
         node("a", **ssd),

@@ -1,4 +1,4 @@
-"""The placement is the optimum, and the bound is one: both are compared with exhaustive search."""
+"""The placement is optimal, and the bound is valid: both are compared with exhaustive search."""
 
 from __future__ import annotations
 

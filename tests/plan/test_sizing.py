@@ -68,7 +68,7 @@ def test_each_type_alone_is_answered() -> None:
 
 
 def test_daemon_pods_take_room_on_each_node() -> None:
-    """With half a cpu for the agent a node of 4 cpu has room for 3 pods."""
+    """With half a cpu for the agent, 3 pods fit on a node of 4 cpu."""
     answer = size([replica_set("web", 6), daemon_set("500m")], CATALOG[:1])
     assert counts(answer) == {"small": 2}
 

@@ -39,7 +39,7 @@ FOO = "example.com/foo"
 
 
 def a_pod(name: str, *, cpu: str = "100m", foo: int = 0, **wishes: Any) -> Pod:
-    """A pod that an API server accepts; `foo` is how many it asks for of what is managed."""
+    """Make a pod that an API server accepts; `foo` is its request of the managed resource."""
     amounts = {"cpu": cpu, **({FOO: str(foo)} if foo else {})}
     resources = ResourceRequirements(requests=amounts, limits={FOO: str(foo)} if foo else {})
     container = Container(name="c", image="registry.example/app:v1", resources=resources)
@@ -69,7 +69,7 @@ class Gate:
 
 
 class ExtenderHarness:
-    """A store, a scheduler with extenders, and what a test wants to know of them."""
+    """A store, a scheduler with extenders, and access to their state for a test."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class ExtenderHarness:
         **options: Any,
     ) -> None:
         self.clock = current_clock()
-        self.filled: list[str] = []  # names of pods that a test put on nodes beforehand
+        self.filled: list[str] = []  # names of pods that a test put on nodes before
         self.api = LocalApi(Store(derive(0, "store"), now_ns=self.clock.now_ns()), self.clock)
         by_url = {settings.url_prefix: fake for fake, settings in extenders}
         configuration = default_configuration(options.get("feature_gates", DEFAULT_FEATURE_GATES))
@@ -145,7 +145,7 @@ class ExtenderHarness:
 async def cluster_with(
     *extenders: FakeExtender | tuple[FakeExtender, ExtenderConfig], **options: Any
 ) -> AsyncIterator[ExtenderHarness]:
-    """A running cluster; extenders get addresses of their own unless their settings say so."""
+    """Run a cluster; extenders get separate addresses unless their settings name one."""
     pairs = [
         each if isinstance(each, tuple) else (each, each.settings(f"/{number}"))
         for number, each in enumerate(extenders)

@@ -1,7 +1,7 @@
 """A scheduler whose API server returns invalid objects.
 
-Objects are made in the ordinary way, and what a watch says about them is replaced on the way. So
-anything can be tried that JSON can say, whatever the embedded server would refuse.
+Objects are created normally, and their content is replaced in the watch. Therefore any JSON can be
+tested, including objects that the embedded server would refuse.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The cost of one pod in calls, for every list that a pod has.
 
-A pod with `n` items somewhere waits, and three like it are on nodes already, so that whatever
-compares the one with the others is seen. Costs may grow with what a pod contains, not with its
-square; what is compared with every node or every pod is bounded (`framework/pod_limits.py`).
+A pod with `n` items in a list waits, and three similar pods are on nodes, so that comparisons
+between pods are measured as well. The cost may be linear in the size of a pod, but not quadratic;
+lists that are compared with every node or every pod are bounded (`framework/pod_limits.py`).
 """
 
 from __future__ import annotations

@@ -215,7 +215,7 @@ def test_the_cached_search_equals_the_full_search(with_user_plugin: bool, seed: 
     for number in range(24):
         for _ in range(rng.choice((0, 0, 1, 2))):
             change_something(rng, pair, running)
-        # Runs of equal pods are what an index is made for.
+        # The index is made for sequences of equal pods.
         shape = rng.choice(shapes) if rng.random() < 0.3 else shape
         metadata = replace(
             shape.metadata,

@@ -1,5 +1,8 @@
-"""Cached answers after unusual histories: full nodes that change, pods of one shape that differ
-in what plugins skip, plugins that fail, nominations in between."""
+"""Cached answers after unusual histories.
+
+Full nodes that change, pods of one shape that differ in the plugins that skip them, plugins that
+fail, and nominations in between.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +118,7 @@ class InPlace(Ranks):
 
 
 class Fractions(Plugin):
-    """Returns other kinds of numbers than whole ones of 64 bits."""
+    """Returns numbers that are not 64-bit integers."""
 
     name = "Fractions"
     reads = Reads(pod=PodPart.TEMPLATE, other_nodes=False)
@@ -126,7 +129,7 @@ class Fractions(Plugin):
 
 
 class Percent(Ranks):
-    """Normalises as one does it with NumPy."""
+    """Normalises scores with NumPy."""
 
     name = "Percent"
 
@@ -138,7 +141,7 @@ class Percent(Ranks):
 
 
 class Moody(Ranks):
-    """As Ranks, but now and then it fails."""
+    """Like Ranks, but fails at random."""
 
     name = "Moody"
     fails = False
@@ -223,7 +226,7 @@ def node_of(name: str, *, cpu: str = "4", **labels: str) -> Any:
 
 
 class SearchHistoryHarness:
-    """One cluster, and the same profile twice: searched with and without the cache."""
+    """One cluster with the same profile twice: searched with and without the cache."""
 
     def __init__(self, *own: PluginRef, weight: int = 1) -> None:
         self.cache = Cache()
@@ -237,7 +240,7 @@ class SearchHistoryHarness:
         self.framework = Framework(profile, REGISTRY, services)
 
     def check(self, pod: Pod, *, in_depth: bool = True) -> list[str]:
-        """The best nodes by a full evaluation; the other one must agree."""
+        """Return the best nodes by a full evaluation; the cached search must agree."""
         self.cache.update_snapshot()
         if not in_depth:
             # As an attempt does: scores that are not needed are not read.

@@ -24,7 +24,7 @@ HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfigura
 
 
 class Reloads:
-    """A file, a reloader of it, and what it did."""
+    """A file, its reloader, and a log of the reloads."""
 
     def __init__(self, file: Path, *, watches: bool) -> None:
         self.file = file

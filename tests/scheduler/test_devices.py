@@ -93,7 +93,7 @@ class DeviceHarness:
         await self.create(Pod, {"metadata": metadata, "spec": spec})
 
     async def live(self) -> None:
-        """One scheduler after another; each sees slow answers, lost ones and conflicts."""
+        """Run one scheduler after another, with slow responses, lost responses and conflicts."""
         while True:
             self.lives += 1
             api = LocalApi(self.cluster.store, self.clock, faults=self._fault)

@@ -22,7 +22,7 @@ DELETED = "2026-01-01T00:00:00Z"
 
 
 class ListeningQueue(SchedulingQueue):
-    """The real queue, which also notes what was announced to it."""
+    """The real queue, which also records the events that it receives."""
 
     def __init__(self) -> None:
         profile = QueueProfile("default-scheduler", sort_key=lambda queued: queued.timestamp_ns)

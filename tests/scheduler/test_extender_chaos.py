@@ -1,7 +1,7 @@
-"""Extenders that fail or answer late, with random pods, nodes and deletions.
+"""Extenders that fail or respond late, with random pods, nodes and deletions.
 
-Whatever they do: no node is ever given more than it has, no pod is placed on a node that the
-extender refused it, no pod is lost, and pods that no extender manages do not wait.
+Under all faults: no node is overcommitted, no pod is placed on a node that the extender refused for
+it, no pod is lost, and pods that no extender manages do not wait.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.scheduler.extender_harness import FOO, ExtenderHarness, a_pod, cluste
 Json = dict[str, Any]
 MANAGED = (ExtenderManagedResource(name=FOO, ignored_by_scheduler=True),)
 NODES = [f"n{number}" for number in range(6)]
-# Whose number is even goes to nodes whose number is even, and the other way round.
+# Pods with even numbers are placed on nodes with even numbers, and odd ones on odd ones.
 
 
 def suits(pod: str, node: str) -> bool:
@@ -77,7 +77,7 @@ class Moody:
 
 
 async def check(harness: ExtenderHarness, foos: set[str]) -> None:
-    """See that nothing is overbooked or where it must not be."""
+    """Check that no node is overcommitted, and no pod is on a forbidden node."""
     used = dict.fromkeys(NODES, 0)
     for pod in (await harness.api.list(Pod, "default")).items:
         node, name = pod.spec.node_name, pod.metadata.name
@@ -91,7 +91,7 @@ async def check(harness: ExtenderHarness, foos: set[str]) -> None:
 
 
 async def upheaval(harness: ExtenderHarness, rng: random.Random, foos: set[str]) -> None:
-    """Pods come and go, nodes are cordoned and taken away, while the extender is moody."""
+    """Create and delete pods, cordon and delete nodes, while the extender fails at random."""
     for number in range(60):
         name = f"p{number}"
         foo = rng.random() < 0.5
@@ -104,7 +104,7 @@ async def upheaval(harness: ExtenderHarness, rng: random.Random, foos: set[str])
             pod = replace(pod, spec=replace(pod.spec, priority_class_name="high"))
         await harness.add(pod)
         if rng.random() < 0.3:
-            with contextlib.suppress(ApiError):  # it may be gone already
+            with contextlib.suppress(ApiError):  # it may be deleted already
                 await harness.delete_pod(f"p{rng.randrange(number + 1)}")
         if rng.random() < 0.1:
             node = rng.choice(NODES)

@@ -66,7 +66,7 @@ def urgent(name: str = "urgent", cpu: str = "800m", **wishes: Any) -> Pod:
 
 
 async def fill(harness: ExtenderHarness, *names: str, cpu: str = "1") -> None:
-    """Nodes, each with a pod `on-NAME` that leaves no room."""
+    """Create nodes, each filled by a pod `on-NAME`."""
     await harness.add_priority_class("high", 1000)
     await harness.add(*nodes(*names, cpu=cpu))
     for name in names:
@@ -77,7 +77,7 @@ async def fill(harness: ExtenderHarness, *names: str, cpu: str = "1") -> None:
 
 
 async def leaving(harness: ExtenderHarness) -> list[str]:
-    """Pods of `fill` that are being evicted or are gone."""
+    """Return the pods of `fill` that are terminating or deleted."""
     listed = {pod.metadata.name: pod for pod in (await harness.api.list(Pod, "default")).items}
     return sorted(
         name
@@ -209,7 +209,7 @@ def test_an_extender_that_is_not_interested_is_not_called() -> None:
 
 
 class TestWhileExtendersAreAsked:
-    """The extender agrees, but by then things are different."""
+    """The cluster changes during the call of the extender, which agrees."""
 
     def test_the_preemptor_is_deleted(self) -> None:
         async def scenario() -> None:
@@ -277,7 +277,7 @@ class TestWhileExtendersAreAsked:
         run(scenario)
 
     def test_another_pod_occupies_the_room_permanently(self) -> None:
-        """A pod as important as the preemptor comes to n0: evicting on-n0 would not help."""
+        """A pod as important as the preemptor is placed on n0: evicting on-n0 would not help."""
 
         async def scenario() -> None:
             gate = Gate(only("n0"))
@@ -361,7 +361,7 @@ def test_a_node_that_extenders_refused_is_not_taken_for_room(judged_by: str) -> 
 
 
 def test_pods_on_a_node_that_only_an_extender_refuses_are_left_alone() -> None:
-    """There is room for both pods, so an eviction would not change the extender's answer.
+    """Both pods fit, so an eviction would not change the extender's response.
 
     docs/reference/06 §3.6.
     """

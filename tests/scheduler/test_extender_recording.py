@@ -1,7 +1,7 @@
-"""Recorded requests of the reference to two extenders, and the effects of their answers.
+"""Recorded requests of the reference to two extenders, and the effects of their responses.
 
-The cluster, the pods and the extenders' answers are those of the recording. What is sent must be
-the same, but for identities and times, and so must the pods and events be in the end.
+The cluster, the pods and the extenders' responses are those of the recording. The requests must be
+equal, except for identities and times, and so must the pods and events at the end.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def pod_of(call: Json) -> str:
 
 
 class RecordedExtenders:
-    """Both extenders of the recording: to the same question about a pod, the same answer."""
+    """Both extenders of the recording; equal requests about a pod get the same response."""
 
     def __init__(self, calls: list[Json]) -> None:
         self._answers: dict[tuple[str, str], list[Any]] = defaultdict(list)
@@ -98,7 +98,7 @@ class RecordedExtenders:
         return answer
 
     def _about_this_cluster(self, recorded: Any, request: Json) -> Any:
-        """The recorded answer with the objects that were sent in place of those of then."""
+        """Return the recorded response with the current objects in place of the recorded ones."""
         if not isinstance(recorded, dict):
             return recorded
         if recorded.get("Nodes"):
@@ -128,7 +128,7 @@ def without(value: Any, keys: frozenset[str]) -> Any:
 
 
 def in_order(calls: list[Json]) -> dict[str, list[tuple[str, Any]]]:
-    """Calls by pod; what has no order in the reference either is sorted."""
+    """Sort calls by pod, and values that have no order in the reference either."""
     by_pod: dict[str, list[tuple[str, Any]]] = defaultdict(list)
     for call in calls:
         request = without(call["request"], LEFT_OUT | {"PodUID"})
@@ -156,7 +156,7 @@ def unborn(recorded: Json) -> Json:
 
 
 def objects(calls: list[Json]) -> Iterator[tuple[type, Json]]:
-    """The nodes and pods of the recording, as they were before anything happened to them."""
+    """Return the nodes and pods of the recording in their initial state."""
     seen = set()
     for call in calls:
         request = call["request"]

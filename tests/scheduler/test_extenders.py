@@ -25,7 +25,7 @@ def only(*names: str) -> Callable[[str], bool]:
 
 
 class Case(NamedTuple):
-    """Extenders, by their settings, in a cluster of n0, n1, n2; where a pod goes, or why not."""
+    """Extenders with their settings, in a cluster of n0, n1, n2; the expected node or condition."""
 
     extenders: list[tuple[FakeExtender, Json]]
     node: str = ""
@@ -374,7 +374,7 @@ def test_plugins_and_extenders_are_added_up(score: int, winner: str) -> None:
 
 
 def test_nodes_that_an_extender_returned_are_scored_as_returned() -> None:
-    """Without the pods on them, with the labels that came back (docs/reference/04 §18.3)."""
+    """Without the pods on them, and with the returned labels (docs/reference/04 §18.3)."""
 
     async def scenario() -> None:
         seen: list[tuple[str, int, dict[str, str]]] = []

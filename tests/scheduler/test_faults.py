@@ -1,7 +1,7 @@
-"""Random failures of the API server, on virtual time: nothing lost, nothing bound twice.
+"""Random failures of the API server, on virtual time: no pod is lost, none is bound twice.
 
-Each seed is a run of its own with refused, slow and half-answered requests and broken watches;
-a failure repeats from its seed.
+Each seed is a separate run with refused and slow requests, lost responses and broken watches; a
+failure repeats from its seed.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ async def watch_bindings(api: LocalApi, bound: Counter[str]) -> None:
 
 
 async def churn(api: LocalApi, clock: Clock, rng: random.Random) -> None:
-    """Pods and nodes come and go while the server has its troubles."""
+    """Create and delete pods and nodes while faults are injected."""
     for number in range(PODS):
         cpu = rng.choice(["100m", "500m", "1"])
         image = ["registry.example/app:v1"]

@@ -63,7 +63,7 @@ async def node_of(api: LocalApi, name: str) -> str:
 
 
 def test_a_wall_clock_that_is_set_back_keeps_no_pod_in_backoff() -> None:
-    """Otherwise a pod whose binding failed would wait until the clock is there again."""
+    """Otherwise a pod whose binding failed would wait until the clock reaches the old time."""
 
     async def main() -> None:
         base = current_clock()
@@ -93,7 +93,7 @@ def test_a_wall_clock_that_is_set_back_keeps_no_pod_in_backoff() -> None:
 
 
 def test_a_pod_is_retried_once_the_outcome_of_its_claim_write_is_known() -> None:
-    """Seed 33: the pod was told that its claim is being allocated, and nothing woke it."""
+    """Seed 33: the pod was rejected for a claim in allocation, and no event requeued it."""
 
     async def main() -> None:
         clock = current_clock()
@@ -151,7 +151,7 @@ def test_a_claim_reallocated_between_two_watches_releases_its_old_devices() -> N
 
 
 def test_a_device_stays_taken_if_a_late_watch_event_shows_an_earlier_release() -> None:
-    """Seed 550118897959: then it was given a second time."""
+    """Seed 550118897959: the device was then allocated a second time."""
     allocated = AllocatedDevices(consumable_capacity=False, on_change=lambda _: None)
     allocated.claim_changed(None, _claim("a"))  # as this scheduler has written it
     allocated.claim_changed(None, _claim("a"))  # another claim, which had it before
@@ -213,7 +213,7 @@ def test_devices_that_a_claim_has_released_are_reported_once() -> None:
 
 
 class NoRoomMade(Plugin):
-    """PostFilter that cannot find out whether room can be made."""
+    """A PostFilter plugin whose check for room fails."""
 
     name = "NoRoomMade"
     asked = 0
@@ -255,7 +255,7 @@ def test_a_pod_whose_room_check_failed_is_retried() -> None:
 
 
 def test_a_pod_that_waits_for_an_empty_node_is_not_delayed_by_new_pods() -> None:
-    """Seed 200004: the victim was replaced on the same node before it was gone, again and again."""
+    """Seed 200004: the victim was replaced on the same node before it ended, repeatedly."""
 
     async def main() -> None:
         clock = current_clock()
@@ -295,7 +295,7 @@ def test_a_pod_that_waits_for_an_empty_node_is_not_delayed_by_new_pods() -> None
 
 
 def test_a_port_that_two_pods_hold_is_taken_until_both_are_gone() -> None:
-    """Seed 200067: a user had put a second pod beside the first."""
+    """Seed 200067: a user had bound a second pod with the same port."""
     node = NodeInfo("n0")
     ports = [ContainerPort(container_port=80, host_port=80)]
     container = Container(name="c", image="i", ports=tuple(ports))

@@ -1,4 +1,4 @@
-"""Choosing a node: docs/reference/04 §8.3, §11, §12 with plugins made for the purpose."""
+"""Choosing a node: docs/reference/04 §8.3, §11, §12 with plugins written for these tests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def nodes(*names: str) -> list[Node]:
 
 
 def reject_all(reason: str, *names: str) -> type[Plugin]:
-    """A filter that rejects the named nodes, or all if none is named."""
+    """Return a filter that rejects the named nodes, or all if none is named."""
 
     def filter_node(state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         rejected = not names or node.name in names

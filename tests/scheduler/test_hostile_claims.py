@@ -1,4 +1,4 @@
-"""Claims that take long to search stop neither other pods nor the event loop.
+"""Claims that take long to search block neither other pods nor the event loop.
 
 The cluster is the embedded one, on virtual time. Work is counted in steps of the device search.
 """
@@ -86,7 +86,7 @@ class ClaimHarness:
             await self.api.create_document(ResourceSlice, None, document)
 
     async def add(self, name: str, *requests: Json, constraints: list[Json] | None = None) -> None:
-        """Add a pod; with requests, it has a claim of its own."""
+        """Add a pod; with requests, it gets a separate claim."""
         spec: Json = {"containers": [{"name": "c", "image": "pause"}]}
         if requests:
             named = [
@@ -156,7 +156,7 @@ def test_ordinary_pods_are_placed_beside_hostile_ones(monkeypatch: pytest.Monkey
                 )
             searched = sum(steps.of_turns)
             assert 0 < max(steps.of_turns) < 1.5 * device_search_steps.STEPS_PER_TURN
-            # Retries find the answers of the first search.
+            # Retries use the cached results of the first search.
             await harness.clock.sleep(120 * SECOND)
             assert sum(steps.of_turns) == searched
 

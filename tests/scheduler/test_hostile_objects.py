@@ -41,7 +41,7 @@ def test_pods_with_requests_beyond_64_bits_do_not_block_others(lie: dict[str, An
         await harness.until_bound("innocent")
         for number in range(3):
             await harness.delete_pod(f"huge{number}")
-        # What was added up beyond 64 bits is taken away again without a rest.
+        # Sums beyond 64 bits are subtracted again without a remainder.
         for number in range(3):
             await harness.add_pod(f"large{number}", requests={"cpu": "7", "memory": "15Gi"})
         for number in range(3):
@@ -51,7 +51,7 @@ def test_pods_with_requests_beyond_64_bits_do_not_block_others(lie: dict[str, An
     tell(story)
 
 
-# What stays as it is, so that the odd object is the one that was made.
+# Fields that are not replaced, so that the invalid object keeps its identity.
 IDENTITY = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
 
 

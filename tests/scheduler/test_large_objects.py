@@ -1,7 +1,7 @@
 """The cost of objects as large as a real API server stores them (1.5 MiB in etcd).
 
-While the event loop works on one object, no probe is answered and no lease is renewed. Work is
-measured in function calls, which are the same on every machine; some millions take a second. The
+While the event loop processes one object, it neither responds to probes nor renews the lease. Work
+is measured in function calls, which are the same on every machine; some millions take a second. The
 bound is for everything that happens from the first list to the second attempt, so no turn of the
 loop is longer.
 """
@@ -65,7 +65,7 @@ def resources(count: int) -> Json:
 
 
 LABELLED = {"metadata": {"labels": dict.fromkeys(names(LABELS), "x")}}
-# What watches say about the pod that is tried, and about the node.
+# The fields that watches return for the tried pod, and for the node.
 CASES: dict[str, tuple[Json, Json]] = {
     "values of a node selector": (node_terms(VALUES), {}),
     "values of a selector of affinity": (pod_terms("podAffinity", VALUES), {}),

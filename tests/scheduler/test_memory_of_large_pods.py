@@ -1,7 +1,7 @@
 """Memory of large pods is released when they are deleted, whatever part of them is large.
 
-A user who may create pods can create and delete them all day, each with other words. Nothing in
-the scheduler may grow with them (`api/sized_caches.py`).
+A user who may create pods can create and delete them continuously, each with other texts. Nothing
+in the scheduler may grow with them (`api/sized_caches.py`).
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ async def come_and_go(harness: HostileObjectHarness, lie: Callable[[str], Json])
     for name in names:
         await harness.delete_pod(name)
         del harness.lies[name]
-    # What is stored for one object at a time goes with the next one.
+    # A cache with one entry is overwritten by the next pod.
     small = f"small{harness.ticket()}"
     await harness.add_pod(small, requests={"cpu": "1m"}, labels={"app": small})
     await asyncio.sleep(2)

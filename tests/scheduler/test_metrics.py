@@ -31,8 +31,8 @@ from tests.support import plugin_class
 
 PROFILE = 'profile="default-scheduler"'
 
-# What the reference shows after its recorded run and we never do (docs/differences.md): nothing is
-# stored for batches of equal pods here, what is kept per shape is a by-product.
+# Series that the reference has after its recorded run and kubesched never has
+# (docs/differences.md): there is no cache for batches of equal pods here, only the answer cache.
 ABSENT = {
     "scheduler_batch_cache_flushed_total",
     "scheduler_store_schedule_results_duration_seconds",
@@ -100,7 +100,7 @@ def run(story: Callable[[Run], Awaitable[None]], *plugins: type[Plugin]) -> Run:
 
 
 async def recorded_story(run: Run) -> None:
-    """Nodes, and pods of which one fits, one is too big, one is gated, one finds no label."""
+    """Create nodes and four pods: one fits, one is too large, one is gated, one matches no node."""
     await run.add(*(make_node(f"node-{number}", pods=10) for number in range(20)))
     await run.add(
         pod("fits", requests={"cpu": "100m"}),
@@ -144,7 +144,7 @@ def test_a_run_shows_the_series_that_the_reference_recorded(goldens: Path) -> No
     recorded = (goldens / "api/metrics.txt").read_text()
     ours, theirs = families(page), families(recorded)
     assert theirs.keys() - ours.keys() == ABSENT
-    # A run with hints to ask shows what one without has no series of.
+    # A run in which hints are called shows the series that others lack.
     assert ours.keys() - theirs.keys() <= {"scheduler_queueing_hint_execution_duration_seconds"}
     for name in theirs.keys() & ours.keys():
         assert ours[name] == theirs[name], name

@@ -14,8 +14,8 @@ from kubesched.foundation.util import virtual_loop
 from kubesched.foundation.util.clock import SECOND, current_clock
 from kubesched.testing import make_node
 
-# PreFilter of VolumeRestrictions ends the attempt before that of DynamicResources, so that its
-# PostFilter finds no state (docs/reference/04).
+# PreFilter of VolumeRestrictions ends the attempt before that of DynamicResources, so PostFilter of
+# the latter has no state (docs/reference/04).
 MESSAGE = '0/2 nodes are available: persistentvolumeclaim "data" not found. not found'
 
 

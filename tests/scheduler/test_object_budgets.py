@@ -1,8 +1,8 @@
 """The cost of one object in calls, for every list and map of each watched kind.
 
-A cluster has one object of each kind, and pods that need them: a volume that is bound and one that
-is to be, a device, a budget, namespaces by their labels. A watch shows one of the objects with `n`
-items somewhere, and a pod is placed. Costs may grow with what is in an object, not with its square.
+A cluster has one object of each kind, and pods that need them: a bound and an unbound volume, a
+device, a budget, namespaces by their labels. A watch returns one of the objects with `n` items in a
+list, and a pod is placed. The cost may be linear in the size of an object, but not quadratic.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ BASES: dict[str, Json] = {
         "spec": {"selector": {"a": "b"}, "ports": [{"port": 1}]},
     },
 }
-"""One object of each kind that the scheduler watches, beside pods."""
+"""One object of each kind that the scheduler watches, besides pods."""
 
 TO_BE_BOUND = {"metadata": {"name": "wanted"}, "spec": {**CLAIM, "storageClassName": "sc"}}
 
@@ -147,7 +147,7 @@ NEEDS: dict[str, Json] = {
     "PodGroup": {"schedulingGroup": {"podGroupName": "group"}},
     "Node": {"tolerations": [{"operator": "Exists", "effect": "PreferNoSchedule"}]},
 }
-"""What of a pod makes its attempt look at an object of a kind."""
+"""The fields of a pod that make its attempt read an object of the kind."""
 
 
 def create(harness: HostileObjectHarness, kind: str, document: Json) -> None:
@@ -157,7 +157,7 @@ def create(harness: HostileObjectHarness, kind: str, document: Json) -> None:
 
 
 def gates_of(kind: str) -> Mapping[str, bool]:
-    """What has to be switched on for the scheduler to watch a kind."""
+    """Return the feature gates with which the scheduler watches a kind."""
     return GROUPS if kind == "PodGroup" else {}
 
 
@@ -200,7 +200,7 @@ async def attempt(harness: HostileObjectHarness, kind: str, lie: Json) -> None:
     await asyncio.sleep(2)
     await harness.delete_pod(name)
     show(harness, kind, {})
-    await asyncio.sleep(30)  # whatever is tried again is over
+    await asyncio.sleep(30)  # all retries have ended
 
 
 @pytest.mark.parametrize("kind", BASES)

@@ -1,7 +1,8 @@
 """A scheduler over HTTP with a failing API server: no pod lost, none bound twice.
 
-All on virtual time: the real client, informers and scheduler, the embedded server behind a
-network that does to requests and watches what the case says. Pods come before, during and after.
+Everything runs on virtual time: the real client, informers and scheduler, and the embedded server
+behind a network that injects the faults of the case. Pods arrive before, during and after the
+faults.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ class SchedulerOutageHarness:
         listed = (await self.calm.list(Pod)).items
         assert len(listed) == pods
         assert [pod.metadata.name for pod in listed if not pod.spec.node_name] == []
-        # A pod on a node is never given another: the uids with their nodes are as many as pods.
+        # A pod is never bound to a second node: there are as many pairs of uid and node as pods.
         assert len(self.bound) == pods
         cache, queue = self.scheduler.cache, self.scheduler.queue
         cache.check_invariants()
@@ -143,7 +144,7 @@ def tell(story: Callable[[SchedulerOutageHarness], Awaitable[None]]) -> None:
 
 
 class Case(NamedTuple):
-    """What goes wrong, and how long after its end all must be well."""
+    """The faults, and the time after their end within which the cluster must be in order."""
 
     begin: Callable[[SchedulerOutageHarness], None]
     end: Callable[[SchedulerOutageHarness], None] = lambda harness: None
@@ -153,7 +154,7 @@ class Case(NamedTuple):
 
 
 def answering(answer: ServerResponse, asked: Asked = everything) -> Case:
-    """Something answers in the server's place."""
+    """Respond in place of the server."""
 
     def begin(harness: SchedulerOutageHarness) -> None:
         harness.network.trouble = lambda request: Trouble(answer=answer) if asked(request) else None
@@ -329,7 +330,8 @@ def test_an_expired_version_leads_to_a_new_list_at_once() -> None:
             if is_streamed_list(request) and "resourceVersion=" in request.target
             else None
         )
-        # A watch is refused (410), the next cycle streams from what was seen (410), then anew.
+        # A watch is refused (410), the next attempt streams from the last version (410), then from
+        # none.
         await asyncio.sleep(4)
         nodes = [r.target for _, r in harness.network.requests if "/nodes" in r.target]
         versions = ["resourceVersion=" in target for target in nodes]

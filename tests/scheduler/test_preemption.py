@@ -25,7 +25,7 @@ CLASSES = {"low": 0, "mid": 50, "high": 100}
 
 
 class PreemptionCluster(Cluster):
-    """A cluster with priority classes, and kubelets that let pods take their time to end."""
+    """A cluster with priority classes, and kubelets that take some time to terminate pods."""
 
     async def start(self) -> None:
         for name, value in CLASSES.items():
@@ -150,7 +150,7 @@ def test_room_that_nominated_pods_do_not_need_is_available_to_all_pods() -> None
             await made.put("too-much", "1", "low")
             await made.settle(60)
             assert await made.node_of("urgent") == "n"
-            # Which of the two comes first is a matter of their backoff.
+            # Which of the two comes first depends on their backoff.
             assert sorted([await made.node_of("small"), await made.node_of("too-much")]) in (
                 ["", "n"],
                 ["n", "n"],

@@ -1,7 +1,7 @@
 """Preemption while the API server fails, on virtual time.
 
-Pods of all priorities come and go on a cluster that is too small for them. At no time is a node
-given more than it has, or a pod evicted without a preemptor of higher priority. After the faults
+Pods of all priorities are created and deleted on a cluster that is too small for them. At no time
+is a node overcommitted, or a pod evicted without a preemptor of higher priority. After the faults
 end, every pending pod has a reason. A failure repeats from its seed.
 """
 
@@ -34,7 +34,7 @@ CLASSES = {"low": 0, "mid": 50, "high": 100}
 
 
 class Watchman(RandomFaults):
-    """Sees every request of the scheduler before it fails or not."""
+    """Checks every request of the scheduler before a fault is injected."""
 
     def __init__(self, rng: random.Random, store: Store) -> None:
         super().__init__(rng)
@@ -46,7 +46,7 @@ class Watchman(RandomFaults):
             self._check_eviction(namespace, name)
         fault = super().__call__(verb, kind, namespace, name)
         if fault is not None and fault.answer_lost and verb == "bind":
-            # A binding without a watch event lets any scheduler use its room twice.
+            # A binding without a watch event lets any scheduler use the room twice.
             return Fault(error=fault.error)
         return fault
 
@@ -81,7 +81,7 @@ async def churn(api: LocalApi, clock: Clock, rng: random.Random) -> None:
         spec = replace(pod.spec, priority_class_name=rng.choice(list(CLASSES)))
         await create(api, replace(pod, spec=spec))
         if number > 5 and rng.random() < 0.3:
-            with contextlib.suppress(ApiError):  # it may be gone
+            with contextlib.suppress(ApiError):  # it may be deleted
                 await api.delete(Pod, f"p{rng.randrange(number)}", "default")
         if rng.random() < 0.05:
             await create(api, make_node(f"extra-{number}", cpu="2"))

@@ -120,7 +120,7 @@ class BrokenAtStart(Plugin):
 
 
 class BrokenEvents(Plugin):
-    """Cannot say what it waits for."""
+    """A plugin whose event registration fails."""
 
     name = "BrokenEvents"
 

@@ -1,7 +1,7 @@
 """Schedulers that contend for a lease under faults: one leads at a time, no pod is lost.
 
-Each seed is a run of its own on virtual time, with elections, informers, bindings and events over
-the wire; a failure repeats from its seed.
+Each seed is a separate run on virtual time, with elections, informers, bindings and events over the
+wire; a failure repeats from its seed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PODS = 60
 
 
 class Replica:
-    """One scheduler process after another, as they are started again."""
+    """Scheduler processes of one replica, restarted after each end."""
 
     def __init__(self, network: Network, number: int) -> None:
         self._network, self._number = network, number
@@ -94,7 +94,7 @@ class ReplicaHarness:
         )
 
     async def have_weather(self) -> None:
-        """Some trouble for some time, then another."""
+        """Inject one fault after another, each for some time."""
         dice, network = self.dice, self.network
         match dice.randrange(6):
             case 0:
@@ -139,7 +139,7 @@ def test_every_pod_is_bound_once_by_the_leader(seed: int, replicas: int) -> None
                 await harness.create(make_pod(f"p{number}", requests={"cpu": "10m"}, images=["i"]))
                 if number % 6 == 0:
                     await harness.have_weather()
-            await asyncio.sleep(700)  # watches that stall are noticed within ten minutes
+            await asyncio.sleep(700)  # watches that stall are detected within ten minutes
             assert harness.wrong == []
             pods = (await harness.calm.list(Pod)).items
             assert [pod.metadata.name for pod in pods if not pod.spec.node_name] == []

@@ -1,4 +1,4 @@
-"""How long no pod is bound while the replicas of a deployment are replaced, in virtual time.
+"""The time without bindings while the replicas of a deployment are replaced, in virtual time.
 
 Each replica is a whole `SchedulerProcess`; only its connections are replaced by a virtual network.
 """
@@ -36,7 +36,7 @@ STANDS_BY_S, LEADS_ALONE_S = 3.7, 5.0
 
 
 class NetworkClients:
-    """The clients of one process, instead of `ApiClients`."""
+    """The clients of one process, in place of `ApiClients`."""
 
     def __init__(self, network: Network, identity: str) -> None:
         self._network, self._identity = network, identity
@@ -134,7 +134,7 @@ def _new(found: Any) -> Node | Pod:
 
 @pytest.fixture(autouse=True)
 def no_watchdog(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the thread that watches the real clock out of virtual time."""
+    """Disable the thread that watches the real clock."""
     monkeypatch.setattr(LoopWatchdog, "_watch", lambda _: None)
 
 

@@ -69,7 +69,7 @@ class Faults:
 
 
 class Cluster:
-    """A store, a scheduler on it, and what a test wants to know of them."""
+    """A store, a scheduler on it, and access to their state for a test."""
 
     def __init__(
         self,
@@ -320,7 +320,7 @@ def test_the_same_failure_is_not_written_twice() -> None:
         async with cluster() as harness:
             await harness.add(make_node("n1", cpu="1"), a_pod("p", requests={"cpu": "2"}))
             await harness.settle(5)
-            # A taint that comes and goes wakes the pod; the verdict stays the same.
+            # A taint that is added and removed requeues the pod; the verdict stays the same.
             node = await harness.api.get(Node, "n1")
             await harness.api.update(replace(node, spec=replace(node.spec, unschedulable=True)))
             await harness.settle(5)
@@ -644,7 +644,7 @@ def test_bindings_do_not_wait_until_the_whole_backlog_is_placed() -> None:
 
 
 class LikesMarked(Plugin):
-    """The best node is one where a marked pod runs."""
+    """Gives the highest score to a node with a marked pod."""
 
     name = "LikesMarked"
     reads = Reads(pod=PodPart.TEMPLATE, other_nodes=False)
@@ -658,7 +658,7 @@ def test_plugins_that_read_pod_details_get_changed_labels() -> None:
         async with cluster(LikesMarked) as harness:
             await harness.add(make_node("n1", cpu="16"), a_pod("p", requests={"cpu": "8"}))
             await harness.settle()
-            # For the next pod n1 is judged too, and nothing happens to it afterwards.
+            # For the next pod n1 is scored too, and it does not change afterwards.
             await harness.add(make_node("n2", cpu="16"), a_pod("q"))
             await harness.settle()
             assert await harness.node_of("q") == "n2"

@@ -160,7 +160,7 @@ def test_log_lines_about_a_pod_lead_to_its_trace() -> None:
 
 
 def test_without_a_sink_the_scheduler_has_no_part_that_traces() -> None:
-    """What does not exist costs nothing: the classes of the hot path are the plain ones."""
+    """Without a sink the classes of the hot path are the plain ones, so tracing costs nothing."""
 
     async def main() -> None:
         clock = current_clock()

@@ -1,7 +1,7 @@
 """Pods with claims, on virtual time: conflicts, timeouts, failures, restarts in PreBind.
 
-Whatever happens, every pod is bound in the end, no volume has two claims, and nothing stays
-assumed. A failure repeats from its seed.
+Under all faults every pod is bound at the end, no volume has two claims, and nothing stays assumed.
+A failure repeats from its seed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ async def create(api: LocalApi, new: Any) -> Any:
 
 
 async def make_cluster(api: LocalApi) -> None:
-    """Nodes with local volumes, a class for these and one that volumes are made of."""
+    """Create nodes with local volumes, a class for these and one with a provisioner."""
     await create(api, make_storage_class("local", provisioner="kubernetes.io/no-provisioner"))
     await create(api, make_storage_class("made"))
     for number in range(NODES):
@@ -70,7 +70,7 @@ async def make_cluster(api: LocalApi) -> None:
 
 
 async def churn(api: LocalApi, clock: Clock, rng: random.Random) -> None:
-    """Pods with one or two claims, while another client updates volumes and claims."""
+    """Create pods with one or two claims, while another client updates volumes and claims."""
     for number in range(PODS):
         names = [f"p{number}-{place}" for place in range(rng.randint(1, 2))]
         for name in names:

@@ -1,7 +1,7 @@
-"""A volume controller for tests: binds what the scheduler chose, provisions, or fails to.
+"""A volume controller for tests: binds the scheduler's choice, provisions, or fails.
 
-Only as much as PreBind waits for. It looks at everything every half a second, so it needs no
-watches of its own, and takes a conflict for a reason to look again.
+It does only what PreBind waits for. It polls all objects every half a second, so it needs no
+watches, and retries after conflicts.
 """
 
 from __future__ import annotations

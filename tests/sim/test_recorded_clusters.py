@@ -98,7 +98,7 @@ def test_a_recorded_cluster_is_simulated(
 
 
 def test_recorded_pods_come_with_what_they_need(folder: Path) -> None:
-    """On the same hardware all recorded pods are placed; the gated one has not arrived."""
+    """On the same hardware all recorded pods are placed, except the gated one."""
     document = {
         "name": "trace",
         "duration": "10m",

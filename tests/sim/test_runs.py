@@ -39,7 +39,7 @@ def test_a_run_repeats_to_the_last_digit() -> None:
 
 
 def test_a_scenario_runs_where_an_event_loop_runs() -> None:
-    """The kernel of a notebook runs one."""
+    """The kernel of a notebook runs an event loop."""
     short = scenario(duration="10m")
 
     async def main() -> str:

@@ -74,7 +74,7 @@ class SoakHarness:
         return self._ports[process.name]
 
     def add_authority(self) -> None:
-        """Begin a rotation: add an authority that is trusted together with the one before."""
+        """Begin a rotation: add an authority that is trusted together with the previous one."""
         self._authority = Authority(self._folder, f"ca-{len(self._authorities)}")
         self._authorities.append(self._authority)
         self._trust()

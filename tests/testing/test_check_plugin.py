@@ -367,7 +367,7 @@ class NamesPods(Plugin):
 
 
 class ReadsInfosForTotals(Plugin):
-    """Counts pods, as declared, but not through columns, which are all that a dry run changes."""
+    """Counts pods, as declared, but not through columns, although dry runs change only columns."""
 
     name = "ReadsInfosForTotals"
     reads = Reads(pods_on_node=PodsOnNode.TOTALS)

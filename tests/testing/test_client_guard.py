@@ -47,7 +47,7 @@ def test_the_guard_restores_clients_and_environment() -> None:
 
 
 def run_pytest(folder: Path, module: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run a module in a pytest of its own, as the user of a production cluster."""
+    """Run a module in a separate pytest, as the user of a production cluster."""
     pytest.importorskip("kubernetes", reason="the official client is not installed")
     (folder / "production").write_text(yaml.safe_dump(PRODUCTION))
     (folder / "test_module.py").write_text(module)

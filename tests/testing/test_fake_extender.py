@@ -1,4 +1,4 @@
-"""The fake extender does what its documentation says."""
+"""The fake extender behaves as documented."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Objects with very many items in one of their lists or maps, for every list and map of a kind.
 
-They are made from the published definitions: `fillable_fields(resource)` finds the lists and maps
-of a kind, and each can be filled with any number of items. The items are plausible, but not always
-valid.
+They are generated from the published definitions: `fillable_fields(resource)` finds the lists and
+maps of a kind, and each can be filled with any number of items. The items are plausible, but not
+always valid.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def test_no_owner_gets_more_pods_than_may_wait(
             pods = (await api.list(Pod)).items
             assert len(pods) == 12
             assert told[-1].startswith("12 pods wait for a node: ")
-            # Room for more: one of those that wait has got a node.
+            # One of the waiting pods has a node now, so another one may be created.
             await api.bind("default", pods[0].metadata.name, "", "n0")
             await asyncio.sleep(1)
             assert len((await api.list(Pod)).items) == 13
@@ -159,14 +159,14 @@ def test_an_owner_of_many_is_looked_at_less_often(monkeypatch: pytest.MonkeyPatc
             pods = (await api.list(Pod)).items
             assert len(pods) == 100
             looked.clear()
-            # One change after the other, each of which concerns the owner.
+            # One change after the other, each of which triggers a plan for the owner.
             for pod in pods:
                 patch = {"metadata": {"annotations": {"a": "b"}}}
                 await api.patch(Pod, pod.metadata.name, "default", patch, patch_type="merge")
                 await asyncio.sleep(0.01)
 
     virtual_loop.run(main, seed=0)
-    assert 40 <= len(looked) <= 60  # every 20 ms, and not every 10
+    assert 40 <= len(looked) <= 60  # every 20 ms, not every 10 ms
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,7 @@ def test_a_daemon_is_on_every_node_that_takes_it() -> None:
         status = (await harness.get(DaemonSet, "d")).status
         assert (status.desired_number_scheduled, status.number_ready) == (5, 5)
         await harness.api.delete(Node, "late")
-        await harness.settle(60)  # pods of a node that is gone are given up after a while
+        await harness.settle(60)  # pods of a deleted node are deleted after a while
         assert "late" not in {pod.spec.node_name for pod in await harness.pods()}
 
     on_virtual_time(test, nodes=2)

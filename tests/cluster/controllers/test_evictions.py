@@ -85,7 +85,7 @@ def test_pods_that_are_not_ready_go_as_the_budget_says(
     policy: str | None, least: int, allowed: bool
 ) -> None:
     async def test(harness: Workloads) -> None:
-        # One of its own that is ready, and one that never is.
+        # One container that becomes ready, and one that never does.
         await harness.create(ReplicaSet, workload("web", {"replicas": 1}))
         document = workload("web", {"replicas": 1})
         document["metadata"]["name"] = "sick"

@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 
 def slow_patches(verb: str, _kind: str, _namespace: str | None, _name: str) -> Fault | None:
-    """Delay each patch of the controllers, so that another write comes first."""
+    """Delay each patch of the controllers, so that a concurrent write comes first."""
     return Fault(delay_ns=SECOND) if verb == "patch" else None
 
 

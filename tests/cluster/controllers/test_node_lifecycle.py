@@ -184,7 +184,7 @@ def test_removing_a_taint_cancels_an_eviction() -> None:
         await harness.settle(100)
         assert [pod.metadata.name for pod in await harness.pods()] == ["p"]
         await taint(harness, "n0", {"key": "a", "effect": "NoExecute"})
-        await harness.settle(25)  # time begins anew
+        await harness.settle(25)  # the timeout starts again
         assert [pod.metadata.name for pod in await harness.pods()] == ["p"]
         await harness.settle(10)
         assert await harness.pods() == []

@@ -61,7 +61,7 @@ def test_a_replica_set_adopts_what_it_selects_and_lets_go_of_what_it_does_not() 
         await harness.settle(5)
         assert (
             len(await harness.pods(lambda each: owners(each) == ["web"])) == 2
-        )  # one was too many
+        )  # one pod more than desired
 
     story(test)
 
@@ -190,7 +190,7 @@ def test_rejected_creations_are_shown_in_the_status() -> None:
 
 
 def test_rejected_creations_are_retried_with_backoff() -> None:
-    """Found by fuzzing: each refusal names the pod, whose name is another one each time."""
+    """Found by fuzzing: each refusal contains the pod's name, which is different every time."""
 
     async def test(harness: Workloads) -> None:
         said: list[str] = []

@@ -40,7 +40,7 @@ def pod(name: str, *, ready: bool = True, phase: str = "Running", age_ns: int = 
 
 
 UTILIZATION = ResourceTarget("cpu", utilization=50)
-# Pods, what they use in thousandths, and the proposal for a target of half of their request.
+# Usage of pods in thousandths, and the proposal for a target of half of their request.
 CASES: dict[str, tuple[list[Pod], dict[str, int], int]] = {
     "twice the target doubles the number": ([pod("a"), pod("b")], {"a": 1000, "b": 1000}, 4),
     "half the target halves it": ([pod("a"), pod("b")], {"a": 250, "b": 250}, 1),

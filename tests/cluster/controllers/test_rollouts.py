@@ -101,7 +101,7 @@ def test_a_daemon_set_rollback_keeps_pods_that_already_match() -> None:
         await harness.settle(10)
         pods = await harness.pods()
         broken = [pod for pod in pods if pod.spec.containers[0].image == BAD]
-        assert len(broken) == 1  # the first one holds up the others
+        assert len(broken) == 1  # the first pod blocks the others
         await roll(harness, DaemonSet, "nginx")
         await harness.settle(10)
         after = await harness.pods()

@@ -123,7 +123,7 @@ def test_a_new_version_takes_over_from_the_last_pod_down_to_the_partition() -> N
         status = harness.document(StatefulSet, "db")["status"]
         assert status["currentRevision"] != status["updateRevision"]
         assert status["updatedReplicas"] == 2
-        # A pod before the partition that is lost comes back in the old version.
+        # A lost pod before the partition is recreated in the old version.
         await harness.api.delete(Pod, "db-0", "default")
         await harness.settle(10)
         assert (await images())["db-0"] == "nginx"

@@ -33,7 +33,7 @@ def workload(name: str, spec: Json, image: str = IMAGE, **pod: Any) -> Json:
 
 
 class Binder:
-    """Puts every pod on the node it asks for, or on the first."""
+    """Binds every pod to the node that it requests, or to the first node."""
 
     def __init__(self, api: LocalApi) -> None:
         self._api, self._stopping = api, StopSwitch()

@@ -26,7 +26,7 @@ from kubesched.foundation.util.virtual_loop import run
 
 
 class KubeletHarness:
-    """A store, a kubelet, and the virtual clock they live by."""
+    """A store and a kubelet, with their virtual clock."""
 
     def __init__(self, faults: Faults | None = None, **options: Any) -> None:
         self.clock: Clock = current_clock()

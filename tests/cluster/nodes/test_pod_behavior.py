@@ -88,7 +88,7 @@ def test_a_failing_container_is_restarted_after_longer_and_longer_pauses() -> No
         for _ in range(120):
             await harness.after(1)
             counts.append((await harness.get()).status.container_statuses[0].restart_count)
-        # At once, then after 10, 20 and 40 s, each a second of running later.
+        # Restarts at once, then after 10, 20 and 40 s; each run takes a second.
         moments = [counts.index(number) for number in range(1, 5)]
         assert moments == [1, 12, 33, 74]
         status = (await harness.get()).status.container_statuses[0]

@@ -1,11 +1,11 @@
 """A cluster on virtual time, used through its HTTP API as the official suite does.
 
-What the suite's specs do step by step is told in the tables of the files beside this one. The
-stories of a table share one cluster, each in a namespace of its own and all at the same virtual
-time, so that a table costs little.
+The tables of the test files in this folder contain the steps of the suite's specs. The specs of a
+table share one cluster, each in its own namespace and all at the same virtual time, so that a table
+takes little time.
 
-New and replaced objects are sent as the suite's typed clients send them: in binary form, with
-the zeros that Go writes where there is nothing.
+New and replaced objects are sent in the form of the suite's typed clients: in binary form, with the
+zeros that Go writes for absent fields.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ PATCHES = {
 
 
 class RefusedError(Exception):
-    """The server said no."""
+    """The server refused a request."""
 
     def __init__(self, code: int, body: Json) -> None:
         super().__init__(f"{code}: {body.get('message') if isinstance(body, dict) else body}")
@@ -120,7 +120,7 @@ class Watching:
         self.seen: list[Json] = []
 
     def read(self) -> list[Json]:
-        """All that was seen since the watch began."""
+        """Return all events since the watch began."""
         while not self._stream.watcher.idle:
             batch = [each for each in self._stream.watcher.read() if each.record is not None]
             if batch:
@@ -130,7 +130,7 @@ class Watching:
 
 
 class Spec:
-    """One story: requests to a cluster, most of them in a namespace of its own."""
+    """One spec: requests to a cluster, most of them in a namespace of its own."""
 
     def __init__(self, service: ApiService, clock: Clock, namespace: str) -> None:
         self.service, self.clock, self.namespace = service, clock, namespace
@@ -236,7 +236,7 @@ class Spec:
         return Watching(answer)
 
     def refused(self, plural: str, body: Json, code: int = 422) -> str:
-        """Create something that may not be; what is the matter with it."""
+        """Create an object that must be refused; return the refusal."""
         with pytest.raises(RefusedError) as refusal:
             self.create(plural, body)
         assert refusal.value.code == code, refusal.value
@@ -248,7 +248,7 @@ class Spec:
     async def until(
         self, condition: Callable[[], Any], seconds: float = 60, every: float = 0.5
     ) -> Any:
-        """Look now and then until something holds, as a spec polls."""
+        """Poll until a condition holds, as the suite does."""
         for _ in range(round(seconds / every)):
             if held := condition():
                 return held
@@ -296,7 +296,7 @@ Story = Callable[[Spec], Awaitable[None]]
 
 
 def play(stories: Mapping[str, Story], nodes: int = 2) -> dict[str, BaseException | None]:
-    """Let stories happen at the same time in one cluster; how each of them ended."""
+    """Run specs concurrently in one cluster; return the outcome of each."""
     ended: dict[str, BaseException | None] = {}
 
     async def one(service: ApiService, clock: Clock, name: str, number: int) -> None:

@@ -17,7 +17,7 @@ REQUEST = b64encode(
 
 
 async def _authority(spec: Spec) -> None:
-    """Whom to trust is known in every namespace, whatever becomes of it."""
+    """Every namespace has the root certificates, and they are restored after changes."""
     held = await spec.until(lambda: spec.get("configmaps", AUTHORITY))
     spec.delete("configmaps", AUTHORITY)
     again = await spec.until(
@@ -142,7 +142,10 @@ async def _certificates(spec: Spec) -> None:
 
 
 async def _mounts(spec: Spec) -> None:
-    """Who opts out of a token gets none: the pod's word counts before the account's."""
+    """Token mounts can be disabled.
+
+    The field of the pod has precedence over that of the account.
+    """
     for name, automount in (("mount", True), ("nomount", False)):
         body = {"metadata": {"name": name}, "automountServiceAccountToken": automount}
         spec.create("serviceaccounts", body)

@@ -44,7 +44,7 @@ def evict(spec: Spec, name: str) -> Json:
 
 
 def refused(spec: Spec, name: str) -> Json:
-    """The answer to an eviction that is not allowed; clients look for its cause."""
+    """Return the response to a refused eviction; clients read its cause."""
     with pytest.raises(RefusedError) as refusal:
         evict(spec, name)
     assert refusal.value.code == 429

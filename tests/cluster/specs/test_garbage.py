@@ -181,7 +181,7 @@ def namespace(spec: Spec, name: str) -> str:
 
 
 async def _empties(spec: Spec) -> None:
-    """What was in a namespace is not in the next one of that name."""
+    """A new namespace does not contain the objects of a deleted one with the same name."""
     name = namespace(spec, "nsdelete")
     inside = Spec(spec.service, spec.clock, name)
     await spec.until(lambda: inside.exists("serviceaccounts", "default"))

@@ -281,7 +281,7 @@ async def _is_somebody_elses(spec: Spec) -> None:
 async def _ends_and_goes(spec: Spec) -> None:
     spec.create("jobs", job("t", ttlSecondsAfterFinished=5))
     await spec.until(lambda: reason(spec, "t", "Complete"))
-    # The spec holds it fast with a finalizer to see when it was marked.
+    # The spec keeps the pod with a finalizer, to observe when it was marked.
     spec.patch("jobs", "t", {"metadata": {"finalizers": ["example.com/dummy"]}}, kind="merge")
     await spec.until(lambda: "deletionTimestamp" in spec.get("jobs", "t")["metadata"])
     ended = spec.get("jobs", "t")

@@ -33,7 +33,7 @@ def is_there(spec: Spec, path: str) -> bool:
 
 
 async def _definitions_are_listed(spec: Spec) -> None:
-    """Those of a label go together, and what they defined is no longer there."""
+    """Definitions are listed and deleted by label; their resources are no longer served then."""
     label = {"e2e-list": spec.namespace}
     made = [
         define(spec, plural=f"{letter}noxus", namespaced=False, labels=label) for letter in "abc"
@@ -103,7 +103,10 @@ async def _defaults_come_and_go(spec: Spec) -> None:
 
 
 async def _custom_resources_are_watched(spec: Spec) -> None:
-    """By name, in each version; what came and went before the watch began is told."""
+    """Custom resources are watched by name, in each version.
+
+    Earlier changes are delivered as well.
+    """
     defined = define(spec, namespaced=False, versions=("v1", "v2"))
     made = defined.create("setup-instance", metadata={"namespace": ""}, alpha="foo_123", spec={})
     defined.delete("setup-instance")
@@ -277,7 +280,7 @@ async def _policies_mutate(spec: Spec) -> None:
 
 
 def _api(home: str, plural: str, wanted: Json, changed: Json, *, has_status: bool) -> Story:
-    """Every verb of a resource of the whole cluster, as conformance asks for it."""
+    """Every verb of a cluster-scoped resource, as the conformance tests use it."""
 
     async def story(spec: Spec) -> None:
         path, mine = f"{home}/{plural}", f"labelSelector=e2e%3D{spec.namespace}"
@@ -402,7 +405,7 @@ def secret(name: str) -> Json:
 
 
 async def _metadata_is_compared(spec: Spec) -> None:
-    """Items of a list of metadata read as they do one by one, and in a watch: without a kind."""
+    """Metadata-only items in lists equal single ones and those in a watch: without a kind."""
     for number in range(1, 4):
         spec.create("secrets", secret(f"secret-{number}"))
     path = spec.path("secrets")
@@ -423,7 +426,7 @@ async def _metadata_is_compared(spec: Spec) -> None:
 
 
 def binary(spec: Spec, path: str) -> bytes:
-    """The message of an answer about metadata."""
+    """Return the protobuf message of a metadata-only response."""
     answer = spec.service.answer(Request.of("GET", path, {"accept": METADATA}))
     assert isinstance(answer, Response)
     assert answer.content_type == "application/vnd.kubernetes.protobuf"

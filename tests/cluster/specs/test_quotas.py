@@ -59,7 +59,7 @@ def scoped(
 
 
 def used(spec: Spec, amounts: Json, name: str = "test-quota") -> bool:
-    """Whether a quota's status says so, as the suite compares it."""
+    """Whether a quota's status has this usage, as the suite compares it."""
     status = spec.get("resourcequotas", name).get("status", {}).get("used", {})
     return all(
         key in status and parse_quantity(status[key]) == parse_quantity(amount)
@@ -83,7 +83,7 @@ def claim(name: str, **more: Any) -> Json:
 
 
 async def life(spec: Spec, plural: str, body: Json, key: str, count: int = 0, **more: str) -> None:
-    """An object comes and goes, and the quota counts it."""
+    """An object is created and deleted, and the quota counts it."""
     before = {"resourcequotas": "1", key: str(count), **dict.fromkeys(more, "0")}
     await spec.until(lambda: used(spec, before))
     spec.create(plural, body)
@@ -322,7 +322,7 @@ async def _same_attributes(spec: Spec) -> None:
 
 
 async def _other_attributes(spec: Spec) -> None:
-    """A claim counts for what it asks for and for what it still has."""
+    """A claim counts with its request, and with its capacity if that is larger."""
     for name in ("gold", "silver"):
         scoped(spec, name, "VolumeAttributesClass", STORAGE, "In", name)
     volume = f"quota-fake-volume-{spec.namespace}"

@@ -1,5 +1,7 @@
-"""Specs of the scheduler in its cluster. Each story has its own cluster:
-they are about what is free on its nodes."""
+"""Specs of the scheduler in its cluster.
+
+Each spec has its own cluster, because the specs depend on the free resources of nodes.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ FAKE = "example.com/fakecpu"
 
 
 def give(spec: Spec, node: str, resource: str, amount: str) -> None:
-    """As a client in Go does it: what it leaves out of the status is sent as empty."""
+    """Send a status as a Go client does: absent fields are sent as empty values."""
     resources = {resource: amount}
     empty = {"machineID": "", "kubeletVersion": "", "operatingSystem": "", "architecture": ""}
     endpoints = {"kubeletEndpoint": {"Port": 0}}
@@ -178,7 +180,7 @@ async def _preempts_sets_once(spec: Spec) -> None:
 
 
 async def _ports(spec: Spec) -> None:
-    """The same port on other addresses or by another protocol is another one."""
+    """The same port on another address or with another protocol is no conflict."""
     here = {"kubernetes.io/hostname": "node-0"}
 
     def using(name: str, address: str, protocol: str) -> Json:
@@ -201,7 +203,7 @@ async def _ports(spec: Spec) -> None:
 
 
 async def _limits(spec: Spec) -> None:
-    """Nodes are filled up, and one pod more is refused with an event."""
+    """Nodes are filled, and one more pod is rejected with an event."""
     for node in ("node-0", "node-1"):
         spec.create("pods", asking(f"filler-{node}", "cpu", "7", affinity=on(node)))
     await spec.until(lambda: len(spec.running()) == 2)
@@ -235,12 +237,12 @@ async def _limits(spec: Spec) -> None:
 
 
 async def _overhead(spec: Spec) -> None:
-    """The node's kubelet makes what is written as capacity available, and takes it back."""
+    """The kubelet adds extended resources of the capacity to the allocatable, and removes them."""
     beard = "example.com/beardsecond"
 
     def write(change: Callable[[Json], object]) -> None:
         found = spec.get("nodes", "node-0")
-        found["metadata"]["resourceVersion"] = "0"  # whatever has happened in between
+        found["metadata"]["resourceVersion"] = "0"  # whatever was written in between
         change(found["status"]["capacity"])
         spec.update("nodes", found, "status")
 

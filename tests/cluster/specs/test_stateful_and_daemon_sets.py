@@ -186,7 +186,7 @@ async def _set_status(spec: Spec) -> None:
 
 
 async def _recreates_a_refused_pod(spec: Spec) -> None:
-    """A pod in the way has the port; the set's pod fails again and again until it is gone."""
+    """Another pod uses the port; the set's pod is recreated until that pod is deleted."""
     ports = [{"containerPort": 21017, "hostPort": 21017}]
     container = {"name": "webserver", "image": OLD, "ports": ports}
     spec.create("pods", pod("test-pod", containers=[container], nodeName="node-0"))
@@ -286,7 +286,7 @@ def daemon_set(name: str, image: str = OLD, **spec: Any) -> Json:
 
 
 def _matches(spec: Spec, name: str, revision: Json) -> bool:
-    """As a client in Go tells: the template with a note, with sorted keys, byte for byte."""
+    """Templates are compared as a Go client does: encoded with sorted keys, byte for byte."""
     template = spec.get("daemonsets", name)["spec"]["template"]
     patch = {"spec": {"template": {**template, "$patch": "replace"}}}
     wanted = json.dumps(patch, sort_keys=True, separators=(",", ":"))
@@ -398,7 +398,7 @@ async def _rolls_back(spec: Spec) -> None:
 
 
 async def _surges(spec: Spec) -> None:
-    """New pods come before the old ones go."""
+    """New pods are created before the old ones are deleted."""
     rolling = {"maxSurge": 1, "maxUnavailable": 0}
     strategy = {"type": "RollingUpdate", "rollingUpdate": rolling}
     spec.create("daemonsets", daemon_set("ds", updateStrategy=strategy))
@@ -440,7 +440,7 @@ async def _daemon_status(spec: Spec) -> None:
 
 
 async def _are_sent_back(spec: Spec) -> None:
-    """A typed client sends back what it was given, with empty parts where there was nothing."""
+    """A typed client sends back the object that it received, with empty absent fields."""
     storage = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     claims = [{"metadata": {"name": "data"}, "spec": storage}]
     spec.create("statefulsets", stateful_set("x", 0, volumeClaimTemplates=claims))

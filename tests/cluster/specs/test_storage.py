@@ -111,7 +111,7 @@ async def _protection(spec: Spec) -> None:
 
 
 def _managed(plural: str, body: Json, **status: Any) -> Story:
-    """Create, read, patch, replace, list and delete, one by one and together."""
+    """Create, read, patch, replace, list and delete, for single objects and collections."""
 
     async def story(spec: Spec) -> None:
         names = [f"{spec.namespace}-{number}" for number in range(2)]
@@ -162,7 +162,7 @@ async def _inline_volumes(spec: Spec) -> None:
 
 
 def _resource(plural: str, body: Json, status: Json | None = None) -> Story:
-    """All four ways to patch, of the object and of its status, as conformance asks for them."""
+    """All four patch types, for the object and its status, as the conformance tests use them."""
     key = "test.example.com"
 
     async def story(spec: Spec) -> None:

@@ -169,7 +169,7 @@ def test_pods_that_wait_for_evictions_count_against_the_min() -> None:
 
 @pytest.mark.parametrize("seed", ROUND_SEEDS)
 def test_a_loan_returns_within_one_round_of_evictions(seed: int) -> None:
-    """All preemptors evict at once what they need together, and no pod is evicted after that.
+    """All preemptors evict together what they need, and no pod is evicted after that.
 
     They are equally important. Pods of two sizes share nodes with pods that take long to end.
     """

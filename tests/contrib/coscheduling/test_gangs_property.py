@@ -21,9 +21,9 @@ SEEDS = range(200) if os.environ.get("KUBESCHED_EXPLORE") else range(8)
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_group_is_left_below_its_minimum(seed: int) -> None:
-    """Groups come in random order, members mixed; whole groups leave; nodes fail to fit them."""
+    """Members arrive in random order, whole groups end, and nodes fail to fit some groups."""
     rng = random.Random(seed)
-    are_equal = seed % 2 == 0  # then the number of free CPUs says which groups fit
+    are_equal = seed % 2 == 0  # then the number of free CPUs determines which groups fit
     least = {f"g{number}": rng.randint(1, 7) for number in range(rng.randint(2, 5))}
 
     async def main() -> tuple[list[Counter[str]], int]:
@@ -57,7 +57,7 @@ def test_no_group_is_left_below_its_minimum(seed: int) -> None:
                     assert all(need > free for need in waiting), (seed, seen[-1], least)
                 if not seen[-1]:
                     break
-                # A whole group ends, and others take its room.
+                # A whole group ends, and its nodes can be used by others.
                 ending = rng.choice(sorted(seen[-1]))
                 gone.add(ending)
                 for name, pod in (await harness.pods()).items():

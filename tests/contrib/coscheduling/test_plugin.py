@@ -1,4 +1,4 @@
-"""Coscheduling by itself: arguments, order in the queue, and the contract of plugins."""
+"""Coscheduling without other plugins: arguments, order in the queue, and the plugin contract."""
 
 from __future__ import annotations
 

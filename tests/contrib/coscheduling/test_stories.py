@@ -121,7 +121,7 @@ def test_two_groups_that_need_all_nodes_are_placed_one_after_the_other() -> None
 
 
 def test_a_rule_that_the_check_of_room_misses_rejects_the_whole_group() -> None:
-    """There is room for four pods on two nodes, but the pods must be on different nodes."""
+    """There are resources for four pods on two nodes, but the pods must be on different nodes."""
 
     async def tell(harness: ContribHarness) -> tuple[dict[str, int], dict[str, int]]:
         term = {

@@ -1,9 +1,9 @@
 """The kubelet's topology manager by brute force: it tries all sets of NUMA nodes.
 
-A resource has a hint for each set of NUMA nodes that has enough of it, and the hint is preferred if
-no smaller set of the empty machine has enough. A merged hint is what one hint of each resource have
-in common. With the policy single-numa-node one NUMA node must have everything; with restricted
-there must be a merged hint of preferred ones.
+A resource has a hint for each set of NUMA nodes that has enough of it. The hint is preferred if no
+smaller set of the empty machine has enough. A merged hint is the intersection of one hint per
+resource. With the policy single-numa-node one NUMA node must have everything; with restricted there
+must be a merged hint of preferred hints.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _amount(zones: Zones, group: tuple[int, ...], name: str) -> int:
 
 
 def merged_hints(free: Zones, whole: Zones, request: Request) -> set[frozenset[int]]:
-    """Return what preferred hints, one for each resource, have in common, if anything."""
+    """Return the intersections of preferred hints, one per resource, that are not empty."""
     found = {frozenset(range(len(free)))}
     for name, amount in request.items():
         if not any(name in zone for zone in whole):
@@ -46,7 +46,7 @@ def merged_hints(free: Zones, whole: Zones, request: Request) -> set[frozenset[i
 
 
 class Kubelet:
-    """The NUMA nodes of one machine, and what its pods have taken."""
+    """The NUMA nodes of one machine, and the resources that its pods use."""
 
     def __init__(self, zones: Zones, policy: str, scope: str) -> None:
         self.whole = [dict(zone) for zone in zones]
@@ -64,7 +64,7 @@ class Kubelet:
     def _has_hint(self, request: Request) -> bool:
         hints = merged_hints(self.free, self.whole, request)
         if self.policy == "single-numa-node":
-            # The set must be one NUMA node, which all resources come from.
+            # The set must be one NUMA node that provides all resources.
             return any(
                 all(
                     self.free[zone].get(name, 0) >= amount

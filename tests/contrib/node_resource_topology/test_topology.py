@@ -65,7 +65,7 @@ def topology(name: str, *zones: Json, scope: str = "container", policy: str = ""
 
 
 def amounts(name: str, amount: str | tuple[str, str]) -> Json:
-    """What a zone has; a pair is what is allocatable and what is available of it."""
+    """Return the resources of a zone; a pair is (allocatable, available)."""
     most, left = amount if isinstance(amount, tuple) else (amount, amount)
     return {"name": name, "capacity": most, "allocatable": most, "available": left}
 

@@ -117,7 +117,7 @@ def test_wrong_arguments_are_refused() -> None:
 
 
 def remaining(annotations: dict[str, str], preemptor: int, seconds: int = 60) -> set[str]:
-    """A pod of priority 10 with a tolerating class, and a preemptor; who runs after a while?"""
+    """Return the running pod after a while: a tolerating one of priority 10, or a preemptor."""
 
     async def main() -> set[str]:
         point = {"enabled": [{"name": "PreemptionToleration"}], "disabled": [{"name": "*"}]}

@@ -25,7 +25,7 @@ MEMORY = f'device.capacity["{DRIVER}"].memory'
 
 
 def outcome(expression: str) -> bool | str:
-    """What a selector says of the device above: yes, no, or its error."""
+    """Return the result of a selector for the device above: true, false, or the error."""
     try:
         return CompiledSelector.compile(expression).matches(DRIVER, ATTRIBUTES, CAPACITY, None)
     except CelRuntimeError as error:

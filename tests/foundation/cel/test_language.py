@@ -1,6 +1,6 @@
 """The language itself: literals, operators, logic with errors, loops, optionals, types.
 
-Every case is a sentence of the language's definition; expectations are from there.
+Every case and its expectation come from the definition of the language.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Syntax errors: the words of the parser that Kubernetes uses, for texts that are no expressions.
+"""Syntax errors: the messages of the parser that Kubernetes uses, for invalid expressions.
 
-The expectations are those of its own tests, or follow from its grammar and its rules of recovery.
+The expectations come from the tests of that parser, or follow from its grammar and its rules of
+recovery.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def pod(name: str, namespace: str = "default", version: int = 0, uid: str = "") 
 
 
 class _Stream:
-    """An open watch: what it has yet to deliver, and how it ends."""
+    """An open watch: the events that it has yet to deliver, and how it ends."""
 
     def __init__(self, backlog: Iterable[WatchEvent[Pod]]) -> None:
         self.pending = deque(backlog)
@@ -95,7 +95,7 @@ class FakeApiServer:
                 stream.pending.append(event)
                 stream.wake.set()
 
-    # What goes wrong.
+    # Faults.
 
     def fail(self, verb: str, error: ApiError, times: int = 1) -> None:
         """Make calls fail: `list` a first page, `page` a later one, `watch` the opening."""

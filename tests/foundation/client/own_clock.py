@@ -1,4 +1,4 @@
-"""The clock of one machine among several."""
+"""The clock of one of several machines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["OwnClock"]
 
 
 class OwnClock:
-    """A wrong and jumping wall clock, a rate of its own, and pauses of the whole machine."""
+    """A wrong wall clock that jumps, a different rate, and pauses of the whole machine."""
 
     def __init__(self, base: Clock, rate: float) -> None:
         self._base, self._rate = base, rate
@@ -31,7 +31,7 @@ class OwnClock:
         return int((now_ns - self._lost_ns) * self._rate)
 
     def suspend(self) -> None:
-        """Pause the machine; its monotonic clock stands still too, as that of Linux does."""
+        """Pause the machine. Its monotonic clock stops as well, like that of Linux."""
         if self._suspended_ns is None:
             self._suspended_ns = self._base.monotonic_ns()
         self.awake.clear()

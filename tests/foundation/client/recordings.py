@@ -72,7 +72,7 @@ class FakeStream:
 
 
 class RecordedTransport:
-    """Gives the answers in the order in which it got them."""
+    """Returns the given responses in order."""
 
     host = "recorded:6443"
     base_url = "https://recorded:6443"

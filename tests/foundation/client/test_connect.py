@@ -42,7 +42,7 @@ def test_a_missing_file_is_reported_in_one_line(tmp_path: Path) -> None:
 
 
 def test_custom_objects_are_created_and_patched() -> None:
-    """Known by their plural alone, as a plugin that waits for them knows them."""
+    """The kind is known by its plural name only, as for a plugin that waits for objects."""
     kind = custom_kind("widgets.v1.example.com")
     assert kind is not None
 

@@ -1,6 +1,6 @@
 """Coordinated leader election (docs/reference/02 §7.12) on virtual time.
 
-The embedded API server elects no leaders: the tests write into the lease what its controller would.
+The embedded API server elects no leaders: the tests write the lease in place of its controller.
 """
 
 from __future__ import annotations

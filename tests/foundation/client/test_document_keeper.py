@@ -1,4 +1,4 @@
-"""The JSON of pods and nodes, stored beside the decoded objects."""
+"""The JSON of pods and nodes, cached in addition to the decoded objects."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_unsendable_rows_are_not_stored_and_deleted_ones_are_dropped() -> None:
 
 
 class Plain(LocalApi):
-    """Leaves out what the reference's server writes for what is not set."""
+    """Omits the values that the reference's server writes for unset fields."""
 
     node = NodeDocument(
         metadata_part=msgspec.Raw(b'{"name":"n"}'),
@@ -229,7 +229,7 @@ def test_pods_without_cached_json_are_encoded_from_their_type() -> None:
 
 
 class Odd(LocalApi):
-    """Has one pod that cannot be read beside one that can."""
+    """Has one pod that cannot be decoded and one that can."""
 
     broken = PodDocument(
         metadata_part=msgspec.Raw(b'{"name":"odd","resourceVersion":"7"}'),
@@ -256,7 +256,7 @@ def test_objects_that_cannot_be_decoded_are_skipped(caplog: pytest.LogCaptureFix
         seen = [await anext(events) for _ in range(2)]
         assert [each.type for each in seen] == ["BOOKMARK", "ADDED"]
         assert [each.resource_version for each in seen] == ["7", "8"]
-        with pytest.raises(ApiError):  # so that a new list shows what is gone
+        with pytest.raises(ApiError):  # so that a new list shows which objects were deleted
             await anext(events)
 
     virtual_loop.run(scenario)
@@ -295,7 +295,7 @@ def test_which_object_a_document_is(metadata: bytes, name: str) -> None:
 
 
 class Script:
-    """An API whose watches and lists bring what is written down."""
+    """An API whose watches and lists return scripted responses."""
 
     def __init__(self) -> None:
         self.events: list[WatchEvent[Any]] = []
@@ -337,7 +337,7 @@ def test_old_events_of_deleted_objects_are_not_cached() -> None:
 
 
 def test_objects_missing_from_a_new_list_are_evicted() -> None:
-    """A list that was sent as a watch may break off, and what it had shown may go meanwhile."""
+    """A list that was sent as a watch may break off, and objects in it may be deleted meanwhile."""
 
     async def scenario() -> None:
         script = Script()

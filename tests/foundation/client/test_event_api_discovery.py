@@ -1,4 +1,4 @@
-"""Events that are recorded before the server has said which API for events it has."""
+"""Events that are recorded before the server's API for events is known."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PODS = 2_500  # more than the queue of core/v1 events has by default
 
 
 class DiscoveryHarness:
-    """A server that is away for some time, and then has or lacks events.k8s.io."""
+    """A server that is unavailable for some time, and then has or lacks events.k8s.io."""
 
     def __init__(self, away_s: float, *, has_events: bool, capacity: int = 100_000) -> None:
         clock = current_clock()

@@ -17,7 +17,7 @@ def event(name: str) -> Sending:
 
 
 class Senders:
-    """Some that take events and need so long for each; a log of who took what and when."""
+    """Senders with given durations per event, and a log of which sender took which event."""
 
     def __init__(self, queue: EventQueue, count: int, takes_s: float = 0) -> None:
         self._queue, self._takes_s = queue, takes_s
@@ -108,7 +108,7 @@ def test_an_event_that_comes_while_a_sender_is_being_cancelled_goes_to_another()
         queue = EventQueue(10)
         senders = Senders(queue, 2)
         await settled()
-        senders.tasks[0].cancel()  # which has not had its turn when the event comes
+        senders.tasks[0].cancel()  # which has not run yet when the event arrives
         queue.put(event("a"), 0)
         await queue.join()
         assert [number for number, _, _ in senders.took] == [1]

@@ -244,7 +244,7 @@ class TestSeries:
             for _ in range(10):
                 failed(recorder)
                 await asyncio.sleep(180)
-            # Half an hour has passed; the refresh at its end shows what was counted.
+            # Half an hour has passed; the refresh at its end sends the count.
             await asyncio.sleep(1)
             assert sink.verbs() == ["create", "patch", "patch"]
             [event] = sink.events.values()
@@ -497,7 +497,7 @@ class TestSending:
             recorder = broadcaster.recorder("default-scheduler", "vm")
             for number in range(25):
                 recorder.event(make_pod(f"p{number}"), "Normal", "Scheduled", "Binding", "done")
-            for _ in range(2):  # repetitions find no room either
+            for _ in range(2):  # repetitions do not fit into the queue either
                 recorder.event(make_pod("p0"), "Normal", "Scheduled", "Binding", "done")
             return broadcaster.dropped
 

@@ -16,7 +16,7 @@ def key(number: int, kind: str = "Warning") -> EventKey:
 
 
 def record(cache: EventSeriesCache, event: EventKey, now_ns: int = 0) -> str:
-    """What an event comes to: created, made a series, or counted."""
+    """Record an event; return whether it was created, became a series, or was counted."""
     known, sending = cache.repeat(event, now_ns)
     if not known:
         cache.add(event, "name", "note", now_ns)
@@ -53,7 +53,7 @@ def test_warnings_and_series_are_bounded_too(monkeypatch: pytest.MonkeyPatch) ->
         record(cache, key(number))
         record(cache, key(number))
     assert len(cache.all_series()) == 3
-    assert len(cache) == 7  # the last single one became a series
+    assert len(cache) == 7  # the last single event became a series
 
 
 def test_old_events_are_dropped_and_a_series_is_sent_a_last_time() -> None:

@@ -33,7 +33,7 @@ ENDLESS = {
 
 @contextlib.asynccontextmanager
 async def client(head: bytes, again: bytes) -> AsyncIterator[HttpApi]:
-    """Of a server that sends the head of an answer, and the rest again and again."""
+    """Return a client of a server that sends a head, and then repeats the rest endlessly."""
 
     writers: list[asyncio.StreamWriter] = []
 

@@ -13,7 +13,7 @@ from kubesched.foundation.client.transport import ServerResponse
 
 
 def read(*pieces: bytes) -> tuple[ServerResponse | None, AnswerReader]:
-    """The answer that the pieces make, if they do, and what else is known of it."""
+    """Return the response parsed from the pieces, if complete, and the state of the reader."""
     reader = AnswerReader()
     answer = None
     for piece in pieces:
@@ -82,7 +82,7 @@ def test_an_answer_is_whole_at_its_last_byte(sent: bytes, status: int, body: byt
     answer, reader = read(sent)
     assert answer is not None
     assert (answer.status, answer.body, reader.keeps_connection) == (status, body, True)
-    # And not before, in whatever pieces it comes.
+    # But not before, however the bytes are split.
     single, _ = read(*(sent[at : at + 1] for at in range(len(sent))))
     assert single == answer
 

@@ -139,7 +139,7 @@ async def _run(call: Awaitable[Any]) -> Any:
 
 @pytest.mark.parametrize("body", [b"<html>welcome</html>", b"[]", b"", b'{"kind":"Sta'])
 def test_a_binding_that_no_watch_event_confirms_is_undone(body: bytes) -> None:
-    """A proxy may answer in the server's place. Found by tests.fault_injection, seed 35."""
+    """A proxy may respond in place of the server. Found by tests.fault_injection, seed 35."""
     for call in (
         lambda api: api.bind("default", "p1", "u-1", "w1"),
         lambda api: api.delete(Pod, "p1", "default"),

@@ -49,7 +49,7 @@ def make_informer(server: FakeApiServer) -> SharedInformer[Pod]:
 
 
 def tell(story: Story, server: FakeApiServer | None = None) -> list[str]:
-    """Run a story against a running informer on virtual time; return what handlers heard."""
+    """Run a scenario with a running informer on virtual time; return the calls of its handlers."""
 
     async def main() -> list[str]:
         stage = server or FakeApiServer()
@@ -84,9 +84,10 @@ def test_lists_then_watches_from_the_lists_version() -> None:
 
 
 def test_events_older_than_the_copy_are_ignored() -> None:
-    """A watch that begins too early would bring back what is gone, and take pods off their nodes.
+    """A watch that begins too early would restore deleted objects.
 
-    Found by tests.fault_injection, seed 13: the scheduler ended with a corrupted cache.
+    Pods would be removed from their nodes. Found by tests.fault_injection, seed 13: the scheduler
+    ended with a corrupted cache.
     """
 
     async def story(server: FakeApiServer, informer: SharedInformer[Pod], heard: list[str]) -> None:
@@ -735,7 +736,7 @@ def test_an_initial_list_without_progress_is_logged(caplog: pytest.LogCaptureFix
 
 
 class Circling(FakeApiServer):
-    """Pages that never end: always the same token, or always a new one, perhaps with nothing."""
+    """Endless pages: always the same token, or always a new one, possibly with empty pages."""
 
     def __init__(self, form: str, *, is_stubborn: bool) -> None:
         super().__init__()

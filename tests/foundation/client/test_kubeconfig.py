@@ -1,4 +1,4 @@
-"""Kubeconfig files: merging, and one clear line for each error."""
+"""Kubeconfig files: merging, and an error of one line for each problem."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_token_file_is_relative_to_its_kubeconfig_and_read_again(tmp_path: Pat
     assert token() == "Bearer third"
     (tmp_path / "etc" / "tokens" / "t").unlink()
     clock.advance(10 * SECOND)
-    assert token() == "Bearer third"  # kept until there is another
+    assert token() == "Bearer third"  # cached until there is a new one
 
 
 def test_the_first_file_decides(tmp_path: Path) -> None:

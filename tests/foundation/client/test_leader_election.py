@@ -26,7 +26,7 @@ LOST = ApiError(Status(status="Failure", code=0, message="connection lost"))
 
 
 class ElectionHarness:
-    """A store, and what was asked of it."""
+    """A store, and the requests to it."""
 
     def __init__(self) -> None:
         self.clock = current_clock()
@@ -281,7 +281,7 @@ def test_a_lease_acquired_by_another_replica_is_not_released() -> None:
         lease = await harness.api.get(Lease, "kube-scheduler", "kube-system")
         await harness.api.update(msgspec.structs.replace(lease, spec=taken))
         await asyncio.sleep(2)
-        assert not elector.may_act()  # although it goes on trying until the deadline
+        assert not elector.may_act()  # although it retries until the deadline
         await task
         assert (await harness.lease()).holder_identity == "thief"
 
@@ -306,7 +306,8 @@ def test_a_deleted_lease_is_not_taken_from_its_living_holder() -> None:
 
 def test_a_replica_that_lost_the_race_to_create_a_lease_has_seen_its_holder() -> None:
     async def story(harness: ElectionHarness) -> None:
-        # Both find no lease. The one that creates it renews it later than the other tries again.
+        # Neither finds a lease. The replica that creates it renews it only after the other tries
+        # again.
         leader, other = harness.elector(retry_period_ns=6 * SECOND), harness.elector("other")
         async with running(leader, other):
             await asyncio.sleep(1)
@@ -339,7 +340,7 @@ def test_durations_that_cannot_work(message: str, settings: dict[str, int]) -> N
 
 
 class Machine:
-    """One replica after another on a machine that has all kinds of trouble."""
+    """Replicas that run one after another on a machine with many kinds of faults."""
 
     def __init__(self, number: int, store: Store, base: Clock, dice: random.Random) -> None:
         self.number, self._dice, self._store = number, dice, store
@@ -370,7 +371,7 @@ class Machine:
             await self.clock.sleep(SECOND)
 
     async def suffer(self) -> None:
-        """Pause now and then, and have the wall clock jump."""
+        """Pause at random, and let the wall clock jump."""
         while self.trouble:
             await asyncio.sleep(self._dice.uniform(1, 40))
             if self._dice.random() < 0.5:

@@ -1,8 +1,8 @@
 """Writes of leaders: none while another may lead, few shortly before the lease expires.
 
-The contenders here are whole: elections and writes over HTTP, to a server that may think for
-long, on a network that delays and loses, from machines that are stopped and whose clocks jump.
-What is checked is what counts: when a write takes effect, the lease in the store is its sender's.
+The contenders are complete: elections and writes over HTTP, to a slow server, on a network that
+delays and loses requests, from machines that are suspended and whose clocks jump. The tests check
+that the sender holds the lease in the store when a write takes effect.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def test_waiting_writes_are_not_sent_after_the_deadline() -> None:
 
 
 def test_a_lease_is_released_when_a_slower_clock_has_dropped_what_was_sent() -> None:
-    """Seed 600000005284: our clock was 5 % fast, and the server carried out what we had let go."""
+    """Seed 600000005284: the clock was 5 % fast, and an abandoned write was executed."""
 
     async def main() -> None:
         server = current_clock()
@@ -133,7 +133,7 @@ def test_a_lease_is_released_when_a_slower_clock_has_dropped_what_was_sent() -> 
 
 
 class SteppedClock(ManualClock):
-    """A wall clock that is set while the other one goes on."""
+    """A wall clock that can be set; the monotonic clock is not affected."""
 
     def set_by(self, offset_ns: int) -> None:
         self._now_ns += offset_ns
@@ -159,7 +159,7 @@ def test_a_wall_clock_that_jumps_forward_closes_until_the_next_renewal_and_back_
 
 
 class Replica:
-    """A scheduler as far as the lease goes: three at a time it sends writes without end."""
+    """The part of a scheduler that uses the lease: it sends writes endlessly, three at a time."""
 
     def __init__(self, network: Network, number: int, rate: float = 1.0) -> None:
         self.number, self._network = number, network
@@ -213,7 +213,7 @@ class Replica:
 
 
 class Witness:
-    """Sees every write take effect, and who holds the lease then."""
+    """Records every write when it takes effect, and the holder of the lease at that time."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -255,7 +255,7 @@ def contend(
     story: Callable[[LeaseFenceHarness], Awaitable[None]],
     rates: tuple[float, ...] = (),
 ) -> None:
-    """Run the story with contenders; then all must be well again, and nothing went wrong."""
+    """Run the scenario with contenders. Afterwards a replica must lead, without any violation."""
 
     async def main() -> None:
         harness = LeaseFenceHarness(contenders, rates)
@@ -302,7 +302,7 @@ class TestContenders:
             await asyncio.sleep(pause_s)
             leader.wake()
             await asyncio.sleep(60)
-            # No replica may take over within 15 s, and one must within 20.
+            # No replica may take over within 15 s, and one must take over within 20 s.
             if pause_s < 15 or pause_s > 20:
                 assert len(harness.witness.order) == (1 if pause_s < 15 else 2)
 
@@ -406,7 +406,7 @@ def test_a_write_that_waits_for_a_connection_is_not_sent_when_it_gets_one_too_la
 
 
 class NetworkFaults(msgspec.Struct, frozen=True):
-    """For so long, this is what the network and one machine are like."""
+    """Faults of the network and of one machine, for a given time."""
 
     seconds: float
     lost: float
@@ -445,7 +445,7 @@ def test_a_write_takes_effect_only_while_its_sender_holds_the_lease(
 ) -> None:
     async def story(harness: LeaseFenceHarness) -> None:
         dice = random.Random(seed)
-        # One that was stopped may wake with all of its writes under way, and send none of them.
+        # A suspended replica may resume with all of its writes in flight, and send none of them.
         stopped = {faults.stopped for faults in phases}
         steady = [each for each in harness.replicas if each.number not in stopped]
         for faults in phases:
@@ -463,7 +463,7 @@ def test_a_write_takes_effect_only_while_its_sender_holds_the_lease(
 
 def _trouble(faults: NetworkFaults, dice: random.Random) -> Trouble:
     longest_ns = int(faults.longest_s * SECOND) if dice.random() < faults.slow else 0
-    # The way is shorter than what the fence leaves for it; all else may take any time.
+    # The latency is below the margin of the fence; everything else may take any time.
     return Trouble(
         queued_ns=dice.randint(0, longest_ns),
         travel_ns=dice.randint(0, min(longest_ns, SECOND)),

@@ -24,7 +24,7 @@ LOST = ApiError(Status(status="Failure", code=0, message="connection lost"))
 
 
 class TroubleHarness:
-    """An elector whose requests fail with one fault, until there is none."""
+    """An elector whose requests fail with one fault, until it is removed."""
 
     def __init__(self, fault: Fault | None) -> None:
         self.fault = fault
@@ -114,7 +114,7 @@ def test_a_lease_of_another_replica_is_no_failure() -> None:
 
 
 @pytest.mark.parametrize(
-    # An attempt without an answer is given up after 15 s.
+    # An attempt without a response is abandoned after 15 s.
     ("fault", "first_failure_s"),
     [(Fault(error=LOST), 0), (Fault(delay_ns=3600 * SECOND), 15)],
 )

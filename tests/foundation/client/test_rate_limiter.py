@@ -34,7 +34,7 @@ def test_no_window_has_more_than_the_burst_and_what_is_refilled(
     for gap in gaps:
         now_ns += gap
         used_ns.append(now_ns + bucket.take(now_ns))
-    assert used_ns == sorted(used_ns)  # served in the order of asking
+    assert used_ns == sorted(used_ns)  # served in the order of the calls
     for first, start in enumerate(used_ns):
         for last in range(first, len(used_ns)):
             allowed = burst + (used_ns[last] - start) * qps / SECOND

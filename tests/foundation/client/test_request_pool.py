@@ -14,7 +14,7 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 class Server:
-    """Answers /good, and nothing else, ever."""
+    """Responds to /good, and never to other requests."""
 
     def __init__(self) -> None:
         self.writers: list[asyncio.StreamWriter] = []
@@ -53,7 +53,7 @@ def test_unanswered_requests_give_their_places_back(monkeypatch: pytest.MonkeyPa
         async with asyncio.timeout(20):
             for _ in range(5):
                 await send("/good")
-            # Not more than so many hang beside the limit.
+            # At most this number of requests waits in addition to the limit.
             hanging += [send("/bad") for _ in range(20)]
             await server.sixth.wait()
         await asyncio.sleep(0.1)

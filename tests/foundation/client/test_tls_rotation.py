@@ -58,7 +58,7 @@ def test_authorities_are_reread_periodically(
     later = rotating.current(None)
     assert reloads == [counted]
     assert (later is not first) == is_new
-    # Only the authorities in the file are trusted, whatever happened to it.
+    # Only the authorities in the file are trusted, whatever its content is.
     assert len(later.get_ca_certs()) == 1
 
 

@@ -1,8 +1,8 @@
 """An API server and its clients on virtual time, with a faulty network between them.
 
-Everything is real but the sockets: requests are made by `HttpApi`, and answered by the embedded
-server's `ApiService`. What is sent goes on without its sender, as on a real network: a client
-that gives up does not call back what is on its way.
+Everything except the sockets is real: `HttpApi` sends the requests, and the `ApiService` of the
+embedded server handles them. A sent request continues without its sender, as on a real network: a
+client that abandons a request does not undo it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SILENCE_S = 90
 
 
 class Trouble(msgspec.Struct, frozen=True):
-    """What happens to one request."""
+    """The fault of one request."""
 
     refused: bool = False
     queued_ns: int = 0
@@ -54,26 +54,26 @@ class Trouble(msgspec.Struct, frozen=True):
     """It never arrives, and the connection breaks."""
     travel_ns: int = MILLISECOND
     server_ns: int = 0
-    """How long the server thinks before it does what was asked."""
+    """The delay of the server before it executes the request."""
     answer: ServerResponse | None = None
-    """What is said in the server's place."""
+    """A response that replaces that of the server."""
     answer_ns: int = 0
     answer_lost: bool = False
     stalls: bool = False
-    """No answer ever comes, and the connection looks alive."""
+    """No response ever arrives, and the connection stays open."""
     again_ns: int = 0
     """After which the request arrives a second time, as from a proxy that tries again."""
     garbled: bytes = b""
-    """What the client reads instead of what the server said."""
+    """Bytes that the client reads instead of the response."""
 
 
 CALM = Trouble()
 Mangled = bytes | TransportError | tuple[bytes, TransportError]
-"""Lines as they arrive, a broken connection, or the one and then the other."""
+"""Lines as they arrive, a broken connection, or both in this order."""
 
 
 class Machine:
-    """Where a client runs. One that is stopped does nothing, whatever its timers say."""
+    """The machine of a client. While it is suspended nothing runs, not even expired timers."""
 
     def __init__(self, clock: Clock, rate: float = 1.0, awake: asyncio.Event | None = None) -> None:
         self.clock, self.rate = clock, rate
@@ -84,7 +84,7 @@ class Machine:
 
 
 class Network:
-    """One server, and what is on its way to and from it."""
+    """One server, and the requests and responses in flight."""
 
     def __init__(self, store: Store | None = None) -> None:
         self.clock = current_clock()
@@ -98,15 +98,15 @@ class Network:
         """Called before a request has a connection."""
         self.on_applied: Callable[[str, OutgoingRequest, ServerResponse], None] = lambda *_: None
         self.on_answered: Callable[[str, OutgoingRequest, ServerResponse], None] = lambda *_: None
-        """Called when the sender has the answer in hands."""
+        """Called when the sender has received the response."""
         self.mangle: Callable[[str, bytes], Mangled] = lambda _, lines: lines
         """What becomes of the lines of a watch, given its target."""
         self.acting = ""
         """Whose request is being carried out."""
         self.skips = False
-        """Whether watches tell of several changes of an object as one."""
+        """Whether watches merge several changes of an object into one event."""
         self.replays = 0
-        """How many revisions before the one that it asks for a watch begins."""
+        """The number of revisions by which a watch begins before the requested one."""
         self.faults: Counter[str] = Counter()
         """How often watches skipped or replayed something that there was."""
         self.chunk_size = 1 << 20
@@ -126,14 +126,14 @@ class Network:
         return sum(r.method.startswith(method) and part in r.target for _, r in self.requests)
 
     def go_down(self) -> None:
-        """Kill the server: whatever is on its way is lost, and nothing is accepted."""
+        """Kill the server: everything in flight is lost, and connections are refused."""
         self.is_up = False
         for task in list(self._under_way):
             task.cancel()
         self.break_streams()
 
     def come_up(self, *, forgetful: bool = False) -> None:
-        """Start it again on what it had stored, perhaps without the history of changes."""
+        """Start the server with its stored objects, optionally without the history of changes."""
         self.is_up = True
         if forgetful:
             self.compact()
@@ -145,7 +145,7 @@ class Network:
         self.is_up = True
 
     def compact(self) -> None:
-        """Forget all history: no watch can be resumed from before now."""
+        """Drop the whole history: no watch can be resumed from an earlier revision."""
         self.store.compact()
 
     def break_streams(self, error: TransportError | None = None) -> None:
@@ -182,7 +182,7 @@ class Network:
         self._under_way.pop(task, None)
         if not answered.done() and task.cancelled():
             answered.set_exception(TransportError("connection lost", "reset"))
-            answered.exception()  # its sender may have gone
+            answered.exception()  # its sender may have been cancelled
 
     async def _process(
         self,
@@ -270,8 +270,8 @@ class _Transport:
         trouble = self._network.trouble(request) or self._network.usual(request)
         self._network.on_connecting(self._name, request)
         if not self._machine.awake.is_set():
-            # A process that is stopped has no timers either. When it wakes, what it was about to do
-            # comes before those that are late.
+            # A suspended process has no timers either. When it resumes, work that was due runs
+            # before timers that are late.
             when = timer.when()
             timer.reschedule(None)
             await self._machine.awake.wait()

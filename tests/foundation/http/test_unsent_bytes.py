@@ -1,4 +1,4 @@
-"""The total of unsent bytes: who is dropped, and when a response is refused."""
+"""The total of unsent bytes: which clients are dropped, and when a response is refused."""
 
 from __future__ import annotations
 

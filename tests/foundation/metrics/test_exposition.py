@@ -45,7 +45,7 @@ def test_formatted_numbers_parse_to_the_same_value(value: float) -> None:
 @pytest.mark.parametrize("name", ["metrics.txt", "metrics-resources.txt"])
 def test_the_reference_is_reproduced_to_the_byte(goldens: Path, name: str) -> None:
     recorded = (goldens / "api" / name).read_text()
-    # Help texts were cut down to the level of stability, where there is one.
+    # Help texts were reduced to the stability level, if there is one.
     recorded = re.sub(r"^(# HELP \S+)$", r"\1 ", recorded, flags=re.MULTILINE)
     # prometheus_client's parser adds `_total` to every counter; those without it stay out.
     renamed = {

@@ -57,7 +57,7 @@ def test_being_cancelled_twice_leaves_nothing_behind() -> None:
         running = asyncio.create_task(block())
         await asyncio.sleep(1)
         running.cancel()
-        await asyncio.sleep(0.5)  # it waits for the work, which was told to end
+        await asyncio.sleep(0.5)  # it waits for the work, which was cancelled
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -67,7 +67,7 @@ def test_being_cancelled_twice_leaves_nothing_behind() -> None:
 
 
 class TestSoon:
-    """Work of one turn that shares a task until some of it waits."""
+    """Work in one loop iteration that shares a task until some of it awaits."""
 
     def test_work_that_does_not_wait_shares_a_task_and_keeps_its_order(self) -> None:
         async def story() -> None:

@@ -1,4 +1,4 @@
-"""Files are read up to a bound, also endless ones."""
+"""Files, including endless ones, are read up to a limit."""
 
 from __future__ import annotations
 

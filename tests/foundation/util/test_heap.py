@@ -104,7 +104,7 @@ def test_clear_removes_all_members() -> None:
 
 
 class AgainstASortedList(RuleBasedStateMachine):
-    """The heap beside a list that is sorted from scratch each time."""
+    """The heap compared with a list that is sorted again each time."""
 
     def __init__(self) -> None:
         super().__init__()

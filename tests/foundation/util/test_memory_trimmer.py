@@ -37,7 +37,7 @@ def test_free_memory_between_used_blocks_is_returned() -> None:
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
-    size, count = 100_000, 600  # below what the C library maps by itself
+    size, count = 100_000, 600  # below the size for which the C library uses mmap
     buffers = [bytearray(b"x" * size) for _ in range(count)]
     del buffers[1::2]
     before = resident()

@@ -46,7 +46,7 @@ def test_a_value_is_replaced_for_equal_keys_too() -> None:
 
 
 class Counted:
-    """A key that counts how often one of its kind is compared."""
+    """A key that counts the comparisons of its kind."""
 
     comparisons = 0
     __hash__ = None  # type: ignore[assignment]

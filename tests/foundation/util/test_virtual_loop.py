@@ -35,7 +35,7 @@ def test_sleeping_moves_the_clock_by_exactly_the_sleep() -> None:
 
 
 def test_a_virtual_loop_runs_where_another_loop_runs() -> None:
-    """The kernel of a notebook runs one, and its thread cannot run two."""
+    """The kernel of a notebook runs an event loop, and its thread cannot run a second one."""
 
     async def inner() -> tuple[float, int]:
         await asyncio.sleep(300)
@@ -337,7 +337,7 @@ class TestDeadlock:
 
         with pytest.raises(DeadlockError, match="'stubborn' waits at"):
             run(main)
-        # The loop is gone; do not let asyncio complain about the task that outlived it.
+        # The loop is closed; asyncio must not warn about the remaining task.
         kept[0]._log_destroy_pending = False  # type: ignore[attr-defined]
 
 

@@ -280,7 +280,7 @@ def test_any_of_the_highest_can_be_chosen(
 
     got = kernels.choose_highest(np.array(values, dtype=dtype), draw)
     assert got == places[number]
-    assert asked == ([len(places)] if len(places) > 1 else [])  # the generator's next number
+    assert asked == ([len(places)] if len(places) > 1 else [])  # the next number of the generator
 
 
 wide = st.one_of(st.integers(-5, 5), st.integers(-(10**6), 10**6), st.integers(-(2**62), 2**62))

@@ -141,7 +141,7 @@ def test_reuse_of_a_number_changes_the_version() -> None:
     number, version = int(column.ids[0]), column.version
     add(table, make_node("a", labels={"zone": "y"}))
     add(table, make_node("a", labels={"zone": "z"}))
-    assert column.ids[0] == number  # of x, then free, then of z
+    assert column.ids[0] == number  # the number of x, then free, then the number of z
     assert column.values.values[number] == "z"
     assert column.version > version
 

@@ -94,7 +94,7 @@ def test_a_late_deletion_without_a_node_name_removes_the_cached_pod() -> None:
 
 @pytest.mark.parametrize("node", ["n1", "n2"])
 def test_removing_an_assumed_pod_works(node: str) -> None:
-    """Seed 600000004079: another scheduler binds the pod, and only its deletion is seen."""
+    """Seed 600000004079: another scheduler binds the pod, and only its deletion is watched."""
     cache = cache_with("n1", "n2")
     cache.assume_pod(PodInfo(bound("p", "n1")))
     cache.remove_pod(bound("p", node))
@@ -306,7 +306,7 @@ def test_claims_of_scheduled_pods_are_known_while_any_of_them_runs() -> None:
 
 
 def random_step(cache: Cache, rng: random.Random, pods: dict[str, Pod]) -> None:
-    """One random change, as informers and the scheduler make them; refusals are fine."""
+    """Make one random change, as informers and the scheduler do; refusals are allowed."""
     node = f"n{rng.randrange(5)}"
     name = f"p{rng.randrange(8)}"
     ports = [rng.randrange(8000, 8003)] if rng.random() < 0.3 else []

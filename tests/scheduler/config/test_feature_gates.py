@@ -21,7 +21,7 @@ def test_gates_are_those_of_the_reference_with_their_stages(goldens: Path) -> No
     assert got == want
 
 
-# docs/reference/01 §16.2: what the scheduler itself asks for.
+# docs/reference/01 §16.2: the gates that the scheduler itself reads.
 LOCKED = (
     "DynamicResourceAllocation",
     "DRAAdminAccess",

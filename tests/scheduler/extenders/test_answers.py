@@ -1,4 +1,4 @@
-"""How answers of extenders are read (docs/reference/04 §18.2)."""
+"""Decoding of responses of extenders (docs/reference/04 §18.2)."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ HOSTILE = {
 @pytest.mark.parametrize("answer", HOSTILE.values(), ids=HOSTILE)
 @pytest.mark.parametrize("read", [read_filter, read_scores, read_bind_error, read_preemption])
 def test_responses_that_cannot_be_decoded_are_extender_errors(read: Any, answer: bytes) -> None:
-    """One that may be ignored is: anything else than an ExtenderError would fail the pod."""
+    """Other exceptions than ExtenderError would fail the pod even for ignorable extenders."""
     with contextlib.suppress(ExtenderError):
         read(answer)
 

@@ -36,7 +36,7 @@ class GroupDeviceHarness:
         return Scheduler(api, self.clock, feature_gates=self.gates, seed=seed, **options)
 
     async def prepare(self, nodes: int = 2, gpus: int = 4) -> None:
-        """Nodes with devices, a template for one of them, and a claim for one."""
+        """Create nodes with devices, a template for one of them, and a claim for one."""
         amounts = {"cpu": "64", "memory": "64Gi", "pods": "100"}
         for number in range(nodes):
             notes = {DEVICES: json.dumps([{"driver": DRIVER, "count": gpus}])}

@@ -66,7 +66,7 @@ def member(name: str, cpu: str = "1", group: str = "g", **wishes: Any) -> Pod:
 
 
 class GroupHarness:
-    """A store, a scheduler on it, and what a test wants to know of them."""
+    """A store, a scheduler on it, and access to their state for a test."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class GroupHarness:
         return await self.api.get(Pod, name, namespace)
 
     async def nodes(self, *names: str) -> list[str]:
-        """Where the pods are; empty for those that wait."""
+        """Return the nodes of the pods; empty for waiting pods."""
         return [(await self.pod(name)).spec.node_name for name in names]
 
     async def bound(self) -> set[str]:

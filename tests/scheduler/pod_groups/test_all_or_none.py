@@ -1,7 +1,7 @@
 """Of a gang either at least its minimum is placed, or no pod, under any fault.
 
-Random gangs, nodes and other pods, in random order, on virtual time. Caching must not matter:
-every decision is compared with a full search.
+Random gangs, nodes and other pods arrive in random order, on virtual time. Every decision is
+compared with a full search without caches.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SEEDS = range(12)
 
 
 async def _shake(harness: GroupHarness, rng: random.Random) -> dict[str, int]:
-    """Objects in random order, now and then with a pause; returns what each gang needs."""
+    """Create objects in random order with random pauses; return the minimum of each gang."""
     needs: dict[str, int] = {}
     coming: list[object] = []
     for number in range(rng.randint(2, 5)):
@@ -60,7 +60,7 @@ def test_a_gang_is_placed_or_not(seed: int) -> None:
                 assert _placed(pods, group) == 0 or _placed(pods, group) >= need, group
             assert not list(harness.scheduler.services.waiting_pods)
             assert harness.scheduler.cache.assumed_count == 0
-            # What is free and what would fit into it are not left side by side.
+            # There is no free room in which a waiting gang fits.
             await harness.add(make_node("big", cpu="64"))
             await harness.settle(30)
             assert all(pod.spec.node_name for pod in (await harness.api.list(Pod)).items)

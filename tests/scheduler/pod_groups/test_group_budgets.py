@@ -14,11 +14,11 @@ from tests.scheduler.hostile_object_harness import GROUPS, HostileObjectHarness,
 
 SIZE = 30
 CALLS_PER_MEMBER = 8_000
-"""To create it, to hear of it, to try it with its group, and to say what came of it."""
+"""Creating it, receiving its event, trying it with its group, and writing the result."""
 
 
 def cost(count: int, least: int, cpu: str) -> int:
-    """That many members come, of a gang of so many, or of a group that is none (0)."""
+    """Measure the cost of creating this many members of a gang, or of pods without a group (0)."""
     policy: dict[str, Any] = {"gang": {"minCount": least}} if least else {"basic": {}}
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
     spec = {"containers": [container], "schedulingGroup": {"podGroupName": "g"}}
@@ -48,6 +48,6 @@ CASES: dict[str, Callable[[int], int]] = {
 def test_a_member_costs_the_same_in_a_large_group(case: Callable[[int], int]) -> None:
     case(2)  # fills the caches
     growth = grow(case, SIZE)
-    # A loop in a loop that matters would double it: every member asks about every other one.
+    # A quadratic loop would double it: every member would be compared with every other one.
     assert growth.among_many <= 1.5 * growth.among_few, growth
     assert growth.among_many <= CALLS_PER_MEMBER, growth

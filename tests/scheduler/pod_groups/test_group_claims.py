@@ -23,7 +23,7 @@ OWN = {"name": "mine", "resourceClaimTemplateName": "one"}
 
 
 async def _gang(harness: GroupDeviceHarness, *, count: int = 3, name: str = "g") -> None:
-    """A group with a claim by name and one by template, whose pods also have one each."""
+    """Return a group with one claim by name and one by template; its pods have another each."""
     await harness.add_group(name, count, resourceClaims=[NAMED, MADE])
     for number in range(count):
         await harness.add_member(f"{name}{number}", name, NAMED, MADE, OWN)
@@ -114,7 +114,7 @@ def test_a_deleted_group_releases_all_its_resources() -> None:
             for name in await harness.pods():
                 await harness.api.delete(Pod, name, "default", grace_period_seconds=0)
             await asyncio.sleep(5)
-            # Pods come and go; the devices are the group's until it goes itself.
+            # Pods are replaced; the devices belong to the group until it is deleted.
             claims = await harness.claims()
             assert claims["shared"].status.allocation is not None
             assert len(claims) == 2
@@ -157,7 +157,7 @@ def test_an_unusable_claim_reservation_of_a_group_is_released() -> None:
                 await harness.add_member("p1", "g", NAMED)
                 await asyncio.sleep(5)
                 home = (await harness.pods())["p0"].spec.node_name
-                # The pods go, and so does the room on the node that the devices are on.
+                # The pods are deleted, and the node with the devices is filled.
                 for name in ("p0", "p1"):
                     await harness.api.delete(Pod, name, "default", grace_period_seconds=0)
                 patch = {"spec": {"unschedulable": True}}

@@ -113,7 +113,7 @@ def test_a_gang_that_arrives_pod_by_pod_is_not_evaluated_as_a_whole_each_time() 
             await harness.add(*(member(f"p{each}") for each in range(60)))
             await harness.settle()
             assert len(await harness.bound()) == 60
-            # When each arrives, and when the last one has.
+            # After the arrival of each, and after that of the last.
             assert Counting.asked <= 2 * 60
 
     run(scenario)
@@ -594,7 +594,7 @@ def test_a_waiting_member_is_rejected_after_five_minutes() -> None:
 
 
 async def _half_of_a_gang(harness: GroupHarness) -> None:
-    """One member is refused for real, and the other waits for it."""
+    """Create two members: one is rejected in the real attempt, and the other waits for it."""
     await harness.add(member("a"), member("r"), make_node("n", cpu="4"))
     await harness.settle()
     await harness.add(gang(2))

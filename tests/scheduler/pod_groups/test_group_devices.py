@@ -30,7 +30,7 @@ def in_flight(scheduler: Scheduler) -> int:
 
 @pytest.mark.parametrize("verifies", [False, True])
 def test_members_share_a_claim_that_none_of_them_has_yet(verifies: bool) -> None:
-    """With --verify-engine, both searches see what other members were allocated."""
+    """With --verify-engine, both searches use the allocations of other members."""
 
     async def scenario() -> None:
         harness = GroupDeviceHarness(GANGS)
@@ -126,7 +126,7 @@ def test_schedulers_that_are_killed_give_no_device_twice(seed: int) -> None:
                 await asyncio.sleep(400)  # longer than any pod waits for other members
                 pods = await harness.pods()
                 await harness.check_devices()
-                # The shared claim is on one node of four devices: one for all, three for pods.
+                # The node has four devices: one for the shared claim, three for pods.
                 placed = [pod for pod in pods.values() if pod.spec.node_name]
                 assert len({pod.spec.node_name for pod in placed}) == 1
                 assert len(placed) == 3

@@ -65,7 +65,7 @@ async def evicted(harness: GroupHarness, *names: str) -> list[str]:
 
 
 class Case:
-    """Pods on one node of 4 CPUs (n1), and a gang of two; which pods go."""
+    """Pods on one node of 4 CPUs (n1), and a gang of two; the expected victims."""
 
     def __init__(self, *objects: Any, evicted: list[str], needs: int = 1) -> None:
         self.objects = objects

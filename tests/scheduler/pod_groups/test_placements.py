@@ -228,7 +228,7 @@ def test_out_of_tree_plugins_place_groups(case: Any) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_counting_equal_members_decides_as_placing_them(seed: int) -> None:
-    """The nodes of both ways may differ where scores are equal; the racks may not."""
+    """The chosen nodes may differ where scores are equal; the racks may not."""
 
     async def scenario(counts: bool) -> Any:
         rng = random.Random(seed)

@@ -1,4 +1,4 @@
-"""API calls beside the scheduling loop (docs/reference/04 §20.1), on the virtual clock."""
+"""API calls outside the scheduling loop (docs/reference/04 §20.1), on the virtual clock."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def ask(
     in_full: bool = False,
     skip: str = "",
 ) -> list[str]:
-    """Return each node's verdict with so many pods on it."""
+    """Return each node's verdict with this many pods on it."""
     nodes = harness.cache.update_snapshot().nodes
     view = TotalsView(nodes, nodes.rows, np.zeros((3, 3), dtype=np.int64), np.array(pod_counts))
     state = CycleState()

@@ -19,7 +19,7 @@ NODES = [f"n{number}" for number in range(12)]
 
 
 class History:
-    """Nodes come and go, pods are nominated, change, move, and are forgotten."""
+    """Random changes of nodes and pods: nominated, changed, moved, deleted."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)

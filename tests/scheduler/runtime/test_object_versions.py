@@ -23,7 +23,7 @@ from tests.support import PluginHarness, plugin_class
 
 
 def counting(objects: tuple[type[Any], ...] | None, calls: list[str]) -> type[Plugin]:
-    """A filter whose answers depend on objects of these kinds."""
+    """Return a filter whose answers depend on objects of these kinds."""
 
     def filter_(state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         calls.append(node.name)

@@ -191,7 +191,7 @@ class First(Plugin):
 
 @pytest.fixture
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder that Python finds modules in; what tests import from it is forgotten."""
+    """A folder on the module path; modules that tests import from it are removed afterwards."""
     before = set(sys.modules)
     monkeypatch.syspath_prepend(tmp_path)
     yield tmp_path

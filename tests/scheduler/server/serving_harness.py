@@ -1,4 +1,4 @@
-"""An API server that answers reviews, and the endpoints that send them."""
+"""An API server that handles reviews, and the endpoints that send them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def refused(code: int, reason: str = "", message: str = "refused") -> ApiError:
 
 
 class ReviewingApi(LocalApi):
-    """The embedded server, which besides storing objects knows tokens and permissions."""
+    """The embedded server with tokens and permissions that a test defines."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(Store(random.Random(1), now_ns=clock.now_ns()), clock)

@@ -47,7 +47,7 @@ class Client:
             sent["content-type"] = content_type
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body)
         data = data.encode() if isinstance(data, str) else data
-        # A value of several lines stands for a header that is sent several times.
+        # A value with several lines represents a header that is sent several times.
         fields = [(name, line) for name, value in sent.items() for line in value.split("\n")]
         return self.service.answer(Request.of(method, path, fields, data))
 

@@ -120,7 +120,7 @@ def test_each_version_shows_an_object_in_its_own_form(boxes: Converter) -> None:
     assert (first["spec"], boxes.reviews) == ({"address": "a:1"}, [])
     shown = boxes.ok("GET", f"{V2}/one")
     assert (shown["apiVersion"], shown["spec"]) == ("example.com/v2", {"host": "a", "port": "1"})
-    # Labels come from the webhook, other metadata do not.
+    # Labels are taken from the webhook's response, other metadata are not.
     assert shown["metadata"] == {**first["metadata"], "labels": {"converted": "yes"}}
     # The default of version 2 is set before the conversion, unknown fields are dropped.
     second = boxes.ok("POST", V2, box("two", host="b", wrong="x"))

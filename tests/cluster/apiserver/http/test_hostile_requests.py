@@ -220,7 +220,7 @@ READABLE = [
 ]  # fmt: skip
 
 
-# The mistakes of clients that the reference, too, answers with 500.
+# Errors of clients for which the reference responds with 500 as well.
 KNOWN_FAILURES = (
     b"resourceVersion should not be set",
     b"resourceVersion: Invalid value: ",

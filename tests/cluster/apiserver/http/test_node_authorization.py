@@ -100,7 +100,8 @@ def cluster() -> Client:
 def test_a_node_reads_what_its_pods_refer_to_and_nothing_else(cluster: Client, path: str) -> None:
     assert cluster.send("GET", f"{path}-a", authorization="Bearer a")[0] == 200
     assert cluster.send("GET", f"{path}-b", authorization="Bearer a")[0] == 403
-    # An object that does not exist is forbidden, too: the answer tells nothing about names.
+    # Requests for missing objects are forbidden as well, so that the response does not reveal
+    # names.
     assert cluster.send("GET", f"{path}-none", authorization="Bearer a")[0] == 403
 
 

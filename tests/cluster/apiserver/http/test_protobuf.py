@@ -187,7 +187,7 @@ def test_encoded_objects_can_be_decoded(resource: Any) -> None:
     head = {"kind": resource.kind, "apiVersion": resource.api_version}
     document = {**head, **sample(name)}
     assert read_protobuf(write_protobuf(document)) == document
-    # Every field that is written is one that the kind publishes.
+    # Every encoded field is a published field of the kind.
     assert unknown_fields(resource.group, resource.version, resource.kind, document) == []
 
 

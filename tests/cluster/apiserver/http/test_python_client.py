@@ -1,4 +1,4 @@
-"""The official Python client reads new objects, and writes back what it has read."""
+"""The official Python client reads new objects, and writes back the objects that it read."""
 
 from __future__ import annotations
 

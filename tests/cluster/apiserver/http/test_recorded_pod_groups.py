@@ -1,6 +1,6 @@
 """Recorded requests for pod groups to a real API server, replayed against this server.
 
-All pod group features were enabled in the recorded server (docs/reference/09 §2).
+The recorded server had all pod group features enabled (docs/reference/09 §2).
 """
 
 from __future__ import annotations

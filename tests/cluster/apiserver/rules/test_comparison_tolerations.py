@@ -14,7 +14,7 @@ NOT_DECIMAL = "must be a valid decimal integer in canonical form"
 
 
 def problem(features: set[str], **toleration: Any) -> str:
-    """Create a pod with the toleration; return what the server says."""
+    """Create a pod with the toleration; return the error of the server."""
     store = Store(features=frozenset(features))
     body = {
         "metadata": {"name": "p", "namespace": "default"},

@@ -245,7 +245,7 @@ def test_a_gate_that_raises_keeps_the_pod_out(caplog: pytest.LogCaptureFixture) 
 
 
 def test_a_gated_pods_nomination_is_registered_when_its_gates_are_removed() -> None:
-    """Only the labels of a plain add and update register it: not those of finer updates."""
+    """Only a plain add and a label update register it, not more specific updates."""
     harness = gates_harness()
     gated = make_pod("p", gates=["g"], nominated_node_name="n")
     harness.add(gated)

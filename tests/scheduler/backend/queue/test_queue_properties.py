@@ -1,8 +1,8 @@
 """Random operations on the queue, compared with a plain model.
 
-A pod is in exactly one place and none is lost; an event that could help leads to a retry, also
-when it came in flight, and one that could not leaves the pod alone; no backoff is shortened;
-pods leave in order; nominations resolve to the pods that wait; the gauges tell the truth.
+A pod is in exactly one place and none is lost. An event that could help leads to a retry, also when
+it came in flight, and one that could not does not move the pod. No backoff is shortened. Pods leave
+in order. Nominations resolve to the waiting pods. The gauges are correct.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tests.scheduler.backend.queue.queue_harness import (
 IMMEDIATELY, AFTER_BACKOFF = Strategy.IMMEDIATELY, Strategy.AFTER_BACKOFF
 NAMES = [f"p{number}" for number in range(4)]
 PLUGINS = ("A", "B", "C")
-# What each plugin registered; C waits for nothing, Gate lets NodeLabel through.
+# The registrations of each plugin; C waits for nothing, Gate lets NodeLabel through.
 REGISTERED: dict[str, tuple[ClusterEvent, ...]] = {
     "A": (NODE_ADD, NODE_LABEL),
     "B": (NODE_ADD, POD_DELETE),
@@ -67,7 +67,10 @@ HINTS = [
 
 
 def chance(queued: QueuedPodInfo, event: ClusterEvent, change: Change | None) -> Strategy:
-    """What the event means for the pod, given who rejected it; no change: it helps everyone."""
+    """Return the effect of the event on the pod, by its rejectors.
+
+    An event without a change helps every pod.
+    """
     if change is None:
         return Strategy.AFTER_BACKOFF
     if queued.pod.metadata.name in change.helps:
@@ -79,7 +82,7 @@ def chance(queued: QueuedPodInfo, event: ClusterEvent, change: Change | None) ->
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """Drives the queue as a scheduler would, and remembers what it must not forget."""
+    """Drives the queue as a scheduler would, and stores the expected state."""
 
     @initialize()
     def start(self) -> None:
@@ -200,7 +203,7 @@ class QueueMachine(RuleBasedStateMachine):
             seen.append((event, change))
 
     def after_event(self, name: str, event: ClusterEvent, change: Change) -> str | None:
-        """Where the pod must be once the event has been looked at."""
+        """Return the expected place of the pod after the event."""
         queued, place = self.queued(name), self.harness.place(name)
         if place not in ("unschedulable", "gated"):
             return place

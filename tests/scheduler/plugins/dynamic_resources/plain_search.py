@@ -1,7 +1,7 @@
 """The reference's search without any shortcut, for comparison (docs/reference/08 §8.4, §8.10).
 
-It knows exact and prioritised requests, constraints, devices in use and failing selectors. It
-tries every combination, so it is for a handful of devices only.
+It supports exact and prioritised requests, constraints, devices in use and failing selectors. It
+tries every combination, so it is only suitable for a few devices.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Malformed slices, classes and claims.
 
-Whatever they contain, the pod gets a result, and pods with other claims are not affected.
+Whatever their content is, the pod gets a result, and pods with other claims are not affected.
 """
 
 from __future__ import annotations

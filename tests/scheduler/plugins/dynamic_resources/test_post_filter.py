@@ -1,4 +1,4 @@
-"""Deallocation of claims that keep their own pod from fitting.
+"""Deallocation of claims that prevent their own pod from fitting.
 
 The cases are those of docs/reference/08 §12, rows 20, 21, 24, 31 and 36.
 """

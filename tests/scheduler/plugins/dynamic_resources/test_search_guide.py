@@ -153,7 +153,7 @@ def named(constraint: dict[str, Any], *requests: int) -> dict[str, Any]:
 
 
 def spread_values(count: int, **modulo: int) -> list[Values]:
-    """Return devices whose attributes repeat after so many devices."""
+    """Return devices whose attributes repeat with a given period."""
     return [{name: place % of for name, of in modulo.items()} for place in range(count)]
 
 

@@ -27,7 +27,7 @@ READER = CallerIdentity(name="reader", groups=("monitoring",))
 
 
 class Court:
-    """An authorizer with its clock and the API server it asks."""
+    """An authorizer with its clock and its API server."""
 
     def __init__(self, *paths: str, allow_ttl_ns: int = 10 * SECOND) -> None:
         self.clock = ManualClock()

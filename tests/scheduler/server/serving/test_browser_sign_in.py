@@ -12,7 +12,7 @@ from kubesched.scheduler.server.serving.browser_sign_in import with_browser_sign
 
 
 def answered(path: str, authorization: str = "", certificates: tuple[bytes, ...] = ()) -> Response:
-    """The answer of a server that knows one token, and tells what it was sent."""
+    """Return the response of a server with one valid token, and the request that it received."""
 
     async def server(request: Request) -> Response:
         given = request.headers.get("Authorization")

@@ -1,4 +1,4 @@
-"""A thread answers probes on the usual port while the event loop is blocked."""
+"""A thread responds to probes on the usual port while the event loop is blocked."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ def asked(port: int, path: str) -> Answer:
 
 
 def while_blocked(work: Callable[[int], None]) -> Answer:
-    """Do something in a thread while the loop is blocked; return what /livez says after that."""
+    """Run a function in a thread while the loop is blocked.
+
+    Return the response of /livez after that.
+    """
 
     async def main() -> Answer:
         harness = ServingHarness(
@@ -62,7 +65,7 @@ def while_blocked(work: Callable[[int], None]) -> Answer:
             thread = threading.Thread(target=work, args=(port,))
             thread.start()
             time.now_s += 10
-            thread.join(30)  # the loop stands still
+            thread.join(30)  # the loop is blocked
             assert not thread.is_alive()
             watchdog.beat()
             return await asyncio.to_thread(asked, port, "/livez")
