@@ -22,7 +22,7 @@ from kubesched.cli.cluster_run import Started
 from kubesched.cli.named_clusters import ClusterFolder
 from kubesched.cluster.embedded_cluster import Listen
 
-__all__ = ["DetachedError", "arguments_again", "report_to", "start_detached"]
+__all__ = ["DetachedError", "repeated_arguments", "report_to", "start_detached"]
 
 _LOOKED_EVERY_S: Final = 0.1
 
@@ -35,7 +35,7 @@ class DetachedError(Exception):
         self.exit_code = exit_code
 
 
-def arguments_again(ctx: click.Context, without: Sequence[str]) -> list[str]:
+def repeated_arguments(ctx: click.Context, without: Sequence[str]) -> list[str]:
     """Return the options of a command's command line, except `without`."""
     arguments = []
     for parameter in ctx.command.params:

@@ -22,7 +22,7 @@ from kubesched.cli.configuration_file import (
     plugin_configuration,
     read_configuration,
 )
-from kubesched.cli.detached import DetachedError, arguments_again, report_to, start_detached
+from kubesched.cli.detached import DetachedError, repeated_arguments, report_to, start_detached
 from kubesched.cli.named_clusters import ClusterFolder, state_folder
 from kubesched.cluster.embedded_cluster import Listen
 from kubesched.errors import ConfigError, KubeschedError
@@ -92,7 +92,7 @@ def _detached(
     try:
         started = start_detached(
             folder,
-            arguments_again(ctx, without=("name", "detach", "fail_on_pending")),
+            repeated_arguments(ctx, without=("name", "detach", "fail_on_pending")),
             is_quiet=options["quiet"],
             reads_input="-" in options["files"],
         )

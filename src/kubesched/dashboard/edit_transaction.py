@@ -155,7 +155,7 @@ async def _carry_out(
             lambda: api.create(replace(step.before, metadata=_as_new(step.before.metadata)))
         )
         if step.after is not None:
-            await _wait_until_gone(api, step, clock)
+            await _wait_for_deletion(api, step, clock)
     if step.after is not None:
         await api.create(step.after)
         undo.append(lambda: api.delete(kind, name, namespace, grace_period_seconds=0))
@@ -167,7 +167,7 @@ async def _put_back(api: CheckedApi, step: _Step) -> None:
     await api.update(replace(step.before, metadata=metadata))
 
 
-async def _wait_until_gone(api: CheckedApi, step: _Step, clock: Clock) -> None:
+async def _wait_for_deletion(api: CheckedApi, step: _Step, clock: Clock) -> None:
     """Wait for the deletion of an object with finalizers, for a few seconds at most."""
     for _ in range(_POLLS):
         try:

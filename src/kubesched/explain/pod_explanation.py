@@ -71,7 +71,7 @@ def explain_pod(
     if "Node" in unknown and not pod.spec.node_name:
         answer = _without_nodes(model, pod)
     elif (pod.spec.scheduler_name or "default-scheduler") not in model.frameworks:
-        answer = _not_ours(model, pod)
+        answer = _of_other_scheduler(model, pod)
     elif pod.spec.node_name:
         with model.without(pod):
             answer = _explain(model, _unplaced(pod), pod.spec.node_name, versus, suggest=False)
@@ -258,7 +258,7 @@ def _without_nodes(model: ClusterModel, pod: Pod) -> Explanation:
     )
 
 
-def _not_ours(model: ClusterModel, pod: Pod) -> Explanation:
+def _of_other_scheduler(model: ClusterModel, pod: Pod) -> Explanation:
     """Explain a pod of another scheduler."""
     name, known = pod.spec.scheduler_name, sorted(model.frameworks)
     near = nearest(name, known)

@@ -53,7 +53,7 @@ def pending_summary(
     """Summarize why the pod is pending."""
     if not len(verdicts.nodes):
         return Summary("there are no nodes", "", "Add a node.")
-    making_room = _room_being_made(model, pod)
+    making_room = _preemption_in_progress(model, pod)
     advice = _advice(suggestions, preemption)
     if making_room:
         return making_room
@@ -63,11 +63,13 @@ def pending_summary(
     if outcome.diagnosis is None and not any(each.is_about_pod for each in verdicts.by_plugin):
         headline = Headline(f"the attempt ends in an error: {outcome.message}")
     elif not (verdicts.rejection_counts() > 0).all() and outcome.diagnosis is not None:
-        headline = _kept_for_others(model, verdicts, headline)
+        headline = _reserved_for_nominated(model, verdicts, headline)
     return Summary(headline.sentence, headline.breakdown, advice)
 
 
-def _kept_for_others(model: ClusterModel, verdicts: AllVerdicts, other: Headline) -> Headline:
+def _reserved_for_nominated(
+    model: ClusterModel, verdicts: AllVerdicts, other: Headline
+) -> Headline:
     """Return the headline for nodes whose free room is reserved for nominated pods."""
     free = [
         name
@@ -83,7 +85,7 @@ def _kept_for_others(model: ClusterModel, verdicts: AllVerdicts, other: Headline
     return Headline(room, other.breakdown)
 
 
-def _room_being_made(model: ClusterModel, pod: Pod) -> Summary | None:
+def _preemption_in_progress(model: ClusterModel, pod: Pod) -> Summary | None:
     """Summarize a preemption whose victims are still terminating, if there is one."""
     nominated = pod.status.nominated_node_name
     node = model.snapshot.get(nominated) if nominated else None

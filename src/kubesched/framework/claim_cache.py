@@ -82,7 +82,7 @@ class ClaimCache:
             self._tell(None, new)
             return
         before = entry.latest
-        if not _is_news(new, before):
+        if not _is_newer(new, before):
             return
         entry.watched = entry.latest = new
         self._tell(before, new)
@@ -143,7 +143,7 @@ def _gave_back_unseen(old: ResourceClaim, new: ResourceClaim | None) -> bool:
     return new.status.allocation is not None and new.status.allocation.devices != had.devices
 
 
-def _is_news(watched: ResourceClaim, known: ResourceClaim) -> bool:
+def _is_newer(watched: ResourceClaim, known: ResourceClaim) -> bool:
     """Whether a watched claim is new; it is not if it is the result of an own write."""
     if watched.metadata.uid != known.metadata.uid:
         return True

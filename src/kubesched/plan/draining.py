@@ -158,7 +158,7 @@ def _drained(
         if found is not None:
             return found
     for number, node in left:
-        blocked.append(_homeless(cluster, model, number, node, names))
+        blocked.append(_blocked_pod(cluster, model, number, node, names))
     return state.placement
 
 
@@ -188,7 +188,7 @@ def _roomiest(state: PackingState, classes: set[int], drained: Sequence[int]) ->
     return roomiest
 
 
-def _homeless(
+def _blocked_pod(
     cluster: ClusterProblem, model: ClusterModel, number: int, node: int, names: Sequence[str]
 ) -> BlockedPod:
     """Describe a pod that fits on no other node, in the scheduler's words."""

@@ -127,7 +127,7 @@ class Scheduler:
         if tracer is not None:
             api = TracedApi(api, tracer)
         # With an in-process API most bindings never wait, and need no task of their own.
-        at_once = getattr(api, "answers_at_once", False)
+        at_once = getattr(api, "completes_at_once", False)
         self._start_binding = self._tasks.spawn_soon if at_once else self._tasks.spawn
         self._late_informers = LateInformers()
         self._corruption: CacheCorruptedError | None = None

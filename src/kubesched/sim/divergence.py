@@ -54,9 +54,11 @@ class Divergence(msgspec.Struct, frozen=True):
         time = format_duration(self.time_ns)
         names = {each[2] for _, each in sides if each is not None}
         if len(names) == 1:
-            said = "; ".join(f"{label}: {_said(each)}" for label, each in sides)
+            said = "; ".join(f"{label}: {_decision_text(each)}" for label, each in sides)
             return f"{names.pop()} at {time}: {said}"
-        said = "; ".join(f"{label}: {_said(each, each and each[2])}" for label, each in sides)
+        said = "; ".join(
+            f"{label}: {_decision_text(each, each and each[2])}" for label, each in sides
+        )
         return f"at {time}: {said}"
 
 
@@ -119,7 +121,7 @@ def _first_difference(
     return None
 
 
-def _said(decision: Decision | None, name: str | None = None) -> str:
+def _decision_text(decision: Decision | None, name: str | None = None) -> str:
     if decision is None:
         return "nothing"
     _, what, _, where = decision

@@ -106,6 +106,6 @@ MUTANTS = {
         36, (wrap(f"{_INFORMER}._fetch_pages", _keep_pages),)
     ),
     "a new list does not report deletions to plugins": Mutant(
-        32, (with_value(f"{_STORE}.replace", "self._tell", _without_deletions),)
+        32, (with_value(f"{_STORE}.replace", "self._notify", _without_deletions),)
     ),
 }

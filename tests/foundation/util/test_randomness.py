@@ -7,7 +7,7 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesched.foundation.util.randomness import beside, derive, derive_seed
+from kubesched.foundation.util.randomness import derive, derive_seed, independent_generator
 
 names = st.lists(st.one_of(st.text(max_size=5), st.integers(0, 99)), max_size=4)
 
@@ -51,7 +51,7 @@ def test_streams_do_not_depend_on_the_process() -> None:
 
 def test_a_generator_derived_from_another_does_not_change_it() -> None:
     one, same = random.Random(7), random.Random(7)
-    drawn = beside(one).random()
-    assert drawn == beside(same).random()
+    drawn = independent_generator(one).random()
+    assert drawn == independent_generator(same).random()
     assert one.random() == same.random() != drawn
-    assert beside(one).random() != drawn
+    assert independent_generator(one).random() != drawn

@@ -72,7 +72,7 @@ class LocalApi:
         self.node_metrics: Callable[[], list[dict[str, Any]]] | None = None
 
     @property
-    def answers_at_once(self) -> bool:
+    def completes_at_once(self) -> bool:
         """Whether every request completes without waiting, except writes that need webhooks."""
         return self._faults is None
 

@@ -151,10 +151,10 @@ class GarbageCollector:
                             record = change.record
                             self._observe(change.type, record.resource, record.data)
             except ApiError:
-                watcher = self._list_again(key)
+                watcher = self._relist(key)
             watcher.collection.call_on_change(lambda key=key: self._wake(key))  # type: ignore[misc]
 
-    def _list_again(self, key: str) -> Watcher:
+    def _relist(self, key: str) -> Watcher:
         """Remove deleted objects after the watch has expired, and start a new watch."""
         collection = self._watchers[key].collection
         present = {record.data["metadata"]["uid"] for record in collection.objects.values()}

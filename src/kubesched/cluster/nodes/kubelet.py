@@ -57,7 +57,7 @@ class FakeKubelet:
             start_delay_ns=start_delay_ns, stop_delay_ns=stop_delay_ns, behavior=behavior
         )
         self._local = api if isinstance(api, LocalApi) else None
-        self._answers_at_once = self._local is not None and self._local.answers_at_once
+        self._completes_at_once = self._local is not None and self._local.completes_at_once
         self._timers: dict[int, asyncio.TimerHandle] = {}  # by the time when they expire
         self._is_scheduled = False  # whether `_take_steps` runs in the next turn of the loop
         self._is_taking_steps = False  # whether `_take_steps` is running
@@ -95,7 +95,7 @@ class FakeKubelet:
         try:
             for step in self._lifecycles.due(self._clock.now_ns()):
                 work = self._take(step)
-                rest = begun(work) if self._answers_at_once else work
+                rest = begun(work) if self._completes_at_once else work
                 if rest is not None:
                     # One task per step, so that a slow response does not delay others.
                     self._tasks.create_task(rest, name=f"FakeKubelet.{step.kind}")

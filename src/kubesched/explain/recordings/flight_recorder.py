@@ -235,9 +235,9 @@ class FlightRecorder:
         try:
             self._segment.write(lines)
         except OSError as error:
-            self._give_up(error)
+            self._stop_recording(error)
 
-    def _give_up(self, error: OSError) -> None:
+    def _stop_recording(self, error: OSError) -> None:
         # The scheduler must not fail because a disk is full.
         self._is_over = True
         self._pending.clear()
@@ -266,7 +266,7 @@ class FlightRecorder:
             self._segment, self._number = following, self._number + 1
             self._end_snapshot()
         except OSError as error:
-            self._give_up(error)
+            self._stop_recording(error)
         finally:
             if self._next is not None and self._next is not self._segment:
                 self._next.close()  # the recorder stops, or writing failed

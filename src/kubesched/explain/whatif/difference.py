@@ -184,7 +184,7 @@ def _summary(
 
 
 def _groups(before: ClusterState, after: ClusterState) -> tuple[GroupUse, ...]:
-    telling = _telling((*before.nodes, *after.nodes))
+    telling = _distinguishing_labels((*before.nodes, *after.nodes))
     first = _use(before.pods, before.nodes, telling)
     second = _use(after.pods, after.nodes, telling)
     return tuple(
@@ -221,7 +221,7 @@ def _groups_of(nodes: Iterable[Node], known: Collection[str]) -> dict[str, list[
     }
 
 
-def _telling(nodes: Iterable[Node]) -> list[str]:
+def _distinguishing_labels(nodes: Iterable[Node]) -> list[str]:
     """Return the labels that occur on nodes, one for each kind of group."""
     present = {key for node in nodes for key in node.metadata.labels}
     found: dict[str, str] = {}

@@ -41,7 +41,7 @@ _UNREADABLE = Status(
 _DOCUMENTS: Mapping[type, type[RawObject]] = {Pod: PodDocument, Node: NodeDocument}
 
 
-class _Kept(NamedTuple):
+class _CachedDocument(NamedTuple):
     uid: str
     node_name: str  # the node of a pod, if it has one
     body: bytes
@@ -56,20 +56,20 @@ class DocumentKeeper:
     def __init__(self, api: ApiAccess, keeps: Mapping[type, Callable[[Any], bool]]) -> None:
         self._api = api
         self._keeps = keeps
-        self._kept: dict[tuple[type, str, str], _Kept] = {}
+        self._cached: dict[tuple[type, str, str], _CachedDocument] = {}
         # By type: the objects of the current list, and the version of the last one.
-        self._listed: dict[type, dict[tuple[type, str, str], _Kept]] = {}
+        self._listed: dict[type, dict[tuple[type, str, str], _CachedDocument]] = {}
         self._versions: dict[type, str] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._api, name)
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._cached)
 
     def pod(self, pod: Pod) -> bytes:
         """Return the last version of the pod as JSON, with the node that `pod` is on."""
-        kept = self._kept.get(_key(Pod, pod.metadata))
+        kept = self._cached.get(_key(Pod, pod.metadata))
         if kept is None or kept.uid != pod.metadata.uid:
             return _encoded(pod_wire_form(_declared(pod)))
         node_name = pod.spec.node_name
@@ -82,7 +82,7 @@ class DocumentKeeper:
 
     def node(self, node: Node) -> bytes:
         """Return the last version of the node as JSON."""
-        kept = self._kept.get(_key(Node, node.metadata))
+        kept = self._cached.get(_key(Node, node.metadata))
         if kept is None or kept.uid != node.metadata.uid:
             return _encoded(node_wire_form(_declared(node)))
         return kept.body
@@ -90,9 +90,9 @@ class DocumentKeeper:
     def forget(self, gone: Pod | Node) -> None:
         """Evict an object, unless another object has its name by now."""
         key = _key(type(gone), gone.metadata)
-        kept = self._kept.get(key)
+        kept = self._cached.get(key)
         if kept is not None and kept.uid == gone.metadata.uid:
-            del self._kept[key]
+            del self._cached[key]
 
     async def list(
         self, kind: type[T], namespace: str | None = None, **options: Any
@@ -106,13 +106,13 @@ class DocumentKeeper:
         taken = (self._take(kind, each, self._listed[kind]) for each in page.items)
         items = [each for each in taken if each is not None]
         if not page.continue_token:
-            self._begin_anew(kind, page.resource_version)
+            self._start_list(kind, page.resource_version)
         return ObjectList(items, page.resource_version, page.continue_token)
 
-    def _begin_anew(self, kind: type, version: str) -> None:
+    def _start_list(self, kind: type, version: str) -> None:
         """Start a new list. Entries that it does not contain are evicted at its end."""
-        others = {key: kept for key, kept in self._kept.items() if key[0] is not kind}
-        self._kept = others | self._listed.pop(kind, {})
+        others = {key: kept for key, kept in self._cached.items() if key[0] is not kind}
+        self._cached = others | self._listed.pop(kind, {})
         self._versions[kind] = version
 
     def watch(
@@ -138,7 +138,7 @@ class DocumentKeeper:
                 happened = event.type
                 if event.is_initial_end and is_list:
                     is_list = False
-                    self._begin_anew(kind, event.resource_version)
+                    self._start_list(kind, event.resource_version)
                 if isinstance(shown, RawObject):
                     shown = self._take(kind, shown, self._place_for(kind, event, is_list=is_list))
                     if shown is None and happened == "DELETED":
@@ -155,19 +155,19 @@ class DocumentKeeper:
 
     def _place_for(
         self, kind: type, event: WatchEvent[RawObject], *, is_list: bool
-    ) -> dict[tuple[type, str, str], _Kept] | None:
+    ) -> dict[tuple[type, str, str], _CachedDocument] | None:
         """Return the cache for the document of an event, or None."""
         if event.type == "DELETED":
             return None  # the informer evicts it when it handles the deletion
         if not is_list and is_older(event.resource_version, self._versions[kind]):
             return None  # an informer ignores it, and would never evict it
-        return self._listed[kind] if is_list else self._kept
+        return self._listed[kind] if is_list else self._cached
 
     def _take(
         self,
         kind: type[T],
         document: RawObject,
-        place: dict[tuple[type, str, str], _Kept] | None,
+        place: dict[tuple[type, str, str], _CachedDocument] | None,
     ) -> T | None:
         """Return the decoded object; None if it cannot be decoded, as from the API itself."""
         body = document.body
@@ -182,7 +182,7 @@ class DocumentKeeper:
         key = _key(kind, metadata)
         if self._keeps[kind](decoded):
             node_name = decoded.spec.node_name if isinstance(decoded, Pod) else ""
-            place[key] = _Kept(metadata.uid, node_name, _in_full(kind, body))
+            place[key] = _CachedDocument(metadata.uid, node_name, _in_full(kind, body))
         else:
             place.pop(key, None)
         return decoded

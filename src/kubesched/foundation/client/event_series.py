@@ -142,7 +142,7 @@ class EventSeriesCache:
         recorded.last_observed_ns = now_ns
         recorded.count = 2
         _put(self._series, recorded, _SERIES_KEPT)
-        return True, _as_it_is(recorded)
+        return True, _sending_of(recorded)
 
     def add(self, key: EventKey, name: str, note: str, now_ns: int) -> Sending:
         """Cache the first event of its key. Returns its creation."""
@@ -158,7 +158,7 @@ class EventSeriesCache:
 
     def all_series(self) -> list[Sending]:
         """Return every series in its current state, to refresh it on the server."""
-        return list(map(_as_it_is, self._series.values()))
+        return list(map(_sending_of, self._series.values()))
 
     def take_finished(self, now_ns: int) -> list[Sending]:
         """Evict old single events. Returns the finished series, to be sent a last time."""
@@ -168,7 +168,7 @@ class EventSeriesCache:
                 key: recorded for key, recorded in events.items() if recorded.time_ns >= long_ago_ns
             }
         return [
-            _as_it_is(recorded)
+            _sending_of(recorded)
             for recorded in self._series.values()
             if recorded.last_observed_ns < long_ago_ns
         ]
@@ -181,5 +181,5 @@ def _put(events: dict[EventKey, TrackedEvent], recorded: TrackedEvent, most: int
         del events[next(iter(events))]
 
 
-def _as_it_is(recorded: TrackedEvent) -> Sending:
+def _sending_of(recorded: TrackedEvent) -> Sending:
     return Sending(recorded, recorded.count, recorded.last_observed_ns)

@@ -226,10 +226,10 @@ class SharedInformer(Generic[T]):
                         if self._is_turn_over:
                             await self._give_others_a_turn()
                         continue
-                    silence.ends_now()
+                    silence.restart()
                     if event.is_initial_end:
                         is_whole = True
-                        silence.stop_telling()
+                        silence.stop_logging()
                         await self._replace(list(initial.list()), event.resource_version)
                         # Otherwise the initial objects would stay in memory until the watch ends.
                         initial = ObjectStore()
@@ -402,23 +402,23 @@ class _Silence:
     def __init__(self, clock: Clock, kind: str) -> None:
         self._clock, self._kind = clock, kind
         self._since_ns = clock.monotonic_ns()
-        self._telling: asyncio.Task[None] | None = None
+        self._logging: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> None:
-        self._telling = asyncio.create_task(self._tell())
+        self._logging = asyncio.create_task(self._log_silence())
 
     async def __aexit__(self, *_: object) -> None:
-        self.stop_telling()
+        self.stop_logging()
 
-    def ends_now(self) -> None:
+    def restart(self) -> None:
         self._since_ns = self._clock.monotonic_ns()
 
-    def stop_telling(self) -> None:
-        if self._telling is not None:
-            self._telling.cancel()
-            self._telling = None
+    def stop_logging(self) -> None:
+        if self._logging is not None:
+            self._logging.cancel()
+            self._logging = None
 
-    async def _tell(self) -> None:
+    async def _log_silence(self) -> None:
         while True:
             await self._clock.sleep(_SILENCE_NS)
             silent_ns = self._clock.monotonic_ns() - self._since_ns

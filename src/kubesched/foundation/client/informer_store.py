@@ -97,14 +97,14 @@ class ObjectStore(Generic[T]):
             # first version.
             is_another = known.metadata.uid != metadata.uid
             gone = known if is_another else new
-            self._tell(gone, None)
+            self._notify(gone, None)
             return StoreChange(gone, None, final_state_unknown=is_another)
         if objects is None:
             objects = self._namespaces[namespace] = {}
         old = objects.get(name)
         objects[name] = new
         if self._listeners:
-            self._tell(old, new)
+            self._notify(old, new)
         return StoreChange(old, new)
 
     def replace(self, listed: Iterable[T]) -> Sequence[StoreChange[T]]:
@@ -128,10 +128,10 @@ class ObjectStore(Generic[T]):
         ]
         if self._listeners:
             for change in (*gone, *changes):
-                self._tell(change.old, change.new)
+                self._notify(change.old, change.new)
         return gone + changes
 
-    def _tell(self, old: T | None, new: T | None) -> None:
+    def _notify(self, old: T | None, new: T | None) -> None:
         for listener in self._listeners:
             listener(old, new)
 

@@ -135,7 +135,7 @@ class LeaderElector:
         if self._has_led:
             log.info("Failed to renew lease", lock=self._lock)
             await self._release()
-            self._tell("stopped leading")
+            self._record_transition("stopped leading")
 
     def stop(self) -> None:
         """Stop, and release the lease if this replica holds it. Stop acting before calling this."""
@@ -151,7 +151,7 @@ class LeaderElector:
             self._has_led = True
             if self._metrics is not None:
                 self._metrics.set_leading(True)
-            self._tell("became leader")
+            self._record_transition("became leader")
             log.info("Successfully acquired lease", lock=self._lock)
             self._leading.set()
         finally:
@@ -313,6 +313,6 @@ class LeaderElector:
         except TimeoutError as error:
             log.error("Failed to release lease", exc=error, lock=self._lock)
 
-    def _tell(self, what: str) -> None:
+    def _record_transition(self, what: str) -> None:
         if self._record is not None:
             self._record(self._view.lease, f"{self._settings.identity} {what}")

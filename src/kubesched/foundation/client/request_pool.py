@@ -121,7 +121,7 @@ class RequestPool:
         try:
             request = encode()
         except BaseException:
-            self._keep(connection)  # nothing was sent
+            self._return_connection(connection)  # nothing was sent
             raise
         try:
             if ends_with_silence:
@@ -131,7 +131,7 @@ class RequestPool:
         except BaseException:
             connection.close()
             raise
-        self._keep(connection)
+        self._return_connection(connection)
         return answer
 
     def _kept(self, context: ssl.SSLContext | None) -> _Connection | None:
@@ -144,7 +144,7 @@ class RequestPool:
             connection.close()
         return None
 
-    def _keep(self, connection: _Connection) -> None:
+    def _return_connection(self, connection: _Connection) -> None:
         self._close_old()
         if connection.is_spent:
             connection.close()

@@ -46,7 +46,7 @@ class RotatingContext:
         Raises ConfigError or TransportError if there never was a valid one.
         """
         if self._ca_file is not None:
-            self._look_at(self._ca_file)
+            self._reload_if_changed(self._ca_file)
         # Equal pairs are mostly the same object, so this is quick.
         if self._made is not None and pair in (self._made[0], self._refused):
             return self._made[1]
@@ -61,7 +61,7 @@ class RotatingContext:
         self._made = (pair, context)
         return context
 
-    def _look_at(self, file: FileText) -> None:
+    def _reload_if_changed(self, file: FileText) -> None:
         ca = file.read()
         if file.looks == self._looks:
             return

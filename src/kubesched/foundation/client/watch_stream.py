@@ -60,16 +60,16 @@ class WatchDecoder(Generic[T]):
         """
         end = chunk.rfind(b"\n") + 1
         if not end:
-            self._keep(chunk)
+            self._append_part(chunk)
             return []
         whole = b"".join((*self._parts, chunk[:end]))
         self._parts.clear()
         self._length = 0
         if end < len(chunk):
-            self._keep(chunk[end:])
+            self._append_part(chunk[end:])
         return self._decode(whole)
 
-    def _keep(self, part: bytes) -> None:
+    def _append_part(self, part: bytes) -> None:
         self._parts.append(part)
         self._length += len(part)
         if self._length > LONGEST_LINE:

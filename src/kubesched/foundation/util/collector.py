@@ -36,7 +36,7 @@ def settle_collector() -> None:
     gc.set_threshold(*_THRESHOLDS)
     gc.collect()
     gc.freeze()
-    _set_aside.everything_was_looked_at()
+    _set_aside.full_collection_ended()
     if _set_aside not in gc.callbacks:
         gc.callbacks.append(_set_aside)
 
@@ -51,7 +51,7 @@ def reclaim_set_aside() -> None:
         gc.unfreeze()
         gc.collect()
         gc.freeze()
-        _set_aside.everything_was_looked_at()
+        _set_aside.full_collection_ended()
         _set_aside.has_set_aside = False
 
 
@@ -80,7 +80,7 @@ class _SetAside:
         self._at_most = 0  # an upper bound of the frozen objects: some may have been freed
         self._looks_at_everything = False
 
-    def everything_was_looked_at(self) -> None:
+    def full_collection_ended(self) -> None:
         """Record that every frozen object is in use."""
         self._in_use = self._at_most = gc.get_freeze_count()
         self._looks_at_everything = False
@@ -95,7 +95,7 @@ class _SetAside:
         elif self._looks_at_everything:
             gc.freeze()
             self.has_set_aside = True
-            self.everything_was_looked_at()
+            self.full_collection_ended()
         elif now_ns - self._began_ns > _LONG_NS:
             self._at_most += len(gc.get_objects())
             gc.freeze()

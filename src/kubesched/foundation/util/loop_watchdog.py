@@ -102,9 +102,9 @@ class LoopWatchdog:
         while not self._ended.wait(min(_PERIOD_S, self._limit_s / 4)):
             self.look()
             if self._while_stalled is not None and self.is_stalled():
-                self._while_stalled(self._is_stalled_and_told)
+                self._while_stalled(self._is_stall_reported)
 
-    def _is_stalled_and_told(self) -> bool:
+    def _is_stall_reported(self) -> bool:
         if not self.is_stalled():
             return False
         self.look()

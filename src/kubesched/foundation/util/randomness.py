@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import random
 
-__all__ = ["beside", "derive", "derive_seed"]
+__all__ = ["derive", "derive_seed", "independent_generator"]
 
 
 def derive_seed(seed: int, *names: str | int) -> int:
@@ -30,6 +30,6 @@ def derive(seed: int, *names: str | int) -> random.Random:
     return random.Random(derive_seed(seed, *names))
 
 
-def beside(rng: random.Random) -> random.Random:
+def independent_generator(rng: random.Random) -> random.Random:
     """Return a generator that is derived from the state of another one, without drawing from it."""
     return random.Random(str(rng.getstate()))

@@ -32,12 +32,12 @@ def find_losses(
     nodes = [node for node in after.objects.list(Node) if node.metadata.name not in emptied]
     with after.changed(Removal(Node, name, "") for name in emptied):
         for domain, names in failure_domains(nodes, survive).items():
-            homeless = _homeless(after, names)
-            if not homeless:
+            unplaced = _unplaced_pods(after, names)
+            if not unplaced:
                 continue
             all_nodes = failure_domains(before.objects.list(Node), survive)[domain]
-            known = Counter(_owner(pod) for pod in _homeless(before, all_nodes))
-            for pod in homeless:
+            known = Counter(_owner(pod) for pod in _unplaced_pods(before, all_nodes))
+            for pod in unplaced:
                 if known[_owner(pod)]:
                     known[_owner(pod)] -= 1
                 else:
@@ -46,11 +46,11 @@ def find_losses(
     return problems
 
 
-def _homeless(model: ClusterModel, names: Collection[str]) -> list[Pod]:
+def _unplaced_pods(model: ClusterModel, names: Collection[str]) -> list[Pod]:
     """Return the pods of these nodes that do not fit on the other nodes, placed one by one."""
     lost = [pod for name in names for pod in _pods_on(model, name)]
     back = [pod for pod in lost if controller_of(pod) is not None and not follows_node(pod)]
-    homeless = []
+    unplaced = []
     removed = [Removal(Pod, pod.metadata.name, pod.metadata.namespace) for pod in lost]
     with contextlib.ExitStack() as stack:
         stack.enter_context(model.changed(removed))
@@ -59,11 +59,11 @@ def _homeless(model: ClusterModel, names: Collection[str]) -> list[Pod]:
             waiting = replace(pod, spec=replace(pod.spec, node_name=""))
             found = model.search(waiting).result
             if found is None:
-                homeless.append(pod)
+                unplaced.append(pod)
                 continue
             spec = replace(pod.spec, node_name=found.node_name)
             stack.enter_context(model.changed([replace(pod, spec=spec)]))
-    return homeless
+    return unplaced
 
 
 def _pods_on(model: ClusterModel, name: str) -> Iterable[Pod]:

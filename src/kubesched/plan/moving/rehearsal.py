@@ -105,7 +105,7 @@ class Rehearsal:
             if steps:
                 await self._play(steps)
             else:
-                self._give_up(next(iter(moves.departures.values())), "no move is possible")
+                self._keep_node_in_use(next(iter(moves.departures.values())), "no move is possible")
         emptied = np.flatnonzero(moves.closed)
         left = cordoned_after(self._waves) - set(self._named(emptied.tolist()))
         await self._player.cordon(sorted(left), unschedulable=False)
@@ -136,7 +136,7 @@ class Rehearsal:
             self._cluster.problem.allowed[number, target] = False
             moves.goal[number, target] = moves.actual.placement[number, target]
             if not moves.reassign():
-                self._give_up(pod, "the scheduler places it nowhere else")
+                self._keep_node_in_use(pod, "the scheduler places it nowhere else")
         return bool(self._refused)
 
     def _wanted_cordons(self, steps: Sequence[ChosenStep]) -> set[str]:
@@ -190,7 +190,9 @@ class Rehearsal:
         left = len(self._moves.departures)
         self._report(f"wave {number}: {len(pods)} pods moved, {left} to go")
         if not self._moves.reassign():
-            self._give_up(next(iter(self._moves.departures.values())), "no node has room for it")
+            self._keep_node_in_use(
+                next(iter(self._moves.departures.values())), "no node has room for it"
+            )
 
     def _note(
         self, pods: Iterable[MovablePod], replacements: Mapping[str, Pod], number: int
@@ -216,7 +218,7 @@ class Rehearsal:
         self._trial.follow([each.pod for each in pods], [replacements[key] for key in moved])
         self._moves.record(moved)
 
-    def _give_up(self, pod: MovablePod, why: str) -> None:
+    def _keep_node_in_use(self, pod: MovablePod, why: str) -> None:
         """Keep the pod's node in use."""
         name = self._names[pod.node]
         self._problems.append(f"node {name} stays in use: pod {pod.key}: {why}")

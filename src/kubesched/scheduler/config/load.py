@@ -264,7 +264,7 @@ class _Reader:
             wrong, decoded = list(exc.problems), exc.decoded
         except ConfigError as exc:
             self._report(_prefixed(exc, where))
-            return self._stand_in(name, args_type)
+            return self._default_plugin_config(name, args_type)
         if not decoded.problems or self._errors is not None:
             build = functools.partial(build_args, args_type, gates=self._gates)
             unmet = rejected_members(build, decoded.members, reported=[path for path, _ in wrong])
@@ -275,7 +275,7 @@ class _Reader:
                 wrong += unmet
         self._note_strictness(where, name, decoded)
         if wrong or decoded.problems:
-            return self._stand_in(name, args_type)
+            return self._default_plugin_config(name, args_type)
         return PluginConfig(name, build_args(args_type, decoded.members, self._gates))
 
     def _note_strictness(self, where: str, name: str, decoded: Decoded) -> None:
@@ -290,7 +290,7 @@ class _Reader:
             for each in problems
         )
 
-    def _stand_in(self, name: str, args_type: type) -> PluginConfig:
+    def _default_plugin_config(self, name: str, args_type: type) -> PluginConfig:
         """Return default arguments in place of invalid ones."""
         if any(field.required for field in msgspec.structs.fields(args_type)):
             return PluginConfig(name)

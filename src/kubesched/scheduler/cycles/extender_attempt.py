@@ -154,7 +154,7 @@ class ExtenderAttempt:
         if len(left) != len(asked) or not known:
             diagnosis.unschedulable_plugins.add(EXTENDER)
         if not known:
-            self._look_for_more(diagnosis, {node.name for node in asked})
+            self._search_other_nodes(diagnosis, {node.name for node in asked})
         feasible, known = self._still_fitting(known, diagnosis)
         if len(known) + len(unknown) > 1:
             return await self._rank(feasible, known, unknown, diagnosis)
@@ -304,7 +304,7 @@ class ExtenderAttempt:
         rows = np.array([snapshot.table.row_of[name] for name in left], dtype=np.intp)
         return snapshot.nodes.at_rows(rows), [by_name[name] for name in left]
 
-    def _look_for_more(self, diagnosis: Diagnosis, refused: Collection[str]) -> None:
+    def _search_other_nodes(self, diagnosis: Diagnosis, refused: Collection[str]) -> None:
         """Search for nodes that fit now, after extenders refused all that fitted before.
 
         Raises:

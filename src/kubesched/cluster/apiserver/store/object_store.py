@@ -56,7 +56,7 @@ from kubesched.cluster.apiserver.store.stored_objects import StoredObjects, key_
 from kubesched.cluster.apiserver.store.stored_records import ChangeType, Record, StoredChange
 from kubesched.cluster.apiserver.store.typed_views import derive_struct, set_node, set_status
 from kubesched.errors import QuantityError
-from kubesched.foundation.util.randomness import beside
+from kubesched.foundation.util.randomness import independent_generator
 
 __all__ = ["Deletion", "Store"]
 
@@ -110,7 +110,7 @@ class Store(StoredObjects):
         does not happen. Kinds and fields that need a feature exist only if `features` has it.
         """
         self._rng = rng or random.Random(0)
-        super().__init__(features, history, beside(self._rng))
+        super().__init__(features, history, independent_generator(self._rng))
         self._on_change = on_change
         # Reviews every write; None if there is no admission control.
         self.admission: Admission | None = None

@@ -44,7 +44,7 @@ class Substitutions:
                 self._known[name] = before
         return False
 
-    def _learn(self, variable: Type, found: Type) -> None:
+    def _bind(self, variable: Type, found: Type) -> None:
         self._trail.append((variable.name, self._known.get(variable.name)))
         self._known[variable.name] = found
 
@@ -101,12 +101,12 @@ class Substitutions:
             if known == found:
                 return True, True
             if self._fits(found, known):
-                self._learn(variable, most_general(found, known))
+                self._bind(variable, most_general(found, known))
                 return True, True
             return False, True
         if self._occurs(variable, found):
             return found == variable, False
-        self._learn(variable, found)
+        self._bind(variable, found)
         return True, False
 
     def _occurs(self, variable: Type, inside: Type) -> bool:

@@ -38,7 +38,7 @@ class UnschedulablePods:
         # No plugin rejected these pods, so every registered event concerns them.
         self._unexplained: _Bucket = {}
         self._by_age: KeyedHeap[str, QueuedPodInfo] = KeyedHeap(
-            key=attrgetter("key"), sort_key=_last_look
+            key=attrgetter("key"), sort_key=_last_attempt_ns
         )
 
     def use_profiles(self, profiles: Collection[str]) -> None:
@@ -113,7 +113,7 @@ class UnschedulablePods:
     def take_older_than(self, time_ns: int) -> list[QueuedPodInfo]:
         """Remove and return the pods inserted or flushed before this time, the oldest first."""
         taken = []
-        while (oldest := self._by_age.peek()) is not None and _last_look(oldest) < time_ns:
+        while (oldest := self._by_age.peek()) is not None and _last_attempt_ns(oldest) < time_ns:
             self.delete(oldest.key)
             taken.append(oldest)
         return taken
@@ -145,7 +145,7 @@ class UnschedulablePods:
         return tuple(self._by_rejector.setdefault((profile, name), {}) for name in rejectors)
 
 
-def _last_look(queued: QueuedPodInfo) -> int:
+def _last_attempt_ns(queued: QueuedPodInfo) -> int:
     return max(queued.timestamp_ns, queued.flush_timestamp_ns)
 
 

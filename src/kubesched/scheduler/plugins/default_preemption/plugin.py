@@ -110,12 +110,12 @@ class DefaultPreemption(Plugin):
         self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
     ) -> PostFilterResult:
         self.handle.metrics.count_preemption_attempt()
-        reason = self._why_not_alone(pod_info.pod)
+        reason = self._reason_against_preemption(pod_info.pod)
         if reason:
             return _prefixed(PostFilterResult(Status.unschedulable(reason)))
         return _prefixed(self._evaluator.preempt(state, pod_info, diagnosis))
 
-    def _why_not_alone(self, pod: Pod) -> str:
+    def _reason_against_preemption(self, pod: Pod) -> str:
         """Return why a member of a group may not preempt other pods alone; empty if it may."""
         name = group_name_of(pod)
         if not name or self._groups is None:
@@ -138,7 +138,7 @@ class DefaultPreemption(Plugin):
         self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis, review: VictimReview
     ) -> PostFilterResult:
         self.handle.metrics.count_preemption_attempt()
-        if reason := self._why_not_alone(pod_info.pod):
+        if reason := self._reason_against_preemption(pod_info.pod):
             return _prefixed(PostFilterResult(Status.unschedulable(reason)))
         evaluator = self._evaluator
         return _prefixed(await evaluator.preempt_with_review(state, pod_info, diagnosis, review))

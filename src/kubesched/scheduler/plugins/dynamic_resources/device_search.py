@@ -383,7 +383,7 @@ class DeviceSearch:
                     is_exhausted = is_exhausted and is_out
                 if undo is None:
                     continue
-                if self._goes_on(key, taken, inside, candidate, undo):
+                if self._rest_succeeds(key, taken, inside, candidate, undo):
                     return True
                 if self._may_skip_equivalent and not self._taking.is_shareable(candidate.content):
                     failed.add(candidate.equivalence_key())
@@ -391,7 +391,7 @@ class DeviceSearch:
                 selection.note_exhausted(key, view_place)
         return False
 
-    def _goes_on(
+    def _rest_succeeds(
         self,
         key: RequestKey,
         taken: int,
@@ -431,7 +431,7 @@ class DeviceSearch:
             undo, _ = self._try(key, request, candidate)
             if undo is None:
                 continue
-            if self._goes_on(key, taken, inside, candidate, undo):
+            if self._rest_succeeds(key, taken, inside, candidate, undo):
                 return True
             if self._may_skip_equivalent and not self._taking.is_shareable(candidate.content):
                 failed.add(identity)

@@ -102,7 +102,7 @@ class GangScheduling(Plugin):
         if members.scheduled_count < gang.min_count:
             if not is_tried_with_group(state):  # in a group cycle the others are tried anyway
                 self.handle.activate(members.unscheduled_pods())
-            self._forget_groups_that_are_gone()
+            self._drop_deleted_groups()
             self._waiting.setdefault((namespace, name), set()).add(pod.metadata.uid)
             return Wait(_LONGEST_WAIT_NS, (TOO_FEW_PLACED,))
         for uid in self._waiting.pop((namespace, name), ()):
@@ -110,7 +110,7 @@ class GangScheduling(Plugin):
                 waiting.allow(self.name)
         return SUCCESS
 
-    def _forget_groups_that_are_gone(self) -> None:
+    def _drop_deleted_groups(self) -> None:
         """Drop groups of which no pod waits any more, once there are many."""
         if len(self._waiting) > _MOST_WAITING_GROUPS:
             self._waiting = {

@@ -84,7 +84,7 @@ class NodePorts(Plugin):
             requested: tuple[HostPort, ...] = state.read(STATE_KEY)
         except StateNotFoundError as exc:
             return reject_all(nodes, _missing(exc))
-        taken = _rows_where_taken(requested, nodes)
+        taken = _rows_with_port_in_use(requested, nodes)
         if not taken:
             return Rejections.none()
         rejected = np.zeros(nodes.table.capacity, dtype=bool)
@@ -113,7 +113,9 @@ class NodePorts(Plugin):
         return NodePortsExplaining()
 
 
-def _rows_where_taken(requested: Sequence[HostPort], nodes: NodeView) -> list[NDArray[np.intp]]:
+def _rows_with_port_in_use(
+    requested: Sequence[HostPort], nodes: NodeView
+) -> list[NDArray[np.intp]]:
     """Return arrays of the rows on which one of the ports is in use."""
     taken = []
     for port in dict.fromkeys(requested):

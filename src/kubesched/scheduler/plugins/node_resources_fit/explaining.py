@@ -71,7 +71,7 @@ def _insufficient(rejected: RejectedNodes, resource: str) -> Detail:
     if amount > int(allocatable[largest]):
         shown = shown_amount(resource, int(allocatable[largest]))
         detail = f"even empty, none of these has more than {shown} (on {nodes.names[largest]})"
-    there_is = _what_there_is(rejected, resource, most, best)
+    there_is = _describe_free_amount(rejected, resource, most, best)
     origin = _origin(rejected, resource)
     return Detail(
         asked,
@@ -107,7 +107,7 @@ def _origin(rejected: RejectedNodes, resource: str) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def _what_there_is(rejected: RejectedNodes, resource: str, most: int, best: int) -> str:
+def _describe_free_amount(rejected: RejectedNodes, resource: str, most: int, best: int) -> str:
     """Describe the free amount, or why the node can never have enough."""
     asked = fit_requested(rejected.pod).amount(resource)
     allocatable = rejected.nodes.allocatable(resource)

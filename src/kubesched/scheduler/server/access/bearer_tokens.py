@@ -84,7 +84,7 @@ class BearerTokens:
         lookup = self._lookups.get(key)
         blocked = self._metrics.token_cache_active_fetch_count.labels("blocked")
         if lookup is None:
-            lookup = asyncio.create_task(self._review_and_keep(key, token), name="TokenReview")
+            lookup = asyncio.create_task(self._review_and_cache(key, token), name="TokenReview")
             self._lookups[key] = lookup
             lookup.add_done_callback(lambda done: self._forget_lookup(key, done))
         blocked.inc()
@@ -101,7 +101,7 @@ class BearerTokens:
         if not done.cancelled():
             done.exception()  # no task awaits it if every client has disconnected
 
-    async def _review_and_keep(self, key: bytes, token: str) -> _Outcome:
+    async def _review_and_cache(self, key: bytes, token: str) -> _Outcome:
         in_flight = self._metrics.token_cache_active_fetch_count.labels("in_flight")
         in_flight.inc()
         status = "error"
