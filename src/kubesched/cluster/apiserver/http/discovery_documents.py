@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from kubesched.cluster.apiserver.http.metrics_api import METRICS, METRICS_KINDS
 from kubesched.cluster.apiserver.http.scale_subresource import scale_paths
 from kubesched.cluster.apiserver.rules.resources.resource_catalog import Catalog
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
+from kubesched.cluster.apiserver.rules.validation.version_order import version_rank
 
 __all__ = ["AGGREGATED", "VERSION", "Discovery"]
 
@@ -196,7 +196,7 @@ class Discovery:
             for entries in versions.values():
                 entries.sort(key=lambda entry: entry.plural)
         return {
-            group: dict(sorted(found[group].items(), key=lambda each: _rank(each[0])))
+            group: dict(sorted(found[group].items(), key=lambda each: version_rank(each[0])))
             for group in sorted(found, key=lambda name: (_order(name), name))
         }
 
@@ -232,19 +232,6 @@ _BUILT_IN = (
 
 def _order(group: str) -> int:
     return _BUILT_IN.index(group) if group in _BUILT_IN else len(_BUILT_IN)
-
-
-_VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
-_STABILITY = {None: 0, "beta": 1, "alpha": 2}
-
-
-def _rank(version: str) -> tuple[int, int, int, str]:
-    """Return a sort key: stable versions first, newer before older, other names last."""
-    match = _VERSION.fullmatch(version)
-    if match is None:
-        return (3, 0, 0, version)
-    major, stability, minor = match.groups()
-    return (_STABILITY[stability], -int(major), -int(minor or 0), "")
 
 
 def _entry(resource: Resource) -> _Entry:

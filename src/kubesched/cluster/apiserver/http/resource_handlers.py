@@ -41,7 +41,11 @@ from kubesched.cluster.apiserver.http.request_bodies import (
     read_patch,
 )
 from kubesched.cluster.apiserver.http.request_paths import RequestTarget
-from kubesched.cluster.apiserver.http.response_rendering import Rendering, json_answer
+from kubesched.cluster.apiserver.http.response_rendering import (
+    Rendering,
+    json_answer,
+    with_warning,
+)
 from kubesched.cluster.apiserver.http.scale_subresource import (
     make_replicas_patch,
     make_scale,
@@ -69,6 +73,10 @@ from kubesched.cluster.apiserver.store.access_rules import AccessRules
 from kubesched.cluster.apiserver.store.admission_policies import POLICY, write_type_check
 from kubesched.cluster.apiserver.store.custom_resource_definitions import (
     CUSTOM_RESOURCE_DEFINITION,
+)
+from kubesched.cluster.apiserver.store.definition_deletion import (
+    hold_for_instances,
+    refuse_creation,
 )
 from kubesched.cluster.apiserver.store.list_pages import (
     CURRENT,
@@ -165,6 +173,13 @@ class ResourceHandlers:
         if target.namespace is not None and not resource.namespaced:
             raise api_errors.unknown_resource()
         call = ResourceRequest(request, target, resource, requester)
+        answer = self._answer_call(call)
+        if resource.deprecation and isinstance(answer, Response):
+            return with_warning(answer, resource.deprecation)
+        return answer
+
+    def _answer_call(self, call: ResourceRequest) -> Response | ServedWatch:
+        target = call.target
         if target.subresource and target.subresource not in _OBJECT_PARTS:
             return self._answer_subresource(call)
         return self._answer_object(call) if target.name else self._answer_collection(call)
@@ -311,6 +326,8 @@ class ResourceHandlers:
 
     def _create(self, call: ResourceRequest) -> Response:
         rendering = self._rendering(call.http, call.resource)
+        if call.resource.type is None:
+            refuse_creation(self._store, call.resource)
         document, problems = read_document(call.http, call.resource)
         self._check_grant(call, document)
         namespace = call.target.namespace or ""
@@ -516,6 +533,20 @@ class ResourceHandlers:
             parse_propagation_policy(call.http, options)
             or call.resource.strategy.default_propagation
         )
+        uid = preconditions.get("uid") or ""
+        version = preconditions.get("resourceVersion") or ""
+        if call.resource is CUSTOM_RESOURCE_DEFINITION and not dry_run:
+            self._store.delete(
+                call.resource,
+                None,
+                name,
+                self._now_ns(),
+                uid=uid,
+                resource_version=version,
+                dry_run=True,
+            )
+            hold_for_instances(self._store, name, self._now_ns())
+            version = ""  # has been checked, and the write above has changed it
         if policy == "Orphan" and not dry_run:
             self._review_deletion(call)
             owner = self._store.get(call.resource, call.target.namespace, call.target.name)
@@ -525,8 +556,8 @@ class ResourceHandlers:
             call.target.namespace,
             call.target.name,
             self._now_ns(),
-            uid=preconditions.get("uid") or "",
-            resource_version=preconditions.get("resourceVersion") or "",
+            uid=uid,
+            resource_version=version,
             grace_period_seconds=parse_grace_period(call.http, options),
             propagation=policy,
             dry_run=dry_run,
@@ -562,6 +593,9 @@ class ResourceHandlers:
         if policy == "Orphan":
             for record in listed().records:
                 orphan_dependents(self._store, record.data["metadata"]["uid"], now_ns)
+        if call.resource is CUSTOM_RESOURCE_DEFINITION:
+            for record in listed().records:
+                hold_for_instances(self._store, record.data["metadata"]["name"], now_ns)
         page = self._store.delete_collection(
             call.resource,
             call.target.namespace,

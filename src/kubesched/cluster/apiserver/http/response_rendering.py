@@ -30,7 +30,7 @@ from kubesched.cluster.apiserver.store.stored_records import Record
 from kubesched.cluster.apiserver.store.wire_form import status_body
 from kubesched.foundation.http.http_messages import JSON, Response
 
-__all__ = ["Rendering", "encode", "json_answer", "warning_headers"]
+__all__ = ["Rendering", "encode", "json_answer", "warning_headers", "with_warning"]
 
 Json = dict[str, Any]
 
@@ -43,6 +43,14 @@ def warning_headers(texts: Sequence[str]) -> dict[str, str]:
     if not texts:
         return {}
     return {"Warning": ", ".join(f"299 - {json.dumps(text)}" for text in texts)}
+
+
+def with_warning(answer: Response, text: str) -> Response:
+    """Return a response with one more warning."""
+    warning = warning_headers([text])["Warning"]
+    others = answer.headers.get("Warning")
+    listed = f"{warning}, {others}" if others else warning
+    return msgspec.structs.replace(answer, headers={**answer.headers, "Warning": listed})
 
 
 def json_answer(status: int, document: Any, headers: Mapping[str, str] | None = None) -> Response:

@@ -54,6 +54,7 @@ from kubesched.cluster.apiserver.rules.rbac_rules import Subject
 from kubesched.cluster.apiserver.store.access_rules import AccessRules
 from kubesched.cluster.apiserver.store.admission_policies import enforce_policies
 from kubesched.cluster.apiserver.store.custom_resource_definitions import serve_stored_definitions
+from kubesched.cluster.apiserver.store.definition_deletion import finish_deletions
 from kubesched.cluster.apiserver.store.node_authorization import NODES, node_name_of
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.apiserver.store.wire_form import status_body
@@ -115,6 +116,7 @@ class ApiService:
         self._discovery = Discovery(store.catalog)
         self._openapi = OpenApi(store.catalog, self._discovery)
         serve_stored_definitions(store)
+        finish_deletions(store)
         self._policies = enforce_policies(store)
         self._system = SystemObjects(store, clock.now_ns, self._discovery.group_versions)
         tokens = ServiceAccountTokens(store, token_key or secrets.token_bytes(32), clock.now_ns)

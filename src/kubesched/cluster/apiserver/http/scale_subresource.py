@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from kubesched.cluster.apiserver.http.tables.workload_tables import labels_text, selector_text
 from kubesched.cluster.apiserver.rules.custom import CustomStrategy
 from kubesched.cluster.apiserver.rules.errors import api_errors
+from kubesched.cluster.apiserver.rules.errors.field_problems import invalid
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.store.stored_records import Record
 
@@ -87,9 +88,14 @@ def make_replicas_patch(scale: Any, record: Record, paths: ScalePaths) -> Json:
         text = 'Scale in version "v1" cannot be handled as a Scale: expected an object'
         raise api_errors.bad_request(text)
     replicas = scale.get("spec", {}).get("replicas", 0)
-    if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
-        message = f"Scale {record.data['metadata']['name']!r}: spec.replicas: Invalid value"
-        raise api_errors.bad_request(message)
+    if not isinstance(replicas, int) or isinstance(replicas, bool):
+        text = 'Scale in version "v1" cannot be handled as a Scale: spec.replicas must be a number'
+        raise api_errors.bad_request(text)
+    if replicas < 0:
+        text = "must be greater than or equal to 0"
+        problem = invalid("spec.replicas", replicas, text)
+        name = record.data["metadata"]["name"]
+        raise api_errors.invalid("Scale.autoscaling", name, [problem])
     metadata = scale.get("metadata") or {}
     based_on = {key: metadata[key] for key in ("uid", "resourceVersion") if metadata.get(key)}
     patch: Any = replicas

@@ -18,7 +18,13 @@ from kubesched.cluster.apiserver.rules.custom import (
     definition_problems,
     read_schema,
 )
-from kubesched.cluster.apiserver.rules.custom.definition_names import naming_problems
+from kubesched.cluster.apiserver.rules.custom.definition_names import (
+    approval_problems,
+    deprecation_warning,
+    fixed_problems,
+    naming_problems,
+    stored_version_problems,
+)
 from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.apiserver.rules.errors.field_problems import FieldProblem
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource, custom_resource
@@ -92,10 +98,21 @@ class _DefinitionStrategy(ResourceStrategy):
     def prepare_update(self, new: Json, old: Json, /) -> Json:
         return _with_names(set_part(new, "status", old.get("status")))
 
+    def check(self, new: Json, *, namespaced: bool) -> list[FieldProblem]:
+        problems = super().check(new, namespaced=namespaced)
+        return problems or approval_problems(new)
+
     def check_new(self, new: Json, /) -> list[FieldProblem]:
         spec = new.get("spec")
         problems = naming_problems(new["metadata"].get("name", ""), spec)
         return problems or definition_problems(spec or {})
+
+    def check_update(self, new: Json, old: Json, /) -> list[FieldProblem]:
+        problems = super().check_update(new, old)
+        return problems or fixed_problems(new, old)
+
+    def check_status(self, new: Json, old: Json, /) -> list[FieldProblem]:
+        return super().check_status(new, old) + stored_version_problems(new)
 
 
 def _conversion(spec: Json) -> Json:
@@ -227,6 +244,7 @@ def _resources(definition: Json, webhooks: ConversionWebhooks | None = None) -> 
             custom=read_schema(version),
             short_names=tuple(names.get("shortNames") or ()),
             categories=tuple(names.get("categories") or ()),
+            deprecation=deprecation_warning(spec, version),
         )
         if made and hook is not None and webhooks is not None:
             stored, own = made[0], resource.version
@@ -290,7 +308,10 @@ def serve_stored_definitions(store: Store) -> None:
 def sync_definition(store: Store, definition: Json, now_ns: int) -> None:
     """Update the served resources after a definition was written or deleted."""
     name = definition["metadata"]["name"]
-    if store.find_record(CUSTOM_RESOURCE_DEFINITION, None, name) is not None:
+    if (record := store.find_record(CUSTOM_RESOURCE_DEFINITION, None, name)) is not None:
+        if record.data["metadata"].get("deletionTimestamp"):
+            store.delete_collection(_resources(record.data)[0], None, now_ns)
+            return
         converted = _migrated(store, definition)
         serve_definition(store, definition)
         _write_migrated(store, definition, converted, now_ns)

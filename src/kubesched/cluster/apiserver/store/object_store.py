@@ -114,6 +114,8 @@ class Store(StoredObjects):
         self._on_change = on_change
         # Reviews every write; None if there is no admission control.
         self.admission: Admission | None = None
+        # Called after the last object of a custom resource was removed.
+        self.emptied: Callable[[Resource, int], None] | None = None
         # The time of the last write that was called with one.
         self._now_ns = now_ns
         self._namespace_deletion = NamespaceDeletion(
@@ -616,6 +618,12 @@ class Store(StoredObjects):
         )
         if resource.namespaced:
             self._namespace_deletion.advance(old.data["metadata"]["namespace"], self._now_ns)
+        if (
+            self.emptied is not None
+            and resource.type is None
+            and not self.collection(resource).objects
+        ):
+            self.emptied(resource, self._now_ns)
         return record
 
     def _publish(self, collection: Collection, change: StoredChange) -> None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 from kubesched.api.fields import FieldSelector
 from kubesched.api.labels import Selector
 from kubesched.api.plain_kinds import PlainObject
+from kubesched.cluster.apiserver.rules.custom import CustomStrategy
 from kubesched.cluster.apiserver.rules.errors.api_errors import bad_request
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.store.conversion_webhooks import VersionConversion
@@ -51,9 +52,21 @@ class Selection:
                     labels = None
             if field_selector:
                 fields = FieldSelector.parse(field_selector, cast("Any", resource.type))
+                _check_selectable(resource, fields)
         except SelectorError as exc:
             raise bad_request(str(exc)) from exc
         return cls(resource, namespace, labels, fields)
+
+
+def _check_selectable(resource: Resource, fields: FieldSelector) -> None:
+    """Raises ApiError 400 for a field that a custom resource does not declare as selectable."""
+    strategy = resource.strategy
+    if not isinstance(strategy, CustomStrategy):
+        return
+    declared = frozenset() if strategy.custom is None else strategy.custom.selectable
+    for term in fields.terms:
+        if term.path not in ("metadata.name", "metadata.namespace", *declared):
+            raise bad_request(f"field label not supported: {term.path}")
 
 
 def _test(

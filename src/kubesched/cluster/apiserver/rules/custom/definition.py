@@ -7,13 +7,18 @@ from typing import Any, Final
 
 import msgspec
 
+from kubesched.cluster.apiserver.rules.custom.list_keys import list_problems
 from kubesched.cluster.apiserver.rules.custom.schema_keywords import malformed_parts
 from kubesched.cluster.apiserver.rules.custom.schema_validation import (
     ValidationSteps,
     schema_problems,
 )
 from kubesched.cluster.apiserver.rules.custom.structural_schema import INT_OR_STRING, PRESERVE
-from kubesched.cluster.apiserver.rules.custom.validation_rules import RuleTree, compile_rules
+from kubesched.cluster.apiserver.rules.custom.validation_rules import (
+    UNCORRELATABLE,
+    RuleTree,
+    compile_rules,
+)
 from kubesched.cluster.apiserver.rules.errors.field_problems import (
     FieldProblem,
     forbidden,
@@ -29,6 +34,12 @@ from kubesched.foundation.util.go_format import quote
 __all__ = ["CustomSchema", "definition_problems", "read_schema"]
 
 _SCHEMA: Final = "openAPIV3Schema"
+_REASONS: Final = (
+    "FieldValueInvalid",
+    "FieldValueForbidden",
+    "FieldValueRequired",
+    "FieldValueDuplicate",
+)
 
 
 class CustomSchema(msgspec.Struct, frozen=True):
@@ -38,6 +49,7 @@ class CustomSchema(msgspec.Struct, frozen=True):
     rules: RuleTree | None = None
     columns: tuple[Json, ...] = ()  # `additionalPrinterColumns`
     scale: Json | None = None  # the paths of the scale subresource
+    selectable: frozenset[str] = frozenset()  # `selectableFields`, as paths without the first dot
 
 
 def read_schema(version: Json) -> CustomSchema:
@@ -49,7 +61,15 @@ def read_schema(version: Json) -> CustomSchema:
         compile_rules(schema, "", lambda _where, _rule, _text: None, is_resource=True),
         tuple(version.get("additionalPrinterColumns") or ()),
         subresources.get("scale"),
+        frozenset(_selectable(version)),
     )
+
+
+def _selectable(version: Json) -> Iterator[str]:
+    for each in version.get("selectableFields") or ():
+        path = each.get("jsonPath") if isinstance(each, dict) else None
+        if isinstance(path, str):
+            yield path.removeprefix(".")
 
 
 def definition_problems(spec: Json) -> list[FieldProblem]:
@@ -109,6 +129,8 @@ def _schema_problems(schema: Json, path: str) -> Iterator[FieldProblem]:
     def report(where: str, rule: Json, text: str) -> None:
         if not text:
             found.append(required(where))
+        elif text.startswith(UNCORRELATABLE):
+            found.append(invalid(where, rule.get("rule", ""), text))
         elif not rule:
             found.append(forbidden(where, text))
         else:
@@ -145,10 +167,30 @@ def _keyword_problems(schema: Json, path: str) -> Iterator[FieldProblem]:
     if schema.get("pattern") is not None and not _compiles(schema["pattern"]):
         text = f"must be a valid regular expression, but isn't: {schema['pattern']}"
         yield invalid(f"{path}.pattern", schema["pattern"], text)
+    yield from _rule_text_problems(schema, path)
+    yield from list_problems(schema, path)
     if "default" in schema:
         inner = f"{path}.default"
         for problem in schema_problems(schema["default"], schema, "", ValidationSteps()):
             yield FieldProblem(inner, problem.reason, problem.body)
+
+
+def _rule_text_problems(schema: Json, path: str) -> Iterator[FieldProblem]:
+    """Iterate over the problems of messages and reasons of rules."""
+    for index, rule in enumerate(schema.get("x-kubernetes-validations") or ()):
+        where = f"{path}.x-kubernetes-validations[{index}]"
+        message = (rule.get("message") or "").strip()
+        if "message" in rule and not message:
+            text = "message must be non-empty if specified"
+            yield invalid(f"{where}.message", rule["message"], text)
+        elif "\n" in message or "\r" in message:
+            text = "message must not contain line breaks"
+            yield invalid(f"{where}.message", rule["message"], text)
+        elif "\n" in (rule.get("rule") or "").strip() and not message:
+            text = "message must be specified if rule contains line breaks"
+            yield required(f"{where}.message", text)
+        if (reason := rule.get("reason")) and reason not in _REASONS:
+            yield not_supported(f"{where}.reason", reason, _REASONS)
 
 
 def _part_problems(schema: Json, path: str, what: str) -> Iterator[FieldProblem]:

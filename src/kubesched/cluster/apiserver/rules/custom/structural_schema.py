@@ -15,7 +15,10 @@ import msgspec
 from kubesched.cluster.apiserver.rules.errors.api_errors import too_large
 from kubesched.cluster.apiserver.rules.errors.value_limit import LARGEST_OBJECT
 from kubesched.cluster.apiserver.rules.schema.definitions import Json
-from kubesched.cluster.apiserver.rules.schema.unknown_fields import unknown_in_metadata
+from kubesched.cluster.apiserver.rules.schema.unknown_fields import (
+    known_metadata,
+    unknown_in_metadata,
+)
 
 __all__ = [
     "EMBEDDED",
@@ -56,7 +59,7 @@ def prune(value: Any, schema: Json, *, is_resource: bool = False) -> Any:
     for key, item in value.items():
         part = part_of(schema, key)
         if is_resource and key in _OF_EVERY_RESOURCE:
-            result[key] = item
+            result[key] = known_metadata(item) if key == "metadata" else item
         elif part is not None:
             result[key] = prune(item, part, is_resource=bool(part.get(EMBEDDED)))
         elif keeps_others:

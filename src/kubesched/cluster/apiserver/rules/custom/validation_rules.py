@@ -38,8 +38,9 @@ from kubesched.foundation.cel import (
 from kubesched.foundation.cel.language.cel_values import NONE, OptionalValue
 from kubesched.foundation.cel.language.expression_types import ObjectType, Type, optional_of
 
-__all__ = ["RuleTree", "compile_rules", "rule_problems"]
+__all__ = ["UNCORRELATABLE", "RuleTree", "compile_rules", "rule_problems"]
 
+UNCORRELATABLE: Final = "oldSelf cannot be used on the uncorrelatable portion of the schema"
 _NO_OVERLOAD: Final = "no such overload"
 _TOO_COSTLY: Final = "operation cancelled: actual cost limit exceeded"
 # Takes the path of a rule, the rule (empty if it is too expensive), and the problem.
@@ -71,20 +72,36 @@ class RuleTree(msgspec.Struct, frozen=True):
 
 
 def compile_rules(
-    schema: Json, path: str, report: Report, *, is_resource: bool = False, times: int = 1
+    schema: Json,
+    path: str,
+    report: Report,
+    *,
+    is_resource: bool = False,
+    times: int = 1,
+    within: str = "",
 ) -> RuleTree | None:
     """Compile the rules in a schema; None if it has none. Calls `report` for each problem.
 
-    `times` is the maximum number of values of this schema in one object.
+    `times` is the maximum number of values of this schema in one object. `within` is the path of
+    the outer part whose old and new items cannot be matched, if there is one.
     """
-    rules = tuple(_compiled_rules(schema, path, report, is_resource=is_resource, times=times))
+    rules = tuple(
+        _compiled_rules(schema, path, report, is_resource=is_resource, times=times, within=within)
+    )
     properties: dict[str, RuleTree] = {}
     for key, part in (schema.get("properties") or {}).items():
         if not isinstance(part, dict):
             continue
         inner = f"{path}.properties[{key}]"
         embedded = bool(part.get(EMBEDDED))
-        tree = compile_rules(part, inner, report, is_resource=embedded, times=times)
+        tree = compile_rules(
+            part,
+            inner,
+            report,
+            is_resource=embedded,
+            times=times,
+            within=within or _atomic_map(schema, path),
+        )
         if tree is not None:
             properties[key] = tree
     repeated_parts: dict[str, RuleTree | None] = {"additionalProperties": None, "items": None}
@@ -92,15 +109,28 @@ def compile_rules(
         part = schema.get(key)
         if isinstance(part, dict):
             total = times * max_items(schema)
-            repeated_parts[key] = compile_rules(part, f"{path}.{key}", report, times=total)
+            outer = within or (
+                _unmatched_list(schema, path) if key == "items" else _atomic_map(schema, path)
+            )
+            inner = f"{path}.{key}"
+            repeated_parts[key] = compile_rules(part, inner, report, times=total, within=outer)
     additional, items = repeated_parts.values()
     if not rules and not properties and additional is None and items is None:
         return None
     return RuleTree(schema, rules, properties, additional, items)
 
 
+def _atomic_map(schema: Json, path: str) -> str:
+    return path if schema.get("x-kubernetes-map-type") == "atomic" else ""
+
+
+def _unmatched_list(schema: Json, path: str) -> str:
+    """Return the path of a list whose old and new items have no keys to match them by."""
+    return "" if schema.get("x-kubernetes-list-type") == "map" else path
+
+
 def _compiled_rules(
-    schema: Json, path: str, report: Report, *, is_resource: bool, times: int
+    schema: Json, path: str, report: Report, *, is_resource: bool, times: int, within: str
 ) -> Iterator[_Rule]:
     declared = schema.get("x-kubernetes-validations") or ()
     if not declared:
@@ -117,6 +147,8 @@ def _compiled_rules(
             continue
         if problem := cost_problem(times * estimate_rule_cost(rule["rule"], schema)):
             report(f"{where}.rule", {}, problem)
+        if within and program.mentions("oldSelf"):
+            report(f"{where}.rule", rule, f"{UNCORRELATABLE} within {within}")
         message_program: Program | None = None
         if rule.get("messageExpression"):
             message_program = compile_text(

@@ -202,6 +202,11 @@ def method_not_allowed() -> ApiError:
     return _refusal(405, "MethodNotAllowed", message, StatusDetails())
 
 
+def not_supported_now(resource: str, message: str) -> ApiError:
+    """Refuse a method that the resource does not support in its present state (405)."""
+    return _refusal(405, "MethodNotAllowed", message, _about(resource, ""))
+
+
 def not_possible(message: str) -> ApiError:
     """Refuse a request that an embedded server cannot fulfill (501)."""
     return _refusal(501, "NotImplemented", message)

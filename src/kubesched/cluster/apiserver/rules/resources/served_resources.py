@@ -92,6 +92,8 @@ class Resource(msgspec.Struct, frozen=True, eq=False):
     short_names: tuple[str, ...] = ()
     # Names of groups of resources, such as `all`.
     categories: tuple[str, ...] = ()
+    # The warning for clients that use this version; empty if it is not deprecated.
+    deprecation: str = ""
 
     @property
     def api_version(self) -> str:
@@ -211,6 +213,7 @@ def custom_resource(
     custom: CustomSchema | None = None,
     short_names: tuple[str, ...] = (),
     categories: tuple[str, ...] = (),
+    deprecation: str = "",
 ) -> Resource:
     """Create a resource without a struct type. Without a schema, its objects are not checked."""
     return Resource(
@@ -224,4 +227,5 @@ def custom_resource(
         group_kind=_qualified(kind, group),
         short_names=short_names,
         categories=categories,
+        deprecation=deprecation,
     )

@@ -16,7 +16,7 @@ from kubesched.cluster.apiserver.rules.schema.definitions import (
     reference_target,
 )
 
-__all__ = ["duplicate_fields", "unknown_fields", "unknown_in_metadata"]
+__all__ = ["duplicate_fields", "known_metadata", "unknown_fields", "unknown_in_metadata"]
 
 _METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
@@ -34,6 +34,17 @@ def unknown_in_metadata(metadata: Any, path: str) -> Iterator[str]:
     schema = definitions().get(_METADATA)
     if schema is not None:
         yield from _unknown(metadata, schema, path)
+
+
+def known_metadata(metadata: Any) -> Any:
+    """Return metadata without the fields that the metadata of objects does not have."""
+    schema = definitions().get(_METADATA)
+    if schema is None or not isinstance(metadata, dict):
+        return metadata
+    properties = schema["properties"]
+    if all(key in properties for key in metadata):
+        return metadata
+    return {key: value for key, value in metadata.items() if key in properties}
 
 
 def _unknown(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[str]:
