@@ -60,7 +60,9 @@ class ClusterSnapshot:
         A placement that has all nodes is no restriction.
         """
         assert self.placement is None, "placements are not nested"
-        self.placement = placement if len(placement) < len(self) else None
+        if len(placement) < len(self):
+            # A view of its own: the generator's may store amounts, which change with each member.
+            self.placement = NodeView(placement.pods, self.infos, placement.rows)
         try:
             yield
         finally:
