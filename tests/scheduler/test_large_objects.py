@@ -78,8 +78,8 @@ CASES: dict[str, tuple[Json, Json]] = {
 }
 
 
-def story_costs(pod: Json, node: Json) -> int:
-    """Return the calls for two pods and a node that watches show like this."""
+def calls_of_scenario(pod: Json, node: Json) -> int:
+    """Return the function calls for two pods and a node with this content."""
     sizes = {}
 
     async def story(harness: HostileObjectHarness) -> None:
@@ -97,9 +97,9 @@ def story_costs(pod: Json, node: Json) -> int:
 
 
 @pytest.mark.parametrize(("pod", "node"), CASES.values(), ids=CASES)
-def test_one_large_object_costs_less_than_a_turn(pod: Json, node: Json) -> None:
-    assert story_costs(pod, node) < MOST_CALLS
+def test_a_large_object_takes_less_than_one_loop_iteration(pod: Json, node: Json) -> None:
+    assert calls_of_scenario(pod, node) < MOST_CALLS
 
 
-def test_a_node_with_many_resources_costs_less_than_a_turn() -> None:
-    assert story_costs({}, resources(LABELS)) < MOST_CALLS_FOR_RESOURCES
+def test_a_node_with_many_resources_takes_less_than_one_loop_iteration() -> None:
+    assert calls_of_scenario({}, resources(LABELS)) < MOST_CALLS_FOR_RESOURCES

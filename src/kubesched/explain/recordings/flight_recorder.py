@@ -222,7 +222,7 @@ class FlightRecorder:
         try:
             self._delete_oldest()
         except OSError as error:
-            self._give_up(error)
+            self._stop_recording(error)
 
     def _flush(self) -> None:
         """Write the pending records as a frame."""
