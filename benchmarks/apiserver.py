@@ -1,4 +1,4 @@
-"""How many writes a second does the embedded API server take, and how many events does it send?
+"""The number of writes and watch events per second of the embedded API server.
 
     python -m benchmarks.apiserver [--pods 2000] [--watchers 1,50] [--connections 16]
 

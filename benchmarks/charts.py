@@ -42,7 +42,7 @@ def line_chart(
     *,
     log_x: bool = False,
 ) -> str:
-    """Lines over one axis, which may be logarithmic; the other starts at zero."""
+    """Draw lines over one axis, which may be logarithmic; the other axis starts at zero."""
     points = [point for line in series.values() for point in line]
     if not points:
         raise ValueError("nothing to draw")

@@ -191,8 +191,8 @@ class Clocked:
         return call
 
 
-# What the page does in the scheduler's process. Sending is the part of aiohttp that takes bytes
-# and hands them to the socket; the store's own server is not in this process.
+# The work of the page in the scheduler's process. Sending is the part of aiohttp that passes bytes
+# to the socket; the store's own server runs in another process.
 _PARTS: Final[dict[str, tuple[tuple[Any, str], ...]]] = {
     "recorder": (
         (DecisionLog, "decided"),

@@ -1,9 +1,9 @@
-"""Pods with a claim for a GPU each, on a cluster that stays four fifths full.
+"""Pods with a claim for a GPU each, on a cluster whose GPUs stay four fifths in use.
 
-Every node has eight GPUs. Before the watch starts, random ones are given away until only a fifth
-is left. Then each step places a pod with a claim of its own: the node is chosen, the device
-reserved, the claim taken for written; and one of the claims from before goes, so that the cluster
-stays as full as it is.
+Every node has eight GPUs. Before the watch starts, random ones are allocated until only a fifth is
+free. Then each step places a pod with its own claim: the node is chosen, the device reserved, and
+the claim counted as written. One of the earlier claims is deleted, so that the usage stays the
+same.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class Drain:
         self._timeout_s = timeout_s
 
     async def fill(self, nodes: int, pods: int, kind: str) -> str:
-        """Create what is missing; returns the version after the last pod."""
+        """Create the missing objects; return the resource version after the last pod."""
         listed = await self._get("/api/v1/nodes?limit=1")
         present = len(listed["items"]) + listed["metadata"].get("remainingItemCount", 0)
         if present < nodes:

@@ -73,7 +73,7 @@ class Engine:
         self._scheduler.services.object_versions.changed(type(stored))
 
     def _reserve(self, state: CycleState, placed: PodInfo, node_name: str) -> None:
-        """Reserve, and what PreBind writes comes back as changed objects."""
+        """Run Reserve, and apply the writes of PreBind as changed objects."""
         status = self._framework.binding.run_reserve(state, placed.pod, node_name)
         assert status.is_success, status
         for written in written_objects(state, self._next_version):

@@ -24,7 +24,7 @@ class Case(NamedTuple):
     pods: int
     kind: str
     shapes: int = SHAPES
-    """How many different ones there are among pods of kind hetero."""
+    """The number of different pods of kind hetero."""
 
 
 Measure = Callable[[Case], Spent]

@@ -1,4 +1,4 @@
-"""The time of explaining, in a large cluster from a capture: pods that wait, run, or fit.
+"""The time of explaining, in a large cluster from a capture, for pending, placed and further pods.
 
     python -m benchmarks.explain --nodes 5000 --pods 50000
 

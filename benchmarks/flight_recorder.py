@@ -1,4 +1,4 @@
-"""What the flight recorder costs: CPU time of the same churn with and without it, alternating.
+"""The cost of the flight recorder: CPU time of equal churn with and without it, alternating.
 
 python -m benchmarks.flight_recorder [--pods 4000] [--rounds 5]
 """

@@ -142,7 +142,7 @@ async def _time_gangs(case: Case) -> Spent:
 
 
 async def add_gangs(engine: GangEngine, pods: int, size: int) -> None:
-    """Add gangs of this size until there are so many pods."""
+    """Add gangs of this size until the number of pods is reached."""
     waiting = [make_pod(number, "basic") for number in range(pods)]
     for first in range(0, pods, size):
         await engine.add_gang(f"gang-{first}", waiting[first : first + size])

@@ -37,7 +37,7 @@ from kubesched.framework import PodInfo
 __all__ = ["Outcome", "place_all"]
 
 _CHUNKS = 50
-# Pods of one kind differ by name, and by nothing else after this many.
+# Pods of one kind repeat after this many, except for their names.
 _PATTERNS = 500
 
 

@@ -42,7 +42,7 @@ _HIGH = PriorityClass(metadata=ObjectMeta(name="high"), value=10)
 
 
 def make_resident(node: int, number: int, per_node: int, grace_s: int) -> Pod:
-    """One of the pods that fill a node."""
+    """Make one of the pods that fill a node."""
     spec = {
         "nodeName": f"node-{node:06d}",
         "priority": 0,

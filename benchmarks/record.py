@@ -1,4 +1,4 @@
-"""Run a benchmark, and store what it prints in a result file.
+"""Run a benchmark, and store its output in a result file.
 
     python -m benchmarks.record NAME [--append] MODULE [OPTION]...
 

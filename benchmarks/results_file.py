@@ -1,4 +1,4 @@
-"""A result file: what a benchmark printed, with what measured it, when and on which commit.
+"""A result file: the output of a benchmark, with its command, date and commit.
 
 docs/performance.md is generated from these files (`benchmarks.performance_page`), and
 `benchmarks.record` writes them.
@@ -18,7 +18,7 @@ _DASH = "\N{EN DASH}"
 
 
 class ResultFile(NamedTuple):
-    """A question, and the lines that answer it."""
+    """A question, and the lines with the measurements."""
 
     question: str
     command: str
@@ -26,7 +26,7 @@ class ResultFile(NamedTuple):
     measured: str
     """A day."""
     load: str
-    """What else ran on the machine."""
+    """Other processes that ran on the machine."""
     machine: Mapping[str, Any]
     columns: Mapping[str, str]
     """The heading of each field that the table shows."""

@@ -1,4 +1,4 @@
-"""Pictures of the page on real runs, for the documents.
+"""Screenshots of the page for the documentation.
 
     python -m benchmarks.screenshots docs/images [--every]
 

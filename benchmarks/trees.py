@@ -96,7 +96,7 @@ class Counter:
 
 
 def working_tree() -> Tree:
-    """Return this checkout, with uncommitted changes; those of documents and results do not run."""
+    """Return this checkout with uncommitted changes, except those of documents and results."""
     _build(ROOT)
     tree = _described(ROOT)
     code = (".", ":!docs", ":!*.md", ":!benchmarks/results")

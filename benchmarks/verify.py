@@ -142,7 +142,7 @@ class Churn:
 @click.option("--each", default=2_000, show_default=True, help="Decisions per cluster.")
 @click.option("--seed", default=0, show_default=True, help="Of the first cluster.")
 def main(decisions: int, nodes: int, each: int, seed: int) -> None:
-    """Compare cached and full searches; an error says where they differ."""
+    """Compare cached and full searches; the first difference is an error."""
     outcomes: Counter[str] = Counter()
     done = 0
     while done < decisions:

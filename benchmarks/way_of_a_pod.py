@@ -2,9 +2,10 @@
 
     python -m benchmarks.way_of_a_pod [--list]
 
-A pod of the default profile on the embedded cluster, after others like it. Counted are files of the
-package in which a function is called; not plugins and what they call themselves, nor the embedded
-API server. Prints one JSON line; `--list` adds the files in the order of their first call.
+The pod has the default profile on the embedded cluster, and equal pods were placed before. The
+count has the files of the package in which a function is called, without plugins, their own calls,
+and the embedded API server. Prints one JSON line; `--list` adds the files in the order of their
+first call.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A cluster that exists only as JSON: nodes and pods as a server sends them, generated on demand.
 
-`WireApi` answers lists page by page and watches event by event. Every answer goes through the
-decoders of the real client, so the scheduler stores what it would store of a cluster of that
-size. There is no store here that could share memory with the measured scheduler.
+`WireApi` answers lists page by page and watches event by event. Every response is decoded by the
+real client, so the scheduler's memory is that for a cluster of this size. No store in this process
+could share memory with the measured scheduler.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Json = dict[str, Any]
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _AMOUNTS = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "100Gi", "pods": "110"}
 _CHUNK = 1 << 20
-"""As much of a watch as the client reads at once."""
+"""The maximum part of a watch that the client reads at once."""
 _IMAGES_PER_NODE = 20
 _IMAGES = 400
 
@@ -215,7 +215,7 @@ def _running_json(number: int, workload: int) -> Json:
 
 
 def _moment(number: int, later_s: int = 0) -> str:
-    """Return a creation time: one object every seven seconds."""
+    """Return a creation time; objects are created seven seconds apart."""
     moment = _EPOCH + timedelta(seconds=number * 7 + later_s)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -225,7 +225,10 @@ def _digest(number: int) -> str:
 
 
 class WireApi:
-    """As much of an API server as a scheduler needs for nodes and pods; other kinds are empty."""
+    """The part of an API server that a scheduler needs for nodes and pods.
+
+    Other kinds are empty.
+    """
 
     def __init__(self, nodes: int, running_pods: int, workloads: int = 200) -> None:
         self._nodes, self._running, self._workloads = nodes, running_pods, workloads
@@ -236,7 +239,7 @@ class WireApi:
         self.bound = 0
 
     def create_pod(self) -> None:
-        """A new pod comes up in the watch."""
+        """Add a new pod to the watch."""
         number = self._running + self._created
         self._created += 1
         document = self._pod(number, "")
@@ -247,7 +250,7 @@ class WireApi:
     def _pod(self, number: int, node_name: str) -> Json:
         workload = number % self._workloads
         if number < self._running:
-            # A server lists in the order of names, so pods of a workload come together.
+            # A server lists in the order of names, so pods of a workload are adjacent.
             workload = number * self._workloads // self._running
         return pod_json(number, node_name, workload)
 
@@ -297,7 +300,7 @@ class WireApi:
         send_initial_events: bool = False,  # noqa: ARG002
     ) -> AsyncIterator[WatchEvent[T]]:
         if kind is not Pod:
-            await asyncio.Event().wait()  # nothing else ever changes
+            await asyncio.Event().wait()  # no other changes follow
         decoder = WatchDecoder(kind)
         while True:
             lines = [await self._events.get()]

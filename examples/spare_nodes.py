@@ -54,7 +54,7 @@ class SpareNodes(Plugin):
 
 
 class SpareNodesExplaining(Explaining):
-    """What `kubesched explain` shows about the plugin's rejections, beside their reason."""
+    """The details that `kubesched explain` adds to the reason of the plugin's rejections."""
 
     kind = RuleKind.CLOSED  # the nodes accept no such pods, however empty they are
 

@@ -1,8 +1,8 @@
-"""What happens when a zone goes dark: 90 nodes, 1,000 pods, in virtual time.
+"""Simulates the outage of a zone: 90 nodes, 1,000 pods, in virtual time.
 
-Thirty nodes of one zone stop. After 50 s they count as unreachable, five minutes later their pods
-are given up: those of Deployments run elsewhere, Jobs retry, StatefulSets wait for their nodes,
-which come back in the end. The same seed gives the same story, byte for byte.
+Thirty nodes of one zone stop. After 50 s they count as unreachable, and five minutes later their
+pods are evicted: those of Deployments run on other nodes, Jobs retry, StatefulSets wait for their
+nodes, which return in the end. The same seed gives the same output, byte for byte.
 
     python examples/zone_outage.py
 """
@@ -87,7 +87,7 @@ async def count_pods(api: LocalApi) -> dict[str, dict[str, int]]:
 
 
 async def outage(seed: int = 0) -> dict[str, Any]:
-    """Play the outage; return what was seen at its stations, and a digest of every object."""
+    """Simulate the outage; return the observations at each step, and a digest of every object."""
     clock: Clock = current_clock()
     cluster = EmbeddedCluster(clock, derive(seed, "store"), heartbeats=False)
     scheduler = Scheduler(cluster.api, clock, seed=seed)

@@ -61,8 +61,8 @@ class Cluster:
     def replace(self, document: Json, namespace: str, subresources: tuple[str, ...]) -> None:
         """Replace the object with the same name.
 
-        Without subresources its status is written too: templates of nodes change what can be
-        allocated, which a server keeps apart from the rest.
+        Without subresources its status is written too: templates of nodes change the allocatable
+        amounts, which a server accepts in the status only.
         """
         resource = self._resource(document)
         at, name = namespace if resource.namespaced else None, document["metadata"]["name"]
@@ -125,7 +125,7 @@ class Cluster:
         version, kind = document["apiVersion"], document["kind"]
         found = self.store.catalog.by_manifest(version, kind)
         if found is None:
-            # Files may be older than the server: what they use of these kinds did not change.
+            # Files may use older API versions; the fields that they use did not change.
             found = self.store.catalog.by_manifest(_CURRENT_VERSIONS.get(kind, version), kind)
         if found is None:
             raise MissingFeatureError(f"{document['kind']} of {document['apiVersion']}")
@@ -133,7 +133,7 @@ class Cluster:
 
 
 def _with_tolerations(pod: Json, added: list[Json]) -> Json:
-    """The pod with the tolerations of admission, which an update may not remove."""
+    """Return the pod with the tolerations of admission, which an update may not remove."""
     own = pod["spec"].get("tolerations", [])
     missing = [toleration for toleration in added if toleration not in own]
     return {**pod, "spec": {**pod["spec"], "tolerations": own + missing}}

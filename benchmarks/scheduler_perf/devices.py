@@ -1,8 +1,8 @@
 """Stand-ins for a device driver and for the claim controller.
 
-A driver publishes the devices of its nodes. Claims that pods name by template are created for
-each pod, and go with it. Claims may also be allocated up front: first free device first where a
-driver published them, else by the scheduler's own search, as the reference's runner does.
+A driver publishes the devices of its nodes. Claims of templates are created for each pod, and
+deleted with it. Claims may also be allocated in advance: with the first free device if a driver
+published devices, otherwise by the scheduler's own search, as in the reference's runner.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The features that a workload needs and that may be missing.
 
-A workload whose plugins are not registered would measure something else than its name says. One
-whose pods need devices would wait for ever. So it is skipped, and the result says why.
+A workload without its plugins would measure something different, and one without its devices would
+never finish. Such a workload is skipped, and the result has the reason.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PATHS = ("podTemplatePath", "nodeTemplatePath", "templatePath")
 
 
 def missing_features(workload: Workload, present: Collection[str]) -> list[str]:
-    """What the workload is about and is not among these, by name: plugins, and what they can do."""
+    """Return the needed features that are missing, by name: plugins, and their capabilities."""
     needed: set[str] = set()
     if workload.gates.get("DRAExtendedResource"):
         needed.add("DynamicResources")

@@ -1,7 +1,7 @@
-"""The workload files: which workloads there are, and the steps of each with its numbers filled in.
+"""Reads the workload files: the workloads, and their steps with all parameters filled in.
 
-A file lists families. A family has the steps (`workloadTemplate`) and workloads, which give the
-numbers that steps name as `countParam: $initNodes`. Paths are relative to the file.
+A file lists families. A family has the steps (`workloadTemplate`) and workloads, which define the
+numbers that steps refer to as `countParam: $initNodes`. Paths are relative to the file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import yaml
 __all__ = ["Workload", "WorkloadFileError", "find_files", "read_workloads", "wanted"]
 
 FILE_NAME = "performance-config.yaml"
-# Params that describe one node or a time, not how much there is of something.
+# Params that describe one node or a time, not an amount.
 _UNSCALED = re.compile(r"^max|PerNode$|^duration$|PerSecond$")
 
 
@@ -44,7 +44,7 @@ class Workload(NamedTuple):
 
 
 def find_files(root: Path, family: str = "") -> list[Path]:
-    """All workload files below a folder, or below one folder of it."""
+    """Return all workload files below a folder, or below one folder of it."""
     found = sorted((root / family).rglob(FILE_NAME))
     if not found:
         raise WorkloadFileError(f"{root / family}: no {FILE_NAME} in or below it")
@@ -93,7 +93,7 @@ def _scaled(key: str, value: Any, scale: float) -> Any:
 
 
 def _threshold(given: Any) -> float | None:
-    # One number, or one for each kind of run; only one kind occurs.
+    # One number, or one for each kind of run; only one kind exists.
     if isinstance(given, Mapping):
         given = next(iter(given.values()), None)
     return None if given is None else float(given)

@@ -223,7 +223,10 @@ class Operations:
             number += 1
 
     async def _recreate(self, step: Step, namespace: str, interval_s: float) -> None:
-        """So many objects of each template; a tick deletes what is there, or creates it."""
+        """Return this many objects of each template.
+
+        A tick deletes the existing ones, or creates them.
+        """
         places = max(1, step.get("number", 1))
         alive: dict[tuple[str, int], Json] = {}
         tick = 0

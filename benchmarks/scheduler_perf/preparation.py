@@ -63,7 +63,7 @@ def _spelled(pod: Json) -> Json:
 def node_documents(
     step: Mapping[str, Any], directory: Path, count: int, first_number: int
 ) -> list[Json]:
-    """Nodes with the labels and amounts that the step's strategies ask for.
+    """Return nodes with the labels and amounts that the step's strategies request.
 
     A node without a name gets one from its number, because its hostname label repeats it.
     """
@@ -119,7 +119,10 @@ class VolumePods(NamedTuple):
 def volume_pods(
     pods: list[Json], volume: Template, claim: Template, namespace: str
 ) -> list[VolumePods]:
-    """One volume for each pod; claims are `pvc-0` and so on, as other templates expect."""
+    """Return one volume for each pod.
+
+    Claims are named `pvc-0` and so on, as other templates expect.
+    """
     made = []
     for index, pod in enumerate(pods):
         volume_name, claim_name = f"pv-{namespace}-{index}", f"pvc-{index}"

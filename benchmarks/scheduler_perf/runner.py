@@ -50,7 +50,7 @@ class TimedScheduler(Scheduler):
 
 
 def run_workload(workload: Workload, timeout_s: float) -> Iterator[dict[str, Any]]:
-    """Return a line for each measurement of the workload, or one with the reason for none."""
+    """Return a line per measurement of the workload, or one with the reason for none."""
     head: dict[str, Any] = {
         "benchmark": "scheduler_perf",
         "workload": workload.full_name,
@@ -60,7 +60,7 @@ def run_workload(workload: Workload, timeout_s: float) -> Iterator[dict[str, Any
     if missing:
         yield head | {"status": "skipped", "missing": missing}
         return
-    gc.unfreeze()  # what the workload before has left goes, cycles and all
+    gc.unfreeze()  # cycles of the previous workload must be collected
     try:
         results = asyncio.run(_run(workload, timeout_s))
     except MissingFeatureError as error:
@@ -68,7 +68,7 @@ def run_workload(workload: Workload, timeout_s: float) -> Iterator[dict[str, Any
     except (TimeoutError, ApiError) as error:
         yield head | {"status": "failed", "error": str(error)}
     except Exception as error:
-        # One workload that breaks must not keep the others from running.
+        # A workload that fails must not stop the others.
         yield head | {"status": "failed", "error": f"{type(error).__name__}: {error}"}
     else:
         for result in results:
@@ -114,14 +114,14 @@ async def _run(workload: Workload, timeout_s: float) -> list[dict[str, Any]]:
         measurement.result()
         | ({"name": measurement.name} if len(operations.measurements) > 1 else {})
         | {"attempts": len(scheduler.attempts_s), "attempt_ms": attempts_ms}
-        # The run is then not quite what its name says.
+        # The run then differs from the definition of the workload.
         | ({"ignored_gates": refused} if refused else {})
         for measurement in operations.measurements
     ]
 
 
 def _gates(workload: Workload) -> tuple[FeatureGates, dict[str, bool]]:
-    """Return the gates of the workload, and those that this release does not allow to be set."""
+    """Return the gates of the workload, and those that cannot be set in this release."""
     settings, refused = {}, {}
     for name, is_on in workload.gates.items():
         try:

@@ -1,7 +1,7 @@
 """Objects from template files, whose text may depend on the number of the object.
 
-Of Go's template language the files use `.Index`, `.Count`, and the functions `Mod`, `DivideInt`
-and friends on two of these or literal numbers; anything else is refused.
+The files use these parts of Go's template language: `.Index`, `.Count`, and the functions `Mod`,
+`DivideInt` and similar ones with two arguments. Anything else is refused.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Template:
         self._constant = None if _ACTION.search(self._text) else _load(self._text)
 
     def document(self, index: int, count: int) -> Json:
-        """The object with this number, of so many."""
+        """Return the object with this number; `count` is the total."""
         if self._constant is not None:
             return self._constant
         values = {".Index": index, ".Count": count}

@@ -93,9 +93,9 @@ class Measurement:
 
 
 def throughput_samples(started_s: float, bound_at_s: Iterable[float]) -> list[float]:
-    """Pods/s in each second; seconds in which nothing happened join the next one's rate.
+    """Return pods/s in each second; idle seconds are merged into the next one.
 
-    The last interval ends with the last pod, and so may be shorter than a second.
+    The last interval ends with the last pod, so it may be shorter than a second.
     """
     samples: list[float] = []
     bound_at = sorted(bound_at_s)
@@ -178,7 +178,7 @@ class Tracker:
         """Wait until a number of pods of each namespace have reached a stage.
 
         Raises:
-            TimeoutError: too few did in time; the text says how many are missing where.
+            TimeoutError: too few pods did in time; the text has the missing number per namespace.
         """
         try:
             async with asyncio.timeout(timeout_s):

@@ -1,4 +1,4 @@
-"""Delete Jobs that are done, but for those that are to be kept."""
+"""Delete completed Jobs, except those with the label `keep`."""
 
 from __future__ import annotations
 

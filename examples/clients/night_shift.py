@@ -10,7 +10,7 @@ BY_DAY = "example.com/replicas-by-day"
 
 
 def good_night(client: Client) -> list[str]:
-    """Scale down what is marked; the names of what was."""
+    """Scale down the marked Deployments; return their names."""
     changed = []
     for deployment in client.list(Deployment, namespace="*", labels={MARK: "true"}):
         assert deployment.metadata is not None
@@ -26,7 +26,7 @@ def good_night(client: Client) -> list[str]:
 
 
 def good_morning(client: Client) -> list[str]:
-    """Scale up what was scaled down; the names of what was."""
+    """Restore the Deployments that were scaled down; return their names."""
     changed = []
     for deployment in client.list(Deployment, namespace="*", labels={MARK: "true"}):
         assert deployment.metadata is not None

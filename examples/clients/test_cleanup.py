@@ -1,4 +1,4 @@
-"""Jobs that are done go, but not those that are kept or still work; all of it in asyncio."""
+"""Completed Jobs are deleted, except those to keep and those still running; uses asyncio."""
 
 from __future__ import annotations
 

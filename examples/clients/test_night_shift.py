@@ -1,4 +1,4 @@
-"""What is scaled down for the night is as large as before in the morning."""
+"""Deployments that were scaled down for the night get their previous size in the morning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operator does what it is for, on a cluster that has its custom resource."""
+"""The operator creates and updates Deployments, on a cluster with its custom resource."""
 
 from __future__ import annotations
 

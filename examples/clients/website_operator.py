@@ -1,4 +1,4 @@
-"""An operator: every Website has a Deployment of as many replicas, and says how many are ready."""
+"""An operator: each Website gets a Deployment with its number of replicas, and a status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fill a GPU cluster with a trace's pods under one of six policies, and print what it came to.
+"""Fill a GPU cluster with a trace's pods under one of six policies, and print the result.
 
     python -m examples.gpu_fragmentation --policy FGD --policy BestFit
     python -m examples.gpu_fragmentation --trace DIR --workload default --policy FGD \\

@@ -1,8 +1,9 @@
-"""Shared GPUs: what a pod asks for, what is left on each device, and who got which devices.
+"""Shared GPUs: the requests of pods, the free part of each device, and the allocations.
 
-A pod asks by annotations, a node offers by allocatable amounts and a label. Which devices a pod
-was given stands in an annotation too, written before it is bound; so what is left on a node
-follows from the pods on it, and a scheduler that is started again knows it (docs/reference/10 §4).
+A pod requests GPUs by annotations; a node offers them by allocatable amounts and a label. The
+allocated devices of a pod are in an annotation as well, written before it is bound. Therefore the
+state of a node follows from its pods, and a restarted scheduler can recompute it (docs/reference/10
+§4).
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ GPU_MODEL = "alibabacloud.com/gpu-card-model"
 GPU_INDEX = "alibabacloud.com/gpu-index"  # the devices a pod was given: "0" or "2-5-7"
 
 DEVICE = 1000
-_KINDS = 8  # pods that share a device, and those that ask for 1, 2, 4, 8, ... whole ones
+_KINDS = 8  # pods that share a device, and those that request 1, 2, 4, 8, ... whole ones
 MOST_DEVICES = 8  # of a node
-_MAX_STATES = 1 << 17  # then their numbers start again
+_MAX_STATES = 1 << 17  # the limit of states, after which their numbers start again
 
 
 class Request(NamedTuple):
-    """The GPU that a pod asks for: `milli` of each of `count` devices."""
+    """The GPU request of a pod: `milli` of each of `count` devices."""
 
     count: int
     milli: int
@@ -58,7 +59,7 @@ class Request(NamedTuple):
 
     @property
     def kind(self) -> int:
-        """0 for pods that share a device, then one kind per power of two of whole devices."""
+        """Return 0 for pods that share a device, else 1 plus the power of two of the devices."""
         return 0 if self.is_share else min(self.count.bit_length(), _KINDS - 1)
 
 
@@ -95,14 +96,15 @@ class States(NamedTuple):
 
 
 class Ledger:
-    """Who holds which devices, and with it what is left on those of each node.
+    """The allocated devices by pod, and the free part of the devices of each node.
 
-    Nodes that look the same, but for the order of their devices, have the same state number:
-    there are far fewer states than there are nodes times pods.
+    Nodes with equal states, except for the order of their devices, have the same state number.
+    There are far fewer states than pairs of node and pod.
     """
 
     def __init__(self) -> None:
-        self._reserved: dict[str, tuple[int, ...]] = {}  # by uid, until the annotation is seen
+        # by uid, until the informer has the annotation
+        self._reserved: dict[str, tuple[int, ...]] = {}
         self._position = -1
         self._state = np.zeros(0, dtype=np.intp)  # [row]
         self._kinds = np.zeros((0, _KINDS), dtype=np.int64)  # [row, kind]
@@ -123,7 +125,7 @@ class Ledger:
         self._reserved.pop(pod.metadata.uid, None)
 
     def state_of(self, node: NodeInfo, without: Pod | None = None) -> States:
-        """The state of one node, from the pods on it; of one pod it may be as if it were not."""
+        """Return the state of one node from its pods, optionally with one pod removed."""
         left, kinds = self._count(node)
         cpu = node.allocatable.milli_cpu - node.requested.milli_cpu
         if without is not None and node.has_pod(without.metadata.uid):
@@ -192,7 +194,7 @@ class Ledger:
         self._state[row] = number
 
     def _count(self, node: NodeInfo) -> tuple[list[int], list[int]]:
-        """What is left on each device, and how many pods of each kind there are."""
+        """Return the free part of each device, and the number of pods of each kind."""
         devices = _devices(node)
         left = [DEVICE] * devices + [0] * (MOST_DEVICES - devices)
         kinds = [0] * _KINDS

@@ -1,4 +1,4 @@
-"""One run: the unmodified scheduler fills a cluster with pods that never leave."""
+"""One run: the unmodified scheduler fills a cluster with pods that never end."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from kubesched.scheduler.scheduler import Scheduler
 
 __all__ = ["Outcome", "Trace", "profile_of", "run"]
 
-ARRIVING = 1.3  # so many times the cluster's GPU is asked for in the end
+ARRIVING = 1.3  # requests at the end of a run, relative to the cluster's GPU
 _MAX_PODS = 1001
-_SETTLED_NS = 30 * SECOND  # long enough to place them all, too short to try one again
+_SETTLED_NS = 30 * SECOND  # long enough to place them all, and too short for a retry
 
 
 class Trace(NamedTuple):
@@ -71,7 +71,7 @@ def run(trace: Trace, policy: str, seed: int, *, tie_break: str = BY_NAME) -> Ou
     nodes = trace.nodes
     target = ARRIVING * sum(node.devices for node in nodes) * DEVICE_MILLI
     arriving = arrivals(trace.pods, len(nodes), target, seed)
-    # Ranks come first in the names, so that they decide between equals.
+    # Names begin with the rank, because names decide between equal nodes.
     names = [f"{rank:04}-{node.name}" for rank, node in zip(arriving.ranks, nodes, strict=True)]
 
     async def main() -> list[Placed | None]:

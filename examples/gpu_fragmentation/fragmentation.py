@@ -1,7 +1,7 @@
-"""How much idle GPU is of no use to the pods of a workload (docs/reference/10 §5, §6).
+"""The amount of idle GPU that the pods of a workload cannot use (docs/reference/10 §5, §6).
 
-A fragment of a node is idle GPU that a pod drawn from the workload could not use. Everything
-here is a function of arrays with one entry per node state; a node may appear in many states.
+A fragment of a node is idle GPU that a pod drawn from the workload could not use. The functions
+take arrays with one entry per node state; a node may occur in many states.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from examples.gpu_fragmentation.trace import GpuPod
 
 __all__ = ["Amounts", "TypicalPod", "TypicalPods", "typical_pods"]
 
-_COVERED = 0.95  # the share of all pods that the typical ones stand for
+_COVERED = 0.95  # the share of all pods that the typical ones represent
 
 
 # Why idle GPU is of no use to a typical pod. Where everything fits, devices with too little left
@@ -26,7 +26,7 @@ _COVERED = 0.95  # the share of all pods that the typical ones stand for
 _LACK_BOTH, _LACK_GPU, _LACK_CPU, _WITHOUT_GPU, _WITHOUT_GPU_LACK_CPU, _NO_ACCESS = range(6)
 _REASONS = 6
 _EACH_REASON = np.arange(_REASONS)[:, np.newaxis, np.newaxis]
-_SATISFIED = 15  # 8: wants GPU, 4: may use the model, 2: enough devices, 1: enough CPU
+_SATISFIED = 15  # 8: requests GPU, 4: may use the model, 2: enough devices, 1: enough CPU
 _REASON_OF = np.array(
     [
         *[_WITHOUT_GPU_LACK_CPU, _WITHOUT_GPU] * 4,
@@ -37,7 +37,7 @@ _REASON_OF = np.array(
 
 
 class TypicalPod(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A kind of pod, and how popular it is among the typical ones."""
+    """A kind of pod, and its share among the typical ones."""
 
     cpu_milli: int
     gpu_milli: int
@@ -61,13 +61,16 @@ def typical_pods(pods: Iterable[GpuPod]) -> list[TypicalPod]:
 
 
 class Amounts(NamedTuple):
-    """Idle GPU by what keeps a typical pod from using it; float64[state] each, in thousandths."""
+    """Idle GPU by the reason why a typical pod cannot use it.
+
+    Float64[state] each, in thousandths.
+    """
 
     lack_both: NDArray[np.float64]
     lack_gpu: NDArray[np.float64]
     usable: NDArray[np.float64]  # the only part that is no fragment
     lack_cpu: NDArray[np.float64]
-    without_gpu: NDArray[np.float64]  # of no use to pods that want no GPU, and that fit
+    without_gpu: NDArray[np.float64]  # not usable by pods that fit but request no GPU
     without_gpu_lack_cpu: NDArray[np.float64]
     no_access: NDArray[np.float64]
 
@@ -95,7 +98,7 @@ class TypicalPods:
         self._share = np.array([pod.share for pod in pods], dtype=np.float64)[:, np.newaxis]
         self._wants_gpu = self._count > 0
         self._wanting = 8 * self._wants_gpu.astype(np.int64)
-        # One column per distinct amount: many kinds of pods ask for the same.
+        # One column per distinct amount, because many kinds of pods request the same.
         self._amounts, self._amount_of = np.unique(self._milli[:, 0], return_inverse=True)
         self._access: dict[str, NDArray[np.bool_]] = {}
 
@@ -118,7 +121,7 @@ class TypicalPods:
         left: NDArray[np.int64],
         access: NDArray[np.bool_],
     ) -> NDArray[np.float64]:
-        """The expected fragment of each state; see `amounts`."""
+        """Return the expected fragment of each state; see `amounts`."""
         return _fragment(*self._sums(*self._facts(cpu, left), access))
 
     def amounts(
@@ -127,10 +130,10 @@ class TypicalPods:
         left: NDArray[np.int64],
         access: NDArray[np.bool_],
     ) -> Amounts:
-        """Where idle GPU goes.
+        """Return the idle GPU by reason.
 
-        `cpu` is free CPU [state], `left` idle GPU [state, device] (0 for devices that are not
-        there), `access` what `access()` says of the state's model [typical pod, state].
+        `cpu` is free CPU [state], `left` idle GPU [state, device] (0 for absent devices), `access`
+        the result of `access()` for the state's model [typical pod, state].
         """
         idle, too_small, enough, has_cpu = self._facts(cpu, left)
         satisfied = self._wants_gpu & access & enough & has_cpu
@@ -146,8 +149,10 @@ class TypicalPods:
     def _facts(
         self, cpu: NDArray[np.int64], left: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
-        """What is idle [state], and for each [typical pod, state]: what of it is on devices that
-        are too small, and whether there are enough devices and CPU.
+        """Return the idle GPU [state], and values per [typical pod, state].
+
+        These are the idle GPU on devices that are too small, and whether there are enough devices
+        and CPU.
         """
         idle = left.sum(axis=1)
         fits = left >= self._amounts[:, np.newaxis, np.newaxis]  # bool[amount, state, device]
@@ -167,7 +172,7 @@ class TypicalPods:
         facts = self._wanting + 4 * access + 2 * enough + has_cpu  # int64[typical pod, state]
         reasons = _REASON_OF.take(facts)
         unusable = self._share * np.where(facts == _SATISFIED, too_small, idle)
-        # Added one by one in the order of the typical pods; a zero in between changes nothing.
+        # Added one by one in the order of the typical pods; zeros in between change nothing.
         apart = np.where(reasons == _EACH_REASON, unusable, 0.0)
         return _total(apart, axis=1)
 
@@ -177,7 +182,7 @@ def _column(values: list[int]) -> NDArray[np.int64]:
 
 
 def _total(amounts: NDArray[np.float64], axis: int = 0) -> NDArray[np.float64]:
-    """The sum over typical pods in their order, which `sum` does not promise."""
+    """Return the sum over typical pods in their order, which `sum` does not guarantee."""
     if not amounts.shape[axis]:
         return amounts.sum(axis=axis)
     return np.add.accumulate(amounts, axis=axis).take(-1, axis=axis)

@@ -1,8 +1,8 @@
 """The random numbers of the published runs.
 
-An additive lagged Fibonacci generator over 64 bits with lags 607 and 273, as many programs used
-it. Its start values come from a seed and a constant table; the table is itself the state of
-the recurrence after very many steps, so it is computed here instead of being copied.
+An additive lagged Fibonacci generator over 64 bits with lags 607 and 273, which many programs used.
+Its initial state comes from a seed and a constant table. The table is the state of the recurrence
+after very many steps, so it is computed here instead of being copied.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WARM_UP_STEPS = 7_800_000_000_000  # after which the state is the constant tabl
 
 
 class Generator:
-    """Draws of one seed, in order."""
+    """Random numbers of one seed, in order."""
 
     def __init__(self, seed: int) -> None:
         steps = _congruential(seed)
@@ -72,10 +72,10 @@ def _congruential(seed: int) -> Iterator[int]:
 
 @functools.cache
 def _table() -> tuple[int, ...]:
-    """The constant table: the recurrence started from seed 1 and run for very many steps.
+    """Return the constant table: the recurrence from seed 1 after very many steps.
 
-    Its outputs obey y[j] = y[j - 607] + y[j - 273], so y[N + i] is a sum of the first 607 with
-    the coefficients of z^(N + i) modulo z^607 - z^334 - 1.
+    Its outputs obey y[j] = y[j - 607] + y[j - 273], so y[N + i] is a sum of the first 607 with the
+    coefficients of z^(N + i) modulo z^607 - z^334 - 1.
     """
     steps = _congruential(1)
     cells = [(next(steps) << 20) ^ (next(steps) << 10) ^ next(steps) for _ in range(_LENGTH)]
@@ -112,7 +112,7 @@ def _product(left: NDArray[np.uint64], right: NDArray[np.uint64]) -> NDArray[np.
 
 
 def _reduced(product: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Modulo z^607 = z^334 + 1, from the top, so far at a time that nothing is added in vain."""
+    """Reduce modulo z^607 = z^334 + 1, from the highest power, in steps as large as possible."""
     end = len(product)
     while end > _LENGTH:
         start = max(_LENGTH, end - _TAP)

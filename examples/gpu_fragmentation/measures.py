@@ -14,20 +14,20 @@ from examples.gpu_fragmentation.trace import DEVICE_MILLI, GpuNode, GpuPod
 __all__ = ["Curves", "Placed", "curves"]
 
 _CELLS = 131  # 0 to 130 % of the cluster's GPU have arrived
-_AT_ONCE = 4096  # states to look at in one call
+_AT_ONCE = 4096  # states that one call evaluates
 
 
 class Placed(msgspec.Struct, frozen=True):
-    """Where a pod went: a node by its place in the list, and devices of it; or nowhere."""
+    """The placement of a pod: a node by its index, and devices of it; or no node."""
 
     node: int
     devices: tuple[int, ...]
 
 
 class Curves(msgspec.Struct, frozen=True):
-    """One value for each percent of the cluster's GPU that has been asked for so far.
+    """One value for each percent of the cluster's GPU that has been requested so far.
 
-    None where nothing arrived, which happens in small clusters only.
+    None where no pod arrived, which happens in small clusters only.
     """
 
     gpu_allocation: list[float | None]  # % of the cluster's GPU
@@ -62,7 +62,7 @@ def _fragment_after_each(
     placed: Sequence[Placed | None],
     typical: TypicalPods,
 ) -> NDArray[np.float64]:
-    """float64[arrival]: the fragment of the whole cluster. A placement changes one node."""
+    """Return float64[arrival]: the fragment of the whole cluster. A placement changes one node."""
     width = max(node.devices for node in nodes)
     cpu = [node.cpu_milli for node in nodes]
     left = [[DEVICE_MILLI] * node.devices + [0] * (width - node.devices) for node in nodes]

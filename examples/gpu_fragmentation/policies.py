@@ -35,14 +35,14 @@ __all__ = ["POLICIES", "BestFit", "DotProd", "Fgd", "GpuClustering", "GpuPacking
 # Amounts are divided by those of the largest machine.
 _MAX_CPU, _MAX_GPU = 128_000, 8_000
 _NOTHING = np.zeros(0, dtype=np.int64)
-_EARLIER = np.tri(MOST_DEVICES, k=-1, dtype=bool)  # [device, one before it]
+_EARLIER = np.tri(MOST_DEVICES, k=-1, dtype=bool)  # [device, device before it]
 
 
 class Random(GpuPolicy):
     """Any node that fits, and any device that fits on it."""
 
     name = "GpuRandom"
-    reads = Reads()  # which node it is depends on all that fit, and on chance
+    reads = Reads()  # the choice depends on all nodes that fit, and on random numbers
 
     def pre_score(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         chosen = self.handle.random.randrange(len(nodes))
@@ -62,7 +62,7 @@ class Random(GpuPolicy):
 
 
 class DotProd(GpuPolicy):
-    """The node whose free amounts are least aligned with what the pod asks for."""
+    """Choose the node whose free amounts are least aligned with the request of the pod."""
 
     name = "GpuDotProd"
 
@@ -93,14 +93,14 @@ class GpuClustering(GpuPolicy):
 
 
 class GpuPacking(GpuPolicy):
-    """Devices that are in use before idle ones, and nodes that are before idle ones."""
+    """Prefer devices in use to idle ones, and nodes in use to idle ones."""
 
     name = "GpuPacking"
 
     def score_states(self, request: Request, cpu: int, states: States) -> NDArray[np.int64]:
         if not request.count:
             return np.zeros(len(states.cpu), dtype=np.int64)
-        beyond = 2 * DEVICE  # sorts behind all that fit
+        beyond = 2 * DEVICE  # sorts behind all devices that fit
         fitting = np.where(states.left >= request.milli, states.left, beyond)
         taken = np.sort(fitting, axis=1)[:, : request.count]
         whole = (taken == DEVICE).sum(axis=1)
@@ -181,9 +181,11 @@ class Fgd(GpuPolicy):
         return int(self._share_scores(request, cpu, state)[0].argmax())
 
     def _share_scores(self, request: Request, cpu: int, states: States) -> NDArray[np.int64]:
-        """int64[node, device], for a pod that shares a device; -1 where there is no need to look.
+        """Return int64[node, device], for a pod that shares a device.
 
-        Of devices with equally much left, the first stands for all.
+        -1 where it need not be evaluated.
+
+        Of devices with equal free parts, the first represents all.
         """
         fits = states.left >= request.milli
         same = states.left[:, :, np.newaxis] == states.left[:, np.newaxis, :]
@@ -199,7 +201,7 @@ class Fgd(GpuPolicy):
     def _scores(
         self, before: States, cpu: NDArray[np.int64], left: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """What a step from one state to another is worth: 50 if nothing is lost or won."""
+        """Return the score of a step between two states: 50 if the fragment does not change."""
         access = self._access_of(before)
         fragments = self._typical.fragment(
             np.concatenate((before.cpu, cpu)),
@@ -217,7 +219,7 @@ class Fgd(GpuPolicy):
 
 
 def _cut(scores: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Whole numbers: what is behind the point is cut off, and that decides many ties."""
+    """Truncate to integers, as the published runs do; this decides many ties."""
     return scores.astype(np.int64).clip(0, 100)  # machines may be larger than those divided by
 
 

@@ -44,12 +44,12 @@ TOO_LITTLE = Status.unschedulable("node(s) had too little GPU left on their devi
 
 
 class GpuPolicy(Plugin):
-    """Filters by what is left on devices and reserves some; a policy adds the scores.
+    """Filters by the free part of devices and reserves some; a policy adds the scores.
 
-    Scores are of the node as it is before the pod is placed there.
+    Scores are computed for the node before the pod is placed there.
     """
 
-    # Which devices are taken stands in the annotations of the pods on the node.
+    # The allocated devices are in the annotations of the pods on the node.
     reads = Reads(
         pod=PodPart.CONTAINERS | PodPart.ANNOTATIONS,
         pods_on_node=PodsOnNode.DETAIL,
@@ -61,14 +61,14 @@ class GpuPolicy(Plugin):
         super().__init__(args, handle)
         self.ledger = Ledger()
 
-    # -- for a policy to say -----------------------------------------------------------
+    # -- methods of a policy ---------------------------------------------------------------
 
     def score_states(self, request: Request, cpu: int, states: States) -> NDArray[np.int64]:
-        """0 to 100 for each node, for a pod that asks for `cpu` and the GPU of the request."""
+        """Return 0 to 100 for each node, for a pod with this request of `cpu` and GPU."""
         raise NotImplementedError
 
     def choose_device(self, request: Request, cpu: int, state: States) -> int:
-        """The device of a node for a pod that shares one: where the least is left."""
+        """Return the device of a node for a pod that shares one: that with the least left."""
         left = state.left[0]
         fitting = np.flatnonzero(left >= request.milli)
         return int(fitting[left[fitting].argmin()])
@@ -147,5 +147,5 @@ class GpuPolicy(Plugin):
 
 
 def cpu_of(pod: Pod) -> int:
-    """What the pod asks for, in thousandths of a core."""
+    """Return the CPU request of the pod, in thousandths of a core."""
     return node_amounts(pod)[0].milli_cpu

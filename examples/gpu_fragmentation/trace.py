@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 __all__ = ["DEVICE_MILLI", "GpuNode", "GpuPod", "TraceError", "read_nodes", "read_pods"]
 
-DEVICE_MILLI = 1000  # of one whole device
+DEVICE_MILLI = 1000  # thousandths of one whole device
 
 NODE_FILE = "openb_node_list_gpu_node.csv"
 POD_FILE = "openb_pod_list_{}.csv"
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class TraceError(Exception):
-    """A trace that cannot be read: where, and what is wrong."""
+    """A trace that cannot be read; the text has the location and the error."""
 
 
 class GpuNode(NamedTuple):
@@ -35,14 +35,14 @@ class GpuNode(NamedTuple):
 
 
 class GpuPod(NamedTuple):
-    """A pod that asks for `count` devices, `milli` of each; none of both for a pod without GPU."""
+    """A pod that requests `milli` of each of `count` devices; both are 0 for a pod without GPU."""
 
     name: str
     cpu_milli: int
     memory_mib: int
     count: int
     milli: int
-    models: str  # allowed models as they stand in the file, separated by "|"; empty: any
+    models: str  # allowed models as written in the file, separated by "|"; empty: any
 
     @property
     def need(self) -> int:

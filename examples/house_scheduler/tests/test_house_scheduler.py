@@ -1,4 +1,4 @@
-"""The house's rules one by one, and the program as a whole."""
+"""Tests of the single rules, and of the program as a whole."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The scheduler of a company: two rules of its own beside those of Kubernetes."""
+"""The scheduler of a company: two additional rules besides those of Kubernetes."""

@@ -1,7 +1,7 @@
-"""The rules of the house.
+"""Two plugins with the rules of the company.
 
-SpareNodes keeps nodes with a label for the pods that ask for them. NightShift holds batch pods
-back until the evening.
+SpareNodes reserves labelled nodes for the pods that request them. NightShift gates batch pods until
+the evening.
 """
 
 from __future__ import annotations
