@@ -16,6 +16,7 @@ from kubesched.api import (
     StatefulSet,
     StorageClass,
 )
+from kubesched.api.events import Event
 from kubesched.cluster.controllers.volume_provisioning import PROVISIONER
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
 from kubesched.foundation.util.clock import SECOND, current_clock
@@ -129,7 +130,31 @@ def test_a_volume_set_aside_for_a_claim_is_given_to_no_other() -> None:
     story(test)
 
 
-def test_an_immediate_class_provisions_and_reclaims_at_once() -> None:
+@pytest.mark.parametrize(
+    ("given", "because"),
+    [
+        ({"capacity": {"storage": "512Mi"}}, "requested PV is too small"),
+        ({"storageClassName": "other"}, "storageClassName does not match"),
+        ({"volumeMode": "Block"}, "incompatible volumeMode"),
+        ({"accessModes": ["ReadOnlyMany"]}, "incompatible accessMode"),
+    ],
+)
+def test_a_claim_is_not_bound_to_a_volume_that_it_names_and_that_does_not_suit_it(
+    given: Json, because: str
+) -> None:
+    async def test(harness: Workloads) -> None:
+        await harness.create(PersistentVolume, volume("named", **given))
+        await harness.create(PersistentVolumeClaim, claim(storageClassName="", volumeName="named"))
+        await harness.clock.sleep(3 * SECOND)
+        assert await phases(harness) == {"data": "Pending", "named": "Available"}
+        events = (await harness.api.list(Event)).items
+        (mismatch,) = [each for each in events if each.reason == "VolumeMismatch"]
+        assert mismatch.note == f'Cannot bind to requested volume "named": {because}'
+
+    story(test)
+
+
+def test_an_immediate_class_provides_at_once_and_takes_back() -> None:
     async def test(harness: Workloads) -> None:
         await harness.create(PersistentVolumeClaim, claim(storageClassName="immediate"))
         await harness.settle(1)
@@ -149,7 +174,7 @@ def test_the_default_class_waits_for_a_pod_and_a_node() -> None:
     async def test(harness: Workloads) -> None:
         await harness.create(PersistentVolumeClaim, claim())
         await harness.settle(5)
-        assert await phases(harness) == {"data": "Pending"}
+        assert await phases(harness) == {"data": "Pending", "named": "Available"}
         await harness.create(Pod, pod("p", "data"))
         await harness.settle(5)
         assert (await harness.get(Pod, "p")).status.phase == "Running"
@@ -189,7 +214,7 @@ def test_a_claim_whose_provisioning_fails_gets_no_volume() -> None:
         await harness.create(Pod, pod("p", "data"))
         await harness.settle(60)
         assert (await harness.get(Pod, "p")).spec.node_name == ""
-        assert await phases(harness) == {"data": "Pending"}
+        assert await phases(harness) == {"data": "Pending", "named": "Available"}
 
     story(test)
 

@@ -57,6 +57,10 @@ def plan_claim_binding(
         volume: PersistentVolume | None = objects.find(PersistentVolume, "", claim.spec.volume_name)
         if volume is None or not _is_available_to(volume, claim):
             return ActionPlan(status_patch(claim, document, {"phase": "Pending"}))
+        if volume.spec.claim_ref is None and (mismatch := _mismatch(claim, volume)):
+            text = f'Cannot bind to requested volume "{volume.metadata.name}": {mismatch}'
+            event = RecordEvent(claim, "VolumeMismatch", text, warning=True)
+            return ActionPlan([*status_patch(claim, document, {"phase": "Pending"}), event])
         return _bind(claim, volume)
     return _plan_unbound_claim(objects, claim, now_ns)
 
@@ -207,6 +211,20 @@ def _best_match(objects: ObjectIndex, claim: PersistentVolumeClaim) -> Persisten
         and (selector is None or selector.matches(each.metadata.labels))
     ]
     return min(fitting, key=_size_and_name, default=None)
+
+
+def _mismatch(claim: PersistentVolumeClaim, volume: PersistentVolume) -> str:
+    """Say why a volume does not satisfy the claim that names it, as the reference does."""
+    wanted = parse_quantity(claim.spec.resources.requests.get("storage", "0"))
+    if parse_quantity(volume.spec.capacity.get("storage", "0")) < wanted:
+        return "requested PV is too small"
+    if (volume.spec.storage_class_name or "") != (claim.spec.storage_class_name or ""):
+        return "storageClassName does not match"
+    if (volume.spec.volume_mode or "Filesystem") != (claim.spec.volume_mode or "Filesystem"):
+        return "incompatible volumeMode"
+    if not set(claim.spec.access_modes) <= set(volume.spec.access_modes):
+        return "incompatible accessMode"
+    return ""
 
 
 def _size_and_name(volume: PersistentVolume) -> tuple[Any, str]:
