@@ -9,7 +9,7 @@ KEEP = "example.com/keep"
 
 
 async def clean_up(api: Api) -> list[str]:
-    """Delete Jobs that have succeeded, with their pods; the names of those deleted."""
+    """Delete Jobs that have succeeded, with their pods; return their names."""
     deleted = []
     async for job in api.get(Job, namespace="default"):
         conditions = job.status.get("conditions", [])

@@ -59,7 +59,7 @@ class Request(NamedTuple):
 
     @property
     def kind(self) -> int:
-        """Return 0 for pods that share a device, else 1 plus the power of two of the devices."""
+        """Return 0 for pods that share a device, else a kind per power of two of devices."""
         return 0 if self.is_share else min(self.count.bit_length(), _KINDS - 1)
 
 

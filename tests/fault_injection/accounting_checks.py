@@ -1,4 +1,4 @@
-"""Checks of events and metrics against what happened."""
+"""Checks of events and metrics against the recorded actions."""
 
 from __future__ import annotations
 

@@ -27,9 +27,9 @@ ScenarioSteps = AsyncIterator[None]
 
 
 async def _approval(scenario: ScenarioParts) -> ScenarioSteps:
-    """A plugin keeps the pod on Permit until a timeout, and the missing class may come meanwhile.
+    """A plugin holds the pod on Permit until a timeout, and the missing class may come meanwhile.
 
-    Other events come as well, which must neither requeue the pod nor hide the right event.
+    Other events come as well. They must neither requeue the pod nor hide the right event.
     """
     await scenario.add_node()
     await scenario.add_pod(annotations={APPROVAL_CLASS: scenario.pod})
@@ -42,7 +42,7 @@ async def _approval(scenario: ScenarioParts) -> ScenarioSteps:
 
 
 async def _held(scenario: ScenarioParts) -> ScenarioSteps:
-    """Another pod holds the room, and loses it before it is bound."""
+    """Another pod reserves the room, and releases it before it is bound."""
     way = scenario.rng.choice(["fails", "refused", "permit"])
     is_deleted = scenario.rng.random() < 0.4
     # Otherwise the end of the nomination would requeue the pod, whatever happens to the room.
@@ -55,7 +55,7 @@ async def _held(scenario: ScenarioParts) -> ScenarioSteps:
     yield
     if is_deleted:
         await scenario.remove_filler()
-    elif way != "permit":  # a pod on Permit loses its node by itself
+    elif way != "permit":  # a pod on Permit loses its node after a timeout
         await scenario.add_class(scenario.filler)
     scenario.refuse("PATCH", 0)
     yield
@@ -64,7 +64,7 @@ async def _held(scenario: ScenarioParts) -> ScenarioSteps:
 
 
 async def _bound_in_vain(scenario: ScenarioParts) -> ScenarioSteps:
-    """Another pod holds the room, its binding fails, and it is deleted before its retry."""
+    """Another pod reserves the room, its binding fails, and it is deleted before its retry."""
     await scenario.add_node(amounts={"cpu": "1"})
     await scenario.add_pod(schedulingGates=GATES)
     yield
@@ -92,7 +92,7 @@ async def _second_thoughts(scenario: ScenarioParts) -> ScenarioSteps:
 
 
 async def _made_anew(scenario: ScenarioParts) -> ScenarioSteps:
-    """During a call to an extender the pod is deleted, and another one gets its name."""
+    """During a call to an extender the pod is deleted, and another pod is created with its name."""
     spec: Json = {"annotations": {SLOW_ANSWER: "yes"}, "container": dict(ASKS_EXTENDER)}
     await scenario.add_node(amounts={FOO: "100"})
     await scenario.add_pod(schedulingGates=GATES, **spec)
@@ -126,7 +126,7 @@ async def _makes_room(scenario: ScenarioParts) -> ScenarioSteps:
 
 
 async def _patient(scenario: ScenarioParts) -> ScenarioSteps:
-    """A victim takes a while to terminate, an event comes, and no other pod may be evicted."""
+    """A victim terminates slowly, an event comes, and no other pod may be evicted."""
     slowly = {"terminationGracePeriodSeconds": 5}
     for suffix in ("", "0"):
         await scenario.add_node(amounts={"cpu": "1"}, suffix=suffix)
@@ -154,7 +154,7 @@ async def _usurped(scenario: ScenarioParts) -> ScenarioSteps:
 
 
 async def _ousted(scenario: ScenarioParts) -> ScenarioSteps:
-    """The pod with the room is less important and not bound yet, so no request is needed."""
+    """The pod on the node is less important and not bound yet, so no request is needed."""
     await scenario.add_node(amounts={"cpu": "1"})
     way = scenario.rng.choice(["refused", "long permit"])
     held = {"nodeName": "", "nodeSelector": scenario.labels, "annotations": {HOLD_MODE: way}}
@@ -168,7 +168,7 @@ async def _ousted(scenario: ScenarioParts) -> ScenarioSteps:
 
 
 async def _crowd(scenario: ScenarioParts) -> ScenarioSteps:
-    """Many pods could be evicted, and one must be: the larger pod of any node."""
+    """Many pods could be evicted, and one eviction suffices: the larger pod of any node."""
     for suffix in "01234":
         await scenario.add_node(amounts={"cpu": "1"}, suffix=suffix)
         for number, cpu in enumerate(("400m", "500m")):

@@ -23,7 +23,7 @@ __all__ = ["CLAIM_SCENARIOS"]
 
 
 async def _two_volumes(scenario: ScenarioParts) -> ScenarioSteps:
-    """A pod needs two volumes of its node, and there is one."""
+    """A pod needs two volumes of its node, and only one exists."""
     await scenario.add_node()
     await scenario.add_volume()
     await scenario.add_claim()
@@ -41,7 +41,8 @@ async def _two_volumes(scenario: ScenarioParts) -> ScenarioSteps:
 async def _volume_changes_hands(scenario: ScenarioParts) -> ScenarioSteps:
     """Two pods choose the only volume one after the other, while the write of the first hangs.
 
-    The volume changes in between, so that the second may have it. The first gets its own later.
+    The volume is changed in between, so that the second may use it. The first gets another volume
+    later.
     """
     await scenario.add_node()
     await scenario.add_volume()
@@ -65,7 +66,7 @@ async def _volume_changes_hands(scenario: ScenarioParts) -> ScenarioSteps:
 
 
 async def _volume_refused(scenario: ScenarioParts) -> ScenarioSteps:
-    """The server refuses the only volume of a node once; the pod must find it again."""
+    """The server refuses the only volume of a node once; the pod must use it on its retry."""
     await scenario.add_node()
     await scenario.add_volume()
     await scenario.add_claim()
@@ -82,7 +83,7 @@ async def _volume_refused(scenario: ScenarioParts) -> ScenarioSteps:
 
 
 async def _gone_in_a_gap(scenario: ScenarioParts) -> ScenarioSteps:
-    """The claim that has the only device is deleted while the scheduler watches nothing."""
+    """The claim with the only device is deleted while the scheduler has no watch."""
     await scenario.add_node(annotations=scenario.devices(1))
     await scenario.add_device_claim(scenario.filler)
     await asyncio.sleep(1)
@@ -106,7 +107,7 @@ async def _gone_in_a_gap(scenario: ScenarioParts) -> ScenarioSteps:
 
 
 async def _allocated_elsewhere(scenario: ScenarioParts) -> ScenarioSteps:
-    """Another client allocates the claim while the scheduler's write is on its way."""
+    """Another client allocates the claim while the scheduler's write is in flight."""
     await scenario.add_node(annotations=scenario.devices(2))
     await scenario.add_device_claim()
     await scenario.add_pod(
@@ -137,7 +138,7 @@ async def _allocated_elsewhere(scenario: ScenarioParts) -> ScenarioSteps:
 async def _late_write(scenario: ScenarioParts) -> ScenarioSteps:
     """The connection breaks while a claim is written, and the write takes effect seconds later.
 
-    Nobody can read the claim meanwhile. Another pod waits for the device.
+    The claim cannot be read in between. Another pod waits for the device.
     """
     await scenario.add_node(annotations=scenario.devices(1))
     await scenario.add_device_claim(scenario.filler)
@@ -171,7 +172,7 @@ async def _late_write(scenario: ScenarioParts) -> ScenarioSteps:
 
 
 async def _claim_released(scenario: ScenarioParts) -> ScenarioSteps:
-    """The binding of a pod fails after its claim was written, and it never gets a node again."""
+    """The binding of a pod fails after its claim was written, and it is never placed again."""
     await scenario.add_node(annotations=scenario.devices(1))
     await scenario.add_device_claim()
     held = {"annotations": {HOLD_MODE: "fails"}}

@@ -31,7 +31,7 @@ Json = dict[str, Any]
 
 
 async def _budget(scenario: ScenarioParts) -> ScenarioSteps:
-    """One of two equal pods must go, and a budget protects the one that started later."""
+    """One of two equal pods must be evicted, and a budget protects the one that started later."""
     await scenario.add_node(amounts={"cpu": "1"})
     await scenario.add_filler("400m", suffix="0")
     await asyncio.sleep(3)
@@ -47,7 +47,7 @@ async def _budget(scenario: ScenarioParts) -> ScenarioSteps:
 
 
 async def _changed_preemptor(scenario: ScenarioParts) -> ScenarioSteps:
-    """While a victim gets its condition, the preemptor is relabelled and fits there no more."""
+    """While a victim gets its condition, the preemptor's labels change so that it fits no more."""
     await scenario.add_node(amounts={"cpu": "1"})
     apart = {"podAntiAffinity": scenario.alone}
     await scenario.add_filler("10m", suffix="0", affinity=apart, priorityClassName="high")
@@ -86,7 +86,7 @@ async def _gone_first(scenario: ScenarioParts) -> ScenarioSteps:
 
 
 async def _unwritten_nomination(scenario: ScenarioParts) -> ScenarioSteps:
-    """A nomination that the server refuses holds its room, also when its pod is changed."""
+    """A nomination that the server refuses reserves its room, also when its pod is changed."""
     await scenario.add_node(amounts={"cpu": "1"})
     await scenario.add_filler("500m", finalizers=["example.com/keeper"])
     await scenario.add_pod("800m", priorityClassName="high", schedulingGates=GATES)
@@ -109,7 +109,7 @@ async def _unwritten_nomination(scenario: ScenarioParts) -> ScenarioSteps:
 
 
 async def _deaf_victim(scenario: ScenarioParts) -> ScenarioSteps:
-    """A plugin ends PreBind as if nothing had happened when its pod is preempted."""
+    """A plugin ends PreBind successfully although its pod is preempted."""
     await scenario.add_node(amounts={"cpu": "1"})
     held = {"nodeName": "", "nodeSelector": scenario.labels, "annotations": {HOLD_MODE: "deaf"}}
     await scenario.add_filler("800m", **held)
@@ -139,7 +139,7 @@ async def _changed_while_held(scenario: ScenarioParts) -> ScenarioSteps:
 async def _event_while_held(scenario: ScenarioParts) -> ScenarioSteps:
     """The only event that helps comes while a pod waits on Permit, which then refuses it.
 
-    Two others are tried after the event, and one of them has ended when the pod is refused.
+    Two other pods are tried after the event, and one of them has ended when the pod is refused.
     """
     await scenario.add_node()
     await scenario.add_pod(annotations={HOLD_MODE: "until changed"}, schedulingGates=GATES)
@@ -163,7 +163,7 @@ async def _event_while_held(scenario: ScenarioParts) -> ScenarioSteps:
 
 
 async def _resized_while_binding(scenario: ScenarioParts) -> ScenarioSteps:
-    """A pod is resized while its binding is on its way; the larger amount must count."""
+    """A pod is resized while its binding is in flight; the larger amount must count."""
     await scenario.add_node(amounts={"cpu": "1"})
     slow = Trouble(travel_ns=2 * SECOND)
     scenario.intercept(once(is_request("POST", f"/pods/{scenario.filler}/binding"), slow))
@@ -222,7 +222,7 @@ async def _expired_list(scenario: ScenarioParts) -> ScenarioSteps:
 
 
 async def _relabelled_while_binding(scenario: ScenarioParts) -> ScenarioSteps:
-    """A pod gets the label that another one stays away from, while its binding is on its way."""
+    """A pod's labels change to match another pod's anti-affinity, during its binding."""
     await scenario.add_node()
     slow = Trouble(travel_ns=2 * SECOND)
     scenario.intercept(once(is_request("POST", f"/pods/{scenario.filler}/binding"), slow))

@@ -129,8 +129,8 @@ class FaultInjector:
     def _inject_machine_fault(self, replica: Replica, what: str, rng: random.Random) -> None:
         loop = asyncio.get_running_loop()
         if what in ("clock jumps", "clock leaps") and replica.clock.is_suspended:
-            # Nothing sets the clock of a machine that is suspended. If its wall clock were set back
-            # meanwhile, neither of its clocks would show how long it was away.
+            # The clock of a suspended machine cannot be set. If its wall clock were set back during
+            # the pause, neither of its clocks would show how long the pause was.
             return
         self.faults[what] += 1
         if what == "clock jumps":
@@ -143,7 +143,7 @@ class FaultInjector:
             self._pause(replica, rng.choice([0.5, 12, 40, 90, 180]))
         elif what == "replica suspends":
             replica.clock.suspend()
-            # Most of the time past the end of the lease, and not much later.
+            # Mostly until shortly after the end of the lease.
             loop.call_later(replica.lease_s * rng.choice([0.7, 1.2, 1.5, 3]), replica.clock.resume)
         elif what == "replica pauses at a write":
             seconds = replica.lease_s * rng.choice([0.8, 1.4, 1.7, 3])
@@ -169,7 +169,7 @@ class FaultInjector:
         asyncio.get_running_loop().call_later(seconds, replica.clock.awake.set)
 
     def on_connecting_request(self, name: str, request: OutgoingRequest) -> None:
-        """Pause the machine of a write that waits for a connection, if a step says so."""
+        """Pause the machine of a write that waits for a connection, if a step requests it."""
         if not self._pausing_at_write or request.method == "GET" or name.startswith("lease "):
             return
         number = int(name.partition("-")[0])
@@ -177,7 +177,7 @@ class FaultInjector:
             self._pause(self._replicas[number], seconds)
 
     def on_request(self, name: str, request: OutgoingRequest, when: str) -> None:
-        """End the sender of a write that was sent, or that took effect, if a step says so."""
+        """End the sender of a write that was sent, or that took effect, if a step requests it."""
         number = name.partition("-")[0]
         if not self._ending_at_write or request.method == "GET" or name.startswith("lease "):
             return
@@ -241,7 +241,7 @@ def _cut(lines: bytes, rng: random.Random) -> Mangled:
 
 
 def _garbled(lines: bytes, rng: random.Random) -> Mangled:
-    """Insert bytes that are no event into some watches, and break the connection."""
+    """Insert invalid bytes into some watches, and break the connection."""
     if rng.random() > 0.2:
         return lines
     whole = lines.splitlines(keepends=True)

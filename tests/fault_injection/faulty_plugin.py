@@ -81,7 +81,7 @@ def faulty_plugin(
             super().__init__(args, handle)
             self._classes = None if handle is None else handle.lister(StorageClass)
             self._pods = None if handle is None else handle.lister(Pod)
-            # Uids of pods that the plugin rejected since their last Reserve.
+            # Uids of pods that the plugin has rejected since their last Reserve.
             self.refused: set[str] = set()
 
         def events_to_register(self) -> Sequence[ClusterEventWithHint] | None:
@@ -94,9 +94,9 @@ def faulty_plugin(
             )
 
         def _is_helped_by_end(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
-            """Never; but a pod must not be asked about the room that it gave back itself."""
+            """Return False; the hint must not be called about room that the pod itself released."""
             is_own = old is not None and old.metadata.uid == pod.metadata.uid
-            # Without a node it is about a nomination that ended, which does concern the pod.
+            # Without a node the event is about an ended nomination, which may help the pod.
             if is_own and old.spec.node_name and self._is_there(pod):
                 report(f"{pod.metadata.name} is asked whether its own end helps it")
             return QueueingHint.SKIP
@@ -130,7 +130,7 @@ def faulty_plugin(
                 if self._classes.get(pod.metadata.name) is not None or not self._is_there(pod):
                     break
             if not self._is_there(pod):
-                await asyncio.sleep(_GOES_ON_S)  # the plugin does not notice the deletion
+                await asyncio.sleep(_GOES_ON_S)  # the plugin ignores the deletion
             if how == "fails":
                 return Status.failure("it was held in vain")
             return Status.unschedulable("it was held in vain")

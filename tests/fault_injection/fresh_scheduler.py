@@ -1,7 +1,7 @@
-"""A fresh scheduler on a copy of the store, which must have nothing to do.
+"""A fresh scheduler on a copy of the store, which must have no work.
 
-If it binds or evicts a pod, or writes another condition than is stored, then the leader has missed
-something.
+If it binds or evicts a pod, or writes a condition that differs from the stored one, then the leader
+has missed an event.
 """
 
 from __future__ import annotations

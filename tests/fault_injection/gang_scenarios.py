@@ -40,11 +40,11 @@ _QUIET_S = 420
 
 
 class _Placed(NamedTuple):
-    """A pod on a node, as the oracle sees it."""
+    """A pod on a node, as the oracle has it."""
 
     cpu: int
     node: str
-    priority: int  # of the unit that it would be evicted with
+    priority: int  # of the unit with which it would be evicted
 
 
 class _ObservedFaults(Faults):
@@ -151,7 +151,7 @@ class GangScenario:
     def _observe(self, verb: str, kind: str, name: str) -> None:
         if verb == "bind":
             self._check_binding(name)
-        # A member that is lost after its gang had enough affects only itself.
+        # The loss of a member does not affect others once its gang has enough members.
         if verb == "failed bind" or (verb == "delete" and kind == "Pod"):
             self._note_loss(name)
 
@@ -160,7 +160,7 @@ class GangScenario:
         self._lost[group] = self._lost.get(group, 0) + 1
 
     def _check_binding(self, name: str) -> None:
-        """A member is bound only once its gang has enough members with a node."""
+        """A member may only be bound when its gang has enough members with a node."""
         harness = self._harness
         pod = harness.scheduler.informers.lister(Pod).get(name, "default")
         if pod is None or not group_name_of(pod):
@@ -180,7 +180,7 @@ class GangScenario:
     # The oracle
 
     async def _unrest(self) -> AsyncIterator[str]:
-        """Report what must not be so once nothing changes any more."""
+        """Report violations once the cluster is idle."""
         harness = self._harness
         api = harness.api
         nodes = (await api.list(Node)).items
@@ -211,7 +211,7 @@ class GangScenario:
 def _fits(
     nodes: Any, placed: list[_Placed], cpu: int, needed: int, group: PodGroup, bound: list[Pod]
 ) -> bool:
-    """Whether so many pods of this size fit beside the placed ones, in one rack if required."""
+    """Whether this many pods of this size fit besides the placed ones, in one rack if required."""
     room: dict[str, int] = {}
     rack_of = {node.metadata.name: node.metadata.labels[RACK] for node in nodes}
     for node in nodes:

@@ -89,7 +89,7 @@ def cluster_pod(plan: Plan, name: str, number: int) -> Pod:
         affinity = make_affinity(apart_preferred=[(10, make_pod_term(ZONE, labels))])
     spread = [make_spread(ZONE, labels=labels, max_skew=2)] if rng.random() < 0.15 else []
     if plan.workload and app == "web":
-        # As in the reference, such a pod could evict pods for ever that a controller replaces.
+        # As in the reference, such a pod could endlessly evict pods that a controller replaces.
         spread = []
     amounts = {"cpu": rng.choice(["100m", "500m", "1500m", "3"]), "memory": "64Mi"}
     selector = {"disk": "ssd"} if rng.random() < 0.15 else None

@@ -1,7 +1,7 @@
 """Checks of the store's history, made with every request and every change.
 
-Some races are allowed by the API: a watch may lag behind, and an answer may be lost. The checks
-tell them from bugs by what a process has received: events of its watches, and answers.
+The API allows some races: a watch may lag behind, and a response may be lost. The checks
+distinguish them from bugs by the events and responses that a process has received.
 """
 
 from __future__ import annotations
@@ -71,20 +71,20 @@ class HistoryChecker:
         self.bound_by: Counter[str] = Counter()  # identity -> bindings that took effect
         self.bound_in_quiet_phase: set[str] = (
             set()
-        )  # uids of those that were bound when all was calm
+        )  # uids of the pods that were bound before the quiet phase
         self.is_quiet = False
-        # The holder of the lease; of a deleted lease, the last one.
+        # The holder of the lease; of a deleted lease, the last holder.
         self._holder: str | None = None
         self._decisions: dict[tuple[str, str], str] = {}  # identity, uid -> node
         self._confirmed_bindings: dict[
             str, dict[str, str]
-        ] = {}  # identity -> uid -> name, it knows are bound
+        ] = {}  # identity -> uid -> name of the pods that it has received as bound
         self._attempts: Counter[tuple[str, str, int]] = Counter()
         self._tried: set[tuple[str, str]] = set()  # identity, uid
-        self._disruption_marked: set[str] = set()  # uids of pods that were said to be disrupted
+        self._disruption_marked: set[str] = set()  # uids of pods with a disruption condition
         self._evicted: dict[tuple[str, str], set[str]] = {}  # identity, preemptor -> uids
         self._devices: dict[tuple[str, str, str], str] = {}  # device -> key of its claim
-        self._allocated_by: dict[tuple[str, str, str], str] = {}  # device -> who wrote that
+        self._allocated_by: dict[tuple[str, str, str], str] = {}  # device -> identity of the writer
         self.evictions_by: Counter[str] = Counter()  # identity -> evictions sent to its client
         self.deleted = 0  # number of pods that were deleted
         self._groups: dict[str, str] = {}  # uid -> name of the pod's group
@@ -148,7 +148,7 @@ class HistoryChecker:
             self._report(f"pod {pod} was bound to {node}: {text}")
 
     def _check_status_patch(self, name: str, pod: str, status: Json) -> None:
-        """Check that the status of an attempt is written to the pod that was tried."""
+        """Check that the status of an attempt is written to the tried pod."""
         types = {each.get("type") for each in status.get("conditions", ())}
         if "PodScheduled" not in types and not status.get("nominatedNodeName"):
             return  # such as the condition of a victim
@@ -189,7 +189,7 @@ class HistoryChecker:
             yield f"{placed} pods of its gang had a node, and {gang['minCount']} are required"
 
     def on_attempt(self, process: ReplicaProcess, pod: Pod) -> None:
-        """Check an attempt: it is not one of many, and no more important pod is ready."""
+        """Check an attempt: it is no retry without a reason, and no more important pod is ready."""
         self._tried.add((process.identity, pod.metadata.uid))
         process.attempted_pods.pop(pod.metadata.name, None)
         process.attempted_pods[pod.metadata.name] = pod
@@ -207,8 +207,9 @@ class HistoryChecker:
     def on_decision(self, process: ReplicaProcess, pod: Pod) -> None:
         """Check a decision against the objects that the process has at this moment."""
         name, node = pod.metadata.name, pod.spec.node_name
-        # Nothing is awaited between reading the pod and this call, with extenders too. So the pod
-        # must be the current one of the process's informer, and must not be terminating.
+        # Nothing is awaited between the pop of the pod and this call, also with extenders.
+        # Therefore the pod must be the current one of the process's informer, and must not be
+        # terminating.
         current = process.scheduler.informers.lister(Pod).get(name, "default")
         if current is None or current.metadata.uid != pod.metadata.uid or is_terminating(current):
             self._report(
@@ -219,11 +220,11 @@ class HistoryChecker:
         self._decisions[process.identity, pod.metadata.uid] = node
         process.nominations.add((pod.metadata.uid, node))
         if pod.spec.scheduling_group is not None and _has_faulty_plugin(process):
-            return  # its node was found beside another member, which Reserve may reject
+            return  # its node was found together with another member, which Reserve may reject
         nodes, placed = self.known_state(process)
         found = [*placement_violations(pod, node, nodes, placed)]
         if process.scheduler._extender_tasks is None:
-            # Nothing can have changed since the filters were called.
+            # The state cannot have changed since the filters were called.
             nominated = self._nominated(process, pod, node)
             found += [
                 f"{text}, with the pods that are nominated there"
@@ -242,7 +243,7 @@ class HistoryChecker:
             self._report(f"{process.identity} finds no node for {pod.metadata.name}, and {node} is")
 
     def known_state(self, process: ReplicaProcess) -> tuple[dict[str, Node], list[Pod]]:
-        """Return nodes and pods on nodes that a process has: watched, assumed, or bound."""
+        """Return the nodes and the pods on nodes that a process has: watched, assumed, or bound."""
         listers = process.scheduler.informers
         nodes = {node.metadata.name: node for node in listers.lister(Node).list()}
         watched = {pod.metadata.uid: pod for pod in listers.lister(Pod).list()}
@@ -341,7 +342,8 @@ class HistoryChecker:
         # Pods that its affinity requires may be less important, and are not evicted.
         near = [each for each in placed if each not in kept and has_affinity_to(preemptor, each)]
         if any(each for each in placed if each not in kept and is_terminating(each)):
-            # As in the reference, the end of a terminating pod lowers a count that never had it.
+            # As in the reference, the end of a terminating pod lowers a count that it was never
+            # part of.
             spec = replace(preemptor.spec, topology_spread_constraints=())
             preemptor = replace(preemptor, spec=spec)
         if any(placement_violations(preemptor, node, nodes, [*kept, *near, *nominated])):
@@ -377,7 +379,7 @@ class HistoryChecker:
             return ""
         nodes, placed = self.known_state(process)
         for node_name in nodes:
-            # With the nominated pods, and without: they may never be bound.
+            # With the nominated pods, and without them, because they may never be bound.
             nominated = self._nominated(process, pod, node_name)
             if not any(placement_violations(pod, node_name, nodes, [*placed, *nominated])) and (
                 not nominated or not any(placement_violations(pod, node_name, nodes, placed))
@@ -386,7 +388,7 @@ class HistoryChecker:
         return ""
 
     def false_statements(self, process: ReplicaProcess, pod: Pod, message: str) -> Iterator[str]:
-        """Return what a message of a pod gets wrong, according to the oracle."""
+        """Return the false parts of a pod's message, according to the oracle."""
         nodes, placed = self.known_state(process)
         nominated = {name: self._nominated(process, pod, name) for name in nodes}
         return false_statements(message, pod, nodes, placed, nominated)
@@ -466,11 +468,11 @@ class HistoryChecker:
             if other is not None and (is_own or self._has_seen_claim(other)):
                 self._report(f"device {'/'.join(device)} was given to {other} and {key}")
             self._devices[device] = key
-            # Without an answer, too: a process must assume that its write took effect.
+            # The same without a response: a process must assume that its write took effect.
             self._allocated_by[device] = self._acting()
 
     def _has_seen_claim(self, claim: str) -> bool:
-        """Whether the informer of the writing process had this claim's devices."""
+        """Whether the informer of the writing process had this version of the claim."""
         process = self._process_of(self._acting())
         if process is None:
             return True
@@ -493,7 +495,7 @@ def _status_by_others(pod: Json) -> Json:
 
 
 def _is_readable(answer: ServerResponse) -> bool:
-    """Whether an answer is a JSON object. A page of a proxy counts as no answer."""
+    """Whether a response is a JSON object. A page of a proxy counts as no response."""
     with contextlib.suppress(ValueError):
         return isinstance(json.loads(answer.body), dict)
     return False

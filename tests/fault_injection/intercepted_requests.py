@@ -1,4 +1,4 @@
-"""What scenarios let happen to single requests."""
+"""Faults of single requests in scenarios."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def refusal(code: int, reason: str) -> Trouble:
 def once(
     matches: Callable[[OutgoingRequest], bool], *troubles: Trouble
 ) -> Callable[[OutgoingRequest], Trouble | None]:
-    """Cause these troubles for the first requests that match, one after the other."""
+    """Inject these faults into the first matching requests, one after the other."""
     left = list(troubles)
 
     def intercepted(request: OutgoingRequest) -> Trouble | None:

@@ -54,7 +54,7 @@ class LivenessScenario(ScenarioParts):
     ) -> None:
         super().__init__(api, number, rng, refuse, intercept, forget_history)
         self.kind = kind
-        # Whether one process holds state that another leader would not have.
+        # Whether the process has state that another leader would not have.
         self.needs_one_leader = kind in _OF_ONE_LEADER
         # Whether the pod is tried at once, and gets a condition.
         self.gets_condition = kind in _SIMPLE
@@ -65,7 +65,7 @@ class LivenessScenario(ScenarioParts):
 
 
 async def _label(scenario: LivenessScenario) -> ScenarioSteps:
-    """The server refuses the condition in some cases, and the scheduler must retry."""
+    """In some cases the server refuses the condition, and the scheduler must retry."""
     scenario.refuse("PATCH", scenario.rng.choice([0, 1, 2]))
     await scenario.add_node(labels={})
     await scenario.add_pod()
@@ -109,7 +109,7 @@ async def _toleration(scenario: LivenessScenario) -> ScenarioSteps:
     await scenario.add_node()
     await scenario.add_pod(tolerations=[])
     yield
-    # An update may only add tolerations, and the server has added some itself.
+    # An update may only add tolerations, and the server itself has added some.
     pod = await scenario.api.get(Pod, scenario.pod, "default")
     there = [
         {
@@ -268,8 +268,8 @@ async def _nominated(scenario: LivenessScenario) -> ScenarioSteps:
     """Another pod is nominated to the node and cannot be placed."""
     await scenario.add_node(amounts={"cpu": "1"})
     await scenario.add_filler("800m", nodeName="", schedulingGates=GATES)
-    # As in the reference, a nomination does not count if a gated pod has it when the informer
-    # first lists the pod. A watch that a fault broke may take long to come back.
+    # As in the reference, a nomination does not count if the pod is gated when the informer first
+    # lists it. A watch that a fault broke may take long to be restored.
     await asyncio.sleep(40)
     nominated = {"status": {"nominatedNodeName": scenario.node}}
     await scenario.change(Pod, scenario.filler, nominated, "status")

@@ -1,4 +1,4 @@
-"""Checks of messages about nodes: are they true, according to the placement oracle?
+"""Checks whether messages about nodes are correct, according to the placement oracle.
 
 A message gives numbers of nodes with reasons. No reason may be given for more nodes than the oracle
 rejects for that reason.
@@ -37,7 +37,7 @@ def false_statements(
     placed: Collection[Pod],
     nominated: Mapping[str, Collection[Pod]],
 ) -> Iterator[str]:
-    """Return what a message gets wrong; `nominated` has the nominated pods of each node."""
+    """Return the false parts of a message; `nominated` has the nominated pods of each node."""
     found = re.match(r"0/(\d+) nodes are available: (.*?)\.(?: |$)", message)
     if found is None:
         return

@@ -25,7 +25,7 @@ from tests.foundation.client.wire_network import Machine, Network
 
 __all__ = ["Replica", "ReplicaProcess", "record_tasks_by_process"]
 
-_GRACE_S = 15  # as of `kubesched run`
+_GRACE_S = 15  # the default of `kubesched run`
 _process: contextvars.ContextVar[ReplicaProcess | None] = contextvars.ContextVar(
     "process", default=None
 )
@@ -212,7 +212,7 @@ class Replica:
         pop_specific = queue.pop_specific
 
         def taken(*args: Any) -> Any:
-            """Pop a member of a group that is tried with another one."""
+            """Pop a member of a group that is tried together with another member."""
             queued = pop_specific(*args)
             if queued is not None:
                 process.popped += 1

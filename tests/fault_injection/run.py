@@ -65,7 +65,7 @@ __all__ = ["Outcome", "run_plan"]
 # minutes.
 QUIET_PHASE_CHECKS_S = (90, 150, 240, 420)
 _SETTLING_S = 15
-# How long after the last fault a request that was sent before may still take effect.
+# How long after the last fault an earlier request may still take effect.
 _LAST_FAULT_EFFECT_S = 100
 # How long an idle cluster is observed.
 _IDLE_S = 20
@@ -93,7 +93,7 @@ class Outcome:
 
 
 class _WatchedLog:
-    """A log whose errors are bugs: the queue logs what cannot happen, and goes on."""
+    """A log whose errors are bugs: the queue logs impossible states, and continues."""
 
     def __init__(self, log: Any, complaints: list[str]) -> None:
         self._log, self._complaints = log, complaints
@@ -111,7 +111,7 @@ class _TooLongError(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def _bounded() -> Iterator[None]:
-    """End a run that loops at one moment of virtual time."""
+    """End a run that loops at one instant of virtual time."""
 
     def give_up(*_: object) -> None:
         raise _TooLongError(f"the run took over {_LONGEST_CPU_S} s of CPU")
@@ -183,7 +183,7 @@ class Run:
             lambda trouble: self.fault_injector.intercept(trouble),
             lambda: self.fault_injector.forget_history(),
         )
-        # Caches hold plugin classes for long, and these must not hold the whole run.
+        # Caches hold plugin classes for long, and these must not keep the whole run in memory.
         this = weakref.ref(self)
 
         def is_injecting() -> bool:
@@ -434,7 +434,7 @@ class Run:
         there = self._on_nodes()
         await asyncio.sleep(_IDLE_S)
         if not there <= self._on_nodes():
-            return []  # a pod completed, and others may get its room
+            return []  # a pod completed, and its room is available to others
         # A retry that fails may write its message with the reasons in another order.
         failing = {
             f"/pods/{pod.metadata.name}/status"

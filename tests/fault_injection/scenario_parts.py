@@ -44,7 +44,8 @@ ONE_DEVICE = {DEVICES: json.dumps([{"driver": DRIVER, "count": 1}])}
 ASKS_EXTENDER = {"resources": {"requests": {FOO: "1"}, "limits": {FOO: "1"}}}
 GATES = [{"name": "example.com/later"}]
 Intercept = Callable[[OutgoingRequest], Trouble | None]
-# Of the lists of informers. There are so few objects that they would have one page otherwise.
+# Page size of the informers' lists. There are so few objects that they would have one page
+# otherwise.
 PAGE_SIZE = 3
 CLOSED = {"key": "maintenance", "effect": "NoSchedule"}
 
@@ -69,7 +70,7 @@ class ScenarioParts:
         self.api, self.rng, self.refuse = api, rng, refuse
         self.intercept, self.forget_history = intercept, forget_history
         self.page_size = PAGE_SIZE
-        # What happened and must not happen while one leader had all objects.
+        # Violations observed while one leader had all objects.
         self.wrong: list[str] = []
         self._removals: list[asyncio.Task[None]] = []
         # Pods of which no more than `victims` may be deleted at the end.

@@ -64,7 +64,7 @@ class ScenarioRunner:
                 break
         else:
             self._report(f"scenario {scenario.kind}: {scenario.pod} could be placed, and waits")
-        # Only if one leader had all objects all the time.
+        # Only if one leader had all objects during the whole scenario.
         if is_synced and may_act and before == self._leading():
             for text in scenario.wrong:
                 self._report(f"scenario {scenario.kind}: {text}")
@@ -106,9 +106,9 @@ class ScenarioRunner:
         )
 
     def _is_up_to_date(self, store: Store) -> bool:
-        """Whether one leader goes on, and its informers have every object of the store.
+        """Whether one leader continues, and its informers have every object of the store.
 
-        A leader that ends may keep the lease until nothing that it sent can take effect.
+        A leader that ends may keep the lease until none of its requests can take effect.
         """
         processes = self._leading()
         return (

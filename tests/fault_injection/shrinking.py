@@ -1,4 +1,4 @@
-"""Shrinking: make a failing plan smaller as long as it fails in the same way."""
+"""Shrinking: reduces a failing plan as long as it fails in the same way."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Checks of a scheduler's state in memory against a recount of what the server has.
+"""Checks of a scheduler's state in memory against a recount of the server's objects.
 
-Each check is a generator of texts about differences. It yields none if all is right.
+Each check is a generator of texts about differences. It yields none if the state is correct.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def state_leaks(scheduler: Scheduler, store: Store) -> Iterator[str]:
 
 def task_differences(scheduler: Scheduler, names: Iterable[str]) -> Iterator[str]:
     """Return tasks that an idle process must not have, or has more than once."""
-    # A request that was sent goes on without its sender.
+    # A sent request continues without its sender.
     running = Counter(name for name in names if name != "network")
     informers = len(list(scheduler.informers.components()))
     if running.pop(SharedInformer.__name__, 0) != informers:

@@ -14,7 +14,7 @@ from tests.fault_injection.shrinking import shrink_plan
 
 SEEDS = 300
 PER_TEST = 10
-# Seeds that once failed because the harness was wrong.
+# Seeds that once failed because of bugs in the harness.
 FOUND = {
     41000041: "a victim that was terminating already, and counts for the spread of its preemptor",
 }

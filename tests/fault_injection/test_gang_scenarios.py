@@ -19,7 +19,7 @@ from kubesched.scheduler.pod_groups.group_algorithm import MemberTrials
 from kubesched.scheduler.runtime.placement_points import PlacementPoints
 from tests.fault_injection.gang_scenarios import run_gang_scenario
 
-# The last two end with nominations that keep room for pods that cannot be placed.
+# The last two end with nominations that reserve room for pods that cannot be placed.
 SEEDS = (*range(18), 700_048, 700_265)
 MUTANT_SEEDS = 40
 

@@ -1,8 +1,8 @@
 """Retries of pods for which the reference has no event either.
 
 A pod whose affinity matches the pod itself fits any node as soon as no other pod matches. The
-deletion of the last matching pod is no event for it (docs/reference/06 §2.8), so it waits for the
-flush after five minutes, which most plans turn off.
+deletion of the last matching pod is not an event for it (docs/reference/06 §2.8), so it waits for
+the flush after five minutes, which most plans disable.
 """
 
 from __future__ import annotations

@@ -207,7 +207,7 @@ class UserActions:
         await self._create_pod(step.name, step.number, node_name)
 
     async def _bind(self, step: Step) -> None:
-        """Bind a pod as another client, whatever a scheduler does with it at the time."""
+        """Bind a pod as another client, whatever a scheduler does with it at that time."""
         pod = await self.api.get(Pod, step.name, "default")
         nodes = (await self.api.list(Node)).items
         node = nodes[step.number % len(nodes)].metadata.name

@@ -1,9 +1,8 @@
 """Mutants: deliberate bugs, made by replacing named functions of the package.
 
 A mutant names its targets by dotted path, as in `kubesched.scheduler.backend.cache.Cache.add_pod`.
-The replacement is a function that is written out in Python. No source text is edited, so a
-refactoring breaks a mutant only when its target is renamed or removed, and
-`test_every_target_exists` says which.
+The replacement is a Python function. No source text is edited, so a refactoring breaks a mutant
+only when its target is renamed or removed, and `test_every_target_exists` says which.
 """
 
 from __future__ import annotations
@@ -65,12 +64,13 @@ class Mutant(NamedTuple):
     patches: tuple[Patch, ...]
 
 
-# A mutant that does not fit the code any more can fail in the middle of a run, where a scheduler
-# catches and logs the exception. `activate` raises it again when the run has ended.
+# A mutant that no longer fits the code can fail in the middle of a run, where a scheduler catches
+# and logs the exception. `activate` raises it again when the run has ended.
 _failures: list[MutantTargetError] = []
 
 # The values that overlays have offered and that the code has read, as "type.name". A value that is
-# never read changes nothing: the code does not do any more what the mutant was written for.
+# never read changes nothing, which means that the code no longer does what the mutant was written
+# for.
 _offered: set[str] = set()
 _read: set[str] = set()
 
@@ -110,7 +110,7 @@ def skip(*_args: Any, **_options: Any) -> QueueingHint:
 
 
 def replace(target: str, replacement: Any) -> Patch:
-    """Put something else in the place of the target."""
+    """Replace the target by another object."""
     return Patch(target, lambda _original: replacement)
 
 
@@ -179,7 +179,7 @@ def with_value(target: str, path: str, change: Callable[[Any], Any]) -> Patch:
 
 
 def replace_names(target: str, **replacements: Any) -> Patch:
-    """Call a function in which names of its module stand for something else."""
+    """Call a function in which names of its module have other values."""
 
     def make(original: Any) -> Any:
         function = _function_of(original)
@@ -263,7 +263,7 @@ def _overlaid(real: Any, names: list[str], change: Callable[[Any], Any]) -> Any:
     if not names:
         return change(real)
     if real is None:
-        return None  # there is nothing of this kind in this call
+        return None  # the call has no such value
     _check_attribute(real, names[0])
     value = getattr(real, names[0])
     return Overlay(real, **{names[0]: _overlaid(value, names[1:], change)})
@@ -281,7 +281,7 @@ def _label(real: Any, name: str) -> str:
 
 
 def forget_read_values() -> None:
-    """Begin to record anew which values of overlays the code reads."""
+    """Reset the record of the overlay values that the code has read."""
     _offered.clear()
     _read.clear()
 
@@ -365,7 +365,7 @@ def _awaitable(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def stale_targets(mutant: Mutant) -> list[str]:
-    """What keeps a mutant from being activated; empty if nothing does."""
+    """Return why a mutant cannot be activated; empty if it can."""
     problems = []
     for patch in mutant.patches:
         try:

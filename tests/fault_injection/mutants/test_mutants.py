@@ -68,7 +68,7 @@ def test_a_violation_is_shrunk_to_few_steps() -> None:
 
 
 class Counter:
-    """A target with a part that can be silenced."""
+    """A target with a method that a mutant can disable."""
 
     def __init__(self) -> None:
         self.log: list[str] = []

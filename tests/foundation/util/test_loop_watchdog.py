@@ -34,7 +34,7 @@ def test_a_blocked_loop_is_logged_once_and_when_the_time_has_doubled(
     assert lines[4] == lines[8] == 1
     assert lines[9] == lines[18] == 2
     assert lines[-1] == 4
-    assert "test_silence_is_logged_once" in caplog.text
+    assert "test_a_blocked_loop_is_logged_once" in caplog.text
 
 
 def test_a_responsive_loop_is_not_reported(caplog: pytest.LogCaptureFixture) -> None:
