@@ -131,30 +131,28 @@ def test_a_volume_set_aside_for_a_claim_is_given_to_no_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "because"),
+    "given",
     [
-        ({"capacity": {"storage": "512Mi"}}, "requested PV is too small"),
-        ({"storageClassName": "other"}, "storageClassName does not match"),
-        ({"volumeMode": "Block"}, "incompatible volumeMode"),
-        ({"accessModes": ["ReadOnlyMany"]}, "incompatible accessMode"),
+        {"capacity": {"storage": "512Mi"}},
+        {"storageClassName": "other"},
+        {"volumeMode": "Block"},
+        {"accessModes": ["ReadOnlyMany"]},
     ],
+    ids=str,
 )
 def test_a_claim_is_not_bound_to_a_volume_that_it_names_and_that_does_not_suit_it(
-    given: Json, because: str
+    given: Json,
 ) -> None:
     async def test(harness: Workloads) -> None:
         await harness.create(PersistentVolume, volume("named", **given))
         await harness.create(PersistentVolumeClaim, claim(storageClassName="", volumeName="named"))
-        await harness.clock.sleep(3 * SECOND)
+        await harness.settle(1)
         assert await phases(harness) == {"data": "Pending", "named": "Available"}
-        events = (await harness.api.list(Event)).items
-        (mismatch,) = [each for each in events if each.reason == "VolumeMismatch"]
-        assert mismatch.note == f'Cannot bind to requested volume "named": {because}'
 
     story(test)
 
 
-def test_an_immediate_class_provides_at_once_and_takes_back() -> None:
+def test_an_immediate_class_provisions_and_reclaims_at_once() -> None:
     async def test(harness: Workloads) -> None:
         await harness.create(PersistentVolumeClaim, claim(storageClassName="immediate"))
         await harness.settle(1)
