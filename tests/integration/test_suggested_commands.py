@@ -81,6 +81,18 @@ CASES: dict[str, tuple[str, str, dict[str, Any], str]] = {
         pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "dataa"}}]),
         "use claim data instead",
     ),
+    "a claim that does not exist": (
+        "v1",
+        "Pod",
+        pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "scratch"}}]),
+        "create claim",
+    ),
+    "labels and a request": (
+        "apps/v1",
+        "Deployment",
+        deployment(pod(nodeSelector={"disk": "ssd"}, requests={"cpu": "8"})),
+        "label main disk=ssd, and request cpu",
+    ),
 }
 CLAIM = {
     "apiVersion": "v1",

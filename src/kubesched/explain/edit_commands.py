@@ -22,6 +22,8 @@ __all__ = ["command_of_edits"]
 _WITH_TEMPLATES: Final = frozenset(
     ["DaemonSet", "Deployment", "Pod", "ReplicaSet", "ReplicationController", "StatefulSet"]
 )
+# Kinds of which a new object is one short line of JSON.
+_SHORT: Final = frozenset(["PersistentVolumeClaim"])
 _REQUEST: Final = re.compile(
     r"(?:/spec/template)?/spec/containers/(\d+)/resources/(requests|limits)/([^/]+)"
 )
@@ -43,14 +45,17 @@ def _command(edit: Edit, before: ApiObject | None) -> str:
         return f"kubectl delete {target}"
     document = edit.document or {}
     if edit.action == "create":
-        return _creation(edit.name, document) if edit.kind == PriorityClass.kind else ""
+        return _creation(edit, document)
     if before is None:
         return ""
     old = msgspec.to_builtins(before)
     operations = list(_difference(old.get("spec", {}), document.get("spec", {}), "/spec"))
     if edit.action == "replace":
-        if not operations:
+        labels = _labelling(target, old, document)
+        if labels and operations:
             return ""
+        if not operations:
+            return labels
         amounts = _set_resources(edit.kind, old, operations)
         if amounts:
             return f"kubectl set resources {target} {amounts}"
@@ -58,8 +63,23 @@ def _command(edit: Edit, before: ApiObject | None) -> str:
     return _recreation(edit.kind, target, old, operations)
 
 
-def _creation(name: str, document: dict[str, Any]) -> str:
-    return f"kubectl create priorityclass {name} --value={document.get('value', 0)}"
+def _creation(edit: Edit, document: dict[str, Any]) -> str:
+    if edit.kind == PriorityClass.kind:
+        return f"kubectl create priorityclass {edit.name} --value={document.get('value', 0)}"
+    if edit.kind not in _SHORT:
+        return ""
+    text = shlex.quote(msgspec.json.encode(document).decode())
+    return f"echo {text} | kubectl create -f -"
+
+
+def _labelling(target: str, old: Any, document: dict[str, Any]) -> str:
+    """Return a command that sets labels; empty if labels do not differ or go."""
+    before = old.get("metadata", {}).get("labels", {})
+    after = document.get("metadata", {}).get("labels", {})
+    if before == after or not before.keys() <= after.keys():
+        return ""
+    changed = [f"{key}={after[key]}" for key in after if before.get(key) != after[key]]
+    return f"kubectl label {target} --overwrite {' '.join(changed)}"
 
 
 def _recreation(kind: str, target: str, old: Any, operations: list[_Operation]) -> str:

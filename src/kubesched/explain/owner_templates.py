@@ -18,6 +18,7 @@ from kubesched.api import (
     Job,
     Pod,
     PodSpec,
+    PodTemplateSpec,
     ReplicaSet,
     ReplicationController,
     StatefulSet,
@@ -26,7 +27,7 @@ from kubesched.api.batch import CronJob
 from kubesched.api.pod_facts import controller_of
 from kubesched.foundation.client.object_table import ObjectTable
 
-__all__ = ["TemplateOwner", "template_owner", "with_pod_changes"]
+__all__ = ["TemplateOwner", "template_of", "template_owner", "with_pod_changes"]
 
 _KINDS: Final[Mapping[str, type[Any]]] = {
     each.__name__: each
@@ -89,6 +90,15 @@ def _read(objects: ObjectTable, kind: str, namespace: str, name: str) -> Templat
     known = _KINDS.get(kind)
     workload = None if known is None else objects.get(known, name, namespace)
     return TemplateOwner(kind, namespace, name, workload)
+
+
+def template_of(workload: Any) -> PodTemplateSpec:
+    """Return the template of the workload's pods."""
+    spec = workload.spec
+    found: PodTemplateSpec = (
+        spec.job_template.spec.template if isinstance(workload, CronJob) else spec.template
+    )
+    return found
 
 
 def with_pod_changes(workload: Any, before: PodSpec, after: PodSpec) -> Any:

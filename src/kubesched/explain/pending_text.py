@@ -34,10 +34,14 @@ def render_pending(report: PendingReport, *, width: int = 100, paint: Paint = pl
 def _first_line(report: PendingReport) -> str:
     what = f"{report.subject}: " if report.subject else ""
     if report.causes and not report.pending:
-        wanted = f"none of its {report.missing} pods exists" if report.missing else "it has no pods"
+        wanted = "it has no pods"
+        if report.missing:
+            wanted = f"none of its {report.missing} pods exists"
+            wanted = "its pod does not exist" if report.missing == 1 else wanted
         return f"{what}{wanted}. Below is the explanation of a pod of its template."
     if not report.pending and not report.pods:
-        return f"{what}there are no pods"
+        wants_none = report.subject and not report.causes
+        return f"{what}it wants no pods (0 replicas)" if wants_none else f"{what}there are no pods"
     if not report.pending:
         return f"{what}no pod is pending, of {plural(report.pods, 'pod')}"
     verb = "is" if report.pending == 1 else "are"

@@ -140,9 +140,13 @@ def _held(model: ClusterModel, attempt: _Attempt, *, suggest: bool) -> Explanati
         then = pending_summary(
             model, pod, attempt.outcome, attempt.verdicts, (), None, attempt.explanations
         )
-        summary = summary._replace(breakdown=f"Once that is solved: {then.sentence}")
+        if then.sentence not in summary.sentence:
+            summary = summary._replace(breakdown=f"Once that is solved: {then.sentence}")
     answer = _waiting(attempt, summary)
     suggestions = without_gates(model, pod) if suggest else ()
+    if suggest and not pod.spec.scheduling_gates and attempt.outcome.result is None:
+        once = one_cause_each(pod, attempt.verdicts, attempt.explanations)
+        suggestions = find_suggestions(model, pod, once, attempt.explanations)
     return replace(answer, suggestions=suggestions, node=attempt.outcome.node_name)
 
 
@@ -176,7 +180,7 @@ def _placed(model: ClusterModel, attempt: _Attempt, versus: str) -> Explanation:
         sum(group.count for group in attempt.groups if not group.rejections),
     )
     if not attempt.current:
-        sentence = waiting_summary(pod, sentence)
+        sentence = waiting_summary(model, pod, sentence)
     return Explanation(
         pod=pod_name(pod),
         verdict="fits",

@@ -11,6 +11,7 @@ from kubesched.api.pod_facts import controller_of
 from kubesched.explain.clusters.cluster_model import ClusterModel
 from kubesched.explain.edit_commands import command_of_edits
 from kubesched.explain.explanation import Edit, Suggestion
+from kubesched.explain.owner_templates import template_owner
 from kubesched.explain.suggestion_edits import edits_of, place_of_change
 from kubesched.framework import Remedy, Removal
 
@@ -61,7 +62,8 @@ def _command(model: ClusterModel, remedy: Remedy, edits: Sequence[Edit]) -> str:
     Empty if none can, or the pod is not in the cluster.
     """
     metadata = remedy.pod.metadata
-    if not edits or model.objects.get(Pod, metadata.name, metadata.namespace) is None:
+    is_there = model.objects.get(Pod, metadata.name, metadata.namespace) is not None
+    if not edits or not (is_there or template_owner(model.objects, remedy.pod)):
         return ""
     return command_of_edits([(each, _object_of(model, each)) for each in edits])
 

@@ -165,13 +165,15 @@ class Snapshot:
         """
         found = find_workload_pods(self.model.objects, kind, namespace, name)
         note = ""
-        if found.missing:
+        subject = f"{found.kind} {namespace}/{name}"
+        if found.why_none:
+            note = f"{subject} gets no further pods: {'; '.join(found.why_none)}."
+        elif found.missing:
             note = missing_pod_note(self.model.objects, namespace, name)
         report = self._report(found.pods, suggest=suggest)
         if not found.pods and found.wanted != 0:
             answer = self.explain(found.next_pod, suggest=suggest)
             report = replace(report, causes=(cause_of(found.next_pod, answer),))
-        subject = f"{found.kind} {namespace}/{name}"
         return replace(report, subject=subject, missing=found.missing, note=note)
 
     def explain_group(

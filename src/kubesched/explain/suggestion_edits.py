@@ -24,7 +24,12 @@ from kubesched.api import (
 from kubesched.api.kinds import kind_of
 from kubesched.explain.clusters.cluster_model import ClusterModel
 from kubesched.explain.explanation import Edit
-from kubesched.explain.owner_templates import TemplateOwner, template_owner, with_pod_changes
+from kubesched.explain.owner_templates import (
+    TemplateOwner,
+    template_of,
+    template_owner,
+    with_pod_changes,
+)
 from kubesched.foundation.client.object_table import ObjectTable
 from kubesched.framework import ClusterChange, Remedy, Removal
 
@@ -52,7 +57,7 @@ def edits_of(model: ClusterModel, remedy: Remedy) -> tuple[Edit, ...]:
     before = objects.get(Pod, metadata.name, metadata.namespace)
     edits = [each for change in changes for each in _of_change(objects, change)]
     if before is None:
-        return tuple(edits)
+        return (*edits, *_of_template(objects, remedy.pod))
     is_new = before != remedy.pod or any(each.kind == "ResourceClaimTemplate" for each in edits)
     if not is_new:
         return tuple(edits)
@@ -64,7 +69,10 @@ def place_of_change(model: ClusterModel, remedy: Remedy) -> str:
     """Return the template to which a change of the pod belongs; empty without a controller."""
     metadata = remedy.pod.metadata
     before = model.objects.get(Pod, metadata.name, metadata.namespace)
-    if before is None or before == remedy.pod or _is_allowed(before, remedy.pod):
+    if before is None:
+        is_changed = any(_of_template(model.objects, remedy.pod))
+        return f", in the template of {template_owner(model.objects, remedy.pod)}" * is_changed
+    if before == remedy.pod or _is_allowed(before, remedy.pod):
         return ""
     owner = template_owner(model.objects, before)
     return "" if owner is None else f", in the template of {owner}"
@@ -117,6 +125,20 @@ def _of_pod(objects: ObjectTable, before: Pod, after: Pod) -> Iterator[Edit] | t
     if owner.workload is None:
         return ()
     return _of_owner(owner, before, after)
+
+
+def _of_template(objects: ObjectTable, after: Pod) -> tuple[Edit, ...]:
+    """Return the requests for a changed pod that its controller has not created yet."""
+    owner = template_owner(objects, after)
+    if owner is None or owner.workload is None:
+        return ()
+    before = template_of(owner.workload).spec
+    if before == after.spec:
+        return ()
+    changed = with_pod_changes(owner.workload, before, after.spec)
+    if owner.is_immutable:
+        return (_edit(_without_job_labels(changed), "recreate"),)
+    return (_edit(changed, "replace"),)
 
 
 def _of_owner(owner: TemplateOwner, before: Pod, after: Pod) -> tuple[Edit, ...]:

@@ -39,7 +39,16 @@ def find_suggestions(
         taken = {suggestion.change for suggestion in found}
         pairs = search.verified(search.needed_pairs(), _PAIRS_TRIED)
         found += [each for each in pairs if each.change not in taken]
-    return tuple(found[:_MOST_SHOWN])
+    return tuple(_distinct(found)[:_MOST_SHOWN])
+
+
+def _distinct(found: Iterable[Suggestion]) -> list[Suggestion]:
+    """Return the first of the suggestions that make the same edits of the cluster."""
+    kept: list[Suggestion] = []
+    for each in found:
+        if not each.edits or all(each.edits != other.edits for other in kept):
+            kept.append(each)
+    return kept
 
 
 class _RemedySearch:

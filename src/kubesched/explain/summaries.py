@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kubesched.api import Pod
+from kubesched.api import PersistentVolumeClaim, Pod, StorageClass
 from kubesched.explain.clusters.cluster_model import ClusterModel, SearchOutcome
 from kubesched.explain.explanation import NodeScore, Preemption, Suggestion
 from kubesched.explain.headline import Headline, find_headline
@@ -14,6 +14,11 @@ from kubesched.explain.verdicts import AllVerdicts, one_cause_each
 from kubesched.framework import Detail, PodInfo, Status
 from kubesched.framework.causes import SchedulingGated
 from kubesched.framework.pod_groups import group_name_of
+from kubesched.scheduler.plugins.helpers.volume_claims import (
+    SELECTED_NODE,
+    claim_class,
+    claim_names,
+)
 from kubesched.scheduler.plugins.helpers.wording import listed, plural, pod_name
 
 __all__ = [
@@ -157,10 +162,12 @@ def unschedulable_message(pod: Pod) -> str:
     return ""
 
 
-def waiting_summary(pod: Pod, sentence: str) -> str:
+def waiting_summary(model: ClusterModel, pod: Pod, sentence: str) -> str:
     """Add why a pod that fits may still be pending."""
     if pod.metadata.creation_timestamp is None:
         return sentence
+    if provisioning := _provisioning(model, pod):
+        return provisioning
     if told := unschedulable_message(pod):
         if group := group_name_of(pod):
             return (
@@ -173,6 +180,24 @@ def waiting_summary(pod: Pod, sentence: str) -> str:
         )
     name = pod.spec.scheduler_name or "default-scheduler"
     return f"{sentence}. No scheduler has tried it yet: is one running for schedulerName {name!r}?"
+
+
+def _provisioning(model: ClusterModel, pod: Pod) -> str:
+    """Say which volume a pod waits for after a scheduler has chosen its node; empty if none."""
+    for name in claim_names(pod):
+        claim = model.objects.get(PersistentVolumeClaim, name, pod.metadata.namespace)
+        if claim is None or claim.spec.volume_name:
+            continue
+        node, class_name = claim.metadata.annotations.get(SELECTED_NODE), claim_class(claim)
+        found = model.objects.get(StorageClass, class_name)
+        if node and found is not None:
+            return (
+                f"It fits, and a scheduler has chosen {node} for it. It waits until provisioner "
+                f"{found.provisioner} of class {class_name} has made the volume of claim {name}, "
+                "and is tried again after 10 minutes (bindTimeoutSeconds): kubectl describe pvc "
+                f"-n {pod.metadata.namespace} {name}"
+            )
+    return ""
 
 
 def lost_summary(pod: Pod) -> str:

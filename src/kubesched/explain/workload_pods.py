@@ -12,6 +12,7 @@ from kubesched.api import (
     Deployment,
     Job,
     ObjectMeta,
+    OwnerReference,
     Pod,
     ReplicaSet,
     ReplicationController,
@@ -21,7 +22,8 @@ from kubesched.api.batch import CronJob
 from kubesched.api.kinds import kind_of
 from kubesched.api.pod_facts import controller_of
 from kubesched.explain.clusters.cluster_model import ExplainError
-from kubesched.explain.owner_templates import template_owner
+from kubesched.explain.clusters.refused_pods import why_no_pods
+from kubesched.explain.owner_templates import template_of, template_owner
 from kubesched.foundation.client.object_table import ObjectTable
 from kubesched.scheduler.plugins.helpers.wording import nearest
 
@@ -59,8 +61,9 @@ class WorkloadPods(NamedTuple):
     namespace: str
     name: str
     pods: tuple[Pod, ...]
-    wanted: int | None  # None: it depends on the nodes, or on the time
-    next_pod: Pod  # the pod that the controller would create next
+    wanted: int | None  # None: it depends on the nodes, or on time
+    next_pod: Pod  # that the controller would create next
+    why_none: tuple[str, ...] = ()  # why it does not create it, as far as objects show
 
     @property
     def missing(self) -> int:
@@ -90,9 +93,10 @@ def find_workload_pods(
         for pod in sorted(objects.list(Pod, namespace), key=lambda pod: pod.metadata.name)
         if pod.status.phase not in _FINISHED and _belongs(objects, pod, kind.__name__, name)
     )
-    return WorkloadPods(
-        kind.__name__, namespace, name, pods, _wanted(workload), _next_pod(workload)
-    )
+    wanted, next_pod = _wanted(workload), _next_pod(workload)
+    has_all = bool(pods) if wanted is None else len(pods) >= wanted
+    why_none = () if has_all else why_no_pods(objects, workload, next_pod)
+    return WorkloadPods(kind.__name__, namespace, name, pods, wanted, next_pod, why_none)
 
 
 def _not_found(objects: ObjectTable, kind: type[Any], namespace: str, name: str) -> ExplainError:
@@ -131,13 +135,20 @@ def _wanted(workload: Any) -> int | None:
 
 
 def _next_pod(workload: Any) -> Pod:
-    spec = workload.spec
-    template = spec.job_template.spec.template if isinstance(workload, CronJob) else spec.template
-    metadata = workload.metadata
+    template, metadata = template_of(workload), workload.metadata
     own = ObjectMeta(
         name=f"{metadata.name}-next",
         namespace=metadata.namespace,
         labels=template.metadata.labels,
         annotations=template.metadata.annotations,
+        owner_references=(
+            OwnerReference(
+                api_version=type(workload).api_version,
+                kind=type(workload).kind,
+                name=metadata.name,
+                uid=metadata.uid,
+                controller=True,
+            ),
+        ),
     )
     return replace(Pod(), metadata=own, spec=template.spec)

@@ -16,7 +16,6 @@ from kubesched.api import (
     StatefulSet,
     StorageClass,
 )
-from kubesched.api.events import Event
 from kubesched.cluster.controllers.volume_provisioning import PROVISIONER
 from kubesched.cluster.embedded_cluster import EmbeddedCluster
 from kubesched.foundation.util.clock import SECOND, current_clock

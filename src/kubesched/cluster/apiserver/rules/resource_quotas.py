@@ -12,7 +12,14 @@ from kubesched.api.pod_requests import pod_requests
 from kubesched.api.quantity import ZERO, Quantity, parse_quantity
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 
-__all__ = ["Usage", "compute_usage", "describe_excess", "is_in_scope", "missing_requirements"]
+__all__ = [
+    "Usage",
+    "compute_usage",
+    "describe_excess",
+    "is_in_scope",
+    "missing_requirements",
+    "pod_usage",
+]
 
 Json = dict[str, Any]
 Usage = dict[str, Quantity]
@@ -40,7 +47,7 @@ def compute_usage(resource: Resource, document: Json) -> Usage:
     if counted == "pods":
         if document.get("status", {}).get("phase") in ("Succeeded", "Failed"):
             return used
-        return {**used, **_pod(document)}
+        return {**used, **pod_usage(document)}
     if counted in _COUNTED:
         used[counted] = _ONE
     if counted == "services":
@@ -52,7 +59,8 @@ def compute_usage(resource: Resource, document: Json) -> Usage:
     return used
 
 
-def _pod(document: Json) -> Usage:
+def pod_usage(document: Json) -> Usage:
+    """Return the usage of a pod that has not finished."""
     used: Usage = {"pods": _ONE}
     pod = msgspec.convert(document, Pod)
     for name, amount in pod_requests(pod).items():

@@ -9,7 +9,14 @@ from typing import Final
 from msgspec.structs import replace
 
 from kubesched.api import DeviceClass, Pod, ResourceClaim
-from kubesched.api.dynamic_resources import CELDeviceSelector, DeviceSelector, DeviceToleration
+from kubesched.api.dynamic_resources import (
+    CELDeviceSelector,
+    DeviceRequest,
+    DeviceSelector,
+    DeviceSubRequest,
+    DeviceToleration,
+    ExactDeviceRequest,
+)
 from kubesched.framework.explaining import RejectedNodes, Remedy, Removal
 from kubesched.scheduler.plugins.dynamic_resources.device_tally import DeviceTally
 from kubesched.scheduler.plugins.dynamic_resources.selector_attributes import attribute_uses
@@ -46,6 +53,17 @@ def device_remedies(
             yield _release(rejected, each)
 
 
+def _shown_claim(rejected: RejectedNodes, claim: ResourceClaim) -> str:
+    """Name a claim, or the template that a claim of the pod was made from."""
+    for each in rejected.pod.status.resource_claim_statuses:
+        if each.resource_claim_name != claim.metadata.name:
+            continue
+        for own in rejected.pod.spec.resource_claims:
+            if own.name == each.name and own.resource_claim_template_name:
+                return f"ResourceClaimTemplate {own.resource_claim_template_name}"
+    return f"claim {claim.metadata.name}"
+
+
 def _release(rejected: RejectedNodes, claim: ResourceClaim) -> Remedy:
     """Propose to end the pods that use a claim, or to create an unused claim again."""
     namespace = claim.metadata.namespace
@@ -68,17 +86,15 @@ def _release(rejected: RejectedNodes, claim: ResourceClaim) -> Remedy:
 
 def _other_class(rejected: RejectedNodes, claim: ResourceClaim) -> Iterator[Remedy]:
     known = sorted(each.metadata.name for each in rejected.objects.list(DeviceClass))
-    for request in claim.spec.devices.requests:
-        if request.exactly is None:
-            continue
-        wanted = request.exactly.device_class_name
+    for name, ask in _asks(claim):
+        wanted = ask.device_class_name
         others = [each for each in known if each != wanted]
         near = nearest(wanted, others) if wanted not in known else ""
         ordered = [near, *(each for each in others if each != near)] if near else others
         for number, other in enumerate(ordered[:_MOST]):
-            changed = _with_request(claim, request.name, device_class_name=other)
+            changed = _with_ask(claim, name, device_class_name=other)
             yield Remedy(
-                f"ask for class {other} instead of {wanted} in claim {claim.metadata.name}",
+                f"ask for class {other} instead of {wanted} in {_shown_claim(rejected, claim)}",
                 1.0 + number / 100,
                 rejected.pod,
                 (changed,),
@@ -87,16 +103,15 @@ def _other_class(rejected: RejectedNodes, claim: ResourceClaim) -> Iterator[Reme
 
 def _fewer(rejected: RejectedNodes, claim: ResourceClaim) -> Iterator[Remedy]:
     """Propose the largest smaller number of devices with which the pod fits."""
-    for request in claim.spec.devices.requests:
-        exactly = request.exactly
-        if exactly is None or exactly.allocation_mode == "All" or (exactly.count or 1) < 2:
+    for name, ask in _asks(claim):
+        asked = ask.count or 1
+        if ask.allocation_mode == "All" or asked < 2:
             continue
-        asked = exactly.count or 1
         for count in range(asked - 1, 0, -1):
-            changed = _with_request(claim, request.name, count=count)
+            changed = _with_ask(claim, name, count=count)
             devices = "device" if count == 1 else "devices"
             remedy = Remedy(
-                f"ask for {count} {devices} instead of {asked} in claim {claim.metadata.name}",
+                f"ask for {count} {devices} instead of {asked} in {_shown_claim(rejected, claim)}",
                 (asked - count) / asked,
                 rejected.pod,
                 (changed,),
@@ -110,9 +125,9 @@ def _tolerating(
     rejected: RejectedNodes, claim: ResourceClaim, tallies: _Tallies
 ) -> Iterator[Remedy]:
     """Propose to tolerate taints of devices; as for nodes, they may be there for a reason."""
-    for request in claim.spec.devices.requests:
-        tally = tallies.get((claim.metadata.name, request.name))
-        if request.exactly is None or tally is None:
+    for name, ask in _asks(claim):
+        tally = tallies.get((claim.metadata.name, name))
+        if tally is None:
             continue
         for shown, _ in tally.closed.most_common(_MOST):
             key, _, effect = shown.rpartition(":")
@@ -120,12 +135,12 @@ def _tolerating(
             toleration = DeviceToleration(
                 key=key, operator="Equal" if value else "Exists", value=value, effect=effect
             )
-            tolerations = (*request.exactly.tolerations, toleration)
+            tolerations = (*ask.tolerations, toleration)
             yield Remedy(
-                f"tolerate device taint {shown} in claim {claim.metadata.name}",
+                f"tolerate device taint {shown} in {_shown_claim(rejected, claim)}",
                 1.5,
                 rejected.pod,
-                (_with_request(claim, request.name, tolerations=tolerations),),
+                (_with_ask(claim, name, tolerations=tolerations),),
             )
 
 
@@ -133,11 +148,11 @@ def _other_selector(
     rejected: RejectedNodes, claim: ResourceClaim, tallies: _Tallies
 ) -> Iterator[Remedy]:
     """Propose the values that devices have, or to drop a selector that excludes devices."""
-    for request in claim.spec.devices.requests:
-        tally = tallies.get((claim.metadata.name, request.name))
-        if request.exactly is None or tally is None:
+    for name, ask in _asks(claim):
+        tally = tallies.get((claim.metadata.name, name))
+        if tally is None:
             continue
-        given = request.exactly.selectors
+        given = ask.selectors
         for place, each in enumerate(given):
             expression = "" if each.cel is None else each.cel.expression
             if not tally.excluded[expression]:
@@ -146,23 +161,19 @@ def _other_selector(
                 selector = DeviceSelector(cel=CELDeviceSelector(expression=corrected))
                 selectors = (*given[:place], selector, *given[place + 1 :])
                 yield Remedy(
-                    f"{text} in a selector of claim {claim.metadata.name}",
+                    f"{text} in a selector of {_shown_claim(rejected, claim)}",
                     0.9 + number / 100,
                     rejected.pod,
-                    (_with_request(claim, request.name, selectors=selectors),),
+                    (_with_ask(claim, name, selectors=selectors),),
                 )
             shown = " ".join(expression.split())
             if len(shown) > _LONGEST_SELECTOR:
                 shown = f"{shown[:_LONGEST_SELECTOR]}…"
             yield Remedy(
-                f"drop selector `{shown}` of claim {claim.metadata.name}",
+                f"drop selector `{shown}` of {_shown_claim(rejected, claim)}",
                 1.0,
                 rejected.pod,
-                (
-                    _with_request(
-                        claim, request.name, selectors=(*given[:place], *given[place + 1 :])
-                    ),
-                ),
+                (_with_ask(claim, name, selectors=(*given[:place], *given[place + 1 :])),),
             )
 
 
@@ -180,12 +191,30 @@ def _corrected(expression: str, tally: DeviceTally) -> Iterator[tuple[str, str]]
                 yield f'ask for {use.name} "{value}" instead of "{use.text}"', changed
 
 
-def _with_request(claim: ResourceClaim, name: str, **changes: object) -> ResourceClaim:
+def _asks(claim: ResourceClaim) -> Iterator[tuple[str, ExactDeviceRequest | DeviceSubRequest]]:
+    """Yield each request and alternative, with its name as in `allocation`: `gpu/best`."""
+    for request in claim.spec.devices.requests:
+        if request.exactly is not None:
+            yield request.name, request.exactly
+        for each in request.first_available:
+            yield f"{request.name}/{each.name}", each
+
+
+def _with_ask(claim: ResourceClaim, name: str, **changes: object) -> ResourceClaim:
     devices = claim.spec.devices
+    own, _, alternative = name.partition("/")
     requests = tuple(
-        replace(each, exactly=replace(each.exactly, **changes))
-        if each.name == name and each.exactly is not None
-        else each
+        _changed(each, alternative, **changes) if each.name == own else each
         for each in devices.requests
     )
     return replace(claim, spec=replace(claim.spec, devices=replace(devices, requests=requests)))
+
+
+def _changed(request: DeviceRequest, alternative: str, **changes: object) -> DeviceRequest:
+    if not alternative and request.exactly is not None:
+        return replace(request, exactly=replace(request.exactly, **changes))
+    subrequests = tuple(
+        replace(each, **changes) if each.name == alternative else each
+        for each in request.first_available
+    )
+    return replace(request, first_available=subrequests)

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from kubesched.api import (
     DeviceClass,
     Pod,
@@ -77,7 +79,7 @@ class DynamicResourcesExplaining(Explaining):
                 hint = f"; did you mean {near}?" if near else ""
                 return Detail(asked, sentence=f"device class {wanted} does not exist{hint}")
             case AllocatedDeviceUnreachable():
-                return _allocated_elsewhere(claims, asked)
+                return _allocated_elsewhere(rejected, claims, asked)
         if missing := _missing_claim(objects, pod):
             return missing._replace(asked=asked)
         brief = "no free devices for its claims"
@@ -90,16 +92,16 @@ class DynamicResourcesExplaining(Explaining):
         own = [
             claim for _, claim in _claims_of(rejected.objects, rejected.pod) if claim is not None
         ]
-        return device_remedies(rejected, own, self._tallies(rejected, own))
+        yield from _other_claims(rejected)
+        yield from device_remedies(rejected, own, self._tallies(rejected, own))
 
     def _tallies(
         self, rejected: RejectedNodes, claims: Sequence[ResourceClaim]
     ) -> dict[tuple[str, str], DeviceTally]:
-        """Return the tallies by claim and request; those of alternatives are left out."""
+        """Return the tallies by claim and request; an alternative's name is `request/name`."""
         return {
-            (each.claim.metadata.name, each.request.request): each.tally
+            (each.claim.metadata.name, each.request.full_name): each.tally
             for each in self._counted(rejected, claims)
-            if not each.request.subrequest
         }
 
     def _counted(self, rejected: RejectedNodes, claims: Iterable[ResourceClaim]) -> list[_Counted]:
@@ -115,6 +117,21 @@ class DynamicResourcesExplaining(Explaining):
                     tally = tally_devices(self._devices.inventory, nodes, request, self._selectors)
                     found.append(_Counted(claim, request, tally))
         return found
+
+
+def _other_claims(rejected: RejectedNodes) -> Iterator[Remedy]:
+    """Propose the claims that were probably meant by names that do not exist."""
+    pod = rejected.pod
+    namespace = pod.metadata.namespace
+    known = [each.metadata.name for each in rejected.objects.list(ResourceClaim, namespace)]
+    for place, each in enumerate(pod.spec.resource_claims):
+        name = each.resource_claim_name or ""
+        near = nearest(name, known) if name and name not in known else ""
+        if near:
+            claims = list(pod.spec.resource_claims)
+            claims[place] = replace(each, resource_claim_name=near)
+            changed = replace(pod, spec=replace(pod.spec, resource_claims=tuple(claims)))
+            yield Remedy(f"use ResourceClaim {near} instead of {name}", 0.9, changed)
 
 
 def _claims_of(objects: ObjectReader, pod: Pod) -> Iterator[tuple[str, ResourceClaim | None]]:
@@ -135,12 +152,10 @@ def _requests_of(claim: ResourceClaim) -> list[str]:
             count = "all" if exactly.allocation_mode == "All" else f"{exactly.count or 1} x"
             found.append(f"{count} {exactly.device_class_name}")
         else:
-            found.append(
-                " or ".join(
-                    f"{each.count or 1} x {each.device_class_name}"
-                    for each in request.first_available
-                )
+            choices = dict.fromkeys(
+                f"{each.count or 1} x {each.device_class_name}" for each in request.first_available
             )
+            found.append(" or ".join(choices))
     return found
 
 
@@ -250,16 +265,17 @@ def _shortage(counted: _Counted) -> str:
 def _all_excluded(counted: _Counted, device_class: str) -> str:
     """Name the selectors that exclude all devices of the class, and the values of the devices."""
     tally, request = counted.tally, counted.request
-    total = f"{plural(tally.of_class, 'device')} of class {device_class}"
+    every = "the only device" if tally.of_class == 1 else f"all {tally.of_class} devices"
+    total = f"{every} of class {device_class}"
     if len(request.selectors) == 1:
         (selector,) = request.selectors
-        return f"selector {_shown(selector)} excludes all {total}{_values(selector, tally)}"
+        return f"selector {_shown(selector)} excludes {total}{_values(selector, tally)}"
     parts = [
         f"{_shown(selector)} excludes {tally.excluded[selector]}{_values(selector, tally)}"
         for selector in request.selectors
         if tally.excluded[selector]
     ]
-    return f"its selectors exclude all {total}: {', '.join(parts)}"
+    return f"its selectors exclude {total}: {', '.join(parts)}"
 
 
 def _values(selector: str, tally: DeviceTally) -> str:
@@ -280,7 +296,10 @@ def _shown(selector: str) -> str:
     return f"`{cut}`"
 
 
-def _allocated_elsewhere(claims: list[tuple[str, ResourceClaim]], asked: str) -> Detail:
+def _allocated_elsewhere(
+    rejected: RejectedNodes, claims: list[tuple[str, ResourceClaim]], asked: str
+) -> Detail:
+    where = "any node that is left" if rejected.are_all else rejected.example.name
     for name, claim in claims:
         allocation = claim.status.allocation
         if allocation is None or not allocation.devices.results:
@@ -292,7 +311,7 @@ def _allocated_elsewhere(claims: list[tuple[str, ResourceClaim]], asked: str) ->
         return Detail(
             asked,
             detail=text,
-            sentence=f"{text}, which cannot be used from any node that is left",
+            sentence=f"{text}, which cannot be used from {where}",
             brief=f"cannot use the device of claim {name}",
             selects=f"can use the device of claim {name}",
         )

@@ -6,13 +6,14 @@ Explanations use it to show which values the devices have.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kubesched.foundation.cel import CelCompileError
 from kubesched.foundation.cel.language.parser import parse
 from kubesched.foundation.cel.language.source import Source
 from kubesched.foundation.cel.language.syntax import (
     Binary,
+    Call,
     Identifier,
     Index,
     Literal,
@@ -25,13 +26,17 @@ from kubesched.scheduler.plugins.dynamic_resources.device_content import DeviceC
 __all__ = ["AttributeUse", "attribute_uses"]
 
 
+# Methods that compare a capacity with a quantity.
+_COMPARING: Final = ("compareTo", "isGreaterThan", "isLessThan")
+
+
 class AttributeUse(NamedTuple):
     """An attribute or capacity in an expression: `device.attributes["gpu.example.com"].model`."""
 
     part: str  # attributes or capacity
     domain: str
     name: str
-    # The text that the expression requires the attribute to be equal to; empty if there is none.
+    # The text that the expression compares the attribute with; empty if there is none.
     text: str = ""
     # The offset of this text, with its quotes, in the expression.
     position: int = 0
@@ -80,6 +85,13 @@ def _uses(node: SyntaxNode) -> Iterator[AttributeUse]:
             use = _use(one)
             if use is not None and isinstance(other, Literal) and isinstance(other.value, str):
                 yield use._replace(text=other.value, position=other.position)
+                return
+    if isinstance(node, Call) and node.function in _COMPARING and node.target and node.arguments:
+        use, quantity = _use(node.target), node.arguments[0]
+        if use is not None and isinstance(quantity, Call) and quantity.function == "quantity":
+            (given,) = quantity.arguments
+            if isinstance(given, Literal) and isinstance(given.value, str):
+                yield use._replace(text=given.value, position=given.position)
                 return
     if (use := _use(node)) is not None:
         yield use

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kubesched.api import (
     CSINode,
-    NodeSelector,
     PersistentVolume,
     PersistentVolumeClaim,
     Pod,
@@ -26,20 +25,30 @@ from kubesched.framework.explaining import (
     ObjectReader,
     RejectedNodes,
 )
-from kubesched.scheduler.plugins.helpers.unsuitable_volumes import size_left, why_none_suits
+from kubesched.scheduler.plugins.helpers.unsuitable_volumes import (
+    size_left,
+    why_none_suits,
+    why_unsuitable,
+)
 from kubesched.scheduler.plugins.helpers.volume_claims import (
     WAIT_FOR_FIRST_CONSUMER,
     claim_class,
     claim_names,
+    is_fully_bound,
     named_claims,
+    ownership_problem,
     volume_class,
+)
+from kubesched.scheduler.plugins.helpers.volume_places import (
+    PLACES,
+    describe_unreachable,
+    place_of,
 )
 from kubesched.scheduler.plugins.helpers.wording import (
     listed,
     nearest,
     plural,
     pod_name,
-    shown_requirement,
 )
 
 __all__ = [
@@ -58,13 +67,6 @@ VOLUME_CLAIMS: Final = "volume claims"
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 _ONE_POD: Final = "ReadWriteOncePod"
-# Labels that name places, each with the word for it.
-_PLACES: Final = {
-    "topology.kubernetes.io/zone": "zone",
-    "topology.kubernetes.io/region": "region",
-    "failure-domain.beta.kubernetes.io/zone": "zone",
-    "kubernetes.io/hostname": "node",
-}
 
 
 def claims_of(objects: ObjectReader, pod: Pod) -> dict[str, PersistentVolumeClaim | None]:
@@ -99,7 +101,7 @@ def describe_claims(rejected: RejectedNodes, cause: Cause | None) -> Detail:
         case VolumeLimitReached():
             return _too_many_volumes(rejected, claims, detail)
         case VolumeUnreachable():
-            return _elsewhere(rejected, claims, detail)
+            return describe_unreachable(rejected, claims, detail)
         case VolumeUnavailable() | StorageExhausted():
             return _nothing_to_bind(rejected, claims, cause, detail)
     problems = "; ".join(_problems(rejected, claims))
@@ -127,14 +129,33 @@ def _problems(
                 f"claim {namespace}/{name} is being deleted: it goes once no pod uses it, and can "
                 "be made anew then"
             )
+        elif name not in named_claims(rejected.pod) and ownership_problem(rejected.pod, claim):
+            yield (
+                f"claim {namespace}/{name} exists and does not belong to the pod, whose ephemeral "
+                "volume needs a claim of this name"
+            )
         elif claim.spec.volume_name:
-            if objects.get(PersistentVolume, claim.spec.volume_name) is None:
+            volume = objects.get(PersistentVolume, claim.spec.volume_name)
+            if volume is None:
                 yield (
                     f"claim {namespace}/{name} is bound to volume {claim.spec.volume_name}, "
                     "which does not exist"
                 )
+            elif not is_fully_bound(claim):
+                yield _not_bound_to(claim, volume)
         elif problem := _unbound(objects, claim):
             yield problem
+
+
+def _not_bound_to(claim: PersistentVolumeClaim, volume: PersistentVolume) -> str:
+    """Say why a claim is not bound to the volume that it names."""
+    own, other = claim.metadata, volume.spec.claim_ref
+    start = f"claim {own.namespace}/{own.name} names volume {volume.metadata.name}"
+    if other is not None and (other.namespace, other.name) != (own.namespace, own.name):
+        return f"{start}, which belongs to claim {other.namespace}/{other.name}"
+    if why := why_unsuitable(claim, volume):
+        return f"{start}, which {why}"
+    return f"{start}, and is not bound to it yet"
 
 
 def _missing(rejected: RejectedNodes, name: str) -> str:
@@ -218,26 +239,44 @@ def _used_by_another(
 def _too_many_volumes(
     rejected: RejectedNodes, claims: dict[str, PersistentVolumeClaim | None], detail: str
 ) -> Detail:
-    node = rejected.example
-    drivers = {
-        driver
-        for claim in claims.values()
-        if claim is not None
-        if (driver := _driver(rejected.objects, claim))
-    }
-    found = rejected.objects.get(CSINode, node.name)
-    limits = [
-        f"{driver.allocatable.count} of driver {driver.name}"
+    node, objects = rejected.example, rejected.objects
+    mine = _by_driver(objects, claims.values())
+    found = objects.get(CSINode, node.name)
+    limits = {
+        driver.name: driver.allocatable.count or 0
         for driver in (found.spec.drivers if found is not None else ())
-        if driver.name in drivers and driver.allocatable is not None
-    ]
-    limit = f" ({listed(limits)})" if limits else ""
+        if driver.name in mine and driver.allocatable is not None
+    }
+    theirs = _by_driver(
+        objects,
+        [each for info in node.pods for each in claims_of(objects, info.pod).values()],
+    )
+    shown = listed([f"{limit} of driver {driver}" for driver, limit in limits.items()])
+    limit = f" ({shown})" if shown else ""
     sentence = f"{node.name} has as many volumes attached as it may{limit}"
     if rejected.are_all and len(rejected.nodes) > 1:
         sentence = f"every node has as many volumes attached as it may (on {node.name}{limit})"
-    return Detail(
-        available=listed(limits), detail=detail, sentence=sentence, brief="volume limit reached"
-    )
+    for driver, most in limits.items():
+        used = len(theirs.get(driver, ()))
+        added = len(mine[driver] - theirs.get(driver, set()))
+        if used < most < used + added:
+            sentence = (
+                f"it brings {plural(added, 'volume')} of driver {driver}, and {node.name} has "
+                f"{used} of at most {most} attached"
+            )
+    return Detail(available=shown, detail=detail, sentence=sentence, brief="volume limit reached")
+
+
+def _by_driver(
+    objects: ObjectReader, claims: Iterable[PersistentVolumeClaim | None]
+) -> dict[str, set[str]]:
+    """Return the names of volumes, or of claims without one, by the driver that attaches them."""
+    found: dict[str, set[str]] = {}
+    for claim in claims:
+        if claim is not None:
+            name = claim.spec.volume_name or f"{claim.metadata.namespace}/{claim.metadata.name}"
+            found.setdefault(_driver(objects, claim), set()).add(name)
+    return found
 
 
 def _driver(objects: ObjectReader, claim: PersistentVolumeClaim) -> str:
@@ -246,56 +285,6 @@ def _driver(objects: ObjectReader, claim: PersistentVolumeClaim) -> str:
         return volume.spec.csi.driver
     found = objects.get(StorageClass, claim_class(claim))
     return "" if found is None else found.provisioner
-
-
-def _elsewhere(
-    rejected: RejectedNodes, claims: dict[str, PersistentVolumeClaim | None], detail: str
-) -> Detail:
-    """Describe a volume that can be reached from other nodes only."""
-    for name, claim in claims.items():
-        if claim is None or not claim.spec.volume_name:
-            continue
-        volume = rejected.objects.get(PersistentVolume, claim.spec.volume_name)
-        place = "" if volume is None else _place(volume)
-        if place:
-            what = f"volume {claim.spec.volume_name} of claim {name}"
-            # Otherwise there may be nodes at that place that other rules exclude.
-            where = ", where there is no node" if rejected.are_all else ""
-            return Detail(
-                place,
-                detail=detail,
-                sentence=f"{what} can only be reached from {place}{where}",
-                brief=f"cannot reach volume {claim.spec.volume_name} ({place})",
-                selects=f"can reach {what} ({place})",
-            )
-    return Detail(
-        detail=detail,
-        sentence="its volumes cannot be reached from any node",
-        brief="cannot reach its volumes",
-        selects="can reach its volumes",
-    )
-
-
-def _place(volume: PersistentVolume) -> str:
-    """Describe where a volume is, by its affinity or its labels."""
-    affinity = volume.spec.node_affinity
-    if affinity is not None and affinity.required is not None:
-        return _shown_places(affinity.required)
-    return ", ".join(
-        f"{_PLACES[key]} {value}" for key, value in volume.metadata.labels.items() if key in _PLACES
-    )
-
-
-def _shown_places(selector: NodeSelector) -> str:
-    return " or ".join(
-        " and ".join(
-            f"{_PLACES[each.key]} {' or '.join(each.values)}"
-            if each.key in _PLACES and each.operator == "In"
-            else shown_requirement(each)
-            for each in (*term.match_expressions, *term.match_fields)
-        )
-        for term in selector.node_selector_terms
-    )
 
 
 def _nothing_to_bind(
@@ -319,7 +308,7 @@ def _nothing_to_bind(
             least = f" (at most {most})" if most else ""
             sentences.append(f"no node has {size}class {class_name} left for claim {name}{least}")
             continue
-        places = sorted({place for each in free if (place := _place(each))})
+        places = sorted({place for each in free if (place := place_of(each))})
         there = f"{plural(len(free), 'volume')} of it {'is' if len(free) == 1 else 'are'} free"
         found = objects.get(StorageClass, class_name)
         if found is not None and found.provisioner != _NO_PROVISIONER:
@@ -358,7 +347,7 @@ def shown_topologies(found: StorageClass) -> str:
     """Describe the places where a class makes volumes; empty without a restriction."""
     return " or ".join(
         " and ".join(
-            f"{_PLACES.get(each.key, each.key)} {' or '.join(each.values)}"
+            f"{PLACES.get(each.key, each.key)} {' or '.join(each.values)}"
             for each in term.match_label_expressions
         )
         for term in found.allowed_topologies

@@ -13,6 +13,7 @@ from kubesched.api import (
     NodeSelectorTerm,
     ObjectMeta,
     ObjectReference,
+    OwnerReference,
     PersistentVolume,
     PersistentVolumeClaim,
     PersistentVolumeClaimSpec,
@@ -40,6 +41,7 @@ from kubesched.scheduler.plugins.helpers.node_copies import NEW_NODE_SIZE, label
 from kubesched.scheduler.plugins.helpers.unsuitable_volumes import (
     largest_size,
     size_left,
+    why_none_suits,
     without_labels,
 )
 from kubesched.scheduler.plugins.helpers.volume_claims import (
@@ -47,6 +49,9 @@ from kubesched.scheduler.plugins.helpers.volume_claims import (
     WAIT_FOR_FIRST_CONSUMER,
     claim_class,
     claim_names,
+    is_fully_bound,
+    named_claims,
+    ownership_problem,
 )
 from kubesched.scheduler.plugins.helpers.wording import (
     nearest,
@@ -73,6 +78,8 @@ def fix_claims(rejected: RejectedNodes) -> Iterator[Remedy]:
     for name, claim in claims_of(objects, rejected.pod).items():
         if claim is None:
             yield from _missing(rejected, name)
+        elif name not in named_claims(rejected.pod) and ownership_problem(rejected.pod, claim):
+            yield from _free_the_name(rejected, claim)
         elif not claim.spec.volume_name:
             yield from _unbound(rejected, claim)
         else:
@@ -87,15 +94,36 @@ def _missing(rejected: RejectedNodes, name: str) -> Iterator[Remedy]:
     )
     if near:
         yield Remedy(f"use claim {near} instead of {name}", 0.9, _renamed(pod, name, near))
-    wanted = _class_to_use(rejected)
     made = PersistentVolumeClaim(
         metadata=ObjectMeta(name=name, namespace=namespace),
-        spec=replace(
-            _claim_spec(_DEFAULT_SIZE), storage_class_name=None if wanted is None else wanted
-        ),
+        spec=replace(_claim_spec(_DEFAULT_SIZE), storage_class_name=_class_to_use(rejected)),
     )
     text = f"create claim {namespace}/{name}"
     yield Remedy(text, 1.1, pod, _as_it_becomes(rejected, made), edits=(made,))
+
+
+def _free_the_name(rejected: RejectedNodes, claim: PersistentVolumeClaim) -> Iterator[Remedy]:
+    """Propose to delete a claim with the name of the one that a controller makes for the pod."""
+    pod, own = rejected.pod, claim.metadata
+    if users_of(rejected.objects, own.name, own.namespace, pod):
+        return
+    owner = OwnerReference(
+        kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid, controller=True
+    )
+    # The template is not read. The claim is most likely of an earlier pod of the same name.
+    made = PersistentVolumeClaim(
+        metadata=ObjectMeta(name=own.name, namespace=own.namespace, owner_references=(owner,)),
+        spec=replace(claim.spec, volume_name=""),
+    )
+    if not _can_be_bound(rejected, made):
+        return
+    yield Remedy(
+        f"delete claim {own.namespace}/{own.name}, so that one is made for the pod",
+        1.2,
+        pod,
+        _as_it_becomes(rejected, made),
+        edits=(Removal(PersistentVolumeClaim, own.name, own.namespace),),
+    )
 
 
 def _claim_spec(size: str) -> PersistentVolumeClaimSpec:
@@ -109,6 +137,14 @@ def _class_to_use(rejected: RejectedNodes) -> str | None:
         if is_default_class(each):
             return each.metadata.name
     return classes[0].metadata.name if len(classes) == 1 else None
+
+
+def _can_be_bound(rejected: RejectedNodes, claim: PersistentVolumeClaim) -> bool:
+    """Whether the claim's class has a provisioner, or a free volume that suits the claim."""
+    found = rejected.objects.get(StorageClass, claim_class(claim))
+    if found is not None and found.provisioner != _NO_PROVISIONER:
+        return True
+    return not why_none_suits(claim, free_volumes_of(rejected.objects, claim_class(claim)))
 
 
 def _as_it_becomes(
@@ -196,7 +232,6 @@ def _unbound(rejected: RejectedNodes, claim: PersistentVolumeClaim) -> Iterator[
             1.5,
             pod,
             _as_it_becomes(rejected, claim),
-            command=f"kubectl describe pvc -n {claim.metadata.namespace} {claim.metadata.name}",
             edits=(),
         )
 
@@ -281,6 +316,28 @@ def _bound(rejected: RejectedNodes, claim: PersistentVolumeClaim) -> Iterator[Re
         text = f"restore volume {claim.spec.volume_name}"
         yield Remedy(text, 1.5, pod, (restored,), edits=())
         return
+    other, own = volume.spec.claim_ref, claim.metadata
+    if other is not None and (other.namespace, other.name) != (own.namespace, own.name):
+        changed = replace(claim, spec=replace(claim.spec, volume_name=""))
+        if not _can_be_bound(rejected, changed):
+            return
+        yield Remedy(
+            f"recreate claim {own.namespace}/{own.name} without volume {volume.metadata.name}",
+            1.05,
+            pod,
+            _as_it_becomes(rejected, changed),
+            edits=(changed,),
+        )
+        return
+    size = volume.spec.capacity.get("storage", "")
+    asked = claim.spec.resources.requests.get("storage", "0")
+    if size and not is_fully_bound(claim) and parse_quantity(size) < parse_quantity(asked):
+        resources = replace(claim.spec.resources, requests={"storage": size})
+        smaller = replace(claim, spec=replace(claim.spec, resources=resources))
+        text = f"recreate claim {own.namespace}/{own.name} with {size} (asks {asked})"
+        changes = _as_it_becomes(rejected, smaller)
+        yield Remedy(text, 1.05, pod, changes, edits=(smaller,))
+        return
     yield from _node_near(rejected, volume)
     if _ONE_POD in claim.spec.access_modes:
         users = users_of(objects, claim.metadata.name, claim.metadata.namespace, pod)
@@ -298,10 +355,17 @@ def _node_near(rejected: RejectedNodes, volume: PersistentVolume) -> Iterator[Re
         for each in term.match_expressions:
             if each.operator == "In" and each.values:
                 labels[each.key] = each.values[0]
-    yield from _new_node(rejected, labels, f", where volume {volume.metadata.name} is")
+    lost = labels.get(_HOSTNAME)
+    if lost is None:
+        yield from _new_node(rejected, labels, f", where volume {volume.metadata.name} is")
+    elif not any(node.labels.get(_HOSTNAME) == lost for node in rejected.nodes):
+        where = f" with volume {volume.metadata.name}"
+        yield from _new_node(rejected, labels, where, f"restore node {lost}")
 
 
-def _new_node(rejected: RejectedNodes, labels: dict[str, str], where: str) -> Iterator[Remedy]:
+def _new_node(
+    rejected: RejectedNodes, labels: dict[str, str], where: str, verb: str = ""
+) -> Iterator[Remedy]:
     like = max(rejected.nodes, key=lambda each: (each.allocatable.milli_cpu, each.name)).node
     if not labels or like is None:
         return
@@ -309,7 +373,7 @@ def _new_node(rejected: RejectedNodes, labels: dict[str, str], where: str) -> It
     made = labelled_node_like(like, name, labels)
     shown = " ".join(f"{key.rpartition('/')[2]} {value}" for key, value in labels.items())
     yield Remedy(
-        f"add a node in {shown}{where}",
+        f"{verb or f'add a node in {shown}'}{where}",
         NEW_NODE_SIZE,
         rejected.pod,
         (made,),

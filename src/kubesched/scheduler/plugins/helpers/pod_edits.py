@@ -13,6 +13,7 @@ from kubesched.api import (
     NodeSelector,
     NodeSelectorTerm,
     Pod,
+    PodAffinityTerm,
     Toleration,
     TopologySpreadConstraint,
 )
@@ -24,9 +25,11 @@ from kubesched.scheduler.plugins.helpers.wording import (
 __all__ = [
     "with_constraint",
     "with_other_resource",
+    "with_pod_term",
     "with_request",
     "with_required_terms",
     "with_toleration",
+    "without_host_network",
     "without_host_port",
     "without_node_selector",
     "without_pod_term",
@@ -48,7 +51,11 @@ def with_request(pod: Pod, resource: str, amount: int) -> Pod | None:
     own = pod.spec.resources
     if own is not None and resource in own.requests:
         lowered = {**own.requests, resource: as_quantity(resource, amount)}
-        return with_spec(pod, resources=replace(own, requests=lowered))
+        # A server refuses containers that request more than the pod.
+        containers = with_request(with_spec(pod, resources=None), resource, amount)
+        if containers is None:
+            return None
+        return with_spec(containers, resources=replace(own, requests=lowered))
     for _ in range(len(pod.spec.containers) + len(pod.spec.init_containers)):
         excess = fit_requested(pod).amount(resource) - amount
         if excess <= 0:
@@ -83,7 +90,8 @@ def _asked(container: Container, resource: str) -> int:
 def _with_container_request(container: Container, resource: str, amount: int) -> Container:
     requests = {**container.resources.requests, resource: as_quantity(resource, amount)}
     limits = container.resources.limits
-    if "/" in resource and resource in limits:  # of extended resources both are equal
+    # Of extended resources and huge pages both are equal.
+    if ("/" in resource or resource.startswith("hugepages-")) and resource in limits:
         limits = {**limits, resource: as_quantity(resource, amount)}
     return replace(
         container, resources=replace(container.resources, requests=requests, limits=limits)
@@ -137,15 +145,33 @@ def with_constraint(pod: Pod, place: int, constraint: TopologySpreadConstraint |
 
 
 def without_pod_term(pod: Pod, side: str, place: int) -> Pod:
-    """Return the pod without one required term of `pod_affinity` or `pod_anti_affinity`."""
+    """The pod without one required term of `pod_affinity` or `pod_anti_affinity`."""
+    return with_pod_term(pod, side, place, None)
+
+
+def with_pod_term(pod: Pod, side: str, place: int, term: PodAffinityTerm | None) -> Pod:
+    """The pod with one required term of `pod_affinity` or `pod_anti_affinity` changed."""
     affinity = pod.spec.affinity
     assert affinity is not None
     part = getattr(affinity, side)
     terms = part.required_during_scheduling_ignored_during_execution
     left = replace(
-        part, required_during_scheduling_ignored_during_execution=_replaced(terms, place, None)
+        part, required_during_scheduling_ignored_during_execution=_replaced(terms, place, term)
     )
     return with_spec(pod, affinity=replace(affinity, **{side: left}))
+
+
+def without_host_network(pod: Pod) -> Pod:
+    """The pod in the pod network, without the host ports that a server adds to hostNetwork."""
+    ports = {
+        (port.protocol or "TCP", port.host_port)
+        for container in (*pod.spec.containers, *pod.spec.init_containers)
+        for port in container.ports
+        if port.host_port
+    }
+    for protocol, number in sorted(ports):
+        pod = without_host_port(pod, protocol, number)
+    return with_spec(pod, host_network=False)
 
 
 def without_host_port(pod: Pod, protocol: str, port: int) -> Pod:

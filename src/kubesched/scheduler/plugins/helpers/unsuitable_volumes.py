@@ -8,9 +8,10 @@ from kubesched.api import CSIStorageCapacity, PersistentVolume, PersistentVolume
 from kubesched.api.labels import Selector
 from kubesched.api.quantity import Quantity, parse_quantity
 from kubesched.framework.explaining import ObjectReader
+from kubesched.scheduler.plugins.helpers.volume_claims import claim_class, volume_class
 from kubesched.scheduler.plugins.helpers.wording import listed, plural
 
-__all__ = ["largest_size", "size_left", "why_none_suits", "without_labels"]
+__all__ = ["largest_size", "size_left", "why_none_suits", "why_unsuitable", "without_labels"]
 
 _STORAGE = "storage"
 _FILESYSTEM = "Filesystem"
@@ -34,6 +35,18 @@ def why_none_suits(claim: PersistentVolumeClaim, free: Sequence[PersistentVolume
         if not left:
             none = "none" if len(before) == len(free) else "none that is suitable otherwise"
             return f"{count}, {none} with {describe(claim, before)}"
+    return ""
+
+
+def why_unsuitable(claim: PersistentVolumeClaim, volume: PersistentVolume) -> str:
+    """Say what a claim wants that a volume does not have; empty if nothing differs."""
+    if not _is_large_enough(claim, volume):
+        return f"has only {volume.spec.capacity.get(_STORAGE, '0')}"
+    if claim_class(claim) != volume_class(volume):
+        return f"is of class {volume_class(volume)!r}, not {claim_class(claim)!r}"
+    for is_met, describe in _CONDITIONS:
+        if not is_met(claim, volume):
+            return f"does not have {describe(claim, [volume])}"
     return ""
 
 

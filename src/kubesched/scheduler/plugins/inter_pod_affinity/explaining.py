@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from kubesched.api import LabelSelector, Namespace, Pod
+from msgspec.structs import replace
+
+from kubesched.api import LabelSelector, Namespace, Pod, PodAffinityTerm
 from kubesched.api.labels import Selector
 from kubesched.framework import Cause, NodeInfo, NodeView, PodInfo
 from kubesched.framework.affinity_terms import AffinityTerm
@@ -21,10 +23,12 @@ from kubesched.framework.explaining import (
 )
 from kubesched.scheduler.plugins.helpers.node_copies import nodes_in_other_domains
 from kubesched.scheduler.plugins.helpers.pod_edits import (
+    with_pod_term,
     without_pod_term,
 )
 from kubesched.scheduler.plugins.helpers.wording import (
     listed,
+    nearest,
     pod_name,
 )
 
@@ -120,8 +124,14 @@ def _affinity(rejected: RejectedNodes) -> Detail:
         if _selects(rejected.objects, term, other.pod)
     )
     where = f"no such pod runs anywhere{_similar_pods(rejected, term)}"
-    if places:
-        where = f"such pods run only in {short} {listed(sorted(filter(None, places)))}"
+    if not any(term.topology_key in each.labels for each in rejected.nodes):
+        near = _similar_key(rejected, term.topology_key)
+        hint = f"; did you mean {near}?" if near else ""
+        where = f"no node has the label {term.topology_key}{hint}"
+    elif domains := sorted(filter(None, places)):
+        where = f"such pods run only in {short} {listed(domains)}"
+    elif places:
+        where = f"such pods run only on nodes without the label {term.topology_key}"
     return Detail(
         " and ".join(wanted),
         "",
@@ -150,7 +160,47 @@ def _similar_pods(rejected: RejectedNodes, term: AffinityTerm) -> str:
     elsewhere = sorted(pod_name(pod) for pod in alike if pod.spec.node_name)
     if elsewhere:
         return f" in the namespaces that the term looks into (in others: {listed(elsewhere)})"
-    return ""
+    similar = _similar_labels(rejected, term)
+    meant = ",".join(f"{key}={value}" for key, value in similar.items())
+    return f"; did you mean {meant}?" if meant else ""
+
+
+def _similar_labels(rejected: RejectedNodes, term: AffinityTerm) -> dict[str, str]:
+    """Return the labels that were probably meant by a term that selects no pod."""
+    selector = _label_selector(rejected.pod, term)
+    if selector is None or selector.match_expressions:
+        return {}
+    meant = {}
+    for key, value in selector.match_labels.items():
+        present = {
+            other.pod.metadata.labels[key]
+            for node in rejected.nodes
+            for other in node.pods
+            if key in other.pod.metadata.labels
+        }
+        near = value if value in present else nearest(value, sorted(present))
+        if not near:
+            return {}
+        meant[key] = near
+    return {} if meant == selector.match_labels else meant
+
+
+def _label_selector(pod: Pod, term: AffinityTerm) -> LabelSelector | None:
+    """Return the selector of a required term as the pod has it."""
+    affinity = pod.spec.affinity
+    near = None if affinity is None else affinity.pod_affinity
+    terms = () if near is None else near.required_during_scheduling_ignored_during_execution
+    for each in terms:
+        is_same = Selector.from_label_selector(each.label_selector) == term.selector
+        if is_same and each.topology_key == term.topology_key:
+            return each.label_selector
+    return None
+
+
+def _similar_key(rejected: RejectedNodes, key: str) -> str:
+    """Return the label that was probably meant by a topology key that no node has."""
+    known = sorted({each for node in rejected.nodes for each in node.labels})
+    return "" if key in known else nearest(key, known)
 
 
 def _matching_pods(
@@ -231,9 +281,37 @@ def _drop_terms(rejected: RejectedNodes) -> Iterator[Remedy]:
             continue
         terms = part.required_during_scheduling_ignored_during_execution
         for place, term in enumerate(terms):
+            if near := _similar_key(rejected, term.topology_key):
+                yield Remedy(
+                    f"use topologyKey {near} instead of {term.topology_key}",
+                    0.8,
+                    with_pod_term(rejected.pod, side, place, replace(term, topology_key=near)),
+                )
+            yield from _other_labels(rejected, side, place, term)
             yield Remedy(
                 f"drop the required pod {name} to {_shown_selector(term.label_selector)!r} "
                 f"over {term.topology_key}",
                 1.0,
                 without_pod_term(rejected.pod, side, place),
             )
+
+
+def _other_labels(
+    rejected: RejectedNodes, side: str, place: int, term: PodAffinityTerm
+) -> Iterator[Remedy]:
+    """Propose the labels that were probably meant by a term of affinity that selects no pod."""
+    if side != "pod_affinity":
+        return
+    parsed = rejected.pod_info.required_affinity_terms[place]
+    if any(_selects(rejected.objects, parsed, each) for each in rejected.objects.list(Pod)):
+        return
+    meant = _similar_labels(rejected, parsed)
+    if not meant or term.label_selector is None:
+        return
+    selector = replace(term.label_selector, match_labels=meant)
+    yield Remedy(
+        f"use {_shown_selector(selector)} instead of {_shown_selector(term.label_selector)} in the "
+        "required pod affinity",
+        0.8,
+        with_pod_term(rejected.pod, side, place, replace(term, label_selector=selector)),
+    )

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from kubesched.api import Pod
+from kubesched.api import Container, Pod
 from kubesched.api.pod_facts import controller_of, pod_priority
 from kubesched.api.pod_requests import fit_requested
 from kubesched.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY
@@ -102,13 +102,33 @@ def _origin(rejected: RejectedNodes, resource: str) -> str:
         ):
             parts.append(f"for init container {each.name} alone")
             break
+    else:
+        if init := _init_beside_sidecars(plain, resource, asked - overhead):
+            parts.append(f"for init container {init} beside the sidecars before it")
     if overhead:
         parts.append(f"{shown_amount(resource, overhead)} of it overhead of its runtime class")
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def _describe_free_amount(rejected: RejectedNodes, resource: str, most: int, best: int) -> str:
-    """Describe the free amount, or why the node can never have enough."""
+def _init_beside_sidecars(pod: Pod, resource: str, asked: int) -> str:
+    """Name the init container that needs the amount together with the sidecars before it."""
+    sidecars: list[Container] = []
+    every = [each for each in pod.spec.init_containers if each.restart_policy == "Always"]
+    running = replace(pod, spec=replace(pod.spec, init_containers=tuple(every)))
+    if not every or fit_requested(running).amount(resource) >= asked:
+        return ""
+    for each in pod.spec.init_containers:
+        if each.restart_policy == "Always":
+            sidecars.append(each)
+            continue
+        beside = replace(pod.spec, init_containers=(), containers=(*sidecars, each))
+        if sidecars and fit_requested(replace(pod, spec=beside)).amount(resource) == asked:
+            return each.name
+    return ""
+
+
+def _what_there_is(rejected: RejectedNodes, resource: str, most: int, best: int) -> str:
+    """Describe what is free, or why it can never be enough."""
     asked = fit_requested(rejected.pod).amount(resource)
     allocatable = rejected.nodes.allocatable(resource)
     largest = int(np.argmax(allocatable))

@@ -27,6 +27,7 @@ from kubesched.scheduler.plugins.helpers.pod_edits import (
 from kubesched.scheduler.plugins.helpers.taint_rules import untolerated
 from kubesched.scheduler.plugins.helpers.wording import (
     listed,
+    nearest,
 )
 
 __all__ = ["PodTopologySpreadExplaining"]
@@ -66,13 +67,7 @@ def _domain_counts(
     nodes: Iterable[NodeInfo], pod: Pod, constraint: TopologySpreadConstraint
 ) -> Counter[str]:
     """Count the pods that a constraint selects in each of its domains, empty ones included."""
-    selector = Selector.from_label_selector(constraint.label_selector).add(
-        *(
-            Requirement(key, "in", (pod.metadata.labels[key],))
-            for key in constraint.match_label_keys
-            if key in pod.metadata.labels
-        )
-    )
+    selector = _selector(pod, constraint)
     affinity = RequiredNodeAffinity.of(pod)
     counts: Counter[str] = Counter()
     for node in nodes:
@@ -90,6 +85,21 @@ def _domain_counts(
             for other in node.pods
         )
     return counts
+
+
+def _selector(pod: Pod, constraint: TopologySpreadConstraint) -> Selector:
+    return Selector.from_label_selector(constraint.label_selector).add(
+        *(
+            Requirement(key, "in", (pod.metadata.labels[key],))
+            for key in constraint.match_label_keys
+            if key in pod.metadata.labels
+        )
+    )
+
+
+def _own_count(pod: Pod, constraint: TopologySpreadConstraint) -> int:
+    """Return 1 if the constraint counts the pod itself, otherwise 0."""
+    return int(_selector(pod, constraint).matches(pod.metadata.labels))
 
 
 def _lowest_count(counts: Counter[str], constraint: TopologySpreadConstraint) -> int:
@@ -112,8 +122,16 @@ def _missing_label(rejected: RejectedNodes) -> Detail:
     text = f"{node.name} has no label {labels}"
     sentence = f"topology spread needs it: {text}"
     if rejected.are_all:
-        sentence = f"topology spread over {labels}: no node has the label {labels}"
+        near = _similar_key(rejected, missing[0])
+        hint = f"; did you mean {near}?" if near else ""
+        sentence = f"topology spread over {labels}: no node has the label {labels}{hint}"
     return Detail(detail=text, sentence=sentence, brief=f"no label {missing[0]}")
+
+
+def _similar_key(rejected: RejectedNodes, key: str) -> str:
+    """Return the label that was probably meant by a topology key that no node has."""
+    known = sorted({each for node in rejected.nodes for each in node.labels})
+    return "" if key in known else nearest(key, known)
 
 
 def _skew(rejected: RejectedNodes) -> Detail:
@@ -124,32 +142,35 @@ def _skew(rejected: RejectedNodes) -> Detail:
         if domain is None or not counts:
             continue
         lowest = _lowest_count(counts, each)
-        skew = counts[domain] + 1 - lowest
+        own = _own_count(pod, each)
+        skew = counts[domain] + own - lowest
         if skew <= each.max_skew:
             continue
-        return _too_skewed(each, counts, domain, skew)
+        return _too_skewed(each, counts, domain, skew, own)
     return Detail(sentence="topology spread constraints allow none of these nodes")
 
 
 def _too_skewed(
-    constraint: TopologySpreadConstraint, counts: Counter[str], domain: str, skew: int
+    constraint: TopologySpreadConstraint, counts: Counter[str], domain: str, skew: int, own: int
 ) -> Detail:
     key, lowest = constraint.topology_key, _lowest_count(counts, constraint)
     short = key.rpartition("/")[2]
     emptiest = min((count, name) for name, count in counts.items())[1]
     ordered = sorted(counts.items(), key=lambda item: (item[1], item[0]))
     shown = listed((f"{name} {count}" for name, count in ordered), _DOMAINS_SHOWN)
-    allowed = [name for name, count in ordered if count + 1 - lowest <= constraint.max_skew]
+    allowed = [name for name, count in ordered if count + own - lowest <= constraint.max_skew]
     if allowed:
         only = f"only {short} {listed(allowed)} may take the next pod"
     else:
         only = f"there are fewer than minDomains {constraint.min_domains} of them"
+    selector = Selector.from_label_selector(constraint.label_selector)
+    counted = "pods" if own else f"pods with {selector}, which the pod itself has not,"
     return Detail(
         f"maxSkew {constraint.max_skew} over {key}",
         f"skew {skew} in {domain}",
         f"pods per domain: {shown}; {emptiest} has the fewest",
         f"topology spread over {short} (maxSkew {constraint.max_skew}, DoNotSchedule): {only} "
-        f"(pods now: {shown})",
+        f"({counted} now: {shown})",
         f"too many pods in their {short} (topology spread)",
     )
 
@@ -165,7 +186,8 @@ def _remedies(rejected: RejectedNodes) -> Iterator[Remedy]:
         }
         if counts and own:
             lowest = _lowest_count(counts, constraint)
-            needed = min(counts[domain] for domain in own) + 1 - lowest
+            fewest = min(counts[domain] for domain in own)
+            needed = fewest + _own_count(pod, constraint) - lowest
             if needed > constraint.max_skew:
                 yield Remedy(
                     f"raise maxSkew over {constraint.topology_key} "
@@ -180,6 +202,12 @@ def _remedies(rejected: RejectedNodes) -> Iterator[Remedy]:
                     0.8,
                     with_constraint(pod, place, replace(constraint, min_domains=len(counts))),
                 )
+        if near := _similar_key(rejected, constraint.topology_key):
+            yield Remedy(
+                f"spread over {near} instead of {constraint.topology_key}",
+                0.8,
+                with_constraint(pod, place, replace(constraint, topology_key=near)),
+            )
         # A server accepts minDomains with DoNotSchedule only.
         soft = replace(constraint, when_unsatisfiable="ScheduleAnyway", min_domains=None)
         yield Remedy(
