@@ -61,8 +61,8 @@ class WorkloadPods(NamedTuple):
     namespace: str
     name: str
     pods: tuple[Pod, ...]
-    wanted: int | None  # None: it depends on the nodes, or on time
-    next_pod: Pod  # that the controller would create next
+    wanted: int | None  # None: it depends on the nodes, or on the time
+    next_pod: Pod  # the pod that the controller would create next
     why_none: tuple[str, ...] = ()  # why it does not create it, as far as objects show
 
     @property

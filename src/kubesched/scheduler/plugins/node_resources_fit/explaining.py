@@ -127,8 +127,8 @@ def _init_beside_sidecars(pod: Pod, resource: str, asked: int) -> str:
     return ""
 
 
-def _what_there_is(rejected: RejectedNodes, resource: str, most: int, best: int) -> str:
-    """Describe what is free, or why it can never be enough."""
+def _describe_free_amount(rejected: RejectedNodes, resource: str, most: int, best: int) -> str:
+    """Describe the free amount, or why the node can never have enough."""
     asked = fit_requested(rejected.pod).amount(resource)
     allocatable = rejected.nodes.allocatable(resource)
     largest = int(np.argmax(allocatable))
