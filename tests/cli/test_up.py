@@ -238,7 +238,7 @@ def test_a_watched_configuration_is_loaded_again(tmp_path: Path) -> None:
         config.write_text(f"{head}extenders: []\nparallelism: 3\n")
         line = next_line(process, str(config))
         assert line.startswith(
-            f"{config} was not loaded, the old one stays: a change of parallelism"
+            f"{config} was not loaded, the old one stays in use: a change of parallelism"
         )
         config.write_text(f"{head}profiles: [{{schedulerName: other}}]\n")
         assert next_line(process, str(config)) == f"{config} was loaded"

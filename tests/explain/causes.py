@@ -316,7 +316,7 @@ CAUSES: dict[str, Cause] = {
         ],
         waiting(host_ports=[80]),
         ("host port TCP 80 is taken on every node", "shop/old-1"),
-        ("give up host port TCP 80",),
+        ("remove host port TCP 80",),
     ),
     "a claim that does not exist": Cause(
         [

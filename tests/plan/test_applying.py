@@ -189,21 +189,21 @@ async def _scale_down(api: ApiAccess) -> None:
 
 
 SURPRISES: dict[str, tuple[Change, str]] = {
-    "a pod of the plan is deleted": (_delete_pod, "by something else"),
+    "a pod of the plan is deleted": (_delete_pod, "by another client"),
     "a pod comes to a node that is to be emptied": (_bind_pod, "came to node d"),
     "a new pod finds no node": (_new_workload("20"), "has no node since"),
     "a new pod takes the room": (_new_workload("12"), "was not placed in time"),
     "the target is cordoned": (
         _set_cordon("a", unschedulable=True),
-        "node a was cordoned by something else",
+        "node a was cordoned by another client",
     ),
     "an emptied node is uncordoned": (
         _set_cordon("d", unschedulable=False),
-        "node d was uncordoned by something else",
+        "node d was uncordoned by another client",
     ),
     "the target is not ready": (_fail_node, "node a is not ready"),
     "the target is deleted": (_delete_node, "node a was deleted"),
-    "the owner wants fewer pods": (_scale_down, "by something else"),
+    "the owner wants fewer pods": (_scale_down, "by another client"),
 }
 
 

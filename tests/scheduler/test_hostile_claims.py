@@ -223,7 +223,7 @@ def test_an_attempt_ends_after_many_turns(monkeypatch: pytest.MonkeyPatch) -> No
             assert await harness.condition("p") == (
                 "SchedulerError",
                 'running PreFilter plugin "DynamicResources": the search for devices takes long '
-                "and goes on with the next attempt",
+                "and continues with the next attempt",
             )
             await harness.clock.sleep(60 * SECOND)  # each attempt continues where one stopped
             assert await harness.bound() == {"p"}

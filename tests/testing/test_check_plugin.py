@@ -492,11 +492,11 @@ BROKEN: dict[str, tuple[type[Plugin], str]] = {
     "a scalar score is a float": (HalfPoints, "scores are whole numbers: score answered 0.5"),
     "a filter looks at other nodes that are not declared": (
         LooksAround,
-        "reads says all that .* on node-. it said .* when other nodes changed",
+        "reads declares all that .* on node-. it returned .* when other nodes changed",
     ),
     "a score looks at other nodes that are not declared": (
         ScoresAround,
-        "reads says all that .* on node-. it said .* when other nodes changed",
+        "reads declares all that .* on node-. it returned .* when other nodes changed",
     ),
     "the pod is changed": (EditsLabels, "inputs are not mutated: filter changed the pod"),
     "a node is changed": (EditsNode, "inputs are not mutated: score changed node node-"),
@@ -536,32 +536,32 @@ BROKEN: dict[str, tuple[type[Plugin], str]] = {
     ),
     "pods matter although it says they do not": (
         CountsPods,
-        "on node-. filter said .* when more of the pods on the node changed than is declared",
+        "on node-. filter returned .* when more of the pods on the node changed than is declared",
     ),
     "pods matter for the score although it says they do not": (
         ScoresByPods,
-        "on node-. score said ., and . when more of the pods on the node changed than is declared",
+        "on node-. score returned ., and . when more of the pods on the node changed than is declared",
     ),
     "single pods matter although it says only totals do": (
         NamesPods,
-        "on node-. filter said .* when more of the pods on the node changed than is declared",
+        "on node-. filter returned .* when more of the pods on the node changed than is declared",
     ),
     "columns are not read although totals are declared": (
         ReadsInfosForTotals,
-        "on node-. without some pods it said .* when only totals are changed",
+        "on node-. without some pods it returned .* when only totals are changed",
     ),
     "labels of pods matter although it says only specs do": (
         ReadsLabelsOfPods,
-        "on node-. score said .* when more of the pods on the node changed than is declared",
+        "on node-. score returned .* when more of the pods on the node changed than is declared",
     ),
     "a part of the pod matters that is not declared": (
         ReadsTolerations,
-        "reads says all that .* on node-. filter said .* when TOLERATIONS of the pod changed",
+        "reads declares all that .* on node-. filter returned .* when TOLERATIONS of the pod",
     ),
-    "the pod's name matters": (ReadsName, "on node-. score said .* when IDENTITY of the pod"),
+    "the pod's name matters": (ReadsName, "on node-. score returned .* when IDENTITY of the pod"),
     "objects matter that are not declared": (
         ReadsServices,
-        "on node-. score said .* when objects of other kinds were gone",
+        "on node-. score returned .* when objects of other kinds were gone",
     ),
     "totals are not read through columns": (TotalsOneByOne, "filter_nodes is missing"),
     "a pod that is ignored makes a difference": (

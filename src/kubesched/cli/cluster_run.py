@@ -267,7 +267,9 @@ class ClusterRun:
 
         def report(outcome: ReloadOutcome) -> None:
             if outcome.error is not None:
-                click.echo(f"{path} was not loaded, the old one stays: {outcome.why}", err=True)
+                click.echo(
+                    f"{path} was not loaded, the old one stays in use: {outcome.why}", err=True
+                )
             elif outcome.result == "unchanged":
                 click.echo(f"{path} has not changed", err=True)
             else:

@@ -100,7 +100,7 @@ def _summary(done: AppliedPlan, progress: Path) -> list[str]:
     elif done.stopped:
         lines.append(f"Stopped: {done.stopped}.")
         if not done.dry_run:
-            lines.append(f"The same command goes on from {progress}; or make a new plan.")
+            lines.append(f"The same command continues from {progress}; or make a new plan.")
     elif done.dry_run:
         lines.append("--no-dry-run carries it out.")
     if done.emptied and not done.dry_run:

@@ -215,7 +215,7 @@ def upgrade(
     "--journal",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="The progress of the plan, with which an interrupted plan goes on; default: PLAN.journal.",
+    help="The progress of the plan, from which it is resumed; default: PLAN.journal.",
 )
 @click.option(
     "--wave-timeout",

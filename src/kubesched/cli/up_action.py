@@ -121,11 +121,10 @@ def _here(
         log_to(LogSettings(), sys.stderr, sys.stderr, os.getpid())
     registry = out_of_tree_plugins(plugins)
     gates = parse_feature_gates(options["feature_gates"])
-    configuration = (
-        scheduler_configuration(profiles=[_NO_SCHEDULER], feature_gates=gates)
-        if options["no_scheduler"]
-        else plugin_configuration(config_file, registry, plugins, gates)
-    )
+    if options["no_scheduler"]:
+        configuration = scheduler_configuration(profiles=[_NO_SCHEDULER], feature_gates=gates)
+    else:
+        configuration = plugin_configuration(config_file, registry, plugins, gates)
     files, kubeconfig, listen = options["files"], options["kubeconfig"], options["listen"]
     is_watched, announces = sys.stdout.isatty(), not is_quiet and descriptor is None
     with contextlib.ExitStack() as held:
@@ -143,7 +142,7 @@ def _here(
                 plugins=registry,
                 listen=listen,
                 kubeconfig=kubeconfig,
-                data=options["data"] or (None if folder is None else folder.data),
+                data=options["data"] or _folder_data(folder),
                 behavior_file=options["behavior_file"],
                 rbac=options["rbac"],
                 folder=folder,
@@ -168,10 +167,19 @@ def _here(
                 _show(started, output, is_quiet, closing)
 
         summary = asyncio.run(run.run(on_started))
-    if folder is not None and announces:
-        again = f"kubesched up --name {folder.name} goes on"
-        click.echo(f"Kept: {again}, kubesched down {folder.name} removes it.", err=True)
+    if announces:
+        _announce_kept_files(folder)
     return summary, stays
+
+
+def _folder_data(folder: ClusterFolder | None) -> Path | None:
+    return None if folder is None else folder.data
+
+
+def _announce_kept_files(folder: ClusterFolder | None) -> None:
+    if folder is not None:
+        again = f"kubesched up --name {folder.name} continues"
+        click.echo(f"Kept: {again}, kubesched down {folder.name} removes it.", err=True)
 
 
 def _claim(held: contextlib.ExitStack, folder: ClusterFolder) -> int:

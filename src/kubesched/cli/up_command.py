@@ -97,8 +97,8 @@ __all__ = ["up"]
     "--feature-gates",
     multiple=True,
     metavar="NAME=BOOL,...",
-    help="Turn features of the scheduler and the API server on or off, as in `kubesched run`. For "
-    "example GenericWorkload=true,GangScheduling=true for pod groups (docs/pod-groups.md).",
+    help="Enable or disable features of the scheduler and the API server, as in `kubesched run`. "
+    "For example GenericWorkload=true,GangScheduling=true for pod groups (docs/pod-groups.md).",
 )
 @click.option(
     "--no-scheduler",

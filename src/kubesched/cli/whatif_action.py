@@ -43,7 +43,7 @@ def run_whatif(
         configuration=source.configuration(),
     )
     if plan == Plan():
-        raise click.UsageError("nothing to play: give --drain, --add, --scale or the like")
+        raise click.UsageError("no changes: give --drain, --add, --scale or similar options")
     answer = snapshot.whatif(plan)
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2))
@@ -75,7 +75,7 @@ def _lines(answer: WhatIf) -> list[str]:
         else:
             lines.append(f"Drained in this order nothing waits: {order}.")
     if not answer.settled:
-        lines.append("The cluster did not come to rest within an hour of its time.")
+        lines.append("The cluster did not settle within an hour of virtual time.")
     for title, entries in (
         ("Preempted", list(answer.preempted)),
         ("Would wait", [f"{each.pod}: {each.reason}" for each in answer.waiting]),

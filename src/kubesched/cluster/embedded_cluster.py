@@ -159,7 +159,7 @@ class EmbeddedCluster:
                 behavior=behavior,
                 start_delay_ns=start_delay_ns,
                 stop_delay_ns=stop_delay_ns,
-                events=None if recorder is None else _pod_events(recorder, clock),
+                events=_pod_events(recorder, clock),
             )
             self.parts += [kubelet, NodeAgent(self.api, clock, heartbeats=heartbeats)]
         if ClusterPart.CONTROLLERS in parts:
@@ -340,8 +340,10 @@ def _recorded(broadcaster: CoreEventBroadcaster) -> EventSink:
     return record
 
 
-def _pod_events(broadcaster: CoreEventBroadcaster, clock: Clock) -> PodEventSink:
+def _pod_events(broadcaster: CoreEventBroadcaster | None, clock: Clock) -> PodEventSink | None:
     """Return a sink for events of kubelets that drops those above the rate limit."""
+    if broadcaster is None:
+        return None
     bucket = TokenBucket(_EVENTS_PER_SECOND, _EVENTS_AT_ONCE)
 
     def record(pod: Pod, event: PodEvent) -> None:

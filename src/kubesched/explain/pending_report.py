@@ -22,7 +22,7 @@ from kubesched.scheduler.plugins.helpers.wording import pod_name
 
 __all__ = ["PendingCause", "PendingReport", "WaitingPodRow", "cause_of", "group_by_cause"]
 
-_FITS: Final = "They fit, one by one. The scheduler tries them again, or none is running for them."
+_FITS: Final = "They fit, one by one. The scheduler will try them again, unless none runs for them."
 # Remedies of further groups are not searched: each search runs the scheduler many times.
 _MOST_ADVISED: Final = 20
 

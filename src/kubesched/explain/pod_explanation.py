@@ -253,7 +253,7 @@ def _without_nodes(model: ClusterModel, pod: Pod) -> Explanation:
             message=held.message,
         )
     told = unschedulable_message(pod)
-    said = f"the scheduler said: {told}" if told else "no scheduler has said anything about it yet"
+    said = f"the scheduler said: {told}" if told else "no scheduler has tried it yet"
     return Explanation(
         pod=pod_name(pod),
         verdict="pending",

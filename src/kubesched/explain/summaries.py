@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 
-_NOTHING_HELPS = "Nothing can help as it stands: no change, and no two together, makes it fit."
+_NOTHING_HELPS = "No change helps: neither one change nor two together make it fit."
 _ADVISED = 2
 _SHORT_COMMAND = 40
 

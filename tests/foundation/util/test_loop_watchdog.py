@@ -55,7 +55,7 @@ def test_a_second_standstill_is_logged_again(caplog: pytest.LogCaptureFixture) -
     watchdog.beat()
     time.now_s += 6
     watchdog.look()
-    assert sum("stands still" in each.getMessage() for each in caplog.records) == 2
+    assert sum("is blocked" in each.getMessage() for each in caplog.records) == 2
 
 
 def blocked_by_this_function(seen: threading.Event) -> None:
@@ -70,7 +70,7 @@ def test_the_place_is_named_while_the_loop_is_blocked(
     class Telling(LoopWatchdog):
         def look(self) -> None:
             super().look()
-            if "stands still" in caplog.text:
+            if "is blocked" in caplog.text:
                 seen.set()
 
     async def main() -> None:

@@ -278,7 +278,7 @@ class TestDeadlock:
         with pytest.raises(DeadlockError) as caught:
             run(main)
         text = str(caught.value)
-        assert text.startswith("virtual time stands still at 12.5 s: ")
+        assert text.startswith("virtual time stopped at 12.5 s: ")
         first, left, right = caught.value.waiting
         assert first.startswith("'Task-1' waits at ")
         assert first.endswith("main, inside TaskGroup.__aexit__")

@@ -42,9 +42,7 @@ def plan_cron_job(
     jobs: list[Job] = objects.controlled(owner.metadata.uid, Job)
     actions = _delete_surplus(owner, jobs)
     running = [job for job in jobs if _end_condition(job) is None]
-    listed = {each.get("uid", "") for each in document.get("status", {}).get("active", [])}
-    # A Job that a user created from the CronJob neither blocks others nor is replaced.
-    active = [job for job in running if _is_scheduled(job) or job.metadata.uid in listed]
+    active = _active_jobs(running, document)
     actions += _unexpected_events(owner, running, active)
     status: Json = {}
     last_success = _last_success(jobs)
@@ -59,6 +57,15 @@ def plan_cron_job(
         actions += _end_events(owner, jobs, stored)
     actions += status_patch(owner, document, status)
     return ActionPlan(actions, due.again_ns)
+
+
+def _active_jobs(running: list[Job], document: Mapping[str, Any]) -> list[Job]:
+    """Return the running Jobs that the controller has created, or that the status lists.
+
+    A Job that a user created from the CronJob neither blocks others nor is replaced.
+    """
+    listed = {each.get("uid", "") for each in document.get("status", {}).get("active", [])}
+    return [job for job in running if _is_scheduled(job) or job.metadata.uid in listed]
 
 
 def _plan_due(

@@ -63,6 +63,14 @@ def decide(
         return GarbageDecision("finish")
     if tracked.is_deleting or not tracked.owners:
         return GarbageDecision("keep")
+    return _decide_by_owners(tracked, find, dependents)
+
+
+def _decide_by_owners(
+    tracked: _TrackedObject,
+    find: Callable[[Json], _TrackedObject | None],
+    dependents: list[_TrackedObject],
+) -> GarbageDecision:
     owners = {reference["uid"]: find(reference) for reference in tracked.owners}
     unusable = [uid for uid, owner in owners.items() if owner is None or owner.waits]
     if not unusable:

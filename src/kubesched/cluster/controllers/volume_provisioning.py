@@ -65,7 +65,7 @@ def plan_provisioning(
         return ActionPlan([*actions, RecordEvent(claim, "ExternalProvisioning", text)])
     if metadata.annotations.get(f"{PREFIX}provision") == "fail":
         text = f'failed to provision volume with StorageClass "{storage_class.metadata.name}": '
-        text += "the claim asks for a failure"
+        text += "the claim requests a failure"
         actions.append(RecordEvent(claim, "ProvisioningFailed", text, warning=True))
         if _SELECTED_NODE in metadata.annotations:
             # The scheduler has to select another node.

@@ -70,7 +70,7 @@ class LoopWatchdog:
         """Record that the loop is running."""
         now_s = self._monotonic_s()
         if self._tell_after_s > self._limit_s:
-            log.info("The event loop goes on", stood_s=round(now_s - self._beat_s, 1))
+            log.info("The event loop is responsive again", stood_s=round(now_s - self._beat_s, 1))
         self._beat_s, self._tell_after_s = now_s, self._limit_s
 
     def is_stalled(self) -> bool:
@@ -88,7 +88,7 @@ class LoopWatchdog:
         frame = self._frame_of(self._thread)
         stack = traceback.format_stack(frame)[-_FRAMES_SHOWN:] if frame is not None else []
         log.error(
-            "The event loop stands still; nothing is placed, probes fail",
+            "The event loop is blocked; no pod is placed, probes fail",
             seconds=round(silent_s, 1),
             stack="".join(stack),
         )

@@ -326,7 +326,7 @@ def _make_task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> as
 def _deadlock(loop: VirtualLoop, why: str) -> DeadlockError:
     tasks = sorted(asyncio.all_tasks(loop), key=hash)
     return DeadlockError(
-        f"virtual time stands still at {loop.time()} s: {why}; waiting tasks: {len(tasks)}",
+        f"virtual time stopped at {loop.time()} s: {why}; waiting tasks: {len(tasks)}",
         tuple(f"{task.get_name()!r} waits {_where(task)}" for task in tasks),
     )
 

@@ -97,7 +97,7 @@ class PlanGuard(WaveWatch):
         self.pods[uid] = pod
         if uid in self._waiting:
             if is_terminating(pod):
-                self._note(f"pod {pod_key(pod)} is deleted by something else")
+                self._note(f"pod {pod_key(pod)} is deleted by another client")
             elif pod.status.phase in _ENDED:
                 self._note(f"pod {pod_key(pod)} has ended")
         elif old.spec.node_name != pod.spec.node_name:
@@ -107,7 +107,7 @@ class PlanGuard(WaveWatch):
         uid = pod.metadata.uid
         self.pods.pop(uid, None)
         if uid in self._waiting:
-            self._note(f"pod {pod_key(pod)} was deleted by something else")
+            self._note(f"pod {pod_key(pod)} was deleted by another client")
 
     def on_node_add(self, node: Node) -> None:
         self.nodes[node.metadata.name] = node
@@ -150,7 +150,7 @@ class PlanGuard(WaveWatch):
         self._cordoned[name] = is_cordoned
         if name in self._plan.nodes:
             done = "cordoned" if is_cordoned else "uncordoned"
-            self._note(f"node {name} was {done} by something else")
+            self._note(f"node {name} was {done} by another client")
 
     def _check_place(self, pod: Pod) -> None:
         """Check that no pod is placed on a node that is to be emptied."""

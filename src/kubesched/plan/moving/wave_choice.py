@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from kubesched.plan.moving.remaining_moves import RemainingMoves
@@ -124,18 +124,18 @@ class WaveChooser:
             if accepted[target]:
                 is_closed = len(cycle) > 1
                 break
-            present = {each.key for each, _ in cycle}
-            pod = next(
-                (
-                    each
-                    for each in moves.departures.values()
-                    if each.node == target and each.key not in present
-                ),
-                None,
-            )
+            pod = _next_departure(moves, target, {each.key for each, _ in cycle})
         for each, _ in cycle:
             state.add(each.number, each.node)
         return cycle if is_closed else []
+
+
+def _next_departure(
+    moves: RemainingMoves, node: int, excluded: Collection[str]
+) -> MovablePod | None:
+    """Return the first pod that has yet to leave the node, except the excluded ones."""
+    departures = moves.departures.values()
+    return next((pod for pod in departures if pod.node == node and pod.key not in excluded), None)
 
 
 def _move(state: PackingState, pod: MovablePod, target: int) -> bool:

@@ -128,7 +128,7 @@ class WavePlayer:
                 problem = await self._wait(deadline_ns)
         problem = self._watch.problem() or problem
         if not problem and follower.lost:
-            problem = f"pod {follower.lost[0]} was deleted by something else"
+            problem = f"pod {follower.lost[0]} was deleted by another client"
         unready = follower.unready() if problem else frozenset()
         return WaveOutcome(follower.replacements(), problem, unready, is_relieved)
 

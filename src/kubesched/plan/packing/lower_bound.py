@@ -59,10 +59,7 @@ def lower_bound(problem: PackingProblem, seconds: float, workers: int = 1) -> Lo
         }
         _limit_group(model, problem, counts, offered, [used[n] for n in members])
     _separate(model, problem, placed, kinds, used)
-    for each in problem.headroom:
-        weights = np.array([each.weights[kind.nodes].max() for kind in kinds], dtype=np.int64)
-        weights, needed = _scaled(weights, each.needed)
-        model.add(sum(int(weight) * used[n] for n, weight in enumerate(weights)) >= needed)
+    _require_headroom(model, problem, kinds, used)
     model.minimize(sum(int(problem.price[kind.nodes[0]]) * used[n] for n, kind in enumerate(kinds)))
     solver = cp.CpSolver()
     solver.parameters.max_time_in_seconds = max(seconds, 0.1)
@@ -73,6 +70,15 @@ def lower_bound(problem: PackingProblem, seconds: float, workers: int = 1) -> Lo
     if status not in (cp.OPTIMAL, cp.FEASIBLE):
         return LowerBound(bound, np.ones(len(problem.nodes), dtype=bool))
     return LowerBound(bound, _hint(problem, kinds, [solver.value(each) for each in used]))
+
+
+def _require_headroom(
+    model: Any, problem: PackingProblem, kinds: Sequence[_NodeKind], used: Sequence[Any]
+) -> None:
+    for each in problem.headroom:
+        weights = np.array([each.weights[kind.nodes].max() for kind in kinds], dtype=np.int64)
+        weights, needed = _scaled(weights, each.needed)
+        model.add(sum(int(weight) * used[n] for n, weight in enumerate(weights)) >= needed)
 
 
 def _limit_group(

@@ -137,12 +137,16 @@ def read_problem(
     spare = _headroom(problem, allocatable, policy)
     spare += survival_headroom(problem, nodes, policy.survive, policy.survive_percent)
     problem = problem._replace(headroom=spare)
-    pinned = {
-        pod_key(each.info.pod): PinnedPod(each.pin, problem.nodes[each.node])
+    pinned = _pinned_pods(fixed, problem.nodes)
+    return ClusterProblem(problem, pods, budgets, number_of, pinned, kept_because)
+
+
+def _pinned_pods(fixed: Sequence[_Placed], nodes: Sequence[str]) -> dict[str, PinnedPod]:
+    return {
+        pod_key(each.info.pod): PinnedPod(each.pin, nodes[each.node])
         for each in fixed
         if each.pin is not None
     }
-    return ClusterProblem(problem, pods, budgets, number_of, pinned, kept_because)
 
 
 def _classify(
@@ -239,7 +243,7 @@ def _kept_nodes(
     for node in nodes:
         metadata = node.metadata
         if policy.kept_nodes.matches(metadata.labels):
-            kept[metadata.name] = "kept by a selector"
+            kept[metadata.name] = "excluded by a selector"
         elif any(label in metadata.labels for label in _CONTROL_PLANE):
             kept[metadata.name] = "a node of the control plane"
         elif metadata.annotations.get(_SCALE_DOWN_DISABLED) == "true":

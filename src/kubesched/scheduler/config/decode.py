@@ -149,6 +149,14 @@ class _Decoder:
                 return self._union(types, value)
             case inspect.StructType(cls=struct):
                 return self.struct(struct, value)
+            case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
+                return self._list(item, value)
+            case inspect.DictType(value_type=item):
+                return self._dict(item, value)
+        return self._scalar(kind, scalar, value)
+
+    def _scalar(self, kind: inspect.Type, scalar: str, value: Any) -> Any:
+        match kind:
             case inspect.IntType() if scalar == "duration":
                 return self._parsed(_duration, value)
             case inspect.IntType():
@@ -163,10 +171,6 @@ class _Decoder:
                 if not isinstance(value, str):
                     return self._mismatch(value, "[]uint8")
                 return self._parsed(_bytes, value)
-            case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
-                return self._list(item, value)
-            case inspect.DictType(value_type=item):
-                return self._dict(item, value)
             case inspect.AnyType() if scalar == "raw":
                 return value
         # Any, and the richer types that a plugin's own arguments may have.

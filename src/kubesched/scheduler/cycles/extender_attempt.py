@@ -121,9 +121,9 @@ class ExtenderAttempt:
                 return await self._choose()
             except _OvertakenError as exc:
                 overtaken = exc.error
-                log.detail(2, "Overtaken while asking extenders", pod=self.pod_info.pod)
+                log.detail(2, "Attempt overtaken during calls of extenders", pod=self.pod_info.pod)
         if overtaken is None:
-            raise ExtenderError("the pod kept changing while extenders were asked")
+            raise ExtenderError("the pod kept changing during calls of extenders")
         self.is_overtaken = True
         raise overtaken
 

@@ -124,7 +124,7 @@ class ExtenderCycle:
         ):
             note = f"skip schedule deleting pod: {pod.metadata.namespace}/{pod.metadata.name}"
             self._cycle.report_skipped(framework, pod, note)
-        log.detail(2, "Pod went away while extenders were asked", pod=pod)
+        log.detail(2, "Pod deleted or bound during calls of extenders", pod=pod)
         self._queue.done(pod.metadata.uid)
 
 

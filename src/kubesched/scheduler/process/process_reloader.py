@@ -62,7 +62,7 @@ def _reporter(
         metrics.count(outcome.result)
         if outcome.error is not None:
             log.error("Configuration was not reloaded", file=path, err=outcome.why)
-            note = f"{path} cannot be used, the old configuration stays: {outcome.why}"
+            note = f"{path} cannot be used, the old configuration stays in use: {outcome.why}"
             recorder.event(lease, "Warning", "ConfigurationRejected", "Reload", truncate_note(note))
             return
         metrics.loaded(outcome.sha256, clock.now_ns())

@@ -37,7 +37,7 @@ from kubesched.testing.objects.views import filter_together, same_status
 
 __all__ = ["check_reads"]
 
-_RULE = "reads says all that the plugin looks at"
+_RULE = "reads declares all that the plugin reads"
 
 
 def check_reads(trial: Trial) -> None:
@@ -64,7 +64,7 @@ def _check_other_nodes(trial: Trial) -> None:
     here = _answer_of_node(trial, trial.plugin, trial.view, name)
     there = _answer_of_node(trial, other_plugin, other_view, name)
     if here != there:
-        trial.fail(_RULE, f"on {name} it said {here}, and {there} when other nodes changed")
+        trial.fail(_RULE, f"on {name} it returned {here}, and {there} when other nodes changed")
 
 
 def _check_pod(trial: Trial) -> None:
@@ -132,7 +132,7 @@ def _check_totals(trial: Trial) -> None:
         if not same_status(one, two):
             trial.fail(
                 _RULE,
-                f"on {node.name} without some pods it said {described(one)}, "
+                f"on {node.name} without some pods it returned {described(one)}, "
                 f"and {described(two)} when only totals are changed",
             )
 
@@ -176,7 +176,7 @@ def _answers(
 def _difference(here: dict[str, str], there: dict[str, str]) -> str | None:
     for what in here.keys() & there.keys():
         if here[what] != there[what]:
-            return f"{what} said {here[what]}, and {there[what]}"
+            return f"{what} returned {here[what]}, and {there[what]}"
     return None
 
 

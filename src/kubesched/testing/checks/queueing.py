@@ -54,7 +54,7 @@ def _check_sort_key(trial: Trial) -> None:
         keys = [trial.plugin.sort_key(info) for info in queued]
         sorted(keys)
     if keys[0] != trial.plugin.sort_key(queued[0]):
-        trial.fail("a sort key is stable", f"sort_key said {keys[0]!r} and then something else")
+        trial.fail("a sort key is stable", f"sort_key returned {keys[0]!r} and then another value")
 
 
 def _check_events(trial: Trial) -> None:

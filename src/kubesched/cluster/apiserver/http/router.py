@@ -254,6 +254,12 @@ class ApiService:
             return _not_found()
         with self._policies.webhooks.suspended():
             self._system.provide(target.group, target.plural)
+        return self._resource_answer(request, target, user)
+
+    def _resource_answer(
+        self, request: Request, target: RequestTarget, user: Requester
+    ) -> Response | ServedWatch:
+        """Handle a request for resources, with the warnings of policies."""
         if not self._policies.has_rules:
             return self._resources.answer(request, target, user)
         with self._policies.request_by(user.document()) as policy_warnings:

@@ -198,9 +198,7 @@ class Store(StoredObjects):
         strategy = resource.strategy
         requested: Json = document.get("metadata", {})
         namespace = self._namespace_for(resource, requested, namespace)
-        if requested.get("resourceVersion", "") not in ("", "0", None):
-            text = "resourceVersion should not be set on objects to be created"
-            raise api_errors.unknown_failure(text)
+        _check_is_new(requested)
         created = format_timestamp(now_ns)
         counted = strategy.counts_generations
         metadata = new_metadata(
@@ -663,6 +661,12 @@ _SERVER_METADATA = frozenset(
 
 
 _WrittenPart = Literal["object", "spec", "status", "finalizers"]
+
+
+def _check_is_new(requested: Json) -> None:
+    if requested.get("resourceVersion", "") not in ("", "0", None):
+        text = "resourceVersion should not be set on objects to be created"
+        raise api_errors.unknown_failure(text)
 
 
 def _fetch_conversion(resource: Resource, data: Json) -> None:

@@ -6,7 +6,7 @@ nominations are those of DefaultPreemption.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -159,12 +159,7 @@ class RuledPreemption:
         why = Diagnosis(table.names)
         for row in rows.tolist():
             node = snapshot.nodes.info_at(row)
-            ruled = RuledVictims(
-                self._rules,
-                self._rules.potential_victims(state, preemptor, node),
-                [each for each in node.pods if each.uid in leaving] if leaving else (),
-                bool(leaving),
-            )
+            ruled = self._ruled_victims(state, preemptor, node, leaving)
             answer: PreemptionCandidate | Status = NO_VICTIMS
             if (leaving or ruled.potential) and _may_suffice(preemptor, node, ruled):
                 answer = select_victims(handle, state, preemptor, node, budgets, now_ns, ruled)
@@ -177,6 +172,16 @@ class RuledPreemption:
             if len(found) >= wanted and any(not each.violations for each in found):
                 break
         return found or why
+
+    def _ruled_victims(
+        self, state: CycleState, preemptor: PodInfo, node: NodeInfo, leaving: Collection[str]
+    ) -> RuledVictims:
+        return RuledVictims(
+            self._rules,
+            self._rules.potential_victims(state, preemptor, node),
+            [each for each in node.pods if each.uid in leaving] if leaving else (),
+            bool(leaving),
+        )
 
     def _nominated_first(self, preemptor: PodInfo, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Move the node to which the preemptor is nominated to the front.

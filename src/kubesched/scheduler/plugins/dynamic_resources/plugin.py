@@ -61,7 +61,7 @@ __all__ = ["DynamicResources"]
 
 STATE_KEY = "DynamicResources"
 
-SEARCH_GOES_ON = "the search for devices takes long and goes on with the next attempt"
+SEARCH_GOES_ON = "the search for devices takes long and continues with the next attempt"
 
 _NOTHING = PodDevices()
 _OF_NODES = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})

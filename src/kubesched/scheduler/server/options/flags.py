@@ -101,15 +101,15 @@ MISC: Final = FlagGroup(
             "explain-events",
             BOOL,
             False,
-            "Say in the events of pods that fit nowhere what is wrong, with amounts and names, "
-            "behind the usual text. An addition of kubesched.",
+            "Add the reasons, with amounts and names, to the events of pods that fit no node, "
+            "after the usual text. An addition of kubesched.",
         ),
         Flag(
             "dashboard",
             BOOL,
             False,
             "Serve a page with the cluster, the queue and the last decisions below /dashboard/ of "
-            "the secure port, to those who may read that path. An addition of kubesched.",
+            "the secure port, to users who may read that path. An addition of kubesched.",
         ),
         Flag(
             "shadow",
@@ -222,14 +222,14 @@ LEADER_ELECTION: Final = FlagGroup(
             "leader-elect-renew-deadline",
             DURATION,
             _ELECTION.renew_deadline_ns,
-            "How long the leader tries to renew before it gives up leading. "
+            "How long the leader tries to renew the lease before it stops leading. "
             "Must be less than the lease duration.",
         ),
         Flag(
             "leader-elect-retry-period",
             DURATION,
             _ELECTION.retry_period_ns,
-            "Pause between attempts to become or to stay leader.",
+            "Pause between attempts to acquire or renew the lease.",
         ),
         Flag(
             "leader-elect-resource-lock",
@@ -269,7 +269,7 @@ FEATURE_GATE: Final = FlagGroup(
             "feature-gates",
             FEATURE_GATES,
             (),
-            "Turn features on or off: Name=true,Name=false, with or without kube: in front of "
+            "Enable or disable features: Name=true,Name=false, optionally with kube: before "
             "each name. May be repeated. AllAlpha and AllBeta stand for all gates of their stage "
             f"that are not set by name. Gates with their defaults:\n{_gate_list()}",
         ),

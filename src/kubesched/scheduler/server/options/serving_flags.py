@@ -50,8 +50,8 @@ SECURE_SERVING: Final = FlagGroup(
             "cert-dir",
             STRING,
             "",
-            "Directory of kube-scheduler.crt and kube-scheduler.key, which are made if missing. "
-            "Without it and --tls-cert-file, a certificate is made and kept in memory.",
+            "Directory of kube-scheduler.crt and kube-scheduler.key, which are generated if "
+            "missing. Without it and --tls-cert-file, a certificate is generated in memory.",
         ),
         Flag(
             "tls-cert-file",
@@ -136,7 +136,7 @@ AUTHENTICATION: Final = FlagGroup(
             "authentication-tolerate-lookup-failure",
             BOOL,
             True,
-            "Go on if that look-up fails. Requests may then be taken for anonymous.",
+            "Continue if that look-up fails. Requests may then count as anonymous.",
         ),
         Flag(
             "client-ca-file",
@@ -149,7 +149,7 @@ AUTHENTICATION: Final = FlagGroup(
             "requestheader-client-ca-file",
             STRING,
             "",
-            "Authorities of proxies that may say, in headers, for whom they ask.",
+            "Authorities of proxies that may name the user of a request in headers.",
         ),
         Flag(
             "requestheader-allowed-names",
@@ -179,7 +179,7 @@ AUTHENTICATION: Final = FlagGroup(
             "requestheader-extra-headers-prefix",
             STRING_LIST,
             ("x-remote-extra-",),
-            "Beginnings of headers in which a proxy gives anything else about the user.",
+            "Prefixes of headers with further information about the user.",
         ),
     ),
 )
@@ -191,7 +191,7 @@ AUTHORIZATION: Final = FlagGroup(
             "authorization-kubeconfig",
             STRING,
             "",
-            "kubeconfig of the cluster that decides who may ask for what. "
+            "kubeconfig of the cluster that authorizes requests. "
             "Without it, and outside a cluster, only --authorization-always-allow-paths are open.",
         ),
         Flag(

@@ -61,22 +61,27 @@ def check_tolerations(
         if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
             text = "effect must be 'NoExecute' when `tolerationSeconds` is set"
             problems.append(invalid(f"{at}.effect", effect, text))
-        if operator in ("Equal", ""):
-            if complaints := label_value(value):
-                problems.append(invalid(f"{at}.operator", value, ";".join(complaints)))
-        elif operator == "Exists":
-            if value:
-                text = "value must be empty when `operator` is 'Exists'"
-                problems.append(invalid(f"{at}.operator", value, text))
-        elif operator in operators:
-            if not _DECIMAL.fullmatch(value):
-                text = "must be a valid decimal integer in canonical form"
-                problems.append(invalid(f"{at}.value", value, text))
-        else:
-            problems.append(not_supported(f"{at}.operator", operator, operators))
+        problems += _check_toleration_value(operator, value, at, operators)
         if effect and effect not in _EFFECTS:
             problems.append(not_supported(f"{at}.effect", effect, _EFFECTS))
     return problems
+
+
+def _check_toleration_value(
+    operator: str, value: str, at: str, operators: Sequence[str]
+) -> list[FieldProblem]:
+    if operator in ("Equal", ""):
+        complaints = label_value(value)
+        return [invalid(f"{at}.operator", value, ";".join(complaints))] if complaints else []
+    if operator == "Exists":
+        text = "value must be empty when `operator` is 'Exists'"
+        return [invalid(f"{at}.operator", value, text)] if value else []
+    if operator not in operators:
+        return [not_supported(f"{at}.operator", operator, operators)]
+    if _DECIMAL.fullmatch(value):
+        return []
+    text = "must be a valid decimal integer in canonical form"
+    return [invalid(f"{at}.value", value, text)]
 
 
 def check_taints(taints: Sequence[Mapping[str, Any]], path: str) -> list[FieldProblem]:
