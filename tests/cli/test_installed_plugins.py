@@ -15,17 +15,17 @@ PLUGIN = '''
 from kubesched.framework import Plugin, Status
 
 
-class Renovation(Plugin):
+class RejectsSecondFloor(Plugin):
     """Rejects every node of the second floor."""
 
-    name = "Renovation"
+    name = "RejectsSecondFloor"
 
     def filter(self, state, pod, node_info):
         if node_info.node.metadata.name.startswith("second"):
             return Status.unschedulable("the floor is being renovated")
         return Status.success()
 '''
-CONFIG = "profiles: [{plugins: {multiPoint: {enabled: [{name: Renovation}]}}}]"
+CONFIG = "profiles: [{plugins: {multiPoint: {enabled: [{name: RejectsSecondFloor}]}}}]"
 FILE = f"""\
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -69,7 +69,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (site / "house_of_plugins.py").write_text(PLUGIN)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: house\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
-        "[kubesched.plugins]\nrenovation = house_of_plugins:Renovation\n"
+        "[kubesched.plugins]\nrenovation = house_of_plugins:RejectsSecondFloor\n"
     )
     monkeypatch.syspath_prepend(site)
     monkeypatch.delitem(sys.modules, "house_of_plugins", raising=False)

@@ -63,7 +63,7 @@ def test_a_pending_pod_is_explained() -> None:
     run(work)
 
 
-class _Shunning(Plugin):
+class _RejectsAll(Plugin):
     """A user's own plugin, which rejects every node."""
 
     name = "Shunning"
@@ -79,7 +79,7 @@ def test_user_plugins_contribute_to_explanations() -> None:
             "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
             "profiles:\n- plugins: {filter: {enabled: [{name: Shunning}]}}\n"
         )
-        plugins = {"Shunning": _Shunning}
+        plugins = {"Shunning": _RejectsAll}
         configuration = read_configuration(text, plugins)
         state.configuration = lambda: configuration
         answers = PageQueries(state, now_ns=lambda: 0, plugins=plugins)

@@ -30,7 +30,7 @@ RESOURCES = {
 }
 
 
-class FlowerServer:
+class EchoServer:
     """An API server that responds with the request that it received."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ def test_requests_for_a_group_go_to_its_server() -> None:
 
 
 async def check_aggregation() -> None:
-    flowers = FlowerServer()
+    flowers = EchoServer()
     certificate = self_signed_certificate(["flowers.default.svc"], time.time_ns(), key_type="ec")
     server = HttpServer(flowers.answer)
     async with Cluster(nodes=0, serve=True) as cluster:
@@ -100,7 +100,7 @@ async def check_aggregation() -> None:
 
 
 async def check_requests(
-    cluster: Cluster, flowers: FlowerServer, server: HttpServer, certificate: CertificatePair
+    cluster: Cluster, flowers: EchoServer, server: HttpServer, certificate: CertificatePair
 ) -> None:
     sender = Sender(cluster)
     code, _ = await sender.send("POST", SERVICES, api_service(certificate))

@@ -158,7 +158,7 @@ def test_unusable_extender_certificates_are_reported_at_the_start(
     assert str(caught.value).startswith(f"couldn't build extenders: {why}")
 
 
-class TestTrouble:
+class TestFailures:
     def test_no_process_listens(self) -> None:
         async def story() -> None:
             async with FakeExtender() as extender:

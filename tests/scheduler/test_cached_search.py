@@ -56,10 +56,10 @@ from kubesched.testing.objects.random_clusters import (
 NEEDED = ("PrioritySort", "DefaultBinder")
 
 
-class CrowdAverse(Plugin):
+class ReadsPodsOfNode(Plugin):
     """An out-of-tree plugin that reads the pods on the node and the pod's annotations."""
 
-    name = "CrowdAverse"
+    name = "ReadsPodsOfNode"
     reads = Reads(pod=PodPart.TEMPLATE, other_nodes=False)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
@@ -204,8 +204,8 @@ def test_the_cached_search_equals_the_full_search(with_user_plugin: bool, seed: 
     registry: dict[str, type[Plugin]] = dict(IN_TREE_PLUGINS)
     extra: tuple[PluginRef, ...] = ()
     if with_user_plugin:
-        registry.update({CrowdAverse.name: CrowdAverse, Racks.name: Racks})
-        extra = (PluginRef(Racks.name), PluginRef(CrowdAverse.name))
+        registry.update({ReadsPodsOfNode.name: ReadsPodsOfNode, Racks.name: Racks})
+        extra = (PluginRef(Racks.name), PluginRef(ReadsPodsOfNode.name))
     cluster = random_cluster(rng, nodes=8, pods=12)
     profile = random_profile(rng) if rng.random() < 0.5 else None
     pair = Pair(cluster, registry, extra, profile)
@@ -237,7 +237,7 @@ def test_the_cached_search_equals_the_full_search(with_user_plugin: bool, seed: 
 def test_a_second_pod_of_the_same_shape_evaluates_the_changed_node_only() -> None:
     asked: list[str] = []
 
-    class Noting(CrowdAverse):
+    class Noting(ReadsPodsOfNode):
         name = "Noting"
 
         def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
@@ -263,18 +263,18 @@ def test_a_second_pod_of_the_same_shape_evaluates_the_changed_node_only() -> Non
 def test_filters_that_read_other_nodes_evaluate_the_best_nodes_only() -> None:
     asked: list[str] = []
 
-    class Watchful(Plugin):
+    class ReadsWholeCluster(Plugin):
         """Reads the whole cluster, so that its verdicts cannot be cached."""
 
-        name = "Watchful"
+        name = "ReadsWholeCluster"
 
         def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
             asked.append(node.name)
             return Status.unschedulable("odd") if int(node.name[5:]) % 2 else SUCCESS
 
     nodes = tuple(make_node(f"node-{number}") for number in range(200))
-    registry = {**IN_TREE_PLUGINS, Watchful.name: Watchful}
-    pair = Pair(RandomCluster(nodes, (), ()), registry, (PluginRef(Watchful.name),))
+    registry = {**IN_TREE_PLUGINS, ReadsWholeCluster.name: ReadsWholeCluster}
+    pair = Pair(RandomCluster(nodes, (), ()), registry, (PluginRef(ReadsWholeCluster.name),))
     search = CachedSearch(pair.cache.snapshot, random.Random(0))
     for number in range(20):
         pair.cache.update_snapshot()

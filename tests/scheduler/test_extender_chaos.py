@@ -31,21 +31,21 @@ def suits(pod: str, node: str) -> bool:
     return int(pod[1:]) % 2 == int(node[1:]) % 2
 
 
-class Moody:
-    """Verbs of an extender in a mood that changes with each call."""
+class RandomVerbs:
+    """Verbs of an extender that succeed, are slow or fail at random."""
 
     def __init__(self, rng: random.Random) -> None:
         self._random = rng
-        self.is_well = False
+        self.is_reliable = False
 
-    async def _mood(self) -> Reply | None:
-        if self.is_well:
+    async def _fault(self) -> Reply | None:
+        if self.is_reliable:
             return None
         await asyncio.sleep(self._random.choice([0, 0.001, 0.05, 0.5, 0.5, 3]))
         return self._random.choice([None, None, None, Reply(500), Reply(200, b"{")])
 
     async def filter(self, arguments: Json) -> Any:
-        trouble = await self._mood()
+        trouble = await self._fault()
         if trouble is not None:
             return trouble
         pod = arguments["Pod"]["metadata"]["name"]
@@ -56,7 +56,7 @@ class Moody:
         }
 
     async def prioritize(self, arguments: Json) -> Any:
-        trouble = await self._mood()
+        trouble = await self._fault()
         if trouble is not None:
             return trouble
         return [
@@ -64,7 +64,7 @@ class Moody:
         ]
 
     async def preempt(self, arguments: Json) -> Any:
-        trouble = await self._mood()
+        trouble = await self._fault()
         if trouble is not None:
             return trouble
         pod = arguments["Pod"]["metadata"]["name"]
@@ -118,7 +118,7 @@ async def upheaval(harness: ExtenderHarness, rng: random.Random, foos: set[str])
 def test_random_extender_behavior_breaks_no_invariant(seed: int) -> None:
     async def scenario() -> None:
         rng = random.Random(seed)
-        moody = Moody(rng)
+        moody = RandomVerbs(rng)
         extender = FakeExtender(
             filter=moody.filter, prioritize=moody.prioritize, preempt=moody.preempt
         )
@@ -130,7 +130,7 @@ def test_random_extender_behavior_breaks_no_invariant(seed: int) -> None:
             await harness.add(*nodes(*NODES, cpu="2"))
             foos: set[str] = set()
             await upheaval(harness, rng, foos)
-            moody.is_well = True
+            moody.is_reliable = True
             for node in NODES:
                 await harness.api.patch(Node, node, None, {"spec": {"unschedulable": False}})
             # There is room for all pods, so all must be placed.

@@ -208,7 +208,7 @@ def test_an_extender_that_is_not_interested_is_not_called() -> None:
     run(scenario)
 
 
-class TestWhileExtendersAreAsked:
+class TestChangesDuringExtenderCalls:
     """The cluster changes during the call of the extender, which agrees."""
 
     def test_the_preemptor_is_deleted(self) -> None:

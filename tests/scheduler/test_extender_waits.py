@@ -43,7 +43,7 @@ async def never(_: Json) -> Json:
     raise AssertionError
 
 
-class TestOthersGoOn:
+class TestOtherPodsAreNotBlocked:
     def test_pods_that_a_hanging_extender_is_not_interested_in_are_placed_at_once(self) -> None:
         async def scenario() -> None:
             extender = FakeExtender(filter=never)

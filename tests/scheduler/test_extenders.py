@@ -355,8 +355,8 @@ def test_a_single_node_is_not_ranked() -> None:
 def test_plugins_and_extenders_are_added_up(score: int, winner: str) -> None:
     """A plugin's 99 against an extender's score with weight 2, times ten (case 73)."""
 
-    class Likes(Plugin):
-        name = "Likes"
+    class PrefersNode(Plugin):
+        name = "PrefersNode"
 
         def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
             return 99 if node.name == "n0" else 0
@@ -365,7 +365,7 @@ def test_plugins_and_extenders_are_added_up(score: int, winner: str) -> None:
         extender = FakeExtender(prioritize=score_nodes(lambda name: score * (name == "n1")))
         settings = extender.settings(weight=2)
         # All other plugins give both nodes the same score.
-        async with cluster_with((extender, settings), plugins=[Likes]) as harness:
+        async with cluster_with((extender, settings), plugins=[PrefersNode]) as harness:
             await harness.add(*nodes("n0", "n1"), a_pod("p"))
             await harness.settle()
             assert await harness.node_of("p") == winner
@@ -379,8 +379,8 @@ def test_nodes_that_an_extender_returned_are_scored_as_returned() -> None:
     async def scenario() -> None:
         seen: list[tuple[str, int, dict[str, str]]] = []
 
-        class Sees(Plugin):
-            name = "Sees"
+        class RecordsPods(Plugin):
+            name = "RecordsPods"
 
             def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
                 if pod.metadata.name == "p":
@@ -395,7 +395,7 @@ def test_nodes_that_an_extender_returned_are_scored_as_returned() -> None:
             return {"Nodes": {"items": items}}
 
         extender = FakeExtender(filter=brighten)
-        async with cluster_with(extender, plugins=[Sees]) as harness:
+        async with cluster_with(extender, plugins=[RecordsPods]) as harness:
             await harness.add(*nodes("n0", "n1"))
             await harness.add(a_pod("before-0"), a_pod("before-1"))
             await harness.settle()

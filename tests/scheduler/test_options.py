@@ -21,14 +21,14 @@ from kubesched.scheduler.config import ExtenderConfig, default_configuration, de
 from kubesched.scheduler.options import scheduler_configuration
 
 
-class FavourArgs(msgspec.Struct, rename="camel"):
+class PreferredNodeArgs(msgspec.Struct, rename="camel"):
     node_name: str
     points: int = 10
 
 
-class Favour(Plugin):
-    name = "Favour"
-    args_type = FavourArgs
+class PreferredNode(Plugin):
+    name = "PreferredNode"
+    args_type = PreferredNodeArgs
 
     def score(self, *_: object) -> int:
         return 0
@@ -115,16 +115,16 @@ def test_a_scheduler_with_a_plugin_of_its_own() -> None:
         api(),
         profiles=[
             {
-                "plugins": {"score": {"enabled": [{"name": "Favour", "weight": 5}]}},
-                "pluginConfig": [{"name": "Favour", "args": {"nodeName": "a"}}],
+                "plugins": {"score": {"enabled": [{"name": "PreferredNode", "weight": 5}]}},
+                "pluginConfig": [{"name": "PreferredNode", "args": {"nodeName": "a"}}],
             }
         ],
-        out_of_tree_registry={"Favour": Favour},
+        out_of_tree_registry={"PreferredNode": PreferredNode},
         pod_max_in_unschedulable_pods_duration=timedelta(seconds=90),
     )
     plugins = scheduler.profiles["default-scheduler"].plugins
-    assert plugins.by_name["Favour"].args == FavourArgs("a")
-    assert plugins.score_weights["Favour"] == 5
+    assert plugins.by_name["PreferredNode"].args == PreferredNodeArgs("a")
+    assert plugins.score_weights["PreferredNode"] == 5
 
 
 class Tuned(Plugin):
@@ -186,12 +186,12 @@ def test_a_factory_that_returns_no_plugin_is_reported() -> None:
 
 def test_a_plugin_that_exists_cannot_be_added() -> None:
     with pytest.raises(ConfigError, match=r"^a plugin named NodeName already exists$"):
-        kubesched.Scheduler(api(), out_of_tree_registry={"NodeName": Favour})
+        kubesched.Scheduler(api(), out_of_tree_registry={"NodeName": PreferredNode})
 
 
 def test_a_plugin_that_cannot_be_built_is_reported() -> None:
-    class Explosive(Plugin):
-        name = "Explosive"
+    class RaisesOnBuild(Plugin):
+        name = "RaisesOnBuild"
 
         def __init__(self, args: object, handle: object) -> None:
             raise KeyError("fuse")
@@ -199,26 +199,28 @@ def test_a_plugin_that_cannot_be_built_is_reported() -> None:
         def score(self, *_: object) -> int:
             return 0
 
-    profile = {"plugins": {"multiPoint": {"enabled": [{"name": "Explosive"}]}}}
+    profile = {"plugins": {"multiPoint": {"enabled": [{"name": "RaisesOnBuild"}]}}}
     with pytest.raises(ConfigError) as caught:
         kubesched.Scheduler(
-            api(), profiles=[profile], out_of_tree_registry={"Explosive": Explosive}
+            api(), profiles=[profile], out_of_tree_registry={"RaisesOnBuild": RaisesOnBuild}
         )
     assert str(caught.value) == (
         "initializing profiles: creating profile for scheduler name default-scheduler: "
-        "initializing plugin \"Explosive\": KeyError: 'fuse'"
+        "initializing plugin \"RaisesOnBuild\": KeyError: 'fuse'"
     )
 
 
 def test_a_plugin_enabled_at_a_point_without_its_method_is_an_error() -> None:
     profile = {
-        "plugins": {"filter": {"enabled": [{"name": "Favour"}]}},
-        "pluginConfig": [{"name": "Favour", "args": {"nodeName": "a"}}],
+        "plugins": {"filter": {"enabled": [{"name": "PreferredNode"}]}},
+        "pluginConfig": [{"name": "PreferredNode", "args": {"nodeName": "a"}}],
     }
     with pytest.raises(ConfigError) as caught:
-        kubesched.Scheduler(api(), profiles=[profile], out_of_tree_registry={"Favour": Favour})
-    assert str(caught.value).endswith('plugin "Favour" does not extend FilterPlugin plugin')
-    assert caught.value.__notes__ == ["Favour has methods for: score"]
+        kubesched.Scheduler(
+            api(), profiles=[profile], out_of_tree_registry={"PreferredNode": PreferredNode}
+        )
+    assert str(caught.value).endswith('plugin "PreferredNode" does not extend FilterPlugin plugin')
+    assert caught.value.__notes__ == ["PreferredNode has methods for: score"]
 
 
 def test_the_api_alone_does_not_load_the_scheduler() -> None:

@@ -33,7 +33,7 @@ TROUBLE_S, CALM_S = 120, 900
 CLASSES = {"low": 0, "mid": 50, "high": 100}
 
 
-class Watchman(RandomFaults):
+class CheckedFaults(RandomFaults):
     """Checks every request of the scheduler before a fault is injected."""
 
     def __init__(self, rng: random.Random, store: Store) -> None:
@@ -118,7 +118,7 @@ async def watch_nodes(api: LocalApi, clock: Clock) -> None:
 async def scenario(seed: int) -> int:
     clock, rng = current_clock(), derive(seed, "test")
     store = Store(derive(seed, "store"), now_ns=clock.now_ns())
-    api, watchman = LocalApi(store, clock), Watchman(derive(seed, "faults"), store)
+    api, watchman = LocalApi(store, clock), CheckedFaults(derive(seed, "faults"), store)
     for name, value in CLASSES.items():
         await create(api, PriorityClass(metadata=ObjectMeta(name=name), value=value))
     for number in range(NODES):

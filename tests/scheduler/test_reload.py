@@ -81,10 +81,10 @@ class Gate(Plugin):
         self.is_closed = True
 
 
-class Reluctant(Plugin):
+class RejectsWithoutEvents(Plugin):
     """Rejects every node, and waits for no event."""
 
-    name = "Reluctant"
+    name = "RejectsWithoutEvents"
     reads = Reads(pod=PodPart.LABELS)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
@@ -132,7 +132,8 @@ class BrokenEvents(Plugin):
 
 
 PLUGINS = {
-    each.name: each for each in (Gate, Reluctant, ReadsConfigMaps, BrokenAtStart, BrokenEvents)
+    each.name: each
+    for each in (Gate, RejectsWithoutEvents, ReadsConfigMaps, BrokenAtStart, BrokenEvents)
 }
 
 
@@ -302,7 +303,7 @@ def test_a_pod_on_permit_finishes_with_its_old_profile_which_is_then_closed() ->
 
 def test_waiting_pods_are_evaluated_by_the_new_plugins() -> None:
     async def main() -> None:
-        async with setting(configuration(profile("Gate", "Reluctant"))) as made:
+        async with setting(configuration(profile("Gate", "RejectsWithoutEvents"))) as made:
             await made.add(a_pod("gated", labels={"gate": "yes"}), a_pod("rejected"))
             await asyncio.sleep(1)
             assert made.scheduler.queue.lengths() == {
@@ -334,7 +335,7 @@ def test_a_pod_whose_attempt_fails_with_the_old_profile_is_tried_with_the_new_on
 
 def test_pods_of_a_removed_profile_leave_and_return_with_it() -> None:
     async def main() -> None:
-        both = configuration(profile("Reluctant", name="batch"), profile())
+        both = configuration(profile("RejectsWithoutEvents", name="batch"), profile())
         async with setting(both) as made:
             await made.add(
                 a_pod("waits", scheduler_name="batch"), a_pod("later", scheduler_name="new")

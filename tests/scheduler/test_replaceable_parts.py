@@ -393,16 +393,16 @@ def test_all_plugins_whose_event_registration_fails_are_named() -> None:
         def events_to_register(self) -> None:
             raise RuntimeError("no events")
 
-    class Mute(Silent):
-        name = "Mute"
+    class NoEvents(Silent):
+        name = "NoEvents"
 
     async def main() -> None:
-        plugins = {"Silent": Silent, "Mute": Mute}
+        plugins = {"Silent": Silent, "NoEvents": NoEvents}
         with pytest.raises(ConfigError) as caught:
             Scheduler(
                 local_api(),
                 current_clock(),
-                profiles=enabling("Silent", "Mute"),
+                profiles=enabling("Silent", "NoEvents"),
                 out_of_tree_registry=plugins,
             )
         assert str(caught.value).split("\n") == [

@@ -475,10 +475,10 @@ def test_a_pod_allowed_by_permit_is_bound() -> None:
     run(scenario)
 
 
-class HoldsSome(Plugin):
+class WaitsForLabel(Plugin):
     """Makes pods with the label `hold` wait."""
 
-    name = "HoldsSome"
+    name = "WaitsForLabel"
 
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | Wait:
         return Wait(600 * SECOND) if "hold" in pod.metadata.labels else SUCCESS
@@ -489,14 +489,14 @@ class HoldsSome(Plugin):
 
 def test_a_pod_rejected_on_permit_releases_its_room_without_requeueing_itself() -> None:
     async def scenario() -> None:
-        async with cluster(HoldsSome) as harness:
+        async with cluster(WaitsForLabel) as harness:
             await harness.add(make_node("n1", cpu="1"))
             await harness.add(a_pod("held", labels={"hold": "yes"}, requests={"cpu": "1"}))
             await harness.settle()
             await harness.add(a_pod("other", requests={"cpu": "1"}))
             await harness.settle(5)
             [waiting] = harness.scheduler.services.waiting_pods
-            waiting.reject("HoldsSome", "not today")
+            waiting.reject("WaitsForLabel", "not today")
             await harness.settle(5)
             assert await harness.node_of("other") == "n1"
             assert await harness.condition("held") == (
@@ -506,14 +506,14 @@ def test_a_pod_rejected_on_permit_releases_its_room_without_requeueing_itself() 
             )
             place = harness.scheduler.queue.describe("default/held", harness.clock.now_ns())
             assert place is not None
-            assert (place.rejected_by, place.attempts) == (("HoldsSome",), 1)
+            assert (place.rejected_by, place.attempts) == (("WaitsForLabel",), 1)
 
     run(scenario)
 
 
 def test_a_failed_binding_wakes_pods_that_wait_for_the_room() -> None:
     async def scenario() -> None:
-        async with cluster(HoldsSome) as harness:
+        async with cluster(WaitsForLabel) as harness:
             await harness.add(make_node("n1", cpu="1"))
             await harness.add(a_pod("first", labels={"hold": "yes"}, requests={"cpu": "1"}))
             await harness.settle()
@@ -521,7 +521,7 @@ def test_a_failed_binding_wakes_pods_that_wait_for_the_room() -> None:
             await harness.settle(5)
             harness.faults.next["bind"] = [Fault(error=unavailable())]
             [waiting] = harness.scheduler.services.waiting_pods
-            waiting.allow("HoldsSome")
+            waiting.allow("WaitsForLabel")
             await harness.settle(0.5)
             assert await harness.node_of("other") == "n1"
             assert (await harness.condition("first") or ("", ""))[1] == "SchedulerError"
@@ -529,10 +529,10 @@ def test_a_failed_binding_wakes_pods_that_wait_for_the_room() -> None:
     run(scenario)
 
 
-class Thrower(Plugin):
+class RaisesForOddLabel(Plugin):
     """Trips over pods with an odd label."""
 
-    name = "Thrower"
+    name = "RaisesForOddLabel"
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         if "odd" in pod.metadata.labels:
@@ -542,7 +542,7 @@ class Thrower(Plugin):
 
 def test_a_plugin_that_throws_costs_that_pod_only() -> None:
     async def scenario() -> None:
-        async with cluster(Thrower) as harness:
+        async with cluster(RaisesForOddLabel) as harness:
             await harness.add(make_node("n1"), a_pod("bad", labels={"odd": "yes"}))
             await harness.add(a_pod("good"))
             await harness.settle()
@@ -550,7 +550,7 @@ def test_a_plugin_that_throws_costs_that_pod_only() -> None:
             assert await harness.condition("bad") == (
                 "False",
                 "SchedulerError",
-                'running "Thrower" filter plugin: odd pod',
+                'running "RaisesForOddLabel" filter plugin: odd pod',
             )
 
     run(scenario)
@@ -643,10 +643,10 @@ def test_bindings_do_not_wait_until_the_whole_backlog_is_placed() -> None:
     run(scenario)
 
 
-class LikesMarked(Plugin):
+class PrefersMarkedPods(Plugin):
     """Gives the highest score to a node with a marked pod."""
 
-    name = "LikesMarked"
+    name = "PrefersMarkedPods"
     reads = Reads(pod=PodPart.TEMPLATE, other_nodes=False)
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
@@ -655,7 +655,7 @@ class LikesMarked(Plugin):
 
 def test_plugins_that_read_pod_details_get_changed_labels() -> None:
     async def scenario() -> None:
-        async with cluster(LikesMarked) as harness:
+        async with cluster(PrefersMarkedPods) as harness:
             await harness.add(make_node("n1", cpu="16"), a_pod("p", requests={"cpu": "8"}))
             await harness.settle()
             # For the next pod n1 is scored too, and it does not change afterwards.

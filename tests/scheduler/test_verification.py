@@ -22,10 +22,10 @@ from tests.support import PluginHarness
 NODES = [make_node(f"n{number}") for number in range(6)]
 
 
-class Crowding(Plugin):
+class CountsPodsOfNode(Plugin):
     """Reads the node only, as it declares."""
 
-    name = "Crowding"
+    name = "CountsPodsOfNode"
     reads = Reads(pod=PodPart.TEMPLATE, other_nodes=False)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
@@ -35,10 +35,10 @@ class Crowding(Plugin):
         return 100 - len(node.pods)
 
 
-class Lying(Crowding):
+class CountsPodsOfAllNodes(CountsPodsOfNode):
     """Declares that it reads the node only, and counts the pods of all nodes."""
 
-    name = "Lying"
+    name = "CountsPodsOfAllNodes"
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         everywhere = sum(len(each.pods) for each in self.handle.snapshot.nodes)
@@ -59,11 +59,11 @@ def place_all(plugin: type[Plugin], pods: int) -> list[str]:
 
 
 def test_an_honest_plugin_passes() -> None:
-    placed = place_all(Crowding, 12)
+    placed = place_all(CountsPodsOfNode, 12)
     assert sorted(placed) == sorted([node.metadata.name for node in NODES] * 2)
 
 
 def test_a_plugin_that_reads_more_than_it_declares_is_found() -> None:
     with pytest.raises(EngineMismatchError, match="differ in totals") as mismatch:
-        place_all(Lying, 6)
+        place_all(CountsPodsOfAllNodes, 6)
     assert any("reads more than it declares" in note for note in mismatch.value.__notes__)

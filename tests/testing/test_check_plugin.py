@@ -64,11 +64,11 @@ def test_arguments_reach_the_plugin() -> None:
     check_plugin(WithArguments, args=Limits(pods=0), rounds=5)
 
 
-class Nameless(Disks):
+class EmptyName(Disks):
     name = ""
 
 
-class Starry(Disks):
+class WildcardName(Disks):
     name = "*"
 
 
@@ -105,14 +105,14 @@ class WaitsInFilter(Plugin):
         return SUCCESS
 
 
-class Unconcerned(Disks):
+class FiltersUnconcernedPods(Disks):
     """Declares that no pod concerns it, but does not skip them."""
 
     def concerns(self, spec: PodSpec) -> bool:
         return False
 
 
-class ForgetsOthers(Disks):
+class IgnoresOtherPods(Disks):
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
         return Rejections.where(~nodes.label_equals("disk", "ssd"), HELD)
 
@@ -146,7 +146,7 @@ class HalfPoints(Plugin):
         return 0.5  # type: ignore[return-value]
 
 
-class LooksAround(FewOfAKind):
+class ReadsOtherNodes(FewOfAKind):
     reads = Reads(pod=PodPart.TEMPLATE, other_nodes=False)
 
 
@@ -191,7 +191,7 @@ class SkipsInFilter(Disks):
         return SKIP
 
 
-class SaysNothing(Disks):
+class ReturnsNone(Disks):
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         return None  # type: ignore[return-value]
 
@@ -238,7 +238,7 @@ class RejectsInPreFlight(Patient):
         return HELD
 
 
-class NeverEnds(Patient):
+class NegativeTimeout(Patient):
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | Wait:
         return Wait(-1)
 
@@ -248,7 +248,7 @@ class UnreservesBlindly(Patient):
         state.read(self.name)
 
 
-class NominatesNobody(MakesRoom):
+class NominatesNoNode(MakesRoom):
     def post_filter(
         self, state: CycleState, pod_info: PodInfo, diagnosis: Diagnosis
     ) -> PostFilterResult:
@@ -294,15 +294,15 @@ class SharedState(FewOfAKind):
         self, state: CycleState, pod_info: PodInfo, nodes: NodeView
     ) -> Status | OnlyNodes:
         answer = super().pre_filter(state, pod_info, nodes)
-        state.write(self.key, Uncloned(state.read(self.key).counts))
+        state.write(self.key, StateWithoutClone(state.read(self.key).counts))
         return answer
 
 
-class Uncloned(msgspec.Struct):
+class StateWithoutClone(msgspec.Struct):
     counts: dict[str, int]
 
 
-class ForgetsToRemove(FewOfAKind):
+class KeepsRemovedPods(FewOfAKind):
     def remove_pod(self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeInfo) -> Status:
         return SUCCESS
 
@@ -449,7 +449,7 @@ class NamesRacks(Halves):
         return ["rack-1", "rack-2"]
 
 
-class Elsewhere(Halves):
+class PlacementOfOtherNode(Halves):
     def generate_placements(self, state: Any, group: Any, parent: Any) -> Any:
         return [PodGroupPlacement("else", make_view(make_node("other")))]
 
@@ -467,8 +467,8 @@ class ReadsNodes(Halves):
 
 
 BROKEN: dict[str, tuple[type[Plugin], str]] = {
-    "a name is empty": (Nameless, "a plugin has a legal name: name is ''"),
-    "a name means all plugins": (Starry, r"a plugin has a legal name: name is '\*'"),
+    "a name is empty": (EmptyName, "a plugin has a legal name: name is ''"),
+    "a name means all plugins": (WildcardName, r"a plugin has a legal name: name is '\*'"),
     "no point is extended": (Idle, "a plugin extends a point"),
     "a vector form has no scalar form": (
         HalfAFilter,
@@ -481,17 +481,17 @@ BROKEN: dict[str, tuple[type[Plugin], str]] = {
     "bind is not async": (BindsWithoutWaiting, "only binding may wait: bind must be async"),
     "filter is async": (WaitsInFilter, "only binding may wait: filter must not be async"),
     "what is said to be no concern is looked at": (
-        Unconcerned,
+        FiltersUnconcernedPods,
         "what does not concern a plugin is skipped: pre_filter says",
     ),
-    "the filters disagree": (ForgetsOthers, "scalar and vector answers agree: on node-"),
+    "the filters disagree": (IgnoresOtherPods, "scalar and vector answers agree: on node-"),
     "the filters give other reasons": (OtherReason, "scalar and vector answers agree: on node-"),
     "a filter ignores the selection": (WholeTable, "scalar and vector answers agree"),
     "the scores disagree": (ScoresDiffer, "scalar and vector answers agree: score says"),
     "vector scores are floats": (FractionalScores, "scores are whole numbers: score_nodes"),
     "a scalar score is a float": (HalfPoints, "scores are whole numbers: score answered 0.5"),
     "a filter looks at other nodes that are not declared": (
-        LooksAround,
+        ReadsOtherNodes,
         "reads declares all that .* on node-. it returned .* when other nodes changed",
     ),
     "a score looks at other nodes that are not declared": (
@@ -506,19 +506,19 @@ BROKEN: dict[str, tuple[type[Plugin], str]] = {
         "inputs are not mutated: score_nodes changed column requested",
     ),
     "filter skips": (SkipsInFilter, "legal for the extension point: filter answered Skip"),
-    "filter answers nothing": (SaysNothing, "filter answered None, which is not a Status"),
+    "filter answers nothing": (ReturnsNone, "filter answered None, which is not a Status"),
     "a status names its plugin": (SignsItself, "filter filled in the plugin of its status"),
     "pre_filter leaves the pod pending": (PendingInPreFilter, "pre_filter answered Pending"),
     "pre_score rejects": (RejectsInPreScore, "pre_score answered UnschedulableAndUnresolvable"),
     "permit waits by status": (WaitsWithAStatus, "permit answered Wait"),
-    "permit waits a negative time": (NeverEnds, "a wait has an end"),
+    "permit waits a negative time": (NegativeTimeout, "a wait has an end"),
     "reserve skips": (SkipsReserve, "reserve answered Skip"),
     "pre_bind skips": (SkipsPreBind, "pre_bind answered Skip"),
     "bind waits": (WaitsInBind, "bind answered Wait"),
     "pre-flight rejects": (RejectsInPreFlight, "pre_bind_pre_flight answered Unschedulable"),
     "unreserve needs a reserve": (UnreservesBlindly, "a method does not raise: unreserve raised"),
     "post_filter nominates a node that does not exist": (
-        NominatesNobody,
+        NominatesNoNode,
         "a nomination names a node: there is no node 'nowhere'",
     ),
     "post_filter answers with a bare status": (AnswersAStatus, "which is not a PostFilterResult"),
@@ -531,7 +531,7 @@ BROKEN: dict[str, tuple[type[Plugin], str]] = {
         "a cloned state is independent: (add|remove)_pod on a clone changed the original",
     ),
     "remove_pod does not undo add_pod": (
-        ForgetsToRemove,
+        KeepsRemovedPods,
         "a cloned state is independent: (add_pod and remove_pod|remove_pod and add_pod) left",
     ),
     "pods matter although it says they do not": (
@@ -540,7 +540,7 @@ BROKEN: dict[str, tuple[type[Plugin], str]] = {
     ),
     "pods matter for the score although it says they do not": (
         ScoresByPods,
-        "on node-. score returned ., and . when more of the pods on the node changed than is declared",
+        "on node-. score returned ., and . when more of the pods on the node changed",
     ),
     "single pods matter although it says only totals do": (
         NamesPods,
@@ -597,7 +597,10 @@ BROKEN: dict[str, tuple[type[Plugin], str]] = {
     ),
     "a filter raises": (Raises, "a method does not raise: filter raised KeyError"),
     "placements are no placements": (NamesRacks, "PlacementGenerate returns placements"),
-    "a placement has nodes of another cluster": (Elsewhere, "placements are parts of the parent"),
+    "a placement has nodes of another cluster": (
+        PlacementOfOtherNode,
+        "placements are parts of the parent",
+    ),
     "the score of a placement is too high": (
         ManyNodes,
         "normalised scores of placements are within 0..100",
@@ -628,7 +631,7 @@ def test_a_failure_is_one_line_with_the_plugin_and_the_seed() -> None:
 
 def test_a_failure_repeats_with_its_seed() -> None:
     with pytest.raises(PluginError) as first:
-        check_plugin(LooksAround, seed=3)
+        check_plugin(ReadsOtherNodes, seed=3)
     with pytest.raises(PluginError) as second:
-        check_plugin(LooksAround, seed=3)
+        check_plugin(ReadsOtherNodes, seed=3)
     assert str(first.value) == str(second.value)

@@ -73,7 +73,7 @@ def test_scores_come_normalised_and_in_order() -> None:
     assert run_score(Disks(), PICKY, make_view(HDD, SSD)) == [0, 100]
 
 
-class OneFormLies(Disks):
+class FormsDisagree(Disks):
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: NodeView) -> Rejections:
         return Rejections.none()
 
@@ -88,23 +88,23 @@ class OneFormLies(Disks):
 
 def test_two_forms_that_disagree_fail_the_test() -> None:
     with pytest.raises(AssertionError, match="Disks on none: filter says"):
-        run_filter(OneFormLies(), PICKY, make_view(NONE))
+        run_filter(FormsDisagree(), PICKY, make_view(NONE))
     with pytest.raises(AssertionError, match="score_nodes says"):
-        run_score(OneFormLies(), PICKY, make_view(SSD))
+        run_score(FormsDisagree(), PICKY, make_view(SSD))
 
 
 def test_normalising_can_be_left_out() -> None:
-    assert run_score(OneFormLies(), PICKY, make_view(HDD)) == [1]
-    assert run_score(OneFormLies(), PICKY, make_view(HDD), normalize=False) == [0]
+    assert run_score(FormsDisagree(), PICKY, make_view(HDD)) == [1]
+    assert run_score(FormsDisagree(), PICKY, make_view(HDD), normalize=False) == [0]
 
 
-class Looks(Plugin):
-    name = "Looks"
+class FailsInFilter(Plugin):
+    name = "FailsInFilter"
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         return Status.failure("odd state")
 
 
 def test_errors_with_equal_texts_are_equal_statuses() -> None:
-    (status,) = run_filter(Looks(), PICKY, make_view(SSD))
+    (status,) = run_filter(FailsInFilter(), PICKY, make_view(SSD))
     assert status.message == "odd state"

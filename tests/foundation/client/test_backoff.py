@@ -9,7 +9,7 @@ from kubesched.foundation.client.informer_backoff import InformerBackoff, jitter
 from kubesched.foundation.util.clock import MINUTE, SECOND
 
 
-class NoChance(random.Random):
+class SmallestDraw(random.Random):
     """Always draws the smallest number."""
 
     def random(self) -> float:
@@ -21,12 +21,12 @@ def delays(backoff: InformerBackoff, now_ns: int, count: int) -> list[float]:
 
 
 def test_delays_double_up_to_half_a_minute() -> None:
-    backoff = InformerBackoff(NoChance(), 0)
+    backoff = InformerBackoff(SmallestDraw(), 0)
     assert delays(backoff, 0, 8) == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30]
 
 
 def test_the_sequence_restarts_more_than_two_minutes_after_it_began() -> None:
-    backoff = InformerBackoff(NoChance(), 0)
+    backoff = InformerBackoff(SmallestDraw(), 0)
     assert delays(backoff, MINUTE, 2) == [0.8, 1.6]
     assert delays(backoff, 2 * MINUTE, 1) == [3.2]
     assert delays(backoff, 2 * MINUTE + 1, 2) == [0.8, 1.6]
@@ -49,13 +49,13 @@ def test_jitter_stays_within_its_factor(seed: int, factor: float) -> None:
 
 
 def test_an_unavailable_server_is_retried_every_few_seconds() -> None:
-    backoff = InformerBackoff(NoChance(), 0)
+    backoff = InformerBackoff(SmallestDraw(), 0)
     delays = [backoff.next_delay_ns(0, is_away=True) / SECOND for _ in range(6)]
     assert delays == [0.8, 1.6, 3, 3, 3, 3]
 
 
 def test_a_server_that_is_not_ready_yet_is_retried_soon() -> None:
-    backoff = InformerBackoff(NoChance(), 0)
+    backoff = InformerBackoff(SmallestDraw(), 0)
     for _ in range(6):
         backoff.next_delay_ns(0, is_away=True)
     assert delays(backoff, 0, 3) == [0.8, 1.6, 3.2]

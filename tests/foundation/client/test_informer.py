@@ -735,7 +735,7 @@ def test_an_initial_list_without_progress_is_logged(caplog: pytest.LogCaptureFix
     assert [line.rpartition("silence=")[2] for line in told] == ["10s", "20s", "16s"]
 
 
-class Circling(FakeApiServer):
+class EndlessPages(FakeApiServer):
     """Endless pages: always the same token, or always a new one, possibly with empty pages."""
 
     def __init__(self, form: str, *, is_stubborn: bool) -> None:
@@ -763,7 +763,7 @@ def test_a_list_with_endless_pages_is_requested_in_one_piece(form: str) -> None:
             await informer.wait_for_sync()
         assert sorted(heard) == ["+a@11", "+b@12"]
 
-    tell(story, Circling(form, is_stubborn=False))
+    tell(story, EndlessPages(form, is_stubborn=False))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -774,4 +774,4 @@ def test_endless_lists_fail_and_are_retried(form: str, caplog: pytest.LogCapture
         assert list(informer.store.list()) == []
         assert "lead nowhere" in caplog.text
 
-    tell(story, Circling(form, is_stubborn=True))
+    tell(story, EndlessPages(form, is_stubborn=True))

@@ -212,7 +212,7 @@ class Replica:
             task.cancel()
 
 
-class Witness:
+class WriteRecorder:
     """Records every write when it takes effect, and the holder of the lease at that time."""
 
     def __init__(self, network: Network) -> None:
@@ -238,7 +238,7 @@ class Witness:
 class LeaseFenceHarness:
     def __init__(self, contenders: int, rates: tuple[float, ...] = ()) -> None:
         self.network = Network()
-        self.witness = Witness(self.network)
+        self.witness = WriteRecorder(self.network)
         rates = rates or (1.0,) * contenders
         self.replicas = [Replica(self.network, n, rates[n]) for n in range(contenders)]
 

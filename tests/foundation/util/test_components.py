@@ -27,7 +27,7 @@ class Ticker:
         self._stopping.set()
 
 
-class Bomb:
+class FailsAfterThreeSeconds:
     """Fails after three seconds."""
 
     async def run(self) -> None:
@@ -64,7 +64,7 @@ class TestRunning:
         log: list[str] = []
 
         async def main() -> None:
-            async with running(Ticker(log), Bomb()):
+            async with running(Ticker(log), FailsAfterThreeSeconds()):
                 await asyncio.sleep(60)
                 log.append("never")
 

@@ -103,7 +103,7 @@ def test_clear_removes_all_members() -> None:
     assert (len(heap), heap.peek(), list(heap)) == (0, None, [])
 
 
-class AgainstASortedList(RuleBasedStateMachine):
+class SortedListComparison(RuleBasedStateMachine):
     """The heap compared with a list that is sorted again each time."""
 
     def __init__(self) -> None:
@@ -142,8 +142,8 @@ class AgainstASortedList(RuleBasedStateMachine):
         self.heap.check_invariants()
 
 
-TestAgainstASortedList = AgainstASortedList.TestCase
-TestAgainstASortedList.settings = settings(max_examples=50, stateful_step_count=40)
+TestSortedListComparison = SortedListComparison.TestCase
+TestSortedListComparison.settings = settings(max_examples=50, stateful_step_count=40)
 
 
 @given(st.lists(st.integers(0, 9), max_size=300))

@@ -67,14 +67,14 @@ def test_the_place_is_named_while_the_loop_is_blocked(
 ) -> None:
     seen = threading.Event()
 
-    class Telling(LoopWatchdog):
+    class RecordingWatchdog(LoopWatchdog):
         def look(self) -> None:
             super().look()
             if "is blocked" in caplog.text:
                 seen.set()
 
     async def main() -> None:
-        async with running(Telling(0.05)):
+        async with running(RecordingWatchdog(0.05)):
             await asyncio.sleep(0)  # it has begun
             blocked_by_this_function(seen)
 

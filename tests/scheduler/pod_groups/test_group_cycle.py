@@ -174,10 +174,10 @@ def test_the_more_important_go_first() -> None:
 # -- the verdict ---------------------------------------------------------------------------
 
 
-class Doorman(Plugin):
+class PermitByName(Plugin):
     """Permit decides by the pod's name: `w…` waits, `u…` is rejected, others are allowed."""
 
-    name = "Doorman"
+    name = "PermitByName"
 
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | Wait:
         match pod.metadata.name[0]:
@@ -201,7 +201,7 @@ def test_one_schedulable_member_suffices_to_try_a_group(
     names: list[str], bound: set[str], condition: tuple[str, str, str]
 ) -> None:
     async def scenario() -> None:
-        async with group_harness(BASIC, Doorman) as harness:
+        async with group_harness(BASIC, PermitByName) as harness:
             await harness.add(basic(), *(member(name) for name in names))
             await harness.settle()
             await harness.add(make_node("n", cpu="4"))
@@ -227,10 +227,10 @@ def test_one_schedulable_member_suffices_to_try_a_group(
     run(scenario)
 
 
-class Stumbling(Plugin):
+class FailsForNames(Plugin):
     """Fails about pods whose names begin with x."""
 
-    name = "Stumbling"
+    name = "FailsForNames"
 
     def filter(self, state: CycleState, pod: Pod, node: Any) -> Status:
         if pod.metadata.name.startswith("x"):
@@ -240,13 +240,13 @@ class Stumbling(Plugin):
 
 def test_an_error_with_one_member_ends_the_attempt_for_all() -> None:
     async def scenario() -> None:
-        async with group_harness(BASIC, Stumbling) as harness:
+        async with group_harness(BASIC, FailsForNames) as harness:
             await harness.add(basic(), member("a"), member("x"), member("z"))
             await harness.settle()
             await harness.add(make_node("n", cpu="4"))
             await harness.settle(15)
             assert await harness.bound() == set()
-            own = 'running "Stumbling" filter plugin: stumbled'
+            own = 'running "FailsForNames" filter plugin: stumbled'
             others = f"failed to schedule other pod from a pod group: {own}"
             assert await harness.condition("x") == ("False", "SchedulerError", own)
             assert await harness.condition("a") == ("False", "SchedulerError", others)

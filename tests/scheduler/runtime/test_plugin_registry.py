@@ -34,53 +34,53 @@ class Gate(Plugin):
         return SUCCESS
 
 
-class Taster(Plugin):
+class UserPlugin(Plugin):
     name = "example.com/taster-1"
 
     def score(self, *_: object) -> int:
         return 1
 
 
-class Undone(Plugin):
-    name = "Undone"
+class NoFilter(Plugin):
+    name = "NoFilter"
 
     def unreserve(self, *_: object) -> None: ...
 
 
 def test_plugins_are_registered_by_name() -> None:
     registry = PluginRegistry({"Gate": Gate})
-    registry.register("Taster", Taster)
-    assert dict(registry) == {"Gate": Gate, "Taster": Taster}
+    registry.register("UserPlugin", UserPlugin)
+    assert dict(registry) == {"Gate": Gate, "UserPlugin": UserPlugin}
     registry.unregister("Gate")
-    assert list(registry) == ["Taster"]
+    assert list(registry) == ["UserPlugin"]
 
 
 def test_a_plugin_name_can_be_registered_once() -> None:
     registry = PluginRegistry({"Gate": Gate})
     with pytest.raises(ConfigError, match=r"^a plugin named Gate already exists$"):
-        registry.register("Gate", Taster)
+        registry.register("Gate", UserPlugin)
     with pytest.raises(ConfigError, match=r"^a plugin named Gate already exists$"):
-        registry.merge({"Taster": Taster, "Gate": Gate})
+        registry.merge({"UserPlugin": UserPlugin, "Gate": Gate})
     with pytest.raises(ConfigError, match=r"^no plugin named Nope exists$"):
         registry.unregister("Nope")
 
 
 def test_a_registry_has_arguments_and_extension_points() -> None:
-    registry = PluginRegistry({"Gate": Gate, "Taster": Taster, "Undone": Undone})
+    registry = PluginRegistry({"Gate": Gate, "UserPlugin": UserPlugin, "NoFilter": NoFilter})
     assert registry.known_args() == {"Gate": Args}
     assert registry.implemented() == {
         "Gate": {"preEnqueue"},
-        "Taster": {"score"},
-        "Undone": {"reserve"},
+        "UserPlugin": {"score"},
+        "NoFilter": {"reserve"},
     }
 
 
-def tasting(args: object, handle: object) -> Taster:
-    return Taster(args, handle)  # type: ignore[arg-type]
+def tasting(args: object, handle: object) -> UserPlugin:
+    return UserPlugin(args, handle)  # type: ignore[arg-type]
 
 
 def some_plugin(args: object, handle: object) -> Plugin:
-    return Taster(args, handle)  # type: ignore[arg-type]
+    return UserPlugin(args, handle)  # type: ignore[arg-type]
 
 
 def limited(limit: int, args: object, handle: object) -> Gate:
@@ -145,7 +145,7 @@ def test_values_that_are_no_plugin_factory_are_refused(name: str, factory: Any, 
 
 
 def named(name: object) -> type[Plugin]:
-    return type("Named", (Taster,), {"name": name})
+    return type("Named", (UserPlugin,), {"name": name})
 
 
 NOT_PLUGINS: dict[str, tuple[object, str]] = {
@@ -157,7 +157,7 @@ NOT_PLUGINS: dict[str, tuple[object, str]] = {
     "a name that means all": (named("*"), "Named has no legal name: '*'"),
     "a name with a space": (named("my plugin"), "Named has no legal name: 'my plugin'"),
     "arguments of another type": (
-        type("Odd", (Taster,), {"args_type": dict}),
+        type("Odd", (UserPlugin,), {"args_type": dict}),
         "Odd.args_type is not a msgspec.Struct: <class 'dict'>",
     ),
     "no method": (

@@ -37,20 +37,20 @@ from kubesched.testing import FakeHandle, make_node, make_pod
 NAMES = ["m", "c", "x", "b", "k", "a2"]
 
 
-class Favourites(Plugin):
+class PrefersShortNames(Plugin):
     """Nodes with a short name are better."""
 
-    name = "Favourites"
+    name = "PrefersShortNames"
     reads = Reads(pod=PodPart.TEMPLATE, other_nodes=False)
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         return 90 if len(node.name) == 1 else 10
 
 
-class NotTheFirst(Plugin):
+class FiltersAfterScores(Plugin):
     """Has a filter that is called after the nodes are scored."""
 
-    name = "NotTheFirst"
+    name = "FiltersAfterScores"
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         return SUCCESS if node.name != "b" else Status.unschedulable("it is b")
@@ -80,10 +80,10 @@ class TieHarness:
 def _profile(plugins: tuple[type[Plugin], ...], tie_break: str) -> KubeSchedulerProfile:
     profile = default_configuration().profiles[0]
     score = PluginSet(
-        enabled=(PluginRef(Favourites.name),) if Favourites in plugins else (),
+        enabled=(PluginRef(PrefersShortNames.name),) if PrefersShortNames in plugins else (),
         disabled=(PluginRef("*"),),
     )
-    own = tuple(PluginRef(plugin.name) for plugin in plugins if plugin is not Favourites)
+    own = tuple(PluginRef(plugin.name) for plugin in plugins if plugin is not PrefersShortNames)
     multi_point = replace(
         profile.plugins.multi_point, enabled=(*profile.plugins.multi_point.enabled, *own)
     )
@@ -92,13 +92,13 @@ def _profile(plugins: tuple[type[Plugin], ...], tie_break: str) -> KubeScheduler
 
 
 def test_the_first_by_name_of_the_best_is_taken_every_time() -> None:
-    harness = TieHarness(Favourites)
+    harness = TieHarness(PrefersShortNames)
     # Enough pods for the cache entry's index to be built and used.
     assert [harness.place(f"p{number}") for number in range(8)] == ["b"] * 8
 
 
 def test_a_node_added_later_is_inserted_in_order() -> None:
-    harness = TieHarness(Favourites)
+    harness = TieHarness(PrefersShortNames)
     for number in range(4):
         harness.place(f"p{number}")
     harness.cache.add_node(make_node("a"))
@@ -106,12 +106,12 @@ def test_a_node_added_later_is_inserted_in_order() -> None:
 
 
 def test_filters_that_are_called_last_do_not_change_the_order() -> None:
-    harness = TieHarness(Favourites, NotTheFirst)
+    harness = TieHarness(PrefersShortNames, FiltersAfterScores)
     assert [harness.place(f"p{number}") for number in range(8)] == ["c"] * 8
 
 
 def test_without_the_option_all_of_the_best_are_taken() -> None:
-    harness = TieHarness(Favourites, tie_break="")
+    harness = TieHarness(PrefersShortNames, tie_break="")
     assert {harness.place(f"p{number}") for number in range(60)} == {"m", "c", "x", "b", "k"}
 
 

@@ -219,7 +219,7 @@ def broken(pod: Pod, old: Any, new: Any) -> QueueingHint:
     raise TypeError("expected *v1.Node, but got *v1.Pod")
 
 
-class Judgement(NamedTuple):
+class HintCase(NamedTuple):
     rejectors: set[str]
     pending: set[str]
     hints: dict[str, Any]
@@ -229,47 +229,47 @@ class Judgement(NamedTuple):
 
 SKIP, LATER, NOW = Strategy.SKIP, Strategy.AFTER_BACKOFF, Strategy.IMMEDIATELY
 JUDGEMENTS = {
-    "the rejector sees a chance": Judgement({"A"}, set(), {"A": always_queue}, LATER, ["A Queue"]),
-    "the rejector sees none": Judgement({"A"}, set(), {"A": always_skip}, SKIP, ["A QueueSkip"]),
-    "one chance is enough, and ends the questions": Judgement(
+    "the rejector sees a chance": HintCase({"A"}, set(), {"A": always_queue}, LATER, ["A Queue"]),
+    "the rejector sees none": HintCase({"A"}, set(), {"A": always_skip}, SKIP, ["A QueueSkip"]),
+    "one chance is enough, and ends the questions": HintCase(
         {"A", "B", "C"},
         set(),
         {"A": always_skip, "B": always_queue, "C": always_queue},
         LATER,
         ["A QueueSkip", "B Queue"],
     ),
-    "others than the rejectors are not asked": Judgement({"A"}, set(), {"B": broken}, SKIP, []),
-    "without a hint there is always a chance": Judgement(
+    "others than the rejectors are not asked": HintCase({"A"}, set(), {"B": broken}, SKIP, []),
+    "without a hint there is always a chance": HintCase(
         {"A"}, set(), {"A": None}, LATER, ["A Queue"]
     ),
-    "a hint that fails counts as a chance": Judgement(
+    "a hint that fails counts as a chance": HintCase(
         {"A"}, set(), {"A": broken}, LATER, ["A Error"]
     ),
-    "a pending plugin's chance needs no backoff": Judgement(
+    "a pending plugin's chance needs no backoff": HintCase(
         {"A", "B"},
         {"B"},
         {"A": always_queue, "B": always_queue},
         NOW,
         ["A Queue", "B Queue"],
     ),
-    "a pending plugin that is not among the rejectors counts too": Judgement(
+    "a pending plugin that is not among the rejectors counts too": HintCase(
         set(), {"B"}, {"B": always_queue}, NOW, ["B Queue"]
     ),
-    "if only another plugin sees a chance, after the backoff": Judgement(
+    "if only another plugin sees a chance, after the backoff": HintCase(
         {"A", "B"},
         {"A"},
         {"A": always_skip, "B": always_queue},
         LATER,
         ["A QueueSkip", "B Queue"],
     ),
-    "a pod that no plugin rejected is requeued by every event": Judgement(
+    "a pod that no plugin rejected is requeued by every event": HintCase(
         set(), set(), {"A": always_skip}, LATER, []
     ),
 }
 
 
 @pytest.mark.parametrize("case", JUDGEMENTS.values(), ids=JUDGEMENTS)
-def test_worth_requeuing(case: Judgement) -> None:
+def test_worth_requeuing(case: HintCase) -> None:
     queued = QueuedPodInfo(make_pod("p"), 0)
     queued.unschedulable_plugins, queued.pending_plugins = case.rejectors, case.pending
     hints = [RegisteredHint(NODE_ADD, plugin, hint) for plugin, hint in case.hints.items()]

@@ -693,7 +693,7 @@ class TestFlush:
         assert harness.pop_names() == ["errored", "rejected"]
 
 
-class TestLookingIn:
+class TestQueries:
     def test_pending_pods_and_their_summary(self) -> None:
         harness = QueueHarness(a_hears(NODE_ADD))
         for name, rejectors in (("backing", ["A"]), ("errored", [])):

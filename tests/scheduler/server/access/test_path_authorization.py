@@ -26,7 +26,7 @@ from tests.scheduler.server.serving_harness import ReviewingApi, refused
 READER = CallerIdentity(name="reader", groups=("monitoring",))
 
 
-class Court:
+class AuthorizerHarness:
     """An authorizer with its clock and its API server."""
 
     def __init__(self, *paths: str, allow_ttl_ns: int = 10 * SECOND) -> None:
@@ -77,7 +77,7 @@ def test_a_star_in_the_middle_is_refused() -> None:
 
 
 def test_masters_and_open_paths_need_no_review() -> None:
-    court = Court("/healthz")
+    court = AuthorizerHarness("/healthz")
     assert court.allows(CallerIdentity(name="x", groups=("system:masters",)), "/configz")
     assert court.allows(ANONYMOUS, "/healthz")
     assert court.api.asked == []
@@ -92,7 +92,7 @@ def test_without_a_cluster_everything_else_is_closed() -> None:
 
 
 def test_a_permission_is_reviewed_once_within_its_cache_time() -> None:
-    court = Court()
+    court = AuthorizerHarness()
     assert court.allows(READER, "/metrics")
     court.api.permissions.clear()
     court.clock.advance(10 * SECOND - 1)
@@ -103,7 +103,7 @@ def test_a_permission_is_reviewed_once_within_its_cache_time() -> None:
 
 
 def test_a_refusal_is_cached() -> None:
-    court = Court()
+    court = AuthorizerHarness()
     assert not court.allows(READER, "/configz")
     court.api.permissions.add(("reader", "get", "/configz"))
     court.clock.advance(5 * SECOND)
@@ -113,7 +113,7 @@ def test_a_refusal_is_cached() -> None:
 
 
 def test_answers_differ_by_verb_path_and_user() -> None:
-    court = Court()
+    court = AuthorizerHarness()
     assert court.allows(READER, "/metrics")
     assert not court.allows(READER, "/metrics", "delete")
     assert not court.allows(READER, "/metrics/slis")
@@ -122,21 +122,21 @@ def test_answers_differ_by_verb_path_and_user() -> None:
 
 
 def test_a_time_of_zero_means_no_memory() -> None:
-    court = Court(allow_ttl_ns=0)
+    court = AuthorizerHarness(allow_ttl_ns=0)
     court.allows(READER, "/metrics")
     court.allows(READER, "/metrics")
     assert court.api.asked == ["access", "access"]
 
 
 def test_endless_paths_are_not_cached() -> None:
-    court = Court()
+    court = AuthorizerHarness()
     for _ in range(2):
         court.allows(READER, "/" + "a" * 10_000)
     assert court.api.asked == ["access", "access"]
 
 
 def test_denied_wins_over_silence_and_both_together_are_an_error() -> None:
-    court = Court()
+    court = AuthorizerHarness()
     court.api.answers = [
         SubjectAccessReviewStatus(denied=True, reason="no"),
         SubjectAccessReviewStatus(allowed=True, denied=True),
@@ -151,7 +151,7 @@ RETRIES = {429: 5, 500: 5, 504: 5, 403: 1, 404: 1, 503: 1, 0: 1}
 
 @pytest.mark.parametrize("code", RETRIES)
 def test_failures_are_retried_where_it_may_help(code: int) -> None:
-    court = Court()
+    court = AuthorizerHarness()
     court.api.failures = [refused(code)]
     with pytest.raises(ReviewError, match="refused"):
         court.decide(READER, "/metrics")
@@ -159,7 +159,7 @@ def test_failures_are_retried_where_it_may_help(code: int) -> None:
 
 
 def test_a_broken_connection_is_tried_again() -> None:
-    court = Court()
+    court = AuthorizerHarness()
     broken = refused(0)
     broken.__cause__ = ConnectionResetError()
     court.api.failures = [broken]
@@ -169,7 +169,7 @@ def test_a_broken_connection_is_tried_again() -> None:
 
 
 def test_errors_are_not_cached() -> None:
-    court = Court()
+    court = AuthorizerHarness()
     court.api.failures = [refused(403)]
     with pytest.raises(ReviewError):
         court.decide(READER, "/metrics")

@@ -25,7 +25,7 @@ PATHS = ["/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz"]
 STARTED_NS = 1_794_726_633 * SECOND  # Sun Nov 15 07:10:33 UTC 2026, as recorded
 
 
-class Colon(random.Random):
+class RecordedDelimiter(random.Random):
     """Draws the delimiter that the recording happened to have."""
 
     def choice(self, seq):  # type: ignore[no-untyped-def]
@@ -34,7 +34,9 @@ class Colon(random.Random):
 
 
 def statusz(clock: ManualClock) -> Handler:
-    return statusz_handler(clock, Versions("1.36", "1.36", "go1.27.3"), lambda: PATHS, Colon())
+    return statusz_handler(
+        clock, Versions("1.36", "1.36", "go1.27.3"), lambda: PATHS, RecordedDelimiter()
+    )
 
 
 def ask(handler: Handler, accept: str = "") -> tuple[int, bytes, str, dict[str, str]]:
@@ -54,7 +56,7 @@ def test_flags_are_listed_as_recorded(goldens: Path) -> None:
     recorded = (goldens / "api/flagz.txt").read_bytes()
     lines = recorded.decode().split("\n")[3:-1]
     flags = dict(line.split(": ", 1) for line in lines)
-    assert ask(flagz_handler(flags, Colon()))[1] == recorded
+    assert ask(flagz_handler(flags, RecordedDelimiter()))[1] == recorded
 
 
 def test_the_configuration_is_the_recorded_one(goldens: Path) -> None:

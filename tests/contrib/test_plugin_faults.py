@@ -54,7 +54,7 @@ _UNAVAILABLE = ApiError(Status(status="Failure", code=503, message="no leader"))
 _STORM_S = 40
 
 
-class _StormHarness(ContribHarness):
+class _FaultHarness(ContribHarness):
     """Users have an API of their own, whose requests do not fail."""
 
     @property
@@ -67,7 +67,7 @@ def test_a_storm_leaves_quotas_and_groups_intact(seed: int) -> None:
     rng = random.Random(seed)
 
     async def main() -> None:
-        harness = _StormHarness(
+        harness = _FaultHarness(
             PROFILE,
             PLUGINS,
             ["podgroups.yaml", "elasticquotas.yaml", "noderesourcetopologies.yaml"],
