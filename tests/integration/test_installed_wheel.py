@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import kubesched
+from tests.documents.page_blocks import blocks_of, commands_of, missing_line
 from tests.integration.wheel_environment import (
     ROOT,
     EmptyEnvironment,
@@ -107,6 +108,27 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
     assert not (environment.scripts / "kubesched").exists()
     left = set(environment.packages.rglob("*")) - before
     assert {path for path in left if "__pycache__" not in path.parts} == set()
+
+
+def follow_the_tutorial(environment: EmptyEnvironment) -> None:
+    """Write the files of the page and run its commands, in their order."""
+    for block in blocks_of("docs/tutorial.md"):
+        if block.title:
+            (environment.work / block.title).write_text(block.text)
+        elif block.language == "console" and not block.reason:
+            for command in commands_of(block):
+                done = environment.command("sh", "-c", f"{command.line} 2>&1")
+                assert done.returncode == 0, done.stdout
+                missing = missing_line(command.shown, done.stdout)
+                assert missing is None, f"{command.line}\n{missing}\n{done.stdout}"
+
+
+def test_a_stranger_with_the_wheel_and_the_tutorial_runs_a_plugin(tmp_path: Path) -> None:
+    wheel = build_wheel(copy_sources(tmp_path / "sources"), tmp_path / "dist")
+    environment = EmptyEnvironment(tmp_path, wheel, more=["pytest"])
+    environment.install(wheel)
+    follow_the_tutorial(environment)
+    assert (environment.work / "test_batch_pool.py").exists()
 
 
 def test_without_a_compiler_the_package_works_the_same(tmp_path: Path) -> None:

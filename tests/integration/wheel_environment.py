@@ -63,13 +63,13 @@ def build_wheel(source: Path, folder: Path, **variables: str) -> Path:
 
 
 class EmptyEnvironment:
-    """A virtual environment with the declared dependencies of kubesched only.
+    """A virtual environment with the declared dependencies of kubesched and `more`.
 
     The dependencies are linked from the environment of the tests: a package that is imported but
     not declared is missing here.
     """
 
-    def __init__(self, folder: Path, wheel: Path) -> None:
+    def __init__(self, folder: Path, wheel: Path, more: Iterable[str] = ()) -> None:
         self.folder = folder
         self.work = folder / "work"
         venv.create(folder / "env", with_pip=False)
@@ -77,7 +77,7 @@ class EmptyEnvironment:
         self.scripts = folder / "env" / "bin"
         self._python = self.scripts / "python"
         (self.packages,) = (folder / "env" / "lib").glob("python*/site-packages")
-        for distribution in _needed(_declared(wheel)).values():
+        for distribution in _needed([*_declared(wheel), *more]).values():
             self._link(distribution)
 
     def _link(self, distribution: importlib.metadata.Distribution) -> None:

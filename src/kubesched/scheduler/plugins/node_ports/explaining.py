@@ -71,6 +71,10 @@ def _remedies(rejected: RejectedNodes) -> Iterator[Remedy]:
     pod = rejected.pod
     ports = rejected.pod_info.host_ports
     for port in dict.fromkeys((each.protocol, each.port) for each in ports):
+        if pod.spec.host_network:
+            text = f"remove hostNetwork, and with it host port {port[0]} {port[1]}"
+            yield Remedy(text, 1.0, without_host_network(pod))
+            continue
         yield Remedy(f"remove host port {port[0]} {port[1]}", 1.0, without_host_port(pod, *port))
     for node in rejected.by_name[:_MOST_FREED]:
         holders = {each.metadata.uid: each for port in ports for each in _holders_of(node, port)}
