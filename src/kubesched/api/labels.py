@@ -69,6 +69,11 @@ class Selector:
         """Whether there are no requirements, so that everything matches."""
         return not self.requirements and not self.is_nothing
 
+    @property
+    def exact_pairs(self) -> tuple[tuple[str, str], ...]:
+        """Keys and values that all matching labels have. There may be more that are not listed."""
+        return self._pairs
+
     def matches(self, labels: Mapping[str, str]) -> bool:
         if self.is_nothing:
             return False

@@ -43,9 +43,7 @@ def plan_disruption_budget(
     """Count the healthy pods of a budget, and set how many disruptions it allows."""
     selector = Selector.from_label_selector(owner.spec.selector)
     pods = [
-        pod
-        for pod in objects.within(Pod, owner.metadata.namespace)
-        if is_active(pod) and selector.matches(pod.metadata.labels)
+        pod for pod in objects.pods_matching(owner.metadata.namespace, selector) if is_active(pod)
     ]
     disrupted, again_ns = _disrupted(document, pods, now_ns)
     healthy = sum(is_ready(pod) and pod.metadata.name not in disrupted for pod in pods)

@@ -68,14 +68,12 @@ def plan_service(
 
 def _selected_pods(objects: ObjectIndex, owner: Service) -> list[Pod]:
     """Return the pods of a Service that have an address, by name."""
-    matches = Selector.from_map(owner.spec.selector or {}).matches
+    selector = Selector.from_map(owner.spec.selector or {})
     return sorted(
         (
             pod
-            for pod in objects.within(Pod, owner.metadata.namespace)
-            if pod.status.pod_ip
-            and pod.status.phase not in _FINISHED
-            and matches(pod.metadata.labels)
+            for pod in objects.pods_matching(owner.metadata.namespace, selector)
+            if pod.status.pod_ip and pod.status.phase not in _FINISHED
         ),
         key=lambda pod: pod.metadata.name,
     )

@@ -11,7 +11,9 @@ from typing import Any
 
 from kubesched.api import OwnerReference, Pod, PodDisruptionBudget, ResourceClaim, Service
 from kubesched.api.base import ApiObject
+from kubesched.api.labels import Selector
 from kubesched.api.time import parse_time
+from kubesched.cluster.controllers.pods_by_label import PodsByLabel
 from kubesched.cluster.controllers.storage_index import StorageIndex
 from kubesched.foundation.util.clock import SECOND
 
@@ -46,6 +48,7 @@ class ObjectIndex:
         # Uids of ResourceClaims, by the uids of the pods that they are reserved for.
         self._reserved: dict[str, dict[str, None]] = {}
         self.storage = StorageIndex()
+        self._pods_by_label = PodsByLabel()
         # Whether the server has pod groups with ResourceClaims.
         self.has_group_claims = False
         # Whether there has been a PodDisruptionBudget or a Service: these read whole namespaces.
@@ -78,6 +81,17 @@ class ObjectIndex:
     def within(self, kind: type[ApiObject], namespace: str) -> Collection[Any]:
         """Return the objects of a kind in a namespace."""
         return self._resolve(self.uids_within(namespace).get(kind, _EMPTY))
+
+    def pods_matching(self, namespace: str, selector: Selector) -> list[Pod]:
+        """Return the pods of a namespace whose labels match a selector."""
+        if selector.is_nothing:
+            return []
+        index, objects = self._pods_by_label, self._objects
+        if missing := index.missing_keys(selector):
+            index.add_keys(missing, self.all(Pod))
+        uids = index.candidates(namespace, selector)
+        pods = self.within(Pod, namespace) if uids is None else [objects[uid] for uid in uids]
+        return [pod for pod in pods if selector.matches(pod.metadata.labels)]
 
     def uids_within(self, namespace: str) -> Mapping[type, Mapping[str, None]]:
         """Return the uids of the objects in a namespace, by kind."""
@@ -119,6 +133,7 @@ class ObjectIndex:
             self.storage.observe(subject, before)
         self._objects[uid] = subject
         if kind is Pod:
+            self._pods_by_label.observe(subject, before)
             node = subject.spec.node_name
             if node and (before is None or before.spec.node_name != node):
                 self._on_node.setdefault(node, {})[uid] = None
@@ -174,8 +189,10 @@ class ObjectIndex:
         if self._by_name.get((kind, metadata.namespace, metadata.name)) == uid:
             del self._by_name[kind, metadata.namespace, metadata.name]
         self._orphans.get((kind, metadata.namespace), {}).pop(uid, None)
-        if kind is Pod and removed.spec.node_name:
-            self._on_node.get(removed.spec.node_name, {}).pop(uid, None)
+        if isinstance(removed, Pod):
+            self._pods_by_label.remove(removed)
+            if removed.spec.node_name:
+                self._on_node.get(removed.spec.node_name, {}).pop(uid, None)
         if isinstance(removed, ResourceClaim):
             self._remove_reservations(removed)
         self.storage.remove(removed)
