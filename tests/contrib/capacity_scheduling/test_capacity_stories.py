@@ -141,6 +141,28 @@ def test_deleted_pods_and_raised_quotas_let_pods_in() -> None:
     assert story(tell) == [{"a": 2}, {"a": 2}, {"a": 3}]
 
 
+@pytest.mark.parametrize("namespace", ["a", "b"])
+def test_a_pod_that_shrinks_lets_pods_in(namespace: str) -> None:
+    """The pod is resized in place; it used all of the quota, or all that is guaranteed."""
+
+    async def tell(harness: ContribHarness) -> list[set[str]]:
+        await quota(harness, "a", 2, 2 if namespace == "a" else 4)
+        await quota(harness, "b", 2, 4)
+        await harness.pod("large", "2" if namespace == "a" else "4", namespace=namespace)
+        await asyncio.sleep(5)
+        await harness.pod("late", "1", namespace="a", preemptionPolicy="Never")
+        await asyncio.sleep(5)
+        seen = [await harness.placed()]
+        containers = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
+        await harness.api.patch(
+            Pod, "large", namespace, {"spec": {"containers": containers}}, subresource="resize"
+        )
+        await asyncio.sleep(20)
+        return [*seen, await harness.placed()]
+
+    assert story(tell) == [{"large"}, {"large", "late"}]
+
+
 def test_the_status_has_what_is_used() -> None:
     async def tell(harness: ContribHarness) -> dict[str, Any]:
         await quota(harness, "a", 2, 8)

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from kubesched.api import Pod
 from kubesched.contrib.coscheduling.group_spec import GROUP_LABEL, POD_GROUPS
 from kubesched.contrib.coscheduling.plugin import Coscheduling
@@ -218,3 +220,68 @@ def test_the_status_follows_the_pods() -> None:
         return seen
 
     assert story(tell) == [("Pending", 0, 0), ("Running", 2, 0), ("Finished", 0, 2)]
+
+
+def test_a_pending_member_that_shrinks_lets_its_group_in() -> None:
+    async def tell(harness: ContribHarness) -> list[dict[str, int]]:
+        await harness.custom(POD_GROUPS, "a", {"minMember": 2})
+        await members(harness, "a", range(1), "4")
+        await members(harness, "a", range(1, 2), "1")
+        await asyncio.sleep(5)
+        seen = [await counts(harness)]
+        containers = [{"name": "c", "resources": {"requests": {"cpu": "3"}}}]
+        patch = {"spec": {"containers": containers}}
+        await harness.api.patch(Pod, "a-0", "default", patch, subresource="resize")
+        await asyncio.sleep(20)
+        return [*seen, await counts(harness)]
+
+    assert story(tell, nodes=1) == [{}, {"a": 2}]
+
+
+@pytest.mark.parametrize("how", ["ends", "shrinks"])
+def test_a_pod_that_leaves_room_on_its_node_lets_a_group_in(how: str) -> None:
+    """The pod uses all CPUs of the node; it succeeds, or is resized in place."""
+
+    async def tell(harness: ContribHarness) -> list[set[str]]:
+        await harness.pod("large", "4")
+        await asyncio.sleep(5)
+        await gang(harness, "a", 2, 2)
+        await asyncio.sleep(5)
+        seen = [await harness.placed()]
+        containers = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
+        patches = {
+            "ends": ("status", {"status": {"phase": "Succeeded"}}),
+            "shrinks": ("resize", {"spec": {"containers": containers}}),
+        }
+        subresource, patch = patches[how]
+        await harness.api.patch(Pod, "large", "default", patch, subresource=subresource)
+        await asyncio.sleep(20)
+        return [*seen, await harness.placed()]
+
+    assert story(tell, nodes=1) == [{"large"}, {"large", "a-0", "a-1"}]
+
+
+def test_a_pod_that_ends_lets_a_group_in_that_another_rule_rejected() -> None:
+    """Each member needs port 80 of a node, and a pod that uses one ends."""
+
+    async def tell(harness: ContribHarness) -> list[set[str]]:
+        containers = [
+            {
+                "name": "c",
+                "image": "pause",
+                "ports": [{"containerPort": 80, "hostPort": 80}],
+                "resources": {"requests": {"cpu": "1"}},
+            }
+        ]
+        await harness.pod("web", containers=containers)
+        await asyncio.sleep(5)
+        await harness.custom(POD_GROUPS, "a", {"minMember": 2})
+        await members(harness, "a", range(2), containers=containers)
+        await asyncio.sleep(5)
+        seen = [await harness.placed()]
+        patch = {"status": {"phase": "Succeeded"}}
+        await harness.api.patch(Pod, "web", "default", patch, subresource="status")
+        await asyncio.sleep(20)
+        return [*seen, await harness.placed()]
+
+    assert story(tell) == [{"web"}, {"web", "a-0", "a-1"}]

@@ -274,6 +274,10 @@ class CapacityScheduling(Plugin):
                 ClusterEvent(EventResource.POD, ActionType.DELETE), self._after_pod_deleted
             ),
             ClusterEventWithHint(
+                ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_SCALE_DOWN),
+                self._after_pod_shrunk,
+            ),
+            ClusterEventWithHint(
                 ClusterEvent(EventResource.POD, ActionType.ADD), self._after_pod_added
             ),
             ClusterEventWithHint(
@@ -293,6 +297,12 @@ class CapacityScheduling(Plugin):
             and self._fits_quota(pod)
         )
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+    def _after_pod_shrunk(self, pod: Pod, old: Any, new: Pod) -> QueueingHint:
+        """The pod itself requests less now, or one that has a node."""
+        if new.metadata.uid == pod.metadata.uid:
+            return QueueingHint.QUEUE
+        return self._after_pod_deleted(pod, new, None)
 
     def _after_pod_added(self, pod: Pod, old: Any, new: Pod) -> QueueingHint:
         """Requeue if the waiting pod may evict the placed pod.

@@ -354,6 +354,10 @@ class Coscheduling(Plugin):
                 ClusterEvent(EventResource.POD, ActionType.DELETE), self._after_pod_deleted
             ),
             ClusterEventWithHint(
+                ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_SCALE_DOWN),
+                self._after_pod_shrunk,
+            ),
+            ClusterEventWithHint(
                 ClusterEvent(EventResource.NODE, more_room), self._after_node_changed
             ),
             ClusterEventWithHint(
@@ -365,6 +369,12 @@ class Coscheduling(Plugin):
         if old is None or not old.spec.node_name or group_key_of(old) == group_key_of(pod):
             return QueueingHint.SKIP
         return self._if_represents(pod)
+
+    def _after_pod_shrunk(self, pod: Pod, old: Pod, new: Pod) -> QueueingHint:
+        """The pod itself requests less now, or one that has a node."""
+        if new.metadata.uid == pod.metadata.uid:
+            return QueueingHint.QUEUE
+        return self._if_represents(pod) if new.spec.node_name else QueueingHint.SKIP
 
     def _after_node_changed(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
         return self._if_represents(pod)
