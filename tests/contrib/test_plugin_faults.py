@@ -19,6 +19,9 @@ from kubesched.contrib.capacity_scheduling import CapacityScheduling
 from kubesched.contrib.capacity_scheduling.elastic_quotas import ELASTIC_QUOTAS
 from kubesched.contrib.coscheduling import Coscheduling
 from kubesched.contrib.coscheduling.group_spec import GROUP_LABEL, POD_GROUPS
+from kubesched.contrib.network_aware import NetworkOverhead
+from kubesched.contrib.network_aware.app_groups import APP_GROUP_LABEL, APP_GROUPS, WORKLOAD_LABEL
+from kubesched.contrib.network_aware.network_costs import NETWORK_TOPOLOGIES, ZONE
 from kubesched.contrib.node_resource_topology import NodeResourceTopologyMatch
 from kubesched.contrib.node_resource_topology.zones import NODE_TOPOLOGY_KIND
 from kubesched.contrib.node_resources_allocatable import NodeResourcesAllocatable
@@ -38,6 +41,14 @@ PLUGINS: list[Any] = [
     TargetLoadPacking,
     LoadVariationRiskBalancing,
     LowRiskOverCommitment,
+    NetworkOverhead,
+]
+CRDS = [
+    "podgroups.yaml",
+    "elasticquotas.yaml",
+    "noderesourcetopologies.yaml",
+    "appgroups.yaml",
+    "networktopologies.yaml",
 ]
 PROFILE: dict[str, Any] = {
     "plugins": {
@@ -70,19 +81,20 @@ def test_a_storm_leaves_quotas_and_groups_intact(seed: int) -> None:
         harness = _FaultHarness(
             PROFILE,
             PLUGINS,
-            ["podgroups.yaml", "elasticquotas.yaml", "noderesourcetopologies.yaml"],
+            CRDS,
             seed,
             verify_engine=True,
         )
         await harness.prepare()
         for number in range(4):
-            await harness.node(f"n{number}")
+            await harness.node(f"n{number}", **{ZONE: f"z{number // 2}"})
             if number % 2:
                 await harness.api.create_document(NODE_TOPOLOGY_KIND.type, None, zones(number))
         for name, least, most in (("a", 4, 10), ("b", 12, 16)):
             await harness.api.create_document(Namespace, None, {"metadata": {"name": name}})
             spec = {"min": {"cpu": str(least)}, "max": {"cpu": str(most)}}
             await harness.custom(ELASTIC_QUOTAS, "quota", spec, name)
+        await prepare_network(harness)
         began_ns = harness.clock.now_ns()
 
         def fail(verb: str, kind: str, namespace: str | None, name: str) -> Fault | None:
@@ -111,11 +123,32 @@ def test_a_storm_leaves_quotas_and_groups_intact(seed: int) -> None:
     run(main)
 
 
+async def prepare_network(harness: ContribHarness) -> None:
+    """Pods of web must be near pods of db: in their zone, or in z0 for those in z1."""
+    web, db = ({"kind": "Deployment", "name": each, "selector": each} for each in ("web", "db"))
+    needs = [{"workload": db, "maxNetworkCost": 10}]
+    workloads = [{"workload": web, "dependencies": needs}, {"workload": db}]
+    spec = {"numMembers": 2, "topologySortingAlgorithm": "KahnSort", "workloads": workloads}
+    await harness.custom(APP_GROUPS, "shop", spec)
+    origins = [
+        {"origin": start, "costList": [{"destination": end, "networkCost": cost}]}
+        for start, end, cost in (("z0", "z1", 5), ("z1", "z0", 20))
+    ]
+    weights = {
+        "name": "UserDefined",
+        "topologyList": [{"topologyKey": ZONE, "originList": origins}],
+    }
+    spec = {"configmapName": "c", "weights": [weights]}
+    await harness.custom(NETWORK_TOPOLOGIES, "nt-default", spec)
+
+
 async def act(harness: ContribHarness, rng: random.Random, number: int) -> None:
     """Do something that users, nodes or exporters do."""
     choice = rng.random()
     if choice < 0.3:
-        await harness.pod(f"p{number}", rng.choice(["500m", "1", "2"]), namespace="a")
+        labels = {APP_GROUP_LABEL: "shop", WORKLOAD_LABEL: rng.choice(["web", "db"])}
+        cpu = rng.choice(["500m", "1", "2"])
+        await harness.pod(f"p{number}", cpu, rng.choice([{}, labels]), namespace="a")
     elif choice < 0.5:
         amounts = {"cpu": rng.choice(["1", "2"]), "memory": "1Gi"}
         container = {"name": "c", "image": "pause", "resources": {"limits": amounts}}
@@ -130,7 +163,7 @@ async def act(harness: ContribHarness, rng: random.Random, number: int) -> None:
         placed = [
             pod
             for pod in (await harness.pods()).values()
-            if pod.spec.node_name and not pod.metadata.labels
+            if pod.spec.node_name and GROUP_LABEL not in pod.metadata.labels
         ]
         if placed:
             gone = rng.choice(sorted(placed, key=lambda pod: pod.metadata.name)).metadata
