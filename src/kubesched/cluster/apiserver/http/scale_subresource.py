@@ -84,7 +84,12 @@ def make_scale(record: Record, paths: ScalePaths) -> Json:
 
 def make_replicas_patch(scale: Any, record: Record, paths: ScalePaths) -> Json:
     """Return the merge patch of a workload for a changed Scale. Raises ApiError."""
-    if not isinstance(scale, dict) or not isinstance(scale.get("spec", {}), dict):
+    parts = (
+        (scale, scale.get("spec", {}), scale.get("metadata") or {})
+        if isinstance(scale, dict)
+        else ()
+    )
+    if not parts or not all(isinstance(part, dict) for part in parts):
         text = 'Scale in version "v1" cannot be handled as a Scale: expected an object'
         raise api_errors.bad_request(text)
     replicas = scale.get("spec", {}).get("replicas", 0)

@@ -65,7 +65,7 @@ class ServiceAccountTokens:
         }
         bound = spec.get("boundObjectRef") or {}
         if bound.get("kind") == "Pod":
-            pod = self._store.get(self._pods, namespace, bound.get("name", "")).data["metadata"]
+            pod = self._store.get(self._pods, namespace, bound.get("name") or "").data["metadata"]
             if bound.get("uid") not in (None, "", pod["uid"]):
                 text = f"the UID in the bound object reference ({bound['uid']}) does not match"
                 raise api_errors.conflict("pods", pod["name"], text)

@@ -13,7 +13,6 @@ import msgspec
 from kubesched.api import Pod
 from kubesched.api.access import ApiError
 from kubesched.api.base import ApiStruct
-from kubesched.api.plain_kinds import PlainObject
 from kubesched.cluster.apiserver.rules.errors.api_errors import bad_request
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.rules.schema import type_problem
@@ -24,7 +23,13 @@ from kubesched.cluster.apiserver.rules.strategies.shared_specs import (
 )
 from kubesched.cluster.apiserver.rules.time_fields import InvalidTimeError, canonical_times
 
-__all__ = ["check_document", "decode_details", "invalid_body", "remove_nulls"]
+__all__ = [
+    "check_document",
+    "check_types_of_fields",
+    "decode_details",
+    "invalid_body",
+    "remove_nulls",
+]
 
 Json = dict[str, Any]
 
@@ -67,11 +72,21 @@ def _checked(resource: Resource, document: Json) -> Json:
             msgspec.convert(document, resource.type)
         except msgspec.ValidationError as exc:
             raise invalid_body(resource, str(exc)) from exc
-        if issubclass(resource.type, PlainObject):
-            wrong = type_problem(resource.group, resource.version, resource.kind, document)
-            if wrong is not None:
-                raise invalid_body(resource, wrong)
+        check_types_of_fields(resource, document)
     return decode_details(resource, document)
+
+
+def check_types_of_fields(resource: Resource, document: Json, known: Json | None = None) -> None:
+    """Check the types of all fields in the published schema of the resource.
+
+    Parts that are the same objects as in the `known` document are not checked again.
+
+    Raises:
+        ApiError: 400.
+    """
+    wrong = type_problem(resource.group, resource.version, resource.kind, document, known)
+    if wrong is not None:
+        raise invalid_body(resource, wrong)
 
 
 def _valid_shared_spec(spec: Any) -> SharedSpec | None:
@@ -96,6 +111,8 @@ def _is_valid(spec: Json) -> bool:
     try:
         msgspec.convert(document, Pod)
     except msgspec.ValidationError:
+        return False
+    if type_problem("", "v1", "Pod", document) is not None:
         return False
     try:
         return canonical_times("", "v1", "Pod", document) is document

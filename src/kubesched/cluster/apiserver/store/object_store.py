@@ -37,6 +37,7 @@ from kubesched.cluster.apiserver.rules.patching.merge_rules import kind_merge_ru
 from kubesched.cluster.apiserver.rules.patching.patches import PatchError, apply_patch
 from kubesched.cluster.apiserver.rules.request_documents import (
     check_document,
+    check_types_of_fields,
     decode_details,
     invalid_body,
     remove_nulls,
@@ -325,6 +326,8 @@ class Store(StoredObjects):
         if patch_type != "strategic":  # a strategic patch leaves no null values
             document = remove_nulls(document, old.data)
         if not trusted:
+            if resource.type is not None:
+                check_types_of_fields(resource, document, old.data)
             document = decode_details(resource, document, old.data)
             check_object(document)
         base: tuple[Any, Json] | None = None
@@ -701,7 +704,7 @@ def _prepared(
     if part == "spec":
         new = strategy.prepare_part(subresource, new, old)
         return new, strategy.check_part(subresource, new, old)
-    spec = {**old.get("spec", {}), "finalizers": new["spec"].get("finalizers", [])}
+    spec = {**old.get("spec", {}), "finalizers": new.get("spec", {}).get("finalizers", [])}
     return {**old, "metadata": new["metadata"], "spec": spec}, []
 
 

@@ -76,7 +76,7 @@ def _endpoints(data: Json, _now_ns: int) -> str:
     for subset in _at(data, "subsets", ()):
         ports = subset.get("ports") or [None]
         found += [
-            f"{address['ip']}:{port['port']}" if port else address["ip"]
+            f"{address.get('ip', '')}:{port.get('port', 0)}" if port else address.get("ip", "")
             for port in ports
             for address in subset.get("addresses") or ()
         ]
@@ -139,8 +139,10 @@ def _subjects(kind: str) -> Callable[[Json, int], str]:
     def cell(data: Json, _now_ns: int) -> str:
         found = [each for each in _at(data, "subjects", ()) if each.get("kind") == kind]
         if kind == "ServiceAccount":
-            return ", ".join(f"{each.get('namespace', '')}/{each['name']}" for each in found)
-        return ", ".join(each["name"] for each in found)
+            return ", ".join(
+                f"{each.get('namespace', '')}/{each.get('name', '')}" for each in found
+            )
+        return ", ".join(each.get("name", "") for each in found)
 
     return cell
 

@@ -1,6 +1,7 @@
 """Type checks of documents against the published schemas.
 
-They are for kinds that have no struct type. The error texts are those of Go's JSON decoder.
+They find what struct types do not: these declare only some of the fields. The error texts are those
+of Go's JSON decoder. It takes a null in a list for an empty item, which is refused here.
 """
 
 from __future__ import annotations
@@ -21,40 +22,64 @@ _INT_OR_STRING = "int-or-string"
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 
 
-def type_problem(group: str, version: str, kind: str, document: Any) -> str | None:
-    """Return the problem of the first field with a wrong type; None if there is none."""
+def type_problem(
+    group: str, version: str, kind: str, document: Any, known: Any = None
+) -> str | None:
+    """Return the problem of the first field with a wrong type; None if there is none.
+
+    Parts that are the same objects as in the `known` document have none.
+    """
     name = definition_of(group, version, kind)
-    return None if name is None else _problem(document, definitions()[name], kind)
+    return None if name is None else _problem(document, definitions()[name], kind, known)
 
 
-def _problem(value: Any, schema: Mapping[str, Any], path: str) -> str | None:
+def _problem(value: Any, schema: Mapping[str, Any], path: str, known: Any) -> str | None:
+    if value is None or value is known:
+        return None
     while (name := reference_target(schema)) is not None:
         if name == _QUANTITY and not isinstance(value, dict | list | bool):
             return None
         schema = definitions()[name]
-    if value is None:
-        return None
     declared = schema.get("type")
-    if declared is None or schema.get("format") == _INT_OR_STRING:
+    if declared is None:
         return None
-    if not _has_type(value, declared):
+    if schema.get("format") == _INT_OR_STRING:
+        is_right = isinstance(value, int | str) and not isinstance(value, bool)
+    else:
+        is_right = _has_type(value, declared)
+    if not is_right:
         kind = _go_kind(value)
         return f"json: cannot unmarshal {kind} into Go struct field {path} of type {declared}"
-    return _problem_inside(value, schema, path)
+    return _problem_inside(value, schema, path, known)
 
 
-def _problem_inside(value: Any, schema: Mapping[str, Any], path: str) -> str | None:
+def _problem_inside(value: Any, schema: Mapping[str, Any], path: str, known: Any) -> str | None:
     """Check the items of a list or the fields of an object."""
     if isinstance(value, list):
         items = schema.get("items") or {}
-        return next((p for item in value if (p := _problem(item, items, path))), None)
+        before = known if isinstance(known, list) else ()
+        for place, item in enumerate(value):
+            if item is None:
+                return f"json: cannot unmarshal null into Go struct field {path}"
+            known_item = before[place] if place < len(before) else None
+            if found := _problem(item, items, path, known_item):
+                return found
+        return None
     if isinstance(value, dict):
+        fields = known if isinstance(known, dict) else {}
         properties, rest = schema.get("properties") or {}, schema.get("additionalProperties")
         for key, item in value.items():
             inner = properties.get(key, rest)
-            if isinstance(inner, Mapping) and (found := _problem(item, inner, f"{path}.{key}")):
+            if not inner or inner is True or item is None or _is_text(item, inner):
+                continue
+            if found := _problem(item, inner, f"{path}.{key}", fields.get(key)):
                 return found
     return None
+
+
+def _is_text(value: Any, schema: Mapping[str, Any]) -> bool:
+    """Whether the value is a text and may be one, as most values are."""
+    return type(value) is str and schema.get("type") == "string"
 
 
 def _has_type(value: Any, declared: str) -> bool:
@@ -64,6 +89,8 @@ def _has_type(value: Any, declared: str) -> bool:
         return declared in ("integer", "number")
     if isinstance(value, float):
         return declared == "number"
+    if isinstance(value, dict):  # or a shared spec
+        return declared == "object"
     return _NAMES.get(type(value)) == declared
 
 

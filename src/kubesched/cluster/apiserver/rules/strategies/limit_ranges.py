@@ -127,13 +127,13 @@ def _defaulted_container(
     new_limits = {name: raw for name, raw in limits.items() if name not in own_limits}
     if not new_requests and not new_limits:
         return container
-    resources = {**resources}
+    resources, called = {**resources}, container.get("name", "")
     if new_requests:
         resources["requests"] = {**own_requests, **new_requests}
-        notes.append(f"{', '.join(sorted(new_requests))} request for {word} {container['name']}")
+        notes.append(f"{', '.join(sorted(new_requests))} request for {word} {called}")
     if new_limits:
         resources["limits"] = {**own_limits, **new_limits}
-        notes.append(f"{', '.join(sorted(new_limits))} limit for {word} {container['name']}")
+        notes.append(f"{', '.join(sorted(new_limits))} limit for {word} {called}")
     return {**container, "resources": resources}
 
 

@@ -92,8 +92,8 @@ def dns_1035_label(value: str) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def port_number(value: int) -> tuple[str, ...]:
-    return () if 1 <= value <= 65535 else ("must be between 1 and 65535, inclusive",)
+def port_number(value: int | None) -> tuple[str, ...]:
+    return () if 1 <= (value or 0) <= 65535 else ("must be between 1 and 65535, inclusive",)
 
 
 def port_name(value: str) -> tuple[str, ...]:
