@@ -43,17 +43,17 @@ def test_ports_equal_the_last_writes(writes: list[tuple[int, frozenset[HostPort]
     assert ports._by_port.keys() == in_use  # unused ports have no entry
 
 
-@given(st.lists(st.tuples(row_numbers, images)))
-def test_images_equal_the_last_writes(writes: list[tuple[int, dict[str, Image]]]) -> None:
+@given(st.lists(st.tuples(row_numbers, images, st.sampled_from(["", "a", "ab", "abc"]))))
+def test_images_equal_the_last_writes(writes: list[tuple[int, dict[str, Image], str]]) -> None:
     columns, now = ImageRows(), dict[int, dict[str, Image]]()
-    for row, held in writes:
+    for row, held, read in [*writes, (0, {}, "abc")]:  # rows are written when they are read
         columns.write(row, held)
         now[row] = held
-    for name in "abc":
-        want = sorted((row, *held[name]) for row, held in now.items() if name in held)
-        holders = columns.holders(name)
-        got = [] if holders is None else list(zip(*(a.tolist() for a in holders), strict=True))
-        assert sorted(got) == want
+        for name in read:
+            want = sorted((each, *held[name]) for each, held in now.items() if name in held)
+            holders = columns.holders(name)
+            got = [] if holders is None else list(zip(*(a.tolist() for a in holders), strict=True))
+            assert sorted(got) == want
 
 
 def test_a_removed_row_leaves_nothing_behind() -> None:

@@ -6,8 +6,9 @@ by image. The node table writes; plugins read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,8 @@ from numpy.typing import NDArray
 from kubesched.api.host_ports import HostPort
 
 __all__ = ["ImageFacts", "ImageHolders", "ImageRows", "PackedRows", "PortRows"]
+
+S = TypeVar("S", bound=np.generic)
 
 _NO_ROWS: Mapping[str, PackedRows] = {}
 _NO_IMAGES: Mapping[str, ImageFacts] = {}
@@ -58,7 +61,7 @@ class PackedRows:
         self._rows[target] = self._rows[source]
 
     def _grow(self) -> None:
-        self._rows = np.pad(self._rows, (0, len(self._rows)))
+        self._rows = np.concatenate((self._rows, np.zeros_like(self._rows)))
 
 
 class PortRows:
@@ -117,22 +120,50 @@ class ImageHolders(NamedTuple):
 
 
 class _ImageColumn(PackedRows):
-    """The rows of one image, with the recorded properties."""
+    """The rows of one image, with the recorded properties.
 
-    __slots__ = ("_node_count", "_size_bytes")
+    New rows are written to the arrays when these are read, or change otherwise: most images of a
+    cluster are never read, and many rows are written faster at once.
+    """
+
+    __slots__ = ("_node_count", "_size_bytes", "_written")
 
     def __init__(self) -> None:
         super().__init__()
-        self._size_bytes = np.zeros(len(self._rows), dtype=np.float64)
-        self._node_count = np.zeros(len(self._rows), dtype=np.float64)
+        self._size_bytes = np.zeros(0, dtype=np.float64)
+        self._node_count = np.zeros(0, dtype=np.float64)
+        self._written = 0  # places from here on are not in the arrays yet
 
     def put(self, row: int, facts: ImageFacts) -> None:
-        place = self.add(row)
-        self._size_bytes[place] = facts.size_bytes
-        self._node_count[place] = facts.node_count
+        """Add the row, or record other properties of it."""
+        place = self._places.get(row)
+        if place is None:
+            self._places[row] = len(self._places)
+        elif place < self._written:
+            self._size_bytes[place] = facts.size_bytes
+            self._node_count[place] = facts.node_count
+
+    def write_new(self, facts_of: Callable[[int], ImageFacts]) -> None:
+        """Write the rows to the arrays that are not there yet; `facts_of` is called for each."""
+        count = len(self._places)
+        if self._written == count:
+            return
+        # They are the last ones that were added, because `remove` is only called without any.
+        rows = list(islice(reversed(self._places), count - self._written))[::-1]
+        facts = [facts_of(row) for row in rows]
+        self._rows = _extended(self._rows, self._written, rows)
+        sizes, nodes = [each.size_bytes for each in facts], [each.node_count for each in facts]
+        self._size_bytes = _extended(self._size_bytes, self._written, sizes)
+        self._node_count = _extended(self._node_count, self._written, nodes)
+        self._written = count
+
+    def remove(self, row: int) -> None:
+        assert self._written == len(self._places), "new rows are written before one is removed"
+        super().remove(row)
+        self._written -= 1
 
     def holders(self) -> ImageHolders:
-        count = len(self)
+        count = self._written
         return ImageHolders(self.rows, self._size_bytes[:count], self._node_count[:count])
 
     def _move(self, source: int, target: int) -> None:
@@ -140,11 +171,16 @@ class _ImageColumn(PackedRows):
         self._size_bytes[target] = self._size_bytes[source]
         self._node_count[target] = self._node_count[source]
 
-    def _grow(self) -> None:
-        extra = (0, len(self._rows))
-        super()._grow()
-        self._size_bytes = np.pad(self._size_bytes, extra)
-        self._node_count = np.pad(self._node_count, extra)
+
+def _extended(array: NDArray[S], length: int, values: Sequence[float]) -> NDArray[S]:
+    """Return the array with these values from the place `length` on, and perhaps spare places."""
+    end = length + len(values)
+    if end > len(array):
+        larger = np.empty(max(end, 2 * length), dtype=array.dtype)
+        larger[:length] = array[:length]
+        array = larger
+    array[length:end] = values
+    return array
 
 
 class ImageRows:
@@ -169,6 +205,7 @@ class ImageRows:
         for name in before:
             if name not in images:
                 column = self._by_image[name]
+                self._write_new(name, column)
                 column.remove(row)
                 if not column:
                     del self._by_image[name]
@@ -189,4 +226,11 @@ class ImageRows:
     def holders(self, name: str) -> ImageHolders | None:
         """Return the rows that have the image, or None."""
         column = self._by_image.get(name)
-        return None if column is None else column.holders()
+        if column is None:
+            return None
+        self._write_new(name, column)
+        return column.holders()
+
+    def _write_new(self, name: str, column: _ImageColumn) -> None:
+        by_row = self._by_row
+        column.write_new(lambda row: by_row[row][name])

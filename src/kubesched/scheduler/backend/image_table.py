@@ -9,16 +9,19 @@ __all__ = ["ImageTable"]
 
 
 class _Image:
-    __slots__ = ("size_bytes", "state")
+    __slots__ = ("_state", "node_count", "size_bytes")
 
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes  # as reported by the first node that has it
-        self.state = ImageState(size_bytes, 0)  # shared by all nodes
+        self.node_count = 0
+        self._state = ImageState(size_bytes, 0)
 
-    def count(self, step: int) -> int:
-        nodes = self.state.node_count + step
-        self.state = ImageState(self.size_bytes, nodes)
-        return nodes
+    @property
+    def state(self) -> ImageState:
+        """The present state, shared by all nodes that are written while it is the same."""
+        if self._state.node_count != self.node_count:
+            self._state = ImageState(self.size_bytes, self.node_count)
+        return self._state
 
 
 class ImageTable:
@@ -36,7 +39,7 @@ class ImageTable:
             image = self._images.get(name)
             if image is None:
                 image = self._images[name] = _Image(size_bytes)
-            image.count(1)
+            image.node_count += 1
             self.version += 1
 
     def remove(self, node: Node) -> None:
@@ -44,7 +47,8 @@ class ImageTable:
             image = self._images.get(name)
             if image is None:
                 continue
-            if not image.count(-1):
+            image.node_count -= 1
+            if not image.node_count:
                 del self._images[name]
             self.version += 1
 
