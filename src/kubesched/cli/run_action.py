@@ -112,6 +112,7 @@ async def _run_until_signalled(inputs: ProcessInputs, signals: _Signals) -> int:
     from kubesched.cli.process_add_ons import CommandAddOns
     from kubesched.scheduler.process.shadow_process import build_process
 
+    settle_collector()  # what was imported stays until the end
     seed, hostname = secrets.randbits(63), socket.gethostname()
     process = build_process(
         inputs,
