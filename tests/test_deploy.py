@@ -51,7 +51,7 @@ def allowed() -> set[tuple[str, str, str]]:
     }
 
 
-def test_the_configuration_is_one() -> None:
+def test_the_configuration_is_valid() -> None:
     configuration = load_configuration((DEPLOY / "config.yaml").read_bytes())
     assert [profile.scheduler_name for profile in configuration.profiles] == ["kubesched"]
     names = one("Role", "kubesched-leader-election")["rules"][1]["resourceNames"]

@@ -170,7 +170,7 @@ def test_an_empty_page_still_has_items() -> None:
     ],
     ids=["a list", "a map and an object"],
 )
-def test_null_is_absent_where_the_type_has_no_none(text: str, want: CSINode) -> None:
+def test_null_counts_as_absent_for_types_without_none(text: str, want: CSINode) -> None:
     assert decode(text, CSINode) == want
     assert from_builtins(json.loads(text), CSINode) == want
 

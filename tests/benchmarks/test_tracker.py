@@ -25,7 +25,7 @@ SAMPLES = {
 
 
 @pytest.mark.parametrize(("bound_at", "want"), SAMPLES.values(), ids=SAMPLES)
-def test_samples(bound_at: list[float], want: list[Any]) -> None:
+def test_throughput_samples_merge_idle_seconds(bound_at: list[float], want: list[Any]) -> None:
     assert throughput_samples(10.0, bound_at) == want
 
 
@@ -83,7 +83,7 @@ def test_a_rejected_pod_was_attempted() -> None:
     assert tracker.reached("default", ALL, "Scheduled") == 0
 
 
-def test_a_wait_that_fails_says_what_is_missing() -> None:
+def test_a_wait_that_times_out_shows_the_status() -> None:
     async def wait() -> None:
         store, tracker = cluster()
         create(store, "p")

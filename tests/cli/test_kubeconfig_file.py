@@ -29,7 +29,7 @@ def names(path: Path, key: str) -> list[str]:
     return [each["name"] for each in yaml.safe_load(path.read_text())[key]]
 
 
-def test_a_new_file_is_gone_at_the_end(tmp_path: Path) -> None:
+def test_a_new_kubeconfig_is_deleted_at_the_end(tmp_path: Path) -> None:
     path = tmp_path / "config"
     with kubeconfig_file(OURS, path):
         content = yaml.safe_load(path.read_text())
@@ -39,7 +39,7 @@ def test_a_new_file_is_gone_at_the_end(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_temporary_file_is_gone_at_the_end() -> None:
+def test_a_temporary_kubeconfig_is_deleted_at_the_end() -> None:
     with kubeconfig_file(OURS, None) as entry:
         assert names(entry.path, "contexts") == ["kubesched"]
     assert not entry.path.exists()

@@ -157,7 +157,7 @@ def test_certificates_of_extenders_are_checked_before_profiles() -> None:
     )
 
 
-def test_a_removed_flag_comes_with_a_note() -> None:
+def test_a_removed_flag_is_reported_with_a_note() -> None:
     outcome = run("--policy-config-file=x")
     assert outcome.failure is not None
     assert outcome.failure.line() == "Error: unknown flag: --policy-config-file"
@@ -178,14 +178,14 @@ REMOVED_SETTINGS = {
 
 
 @pytest.mark.parametrize(("line", "note"), REMOVED_SETTINGS.items(), ids=REMOVED_SETTINGS)
-def test_a_removed_setting_comes_with_a_note(line: str, note: str) -> None:
+def test_a_removed_setting_is_reported_with_a_note(line: str, note: str) -> None:
     outcome = run(*CLUSTER, "--config=file", file=f"{FILE}{line}\n")
     assert outcome.failure is not None
     assert note in "\n".join(outcome.failure.notes)
 
 
 @pytest.mark.parametrize("version", ["v1alpha1", "v1beta1", "v1beta3"])
-def test_a_removed_version_comes_with_a_note(version: str) -> None:
+def test_a_removed_version_is_reported_with_a_note(version: str) -> None:
     outcome = run(*CLUSTER, "--config=file", file=FILE.replace("v1", version))
     assert outcome.failure is not None
     assert outcome.failure.notes == (

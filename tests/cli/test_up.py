@@ -54,7 +54,7 @@ def write(folder: Path, name: str, *documents: str) -> str:
     return str(path)
 
 
-def test_the_sample_places_what_fits_and_says_why_the_rest_is_pending() -> None:
+def test_the_sample_explains_its_pending_pods() -> None:
     done = kubesched("up", "-o", "json")
     assert done.returncode == 0, done.stderr
     summary: dict[str, Any] = json.loads(done.stdout)
@@ -280,7 +280,7 @@ def test_the_api_is_served_on_the_requested_address(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("address", ["x", "host:", ":1", "host:99999"])
-def test_an_address_that_is_none_is_refused(address: str) -> None:
+def test_an_invalid_address_is_refused(address: str) -> None:
     done = kubesched("up", "--listen", address)
     assert done.returncode == 2
     assert "is not HOST:PORT" in done.stderr

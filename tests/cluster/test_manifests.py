@@ -280,9 +280,7 @@ status: {seen: 1}
 
 
 @pytest.mark.parametrize("scope", ["Namespaced", "Cluster"])
-def test_custom_objects_come_with_their_definitions_in_any_order(
-    scope: str, tmp_path: Path
-) -> None:
+def test_custom_objects_have_their_definitions_in_any_order(scope: str, tmp_path: Path) -> None:
     path = tmp_path / "all.yaml"
     path.write_text(f"{WIDGET}---\n{DEFINITION}".replace("SIZE", "3").replace("SCOPE", scope))
     api = LocalApi(Store(), RealClock())

@@ -48,7 +48,7 @@ def test_endpoints_say_where_the_server_is(url: str, address: tuple[str, int]) -
     assert published(store) == (address, address)
 
 
-def test_without_the_service_there_are_none() -> None:
+def test_without_the_service_there_are_no_endpoints() -> None:
     store = EmbeddedCluster(ManualClock(0), random.Random(0), furnished=False).store
     publish_own_address(store, "https://127.0.0.1:6443", 0)
     assert published(store) == (None, None)

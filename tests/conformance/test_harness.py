@@ -246,6 +246,6 @@ def test_a_requirement_covers_all_fields_by_default() -> None:
     assert list(Requirement.parse("two").failures(STEPS)) == []
 
 
-def test_a_shown_step_says_what_it_is() -> None:
+def test_a_displayed_step_has_its_description() -> None:
     assert render_steps(STEPS[:1]) == "one-0 x: identical"
     assert "one-0 y: needs Later" in render_steps(STEPS)

@@ -58,7 +58,7 @@ def rows(panel: Panel) -> dict[str, tuple[str, str]]:
     return {row.name: (row.state, row.meters[0].text) for row in panel.rows}
 
 
-def test_quotas_are_bars_with_their_guarantee() -> None:
+def test_the_panel_of_quotas_has_bars_with_the_guarantee() -> None:
     async def tell(harness: ContribHarness) -> None:
         for name, least, most in (("a", 2, 8), ("b", 6, 6), ("c", 0, 0)):
             await harness.api.create_document(Namespace, None, {"metadata": {"name": name}})
@@ -168,7 +168,7 @@ def test_a_source_that_fails_is_shown() -> None:
     assert "/nonexistent/load.json: No such file" in panel.summary
 
 
-def test_numa_nodes_show_what_is_left_and_promised() -> None:
+def test_numa_nodes_show_free_and_reserved_amounts() -> None:
     async def tell(harness: ContribHarness) -> None:
         resources = [{"name": "cpu", "capacity": "2", "allocatable": "2", "available": "2"}]
         resources.append({"name": "memory", **dict.fromkeys(_AMOUNTS, "8Gi")})

@@ -193,7 +193,7 @@ def test_a_search_leads_anywhere_without_a_mouse(opened: Opened) -> None:
     page.get_by_role("complementary", name="Node node-1").wait_for()
 
 
-def test_a_pending_pod_says_why_and_a_suggestion_is_applied(opened: Opened) -> None:
+def test_the_page_explains_a_pending_pod_and_applies_a_suggestion(opened: Opened) -> None:
     page = opened.go("queue")
     page.get_by_text("Insufficient cpu", exact=True).wait_for()
     page.get_by_role("link", name="default/giant").first.click()
@@ -297,7 +297,7 @@ VIEWS = ["cluster?node=node-1", "live", "queue", "whatif", "try", "pod/default/g
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_axe_finds_nothing_serious_in_light_and_dark(opened: Opened, view: str) -> None:
+def test_axe_finds_no_serious_accessibility_problems(opened: Opened, view: str) -> None:
     page = opened.go(view)
     page.locator("main h1").first.wait_for(state="attached")
     for scheme in ("light", "dark"):
@@ -351,7 +351,7 @@ def captured(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield visit(browser, link)
 
 
-def test_captures_are_gone_through_with_a_slider(captured: Opened) -> None:
+def test_a_slider_selects_among_captures(captured: Opened) -> None:
     page = captured.page
     page.get_by_role("img", name="Map of 2 nodes").wait_for()
     assert page.get_by_test_id("moment").inner_text() == "2026-05-04 09:00:00"

@@ -159,7 +159,7 @@ def test_a_viewer_that_connects_soon_after_another_gets_the_same_frame_and_later
     virtually(work)
 
 
-def test_nodes_of_one_kind_share_a_shape_and_a_cordon_is_another() -> None:
+def test_equal_nodes_share_a_shape_and_cordoned_ones_another() -> None:
     async def work() -> None:
         harness = FrameHarness(3)
         last, frame = await harness.frame(0)

@@ -189,7 +189,7 @@ def test_both_forms_of_a_score_agree(name: str) -> None:
 # -- whole runs ----------------------------------------------------------------------------
 
 
-def test_a_run_repeats_and_no_device_is_given_twice() -> None:
+def test_a_run_is_reproducible_and_allocates_no_device_twice() -> None:
     trace = Trace.read(SAMPLE, "default")
     first, again = (run(trace, "FGD", 5) for _ in range(2))
     assert first == again

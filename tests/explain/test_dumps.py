@@ -113,7 +113,7 @@ RESOURCE = "resource.k8s.io/v1"
         ),
     }.values(),
 )
-def test_kinds_that_objects_refer_to_are_unknown_if_a_dump_has_none(
+def test_referenced_kinds_missing_in_a_dump_are_unknown(
     tmp_path: Path, objects: Sequence[tuple[str, str, dict[str, Any]]], unknown: tuple[str, ...]
 ) -> None:
     dump = written(tmp_path / "dump.yaml", plain_list(("v1", "Node", NODE), *objects))

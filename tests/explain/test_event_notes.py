@@ -76,7 +76,7 @@ def test_other_reasons_get_a_separate_note() -> None:
     assert notes.of(make_pod("p", node_selector={"x": "y"})).startswith("no node has the label x=y")
 
 
-def test_after_a_slow_note_the_next_events_have_none() -> None:
+def test_after_a_slow_note_the_next_events_have_no_note() -> None:
     notes = Notes(make_node("a"))
     notes.took_ns = 1_000_000
     assert notes.of(make_pod("p", pvcs=["data"]))

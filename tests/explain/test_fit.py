@@ -144,7 +144,7 @@ def test_several_pods_are_counted_in_sets() -> None:
     assert sum(answer.nodes.values()) == 4
 
 
-def test_counting_leaves_nothing_behind() -> None:
+def test_counting_leaves_no_state_behind() -> None:
     asked = snapshot(*nodes("a", "b"), make_pod("r", node_name="a", requests={"cpu": "1"}))
     first = asked.fit(make_pod("p", requests={"cpu": "1"}))
     assert asked.fit(make_pod("p", requests={"cpu": "1"})) == first

@@ -121,7 +121,7 @@ def single_changes(objects: Objects, pod: Pod) -> Iterator[tuple[float, Objects,
 
 @settings(max_examples=60, deadline=None)
 @given(clusters())
-def test_suggestions_hold_and_are_as_small_as_can_be(cluster: tuple[list[Any], Pod]) -> None:
+def test_suggestions_are_valid_and_minimal(cluster: tuple[list[Any], Pod]) -> None:
     given_objects, pod = cluster
     objects = keyed(given_objects)
     answer = Snapshot([*given_objects, pod], clock=ManualClock()).explain(pod)

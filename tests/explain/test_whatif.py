@@ -62,7 +62,7 @@ def test_a_drain_that_leaves_pods_waiting_names_them_with_reasons() -> None:
     assert "Insufficient cpu" in waiting.reason
 
 
-def test_a_bare_pod_on_a_drained_node_is_gone() -> None:
+def test_a_bare_pod_on_a_drained_node_is_deleted() -> None:
     asked = snapshot(*cluster("a", "b"), make_pod("one", node_name="a", phase="Running"))
     assert asked.whatif(drain=("a",)).gone == ("default/one",)
 

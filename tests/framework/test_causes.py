@@ -39,7 +39,7 @@ def test_blame_preserves_the_causes_of_a_status() -> None:
     assert status.plugin == "TaintToleration"
 
 
-def test_reasons_come_with_their_causes() -> None:
+def test_reasons_have_their_causes() -> None:
     two = (TooManyPods(), InsufficientResource("cpu"))
     assert Status.unschedulable("full", "short", causes=two).reasons_with_causes == (
         ("full", two[0]),
@@ -57,7 +57,7 @@ def test_statuses_that_differ_in_their_cause_are_different_verdicts() -> None:
     assert rejections.statuses == (one, other)
 
 
-def test_a_status_has_a_cause_for_every_reason_or_none() -> None:
+def test_a_status_has_one_cause_per_reason_or_no_causes() -> None:
     assert is_sound(Status.unschedulable("a", "b"))
     assert is_sound(Status.unschedulable("a", causes=(TooManyPods(),)))
     assert not is_sound(Status.unschedulable("a", "b", causes=(TooManyPods(),)))

@@ -267,7 +267,7 @@ def test_declared_features_are_a_feature() -> None:
     assert not node_update_events(with_features(), with_features("f"), declared_features=False)
 
 
-def test_updates_amount_to_what_the_reference_says(goldens: Path) -> None:
+def test_updates_result_in_the_documented_events(goldens: Path) -> None:
     compared = 0
     with gzip.open(goldens / "hints.jsonl.gz", "rt") as lines:
         for line in lines:

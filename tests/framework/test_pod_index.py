@@ -62,7 +62,7 @@ def test_a_pod_is_removed_as_it_was_added() -> None:
     assert index.count(QUERIES[0]).total == 0
 
 
-def test_terms_are_found_by_the_pods_they_are_about() -> None:
+def test_terms_are_found_by_the_pods_that_they_match() -> None:
     near = make_affinity(near=[make_pod_term(ZONE, {"app": "web"})])
     wide = make_affinity(
         apart_preferred=[(7, make_pod_term(ZONE, {"app": "web"}, namespace_selector={"a": "b"}))]

@@ -42,7 +42,7 @@ def test_claims_are_those_of_the_pods_own_namespace() -> None:
         assert facts(infos.info_of(pod)) == facts(PodInfo(pod))
 
 
-def test_a_pod_whose_status_says_what_it_was_given_is_counted_by_that() -> None:
+def test_a_resized_pod_is_counted_by_its_allocated_resources() -> None:
     granted = decode(
         b"""{"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "3"},
              "resources": {"requests": {"cpu": "3", "memory": "1Gi"}}}]}""",

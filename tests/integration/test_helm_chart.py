@@ -94,7 +94,7 @@ def everything_on(path: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("values", SETS.values(), ids=SETS)
-def test_lint_finds_nothing(values: dict[str, Any]) -> None:
+def test_the_linter_finds_no_problems(values: dict[str, Any]) -> None:
     done = helm("lint", "--strict", str(CHART), values=values)
     assert done.returncode == 0, done.stdout
 

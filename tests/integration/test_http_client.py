@@ -350,7 +350,7 @@ def test_a_watch_delivers_while_it_is_open_and_ends_when_the_server_ends_it() ->
     assert asyncio.run(work()) == ["a", "b"]
 
 
-def test_a_watch_that_stalls_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watch_that_stalls_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_api, "_WATCH_SECONDS", (0, 0))
     monkeypatch.setattr(http_api, "_WATCH_GRACE_S", 0.1)
     over = asyncio.Event()
@@ -428,7 +428,7 @@ def test_an_insecure_connection_trusts_anyone(authority: Authority) -> None:
     try_tls(context, tls=TlsOptions(insecure=True))
 
 
-def test_a_server_that_wants_a_certificate_breaks_the_connection(authority: Authority) -> None:
+def test_a_server_that_requires_a_certificate_closes_the_connection(authority: Authority) -> None:
     context = server_context(*authority.issue("server"), client_ca=authority.certificate)
     with pytest.raises(ApiError, match="connection lost") as error:
         try_tls(context, tls=TlsOptions(authority.certificate.read_bytes()))

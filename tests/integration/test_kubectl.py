@@ -111,7 +111,7 @@ def test_get_shows_tables(kubectl: Kubectl) -> None:
     assert row[6] in ("node-0", "node-1")
 
 
-def test_apply_changes_what_differs_and_says_so(kubectl: Kubectl) -> None:
+def test_kubectl_apply_changes_and_reports_differences(kubectl: Kubectl) -> None:
     assert "pod/web created" in kubectl("apply", "-f", "-", given=POD)
     assert "pod/web unchanged" in kubectl("apply", "-f", "-", given=POD)
     changed = POD.replace("image: nginx", "image: nginx:2")

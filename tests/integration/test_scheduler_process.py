@@ -196,7 +196,7 @@ def test_a_standby_may_leave_its_caches_empty_until_it_leads(tmp_path: Path) -> 
     tell(tmp_path, story)
 
 
-def test_an_api_server_that_goes_away_and_comes_back_is_followed_again(tmp_path: Path) -> None:
+def test_an_api_server_that_restarts_is_watched_again(tmp_path: Path) -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.create_pods(["before"])
         async with cluster.scheduler("--leader-elect=false") as process:

@@ -65,7 +65,7 @@ def test_a_pod_keeps_its_node() -> None:
     assert referee.violations == ["pod p went from a to b"]
 
 
-def test_a_device_has_one_claim() -> None:
+def test_a_device_is_allocated_to_one_claim() -> None:
     referee = Referee()
     referee.device_claim(device_claim("one"))
     referee.device_claim(device_claim("one"), is_deleted=True)
@@ -77,7 +77,7 @@ def test_a_device_has_one_claim() -> None:
     assert referee.violations == ["device x/n/d was given to four too"]
 
 
-def test_a_volume_has_one_claim() -> None:
+def test_a_volume_is_bound_to_one_claim_at_most() -> None:
     referee = Referee()
     for uid in ("", "1", "", "2"):
         referee.volume(volume(uid))

@@ -244,7 +244,7 @@ def test_a_changed_cluster_is_not_touched(plan: PlanDocument) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
-def test_an_interrupted_plan_goes_on(plan: PlanDocument, tmp_path: Path, at: int) -> None:
+def test_an_interrupted_plan_is_resumed(plan: PlanDocument, tmp_path: Path, at: int) -> None:
     path = tmp_path / "journal"
 
     async def interrupt(_api: ApiAccess) -> None:

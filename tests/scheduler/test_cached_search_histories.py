@@ -352,7 +352,7 @@ def test_scores_that_are_normalised_in_place_are_kept_as_they_were() -> None:
 
 
 @pytest.mark.parametrize("steady", [1, 4], ids=["without an index", "with an index"])
-def test_a_cluster_that_outgrows_the_table_is_followed(steady: int) -> None:
+def test_a_cluster_that_outgrows_the_table_is_cached_correctly(steady: int) -> None:
     harness = SearchHistoryHarness(PluginRef("Ranks"), PluginRef("Closed"))
     capacity = harness.cache.snapshot.table.capacity
     for number in range(capacity):

@@ -165,7 +165,7 @@ async def churn(harness: DeviceHarness) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_device_is_given_twice_and_none_is_lost(seed: int) -> None:
+def test_no_device_is_allocated_twice_or_lost(seed: int) -> None:
     async def story() -> None:
         harness = DeviceHarness(seed)
         async with harness.cluster, running(*harness.cluster.parts):

@@ -85,7 +85,7 @@ def deleting(pod: Pod) -> Pod:
 # -- pods ------------------------------------------------------------------------------
 
 
-def test_an_assigned_pod_goes_to_the_cache_of_every_scheduler(
+def test_an_assigned_pod_is_added_to_the_cache_of_every_scheduler(
     harness: EventHandlerHarness,
 ) -> None:
     harness.handlers.add_pod(make_pod("p", node_name="n1", scheduler_name="other"))
@@ -93,7 +93,9 @@ def test_an_assigned_pod_goes_to_the_cache_of_every_scheduler(
     assert harness.queue.labels == ["AssignedPodAdd"]
 
 
-def test_a_waiting_pod_goes_to_the_queue_if_it_is_ours(harness: EventHandlerHarness) -> None:
+def test_a_waiting_pod_enters_the_queue_if_a_profile_serves_it(
+    harness: EventHandlerHarness,
+) -> None:
     harness.handlers.add_pod(make_pod("ours"))
     harness.handlers.add_pod(make_pod("theirs", scheduler_name="other"))
     assert [pod.metadata.name for pod in harness.queue.active_pods] == ["ours"]
@@ -136,7 +138,7 @@ def test_an_update_of_an_assumed_pod_changes_nothing(harness: EventHandlerHarnes
     assert harness.queue.labels == []
 
 
-def test_an_assumed_pod_that_is_being_deleted_is_forgotten_at_once(
+def test_an_assumed_pod_that_terminates_is_removed_at_once(
     harness: EventHandlerHarness,
 ) -> None:
     pod = make_pod("p")

@@ -360,7 +360,7 @@ def test_a_node_that_extenders_refused_is_not_taken_for_room(judged_by: str) -> 
     run(scenario)
 
 
-def test_pods_on_a_node_that_only_an_extender_refuses_are_left_alone() -> None:
+def test_pods_on_a_node_that_only_an_extender_refuses_are_not_changed() -> None:
     """Both pods fit, so an eviction would not change the extender's response.
 
     docs/reference/06 §3.6.

@@ -113,7 +113,7 @@ class TestOtherPodsAreNotBlocked:
 
 
 class TestBrokenExtenders:
-    def test_a_hanging_extender_costs_its_timeout_and_the_pod_is_tried_again(self) -> None:
+    def test_a_hanging_extender_costs_its_timeout_and_the_pod_is_retried(self) -> None:
         async def scenario() -> None:
             extender = FakeExtender(filter=never)
             settings = extender.settings(

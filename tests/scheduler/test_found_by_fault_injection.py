@@ -294,7 +294,7 @@ def test_a_pod_that_waits_for_an_empty_node_is_not_delayed_by_new_pods() -> None
     run(main)
 
 
-def test_a_port_that_two_pods_hold_is_taken_until_both_are_gone() -> None:
+def test_a_port_of_two_pods_is_in_use_until_both_are_deleted() -> None:
     """Seed 200067: a user had bound a second pod with the same port."""
     node = NodeInfo("n0")
     ports = [ContainerPort(container_port=80, host_port=80)]

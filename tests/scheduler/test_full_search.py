@@ -461,7 +461,7 @@ def test_plugins_that_reject_the_nominated_node_are_listed_with_those_that_narro
     )
 
 
-def test_a_nominated_node_that_is_gone_leads_to_a_full_search() -> None:
+def test_a_deleted_nominated_node_leads_to_a_full_search() -> None:
     harness = counting_harness()
     assert harness.schedule(make_pod("p", nominated_node_name="gone")).node_name in "ab"
 

@@ -110,7 +110,7 @@ def test_a_scheduler_in_three_lines() -> None:
     assert list(scheduler.profiles) == ["default-scheduler"]
 
 
-def test_a_scheduler_with_a_plugin_of_its_own() -> None:
+def test_a_scheduler_runs_an_out_of_tree_plugin() -> None:
     scheduler = kubesched.Scheduler(
         api(),
         profiles=[

@@ -234,7 +234,7 @@ def test_a_nomination_of_lower_priority_is_cleared() -> None:
 # -- no pod is evicted without need ----------------------------------------------------
 
 
-def test_if_the_preemptor_is_deleted_meanwhile_the_others_stay() -> None:
+def test_if_the_preemptor_is_deleted_further_victims_stay() -> None:
     async def scenario() -> None:
         async with harness() as made:
             await fill(made, "a", "b", "c", "d")
@@ -263,7 +263,7 @@ def test_if_the_preemptor_is_deleted_before_an_eviction_all_pods_stay() -> None:
     run(scenario)
 
 
-def test_if_another_place_opens_up_the_preemptor_goes_there() -> None:
+def test_a_preemptor_is_placed_on_a_node_that_becomes_free() -> None:
     async def scenario() -> None:
         async with harness() as made:
             await fill(made, "a", "b", "c", "d")
@@ -314,7 +314,7 @@ def test_if_victims_leave_by_themselves_the_rest_stay() -> None:
 
 
 @pytest.mark.parametrize("times", [1, 3, 10])
-def test_a_deletion_that_fails_is_tried_again(times: int) -> None:
+def test_a_deletion_that_fails_is_retried(times: int) -> None:
     async def scenario() -> None:
         async with harness() as made:
             await fill(made, "a", "b", "c", "d")

@@ -259,7 +259,7 @@ def test_the_error_for_a_wrong_result_of_a_filter_names_the_right_type(
     assert want in message_of(type("Odd", (Plugin,), {"filter": lambda *_: answer}))
 
 
-def test_the_error_for_an_async_filter_says_that_it_must_be_synchronous() -> None:
+def test_the_error_for_an_async_filter_requires_a_synchronous_one() -> None:
     async def answer(*_: object) -> Status:
         return SUCCESS
 

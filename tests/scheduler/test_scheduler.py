@@ -168,7 +168,7 @@ def test_objects_that_were_there_before_the_scheduler_count() -> None:
     run(scenario)
 
 
-def test_a_pod_that_does_not_fit_says_why_and_is_tried_again_when_a_node_comes() -> None:
+def test_a_rejected_pod_has_a_reason_and_is_retried_when_a_node_is_added() -> None:
     async def scenario() -> None:
         async with cluster() as harness:
             await harness.add(make_node("small", cpu="1"), a_pod("p", requests={"cpu": "4"}))
@@ -189,7 +189,7 @@ def test_a_pod_that_does_not_fit_says_why_and_is_tried_again_when_a_node_comes()
     run(scenario)
 
 
-def test_without_nodes_the_pod_is_tried_again_after_a_backoff() -> None:
+def test_without_nodes_the_pod_is_retried_after_a_backoff() -> None:
     async def scenario() -> None:
         async with cluster() as harness:
             await harness.add(a_pod("p"))
@@ -221,7 +221,7 @@ def test_pods_are_placed_by_priority() -> None:
     assert run(scenario) == {"low": "", "high": "n"}
 
 
-def test_a_gated_pod_waits_until_its_last_gate_is_gone() -> None:
+def test_a_gated_pod_waits_until_its_last_gate_is_removed() -> None:
     async def scenario() -> None:
         async with cluster() as harness:
             await harness.add(make_node("n1"), a_pod("p", gates=["a", "b"]))
@@ -304,7 +304,7 @@ def test_a_binding_whose_answer_was_lost_is_not_made_twice() -> None:
     run(scenario)
 
 
-def test_a_failed_status_write_is_tried_again() -> None:
+def test_a_failed_status_write_is_retried() -> None:
     async def scenario() -> None:
         async with cluster() as harness:
             harness.faults.next["patch"] = [Fault(error=unavailable())] * 3
@@ -353,7 +353,7 @@ def test_a_lost_watch_is_followed_by_a_new_list_and_nothing_is_missed() -> None:
     run(scenario)
 
 
-def test_a_pod_deleted_while_it_waits_on_permit_is_forgotten() -> None:
+def test_a_pod_deleted_while_it_waits_on_permit_leaves_the_cache() -> None:
     class Patient(Plugin):
         name = "Patient"
 

@@ -28,7 +28,7 @@ RECORDED = "bb40c0bfb688b461124d6a2c97243e53"
 PRINT = "from tests.sim.scenarios import digest; print(digest())"
 
 
-def test_the_digest_is_the_recorded_one() -> None:
+def test_the_digest_equals_the_recorded_one() -> None:
     assert digest() == RECORDED
 
 

@@ -95,7 +95,7 @@ def test_results_without_groups_do_not_mention_them() -> None:
 
 
 @pytest.mark.parametrize(("topology", "placed"), [({}, 1), ({"topology": "rack"}, 0)])
-def test_a_group_in_one_rack(topology: dict[str, str], placed: int) -> None:
+def test_a_group_is_placed_in_one_rack(topology: dict[str, str], placed: int) -> None:
     given = document(RACKS, arrivals={"at": ["0s"]}, podGroup=topology)
     given["cluster"]["nodes"] = [
         {"name": name, "cpu": 2, "memory": "8Gi", "labels": {"rack": name}} for name in "ab"

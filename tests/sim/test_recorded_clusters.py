@@ -97,7 +97,7 @@ def test_a_recorded_cluster_is_simulated(
     assert sum(result.pending.values()) == pending, result.pending
 
 
-def test_recorded_pods_come_with_what_they_need(folder: Path) -> None:
+def test_recorded_pods_have_what_they_need(folder: Path) -> None:
     """On the same hardware all recorded pods are placed, except the gated one."""
     document = {
         "name": "trace",

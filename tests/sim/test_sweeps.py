@@ -179,7 +179,7 @@ def test_the_page_needs_nothing_else_and_its_data_are_whole(
     assert runs[0]["series"]["pending"] == results[0].series["pending"]
 
 
-def test_names_cannot_break_out_of_the_page(tmp_path: Path) -> None:
+def test_names_are_escaped_in_the_page(tmp_path: Path) -> None:
     evil = "</script><b>"
     planned = scenario(name=evil, configurations=[{"name": evil}], duration="1m", step="1m")
     path = tmp_path / "r.html"

@@ -262,7 +262,7 @@ def test_a_watch_that_falls_behind_gets_an_error() -> None:
     run(main())
 
 
-def test_a_cancelled_watcher_leaves_nothing_behind() -> None:
+def test_a_cancelled_watcher_leaves_no_state_behind() -> None:
     async def main() -> None:
         api = make_api()
         collection = api.store.collection(api.store.catalog.by_type(Pod))

@@ -15,7 +15,7 @@ from kubesched.foundation.util.clock import RealClock
 from kubesched.testing import make_node
 
 
-def test_objects_are_shared_and_kinds_that_are_not_served_have_none() -> None:
+def test_objects_are_shared_and_unserved_kinds_are_empty() -> None:
     api = LocalApi(Store(), RealClock())
     node = make_node("a")
     made = asyncio.run(

@@ -179,7 +179,7 @@ def test_an_owner_of_many_is_looked_at_less_often(monkeypatch: pytest.MonkeyPatc
     ],
     ids=["groups together", "parts", "attributes", "long text"],
 )
-def test_a_node_with_more_devices_than_can_be_published_has_none(groups: list[Json]) -> None:
+def test_a_node_with_too_many_devices_publishes_none(groups: list[Json]) -> None:
     async def test(harness: Workloads) -> None:
         await equip(harness, "n0", *groups)
         assert await harness.all(ResourceSlice) == []

@@ -123,7 +123,7 @@ def test_scaling_down_keeps_claims_of_other_controllers() -> None:
     story(test)
 
 
-def test_a_pod_waits_until_the_claim_of_its_predecessor_is_gone() -> None:
+def test_a_pod_waits_until_the_claim_of_its_predecessor_is_deleted() -> None:
     async def test(harness: Workloads) -> None:
         await create_set(harness, 2, whenScaled="Delete")
         hold = {"metadata": {"finalizers": ["example.com/hold"]}}

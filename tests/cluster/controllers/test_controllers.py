@@ -270,7 +270,7 @@ def test_a_job_that_fails_too_often_has_failed() -> None:
     on_virtual_time(test)
 
 
-def test_a_finished_job_goes_when_its_time_is_over() -> None:
+def test_a_finished_job_is_deleted_after_its_time_to_live() -> None:
     async def test(harness: Workloads) -> None:
         await harness.create(Job, job(ttlSecondsAfterFinished=10))
         await harness.settle(60)
@@ -289,7 +289,7 @@ BUDGETS = {
 
 
 @pytest.mark.parametrize(("spec", "want"), BUDGETS.values(), ids=BUDGETS)
-def test_a_budget_says_how_many_pods_may_go(
+def test_a_budget_limits_the_pods_that_may_be_evicted(
     spec: dict[str, Any], want: tuple[int, int, int]
 ) -> None:
     async def test(harness: Workloads) -> None:
@@ -370,7 +370,7 @@ def test_pods_of_an_unknown_owner_kind_are_not_changed() -> None:
 
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, 2**32), st.lists(st.integers(0, 6), min_size=1, max_size=5))
-def test_the_right_number_of_pods_remains_whatever_goes_wrong(seed: int, sizes: list[int]) -> None:
+def test_the_number_of_pods_is_correct_after_random_faults(seed: int, sizes: list[int]) -> None:
     rng = random.Random(seed)
 
     def faults(verb: str, kind: str, namespace: str | None, name: str) -> Fault | None:

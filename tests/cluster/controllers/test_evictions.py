@@ -81,7 +81,7 @@ def test_an_eviction_without_a_deletion_is_returned_to_the_budget() -> None:
         (None, 2, False),
     ],
 )
-def test_pods_that_are_not_ready_go_as_the_budget_says(
+def test_unready_pods_are_evicted_by_the_policy_of_the_budget(
     policy: str | None, least: int, allowed: bool
 ) -> None:
     async def test(harness: Workloads) -> None:

@@ -108,7 +108,7 @@ def test_rules_say_which_failures_end_a_job_and_which_do_not_count() -> None:
     story(test)
 
 
-def test_an_indexed_job_is_done_when_its_success_policy_says_so() -> None:
+def test_an_indexed_job_completes_by_its_success_policy() -> None:
     async def test(harness: Workloads) -> None:
         policy = {"rules": [{"succeededIndexes": "0,2", "succeededCount": 1}]}
         spec = {"completions": 4, "parallelism": 4, "completionMode": "Indexed"}
@@ -205,7 +205,7 @@ def test_a_job_of_another_owner_is_not_changed_and_an_old_one_is_deleted() -> No
     story(test)
 
 
-def test_pods_are_replaced_only_once_they_have_ended_if_the_job_says_so() -> None:
+def test_pods_are_replaced_after_their_end_by_policy() -> None:
     async def test(harness: Workloads) -> None:
         annotations = {"kubesched.io/stop-delay": "10s"}
         document = job("sleep 1000", annotations=annotations, podReplacementPolicy="Failed")

@@ -77,7 +77,7 @@ def test_a_silent_node_is_unreachable_after_a_while_and_well_when_it_speaks(
     story(test, heartbeats=heartbeats)
 
 
-def test_heartbeats_keep_a_lease_that_goes_with_its_node() -> None:
+def test_heartbeats_renew_a_lease_that_is_deleted_with_its_node() -> None:
     async def test(harness: Workloads) -> None:
         await harness.settle(100)
         first = await harness.api.get(Lease, "n0", "kube-node-lease")

@@ -20,7 +20,7 @@ async def _is_there(cluster: EmbeddedCluster) -> bool:
     return True
 
 
-def test_a_group_goes_with_the_last_pod_that_may_run() -> None:
+def test_a_group_is_deleted_after_its_last_unfinished_pod() -> None:
     async def scenario() -> None:
         features = frozenset({"GenericWorkload"})
         cluster = EmbeddedCluster(

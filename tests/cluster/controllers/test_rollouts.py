@@ -74,7 +74,7 @@ def test_a_rollout_that_makes_no_progress_has_failed_until_it_does() -> None:
     story(test)
 
 
-def test_recreation_waits_for_the_last_old_pod_to_be_gone() -> None:
+def test_recreate_waits_for_the_end_of_the_last_old_pod() -> None:
     async def test(harness: Workloads) -> None:
         spec = {"replicas": 2, "strategy": {"type": "Recreate"}}
         document = workload("web", spec)

@@ -178,7 +178,7 @@ def test_every_pod_has_its_claims_which_outlive_it() -> None:
     story(test)
 
 
-def test_claims_go_with_pods_or_the_set_if_it_says_so() -> None:
+def test_claims_are_deleted_with_pods_or_the_set_by_policy() -> None:
     async def test(harness: Workloads) -> None:
         claim = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
                  "resources": {"requests": {"storage": "1Gi"}}}}  # fmt: skip

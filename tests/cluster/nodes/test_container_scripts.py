@@ -53,7 +53,7 @@ def test_the_result_of_a_command_is_given_by(case: Command) -> None:
     assert (found.stdout.decode(), found.stderr.decode(), found.exit_code) == case.result
 
 
-def test_a_command_that_is_not_scripted_says_how_it_could_be() -> None:
+def test_a_command_without_a_script_names_the_annotation() -> None:
     found = ContainerScripts().run(make_pod("p"), "c0", ["psql"])
     assert found.exit_code == 126
     assert b"kubesched.io/exec" in found.stderr

@@ -86,7 +86,7 @@ def test_a_bound_pod_starts_after_a_moment() -> None:
     scenario(story)
 
 
-def test_a_pod_without_a_node_is_left_alone() -> None:
+def test_a_pod_without_a_node_is_not_changed() -> None:
     async def story(harness: KubeletHarness) -> None:
         await harness.pod(node="")
         await harness.after(100)
@@ -177,7 +177,7 @@ def test_other_changes_do_not_delay_the_removal_of_a_pod() -> None:
     scenario(story)
 
 
-def test_a_pod_with_a_finalizer_stays_until_it_is_gone() -> None:
+def test_a_pod_with_a_finalizer_stays_until_the_finalizer_is_removed() -> None:
     async def story(harness: KubeletHarness) -> None:
         await harness.pod()
         patch = {"metadata": {"finalizers": ["example.com/f"]}}
@@ -192,7 +192,7 @@ def test_a_pod_with_a_finalizer_stays_until_it_is_gone() -> None:
     scenario(story)
 
 
-def test_a_pod_of_the_same_name_begins_anew() -> None:
+def test_a_pod_of_the_same_name_begins_again() -> None:
     async def story(harness: KubeletHarness) -> None:
         await harness.pod(duration="10s")
         await harness.after(5)

@@ -110,7 +110,7 @@ def test_a_namespace_that_borrows_evicts_its_own_less_important_pods_only() -> N
     assert story(tell) == ({"a": 4, "b": 4}, {"p0", "p1", "p2", "p3"})
 
 
-def test_namespaces_without_a_quota_are_left_alone() -> None:
+def test_namespaces_without_a_quota_are_not_changed() -> None:
     async def tell(harness: ContribHarness) -> dict[str, int]:
         await quota(harness, "a", 2, 2)
         await pods(harness, "c", 6)
@@ -121,7 +121,7 @@ def test_namespaces_without_a_quota_are_left_alone() -> None:
     assert story(tell) == {"a": 2, "c": 6}
 
 
-def test_deleted_pods_and_raised_quotas_let_pods_in() -> None:
+def test_deleted_pods_and_raised_quotas_admit_waiting_pods() -> None:
     async def tell(harness: ContribHarness) -> list[dict[str, int]]:
         await quota(harness, "a", 2, 2)
         await pods(harness, "a", 4)
@@ -190,7 +190,7 @@ def test_pods_that_wait_for_evictions_count_against_the_min() -> None:
 
 
 @pytest.mark.parametrize("seed", ROUND_SEEDS)
-def test_a_loan_returns_within_one_round_of_evictions(seed: int) -> None:
+def test_borrowed_resources_return_within_one_round_of_evictions(seed: int) -> None:
     """All preemptors evict together what they need, and no pod is evicted after that.
 
     They are equally important. Pods of two sizes share nodes with pods that take long to end.

@@ -145,7 +145,7 @@ def test_low_risk_avoids_nodes_whose_limits_exceed_them() -> None:
     assert weighted == [50]
 
 
-def test_nodes_without_metrics_have_the_lowest_score_and_old_metrics_none() -> None:
+def test_nodes_without_metrics_have_the_lowest_score_and_old_metrics_are_ignored() -> None:
     nodes = [make_node("a", cpu="10"), make_node("b", cpu="10")]
     pod = make_pod("p", requests={"cpu": "1"})
     for kind in PLUGINS:

@@ -123,7 +123,7 @@ def test_a_property_can_be_wrapped() -> None:
         (replace_names(f"{HERE}.Counter.add", halved=nothing), "does not use 'halved'"),
     ],
 )
-def test_a_target_that_is_gone_is_reported(patch: object, message: str) -> None:
+def test_a_missing_mutant_target_is_reported(patch: object, message: str) -> None:
     mutant = Mutant(0, (patch,))  # type: ignore[arg-type]
     (problem,) = stale_targets(mutant)
     assert message in problem

@@ -190,7 +190,7 @@ def test_a_candidate_is_renewed_every_five_minutes_and_when_it_is_pinged() -> No
     virtually(story)
 
 
-def test_a_refused_candidate_is_tried_again() -> None:
+def test_a_refused_candidate_is_retried() -> None:
     async def story(harness: CoordinatedHarness) -> None:
         harness.fail["create"] = Fault(error=ApiError(Status(code=403, reason="Forbidden")))
         async with running(harness.candidate()):

@@ -74,7 +74,7 @@ def test_all_senders_work_where_sending_takes_time() -> None:
     run(scenario)
 
 
-def test_an_event_whose_sender_is_cancelled_in_between_goes_to_another() -> None:
+def test_an_event_of_a_cancelled_sender_wakes_another_sender() -> None:
     async def scenario() -> None:
         queue = EventQueue(10)
         senders = Senders(queue, 2)
@@ -103,7 +103,7 @@ def test_a_sender_that_is_cancelled_while_it_waits_is_not_woken_later() -> None:
     run(scenario)
 
 
-def test_an_event_that_comes_while_a_sender_is_being_cancelled_goes_to_another() -> None:
+def test_an_event_arriving_during_a_cancellation_wakes_another_sender() -> None:
     async def scenario() -> None:
         queue = EventQueue(10)
         senders = Senders(queue, 2)

@@ -140,7 +140,7 @@ def test_an_event_looks_like_the_references(goldens: Path) -> None:
     assert shape.fullmatch(our_time)
 
 
-def test_recording_sends_nothing_by_itself() -> None:
+def test_recording_an_event_sends_no_request() -> None:
     async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder) -> None:
         failed(recorder)
         assert sink.requests == []
@@ -150,7 +150,7 @@ def test_recording_sends_nothing_by_itself() -> None:
     tell(story)
 
 
-def test_an_event_about_a_cluster_object_goes_to_the_default_namespace() -> None:
+def test_events_about_cluster_scoped_objects_are_in_the_default_namespace() -> None:
     async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder) -> None:
         node = Node(metadata=ObjectMeta(name="n1"))
         recorder.event(make_pod(), "Normal", "Preempted", "Preempting", "by x", related=node)
@@ -253,7 +253,7 @@ class TestSeries:
 
         tell(story)
 
-    def test_a_series_that_ended_is_sent_a_last_time_and_forgotten(self) -> None:
+    def test_an_ended_series_is_sent_a_last_time_and_evicted(self) -> None:
         async def story(
             sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
         ) -> None:
@@ -346,7 +346,7 @@ class TestSeries:
 
         tell(story)
 
-    def test_a_series_whose_event_appears_meanwhile_is_patched_later(self) -> None:
+    def test_a_series_whose_event_is_created_concurrently_is_patched_later(self) -> None:
         async def story(
             sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
         ) -> None:

@@ -97,7 +97,7 @@ def test_objects_are_found_by_namespace_and_name() -> None:
     assert {found.metadata.namespace for found in everything} == {"one", "two"}
 
 
-def test_objects_without_a_namespace_need_none() -> None:
+def test_cluster_scoped_objects_need_no_namespace() -> None:
     store: ObjectStore[Node] = ObjectStore()
     node = Node(metadata=ObjectMeta(name="n"))
     store.replace([node])

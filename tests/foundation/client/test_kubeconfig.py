@@ -52,7 +52,7 @@ def credential(connection: Any) -> Credential:
     return asyncio.run(connection.credentials.current())
 
 
-def test_a_token_goes_into_a_header(tmp_path: Path) -> None:
+def test_a_token_is_sent_in_a_header(tmp_path: Path) -> None:
     connection = connect(write(tmp_path / "config", document(user={"token": "secret"})))
     assert connection.server == "http://api:1"
     assert credential(connection).headers == {"Authorization": "Bearer secret"}

@@ -88,7 +88,7 @@ def test_reset_drops_labelled_series_and_restarts_bare_counters_only(
     assert value(registry, "nap_seconds_count") == 1
 
 
-def test_a_child_that_was_kept_counts_on_after_a_reset(
+def test_a_stored_metric_child_continues_after_a_reset(
     group: Group, registry: CollectorRegistry
 ) -> None:
     kept = group.doors.labels("hall")

@@ -50,7 +50,7 @@ def label_names(page: str, family: str) -> set[str]:
     }
 
 
-def test_process_metrics_are_the_recorded_ones(goldens: Path) -> None:
+def test_process_metrics_equal_the_recorded_ones(goldens: Path) -> None:
     registry = CollectorRegistry()
     ProcessMetrics(registry)
     recorded = (goldens / "api/metrics.txt").read_text()
@@ -64,7 +64,7 @@ def test_other_systems_have_fewer_process_metrics(tmp_path: Path) -> None:
     assert "process_network" not in render(registry)
 
 
-def test_build_metrics_are_the_recorded_ones(goldens: Path) -> None:
+def test_build_metrics_equal_the_recorded_ones(goldens: Path) -> None:
     registry = CollectorRegistry()
     metrics = build(registry)
     metrics.count_registered([SchedulerMetrics(registry)], disabled=2)
@@ -81,7 +81,7 @@ def test_build_metrics_are_the_recorded_ones(goldens: Path) -> None:
     assert re.search(r'registered_metrics_total\{.*stability_level="STABLE"\} 8\n', page)
 
 
-def test_access_metrics_are_the_recorded_ones(goldens: Path) -> None:
+def test_access_metrics_equal_the_recorded_ones(goldens: Path) -> None:
     registry = CollectorRegistry()
     metrics = ServerMetrics(registry)
     metrics.observe_authentication("success", 1)

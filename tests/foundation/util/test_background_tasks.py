@@ -39,7 +39,7 @@ def test_tasks_started_during_cancellation_are_cancelled() -> None:
     run(story)
 
 
-def test_being_cancelled_twice_leaves_nothing_behind() -> None:
+def test_being_cancelled_twice_leaves_no_state_behind() -> None:
     async def story() -> None:
         tasks = BackgroundTasks()
 

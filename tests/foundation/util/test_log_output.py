@@ -41,7 +41,7 @@ def test_a_text_line_has_a_head_a_message_and_fields() -> None:
     assert streams.infos.getvalue() == ""
 
 
-def test_severities_have_letters() -> None:
+def test_log_severities_have_letters() -> None:
     streams = Streams(verbosity=4)
     log.detail(4, "d")
     log.warning("w")

@@ -112,7 +112,7 @@ def test_a_timer_of_the_past_fires_without_turning_time_back() -> None:
 
 
 @given(st.lists(st.integers(0, 10**6), max_size=40))
-def test_sleepers_wake_in_the_order_of_their_times(delays_us: list[int]) -> None:
+def test_sleeping_tasks_resume_in_the_order_of_their_times(delays_us: list[int]) -> None:
     async def sleeper(number: int, delay_us: int, woken: list[tuple[int, int]]) -> None:
         await asyncio.sleep(delay_us / 1_000_000)
         woken.append((delay_us, number))

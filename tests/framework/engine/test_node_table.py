@@ -213,7 +213,7 @@ def test_a_reader_gets_the_distinct_rows_since_its_position() -> None:
     assert len(nothing) == 0
 
 
-def test_a_reader_that_is_too_far_behind_gets_none() -> None:
+def test_a_reader_that_is_too_far_behind_gets_no_changes() -> None:
     log = ChangeLog()
     start = log.position
     for row in range(200_000):

@@ -56,7 +56,7 @@ def test_images_equal_the_last_writes(writes: list[tuple[int, dict[str, Image], 
             assert sorted(got) == want
 
 
-def test_a_removed_row_leaves_nothing_behind() -> None:
+def test_a_removed_row_leaves_no_state_behind() -> None:
     table = NodeTable()
     row = table.add_row("n")
     table.write_ports(row, {PORTS[0]})

@@ -51,7 +51,7 @@ def test_every_best_row_can_be_chosen() -> None:
     tries=st.integers(0, 2 * CAPACITY),
     seed=st.integers(0, 99),
 )
-def test_the_best_accepted_row_is_found_or_given_up(
+def test_the_search_for_the_best_accepted_row_is_limited(
     known: dict[int, int], accepted: set[int], tries: int, seed: int
 ) -> None:
     index = TotalIndex(

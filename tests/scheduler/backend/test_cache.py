@@ -43,7 +43,7 @@ def cache_with(*nodes: str) -> Cache:
 # -- pods ------------------------------------------------------------------------------
 
 
-def test_an_assumed_pod_counts_until_it_is_forgotten() -> None:
+def test_an_assumed_pod_counts_until_it_is_removed() -> None:
     cache = cache_with("n1")
     pod = bound("p", "n1")
     cache.assume_pod(PodInfo(pod))
@@ -78,7 +78,7 @@ def test_a_confirmed_pod_with_other_requests_counts_as_the_api_shows_it() -> Non
     assert cpu_on(cache, "n1") == 2000
 
 
-def test_an_update_is_counted_anew() -> None:
+def test_an_update_is_counted_again() -> None:
     cache = cache_with("n1")
     cache.add_pod(bound("p", "n1", cpu="1"))
     cache.update_pod(bound("p", "n1", cpu="1"), bound("p", "n1", cpu="3"))
@@ -213,7 +213,7 @@ def test_pods_on_an_unknown_node_become_visible_with_it() -> None:
     assert cpu_on(cache, "late") == 1000
 
 
-def test_a_removed_node_stays_as_a_ghost_until_its_last_pod_is_gone() -> None:
+def test_a_removed_node_stays_without_an_object_until_its_last_pod_is_removed() -> None:
     cache = cache_with("n1", "n2")
     cache.add_pod(bound("p", "n1"))
     cache.remove_node(make_node("n1"))

@@ -29,7 +29,7 @@ def test_a_zone_that_emptied_and_came_back_is_listed_last() -> None:
     assert tree.listing().names() == ["b", "c"]
 
 
-def test_a_node_that_changes_its_zone_goes_to_the_end_of_the_new_one() -> None:
+def test_a_node_that_changes_its_zone_moves_to_the_end_of_the_new_zone() -> None:
     tree = tree_of(a="z1", b="z2", c="z2")
     tree.update(make_node("a", labels={ZONE: "z1"}), make_node("a", labels={ZONE: "z2"}))
     assert tree.listing().names() == ["b", "c", "a"]

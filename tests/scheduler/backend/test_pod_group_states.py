@@ -79,7 +79,7 @@ def test_an_update_that_brings_a_node_makes_a_member_assigned() -> None:
     assert not found.unscheduled_pods()
 
 
-def test_pods_without_a_group_belong_to_none() -> None:
+def test_pods_without_a_group_name_have_no_group() -> None:
     states = PodGroupStates()
     plain = member("p")
     plain = replace(plain, spec=replace(plain.spec, scheduling_group=None))

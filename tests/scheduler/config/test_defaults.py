@@ -56,7 +56,7 @@ def test_untouched_profile_has_arguments_for_eight_plugins_by_name() -> None:
     ]
 
 
-def test_user_entries_come_first_and_plugins_that_are_off_get_none() -> None:
+def test_user_entries_come_first_and_disabled_plugins_get_none() -> None:
     profile = {
         "plugins": {
             "multiPoint": {"disabled": [{"name": "DynamicResources"}]},

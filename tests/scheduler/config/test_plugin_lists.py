@@ -336,7 +336,7 @@ sets = st.builds(
 
 
 @given(sets, sets)
-def test_merge_loses_no_custom_entry_and_invents_none(
+def test_merging_keeps_custom_entries_and_adds_defaults_only(
     defaults: PluginSet, custom: PluginSet
 ) -> None:
     merged = merge_plugin_set(defaults, custom)

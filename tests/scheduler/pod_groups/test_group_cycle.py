@@ -140,7 +140,7 @@ def _gated(pod: Pod) -> Pod:
     return replace(pod, spec=replace(pod.spec, scheduling_gates=gates))
 
 
-def test_a_group_that_does_not_fit_is_tried_again_after_its_backoff() -> None:
+def test_a_group_that_does_not_fit_is_retried_after_its_backoff() -> None:
     async def scenario() -> None:
         async with group_harness() as harness:
             await harness.add(make_node("n", cpu="2"), gang(3))
@@ -391,7 +391,7 @@ def test_a_group_deleted_during_its_cycle_is_an_error() -> None:
     run(scenario)
 
 
-def test_two_gangs_that_want_the_same_room_do_not_block_each_other() -> None:
+def test_two_gangs_competing_for_nodes_do_not_block_each_other() -> None:
     async def scenario() -> None:
         async with group_harness() as harness:
             await harness.add(make_node("n", cpu="4"), gang(3, "g"), gang(3, "h"))
@@ -618,7 +618,7 @@ def test_unchanged_conditions_are_not_written_again() -> None:
     run(scenario)
 
 
-def test_a_write_that_fails_is_tried_again() -> None:
+def test_a_write_that_fails_is_retried() -> None:
     async def scenario() -> None:
         async with group_harness() as harness:
             busy = ApiError(ApiStatus(code=503, reason="ServiceUnavailable", message="later"))

@@ -29,7 +29,7 @@ def in_flight(scheduler: Scheduler) -> int:
 
 
 @pytest.mark.parametrize("verifies", [False, True])
-def test_members_share_a_claim_that_none_of_them_has_yet(verifies: bool) -> None:
+def test_members_share_a_claim_before_it_is_allocated(verifies: bool) -> None:
     """With --verify-engine, both searches use the allocations of other members."""
 
     async def scenario() -> None:
@@ -95,7 +95,7 @@ def test_pods_without_a_group_do_not_share_what_is_not_written_yet() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_schedulers_that_are_killed_give_no_device_twice(seed: int) -> None:
+def test_killed_schedulers_allocate_no_device_twice(seed: int) -> None:
     async def scenario() -> None:
         harness, dice = GroupDeviceHarness(GANGS, seed), random.Random(seed)
 

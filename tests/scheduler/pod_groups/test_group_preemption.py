@@ -146,7 +146,7 @@ def test_victims(case: Case, counts: bool) -> None:
     virtual_loop.run(scenario)
 
 
-def test_a_group_without_lower_pods_says_so() -> None:
+def test_preemption_of_a_group_without_lower_pods_is_reported_as_impossible() -> None:
     async def scenario() -> None:
         async with group_harness(GATES) as harness:
             await harness.add(*classes(10, 100), make_node(ON, cpu="1"))
@@ -160,7 +160,7 @@ def test_a_group_without_lower_pods_says_so() -> None:
     virtual_loop.run(scenario)
 
 
-def test_a_profile_without_default_preemption_says_so() -> None:
+def test_explaining_without_default_preemption_reports_that() -> None:
     plugins = {"multiPoint": {"disabled": [{"name": "DefaultPreemption"}]}}
 
     async def scenario() -> None:

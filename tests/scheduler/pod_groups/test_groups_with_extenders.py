@@ -125,7 +125,7 @@ def test_other_pods_are_placed_while_extenders_are_called_for_a_group() -> None:
     run(scenario)
 
 
-def test_a_member_that_is_deleted_meanwhile_is_left_out() -> None:
+def test_a_member_deleted_during_the_cycle_is_skipped() -> None:
     async def scenario() -> None:
         gate = Gate(keep_nodes(lambda _: True))
         extender = FakeExtender(filter=gate)

@@ -115,7 +115,7 @@ def boxes() -> Converter:
     return converter
 
 
-def test_each_version_shows_an_object_in_its_own_form(boxes: Converter) -> None:
+def test_each_api_version_shows_an_object_in_its_form(boxes: Converter) -> None:
     first = boxes.ok("POST", V1, box("one", address="a:1"))
     assert (first["spec"], boxes.reviews) == ({"address": "a:1"}, [])
     shown = boxes.ok("GET", f"{V2}/one")

@@ -95,7 +95,7 @@ def test_the_schemas_of_the_server_apply_to_their_users_only() -> None:
         assert headers(client, path, token)[0] == uid(client, "flowschemas", name)
 
 
-def test_the_status_says_whether_the_level_exists() -> None:
+def test_the_condition_dangling_depends_on_the_priority_level() -> None:
     client = make_client()
     assert headers(client, PODS) == ("", "")  # nothing is classified before the first use
     spec = {"priorityLevelConfiguration": {"name": "mine"}, "rules": []}

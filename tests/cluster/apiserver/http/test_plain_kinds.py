@@ -79,7 +79,7 @@ def test_a_plain_kind_is_created_changed_listed_and_deleted(kind: Any) -> None:
     assert client.send("GET", f"{path}/{name}")[0] == 404
 
 
-def test_every_kind_has_columns_of_its_own() -> None:
+def test_every_kind_has_its_table_columns() -> None:
     generic = ["Name", "Created At"]
     shown_so = {
         "ClusterRole",

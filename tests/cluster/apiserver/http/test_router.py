@@ -212,7 +212,7 @@ def test_an_eviction_deletes_unless_a_budget_is_used_up() -> None:
     assert client.send("GET", f"{PODS}/p")[0] == 404
 
 
-def test_deletion_answers_with_a_status_once_the_object_is_gone() -> None:
+def test_a_completed_deletion_returns_a_status() -> None:
     client = Client()
     created = client.create(DEPLOYMENTS, deployment())
     code, body = client.send("DELETE", f"{DEPLOYMENTS}/web")

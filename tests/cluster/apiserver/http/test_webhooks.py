@@ -140,7 +140,7 @@ def test_each_mutating_webhook_sees_what_those_before_it_changed() -> None:
     assert hooks.reviews[1]["request"]["object"]["data"] == {"given": "1", "a": "1"}
 
 
-def test_a_webhook_is_repeated_after_later_changes_if_it_says_so() -> None:
+def test_a_webhook_with_reinvocation_is_repeated_after_later_changes() -> None:
     hooks = Webhooks(a=setting("a", "1"), b=setting("b", "2"))
     repeated = hook(reinvocationPolicy="IfNeeded")
     hooks.client.create(MUTATING, configuration(repeated, hook("b.example.com")))
@@ -288,7 +288,7 @@ def test_a_rule_for_another_version_matches_and_shows_the_object_in_it() -> None
     assert exact.send("POST", path, body)[0] == 201
 
 
-def test_a_webhook_is_called_again_if_the_object_changes_meanwhile() -> None:
+def test_a_webhook_is_called_again_if_the_object_changed_in_between() -> None:
     hooks = Webhooks(a=setting("added", "x"))
     hooks.client.create(CONFIG_MAPS, config_map())
     hooks.client.create(MUTATING, configuration(hook()))

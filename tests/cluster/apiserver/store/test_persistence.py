@@ -96,7 +96,7 @@ def test_watches_from_before_a_restart_must_list_again(tmp_path: Path) -> None:
     data.close()
 
 
-def test_uids_are_not_given_twice(tmp_path: Path) -> None:
+def test_uids_are_unique(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
     data, store = opened(path)
     put(store, "a")

@@ -81,7 +81,7 @@ def test_a_pod_that_gets_its_node_shares_all_else_of_its_spec() -> None:
 
 
 @pytest.mark.parametrize("spec", [{"nodeName": "n"}, {"nodeName": "n", "hostNetwork": True}])
-def test_a_pod_that_gets_more_than_its_node_has_a_struct_of_its_own(spec: dict[str, Any]) -> None:
+def test_a_pod_changed_beyond_its_binding_gets_a_separate_struct(spec: dict[str, Any]) -> None:
     data = {"metadata": {"name": "a"}, "spec": {"hostNetwork": False, "hostname": "h"}}
     changed = {**data, "spec": {**data["spec"], **spec, "hostname": "other"}}
     derived = derive_struct(msgspec.convert(data, Pod), data, changed)

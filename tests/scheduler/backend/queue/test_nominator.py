@@ -92,7 +92,7 @@ def test_a_removed_status_also_ends_an_override(harness: QueueHarness) -> None:
 
 
 @pytest.mark.parametrize("listed", [None, make_pod("a", node_name="n9")], ids=["missing", "bound"])
-def test_a_pod_that_is_gone_or_bound_loses_its_nomination(
+def test_a_deleted_or_bound_pod_loses_its_nomination(
     harness: QueueHarness, listed: Pod | None
 ) -> None:
     pod = make_pod("a", nominated_node_name="n1")

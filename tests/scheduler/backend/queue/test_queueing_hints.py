@@ -313,7 +313,7 @@ def test_a_wildcard_concerns_every_pod_or_the_one_it_names() -> None:
     assert worth_requeuing(queued, WILDCARD, None, "not a pod", ()) is SKIP
 
 
-def test_a_pod_of_an_unknown_profile_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_pod_of_an_unknown_profile_is_retried(caplog: pytest.LogCaptureFixture) -> None:
     queued = QueuedPodInfo(make_pod("p"), 0)
     queued.unschedulable_plugins = {"A"}
     with caplog.at_level(logging.ERROR, "kubesched"):

@@ -229,9 +229,7 @@ class TestFailure:
         assert str(raised.value) == want
         assert harness.queue.in_flight_pods == []
 
-    def test_a_pod_that_is_not_in_flight_is_tried_again(
-        self, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_a_pod_that_is_not_in_flight_is_retried(self, caplog: pytest.LogCaptureFixture) -> None:
         harness = QueueHarness()
         harness.add(make_pod("p"))
         queued = harness.pop()
@@ -467,7 +465,7 @@ class TestUpdate:
         harness.queue.check_invariants()
         assert harness.move(NODE_ADD) == 1
 
-    def test_a_recreated_pod_of_an_unknown_profile_is_tried_again(self) -> None:
+    def test_a_recreated_pod_of_an_unknown_profile_is_retried(self) -> None:
         harness = QueueHarness(a_hears(NODE_ADD))
         old = make_pod("p", uid="1")
         harness.add_failed(old, "A")
@@ -525,7 +523,7 @@ class TestActivate:
         assert harness.incoming()["active", "ForceActivate"] == 3
         assert harness.place("unknown") is None
 
-    def test_a_pod_that_is_ready_is_left_alone(self) -> None:
+    def test_a_pod_that_is_ready_is_not_changed(self) -> None:
         harness = QueueHarness()
         pod = make_pod("p")
         harness.add(pod)
@@ -653,7 +651,7 @@ class TestFlush:
     @pytest.mark.parametrize(
         ("late_ns", "want"), [(0, "unschedulable"), (1, "active")], ids=["at the limit", "after it"]
     )
-    def test_a_pod_that_waited_too_long_is_tried_again(self, late_ns: int, want: str) -> None:
+    def test_a_pod_that_waited_too_long_is_retried(self, late_ns: int, want: str) -> None:
         harness = QueueHarness()
         queued = harness.add_failed(make_pod("p"), "A")
         harness.now_ns += 300 * SECOND + late_ns

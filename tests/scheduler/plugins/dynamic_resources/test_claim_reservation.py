@@ -405,7 +405,7 @@ def test_a_device_that_reports_a_failure_ends_the_wait() -> None:
     run(case())
 
 
-def test_a_device_that_is_never_ready_times_out() -> None:
+def test_waiting_for_an_unready_device_times_out() -> None:
     async def case() -> None:
         args = DynamicResourcesArgs(binding_timeout_ns=60 * SECOND)
         harness = ReservationHarness(slice_of(CONDITIONED), claim("c", exactly()), args=args)

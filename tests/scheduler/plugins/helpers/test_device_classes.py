@@ -38,7 +38,7 @@ def test_explicit_names(classes: list[DeviceClass], owner: str | None) -> None:
     assert (None if found is None else found.metadata.name) == owner
 
 
-def test_every_class_serves_its_own_name() -> None:
+def test_every_device_class_serves_its_implicit_resource_name() -> None:
     resolver = DeviceClassResolver(FakeHandle([device_class("a", GPU)]))
     wanted = [PREFIX + "a", PREFIX + "b", GPU, "cpu"]
     assert resolver.served(wanted) == {PREFIX + "a", GPU}

@@ -59,7 +59,7 @@ def authenticate(harness: ServingHarness, token: str) -> CallerIdentity:
     return asyncio.run(harness.access.authenticators.authenticate(found))
 
 
-def test_the_owner_of_a_token_is_what_the_server_says() -> None:
+def test_the_owner_of_a_token_comes_from_the_review() -> None:
     assert authenticate(ServingHarness(ManualClock()), METRICS_READER) == CallerIdentity(
         name="reader", uid="7", groups=("monitoring", "system:authenticated")
     )

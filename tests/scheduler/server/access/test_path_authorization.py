@@ -158,7 +158,7 @@ def test_failures_are_retried_where_it_may_help(code: int) -> None:
     assert len(court.api.asked) == RETRIES[code]
 
 
-def test_a_broken_connection_is_tried_again() -> None:
+def test_a_broken_connection_is_retried() -> None:
     court = AuthorizerHarness()
     broken = refused(0)
     broken.__cause__ = ConnectionResetError()

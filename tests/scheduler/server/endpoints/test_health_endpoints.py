@@ -82,7 +82,7 @@ def test_health(case: Case) -> None:
 
 
 @pytest.mark.parametrize("root", ["healthz", "livez", "readyz"])
-def test_verbose_bodies_are_the_recorded_ones(root: str, goldens: Path) -> None:
+def test_verbose_bodies_equal_the_recorded_ones(root: str, goldens: Path) -> None:
     answer = asyncio.run(ServingHarness(ManualClock()).ask(f"/{root}?verbose"))
     assert answer.body == (goldens / f"api/{root}.txt").read_bytes()
 

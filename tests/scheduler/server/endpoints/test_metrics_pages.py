@@ -12,7 +12,7 @@ from kubesched.foundation.util.clock import ManualClock
 from tests.scheduler.server.serving_harness import ADMIN, ServingHarness
 
 
-def test_delete_forgets_labelled_series_and_bare_counters_only() -> None:
+def test_delete_resets_labelled_series_and_bare_counters_only() -> None:
     async def main() -> tuple[Response, str]:
         harness = ServingHarness(ManualClock())
         metrics = harness.scheduler_metrics

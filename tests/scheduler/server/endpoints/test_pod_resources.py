@@ -44,7 +44,7 @@ def page(pods: list[Pod], *, is_leading: bool = True) -> bytes:
     return asyncio.run(harness.ask("/metrics/resources", token=ADMIN)).body
 
 
-def test_the_page_is_the_recorded_one(goldens: Path) -> None:
+def test_the_page_equals_the_recorded_one(goldens: Path) -> None:
     recorded = json.loads((goldens / "api/pods.json").read_text())
     items = recorded["items"] if isinstance(recorded, dict) else recorded
     pods = [from_builtins(item, Pod) for item in items]

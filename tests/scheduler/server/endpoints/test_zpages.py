@@ -45,7 +45,7 @@ def ask(handler: Handler, accept: str = "") -> tuple[int, bytes, str, dict[str, 
     return answer.status, answer.body, answer.content_type, dict(answer.headers)
 
 
-def test_the_text_is_the_recorded_one(goldens: Path) -> None:
+def test_the_text_equals_the_recorded_one(goldens: Path) -> None:
     clock = ManualClock(STARTED_NS)
     handler = statusz(clock)
     clock.advance(32 * SECOND + 1)
@@ -59,7 +59,7 @@ def test_flags_are_listed_as_recorded(goldens: Path) -> None:
     assert ask(flagz_handler(flags, RecordedDelimiter()))[1] == recorded
 
 
-def test_the_configuration_is_the_recorded_one(goldens: Path) -> None:
+def test_the_configuration_equals_the_recorded_one(goldens: Path) -> None:
     configuration = default_configuration(DEFAULT_FEATURE_GATES)
     connection = replace(
         configuration.client_connection, kubeconfig="/etc/kubernetes/scheduler.conf"

@@ -312,7 +312,7 @@ CONFIGS = {
 
 
 @pytest.mark.parametrize(("argv", "want"), CONFIGS.values(), ids=CONFIGS)
-def test_a_config_that_cannot_be_built(argv: list[str], want: str) -> None:
+def test_the_first_invalid_input_is_reported(argv: list[str], want: str) -> None:
     with pytest.raises(ConfigError) as caught:
         build(*argv, broken="[")
     assert str(caught.value) == want
