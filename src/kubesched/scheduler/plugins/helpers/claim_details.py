@@ -126,7 +126,7 @@ def _problems(
             yield _missing(rejected, name)
         elif claim.metadata.deletion_timestamp is not None:
             yield (
-                f"claim {namespace}/{name} is terminating: it is deleted once no pod uses it, "
+                f"claim {namespace}/{name} is being deleted: it is removed once no pod uses it, "
                 "and can be created again then"
             )
         elif name not in named_claims(rejected.pod) and ownership_problem(rejected.pod, claim):
