@@ -16,7 +16,7 @@ from kubesched.api.batch import CronJob, Job
 from kubesched.api.pod_facts import pod_key
 from kubesched.api.time import format_time
 from kubesched.cli.cluster_summary import tried_in_vain
-from kubesched.cluster.controllers.cron_schedule import parse_schedule
+from kubesched.foundation.util.cron_schedule import parse_schedule
 from kubesched.scheduler.backend.queue.view import Place, PodPlace
 
 __all__ = [

@@ -9,9 +9,9 @@ import pytest
 
 from kubesched.api import ApiError, Job, Pod
 from kubesched.api.batch import CronJob
-from kubesched.cluster.controllers.cron_schedule import parse_schedule
 from kubesched.cluster.controllers.job_indexes import indexes_from, indexes_text
 from kubesched.foundation.util.clock import SECOND
+from kubesched.foundation.util.cron_schedule import parse_schedule
 from kubesched.foundation.util.virtual_loop import run
 from tests.cluster.controllers.workloads import Workloads, workloads
 

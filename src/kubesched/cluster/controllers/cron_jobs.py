@@ -9,7 +9,6 @@ from kubesched.api import Job
 from kubesched.api.batch import CronJob
 from kubesched.api.time import format_time, parse_time
 from kubesched.cluster.controllers.controller import Controller
-from kubesched.cluster.controllers.cron_schedule import Schedule, parse_schedule
 from kubesched.cluster.controllers.object_index import ObjectIndex, controller_reference
 from kubesched.cluster.controllers.plans import (
     Action,
@@ -21,6 +20,7 @@ from kubesched.cluster.controllers.plans import (
 )
 from kubesched.cluster.controllers.triggers import OwnChange, controlled
 from kubesched.foundation.util.clock import MINUTE, SECOND
+from kubesched.foundation.util.cron_schedule import Schedule, parse_schedule
 
 __all__ = ["CRON_JOB_CONTROLLER", "plan_cron_job"]
 

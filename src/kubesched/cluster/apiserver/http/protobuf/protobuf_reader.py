@@ -35,6 +35,8 @@ __all__ = ["read_protobuf"]
 
 Json = dict[str, Any]
 
+_INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
+
 
 def read_protobuf(body: bytes) -> Json:
     """Decode the object in a body, with its kind and version.
@@ -94,10 +96,18 @@ def _message(message: bytes, name: str, budget: _Budget) -> Json:
             document.setdefault(label, []).append(value)
         elif form == "inline":
             document.update(value)
-        elif value is not None and (form == "kept" or value not in ("", 0)):
+        elif value is not None and (form == "kept" or value not in ("", 0) or _is_zero(kind, raw)):
             # Encoders always write zero values. In JSON only fields of the form `kept` have them.
             document[label] = value
     return document
+
+
+def _is_zero(kind: str, raw: int | bytes) -> bool:
+    """Whether a value is the number 0 of a field for a number or a text.
+
+    Encoders write such a field only if it is set.
+    """
+    return kind == _INT_OR_STRING and isinstance(raw, bytes) and _int_or_string(raw) == 0
 
 
 def _entry(raw: int | bytes, kind: str, budget: _Budget) -> tuple[str, Any]:
@@ -219,7 +229,7 @@ _SPECIAL: dict[str, Callable[[bytes], Any]] = {
     META + "FieldsV1": _raw_json,
     "io.k8s.apimachinery.pkg.api.resource.Quantity": _text,
     "io.k8s.apimachinery.pkg.runtime.RawExtension": _raw_json,
-    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": _int_or_string,
+    _INT_OR_STRING: _int_or_string,
     "io.k8s.api.authentication.v1.ExtraValue": _items,
     "io.k8s.api.authorization.v1.ExtraValue": _items,
     "io.k8s.api.certificates.v1.ExtraValue": _items,

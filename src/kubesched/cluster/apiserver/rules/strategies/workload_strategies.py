@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from kubesched.cluster.apiserver.rules.errors.field_problems import FieldProblem
 from kubesched.cluster.apiserver.rules.strategies.core_strategies import StatusStrategy
 from kubesched.cluster.apiserver.rules.strategies.pod_defaults import default_pod_spec
 from kubesched.cluster.apiserver.rules.strategies.resource_strategy import Json
+from kubesched.cluster.apiserver.rules.validation.metadata_validation import (
+    check_metadata_update,
+)
 from kubesched.cluster.apiserver.rules.validation.object_validation import (
     check_replication_controller,
     check_selected_template,
     check_workload_controller,
+)
+from kubesched.cluster.apiserver.rules.validation.rollout_validation import (
+    check_daemon_set_rollout,
+    check_deployment_rollout,
+    check_numbers,
+    check_selector_is_set,
+    check_stateful_set_rollout,
 )
 from kubesched.cluster.apiserver.rules.validation.template_validation import (
     check_job_template,
@@ -19,6 +30,7 @@ from kubesched.cluster.apiserver.rules.validation.template_validation import (
 )
 from kubesched.cluster.apiserver.rules.validation.workload_validation import (
     check_cron_job,
+    check_job,
     check_job_change,
     check_selector_change,
     check_stateful_set_change,
@@ -39,6 +51,8 @@ __all__ = [
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 JOB_NAME = "batch.kubernetes.io/job-name"
 
+# The back-off limit of a job that limits the failures of each index.
+_UNLIMITED = 2**31 - 1
 _ROLLING = {"maxUnavailable": "25%", "maxSurge": "25%"}
 
 
@@ -49,6 +63,8 @@ class _WorkloadStrategy(StatusStrategy):
     spec_defaults: dict[str, Any] = {}
     # How messages about the template name the kind.
     template_kind = "ReplicaSet"
+    # How the message about an empty selector names the kind.
+    selecting_kind = "deployment"
 
     def default(self, new: Json, old: Json | None = None, /) -> Json:
         spec = new.get("spec", {})
@@ -59,13 +75,25 @@ class _WorkloadStrategy(StatusStrategy):
         for field, value in self.spec_defaults.items():
             if filled[field] == {}:
                 filled[field] = value
+        self.default_rollout(filled)
         if (template := spec.get("template")) is not None:
             pod = default_pod_spec(template.get("spec", {}), template=True)
             filled["template"] = {**template, "spec": pod}
         return {**new, "spec": filled}
 
+    def default_rollout(self, spec: Json) -> None:
+        """Complete the update strategy in a spec, which is a copy."""
+
     def check_new(self, new: Json, /) -> list[FieldProblem]:
-        return check_workload_controller(new) + self.check_template(new)
+        problems = check_workload_controller(new)
+        spec = new.get("spec", {})
+        problems += check_selector_is_set(spec, self.selecting_kind)
+        problems += check_numbers(spec, ("minReadySeconds", "revisionHistoryLimit"))
+        problems += self.check_rollout(spec)
+        return problems + self.check_template(new)
+
+    def check_rollout(self, _spec: Json, /) -> Iterable[FieldProblem]:
+        return ()
 
     def check_template(self, new: Json, /) -> list[FieldProblem]:
         template = new.get("spec", {}).get("template") or {}
@@ -73,6 +101,16 @@ class _WorkloadStrategy(StatusStrategy):
 
     def check_change(self, new: Json, old: Json, /) -> list[FieldProblem]:
         return check_selector_change(new, old)
+
+
+def _rolling(strategy: Any, rolling: Json) -> Any:
+    """Complete an update strategy. Only a rolling update has parameters."""
+    if not isinstance(strategy, dict):
+        return strategy
+    filled = {**strategy, "type": strategy.get("type") or "RollingUpdate"}
+    if filled["type"] == "RollingUpdate":
+        filled["rollingUpdate"] = {**rolling, **(strategy.get("rollingUpdate") or {})}
+    return filled
 
 
 class DeploymentStrategy(_WorkloadStrategy):
@@ -85,6 +123,13 @@ class DeploymentStrategy(_WorkloadStrategy):
         "progressDeadlineSeconds": 600,
     }
 
+    def default_rollout(self, spec: Json) -> None:
+        spec["strategy"] = _rolling(spec["strategy"], _ROLLING)
+
+    def check_rollout(self, spec: Json, /) -> Iterable[FieldProblem]:
+        yield from check_numbers(spec, ("progressDeadlineSeconds",))
+        yield from check_deployment_rollout(spec)
+
 
 class ReplicaSetStrategy(_WorkloadStrategy):
     """The rules for replica sets."""
@@ -96,6 +141,7 @@ class StatefulSetStrategy(_WorkloadStrategy):
     """The rules for stateful sets."""
 
     template_kind = "StatefulSet"
+    selecting_kind = "statefulset"
 
     spec_defaults = {
         "replicas": 1,
@@ -105,6 +151,12 @@ class StatefulSetStrategy(_WorkloadStrategy):
         "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
     }
 
+    def default_rollout(self, spec: Json) -> None:
+        spec["updateStrategy"] = _rolling(spec["updateStrategy"], {"partition": 0})
+
+    def check_rollout(self, spec: Json, /) -> Iterable[FieldProblem]:
+        return check_stateful_set_rollout(spec)
+
     def check_change(self, new: Json, old: Json, /) -> list[FieldProblem]:
         return check_stateful_set_change(new, old)
 
@@ -113,6 +165,7 @@ class DaemonSetStrategy(_WorkloadStrategy):
     """The rules for daemon sets."""
 
     template_kind = "DaemonSet"
+    selecting_kind = "daemonset"
 
     spec_defaults = {
         "updateStrategy": {
@@ -121,6 +174,13 @@ class DaemonSetStrategy(_WorkloadStrategy):
         },
         "revisionHistoryLimit": 10,
     }
+
+    def default_rollout(self, spec: Json) -> None:
+        rolling = {"maxUnavailable": 1, "maxSurge": 0}
+        spec["updateStrategy"] = _rolling(spec["updateStrategy"], rolling)
+
+    def check_rollout(self, spec: Json, /) -> Iterable[FieldProblem]:
+        return check_daemon_set_rollout(spec)
 
 
 class ReplicationControllerStrategy(_WorkloadStrategy):
@@ -140,6 +200,7 @@ class ReplicationControllerStrategy(_WorkloadStrategy):
 
     def check_new(self, new: Json, /) -> list[FieldProblem]:
         problems = check_replication_controller(new)  # its selector is a plain map
+        problems += check_numbers(new.get("spec", {}), ("minReadySeconds",))
         has_template = new.get("spec", {}).get("template") is not None
         return problems + self.check_template(new) if has_template else problems
 
@@ -152,13 +213,25 @@ class JobStrategy(_WorkloadStrategy):
 
     default_propagation = "Orphan"
     spec_defaults = {
-        "parallelism": 1,
-        "completions": 1,
-        "backoffLimit": 6,
         "completionMode": "NonIndexed",
         "suspend": False,
-        "podReplacementPolicy": "TerminatingOrFailed",
     }
+
+    def default(self, new: Json, old: Json | None = None, /) -> Json:
+        filled = super().default(new, old)
+        if filled is new:
+            return new
+        spec = filled["spec"]
+        if spec.get("parallelism") is None and spec.get("completions") is None:
+            spec["completions"] = 1
+        if spec.get("parallelism") is None:
+            spec["parallelism"] = 1
+        if spec.get("backoffLimit") is None:
+            spec["backoffLimit"] = 6 if spec.get("backoffLimitPerIndex") is None else _UNLIMITED
+        if spec.get("podReplacementPolicy") is None:
+            is_failed = spec.get("podFailurePolicy") is not None
+            spec["podReplacementPolicy"] = "Failed" if is_failed else "TerminatingOrFailed"
+        return filled
 
     def prepare_create(self, new: Json, stamp: str, /) -> Json:
         """Add a selector for the job's own pods, by a label with the job's uid."""
@@ -178,7 +251,8 @@ class JobStrategy(_WorkloadStrategy):
 
     def check_new(self, new: Json, /) -> list[FieldProblem]:
         # The server creates the selector, unless `manualSelector` is set.
-        return check_selected_template(new.get("spec", {})) + self.check_template(new)
+        problems = [*check_selected_template(new.get("spec", {})), *check_job(new)]
+        return problems + self.check_template(new)
 
     def check_template(self, new: Json, /) -> list[FieldProblem]:
         return check_job_template(new.get("spec", {}).get("template") or {}, "spec.template")
@@ -212,7 +286,14 @@ class CronJobStrategy(StatusStrategy):
         return {**new, "spec": filled}
 
     def check_new(self, new: Json, /) -> list[FieldProblem]:
+        return check_cron_job(new) + self._check_template(new)
+
+    def check_update(self, new: Json, old: Json, /) -> list[FieldProblem]:
+        problems = check_metadata_update(new["metadata"], old["metadata"])
+        return problems + check_cron_job(new, is_new=False) + self._check_template(new)
+
+    def _check_template(self, new: Json) -> list[FieldProblem]:
         job = new.get("spec", {}).get("jobTemplate") or {}
         template = (job.get("spec") or {}).get("template") or {}
         path = "spec.jobTemplate.spec.template"
-        return check_cron_job(new) + check_job_template(template, path)
+        return check_job_template(template, path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zoneinfo
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kubesched.cluster.apiserver.rules.errors.field_problems import (
@@ -11,11 +11,15 @@ from kubesched.cluster.apiserver.rules.errors.field_problems import (
     forbidden,
     immutable,
     invalid,
+    not_supported,
     required,
 )
+from kubesched.cluster.apiserver.rules.validation.rollout_validation import check_numbers
+from kubesched.foundation.util.cron_schedule import parse_schedule
 
 __all__ = [
     "check_cron_job",
+    "check_job",
     "check_job_change",
     "check_selector_change",
     "check_stateful_set_change",
@@ -40,6 +44,23 @@ _JOB_KEEPS = (
     "managedBy",
     "successPolicy",
 )
+_JOB_NUMBERS = (
+    "parallelism",
+    "completions",
+    "activeDeadlineSeconds",
+    "backoffLimit",
+    "ttlSecondsAfterFinished",
+    "backoffLimitPerIndex",
+    "maxFailedIndexes",
+)
+_CRON_JOB_NUMBERS = (
+    "startingDeadlineSeconds",
+    "successfulJobsHistoryLimit",
+    "failedJobsHistoryLimit",
+)
+_CONCURRENCY = ("Allow", "Forbid", "Replace")
+# Names of jobs have eleven characters more.
+_LONGEST_CRON_JOB_NAME = 52
 _SCHEDULING = ("nodeSelector", "tolerations", "affinity", "schedulingGates")
 
 
@@ -121,15 +142,87 @@ def _without_resources(containers: Sequence[Json]) -> list[Json]:
     ]
 
 
-def check_cron_job(cron_job: Json) -> list[FieldProblem]:
-    spec = cron_job.get("spec", {})
-    problems = []
-    if not spec.get("schedule"):
-        problems.append(required("spec.schedule"))
-    zone = spec.get("timeZone")
-    if zone is not None and not _is_zone(zone):
-        problems.append(invalid("spec.timeZone", zone, f"unknown time zone {zone}"))
+def check_job(job: Json) -> list[FieldProblem]:
+    """Check the fields of a job that need no pod."""
+    spec = job.get("spec", {})
+    problems = list(check_numbers(spec, _JOB_NUMBERS))
+    mode = spec.get("completionMode")
+    if mode not in ("Indexed", "NonIndexed"):
+        problems.append(not_supported("spec.completionMode", mode, ("Indexed", "NonIndexed")))
+    is_indexed, completions = mode == "Indexed", spec.get("completions")
+    if is_indexed and completions is None:
+        text = "when completion mode is Indexed"
+        problems.append(required("spec.completions", text))
+    problems += [
+        invalid(f"spec.{field}", spec[field], "requires indexed completion mode")
+        for field in ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy")
+        if spec.get(field) is not None and not is_indexed
+    ]
+    most = spec.get("maxFailedIndexes")
+    if most is not None:
+        if completions is not None and most > completions:
+            text = "must be less than or equal to completions"
+            problems.append(invalid("spec.maxFailedIndexes", most, text))
+        if spec.get("backoffLimitPerIndex") is None:
+            text = "when maxFailedIndexes is specified"
+            problems.append(required("spec.backoffLimitPerIndex", text))
+    restart = spec.get("template", {}).get("spec", {}).get("restartPolicy")
+    if spec.get("podFailurePolicy") is not None and restart != "Never":
+        text = 'only "Never" is supported when podFailurePolicy is specified'
+        problems.append(invalid("spec.template.spec.restartPolicy", restart, text))
     return problems
+
+
+def check_cron_job(cron_job: Json, *, is_new: bool = True) -> list[FieldProblem]:
+    """Check a cron job. A stored one may have a time zone in its schedule."""
+    spec = cron_job.get("spec", {})
+    problems = [
+        *_check_schedule(spec, is_new=is_new),
+        *check_numbers(spec, _CRON_JOB_NUMBERS),
+        *_check_zone(spec.get("timeZone")),
+    ]
+    policy = spec.get("concurrencyPolicy")
+    if policy not in _CONCURRENCY:
+        problems.append(not_supported("spec.concurrencyPolicy", policy, _CONCURRENCY))
+    name = cron_job["metadata"].get("name", "")
+    if is_new and len(name) > _LONGEST_CRON_JOB_NAME:
+        text = f"must be no more than {_LONGEST_CRON_JOB_NAME} characters"
+        problems.append(invalid("metadata.name", name, text))
+    return problems
+
+
+def _check_schedule(spec: Json, *, is_new: bool) -> Iterator[FieldProblem]:
+    schedule, path = spec.get("schedule"), "spec.schedule"
+    if not schedule:
+        yield required(path)
+        return
+    try:
+        parse_schedule(schedule)
+    except ValueError as problem:
+        yield invalid(path, schedule, str(problem))
+    if "TZ" not in schedule:
+        return
+    if spec.get("timeZone") is not None:
+        text = "cannot use both timeZone field and TZ or CRON_TZ in schedule"
+        yield invalid(path, schedule, text)
+    elif is_new:
+        text = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        yield invalid(path, schedule, text)
+
+
+def _check_zone(zone: str | None) -> Iterator[FieldProblem]:
+    path = "spec.timeZone"
+    if zone is None:
+        return
+    if not zone:
+        yield invalid(path, zone, "timeZone must be nil or non-empty string")
+    elif zone.lower() == "local":
+        text = (
+            "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        )
+        yield invalid(path, zone, text)
+    elif not _is_zone(zone):
+        yield invalid(path, zone, f"unknown time zone {zone}")
 
 
 def _is_zone(name: str) -> bool:

@@ -98,7 +98,9 @@ def parse_schedule(text: str, zone: str | None = None) -> Schedule:
         return Schedule(none, none, none, none, none, True, True, max(every_ns, SECOND), where)
     fields = _MACROS.get(text, text).lower().split()
     if len(fields) != len(_LIMITS):
-        raise ValueError(f"expected exactly 5 fields, found {len(fields)}: [{text}]")
+        raise ValueError(
+            f"expected exactly 5 fields, found {len(fields)}: [{' '.join(text.split())}]"
+        )
     names: tuple[tuple[str, ...], ...] = ((), (), (), _MONTHS, _DAYS)
     minutes, hours, days, months, weekdays = (
         _field(field, *limits, named)
@@ -122,15 +124,21 @@ def _field(text: str, low: int, high: int, names: tuple[str, ...]) -> frozenset[
     for part in text.split(","):
         match = _PART.fullmatch(part)
         if match is None:
-            raise ValueError(f"failed to parse {part!r}")
+            raise ValueError(_unparsable(part))
         first, last, step = match.groups()
         if first in ("*", "?"):
             start, end = low, high
         else:
             start = _value(first, low, names)
             end = _value(last, low, names) if last else high if step else start
-        if not low <= start <= end <= high:
-            raise ValueError(f"{part!r} is out of range {low}-{high}")
+        if start < low:
+            raise ValueError(f"beginning of range ({start}) below minimum ({low}): {part}")
+        if end > high:
+            raise ValueError(f"end of range ({end}) above maximum ({high}): {part}")
+        if start > end:
+            raise ValueError(f"beginning of range ({start}) beyond end of range ({end}): {part}")
+        if step and not int(step):
+            raise ValueError(f"step of range should be a positive number: {part}")
         values |= set(range(start, end + 1, int(step) if step else 1))
     return frozenset(values)
 
@@ -140,4 +148,8 @@ def _value(text: str, low: int, names: tuple[str, ...]) -> int:
         return int(text)
     if text in names:
         return names.index(text) + low
-    raise ValueError(f"failed to parse {text!r}")
+    raise ValueError(_unparsable(text))
+
+
+def _unparsable(text: str) -> str:
+    return f'failed to parse int from {text}: strconv.Atoi: parsing "{text}": invalid syntax'
