@@ -21,7 +21,7 @@ __all__ = ["ApiObject", "ApiStruct", "Int32", "Int64", "IntOrString", "RawQuanti
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
-# A quantity as it is on the wire; `quantity.parse_quantity` parses it.
+# A quantity in its wire format; `quantity.parse_quantity` parses it.
 RawQuantity = str | int | float
 
 ResourceList = dict[str, RawQuantity]

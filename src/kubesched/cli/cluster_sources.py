@@ -70,7 +70,7 @@ class SourceOptions(NamedTuple):
         return ClusterSource(base.overlaid(objects), pods)
 
     async def base_and_changes(self) -> tuple[Snapshot, tuple[ApiObject, ...]]:
-        """Return the cluster as it is, and the objects that the files would change.
+        """Return the cluster, and the objects that the files would change.
 
         Files with nodes are the cluster, unless there is a capture; otherwise files are changes.
         The configuration of the options is also a change, and not that of the cluster.

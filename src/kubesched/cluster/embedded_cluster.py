@@ -79,7 +79,7 @@ class Listen(NamedTuple):
 
 
 class ClusterPart(enum.Flag):
-    """The groups of components that can run beside the store of an embedded cluster."""
+    """The groups of components that can run with the store of an embedded cluster."""
 
     NODES = enum.auto()  # kubelets and the heartbeats of nodes
     CONTROLLERS = enum.auto()

@@ -167,8 +167,8 @@ class RejectedNodes(NamedTuple):
 class Explaining:
     """Explains a plugin's rejections. Override what applies; the defaults add nothing.
 
-    The methods are called for one cluster that does not change meanwhile. An exception does not
-    end the explanation: it is shown in place of the detail.
+    The methods are called for one cluster that does not change between the calls. An exception does
+    not end the explanation: it is shown in place of the detail.
     """
 
     # What the plugin's rejections mean for the nodes.

@@ -291,7 +291,7 @@ class Handle(Protocol):
 
     @property
     def api_dispatcher(self) -> ApiDispatcher | None:
-        """Executes calls beside the scheduling loop; None without SchedulerAsyncAPICalls."""
+        """Executes calls outside the scheduling loop; None without SchedulerAsyncAPICalls."""
         ...
 
     @property

@@ -91,7 +91,7 @@ _NO_TERMS: TermsByKind = dict.fromkeys(TermKind, ())
 
 
 class _Group:
-    """Pods that all selectors and terms treat alike, by row."""
+    """Pods that no selector or term distinguishes, by row."""
 
     __slots__ = (
         "answers",

@@ -102,7 +102,7 @@ class PodStatusWriter(StatusWriter):
     async def write(
         self, pod: Pod, condition: PodCondition | None, nominated_node: str | None
     ) -> None:
-        """Patch what differs from the newest state of the pod, if they differ.
+        """Patch the differences from the newest state of the pod, if any.
 
         Earlier writes to the pod end first. A nominated node of None stays as it is; an empty one
         is cleared.

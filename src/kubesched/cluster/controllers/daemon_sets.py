@@ -96,7 +96,8 @@ def plan_daemon_set(
 def _split_pods(owner: DaemonSet, pods: Sequence[Pod]) -> tuple[dict[str, list[Pod]], list[Action]]:
     """Return the active pods by node, and deletions of the pods that have ended.
 
-    A node whose pod is terminating has an empty list, so that it gets no second pod meanwhile.
+    A node whose pod is terminating has an empty list, so that it gets no second pod before that one
+    has ended.
     """
     by_node: dict[str, list[Pod]] = {}
     actions: list[Action] = []

@@ -1,4 +1,4 @@
-"""PodGroup protection: a finalizer keeps a group while it has pods (docs/reference/09 §15)."""
+"""PodGroup protection: a finalizer protects a group while it has pods (docs/reference/09 §15)."""
 
 from __future__ import annotations
 

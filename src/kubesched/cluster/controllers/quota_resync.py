@@ -1,7 +1,7 @@
 """The periodic correction of quota statuses.
 
-The store keeps the usage of a quota up to date with each write. A status that a client has
-changed is set right here, as the controller manager does (`--resource-quota-sync-period`).
+The store updates the usage of a quota with each write. A status that a client has changed is
+corrected here, as the controller manager does (`--resource-quota-sync-period`).
 """
 
 from __future__ import annotations

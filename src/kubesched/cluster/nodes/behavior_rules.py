@@ -1,4 +1,4 @@
-"""Behavior rules: a file that says how which pods behave.
+"""Behavior rules: a file that defines the behavior of pods.
 
     rules:
     - match: {namespace: shop, labels: {app: web}}
@@ -128,7 +128,7 @@ def parse_behavior_rules(text: str, seed: int, name: str = "rules") -> BehaviorR
     """Parse rules.
 
     Raises:
-        KubeschedError: a rule is invalid. The message says which one.
+        KubeschedError: a rule is invalid. The message names the rule.
     """
     try:
         read = msgspec.convert(load_yaml(text) or {}, _Rules)

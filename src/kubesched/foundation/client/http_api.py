@@ -79,7 +79,7 @@ _BOOKMARK_SILENCE_S = 180
 
 
 class HttpApi:
-    """A client with connections and a rate limit of its own.
+    """A client with its own connections and rate limit.
 
     Writes pass through the `fence`, if there is one.
     """

@@ -34,13 +34,13 @@ __all__ = [
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """Something named in a file; `source` is that file, `place` also where in it."""
+    """An entry of a file; `source` is the file, `place` also has the location in it."""
 
     source: str = ""
     place: str = ""
 
     def path(self, relative: str) -> Path:
-        """A path as it is meant in the file that has it."""
+        """Resolve a path relative to the folder of the file that contains it."""
         return Path(self.source).parent / relative
 
 

@@ -1,6 +1,6 @@
 """Exports spans with OpenTelemetry's OTLP exporter; needs the extra `otel`.
 
-The exporter sends batches in a thread of its own. It reads the standard variables, such as
+The exporter sends batches in a separate thread. It reads the standard variables, such as
 OTEL_EXPORTER_OTLP_HEADERS. A collector that is not reachable delays nothing: spans are dropped.
 """
 

@@ -112,7 +112,7 @@ class BackgroundTasks:
         self._is_ending = False
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Run work in a task of its own. An exception is logged and affects nothing else."""
+        """Run work in a separate task. An exception is logged and affects nothing else."""
         task = asyncio.get_running_loop().create_task(_guarded(work), name=name)
         self._tasks[task] = work
         task.add_done_callback(self._ended)
@@ -203,7 +203,7 @@ class BackgroundTasks:
 def begun(work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None] | None:
     """Run work up to its first wait. Returns the rest, or None if the work has ended.
 
-    For work that seldom waits and does not need a task of its own.
+    For work that seldom waits and does not need a separate task.
     """
     try:
         awaited = work.send(None)

@@ -62,7 +62,7 @@ def merge_plugins(defaults: Plugins, custom: Plugins) -> Plugins:
 
 
 def merge_plugin_set(defaults: PluginSet, custom: PluginSet) -> PluginSet:
-    """Merge one set: a default keeps its place but takes the custom entry, weight included."""
+    """Merge one set: a custom entry, with its weight, replaces a default in its position."""
     disabled = tuple(PluginRef(ref.name) for ref in (*custom.disabled, *defaults.disabled))
     disabled_names = {ref.name for ref in disabled}
     last_index = {ref.name: index for index, ref in enumerate(custom.enabled)}

@@ -98,7 +98,7 @@ class ExtenderAttempt:
 
     @property
     def state(self) -> CycleState:
-        """The state of the plugins' latest calls, about the cluster as it is."""
+        """The state of the plugins' latest calls, for the current cluster."""
         return self._search.state
 
     @property

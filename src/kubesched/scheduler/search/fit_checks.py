@@ -26,7 +26,7 @@ _FEW_NODES: Final = 8
 
 
 class FitChecks:
-    """Checks whether pods fit nodes of a snapshot as it is."""
+    """Checks whether pods fit nodes of the current snapshot."""
 
     def __init__(self, snapshot: ClusterSnapshot, filtering: NodeFiltering) -> None:
         self._snapshot = snapshot

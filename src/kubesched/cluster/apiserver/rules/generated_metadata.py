@@ -17,7 +17,7 @@ __all__ = [
 
 Json = dict[str, Any]
 
-# The reference's alphabet: no vowels, so that no words result, and no characters that look alike.
+# The reference's alphabet: without vowels, which could form words, and without similar characters.
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _LETTER_BITS = len(_ALPHABET).bit_length()
 # The letter for each number of `_LETTER_BITS` bits; empty for numbers beyond the alphabet.

@@ -23,7 +23,7 @@ _PORT: Final = re.compile(r"(?::[0-9]*)?")
 _HOST: Final = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,;=:\[\]<>\"]|[^\x00-\x7f]|%[0-9A-Fa-f]{2})*")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
-# What Go leaves as it is in a path; the rest is escaped unless it was already.
+# Characters that Go does not escape in a path; the rest is escaped unless it was already.
 _PATH_SAFE: Final = "/$&+,:;=@!'()*%[]"
 
 

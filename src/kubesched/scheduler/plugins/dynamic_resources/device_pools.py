@@ -1,4 +1,4 @@
-"""Pools of devices, as nodes see them (docs/reference/08 §8.2).
+"""Pools of devices, from the point of view of nodes (docs/reference/08 §8.2).
 
 A pool consists of slices, and each node sees the slices that select it. These decide whether the
 pool is complete and valid for the node, and which devices it has. Nodes that see the same slices

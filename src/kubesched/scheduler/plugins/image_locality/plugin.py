@@ -114,10 +114,7 @@ def _scores_of_all_rows(table: NodeTable, images: tuple[str, ...], most: int) ->
 
 
 def normalized_image_name(name: str) -> str:
-    """Return the name with the tag `latest` if it has no tag.
-
-    The registry stays as it is.
-    """
+    """Return the name with the tag `latest` if it has no tag. The registry is not changed."""
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
 
 

@@ -26,7 +26,7 @@ from kubesched.scheduler.plugins.helpers.volume_claims import (
 
 __all__ = ["CsiVolumes", "MissingClaimError", "is_counted"]
 
-# A claim without a volume counts as one. The space keeps the name apart from real handles.
+# A claim without a volume counts as one volume. The space distinguishes the name from real handles.
 _UNBOUND = "unbound claim "
 
 
