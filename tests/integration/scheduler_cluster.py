@@ -94,7 +94,7 @@ class Cluster:
     async def until_bound(self, count: int) -> list[Pod]:
         return await self._until(count, lambda pod: bool(pod.spec.node_name))
 
-    async def until_judged(self, count: int) -> list[Pod]:
+    async def until_decided(self, count: int) -> list[Pod]:
         """Wait until a number of pods were tried, with any outcome."""
         return await self._until(count, lambda pod: bool(pod.status.conditions))
 

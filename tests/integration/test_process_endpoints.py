@@ -63,9 +63,9 @@ def test_health_needs_no_user_and_pages_need_an_authenticated_one(tmp_path: Path
                     async with asyncio.timeout(30):
                         await until_ready(session, url)
                     await check_endpoints(session, url, cluster.token)
-                    await judge_page(session, f"{url}/dashboard", cluster.token)
-                await judge_event(cluster)
-                await judge_commands(kubeconfig, url, tmp_path)
+                    await check_page(session, f"{url}/dashboard", cluster.token)
+                await check_event(cluster)
+                await check_commands(kubeconfig, url, tmp_path)
             finally:
                 process.terminate()
                 await process.wait()
@@ -119,7 +119,7 @@ async def check_endpoints(session: aiohttp.ClientSession, url: str, token: str) 
     assert (status, list(json.loads(text)["pods"])) == (200, ["default/giant"])
 
 
-async def judge_event(cluster: EmbeddedCluster) -> None:
+async def check_event(cluster: EmbeddedCluster) -> None:
     """The event has the reference's text, followed by the amounts that are missing."""
     async with asyncio.timeout(20):
         while not (found := (await cluster.api.list(Event)).items):  # noqa: ASYNC110
@@ -129,7 +129,7 @@ async def judge_event(cluster: EmbeddedCluster) -> None:
     assert note.endswith("asks 64, and even the largest node, a, has only 2 in all.")
 
 
-async def judge_commands(kubeconfig: Path, url: str, folder: Path) -> None:
+async def check_commands(kubeconfig: Path, url: str, folder: Path) -> None:
     """Commands query a running scheduler, and captures contain its queue."""
 
     async def run(*words: str) -> str:
@@ -159,7 +159,7 @@ def password(text: str) -> dict[str, str]:
     return {"Authorization": f"Basic {base64.b64encode(f'me:{text}'.encode()).decode()}"}
 
 
-async def judge_page(session: aiohttp.ClientSession, page: str, token: str) -> None:
+async def check_page(session: aiohttp.ClientSession, page: str, token: str) -> None:
     """A browser is asked for a token as a password, and then shows the live page."""
     for path in ("", "/", "/api/stream", "/assets/index.js"):
         async with session.get(page + path) as response:

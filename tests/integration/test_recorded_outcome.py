@@ -71,7 +71,7 @@ def test_conditions_and_events_are_the_references(goldens: Path, tmp_path: Path)
         for pod in wanted:
             await cluster.create(as_created(pod))
         async with cluster.scheduler() as process:
-            await cluster.until_judged(len(wanted))
+            await cluster.until_decided(len(wanted))
             process.send_signal(signal.SIGTERM)
             assert (await ended(process))[0] == 0
         for pod in wanted:

@@ -3,8 +3,8 @@
 It needs etcd, kube-apiserver, kube-controller-manager and openssl on the path, but no running
 cluster. Users create and delete pods, some with a volume or a device. Meanwhile leaders are killed
 or stopped for longer than a lease, and the API server and the controllers are killed. At the end
-every pod must be bound. The referee (`tests/live/referee.py`) judges by watches and by the audit
-log. `--scheduler kube-scheduler` judges that program instead. The last line is `held` or `did not
+every pod must be bound. The referee (`tests/live/referee.py`) checks watches and the audit
+log. `--scheduler kube-scheduler` checks that program instead. The last line is `held` or `did not
 hold`, and the command exits with 1 in the second case; with 2 if a program is missing.
 """
 
@@ -124,7 +124,7 @@ def main() -> None:
     parser.add_argument(
         "--scheduler",
         default=f"{sys.executable} -m kubesched.cli.main run",
-        help="the command to judge; --config and --secure-port are added",
+        help="the scheduler command to run; --config and --secure-port are added",
     )
     options = parser.parse_args()
     if missing := missing_programs():

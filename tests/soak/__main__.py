@@ -78,7 +78,7 @@ class Soak:
             for process in harness.processes:
                 await process.end()
             await asyncio.gather(*keepers)
-        self._judge()
+        self._check_results()
 
     @property
     def _second(self) -> float:
@@ -155,7 +155,7 @@ class Soak:
         if self._harness.leader() is None:
             self.problems.append("no replica leads")
 
-    def _judge(self) -> None:
+    def _check_results(self) -> None:
         minutes = self._second / 60
         long_lives = {
             life: samples

@@ -70,7 +70,7 @@ class RotatingContext:
         if is_first:
             self._ca = ca
             return
-        result, reason = self._judge(file, ca)
+        result, reason = self._check_authorities(file, ca)
         if reason == "updated":
             self._ca, self._made, self._refused = ca, None, _NO_PAIR
         elif result == "failure":
@@ -78,7 +78,7 @@ class RotatingContext:
         if self._on_ca_reload is not None:
             self._on_ca_reload(result, reason)
 
-    def _judge(self, file: FileText, ca: bytes) -> tuple[str, str]:
+    def _check_authorities(self, file: FileText, ca: bytes) -> tuple[str, str]:
         if file.is_stale:
             return "failure", "read_error"
         if not ca.strip():
