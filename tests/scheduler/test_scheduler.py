@@ -300,6 +300,7 @@ def test_a_binding_whose_answer_was_lost_is_not_made_twice() -> None:
             assert await harness.node_of("p") == "n1"
             assert harness.faults.count("bind", "Pod") == 1
             assert harness.scheduler.queue.describe("default/p", harness.clock.now_ns()) is None
+            assert await harness.condition("p") == ("True", "", "")
 
     run(scenario)
 

@@ -36,11 +36,20 @@ def status_patch(
 ) -> dict[str, Any] | None:
     """Return a strategic merge patch of the changes, or None if there are none."""
     changes: dict[str, Any] = {}
-    if condition is not None:
+    if condition is not None and not _is_outdated(pod, condition):
         changes.update(_condition_change(pod, condition, now_ns))
     if nominated_node is not None and nominated_node != pod.status.nominated_node_name:
         changes["nominatedNodeName"] = nominated_node or None
     return {"status": changes} if changes else None
+
+
+def _is_outdated(pod: Pod, condition: PodCondition) -> bool:
+    """Whether the pod has a node, and the condition says that it has none.
+
+    The binding has succeeded although its answer was lost, or after the condition was computed.
+    """
+    is_unplaced = condition.type == POD_SCHEDULED and condition.status == "False"
+    return is_unplaced and bool(pod.spec.node_name)
 
 
 def _condition_change(pod: Pod, wanted: PodCondition, now_ns: int) -> dict[str, Any]:
