@@ -32,9 +32,13 @@ __all__ = [
     "SelectorError",
     "VirtualTimeError",
     "WebPageError",
+    "drop_tracebacks",
     "place_of",
     "text_of",
 ]
+
+
+_LONGEST_CHAIN = 100  # of causes; a plugin may build a chain that has no end
 
 
 class KubeschedError(Exception):
@@ -94,6 +98,19 @@ def text_of(error: BaseException) -> str:
     except Exception:
         return type(error).__name__
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
+def drop_tracebacks(error: BaseException | None) -> None:
+    """Remove the tracebacks of an error that has been reported, and of its causes.
+
+    The frames of a traceback refer to the attempt, which refers to its error. The pod of such a
+    cycle would stay in memory until the garbage collector examines everything.
+    """
+    for _ in range(_LONGEST_CHAIN):
+        if error is None:
+            return
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
 
 
 def place_of(error: BaseException | None) -> str:

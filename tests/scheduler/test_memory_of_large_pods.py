@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from kubesched.framework import FitError
+from kubesched.scheduler.cycles.attempt import Attempt
 from tests.scheduler.hostile_object_harness import HostileObjectHarness, tell
 
 Json = dict[str, Any]
@@ -158,3 +160,43 @@ def test_no_part_of_a_large_pod_stays_in_memory(lie: Callable[[str], Json]) -> N
         assert kept <= KEPT_BYTES, kept
 
     tell(story)
+
+
+HOPELESS: dict[str, Json] = {
+    "fits nowhere": node_affinity(
+        {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": values("x", operator="In")}]
+            }
+        }
+    ),
+    "is beyond the limits": {"spec": {"nodeSelector": pairs("x")}},
+    "has an error": {"spec": {"volumes": [{"name": "a", "ephemeral": {}}]}},
+}
+
+
+@pytest.mark.parametrize("lie", HOPELESS.values(), ids=HOPELESS)
+def test_a_failed_attempt_leaves_no_cycle(lie: Json) -> None:
+    """The collector rarely examines all objects, so cycles would hold large pods for hours."""
+    attempts: list[int] = []
+    left: list[object] = []
+
+    async def story(harness: HostileObjectHarness) -> None:
+        await harness.add_pod("p", lie)
+        await asyncio.sleep(3)
+        queued = harness.scheduler.queue.get_pod("p", "default")
+        assert queued is not None
+        attempts.append(queued.attempts)
+        del queued
+        await harness.delete_pod("p")
+        await asyncio.sleep(3)
+        left.extend(each for each in gc.get_objects() if isinstance(each, Attempt | FitError))
+
+    gc.collect()
+    gc.disable()
+    try:
+        tell(story)
+    finally:
+        gc.enable()
+    assert attempts[0] > 0
+    assert left == []

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from kubesched.api import Pod
 from kubesched.api.pod_facts import pod_key
+from kubesched.errors import drop_tracebacks
 from kubesched.foundation.util.clock import Clock
 from kubesched.foundation.util.logging import get_logger
 from kubesched.framework import (
@@ -112,6 +113,7 @@ class ExtenderCycle:
             )
             timing.code = result.status.code
         error.diagnosis.note_post_filter(result.status)
+        drop_tracebacks(result.status.error)
         return result.nominating
 
     def _drop(self, framework: Framework, pod: Pod) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kubesched.api import Pod, PodCondition
 from kubesched.api.access import ApiError
-from kubesched.errors import KubeschedError, place_of
+from kubesched.errors import KubeschedError, drop_tracebacks, place_of
 from kubesched.foundation.client.event_recorder import truncate_note
 from kubesched.foundation.util.clock import Clock
 from kubesched.foundation.util.logging import get_logger
@@ -74,6 +74,10 @@ class FailureHandler:
         if self._instead is not None:
             self._instead(attempt, status, nominating)
             return
+        self._handle(attempt, status, nominating)
+        drop_tracebacks(status.error)
+
+    def _handle(self, attempt: Attempt, status: Status, nominating: Nominating | None) -> None:
         framework, queued = attempt.framework, attempt.queued
         reason = "Unschedulable" if status.is_rejected else "SchedulerError"
         framework.metrics.observe_attempt(

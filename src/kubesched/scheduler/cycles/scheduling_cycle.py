@@ -6,7 +6,7 @@ It never awaits, so the state that plugins read cannot change during the cycle.
 from __future__ import annotations
 
 from kubesched.api import Pod
-from kubesched.errors import CacheError, KubeschedError
+from kubesched.errors import CacheError, KubeschedError, drop_tracebacks
 from kubesched.foundation.metrics.scheduler_metrics import SchedulerMetrics
 from kubesched.foundation.util.clock import Clock
 from kubesched.foundation.util.logging import get_logger
@@ -164,6 +164,7 @@ class SchedulingCycle:
             )
             timing.code = result.status.code
         error.diagnosis.note_post_filter(result.status)
+        drop_tracebacks(result.status.error)
         return result.nominating
 
     def place(self, attempt: Attempt, node_name: str) -> PodPlacement | None:
@@ -223,6 +224,8 @@ def status_of(error: BaseException, pod: Pod) -> Status:
         EngineMismatchError: it is re-raised, because it is not a verdict on a pod and ends the
             process.
     """
+    if isinstance(error, FitError | NoNodesError):
+        drop_tracebacks(error)  # an expected outcome, which is not reported with its place
     if isinstance(error, FitError):
         return Status(Code.UNSCHEDULABLE, (), error)
     if isinstance(error, NoNodesError):
