@@ -165,6 +165,12 @@ MISTAKES = {
     ),
     "no seeds": ("seeds: [1, 4-6]", "seeds: [1, x]", 5, "seeds[1]: 'x' is not a seed"),
     "twice": ("- name: first by name", "- name: default", 37, "configurations[1].name: 'default'"),
+    "a name that is a boolean in YAML": (
+        "- name: first by name",
+        "- name: no",
+        37,
+        "configurations[1].name: must be text, not False (quote y, n, yes, no, on and off",
+    ),
     "wrong kind of value": ("    count: 2", "    count: two", 9, "cluster.nodes[0].count: must be"),
     "a pod that no server takes": (
         "metadata: {labels: {app: web}}",

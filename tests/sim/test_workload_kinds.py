@@ -55,3 +55,12 @@ def test_controllers_create_the_pods(workload: dict[str, Any], bound: int) -> No
 def test_mistakes(workload: dict[str, Any], text: str) -> None:
     with pytest.raises(ScenarioError, match=text):
         parse_scenario(document(**workload), Path())
+
+
+def test_pods_behind_a_gate_are_counted_as_such() -> None:
+    spec = {
+        "schedulingGates": [{"name": "example.com/quota"}],
+        "containers": [{"name": "c", "image": "c"}],
+    }
+    result = outcome(document(template={"spec": spec}, replicas=2))
+    assert result.pending == {"held back by a scheduling gate": 2}

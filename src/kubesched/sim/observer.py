@@ -44,6 +44,7 @@ class ObservedPod:
         "created_ns",
         "group",
         "is_disrupted",
+        "is_gated",
         "is_over",
         "key",
         "node",
@@ -66,6 +67,7 @@ class ObservedPod:
         self.running_ns = -1
         self.node = ""
         self.reason = ""
+        self.is_gated = False  # as of the last change of the pod
         self.is_over = False
         self.is_disrupted = False
 
@@ -186,6 +188,8 @@ class Observer:
         if pod.spec.node_name and not known.node:
             self._bound(known, uid, pod.spec.node_name, now_ns)
         status = pod.status
+        if not known.node:
+            known.is_gated = bool(pod.spec.scheduling_gates)
         if status.phase == "Running" and known.running_ns < 0:
             known.running_ns = now_ns
             _histogram(self.to_run, known).add(now_ns - known.created_ns)
@@ -274,7 +278,10 @@ class Observer:
 
     def pending_reasons(self) -> dict[str, int]:
         """Count waiting pods by the reason of their last attempt."""
-        found = Counter(pod.reason or "not tried yet" for pod in self.waiting.values())
+        found = Counter(
+            "held back by a scheduling gate" if pod.is_gated else pod.reason or "not tried yet"
+            for pod in self.waiting.values()
+        )
         return dict(sorted(found.items()))
 
 

@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 _NAMES = {str: "text", int: "a whole number", list: "a list", dict: "a mapping", bool: "a boolean"}
 
+_UNQUOTED = " (quote y, n, yes, no, on and off: they are booleans in YAML)"
+
 
 class Members:
     """A mapping whose members are read by type; `done` reports the members that were not read."""
@@ -50,7 +52,8 @@ class Members:
         if value is None:
             raise ScenarioError(self.at(name), "is missing")
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise ScenarioError(self.at(name), f"must be {_NAMES[kind]}, not {value!r}")
+            hint = _UNQUOTED if kind is str and isinstance(value, bool) else ""
+            raise ScenarioError(self.at(name), f"must be {_NAMES[kind]}, not {value!r}{hint}")
         return value
 
     def number(self, name: str, default: float) -> float:
@@ -75,7 +78,10 @@ class Members:
         listed = value if isinstance(value, list) else [value]
         for number, each in enumerate(listed):
             if not isinstance(each, str):
-                raise ScenarioError(f"{self.at(name)}[{number}]", f"must be text, not {each!r}")
+                raise ScenarioError(
+                    f"{self.at(name)}[{number}]",
+                    f"must be text, not {each!r}{_UNQUOTED * isinstance(each, bool)}",
+                )
         return tuple(listed)
 
     def each(self, name: str) -> Iterator[Members]:
