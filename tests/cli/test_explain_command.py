@@ -204,7 +204,7 @@ def test_whatif_applies_another_scheduler_configuration() -> None:
 
 def test_whatif_lists_moved_pods_by_group() -> None:
     text = run("whatif", "-f", "dump.yaml", "--drain", "a,b").stdout
-    assert text.startswith("1 pods are gone and not replaced.\nDrained in this order nothing waits")
+    assert text.startswith("1 pod is gone and not replaced.\nDrained in this order nothing waits")
     assert "GROUP" in text
 
 
@@ -341,3 +341,51 @@ def test_a_node_that_would_do_is_named() -> None:
     Path("huge.yaml").write_text(POD.replace('cpu: "1"', 'example.com/fpga: "1"'))
     fpga = answered("explain", "pod", "-f", "huge.yaml", "-f", "dump.yaml")
     assert fpga["advice"] == "To fix it: add a node like b with 1 example.com/fpga."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("explain", "web"), "name a pod as `kubesched explain pod web`"),
+        (("explain", "svc/web"), "'svc' is no kind to explain: give pod, podgroup or a workload"),
+        (("fit", "-n", "shop", "--pod", "shop/web", "-f", "dump.yaml"), "-n shop excludes"),
+    ],
+)
+def test_what_is_to_be_explained_is_named_wrongly(arguments: tuple[str, ...], says: str) -> None:
+    done = run(*arguments)
+    assert done.exit_code == 2
+    assert says in done.output
+
+
+def test_a_pod_with_a_similar_name_is_suggested() -> None:
+    with pytest.raises(ExplainError, match="no pod shop/wbe among 2") as raised:
+        run("explain", "pod", "shop/wbe", "-f", "dump.yaml")
+    assert raised.value.__notes__ == ["did you mean shop/web?"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "odd.yaml: is empty"),
+        ("NAME READY\nweb 1/1\n", "odd.yaml:1: not an object but a table or another text; objects"),
+        ("- 1\n", "odd.yaml:1: not an object but no mapping; objects come from manifests"),
+    ],
+)
+def test_a_file_that_is_no_dump(folder: Path, text: str, says: str) -> None:
+    (folder / "odd.yaml").write_text(text)
+    with pytest.raises(ExplainError) as raised:
+        run("explain", "pods", "-f", "dump.yaml", "-f", "odd.yaml")
+    assert str(raised.value).startswith(says)
+
+
+def test_fit_and_whatif_take_a_namespace(folder: Path) -> None:
+    fits = answered("fit", "-n", "shop", "--pod", "db", "-f", "dump.yaml")
+    assert fits["pods"] == ["shop/db"]
+    # A server requires images, dumps need none.
+    (folder / "more.yaml").write_text(WORKLOAD.replace("{name: c,", "{name: c, image: c,"))
+    files = ("-f", "dump.yaml", "-f", "more.yaml")
+    done = run("whatif", "-n", "shop", "--scale", "deploy/api=1", *files)
+    assert done.exit_code == 0, done.output
+    with pytest.raises(ExplainError, match="no Deployment default/api") as raised:
+        run("whatif", "--scale", "deploy/api=1", *files)
+    assert "did you mean shop/api?" in raised.value.__notes__[0]

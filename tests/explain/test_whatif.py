@@ -131,7 +131,7 @@ def test_pods_that_have_to_make_room_are_named() -> None:
     answer = asked.whatif(objects=(make_priority_class("urgent", 100), high))
     assert answer.preempted == ("default/low",)
     assert [(move.pod, move.after) for move in answer.new] == [("default/high", "a")]
-    assert "1 pods are preempted" in answer.summary
+    assert "1 pod is preempted" in answer.summary
 
 
 def test_groups_are_distinguished_by_zone_and_pool() -> None:

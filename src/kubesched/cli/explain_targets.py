@@ -15,7 +15,15 @@ class ExplainGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        return super().resolve_command(ctx, self._with_command(args))
+        try:
+            return super().resolve_command(ctx, self._with_command(args))
+        except click.UsageError as error:
+            kind, slash, _ = args[0].partition("/")
+            known = "pod, podgroup or a workload such as deployment, sts and job"
+            hint = f"{kind!r} is no kind to explain: give {known}"
+            if not slash:
+                hint = f"name a pod as `kubesched explain pod {args[0]}`"
+            raise click.UsageError(f"{error.format_message()}; {hint}", ctx) from error
 
     def _with_command(self, args: list[str]) -> list[str]:
         """Return the arguments with the command that explains the target in front."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubesched.cli.shared_options import output_option, source_options
+from kubesched.cli.shared_options import in_namespace, output_option, source_options
 
 if TYPE_CHECKING:
     from kubesched.cli.cluster_sources import SourceOptions
@@ -27,6 +27,7 @@ __all__ = ["fit"]
     help="Fit this pod of the files or of the cluster; may be repeated. Default: the pods without "
     "a node of the first file that has pods and no nodes.",
 )
+@click.option("-n", "--namespace", default="", metavar="NAME", help="The namespace of --pod NAME.")
 @click.option(
     "--replicas", type=click.IntRange(min=1), metavar="N", help="Check whether N copies fit."
 )
@@ -35,6 +36,7 @@ __all__ = ["fit"]
 def fit(
     source: SourceOptions,
     names: tuple[str, ...],
+    namespace: str,
     replicas: int | None,
     as_many: bool,
     output: str,
@@ -46,4 +48,4 @@ def fit(
     """
     from kubesched.cli.fit_action import run_fit
 
-    run_fit(source, names, replicas, as_many, output)
+    run_fit(source, in_namespace(names, namespace), replicas, as_many, output)

@@ -27,6 +27,7 @@ __all__ = [
     "ClusterName",
     "ListenAddress",
     "cluster_options",
+    "in_namespace",
     "output_option",
     "run_plugins_option",
     "scheduler_options",
@@ -34,6 +35,20 @@ __all__ = [
 ]
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
+
+
+def in_namespace(names: Sequence[str], namespace: str, parts: int = 1) -> tuple[str, ...]:
+    """Put a namespace in front of names; a name without one consists of so many parts.
+
+    Raises:
+        click.UsageError: a name has a namespace already.
+    """
+    if not namespace:
+        return tuple(names)
+    for name in names:
+        if name.count("/") >= parts:
+            raise click.UsageError(f"-n {namespace} excludes the namespace in {name!r}")
+    return tuple(f"{namespace}/{name}" for name in names)
 
 
 class ClusterName(click.ParamType[str]):

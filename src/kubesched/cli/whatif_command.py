@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubesched.cli.shared_options import output_option, source_options
+from kubesched.cli.shared_options import in_namespace, output_option, source_options
 from kubesched.foundation.util.ints import whole_number
 
 if TYPE_CHECKING:
@@ -77,6 +77,9 @@ def _scales(
 )
 @click.option("--label", multiple=True, callback=_pairs, metavar="NODE:KEY=VALUE")
 @click.option(
+    "-n", "--namespace", default="", metavar="NAME", help="The namespace of --scale KIND/NAME."
+)
+@click.option(
     "--scale", multiple=True, callback=_scales, metavar="[NAMESPACE/]deploy/NAME=REPLICAS"
 )
 @click.option(
@@ -95,6 +98,7 @@ def whatif(
     remove: tuple[str, ...],
     taint: tuple[tuple[str, str], ...],
     label: tuple[tuple[str, str], ...],
+    namespace: str,
     scale: tuple[tuple[str, int], ...],
     changes: tuple[Path, ...],
     output: str,
@@ -108,4 +112,6 @@ def whatif(
     """
     from kubesched.cli.whatif_action import run_whatif
 
+    targets = in_namespace([target for target, _ in scale], namespace, parts=2)
+    scale = tuple(zip(targets, (count for _, count in scale), strict=True))
     run_whatif(source, drain, add, like, remove, taint, label, scale, changes, output)

@@ -37,6 +37,7 @@ from kubesched.scheduler.config.defaults import default_configuration
 from kubesched.scheduler.config.feature_gates import DEFAULT_FEATURE_GATES, FeatureGates
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.scheduler.plugins.default_preemption.ruled_preemption import RuledPreemption
+from kubesched.scheduler.plugins.helpers.wording import nearest
 from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
 from kubesched.scheduler.profiles import build_profiles
 from kubesched.scheduler.runtime.framework import Framework
@@ -169,6 +170,10 @@ class ClusterModel:
             for each in self.objects.list(Pod)
             if each.metadata.name == name or name in each.metadata.name
         ]
+        if not near:
+            known = {each.metadata.name: "" for each in self.objects.list(Pod, namespace)}
+            similar = nearest(name, list(known))
+            near = [f"{namespace}/{similar}"] if similar else []
         if near:
             error.add_note(f"did you mean {', '.join(sorted(near)[:3])}?")
         elif note := missing_pod_note(self.objects, namespace, name):

@@ -103,6 +103,8 @@ class _FileReader:
         found: list[ApiObject] = []
         for file, text in read_texts(path, stdin):
             self.listed |= dumped_kinds(text)
+            if not text.strip():
+                self.problems.append(f"{file}: is empty")
             for line, value in read_file_documents(file, text, self.problems):
                 found += self._objects(file, line, value)
         return found
@@ -112,7 +114,11 @@ class _FileReader:
         if value is None:
             return []
         if not isinstance(value, dict):
-            self.problems.append(f"{file}:{line}: not an object")
+            what = "a table or another text" if isinstance(value, str) else "no mapping"
+            self.problems.append(
+                f"{file}:{line}: not an object but {what}; objects come from manifests and from "
+                "`kubectl get` with -o yaml or -o json"
+            )
             return []
         kind, version = str(value.get("kind", "")), str(value.get("apiVersion", ""))
         items = value.get("items")

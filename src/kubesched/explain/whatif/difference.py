@@ -168,15 +168,15 @@ def _summary(
     preempted: Collection[object],
 ) -> str:
     parts = [
-        f"{len(values)} {text}"
-        for values, text in (
-            (moved, "pods move"),
-            (placed, "waiting pods are placed"),
-            (new, "new pods are placed"),
-            (waiting, "pods would wait"),
-            (preempted, "pods are preempted"),
-            (blocked, "evictions are refused by budgets"),
-            (gone, "pods are gone and not replaced"),
+        f"1 {one}" if len(values) == 1 else f"{len(values)} {several}"
+        for values, one, several in (
+            (moved, "pod moves", "pods move"),
+            (placed, "waiting pod is placed", "waiting pods are placed"),
+            (new, "new pod is placed", "new pods are placed"),
+            (waiting, "pod would wait", "pods would wait"),
+            (preempted, "pod is preempted", "pods are preempted"),
+            (blocked, "eviction is refused by a budget", "evictions are refused by budgets"),
+            (gone, "pod is gone and not replaced", "pods are gone and not replaced"),
         )
         if values
     ]

@@ -15,6 +15,7 @@ from kubesched.explain.clusters.cluster_model import ExplainError
 from kubesched.foundation.util.clock import SECOND, current_clock
 from kubesched.scheduler.config.types import KubeSchedulerConfiguration
 from kubesched.scheduler.plugins.helpers.node_copies import node_like
+from kubesched.scheduler.plugins.helpers.wording import nearest
 
 if TYPE_CHECKING:
     from kubesched.explain.clusters.virtual_cluster import VirtualCluster
@@ -157,7 +158,13 @@ async def _scale(cluster: VirtualCluster, target: str, replicas: int) -> None:
     namespace = home[0] if home else "default"
     resource = cluster.api.store.catalog.by_type(kind)
     if cluster.api.store.find_record(resource, namespace, name) is None:
-        raise ExplainError(f"no {kind.__name__} {namespace}/{name}")
+        error = ExplainError(f"no {kind.__name__} {namespace}/{name}")
+        found = (await cluster.api.list(kind)).items
+        known = [f"{each.metadata.namespace}/{each.metadata.name}" for each in found]
+        elsewhere = [each for each in known if each.endswith(f"/{name}")]
+        if near := elsewhere[0] if elsewhere else nearest(f"{namespace}/{name}", known):
+            error.add_note(f"did you mean {near}? It is written [NAMESPACE/]KIND/NAME=REPLICAS")
+        raise error
     change = {"spec": {"replicas": replicas}}
     await cluster.api.patch(kind, name, namespace, change, patch_type="merge")
 

@@ -145,7 +145,10 @@ class Kubeconfig:
         name = name or self.current_context
         if not name:
             error = ConfigError(f"{where}: current-context: none is set")
-            if self.contexts:
+            missing = [each for each in self.files if not Path(each).exists()]
+            if missing and len(missing) == len(self.files):
+                error = ConfigError(f"{where}: there is no such kubeconfig file")
+            elif self.contexts:
                 error.add_note(
                     f"choose one with `kubectl config use-context`: {', '.join(self.contexts)}"
                 )
