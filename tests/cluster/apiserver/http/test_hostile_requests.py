@@ -344,7 +344,11 @@ def test_an_apply_cannot_exceed_the_size_limit_of_requests() -> None:
     server = service()
     statuses = {
         send(
-            server, "PATCH", MAP, {"data": {str(n): "x" * 500_000}}, "application/merge-patch+json"
+            server,
+            "PATCH",
+            "/apis/example.com/v1/namespaces/default/widgets/w",
+            {"data": {str(n): "x" * 500_000}},
+            "application/merge-patch+json",
         )
         for n in range(8)
     }

@@ -13,6 +13,10 @@ from kubesched.cluster.apiserver.rules.errors.field_problems import (
 )
 from kubesched.cluster.apiserver.rules.strategies.resource_strategy import Json, ResourceStrategy
 from kubesched.cluster.apiserver.rules.validation.names import config_map_key
+from kubesched.cluster.apiserver.rules.validation.secret_validation import (
+    check_config_map_data,
+    check_secret_data,
+)
 
 __all__ = ["ConfigMapStrategy", "ControllerRevisionStrategy", "SecretStrategy"]
 
@@ -45,7 +49,7 @@ class ConfigMapStrategy(ResourceStrategy):
         problems = []
         for field in ("data", "binaryData"):
             problems += _check_keys(new.get(field) or {}, field)
-        return problems
+        return [*problems, *check_config_map_data(new)]
 
     def check_change(self, new: Json, old: Json, /) -> list[FieldProblem]:
         return _check_fixed(new, old, ("data", "binaryData"))
@@ -66,7 +70,7 @@ class SecretStrategy(ResourceStrategy):
         return {**kept, "data": data} if data else kept
 
     def check_new(self, new: Json, /) -> list[FieldProblem]:
-        return _check_keys(new.get("data") or {}, "data")
+        return [*_check_keys(new.get("data") or {}, "data"), *check_secret_data(new)]
 
     def check_change(self, new: Json, old: Json, /) -> list[FieldProblem]:
         problems = _check_fixed(new, old, ("data",))

@@ -21,6 +21,11 @@ from kubesched.cluster.apiserver.rules.validation.object_validation import (
     check_priority_class,
     check_priority_class_update,
 )
+from kubesched.cluster.apiserver.rules.validation.quota_validation import (
+    check_limit_range,
+    check_quota,
+    check_quota_update,
+)
 from kubesched.cluster.apiserver.rules.validation.service_validation import (
     check_service,
     check_service_update,
@@ -107,12 +112,26 @@ class BudgetStrategy(StatusStrategy):
         return check_budget(new)
 
 
+def _with_address_modes(service: Json) -> Json:
+    """Complete the addresses of a load balancer: packets to them keep their destination."""
+    balancer = (service.get("status") or {}).get("loadBalancer") or {}
+    entries = balancer.get("ingress") or []
+    if all("ipMode" in each or not each.get("ip") for each in entries):
+        return service
+    filled = [{"ipMode": "VIP", **each} if each.get("ip") else each for each in entries]
+    return {
+        **service,
+        "status": {**service["status"], "loadBalancer": {**balancer, "ingress": filled}},
+    }
+
+
 class ServiceStrategy(StatusStrategy):
     """The rules for services, which get addresses and node ports."""
 
     name_rule = staticmethod(dns_1035_label)
 
     def default(self, new: Json, old: Json | None = None, /) -> Json:
+        new = _with_address_modes(new)
         spec = new.get("spec", {})
         if old is not None and spec is old.get("spec"):
             return new
@@ -171,6 +190,12 @@ class ResourceQuotaStrategy(StatusStrategy):
             return {**new, "spec": spec}
         return {**new, "spec": {**spec, "hard": canonical_amounts(spec["hard"])}}
 
+    def check_new(self, new: Json, /) -> list[FieldProblem]:
+        return list(check_quota(new))
+
+    def check_change(self, new: Json, old: Json, /) -> list[FieldProblem]:
+        return check_quota_update(new, old)
+
 
 class LimitRangeStrategy(ResourceStrategy):
     """The rules for limit ranges."""
@@ -180,3 +205,6 @@ class LimitRangeStrategy(ResourceStrategy):
         if old is not None and spec is old.get("spec"):
             return new
         return {**new, "spec": default_limit_range(spec)}
+
+    def check_new(self, new: Json, /) -> list[FieldProblem]:
+        return list(check_limit_range(new))

@@ -12,6 +12,11 @@ from kubesched.cluster.apiserver.rules.errors.field_problems import (
     required,
 )
 from kubesched.cluster.apiserver.rules.strategies.autoscaler_strategy import AutoscalerStrategy
+from kubesched.cluster.apiserver.rules.strategies.ingress_strategies import (
+    EndpointSliceStrategy,
+    IngressClassStrategy,
+    IngressStrategy,
+)
 from kubesched.cluster.apiserver.rules.strategies.pod_defaults import default_pod_spec
 from kubesched.cluster.apiserver.rules.strategies.resource_strategy import Json, ResourceStrategy
 from kubesched.cluster.apiserver.rules.validation.names import config_map_key
@@ -263,8 +268,9 @@ PLAIN_STRATEGIES: dict[str, ResourceStrategy] = {
     "PriorityLevelConfiguration": PlainStrategy(
         status=True, generation=True, default=_priority_level, needed=("spec.type",)
     ),
-    "IngressClass": PlainStrategy(generation=True, fixed=("spec.controller",)),
-    "Ingress": PlainStrategy(status=True, generation=True),
+    "EndpointSlice": EndpointSliceStrategy(),
+    "IngressClass": IngressClassStrategy(),
+    "Ingress": IngressStrategy(),
     "IPAddress": PlainStrategy(
         generation=True, fixed=("spec",), needed=("spec.parentRef",), names=address_name
     ),

@@ -41,6 +41,8 @@ Json = dict[str, Any]
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _WITH_NODE_PORTS = ("LoadBalancer", "NodePort")
 _POLICIES = ("Cluster", "Local")
+_DISTRIBUTIONS = ("PreferClose", "PreferSameNode", "PreferSameZone")
+_NO_NETWORK = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 _KUBELET_PORT = 10250
 _NO_ADDRESS = "may not be set for ExternalName services"
 
@@ -76,6 +78,7 @@ def check_service(service: Json) -> list[FieldProblem]:
         *_check_addresses(spec),
         *_check_node_ports(spec),
         *_check_traffic(spec),
+        *_check_balancer(spec),
     ]
 
 
@@ -146,6 +149,9 @@ def _check_affinity(spec: Json) -> Iterator[FieldProblem]:
     affinity = spec.get("sessionAffinity", "None")
     if affinity not in ("ClientIP", "None"):
         yield not_supported("spec.sessionAffinity", affinity, ("ClientIP", "None"))
+    elif affinity == "None" and spec.get("sessionAffinityConfig") is not None:
+        text = "must not be set when session affinity is None"
+        yield forbidden("spec.sessionAffinityConfig", text)
 
 
 def _check_addresses(spec: Json) -> Iterator[FieldProblem]:
@@ -207,6 +213,25 @@ def _check_traffic(spec: Json) -> Iterator[FieldProblem]:
         yield not_supported("spec.internalTrafficPolicy", policy, _POLICIES)
 
 
+def _check_balancer(spec: Json) -> Iterator[FieldProblem]:
+    text = "may only be used when `type` is 'LoadBalancer'"
+    is_balancer = spec.get("type") == "LoadBalancer"
+    if spec.get("loadBalancerClass") is not None and not is_balancer:
+        yield forbidden("spec.loadBalancerClass", text)
+    ranges = spec.get("loadBalancerSourceRanges") or []
+    if ranges and not is_balancer:
+        yield forbidden("spec.LoadBalancerSourceRanges", text)
+    for index, each in enumerate(ranges):
+        if parse_network(each.strip()) is None:
+            yield invalid(f"spec.LoadBalancerSourceRanges[{index}]", each, _NO_NETWORK)
+    if spec.get("ipFamilyPolicy") == "RequireDualStack":
+        text = "this cluster is not configured for dual-stack services"
+        yield invalid("spec.ipFamilyPolicy", "RequireDualStack", text)
+    distribution = spec.get("trafficDistribution")
+    if distribution is not None and distribution not in _DISTRIBUTIONS:
+        yield not_supported("spec.trafficDistribution", distribution, _DISTRIBUTIONS)
+
+
 def check_service_update(new: Json, old: Json) -> list[FieldProblem]:
     """Return the problems of a change: addresses do not change once they are set."""
     spec, before = new.get("spec", {}), old.get("spec", {})
@@ -224,6 +249,10 @@ def check_service_update(new: Json, old: Json) -> list[FieldProblem]:
         number = spec.get("healthCheckNodePort")
         if number != before.get("healthCheckNodePort"):
             problems.append(immutable("spec.healthCheckNodePort", number))
+    if spec.get("type") == before.get("type") == "LoadBalancer":
+        name = spec.get("loadBalancerClass")
+        if name != before.get("loadBalancerClass"):
+            problems.append(invalid("spec.loadBalancerClass", name, "may not change once set"))
     return problems
 
 
@@ -238,9 +267,8 @@ def address_name(name: str) -> tuple[str, ...]:
 
 def check_service_network(network: Json) -> list[FieldProblem]:
     """Return the problems of a ServiceCIDR."""
-    text = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
     return [
-        invalid(f"spec.cidrs[{index}]", each, text)
+        invalid(f"spec.cidrs[{index}]", each, _NO_NETWORK)
         for index, each in enumerate(network.get("spec", {}).get("cidrs") or ())
         if parse_network(each) is None
     ]
