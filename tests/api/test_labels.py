@@ -310,3 +310,13 @@ def test_the_cost_of_a_match_does_not_depend_on_the_selectors_length(
 @settings(max_examples=300, deadline=None)
 def test_a_key_is_valid_if_it_has_no_errors(key: str) -> None:
     assert is_label_key(key) == (not label_key_errors(key))
+
+
+def test_many_labels_of_a_selector_are_checked_together() -> None:
+    """A selector can have 30,000 of them, and is compiled in one turn of the event loop."""
+    labels = {f"many-{number}": "v" for number in range(10_000)}
+    assert count_calls(lambda: Selector.from_label_selector(LabelSelector(match_labels=labels))) < (
+        20 * len(labels)
+    )
+    with pytest.raises(SelectorError, match="many labels"):
+        Selector.from_label_selector(LabelSelector(match_labels={**labels, "many labels": "v"}))

@@ -9,7 +9,7 @@ Selectors are immutable, and equal if their requirements are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -23,7 +23,7 @@ from kubesched.api.sized_caches import (
     TooLargeError,
     weight_of_texts,
 )
-from kubesched.api.validation import joined
+from kubesched.api.validation import are_label_values, is_label_key, joined
 from kubesched.errors import SelectorError
 
 __all__ = ["EVERYTHING", "NOTHING", "Requirement", "Selector"]
@@ -184,9 +184,14 @@ def _compiled(
 
 
 def _compile(
-    labels: Iterable[tuple[str, str]], expressions: Iterable[LabelSelectorRequirement]
+    labels: Collection[tuple[str, str]], expressions: Iterable[LabelSelectorRequirement]
 ) -> Selector:
-    requirements = [Requirement.checked(key, "=", (value,)) for key, value in labels]
+    # Tens of thousands of labels are checked together; only invalid ones need a text each.
+    are_valid = all(is_label_key(key) for key, _ in labels) and are_label_values(
+        tuple(value for _, value in labels)
+    )
+    make = Requirement if are_valid else Requirement.checked
+    requirements = [make(key, "=", (value,)) for key, value in labels]
     for each in expressions:
         operator = _API_OPERATORS.get(each.operator)
         if operator is None:
