@@ -231,7 +231,8 @@ def _parsed(selector: NodeSelector, path: str) -> NodeMatcher:
     return matcher
 
 
-@lru_cache(maxsize=4096)
+# Local volumes have a selector per node; a parsed one takes about 1 KB.
+@lru_cache(maxsize=8192)
 def _parse_small(selector: NodeSelector, path: str) -> NodeMatcher:
     if node_selector_weight(selector) > MOST_WEIGHT:
         raise TooLargeError

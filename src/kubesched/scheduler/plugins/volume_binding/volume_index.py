@@ -244,7 +244,7 @@ def _anchors(volume: PersistentVolume) -> tuple[Anchor, ...] | None:
     return None if matcher is None else _anchors_of(matcher)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=8192)
 def _anchors_of(matcher: NodeMatcher) -> tuple[Anchor, ...] | None:
     anchors: set[Anchor] = set()
     for term in matcher.terms:
