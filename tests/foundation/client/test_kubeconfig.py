@@ -301,3 +301,10 @@ def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
         connect(tmp_path / "none")
     with pytest.raises(ConfigError, match="is a directory"):
         connect(tmp_path)
+
+
+def test_files_that_do_not_exist_are_named(tmp_path: Path) -> None:
+    lost = tmp_path / "lost"
+    merged = load_kubeconfig([lost], must_exist=False)
+    with pytest.raises(ConfigError, match=f"^{lost}: there is no such kubeconfig file$"):
+        merged.select()
