@@ -26,6 +26,7 @@ from kubesched.scheduler.plugins.helpers.pod_edits import (
     with_pod_term,
     without_pod_term,
 )
+from kubesched.scheduler.plugins.helpers.topology_keys import similar_key
 from kubesched.scheduler.plugins.helpers.wording import (
     listed,
     nearest,
@@ -125,7 +126,7 @@ def _affinity(rejected: RejectedNodes) -> Detail:
     )
     where = f"no such pod runs anywhere{_similar_pods(rejected, term)}"
     if not any(term.topology_key in each.labels for each in rejected.nodes):
-        near = _similar_key(rejected, term.topology_key)
+        near = similar_key(rejected, term.topology_key)
         hint = f"; did you mean {near}?" if near else ""
         where = f"no node has the label {term.topology_key}{hint}"
     elif domains := sorted(filter(None, places)):
@@ -195,12 +196,6 @@ def _label_selector(pod: Pod, term: AffinityTerm) -> LabelSelector | None:
         if is_same and each.topology_key == term.topology_key:
             return each.label_selector
     return None
-
-
-def _similar_key(rejected: RejectedNodes, key: str) -> str:
-    """Return the label that was probably meant by a topology key that no node has."""
-    known = sorted({each for node in rejected.nodes for each in node.labels})
-    return "" if key in known else nearest(key, known)
 
 
 def _matching_pods(
@@ -281,7 +276,7 @@ def _drop_terms(rejected: RejectedNodes) -> Iterator[Remedy]:
             continue
         terms = part.required_during_scheduling_ignored_during_execution
         for place, term in enumerate(terms):
-            if near := _similar_key(rejected, term.topology_key):
+            if near := similar_key(rejected, term.topology_key):
                 yield Remedy(
                     f"use topologyKey {near} instead of {term.topology_key}",
                     0.8,

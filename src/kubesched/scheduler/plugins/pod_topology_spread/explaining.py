@@ -25,9 +25,9 @@ from kubesched.scheduler.plugins.helpers.pod_edits import (
     with_constraint,
 )
 from kubesched.scheduler.plugins.helpers.taint_rules import untolerated
+from kubesched.scheduler.plugins.helpers.topology_keys import similar_key
 from kubesched.scheduler.plugins.helpers.wording import (
     listed,
-    nearest,
 )
 
 __all__ = ["PodTopologySpreadExplaining"]
@@ -122,16 +122,10 @@ def _missing_label(rejected: RejectedNodes) -> Detail:
     text = f"{node.name} has no label {labels}"
     sentence = f"topology spread needs it: {text}"
     if rejected.are_all:
-        near = _similar_key(rejected, missing[0])
+        near = similar_key(rejected, missing[0])
         hint = f"; did you mean {near}?" if near else ""
         sentence = f"topology spread over {labels}: no node has the label {labels}{hint}"
     return Detail(detail=text, sentence=sentence, brief=f"no label {missing[0]}")
-
-
-def _similar_key(rejected: RejectedNodes, key: str) -> str:
-    """Return the label that was probably meant by a topology key that no node has."""
-    known = sorted({each for node in rejected.nodes for each in node.labels})
-    return "" if key in known else nearest(key, known)
 
 
 def _skew(rejected: RejectedNodes) -> Detail:
@@ -202,7 +196,7 @@ def _remedies(rejected: RejectedNodes) -> Iterator[Remedy]:
                     0.8,
                     with_constraint(pod, place, replace(constraint, min_domains=len(counts))),
                 )
-        if near := _similar_key(rejected, constraint.topology_key):
+        if near := similar_key(rejected, constraint.topology_key):
             yield Remedy(
                 f"spread over {near} instead of {constraint.topology_key}",
                 0.8,
