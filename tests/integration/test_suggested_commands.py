@@ -87,11 +87,11 @@ CASES: dict[str, tuple[str, str, dict[str, Any], str]] = {
         pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "scratch"}}]),
         "create claim",
     ),
-    "labels and a request": (
+    "a label and a toleration": (
         "apps/v1",
         "Deployment",
-        deployment(pod(nodeSelector={"disk": "ssd"}, requests={"cpu": "8"})),
-        "label main disk=ssd, and request cpu",
+        deployment(pod(nodeSelector={"disk": "ssd", "pool": "kept"})),
+        "tolerate dedicated=search:NoSchedule, and label kept disk=ssd",
     ),
 }
 CLAIM = {
@@ -140,7 +140,7 @@ def test_the_pod_is_placed(
     explained = CliRunner().invoke(cli, ["explain", *target, *where], catch_exceptions=False)
     answer = json.loads(explained.stdout)
     suggestions = answer["suggestions"] if kind == "Pod" else answer["causes"][0]["suggestions"]
-    (chosen,) = [each for each in suggestions if each["change"].startswith(start)][:1]
+    chosen = next(each for each in suggestions if each["change"].startswith(start))
     shell(chosen["command"])
     cluster.run(until(cluster, namespace, lambda each: bool(each.spec.node_name)))
 
