@@ -9,16 +9,25 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from kubesched.api import Node, Pod, PodDisruptionBudget, ReplicaSet
+from kubesched.api import (
+    DaemonSet,
+    Node,
+    NodeSelector,
+    Pod,
+    PodDisruptionBudget,
+    ReplicaSet,
+)
 from kubesched.api.codec import from_builtins
 from kubesched.explain.clusters.cluster_model import ClusterModel
 from kubesched.explain.verdicts import find_all_verdicts
 from kubesched.foundation.util.clock import ManualClock
 from kubesched.foundation.util.virtual_loop import DEFAULT_START_NS
 from kubesched.framework import PodInfo
+from kubesched.testing import make_pv, make_pvc
 
 Json = dict[str, Any]
 
+SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 
 
@@ -137,16 +146,19 @@ def accepting_nodes(model: ClusterModel, pod: Pod) -> list[str]:
 
 def random_cluster(seed: int, nodes: int = 8, pods: int = 24) -> list[Any]:
     """A small cluster with all rules, at random; every pod was accepted by its node."""
-    rng = random.Random(seed)
+    rng, more = random.Random(seed), random.Random(f"more {seed}")
     objects: list[Any] = []
     for number in range(rng.randint(3, nodes)):
         taints = []
         if rng.random() < 0.15:
             taints.append({"key": "pool", "value": "special", "effect": "NoSchedule"})
         labels = {"disk": rng.choice(["ssd", "hdd"])}
+        if more.random() < 0.3:
+            labels["agent"] = "yes"
         name, zone = f"n{number}", f"z{number % 3 + 1}"
         cpu = rng.choice([4, 8, 8])
         objects.append(node(name, cpu, 2 * cpu, zone, taints=taints, labels=labels))
+    objects += _agents(objects)
     model = model_of(objects)
     left = rng.randint(4, pods)
     number = 0
@@ -155,10 +167,24 @@ def random_cluster(seed: int, nodes: int = 8, pods: int = 24) -> list[Any]:
         number += 1
         count = min(left, rng.randint(1, 5))
         left -= count
-        owner = replica_set(name, count, **_random_workload(rng, name, number))
-        placed = _placed(model, owner, count, rng)
+        spec, metadata, others = _random_workload(rng, name, number), {}, list[Any]()
+        kind = more.random()
+        if kind < 0.1 and "volumes" not in spec:
+            others = zonal_claim(name, more.choice(["z1", "z2", "z3"]))
+            spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
+        elif kind < 0.15:
+            metadata["annotations"] = {SAFE_TO_EVICT: "false"}
+        elif kind < 0.2:
+            metadata["ownerReferences"] = []
+        for each in others:
+            model.objects.put(each)
+        owner = replica_set(name, count, **spec)
+        placed = _placed(model, owner, count, rng, metadata)
         owner = replace(owner, spec=replace(owner.spec, replicas=len(placed)))
-        objects += [owner, *placed]
+        objects += [*others, *placed]
+        if "ownerReferences" in metadata:
+            continue  # a ReplicaSet would adopt its pods
+        objects.append(owner)
         if placed and rng.random() < 0.3:
             objects.append(budget(name, **rng.choice(_BUDGETS)))
     return objects
@@ -197,10 +223,62 @@ def _random_workload(rng: random.Random, name: str, number: int) -> Json:
     return spec
 
 
-def _placed(model: ClusterModel, owner: ReplicaSet, count: int, rng: random.Random) -> list[Pod]:
+def _agents(nodes: Sequence[Node]) -> list[Any]:
+    """A DaemonSet with a pod on each node that has the label `agent`."""
+    template = replica_set(
+        "agent",
+        1,
+        "250m",
+        "256Mi",
+        nodeSelector={"agent": "yes"},
+        tolerations=[{"operator": "Exists"}],
+    ).spec.template
+    owner = from_builtins(
+        {
+            "metadata": {"name": "agent", "namespace": "default", "uid": "ds-agent"},
+            "spec": {"selector": {"matchLabels": {"app": "agent"}}},
+        },
+        DaemonSet,
+    )
+    owner = replace(owner, spec=replace(owner.spec, template=template))
+    reference = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "name": "agent",
+        "uid": "ds-agent",
+        "controller": True,
+    }
+    like = replica_set("agent", 1)
+    like = replace(like, spec=replace(like.spec, template=template))
+    return [
+        owner,
+        *(
+            pod_of(like, each.metadata.name, each.metadata.name, ownerReferences=[reference])
+            for each in nodes
+            if "agent" in each.metadata.labels
+        ),
+    ]
+
+
+def zonal_claim(name: str, zone: str) -> list[Any]:
+    """A claim that many pods may use, and its volume, which only a zone can reach."""
+    claim = make_pvc(
+        name, volume_name=f"pv-{name}", access_modes=["ReadWriteMany"], uid=f"pvc-{name}"
+    )
+    term = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}
+    selector = from_builtins({"nodeSelectorTerms": [term]}, NodeSelector)
+    volume = make_pv(
+        f"pv-{name}", claim=claim, node_selector=selector, access_modes=["ReadWriteMany"]
+    )
+    return [claim, volume]
+
+
+def _placed(
+    model: ClusterModel, owner: ReplicaSet, count: int, rng: random.Random, metadata: Json
+) -> list[Pod]:
     placed: list[Pod] = []
     for number in range(count):
-        pod = pod_of(owner, number)
+        pod = pod_of(owner, number, **metadata)
         names = accepting_nodes(model, pod)
         if not names:
             break

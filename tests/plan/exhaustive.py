@@ -13,7 +13,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from kubesched.api import Node, Pod, PodDisruptionBudget
+from kubesched.api import Node, PersistentVolume, Pod, PodDisruptionBudget
+
+ZONE = "topology.kubernetes.io/zone"
 
 
 class UndecidedError(Exception):
@@ -85,6 +87,11 @@ class _Search:
         self.index = {node.metadata.name: n for n, node in enumerate(self.nodes)}
         pods = [each for each in objects if isinstance(each, Pod)]
         budgets = [each for each in objects if isinstance(each, PodDisruptionBudget)]
+        self.zones = {  # of volumes, by the names of their claims
+            volume.spec.claim_ref.name: _only_zone(volume)
+            for volume in objects
+            if isinstance(volume, PersistentVolume)
+        }
         sizes = Counter(pod.metadata.labels["app"] for pod in pods)
         frozen = {each.metadata.name for each in budgets if not _allows(each, sizes)}
         self.free = [
@@ -104,7 +111,9 @@ class _Search:
             kind = _kind(pod)
             self.kinds[kind.app] = kind
             place = self.index[pod.spec.node_name]
-            if pod.spec.volumes or kind.app in frozen:
+            if _is_agent(pod):
+                self._take(place, kind, 1)
+            elif _stays(pod) or kind.app in frozen:
                 self.fixed[kind.app][place] += 1
                 self.kept.add(place)
                 self._take(place, kind, 1)
@@ -192,6 +201,10 @@ class _Search:
         selected = all(
             labels.get(key) == value for key, value in (spec.node_selector or {}).items()
         )
+        for volume in spec.volumes:
+            claim = volume.persistent_volume_claim
+            if claim is not None and labels[ZONE] != self.zones[claim.claim_name]:
+                return False
         return selected and (bool(spec.tolerations) or not self.nodes[node].spec.taints)
 
     def _holds(self, placed: dict[str, Counter[int]]) -> bool:
@@ -252,6 +265,24 @@ class _Search:
     def _take(self, node: int, kind: _Kind, number: int) -> None:
         self.free[node][0] -= number * kind.cpu
         self.free[node][1] -= number * kind.memory
+
+
+def _only_zone(volume: PersistentVolume) -> str:
+    (term,) = volume.spec.node_affinity.required.node_selector_terms
+    (expression,) = term.match_expressions
+    (zone,) = expression.values
+    return str(zone)
+
+
+def _is_agent(pod: Pod) -> bool:
+    return any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
+
+
+def _stays(pod: Pod) -> bool:
+    """Whether a pod cannot be moved: local storage, no owner, or an annotation."""
+    has_local_storage = any(volume.empty_dir is not None for volume in pod.spec.volumes)
+    annotation = pod.metadata.annotations.get("cluster-autoscaler.kubernetes.io/safe-to-evict")
+    return has_local_storage or not pod.metadata.owner_references or annotation == "false"
 
 
 def _allows(budget: PodDisruptionBudget, sizes: Counter[str]) -> bool:

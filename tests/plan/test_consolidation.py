@@ -8,11 +8,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from kubesched.api import Pod
+from kubesched.api import Job, Pod
+from kubesched.api.codec import from_builtins
 from kubesched.api.labels import Selector
 from kubesched.explain import Snapshot
 from kubesched.plan import Consolidation, PlanningPolicy, consolidate
+from kubesched.plan.reading.pinned_pods import follows_node
 from tests.plan.clusters import (
     ZONE,
     apart,
@@ -57,6 +60,58 @@ def test_a_notebook_can_plan() -> None:
         return plan_of(objects)
 
     assert asyncio.run(cell()) == plan_of(objects)
+
+
+@pytest.mark.parametrize("duration", ["", "90s"], ids=["of any job", "that end soon"])
+def test_pods_of_jobs_move_and_do_not_end(duration: str) -> None:
+    """Nothing says when the pods of a real Job end, so they run as long as the plan is played."""
+    annotations = {"kubesched.io/ready-delay": "60s"}  # so that waves take long
+    if duration:
+        annotations["kubesched.io/run-duration"] = duration
+    names = [f"n{number}" for number in range(8)]
+    objects = [*map(node, names), *job("sums", *names, annotations=annotations)]
+    plan = plan_of(objects)
+    assert (plan.pods, plan.movable_pods) == (8, 8)
+    assert (plan.nodes, plan.planned_nodes, plan.lower_bound) == (8, 2, 2)
+    assert plan.verified, plan.problems
+    check_moves(objects, plan)
+    assert len(plan.waves) > 1
+
+
+def job(name: str, *nodes: str, annotations: dict[str, str]) -> list[Any]:
+    """A Job with a pod of 2 cpu on each of these nodes."""
+    like = replica_set(name, len(nodes), cpu="2")
+    template = msgspec.to_builtins(like.spec.template)
+    template["metadata"]["annotations"] = annotations
+    template["spec"]["restartPolicy"] = "Never"
+    template["spec"]["containers"][0]["image"] = "sums"  # containers of the image pause do not end
+    owner = from_builtins(
+        {
+            "metadata": {"name": name, "namespace": "default", "uid": f"job-{name}"},
+            "spec": {
+                "parallelism": len(nodes),
+                "completions": len(nodes),
+                "backoffLimit": 1000,
+                "selector": {"matchLabels": {"app": name}},
+                "template": template,
+            },
+            "status": {"active": len(nodes), "startTime": "2025-01-01T00:00:00Z"},
+        },
+        Job,
+    )
+    reference = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": name,
+        "uid": f"job-{name}",
+        "controller": True,
+    }
+    made = replace(like, spec=replace(like.spec, template=owner.spec.template))
+    pods = [
+        pod_of(made, number, there, ownerReferences=[reference], annotations=annotations)
+        for number, there in enumerate(nodes)
+    ]
+    return [owner, *pods]
 
 
 def test_full_nodes_stay() -> None:
@@ -198,11 +253,14 @@ def test_a_larger_cluster_comes_close_to_the_bound() -> None:
 
 
 def check_moves(objects: list[Any], plan: Consolidation) -> None:
-    """Each pod moves at most once, from where it was, and not to an emptied node."""
+    """Each pod moves at most once, from where it was, and not to an emptied node.
+
+    Pods of DaemonSets end with their node.
+    """
     places = {
         f"{each.metadata.namespace}/{each.metadata.name}": each.spec.node_name
         for each in objects
-        if isinstance(each, Pod)
+        if isinstance(each, Pod) and not follows_node(each)
     }
     moved = Counter(move.pod for move in plan.moves)
     assert set(moved.values()) <= {1}

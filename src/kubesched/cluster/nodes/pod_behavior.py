@@ -44,6 +44,7 @@ __all__ = [
     "Behavior",
     "behavior_of",
     "duration_ns",
+    "endless_behavior_of",
     "run_duration_ns",
 ]
 
@@ -125,6 +126,13 @@ def behavior_of(pod: Pod, from_rules: Callable[[Pod], Mapping[str, str]] | None 
             if each.restart_policy != "Always"
         ),
     )
+
+
+def endless_behavior_of(pod: Pod) -> Behavior:
+    """Return the behavior of a pod, except that its containers do not end by themselves."""
+    behavior = behavior_of(pod)
+    outcomes = (CommandOutcome(None),) * len(behavior.outcomes)
+    return msgspec.structs.replace(behavior, ends_pod=False, outcomes=outcomes)
 
 
 def _plain_behavior(pod: Pod) -> Behavior | None:
