@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from kubesched.explain.plugin_explanations import PluginExplanations
 from kubesched.explain.verdicts import AllVerdicts, PluginVerdicts
 from kubesched.framework import Cause, Detail, ObjectReader, PodInfo, RejectedNodes, RuleKind
+from kubesched.framework.causes import InsufficientResource
 from kubesched.scheduler.plugins.helpers.wording import listed, plural
 
 __all__ = ["Headline", "find_headline"]
@@ -146,6 +147,10 @@ class _HeadlineFinder:
                 if kind is RuleKind.NEIGHBOURS:
                     continue  # other reasons for these nodes are mentioned together with this one
                 return left, narrowings, _by_weight(excluding, left) + self._behind(kind, left)
+            if kind is RuleKind.CLOSED and (lacking := self._not_offered(kept, left)):
+                offering = left & ~lacking.mask
+                closed = _by_weight(excluding, offering)
+                return offering, [*narrowings, _Narrowing(lacking, offering)], closed
             share = 1 - int(kept.sum()) / int(left.sum())
             if kind is not RuleKind.CLOSED:
                 if share < _WORTH_MENTIONING:
@@ -154,6 +159,18 @@ class _HeadlineFinder:
                 narrowings.append(_Narrowing(largest, kept))
             left = kept
         return left, narrowings, _by_weight(self._complaints, left)
+
+    def _not_offered(
+        self, open_nodes: NDArray[np.bool_], left: NDArray[np.bool_]
+    ) -> _Complaint | None:
+        """Return the lack of a resource that closed nodes have, and no open node offers."""
+        for each in self._complaints:
+            if not isinstance(each.cause, InsufficientResource) or (open_nodes & ~each.mask).any():
+                continue
+            is_offered = self._nodes.allocatable(each.cause.resource) > 0
+            if (left & ~each.mask).any() and not (open_nodes & is_offered).any():
+                return each
+        return None
 
     def _behind(self, kind: RuleKind, left: NDArray[np.bool_]) -> list[_Complaint]:
         """Return what would reject all of these nodes even if they were not closed."""
