@@ -116,10 +116,52 @@ REFUSALS = {
 }
 
 
+REVIEWS = "/apis/authorization.k8s.io/v1"
+PODS = {"verb": "get", "resource": "pods", "namespace": "other"}
+REFUSALS |= {
+    "a review of nothing": Refusal(
+        "POST",
+        f"{REVIEWS}/selfsubjectaccessreviews",
+        422,
+        'SelfSubjectAccessReview.authorization.k8s.io "" is invalid: spec.resourceAttributes: '
+        "Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be "
+        "specified",
+        {"spec": {}},
+    ),
+    "a review of nobody": Refusal(
+        "POST",
+        f"{REVIEWS}/subjectaccessreviews",
+        422,
+        'SubjectAccessReview.authorization.k8s.io "" is invalid: spec.user: Invalid value: "": at '
+        "least one of user or group must be specified",
+        {"spec": {"resourceAttributes": PODS}},
+    ),
+    "a review of another namespace": Refusal(
+        "POST",
+        f"{REVIEWS}/namespaces/default/localsubjectaccessreviews",
+        422,
+        'LocalSubjectAccessReview.authorization.k8s.io "" is invalid: '
+        'spec.resourceAttributes.namespace: Invalid value: "other": must match metadata.namespace',
+        {
+            "metadata": {"namespace": "default"},
+            "spec": {"user": "u", "resourceAttributes": PODS},
+        },
+    ),
+    "a token for a config map": Refusal(
+        "POST",
+        "/api/v1/namespaces/default/serviceaccounts/sa/token",
+        400,
+        "cannot bind token to object of type v1, Kind=ConfigMap",
+        {"spec": {"boundObjectRef": {"apiVersion": "v1", "kind": "ConfigMap", "name": "a"}}},
+    ),
+}
+
+
 @pytest.mark.parametrize("case", REFUSALS.values(), ids=REFUSALS)
 def test_refused_options(case: Refusal) -> None:
     client = Client()
     before = client.create(MAPS, {"metadata": {"name": "a"}})
+    client.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "sa"}})
     code, refusal = client.send(case.method, case.path, case.body, **case.headers)
     assert code == case.code, refusal
     assert refusal["message"].startswith(case.message)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kubesched.cluster.apiserver.http.request_bodies import check_types
 from kubesched.cluster.apiserver.http.users import AUDIENCE, Attributes, Requester, Users
 from kubesched.cluster.apiserver.rules.errors import api_errors
+from kubesched.cluster.apiserver.rules.errors.field_problems import FieldProblem, invalid
 from kubesched.cluster.apiserver.rules.rbac_rules import Subject
 from kubesched.cluster.apiserver.store.access_rules import AccessRules
 from kubesched.foundation.util.go_format import quote
@@ -55,8 +56,36 @@ def answer_review(group: str, plural: str, body: Json, users: Users, requester: 
     head = {"kind": kind, "apiVersion": f"{group}/v1", "metadata": body.get("metadata", {})}
     if kind == "SelfSubjectReview":
         return {**head, "status": {"userInfo": requester.document()}}
+    if problems := list(_problems(kind, body.get("metadata") or {}, spec)):
+        raise api_errors.invalid(f"{kind}.{group}", "", problems)
     status = _ANSWERS[kind](spec, users, requester)
     return {**head, "spec": spec, "status": status}
+
+
+def _problems(kind: str, metadata: Json, spec: Json) -> Iterator[FieldProblem]:
+    """Iterate over the problems of a review of permissions."""
+    if not kind.endswith("AccessReview"):
+        return
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if resource is None and path is None:
+        text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        yield _invalid("resourceAttributes", "null", text)
+    elif resource is not None and path is not None:
+        text = "cannot be specified in combination with resourceAttributes"
+        yield invalid("spec.nonResourceAttributes", path, text)
+    if kind == "SelfSubjectAccessReview":
+        return
+    if not spec.get("user") and not spec.get("groups"):
+        yield _invalid("user", '""', "at least one of user or group must be specified")
+    if kind == "LocalSubjectAccessReview" and resource is not None:
+        namespace = resource.get("namespace", "")
+        if namespace != metadata.get("namespace", ""):
+            text = "must match metadata.namespace"
+            yield invalid("spec.resourceAttributes.namespace", namespace, text)
+
+
+def _invalid(field: str, shown: str, text: str) -> FieldProblem:
+    return FieldProblem(f"spec.{field}", "FieldValueInvalid", f"Invalid value: {shown}: {text}")
 
 
 def _token(spec: Json, users: Users, _requester: Requester) -> Json:

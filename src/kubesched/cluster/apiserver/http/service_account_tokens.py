@@ -64,7 +64,11 @@ class ServiceAccountTokens:
             "serviceaccount": {"name": name, "uid": account["uid"]},
         }
         bound = spec.get("boundObjectRef") or {}
-        if bound.get("kind") == "Pod":
+        if bound and bound.get("kind") != "Pod":
+            version = bound.get("apiVersion", "")
+            text = f"cannot bind token to object of type {version}, Kind={bound.get('kind', '')}"
+            raise api_errors.bad_request(text)
+        if bound:
             pod = self._store.get(self._pods, namespace, bound.get("name") or "").data["metadata"]
             if bound.get("uid") not in (None, "", pod["uid"]):
                 text = f"the UID in the bound object reference ({bound['uid']}) does not match"
