@@ -25,6 +25,7 @@ from tests.fault_injection.contended_scenarios import (
 )
 from tests.fault_injection.directed_scenarios import DIRECTED_SCENARIOS
 from tests.fault_injection.generated_objects import DRIVER, SERVED
+from tests.fault_injection.later_scenarios import LATER_SCENARIOS
 from tests.fault_injection.plan import Plan
 from tests.fault_injection.scenario_parts import (
     CLOSED,
@@ -489,6 +490,7 @@ _KINDS = {
     **EXTENDER_SCENARIOS,
     **PREEMPTION_SCENARIOS,
     **{name: steps for name, (steps, _) in DIRECTED_SCENARIOS.items()},
+    **{name: steps for name, (steps, _) in LATER_SCENARIOS.items()},
 }
 _OF_ONE_LEADER = (
     "promised",
@@ -496,6 +498,7 @@ _OF_ONE_LEADER = (
     *EXTENDER_SCENARIOS,
     *PREEMPTION_SCENARIOS,
     *DIRECTED_SCENARIOS,
+    *LATER_SCENARIOS,
 )
 _SIMPLE = (
     *("label", "new node", "taint", "cordon", "toleration", "more room", "more pods", "port"),

@@ -80,6 +80,9 @@ def make_plan(seed: int) -> Plan:
     steps.append(Step("scenario", "directed", number, directed_rng.choice([0.3, 3.0])))
     if not is_quiet and directed_rng.random() < 0.6:
         _add_later_faults(directed_rng, steps)
+    later_rng = random.Random(f"later/{seed}")
+    number = later_rng.randrange(1 << 30)
+    steps.append(Step("scenario", "later", number, later_rng.choice([0.3, 3.0])))
     return Plan(
         seed=seed,
         replicas=1 if is_quiet else rng.choice([1, 1, 2, 2, 3]),

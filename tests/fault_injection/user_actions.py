@@ -40,6 +40,7 @@ from tests.fault_injection.generated_objects import (
     local_volume,
     with_devices,
 )
+from tests.fault_injection.later_scenarios import later_kinds
 from tests.fault_injection.liveness_scenarios import LivenessScenario, scenario_kinds
 from tests.fault_injection.plan import Plan, Step, member_name
 from tests.fault_injection.scenario_parts import Intercept
@@ -48,6 +49,13 @@ __all__ = ["UserActions"]
 
 Json = dict[str, Any]
 _SERVERS = ("resourceVersion", "uid", "creationTimestamp", "generation", "managedFields")
+
+
+_KINDS_OF_SCENARIOS: dict[str, Callable[[Plan], list[str]]] = {
+    "": scenario_kinds,
+    "directed": directed_kinds,
+    "later": later_kinds,
+}
 
 
 class UserActions:
@@ -99,10 +107,10 @@ class UserActions:
         await self.api.create_document(StorageClass, None, document)
 
     def scenario(self, step: Step) -> LivenessScenario:
-        """Draw the scenario of a step; a step with the name `directed` has one of those."""
+        """Draw the scenario of a step; its name says from which kinds."""
         rng = random.Random(f"puzzle/{step.number}")
         self._nodes += 1
-        kinds = directed_kinds if step.name else scenario_kinds
+        kinds = _KINDS_OF_SCENARIOS[step.name]
         kind, number = rng.choice(kinds(self._plan)), self._nodes - 1
         return LivenessScenario(
             kind, self.api, number, rng, self._refuse, self._intercept, self._forget_history

@@ -14,6 +14,7 @@ from tests.fault_injection.mutants.mutant import (
     no,
     nothing,
     replace,
+    replace_names,
     with_value,
     without_call,
     wrap,
@@ -119,6 +120,9 @@ MUTANTS = {
     ),
     "an assumption leaks when a binding fails": Mutant(
         1, (without_call(f"{_CYCLE}._fail", "self._cache.forget_pod"),)
+    ),
+    "a nomination stays when a binding fails": Mutant(
+        15, (replace_names(f"{_CYCLE}._fail", CLEAR_NOMINATION=None),)
     ),
     "a conflict at a binding counts as success": Mutant(
         6, (wrap(f"{_API}.HttpApi.bind", _ignore_conflict),)

@@ -7,6 +7,7 @@ from typing import Any
 from kubesched.api import Pod
 from tests.fault_injection.mutants.mutant import (
     Mutant,
+    no,
     nothing,
     replace,
     replace_names,
@@ -137,6 +138,9 @@ MUTANTS = {
     ),
     "images of deleted nodes are counted": Mutant(
         0, (replace("kubesched.scheduler.backend.image_table.ImageTable.remove", nothing),)
+    ),
+    "a resize that only the status of a pod shows is ignored": Mutant(
+        0, (replace("kubesched.scheduler.backend.cache._has_resizes", no),)
     ),
     "a changed label is not written": Mutant(
         8, (wrap(f"{_TABLE}.LabelColumn.write", _write_label_once),)

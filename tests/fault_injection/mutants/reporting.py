@@ -81,7 +81,7 @@ MUTANTS = {
         40, (replace(f"{_WRITER}.for_this_object", lambda _, patch: patch),)
     ),
     "no event reports why a pod is unschedulable": Mutant(
-        21, (without_call(f"{_FAILURES}.handle", "attempt.framework.recorder.event"),)
+        21, (without_call(f"{_FAILURES}._handle", "attempt.framework.recorder.event"),)
     ),
     "no event reports that a pod is scheduled": Mutant(
         10, (without_call(f"{_CYCLE}._succeed", "placement.attempt.framework.recorder.event"),)
@@ -99,7 +99,7 @@ MUTANTS = {
         415,
         (
             with_value(
-                f"{_FAILURES}.handle",
+                f"{_FAILURES}._handle",
                 "attempt.framework.metrics.observe_attempt",
                 _counting_errors_as_scheduled,
             ),

@@ -60,6 +60,11 @@ async def _forget_allocation(
     return await original(self, claim, allocation, consumer)
 
 
+def _ignore_other_devices(original: Any, self: Any, old: Any, new: Any) -> None:
+    if old is None or new is None or None in (old.status.allocation, new.status.allocation):
+        original(self, old, new)
+
+
 MUTANTS = {
     "a volume stays assumed": Mutant(
         211, (replace(f"{_VOLUMES}.assume_cache.AssumeCache.restore", nothing),)
@@ -108,6 +113,9 @@ MUTANTS = {
     ),
     "the first of two pods that share a claim in flight ends that for both": Mutant(
         49, (wrap(f"{_ALLOCATED}.InFlightClaims.remove", _remove_for_two),)
+    ),
+    "a claim that got other devices in a gap keeps the first ones": Mutant(
+        62, (wrap(f"{_ALLOCATED}.AllocatedDevices.claim_changed", _ignore_other_devices),)
     ),
     "two claims of a pod get one volume": Mutant(
         3,
