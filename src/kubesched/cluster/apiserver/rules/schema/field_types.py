@@ -17,7 +17,8 @@ from kubesched.cluster.apiserver.rules.schema.definitions import (
 
 __all__ = ["type_problem"]
 
-_NAMES: dict[type, str] = {str: "string", list: "array", dict: "object"}
+# Documents that are encoded from structs have tuples for lists.
+_NAMES: dict[type, str] = {str: "string", list: "array", tuple: "array", dict: "object"}
 _INT_OR_STRING = "int-or-string"
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 
@@ -55,9 +56,9 @@ def _problem(value: Any, schema: Mapping[str, Any], path: str, known: Any) -> st
 
 def _problem_inside(value: Any, schema: Mapping[str, Any], path: str, known: Any) -> str | None:
     """Check the items of a list or the fields of an object."""
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         items = schema.get("items") or {}
-        before = known if isinstance(known, list) else ()
+        before = known if isinstance(known, list | tuple) else ()
         for place, item in enumerate(value):
             if item is None:
                 return f"json: cannot unmarshal null into Go struct field {path}"
