@@ -76,6 +76,7 @@ class PageSession:
             "XDG_STATE_HOME": str(folder / ".state"),
             "PYTHONPATH": ":".join(str(ROOT / each) for each in IMPORTED),
             "PYTHONDONTWRITEBYTECODE": "1",
+            "COLUMNS": "80",
         }
 
     def write(self, name: str, text: str) -> None:
