@@ -63,6 +63,23 @@ def test_an_interrupted_sweep_stores_finished_runs_and_can_be_resumed(
     assert seen == [(2, 4), (3, 4), (4, 4)]
 
 
+@pytest.mark.parametrize(("is_stored", "count"), [(False, 1), (True, 2)])
+def test_an_interrupt_while_a_result_is_stored_counts_the_stored_runs(
+    tmp_path: Path, is_stored: bool, count: int
+) -> None:
+    class InterruptedFiles(RunFiles):
+        def save(self, result: RunResult) -> None:
+            if result.seed == 1 or is_stored:
+                super().save(result)
+            if result.seed == 2:
+                raise KeyboardInterrupt
+
+    planned = scenario(seeds="1-3")
+    with pytest.raises(InterruptedSweepError, match=f"{count} of 3 runs are finished"):
+        sweep(planned, files=InterruptedFiles(tmp_path, planned))
+    assert len(list(tmp_path.glob("*.json"))) == count
+
+
 def test_runs_of_another_scenario_or_half_a_file_do_not_count(tmp_path: Path) -> None:
     first = scenario(seeds=1)
     sweep(first, files=RunFiles(tmp_path, first))

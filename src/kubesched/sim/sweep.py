@@ -123,18 +123,23 @@ def sweep(
         if (kept := files.load(task)) is not None:
             finished[task] = kept
     remaining = [task for task in tasks if task not in finished]
+    latest: Task | None = None
     try:
         if progress is not None:
             progress(len(finished), len(tasks))
         # Close the generator on an interrupt: a pool that is not shut down runs to its end.
         with contextlib.closing(_results_of(scenario, remaining, processes, dask)) as results:
             for result in results:
-                finished[Task(result.configuration, result.seed)] = result
+                latest = Task(result.configuration, result.seed)
                 if files is not None:
                     files.save(result)
+                finished[latest] = result
                 if progress is not None:
                     progress(len(finished), len(tasks))
     except KeyboardInterrupt as interrupt:
+        # The interrupt may have come before or after the latest result was stored.
+        if files is not None and latest is not None and (kept := files.load(latest)) is not None:
+            finished[latest] = kept
         kept_runs = [finished[task] for task in tasks if task in finished]
         raise InterruptedSweepError(kept_runs, len(tasks)) from interrupt
     return [finished[task] for task in tasks]
