@@ -30,11 +30,11 @@ SORTED: Json = {"queueSort": {"enabled": [{"name": "Coscheduling"}], "disabled":
 def panels(
     plugin: type[Plugin],
     crds: list[str],
-    tell: Callable[[ContribHarness], Awaitable[Any]],
+    scenario: Callable[[ContribHarness], Awaitable[Any]],
     points: Json | None = None,
     args: Json | None = None,
 ) -> tuple[Panel, ...]:
-    """Return the panels of a plugin after a story on two nodes of 4 CPUs."""
+    """Return the panels of a plugin after a scenario on two nodes of 4 CPUs."""
 
     async def main() -> tuple[Panel, ...]:
         enabled = {"multiPoint": {"enabled": [{"name": plugin.name}]}, **(points or {})}
@@ -45,7 +45,7 @@ def panels(
         for number in range(2):
             await harness.node(f"n{number}")
         async with harness.live.running():
-            await tell(harness)
+            await scenario(harness)
             (shown,) = panels_of(harness.live.scheduler.profiles.values())
             assert shown["plugin"] == plugin.name
             return tuple(shown["panels"])
@@ -59,7 +59,7 @@ def rows(panel: Panel) -> dict[str, tuple[str, str]]:
 
 
 def test_the_panel_of_quotas_has_bars_with_the_guarantee() -> None:
-    async def tell(harness: ContribHarness) -> None:
+    async def scenario(harness: ContribHarness) -> None:
         for name, least, most in (("a", 2, 8), ("b", 6, 6), ("c", 0, 0)):
             await harness.api.create_document(Namespace, None, {"metadata": {"name": name}})
             spec = {"min": {"cpu": str(least)}, "max": {"cpu": str(most)}}
@@ -68,7 +68,7 @@ def test_the_panel_of_quotas_has_bars_with_the_guarantee() -> None:
             await harness.pod(f"p{number}", namespace="a")
         await asyncio.sleep(5)
 
-    (panel,) = panels(CapacityScheduling, ["elasticquotas.yaml"], tell)
+    (panel,) = panels(CapacityScheduling, ["elasticquotas.yaml"], scenario)
     assert panel.summary == "Namespaces with a quota: 3. Of these, 1 borrow."
     assert rows(panel) == {
         "all namespaces": ("", "4 of 8"),
@@ -84,7 +84,7 @@ def test_the_panel_of_quotas_has_bars_with_the_guarantee() -> None:
 
 
 def test_groups_say_what_they_wait_for() -> None:
-    async def tell(harness: ContribHarness) -> None:
+    async def scenario(harness: ContribHarness) -> None:
         for name, pods, least in (("placed", 3, 3), ("short", 1, 2), ("large", 9, 9)):
             await harness.custom(POD_GROUPS, name, {"minMember": least})
             for number in range(pods):
@@ -92,7 +92,7 @@ def test_groups_say_what_they_wait_for() -> None:
         await harness.pod("orphan", labels={GROUP_LABEL: "gone"})
         await asyncio.sleep(5)
 
-    (panel,) = panels(Coscheduling, ["podgroups.yaml"], tell, SORTED)
+    (panel,) = panels(Coscheduling, ["podgroups.yaml"], scenario, SORTED)
     assert panel.summary == "3 of 4 wait."
     assert rows(panel) == {
         "default/gone": ("no PodGroup", "0"),
@@ -109,7 +109,7 @@ def test_groups_say_what_they_wait_for() -> None:
 def test_the_load_of_simulated_nodes_is_read_as_from_metrics_server() -> None:
     """Two pods of a node with 4 CPUs use one CPU each; the other node is idle."""
 
-    async def tell(harness: ContribHarness) -> None:
+    async def scenario(harness: ContribHarness) -> None:
         for number in range(2):
             usage = {"kubesched.io/cpu-usage": "1"}
             await harness.pod(f"p{number}", nodeSelector={"kubernetes.io/hostname": "n1"})
@@ -118,7 +118,7 @@ def test_the_load_of_simulated_nodes_is_read_as_from_metrics_server() -> None:
             await harness.api.patch(type(pod), f"p{number}", "default", patch, patch_type="merge")
         await asyncio.sleep(65)
 
-    (panel,) = panels(TargetLoadPacking, [], tell)
+    (panel,) = panels(TargetLoadPacking, [], scenario)
     assert panel.title == "Measured load from metrics-server"
     assert [row.name for row in panel.rows] == ["n1", "n0"]
     assert panel.rows[0].meters[0].text == "50 %"
@@ -128,7 +128,7 @@ def test_the_load_of_simulated_nodes_is_read_as_from_metrics_server() -> None:
 def test_applications_show_how_many_dependencies_are_near() -> None:
     """Two pods of web, one on the node of the database; the other node is in another zone."""
 
-    async def tell(harness: ContribHarness) -> None:
+    async def scenario(harness: ContribHarness) -> None:
         zone = "topology.kubernetes.io/zone"
         for number in range(2):
             patch = {"metadata": {"labels": {zone: f"z{number}"}}}
@@ -151,25 +151,25 @@ def test_applications_show_how_many_dependencies_are_near() -> None:
     costs = [{"origin": "z1", "costList": [{"destination": "z0", "networkCost": 10}]}]
     topology = {"topologyKey": "topology.kubernetes.io/zone", "originList": costs}
     weights = {"name": "UserDefined", "topologyList": [topology]}
-    (panel,) = panels(NetworkOverhead, ["appgroups.yaml", "networktopologies.yaml"], tell)
+    (panel,) = panels(NetworkOverhead, ["appgroups.yaml", "networktopologies.yaml"], scenario)
     assert rows(panel) == {"default/shop": ("too far", "1 of 2")}
     assert panel.summary == "1 have dependencies too far."
     assert panel.rows[0].text == "Placed in this order: web, db."
 
 
 def test_a_source_that_fails_is_shown() -> None:
-    async def tell(harness: ContribHarness) -> None:
+    async def scenario(harness: ContribHarness) -> None:
         await asyncio.sleep(5)
 
     args = {"metricProvider": {"type": "File", "address": "/nonexistent/load.json"}}
-    (panel,) = panels(TargetLoadPacking, [], tell, args=args)
+    (panel,) = panels(TargetLoadPacking, [], scenario, args=args)
     assert panel.tone == "bad"
     assert "all nodes have the score 0" in panel.summary
     assert "/nonexistent/load.json: No such file" in panel.summary
 
 
 def test_numa_nodes_show_free_and_reserved_amounts() -> None:
-    async def tell(harness: ContribHarness) -> None:
+    async def scenario(harness: ContribHarness) -> None:
         resources = [{"name": "cpu", "capacity": "2", "allocatable": "2", "available": "2"}]
         resources.append({"name": "memory", **dict.fromkeys(_AMOUNTS, "8Gi")})
         document = {
@@ -189,7 +189,7 @@ def test_numa_nodes_show_free_and_reserved_amounts() -> None:
 
     args = {"cacheResyncPeriodSeconds": 5}
     crds = ["noderesourcetopologies.yaml"]
-    (panel,) = panels(NodeResourceTopologyMatch, crds, tell, args=args)
+    (panel,) = panels(NodeResourceTopologyMatch, crds, scenario, args=args)
     assert panel.summary == "1 of 2 nodes have a NodeResourceTopology."
     (row,) = panel.rows
     assert [meter.text for meter in row.meters] == ["1 of 2 left"] * 2
@@ -209,10 +209,10 @@ def test_a_plugin_that_fails_does_not_end_the_page() -> None:
         def panels(self) -> Any:
             raise ValueError("no state")
 
-    async def tell(harness: ContribHarness) -> None:
+    async def scenario(harness: ContribHarness) -> None:
         await asyncio.sleep(1)
 
-    assert panels(Broken, [], tell) == (Panel("Broken", "the plugin failed: no state", "bad"),)
+    assert panels(Broken, [], scenario) == (Panel("Broken", "the plugin failed: no state", "bad"),)
 
 
 def test_the_page_has_the_view_only_with_such_plugins() -> None:

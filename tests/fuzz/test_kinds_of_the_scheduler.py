@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.fuzz.effort import effort
 from tests.fuzz.service import KINDS
 from tests.hostile_values import documents
-from tests.scheduler.hostile_object_harness import HostileObjectHarness, tell
+from tests.scheduler.hostile_object_harness import HostileObjectHarness, run_story
 from tests.scheduler.test_object_budgets import BASES, NEEDS, furnish, gates_of, show
 
 IDENTITY = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
@@ -54,4 +54,4 @@ def test_other_pods_are_placed(kind: str, data: st.DataObject) -> None:
         harness.scheduler.cache.check_invariants()
         harness.scheduler.queue.check_invariants()
 
-    tell(story, gates_of(kind))
+    run_story(story, gates_of(kind))

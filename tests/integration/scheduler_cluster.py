@@ -117,7 +117,7 @@ class Cluster:
             await asyncio.sleep(0.05)
 
 
-def tell(folder: Path, story: Callable[[Cluster], Awaitable[None]], nodes: int = 5) -> None:
+def run_story(folder: Path, story: Callable[[Cluster], Awaitable[None]], nodes: int = 5) -> None:
     """Serve a cluster with some nodes while the block runs."""
 
     async def main() -> None:

@@ -113,7 +113,7 @@ class Run:
             return await self.process.wait()
 
 
-def tell(folder: Path, story: Callable[[ServerOutageHarness], Awaitable[None]]) -> None:
+def run_story(folder: Path, story: Callable[[ServerOutageHarness], Awaitable[None]]) -> None:
     async def main() -> None:
         server = ServerProcess(folder)
         await server.start()
@@ -156,7 +156,7 @@ def test_a_server_that_was_killed_is_followed_again(tmp_path: Path) -> None:
         async with harness.scheduler(NO_ELECTION) as run:
             await survive(harness, run)
 
-    tell(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 def test_a_leader_with_a_patient_lease_leads_on_when_the_server_is_back(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_a_leader_with_a_patient_lease_leads_on_when_the_server_is_back(tmp_path
             assert lease.spec.holder_identity == held.spec.holder_identity
             assert lease.spec.lease_transitions == 0
 
-    tell(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 def test_a_leader_that_cannot_renew_ends_and_the_next_one_continues(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_a_leader_that_cannot_renew_ends_and_the_next_one_continues(tmp_path: Pa
             after = await harness.until_bound(2 * BATCH)
             assert {name: after[name] for name in placed} == placed
 
-    tell(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 def test_a_scheduler_that_is_killed_in_the_middle_loses_nothing(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_a_scheduler_that_is_killed_in_the_middle_loses_nothing(tmp_path: Path) 
             after = await harness.until_bound(4 * BATCH)
             assert {name: after[name] for name in placed} == placed
 
-    tell(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 # Signals, with a server that does not answer: what would take long is cut short.
@@ -225,7 +225,7 @@ def test_the_second_of_two_signals_ends_it_at_once(tmp_path: Path) -> None:
             assert '"Requested to terminate, exiting"' not in run.said()
             assert "Traceback" not in run.said()
 
-    tell(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 def test_one_signal_stops_the_process_without_a_responding_server(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_one_signal_stops_the_process_without_a_responding_server(tmp_path: Path
             assert '"Failed to release lease"' in run.said()
             assert '"Requested to terminate, exiting"' in run.said()
 
-    tell(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 def test_a_signal_during_startup_ends_the_process(tmp_path: Path) -> None:
@@ -257,4 +257,4 @@ def test_a_signal_during_startup_ends_the_process(tmp_path: Path) -> None:
         assert code == 0, run.said()
         assert "Traceback" not in run.said()
 
-    tell(tmp_path, story)
+    run_story(tmp_path, story)

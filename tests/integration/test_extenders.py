@@ -23,7 +23,7 @@ from kubesched.scheduler.extenders.extender_building import build_extenders, con
 from kubesched.testing import make_pod
 from kubesched.testing.fakes.fake_extender import FakeExtender, Reply, keep_nodes, score_nodes
 from tests.integration.certificates import Authority
-from tests.integration.scheduler_cluster import Cluster, ended, tell
+from tests.integration.scheduler_cluster import Cluster, ended, run_story
 
 Json = dict[str, Any]
 
@@ -300,7 +300,7 @@ def test_a_scheduler_process_calls_extenders(tmp_path: Path) -> None:
         assert ranked["Nodes"] is None
         assert sorted(ranked["NodeNames"]) == ["n1", "n2"]
 
-    tell(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 def test_a_scheduler_process_with_a_hanging_extender_places_other_pods_and_ends(
@@ -335,7 +335,7 @@ def test_a_scheduler_process_with_a_hanging_extender_places_other_pods_and_ends(
         assert "Traceback" not in said, said
         assert (await cluster.api.get(Pod, "foo", "default")).spec.node_name == ""
 
-    tell(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 def _with_limits(pod: Pod) -> Pod:

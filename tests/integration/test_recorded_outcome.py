@@ -13,7 +13,7 @@ from kubesched.api import Pod, codec
 from kubesched.api.events import Event
 from kubesched.scheduler.plugins.registry import IN_TREE_PLUGINS
 from kubesched.testing import make_node
-from tests.integration.scheduler_cluster import Cluster, ended, tell
+from tests.integration.scheduler_cluster import Cluster, ended, run_story
 
 NODES = 5000
 # Plugins that decide about a pod, besides those that run for every pod.
@@ -82,4 +82,4 @@ def test_conditions_and_events_are_the_references(goldens: Path, tmp_path: Path)
         about_pods = [event for event in made if event["regarding"]["kind"] == "Pod"]
         assert sorted(about_pods, key=key) == sorted(map(told, events), key=key)
 
-    tell(tmp_path, story, nodes=0)
+    run_story(tmp_path, story, nodes=0)

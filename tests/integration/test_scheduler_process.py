@@ -12,7 +12,7 @@ import pytest
 from kubesched.api import Event, Lease, LeaseSpec, ObjectMeta, Pod
 from kubesched.api.events import Event as EventsEvent
 from kubesched.testing import make_pod
-from tests.integration.scheduler_cluster import Cluster, ended, said_until, tell
+from tests.integration.scheduler_cluster import Cluster, ended, run_story, said_until
 
 
 def test_a_process_leads_places_pods_writes_events_and_ends(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_a_process_leads_places_pods_writes_events_and_ends(tmp_path: Path) -> N
         (condition,) = big.status.conditions
         assert (condition.type, condition.reason) == ("PodScheduled", "Unschedulable")
 
-    tell(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 # Files that a reload refuses, and a part of the reason.
@@ -97,7 +97,7 @@ def test_a_hangup_reloads_the_file_and_bad_files_change_nothing(tmp_path: Path) 
             "kube-scheduler",
         )
 
-    tell(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 def test_the_second_takes_over_when_the_first_is_killed(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_the_second_takes_over_when_the_first_is_killed(tmp_path: Path) -> None:
                 second.send_signal(signal.SIGINT)
                 assert (await ended(second))[0] == 0
 
-    tell(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 def test_of_two_processes_that_start_together_one_leads(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_of_two_processes_that_start_together_one_leads(tmp_path: Path) -> None:
             done = [(await ended(process))[1] for process in (first, second)]
         assert sorted(said.count("Successfully bound pod to node") for said in done) == [0, 100]
 
-    tell(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 def test_a_leader_suspended_for_long_writes_nothing_when_it_resumes(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_leader_suspended_for_long_writes_nothing_when_it_resumes(tmp_path: Pa
                 assert "Successfully bound pod to node" not in said
                 assert (await cluster.lease()).spec.holder_identity not in ("", leader)
 
-    tell(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 def test_a_lease_that_is_taken_away_ends_the_process(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_lease_that_is_taken_away_ends_the_process(tmp_path: Path) -> None:
         assert '"Leaderelection lost"' in said
         assert (await cluster.lease()).spec.holder_identity == "thief"
 
-    tell(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 async def _keep_lease(cluster: Cluster) -> None:
@@ -193,7 +193,7 @@ def test_a_standby_may_leave_its_caches_empty_until_it_leads(tmp_path: Path) -> 
             assert cluster.server.watches > 0
             await cluster.until_bound(1)
 
-    tell(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 def test_an_api_server_that_restarts_is_watched_again(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_an_api_server_that_restarts_is_watched_again(tmp_path: Path) -> None:
             pods = await cluster.until_bound(11)
             assert len({pod.metadata.uid for pod in pods}) == 11
 
-    tell(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 def test_without_leader_election_a_signal_is_a_failure(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_without_leader_election_a_signal_is_a_failure(tmp_path: Path) -> None:
         assert '"command failed" err="finished without leader elect"' in said
         assert not (await cluster.api.list(Lease)).items
 
-    tell(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 def test_an_invalid_kubeconfig_is_reported_in_one_line(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_an_invalid_kubeconfig_is_reported_in_one_line(tmp_path: Path) -> None:
             f'"command failed" err="{wrong}: current-context: there is no context named \'x\'"'
         )
 
-    tell(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 LYING = """\
@@ -277,4 +277,4 @@ def test_wrong_cache_declarations_end_a_verified_run(
         assert "the engine and a full evaluation differ" in said
         assert "Traceback" not in said
 
-    tell(tmp_path, story)
+    run_story(tmp_path, story)

@@ -20,7 +20,7 @@ from kubesched.testing import (
     make_pvc,
     make_storage_class,
 )
-from tests.integration.scheduler_cluster import Cluster, tell
+from tests.integration.scheduler_cluster import Cluster, run_story
 
 PODS, PER_NODE = 8, 12
 
@@ -80,4 +80,4 @@ async def story(cluster: Cluster) -> None:
 
 
 def test_state_of_a_scheduler_killed_in_pre_bind_is_cleaned_up(tmp_path: Path) -> None:
-    tell(tmp_path, story, nodes=3)
+    run_story(tmp_path, story, nodes=3)

@@ -104,7 +104,7 @@ class HostileObjectHarness:
 GROUPS: Mapping[str, bool] = {"GenericWorkload": True, "GangScheduling": True}
 
 
-def tell(
+def run_story(
     story: Callable[[HostileObjectHarness], Awaitable[None]],
     gates: Mapping[str, bool] | None = None,
 ) -> None:

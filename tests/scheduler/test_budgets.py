@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.counted_calls import count_calls, grow
-from tests.scheduler.hostile_object_harness import HostileObjectHarness, tell
+from tests.scheduler.hostile_object_harness import HostileObjectHarness, run_story
 
 Json = dict[str, Any]
 
@@ -173,7 +173,7 @@ def cost(pod: Callable[[int], Json], count: int) -> int:
         await harness.delete_pod("hostile")
         await asyncio.sleep(5)
 
-    return count_calls(lambda: tell(story))
+    return count_calls(lambda: run_story(story))
 
 
 @pytest.mark.parametrize("pod", PODS.values(), ids=PODS)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kubesched.api import Node, Pod
 from kubesched.api.pod import PodSpec, PodStatus
 from tests.hostile_values import documents
-from tests.scheduler.hostile_object_harness import HostileObjectHarness, tell
+from tests.scheduler.hostile_object_harness import HostileObjectHarness, run_story
 
 BIG = "8191Pi"
 
@@ -48,7 +48,7 @@ def test_pods_with_requests_beyond_64_bits_do_not_block_others(lie: dict[str, An
             await harness.until_bound(f"large{number}", within_s=400)
         harness.scheduler.cache.check_invariants()
 
-    tell(story)
+    run_story(story)
 
 
 # Fields that are not replaced, so that the invalid object keeps its identity.
@@ -103,7 +103,7 @@ def test_other_pods_are_placed_whatever_some_objects_contain(
         harness.scheduler.cache.check_invariants()
         harness.scheduler.queue.check_invariants()
 
-    tell(story)
+    run_story(story)
 
 
 def many_terms(count: int) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def test_a_pod_beyond_the_limits_is_rejected_with_a_reason(
             assert condition.reason == "Unschedulable"
             assert text in condition.message
 
-    tell(story)
+    run_story(story)
 
 
 @pytest.mark.parametrize(("lie", "most", "text"), TOO_MUCH.values(), ids=TOO_MUCH)
@@ -227,7 +227,7 @@ def test_events_do_not_requeue_a_pod_beyond_the_limits(
         assert queued is not None
         attempts.append(queued.attempts)
 
-    tell(story)
+    run_story(story)
     assert attempts == [1]
 
 
@@ -243,7 +243,7 @@ def test_a_pod_with_very_many_resources_is_rejected_with_a_reason() -> None:
         (condition,) = (each for each in pod.status.conditions if each.type == "PodScheduled")
         assert "2000 resources, of which 128 are allowed" in condition.message
 
-    tell(story)
+    run_story(story)
 
 
 STRANGE = {
@@ -277,4 +277,4 @@ def test_pods_without_mandatory_fields_do_not_block_others(lie: dict[str, Any]) 
         harness.scheduler.cache.check_invariants()
         harness.scheduler.queue.check_invariants()
 
-    tell(story)
+    run_story(story)

@@ -15,7 +15,7 @@ import pytest
 
 from kubesched.api import Node, Pod, codec
 from tests.counted_calls import count_calls
-from tests.scheduler.hostile_object_harness import HostileObjectHarness, tell
+from tests.scheduler.hostile_object_harness import HostileObjectHarness, run_story
 
 Json = dict[str, Any]
 MOST_CALLS = 250_000
@@ -91,7 +91,7 @@ def calls_of_scenario(pod: Json, node: Json) -> int:
         for kind, name, namespace in ((Pod, "p", "default"), (Node, "big", None)):
             sizes[kind] = len(codec.encode(listers.lister(kind).get(name, namespace)))
 
-    calls = count_calls(lambda: tell(story))
+    calls = count_calls(lambda: run_story(story))
     assert max(sizes.values()) > 400_000, "the scheduler has not got the large object"
     return calls
 

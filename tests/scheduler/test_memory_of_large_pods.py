@@ -16,7 +16,7 @@ import pytest
 
 from kubesched.framework import FitError
 from kubesched.scheduler.cycles.attempt import Attempt
-from tests.scheduler.hostile_object_harness import HostileObjectHarness, tell
+from tests.scheduler.hostile_object_harness import HostileObjectHarness, run_story
 
 Json = dict[str, Any]
 
@@ -159,7 +159,7 @@ def test_no_part_of_a_large_pod_stays_in_memory(lie: Callable[[str], Json]) -> N
             tracemalloc.stop()
         assert kept <= KEPT_BYTES, kept
 
-    tell(story)
+    run_story(story)
 
 
 HOPELESS: dict[str, Json] = {
@@ -202,7 +202,7 @@ def test_a_failed_attempt_leaves_no_cycle(lie: Json) -> None:
     others = set(map(id, earlier))
     gc.disable()
     try:
-        tell(story)
+        run_story(story)
     finally:
         gc.enable()
     assert attempts[0] > 0

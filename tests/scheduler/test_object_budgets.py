@@ -16,7 +16,7 @@ import pytest
 from tests.cluster.apiserver.largest_objects import fillable_fields
 from tests.counted_calls import Growth, counted
 from tests.fuzz.service import KINDS
-from tests.scheduler.hostile_object_harness import GROUPS, HostileObjectHarness, tell
+from tests.scheduler.hostile_object_harness import GROUPS, HostileObjectHarness, run_story
 
 Json = dict[str, Any]
 
@@ -225,4 +225,4 @@ def test_every_list_of_every_kind_costs_no_more_than_its_items(kind: str) -> Non
             assert growth.among_many <= 1.5 * max(0, growth.among_few) + 20, (str(place), growth)
             assert growth.among_many <= CALLS_PER_ITEM, (str(place), growth)
 
-    tell(story, gates_of(kind))
+    run_story(story, gates_of(kind))

@@ -129,7 +129,7 @@ class SchedulerOutageHarness:
         assert queue.pending_pods()[0] == []
 
 
-def tell(story: Callable[[SchedulerOutageHarness], Awaitable[None]]) -> None:
+def run_story(story: Callable[[SchedulerOutageHarness], Awaitable[None]]) -> None:
     async def main() -> None:
         harness = SchedulerOutageHarness()
         for number in range(4):
@@ -264,7 +264,7 @@ def test_all_is_well_soon_after(case: Case, caplog: pytest.LogCaptureFixture) ->
         await harness.check(3 * EACH)
 
     with caplog.at_level(logging.INFO):
-        tell(story)
+        run_story(story)
     assert len(caplog.records) < 12 * INFORMERS + 20 * EACH
 
 
@@ -276,7 +276,7 @@ def test_frames_may_be_cut_anywhere() -> None:
         await asyncio.sleep(60)
         await harness.check(EACH)
 
-    tell(story)
+    run_story(story)
 
 
 PAGES = {
@@ -339,7 +339,7 @@ def test_an_expired_version_leads_to_a_new_list_at_once() -> None:
         assert "sendInitialEvents=true" in nodes[-1]
         assert harness.scheduler.informers.lister(Node).get("late") is not None
 
-    tell(story)
+    run_story(story)
 
 
 EVENTS = {
@@ -362,7 +362,7 @@ def test_events_that_cannot_be_sent_hold_up_no_binding(trouble: Trouble) -> None
         await asyncio.sleep(5)
         await harness.check(10 * EACH)
 
-    tell(story)
+    run_story(story)
 
 
 def test_recorded_events_are_sent_before_the_scheduler_ends() -> None:
@@ -377,5 +377,5 @@ def test_recorded_events_are_sent_before_the_scheduler_ends() -> None:
         await asyncio.sleep(5)
         seen.append(len((await harness.calm.list(Event)).items))
 
-    tell(story)
+    run_story(story)
     assert seen[-1] == 10 * EACH

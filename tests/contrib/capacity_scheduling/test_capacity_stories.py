@@ -29,8 +29,10 @@ SEEDS = range(100) if os.environ.get("KUBESCHED_EXPLORE") else range(5)
 ROUND_SEEDS = range(300) if os.environ.get("KUBESCHED_EXPLORE") else range(16)
 
 
-def story(tell: Callable[[ContribHarness], Awaitable[Any]], nodes: int = 2, seed: int = 0) -> Any:
-    """Run a story on nodes of 4 CPUs, with the namespaces a, b and c."""
+def run_story(
+    scenario: Callable[[ContribHarness], Awaitable[Any]], nodes: int = 2, seed: int = 0
+) -> Any:
+    """Run a scenario on nodes of 4 CPUs, with the namespaces a, b and c."""
 
     async def main() -> Any:
         harness = ContribHarness(PROFILE, [CapacityScheduling], ["elasticquotas.yaml"], seed)
@@ -40,7 +42,7 @@ def story(tell: Callable[[ContribHarness], Awaitable[Any]], nodes: int = 2, seed
         for name in "abc":
             await harness.api.create_document(Namespace, None, {"metadata": {"name": name}})
         async with harness.live.running():
-            return await tell(harness)
+            return await scenario(harness)
 
     return run(main)
 
@@ -66,18 +68,18 @@ def test_the_plugin_fulfils_the_contract() -> None:
 
 
 def test_a_namespace_borrows_up_to_its_max() -> None:
-    async def tell(harness: ContribHarness) -> dict[str, int]:
+    async def scenario(harness: ContribHarness) -> dict[str, int]:
         await quota(harness, "a", 2, 5)
         await quota(harness, "b", 6, 8)
         await pods(harness, "a", 8)
         await asyncio.sleep(5)
         return await placed(harness)
 
-    assert story(tell) == {"a": 5}
+    assert run_story(scenario) == {"a": 5}
 
 
 def test_lent_resources_are_reclaimed_whatever_the_priority() -> None:
-    async def tell(harness: ContribHarness) -> list[dict[str, int]]:
+    async def scenario(harness: ContribHarness) -> list[dict[str, int]]:
         await quota(harness, "a", 2, 8)
         await quota(harness, "b", 6, 8)
         await pods(harness, "a", 8, priority=100)
@@ -87,11 +89,11 @@ def test_lent_resources_are_reclaimed_whatever_the_priority() -> None:
         await asyncio.sleep(60)
         return [*seen, await placed(harness)]
 
-    assert story(tell) == [{"a": 8}, {"a": 2, "b": 6}]
+    assert run_story(scenario) == [{"a": 8}, {"a": 2, "b": 6}]
 
 
 def test_a_namespace_that_borrows_evicts_its_own_less_important_pods_only() -> None:
-    async def tell(harness: ContribHarness) -> tuple[dict[str, int], set[str]]:
+    async def scenario(harness: ContribHarness) -> tuple[dict[str, int], set[str]]:
         await quota(harness, "a", 4, 8)
         await quota(harness, "b", 4, 8)
         await pods(harness, "a", 4)
@@ -107,22 +109,22 @@ def test_a_namespace_that_borrows_evicts_its_own_less_important_pods_only() -> N
         }
         return await placed(harness), names
 
-    assert story(tell) == ({"a": 4, "b": 4}, {"p0", "p1", "p2", "p3"})
+    assert run_story(scenario) == ({"a": 4, "b": 4}, {"p0", "p1", "p2", "p3"})
 
 
 def test_namespaces_without_a_quota_are_not_changed() -> None:
-    async def tell(harness: ContribHarness) -> dict[str, int]:
+    async def scenario(harness: ContribHarness) -> dict[str, int]:
         await quota(harness, "a", 2, 2)
         await pods(harness, "c", 6)
         await pods(harness, "a", 3)
         await asyncio.sleep(60)
         return await placed(harness)
 
-    assert story(tell) == {"a": 2, "c": 6}
+    assert run_story(scenario) == {"a": 2, "c": 6}
 
 
 def test_deleted_pods_and_raised_quotas_admit_waiting_pods() -> None:
-    async def tell(harness: ContribHarness) -> list[dict[str, int]]:
+    async def scenario(harness: ContribHarness) -> list[dict[str, int]]:
         await quota(harness, "a", 2, 2)
         await pods(harness, "a", 4)
         await asyncio.sleep(5)
@@ -138,14 +140,14 @@ def test_deleted_pods_and_raised_quotas_admit_waiting_pods() -> None:
         await asyncio.sleep(20)
         return [*seen, await placed(harness)]
 
-    assert story(tell) == [{"a": 2}, {"a": 2}, {"a": 3}]
+    assert run_story(scenario) == [{"a": 2}, {"a": 2}, {"a": 3}]
 
 
 @pytest.mark.parametrize("namespace", ["a", "b"])
 def test_a_pod_that_shrinks_lets_pods_in(namespace: str) -> None:
     """The pod is resized in place; it used all of the quota, or all that is guaranteed."""
 
-    async def tell(harness: ContribHarness) -> list[set[str]]:
+    async def scenario(harness: ContribHarness) -> list[set[str]]:
         await quota(harness, "a", 2, 2 if namespace == "a" else 4)
         await quota(harness, "b", 2, 4)
         await harness.pod("large", "2" if namespace == "a" else "4", namespace=namespace)
@@ -160,23 +162,23 @@ def test_a_pod_that_shrinks_lets_pods_in(namespace: str) -> None:
         await asyncio.sleep(20)
         return [*seen, await harness.placed()]
 
-    assert story(tell) == [{"large"}, {"large", "late"}]
+    assert run_story(scenario) == [{"large"}, {"large", "late"}]
 
 
 def test_the_status_has_what_is_used() -> None:
-    async def tell(harness: ContribHarness) -> dict[str, Any]:
+    async def scenario(harness: ContribHarness) -> dict[str, Any]:
         await quota(harness, "a", 2, 8)
         await pods(harness, "a", 1, cpu="1500m")
         await asyncio.sleep(5)
         return await harness.status(ELASTIC_QUOTAS, "quota", "a")
 
-    assert story(tell) == {"used": {"cpu": "1500m"}}
+    assert run_story(scenario) == {"used": {"cpu": "1500m"}}
 
 
 def test_pods_that_wait_for_evictions_count_against_the_min() -> None:
     """The namespace c is not there, so a has borrowed from b and c; b reclaims its own part."""
 
-    async def tell(harness: ContribHarness) -> dict[str, int]:
+    async def scenario(harness: ContribHarness) -> dict[str, int]:
         await quota(harness, "a", 4, 8)
         await quota(harness, "b", 2, 8)
         await quota(harness, "c", 2, 8)
@@ -186,7 +188,7 @@ def test_pods_that_wait_for_evictions_count_against_the_min() -> None:
         await asyncio.sleep(60)
         return await placed(harness)
 
-    assert story(tell) == {"a": 6, "b": 2}
+    assert run_story(scenario) == {"a": 6, "b": 2}
 
 
 @pytest.mark.parametrize("seed", ROUND_SEEDS)
@@ -203,7 +205,7 @@ def test_borrowed_resources_return_within_one_round_of_evictions(seed: int) -> N
     wanted = {name: rng.randint(0, cpus // size) for name, cpus in least.items()}
     grace_s = rng.choice([1, 5, 30])
 
-    async def tell(harness: ContribHarness) -> tuple[set[str], set[str], dict[str, int]]:
+    async def scenario(harness: ContribHarness) -> tuple[set[str], set[str], dict[str, int]]:
         await quota(harness, "a", room - sum(least.values()), room)
         for name in "bc":
             await quota(harness, name, least[name], room)
@@ -223,7 +225,7 @@ def test_borrowed_resources_return_within_one_round_of_evictions(seed: int) -> N
         await asyncio.sleep(grace_s + 15)
         return evicted, before - set(await harness.pods()), await placed(harness)
 
-    evicted, gone, last = story(tell, nodes, seed)
+    evicted, gone, last = run_story(scenario, nodes, seed)
     assert evicted == gone, "a single round"
     returned = size * sum(wanted.values())
     assert returned <= lent_size * len(gone) < returned + lent_size, "no more than that"
@@ -239,7 +241,7 @@ def test_quotas_are_never_exceeded_and_loans_return(seed: int) -> None:
     least = dict(zip("abc", (cuts[0], cuts[1] - cuts[0], 4 * nodes - cuts[1]), strict=True))
     most = {name: rng.randint(size, 4 * nodes) for name, size in least.items()}
 
-    async def tell(harness: ContribHarness) -> None:
+    async def scenario(harness: ContribHarness) -> None:
         for name in "abc":
             await quota(harness, name, least[name], most[name])
         wanted: Counter[str] = Counter()
@@ -263,4 +265,4 @@ def test_quotas_are_never_exceeded_and_loans_return(seed: int) -> None:
         allowed = sum(min(most[name], created[name]) for name in "abc")
         assert sum(used.values()) == min(allowed, 4 * nodes), (seed, used, created, most)
 
-    story(tell, nodes, seed)
+    run_story(scenario, nodes, seed)

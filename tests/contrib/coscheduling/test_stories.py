@@ -22,8 +22,10 @@ PROFILE = {
 }
 
 
-def story(tell: Callable[[ContribHarness], Awaitable[Any]], nodes: int = 2, **args: int) -> Any:
-    """Run a story on nodes of 4 CPUs."""
+def run_story(
+    scenario: Callable[[ContribHarness], Awaitable[Any]], nodes: int = 2, **args: int
+) -> Any:
+    """Run a scenario on nodes of 4 CPUs."""
 
     async def main() -> Any:
         profile = {**PROFILE, "pluginConfig": [{"name": "Coscheduling", "args": args}]}
@@ -32,7 +34,7 @@ def story(tell: Callable[[ContribHarness], Awaitable[Any]], nodes: int = 2, **ar
         for number in range(nodes):
             await harness.node(f"n{number}")
         async with harness.live.running():
-            return await tell(harness)
+            return await scenario(harness)
 
     return run(main)
 
@@ -56,16 +58,16 @@ async def counts(harness: ContribHarness) -> dict[str, int]:
 
 
 def test_a_group_that_fits_is_placed_at_once() -> None:
-    async def tell(harness: ContribHarness) -> dict[str, int]:
+    async def scenario(harness: ContribHarness) -> dict[str, int]:
         await gang(harness, "a", 8, 8)
         await asyncio.sleep(2)
         return await counts(harness)
 
-    assert story(tell) == {"a": 8}
+    assert run_story(scenario) == {"a": 8}
 
 
 def test_a_group_that_does_not_fit_holds_no_node() -> None:
-    async def tell(harness: ContribHarness) -> tuple[dict[str, int], dict[str, int]]:
+    async def scenario(harness: ContribHarness) -> tuple[dict[str, int], dict[str, int]]:
         await gang(harness, "large", 9, 9)
         await asyncio.sleep(2)
         before = await counts(harness)
@@ -75,11 +77,11 @@ def test_a_group_that_does_not_fit_holds_no_node() -> None:
         await asyncio.sleep(20)
         return before, await counts(harness)
 
-    assert story(tell) == ({}, {"": 8})
+    assert run_story(scenario) == ({}, {"": 8})
 
 
 def test_a_new_node_makes_room_for_a_group() -> None:
-    async def tell(harness: ContribHarness) -> tuple[dict[str, int], dict[str, int]]:
+    async def scenario(harness: ContribHarness) -> tuple[dict[str, int], dict[str, int]]:
         await gang(harness, "a", 12, 12)
         await asyncio.sleep(5)
         before = await counts(harness)
@@ -87,11 +89,11 @@ def test_a_new_node_makes_room_for_a_group() -> None:
         await asyncio.sleep(15)
         return before, await counts(harness)
 
-    assert story(tell) == ({}, {"a": 12})
+    assert run_story(scenario) == ({}, {"a": 12})
 
 
 def test_members_wait_for_their_group_and_for_each_other() -> None:
-    async def tell(harness: ContribHarness) -> list[dict[str, int]]:
+    async def scenario(harness: ContribHarness) -> list[dict[str, int]]:
         seen = []
         await members(harness, "a", range(2))
         await asyncio.sleep(5)
@@ -103,11 +105,11 @@ def test_members_wait_for_their_group_and_for_each_other() -> None:
         await asyncio.sleep(5)
         return [*seen, await counts(harness)]
 
-    assert story(tell) == [{}, {}, {"a": 3}]
+    assert run_story(scenario) == [{}, {}, {"a": 3}]
 
 
 def test_two_groups_that_need_all_nodes_are_placed_one_after_the_other() -> None:
-    async def tell(harness: ContribHarness) -> set[int]:
+    async def scenario(harness: ContribHarness) -> set[int]:
         await harness.custom(POD_GROUPS, "a", {"minMember": 6})
         await harness.custom(POD_GROUPS, "b", {"minMember": 6})
         for number in range(6):
@@ -119,13 +121,13 @@ def test_two_groups_that_need_all_nodes_are_placed_one_after_the_other() -> None
             seen |= set((await counts(harness)).values())
         return seen
 
-    assert story(tell) == {6}
+    assert run_story(scenario) == {6}
 
 
 def test_a_rule_that_the_check_of_room_misses_rejects_the_whole_group() -> None:
     """There are resources for four pods on two nodes, but the pods must be on different nodes."""
 
-    async def tell(harness: ContribHarness) -> tuple[dict[str, int], dict[str, int]]:
+    async def scenario(harness: ContribHarness) -> tuple[dict[str, int], dict[str, int]]:
         term = {
             "topologyKey": "kubernetes.io/hostname",
             "labelSelector": {"matchLabels": {GROUP_LABEL: "apart"}},
@@ -139,11 +141,11 @@ def test_a_rule_that_the_check_of_room_misses_rejects_the_whole_group() -> None:
         await asyncio.sleep(30)
         return before, await counts(harness)
 
-    assert story(tell) == ({}, {"apart": 3})
+    assert run_story(scenario) == ({}, {"apart": 3})
 
 
 def test_deleting_a_pod_of_another_group_lets_a_group_in() -> None:
-    async def tell(harness: ContribHarness) -> list[dict[str, int]]:
+    async def scenario(harness: ContribHarness) -> list[dict[str, int]]:
         await gang(harness, "a", 8, 8)
         await asyncio.sleep(2)
         await gang(harness, "b", 4, 4)
@@ -154,11 +156,11 @@ def test_deleting_a_pod_of_another_group_lets_a_group_in() -> None:
         await asyncio.sleep(20)
         return [*seen, await counts(harness)]
 
-    assert story(tell) == [{"a": 8}, {"a": 4, "b": 4}]
+    assert run_story(scenario) == [{"a": 8}, {"a": 4, "b": 4}]
 
 
 def test_min_resources_keep_a_group_back() -> None:
-    async def tell(harness: ContribHarness) -> list[dict[str, int]]:
+    async def scenario(harness: ContribHarness) -> list[dict[str, int]]:
         await gang(harness, "a", 2, 2, minResources={"cpu": "10"})
         await asyncio.sleep(5)
         seen = [await counts(harness)]
@@ -166,11 +168,11 @@ def test_min_resources_keep_a_group_back() -> None:
         await asyncio.sleep(15)
         return [*seen, await counts(harness)]
 
-    assert story(tell) == [{}, {"a": 2}]
+    assert run_story(scenario) == [{}, {"a": 2}]
 
 
 def test_a_smaller_min_member_lets_a_group_in() -> None:
-    async def tell(harness: ContribHarness) -> list[dict[str, int]]:
+    async def scenario(harness: ContribHarness) -> list[dict[str, int]]:
         await gang(harness, "a", 9, 9)
         await asyncio.sleep(5)
         seen = [await counts(harness)]
@@ -181,11 +183,11 @@ def test_a_smaller_min_member_lets_a_group_in() -> None:
         await asyncio.sleep(15)
         return [*seen, await counts(harness)]
 
-    assert story(tell) == [{}, {"a": 8}]
+    assert run_story(scenario) == [{}, {"a": 8}]
 
 
 def test_an_important_group_takes_the_nodes_of_less_important_pods() -> None:
-    async def tell(harness: ContribHarness) -> list[dict[str, int]]:
+    async def scenario(harness: ContribHarness) -> list[dict[str, int]]:
         for number in range(8):
             await harness.pod(f"plain-{number}", priority=0)
         await asyncio.sleep(5)
@@ -195,11 +197,11 @@ def test_an_important_group_takes_the_nodes_of_less_important_pods() -> None:
         await asyncio.sleep(120)
         return [*seen, await counts(harness)]
 
-    assert story(tell) == [{"": 8}, {"": 4, "vip": 4}]
+    assert run_story(scenario) == [{"": 8}, {"": 4, "vip": 4}]
 
 
 def test_the_status_follows_the_pods() -> None:
-    async def tell(harness: ContribHarness) -> list[tuple[Any, ...]]:
+    async def scenario(harness: ContribHarness) -> list[tuple[Any, ...]]:
         seen = []
 
         async def look() -> None:
@@ -219,11 +221,11 @@ def test_the_status_follows_the_pods() -> None:
         await look()
         return seen
 
-    assert story(tell) == [("Pending", 0, 0), ("Running", 2, 0), ("Finished", 0, 2)]
+    assert run_story(scenario) == [("Pending", 0, 0), ("Running", 2, 0), ("Finished", 0, 2)]
 
 
 def test_a_pending_member_that_shrinks_lets_its_group_in() -> None:
-    async def tell(harness: ContribHarness) -> list[dict[str, int]]:
+    async def scenario(harness: ContribHarness) -> list[dict[str, int]]:
         await harness.custom(POD_GROUPS, "a", {"minMember": 2})
         await members(harness, "a", range(1), "4")
         await members(harness, "a", range(1, 2), "1")
@@ -235,14 +237,14 @@ def test_a_pending_member_that_shrinks_lets_its_group_in() -> None:
         await asyncio.sleep(20)
         return [*seen, await counts(harness)]
 
-    assert story(tell, nodes=1) == [{}, {"a": 2}]
+    assert run_story(scenario, nodes=1) == [{}, {"a": 2}]
 
 
 @pytest.mark.parametrize("how", ["ends", "shrinks"])
 def test_a_pod_that_leaves_room_on_its_node_lets_a_group_in(how: str) -> None:
     """The pod uses all CPUs of the node; it succeeds, or is resized in place."""
 
-    async def tell(harness: ContribHarness) -> list[set[str]]:
+    async def scenario(harness: ContribHarness) -> list[set[str]]:
         await harness.pod("large", "4")
         await asyncio.sleep(5)
         await gang(harness, "a", 2, 2)
@@ -258,13 +260,13 @@ def test_a_pod_that_leaves_room_on_its_node_lets_a_group_in(how: str) -> None:
         await asyncio.sleep(20)
         return [*seen, await harness.placed()]
 
-    assert story(tell, nodes=1) == [{"large"}, {"large", "a-0", "a-1"}]
+    assert run_story(scenario, nodes=1) == [{"large"}, {"large", "a-0", "a-1"}]
 
 
 def test_a_pod_that_ends_lets_a_group_in_that_another_rule_rejected() -> None:
     """Each member needs port 80 of a node, and a pod that uses one ends."""
 
-    async def tell(harness: ContribHarness) -> list[set[str]]:
+    async def scenario(harness: ContribHarness) -> list[set[str]]:
         containers = [
             {
                 "name": "c",
@@ -284,4 +286,4 @@ def test_a_pod_that_ends_lets_a_group_in_that_another_rule_rejected() -> None:
         await asyncio.sleep(20)
         return [*seen, await harness.placed()]
 
-    assert story(tell) == [{"web"}, {"web", "a-0", "a-1"}]
+    assert run_story(scenario) == [{"web"}, {"web", "a-0", "a-1"}]

@@ -77,8 +77,8 @@ async def _keep_pages(original: Any, self: Any) -> Any:
     return [*lost, *objects], version
 
 
-def _without_deletions(tell: Any) -> Any:
-    return lambda old, new: None if new is None else tell(old, new)
+def _without_deletions(notify: Any) -> Any:
+    return lambda old, new: None if new is None else notify(old, new)
 
 
 MUTANTS = {

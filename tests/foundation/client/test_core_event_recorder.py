@@ -38,7 +38,7 @@ class RecorderHarness:
         return list((await self.api.list(Event)).items)
 
 
-def tell(story: Callable[[RecorderHarness], Awaitable[None]]) -> RecorderHarness:
+def run_story(story: Callable[[RecorderHarness], Awaitable[None]]) -> RecorderHarness:
     async def main() -> RecorderHarness:
         harness = RecorderHarness()
         async with running(harness.broadcaster):
@@ -67,7 +67,7 @@ def test_an_event_about_leadership() -> None:
         assert event.reporting_instance == ""
         assert event.first_timestamp == event.last_timestamp
 
-    tell(story)
+    run_story(story)
 
 
 def test_the_same_event_is_counted() -> None:
@@ -79,7 +79,7 @@ def test_the_same_event_is_counted() -> None:
         assert event.count == 3
         assert event.last_timestamp != event.first_timestamp
 
-    assert tell(story).requests == ["create", "patch", "patch"]
+    assert run_story(story).requests == ["create", "patch", "patch"]
 
 
 def test_a_deleted_counted_event_is_created_again() -> None:
@@ -91,7 +91,7 @@ def test_a_deleted_counted_event_is_created_again() -> None:
         (again,) = await harness.events()
         assert (again.count, again.metadata.name) == (2, event.metadata.name)
 
-    tell(story)
+    run_story(story)
 
 
 def test_the_tenth_message_is_combined_with_those_that_follow() -> None:
@@ -105,7 +105,7 @@ def test_the_tenth_message_is_combined_with_those_that_follow() -> None:
             ("(combined from similar events): reason 11", 3)
         ]
 
-    tell(story)
+    run_story(story)
 
 
 def test_events_about_one_object_are_rate_limited() -> None:
@@ -120,7 +120,7 @@ def test_events_about_one_object_are_rate_limited() -> None:
         await asyncio.sleep(1)
         assert len(harness.requests) == 26
 
-    tell(story)
+    run_story(story)
 
 
 def test_an_unreachable_server_is_retried_and_a_refusal_is_not() -> None:
@@ -138,4 +138,4 @@ def test_an_unreachable_server_is_retried_and_a_refusal_is_not() -> None:
         assert harness.requests == ["create"] * 4
         assert len(await harness.events()) == 1
 
-    tell(story)
+    run_story(story)

@@ -86,7 +86,7 @@ def make_pod(name: str = "fits", version: str = "95168") -> Pod:
 Story = Callable[[FakeEventSink, EventBroadcaster, EventsV1Recorder], Awaitable[None]]
 
 
-def tell(story: Story) -> FakeEventSink:
+def run_story(story: Story) -> FakeEventSink:
     async def main() -> FakeEventSink:
         sink = FakeEventSink()
         broadcaster = EventBroadcaster(sink.access, current_clock(), random.Random(1))
@@ -119,7 +119,7 @@ def test_an_event_looks_like_the_references(goldens: Path) -> None:
         )
         await asyncio.sleep(1)
 
-    sink = tell(story)
+    sink = run_story(story)
     [event] = sink.events.values()
     ours = json.loads(msgspec.json.encode(event))
     # What the server adds, and what depends on when it happened.
@@ -147,7 +147,7 @@ def test_recording_an_event_sends_no_request() -> None:
         await asyncio.sleep(1)
         assert sink.verbs() == ["create"]
 
-    tell(story)
+    run_story(story)
 
 
 def test_events_about_cluster_scoped_objects_are_in_the_default_namespace() -> None:
@@ -157,7 +157,7 @@ def test_events_about_cluster_scoped_objects_are_in_the_default_namespace() -> N
         recorder.event(node, "Normal", "R", "A", "note")
         await asyncio.sleep(1)
 
-    sink = tell(story)
+    sink = run_story(story)
     preempted, about_node = sink.events.values()
     assert preempted.related is not None
     assert (preempted.related.kind, preempted.related.api_version) == ("Node", "v1")
@@ -171,7 +171,7 @@ def test_an_unknown_type_is_refused() -> None:
         await asyncio.sleep(1)
         assert sink.requests == []
 
-    tell(story)
+    run_story(story)
 
 
 def test_notes_pass_through_gos_printf() -> None:
@@ -179,7 +179,7 @@ def test_notes_pass_through_gos_printf() -> None:
         failed(recorder, note="disk 90% full")
         await asyncio.sleep(1)
 
-    [event] = tell(story).events.values()
+    [event] = run_story(story).events.values()
     assert event.note == "disk 90%!f(MISSING)ull"
 
 
@@ -189,7 +189,7 @@ def test_a_name_that_would_be_invalid_becomes_a_uuid() -> None:
             failed(recorder, make_pod(name))
         await asyncio.sleep(1)
 
-    names = [event.metadata.name for event in tell(story).events.values()]
+    names = [event.metadata.name for event in run_story(story).events.values()]
     assert [str(uuid.UUID(name)) for name in names] == names
     assert [uuid.UUID(name).version for name in names] == [4, 4]
 
@@ -200,7 +200,7 @@ def test_events_of_one_instant_have_names_of_their_own() -> None:
             recorder.event(make_pod(), "Normal", reason, "Binding", "note")
         await asyncio.sleep(1)
 
-    assert len(tell(story).events) == 3
+    assert len(run_story(story).events) == 3
 
 
 class TestSeries:
@@ -221,7 +221,7 @@ class TestSeries:
             assert set(body) == {"series"}
             assert set(body["series"]) == {"count", "lastObservedTime"}
 
-        tell(story)
+        run_story(story)
 
     def test_a_patch_waits_for_the_creation_under_way(self) -> None:
         async def story(
@@ -235,7 +235,7 @@ class TestSeries:
             assert sink.verbs() == ["create", "patch"]
             assert sink.requests[1][1] - sink.requests[0][1] >= 2 * SECOND
 
-        tell(story)
+        run_story(story)
 
     def test_further_events_only_count_until_the_refresh(self) -> None:
         async def story(
@@ -251,7 +251,7 @@ class TestSeries:
             assert event.series is not None
             assert event.series.count == 10
 
-        tell(story)
+        run_story(story)
 
     def test_an_ended_series_is_sent_a_last_time_and_evicted(self) -> None:
         async def story(
@@ -268,7 +268,7 @@ class TestSeries:
             assert sink.verbs()[-1] == "create"
             assert len(sink.events) == 2
 
-        tell(story)
+        run_story(story)
 
     def test_a_last_sending_that_fails_is_repeated_at_the_next_round(self) -> None:
         async def story(
@@ -283,7 +283,7 @@ class TestSeries:
             await asyncio.sleep(6 * 60)
             assert sink.verbs() == ["create", "patch", "patch", "patch"]
 
-        tell(story)
+        run_story(story)
 
     def test_a_series_that_grows_during_its_last_sending_stays_cached(self) -> None:
         async def story(
@@ -304,7 +304,7 @@ class TestSeries:
             assert sink.verbs() == ["create", "patch", "patch", "patch"]
             assert sink.requests[-1][2]["series"]["count"] == 5
 
-        tell(story)
+        run_story(story)
 
     def test_a_single_event_is_evicted_after_six_minutes(self) -> None:
         async def story(
@@ -316,7 +316,7 @@ class TestSeries:
             await asyncio.sleep(1)
             assert sink.verbs() == ["create", "create"]
 
-        tell(story)
+        run_story(story)
 
     def test_a_change_of_the_object_begins_a_new_event(self) -> None:
         async def story(
@@ -328,7 +328,7 @@ class TestSeries:
             await asyncio.sleep(1)
             assert sink.verbs() == ["create"] * 3
 
-        tell(story)
+        run_story(story)
 
     def test_an_event_deleted_on_the_server_is_recreated_with_its_series(self) -> None:
         async def story(
@@ -344,7 +344,7 @@ class TestSeries:
             assert event.series is not None
             assert event.series.count == 2
 
-        tell(story)
+        run_story(story)
 
     def test_a_series_whose_event_is_created_concurrently_is_patched_later(self) -> None:
         async def story(
@@ -358,7 +358,7 @@ class TestSeries:
             assert sink.verbs() == ["create", "patch", "create", "patch"]
             assert 10 * SECOND <= sink.requests[3][1] - sink.requests[2][1] <= 12.6 * SECOND
 
-        tell(story)
+        run_story(story)
 
 
 class TestSending:
@@ -372,7 +372,7 @@ class TestSending:
             await asyncio.sleep(120)
             assert sink.verbs() == ["create"]
 
-        tell(story)
+        run_story(story)
 
     def test_an_unreachable_server_is_tried_twelve_times(self) -> None:
         async def story(
@@ -386,7 +386,7 @@ class TestSending:
             assert all(10 * SECOND <= gap <= 12.6 * SECOND for gap in gaps)
             assert sink.requests[-1][1] < 2.5 * MINUTE
 
-        tell(story)
+        run_story(story)
 
     def test_a_server_that_comes_back_gets_the_event(self) -> None:
         async def story(
@@ -398,7 +398,7 @@ class TestSending:
             assert sink.verbs() == ["create"] * 3
             assert len(sink.events) == 1
 
-        tell(story)
+        run_story(story)
 
     def test_a_slow_event_does_not_delay_other_events(self) -> None:
         async def story(
@@ -410,7 +410,7 @@ class TestSending:
             await asyncio.sleep(1)
             assert len(sink.events) == 99
 
-        tell(story)
+        run_story(story)
 
     def test_drain_waits_for_what_was_recorded(self) -> None:
         async def story(
@@ -421,7 +421,7 @@ class TestSending:
             await b.drain()
             assert len(sink.events) == 100
 
-        tell(story)
+        run_story(story)
 
     def test_a_full_queue_drops_and_never_blocks(self) -> None:
         async def main() -> int:

@@ -48,7 +48,7 @@ def make_informer(server: FakeApiServer) -> SharedInformer[Pod]:
     return SharedInformer(server.access, Pod, current_clock(), random.Random(1))
 
 
-def tell(story: Story, server: FakeApiServer | None = None) -> list[str]:
+def run_story(story: Story, server: FakeApiServer | None = None) -> list[str]:
     """Run a scenario with a running informer on virtual time; return the calls of its handlers."""
 
     async def main() -> list[str]:
@@ -80,7 +80,7 @@ def test_lists_then_watches_from_the_lists_version() -> None:
         assert informer.store.get("b", "default") == pod("b", version=13)
         assert informer.resource_version == "14"
 
-    assert tell(story) == ["+a@11", "a@11>a@12", "+b@13", "-a@14"]
+    assert run_story(story) == ["+a@11", "a@11>a@12", "+b@13", "-a@14"]
 
 
 def test_events_older_than_the_copy_are_ignored() -> None:
@@ -108,7 +108,7 @@ def test_events_older_than_the_copy_are_ignored() -> None:
         await asyncio.sleep(1)
         assert heard[len(before) :] == ["a@12>a@15"]
 
-    tell(story)
+    run_story(story)
 
 
 def test_an_informer_syncs_after_its_first_list_even_if_it_is_empty() -> None:
@@ -118,7 +118,7 @@ def test_an_informer_syncs_after_its_first_list_even_if_it_is_empty() -> None:
         assert informer.has_synced
         assert len(informer.store) == 0
 
-    assert tell(story) == []
+    assert run_story(story) == []
 
 
 def test_reads_long_lists_page_by_page() -> None:
@@ -131,7 +131,7 @@ def test_reads_long_lists_page_by_page() -> None:
     server = FakeApiServer()
     for number in range(1_234):
         server.put(f"p{number}")
-    heard = tell(story, server)
+    heard = run_story(story, server)
     assert heard == [f"+p{number}@{number + 11}" for number in range(1_234)]
 
 
@@ -149,7 +149,7 @@ def test_a_list_that_expires_half_way_is_requested_in_one_piece() -> None:
     server = FakeApiServer()
     for number in range(600):
         server.put(f"p{number}")
-    assert len(tell(story, server)) == 600
+    assert len(run_story(story, server)) == 600
 
 
 def test_selectors_and_namespace_are_repeated_on_every_request() -> None:
@@ -220,7 +220,7 @@ class TestWatchEnds:
             assert heard == ["+a@11"]
             assert server.verbs() == ["list", "watch", "watch"]
 
-        tell(story)
+        run_story(story)
 
     def test_a_bookmark_moves_the_place_to_resume_from(self) -> None:
         async def story(
@@ -237,7 +237,7 @@ class TestWatchEnds:
             assert server.watched_from() == ["10", "11"]
             assert heard == ["+a@12"]
 
-        tell(story)
+        run_story(story)
 
     def test_an_end_within_a_second_without_events_leads_to_a_new_list_after_a_pause(self) -> None:
         async def story(
@@ -250,7 +250,7 @@ class TestWatchEnds:
             await asyncio.sleep(1.7)
             assert server.verbs() == ["list", "watch", "list", "watch"]
 
-        tell(story)
+        run_story(story)
 
     def test_an_end_within_a_second_with_events_is_a_normal_one(self) -> None:
         async def story(
@@ -262,7 +262,7 @@ class TestWatchEnds:
             await asyncio.sleep(0.1)
             assert server.verbs() == ["list", "watch", "watch"]
 
-        tell(story)
+        run_story(story)
 
     def test_a_version_too_old_leads_to_a_new_list_and_missed_deletions_come_first(self) -> None:
         async def story(
@@ -282,7 +282,7 @@ class TestWatchEnds:
             await asyncio.sleep(1.5)
             assert server.verbs() == ["list", "watch", "watch", "list", "watch"]
 
-        assert tell(story) == [
+        assert run_story(story) == [
             "-?gone@11",
             "changed@12>changed@15",
             "same@13>same@13",
@@ -301,7 +301,7 @@ class TestWatchEnds:
             server.forget_history()
             await asyncio.sleep(5)
 
-        assert tell(story) == ["+a@11", "a@11>a@13"]
+        assert run_story(story) == ["+a@11", "a@11>a@13"]
 
     @pytest.mark.parametrize("code", [0, 429])
     def test_a_watch_on_an_unavailable_server_is_retried_without_a_list(self, code: int) -> None:
@@ -317,7 +317,7 @@ class TestWatchEnds:
             await asyncio.sleep(1)
             assert heard == ["+a@11"]
 
-        tell(story)
+        run_story(story)
 
     def test_a_connection_that_broke_after_it_worked_is_reopened_at_once(self) -> None:
         async def story(
@@ -330,7 +330,7 @@ class TestWatchEnds:
             await asyncio.sleep(0.1)
             assert server.watched_from() == ["10", "11"]
 
-        tell(story)
+        run_story(story)
 
     def test_other_failures_lead_to_a_new_list(self) -> None:
         async def story(
@@ -341,7 +341,7 @@ class TestWatchEnds:
             await asyncio.sleep(2)
             assert server.verbs() == ["list", "watch", "list", "watch"]
 
-        tell(story)
+        run_story(story)
 
     def test_an_error_event_counts_as_the_failure_it_names(self) -> None:
         async def story(
@@ -355,7 +355,7 @@ class TestWatchEnds:
             assert server.verbs() == ["list", "watch", "list", "watch"]
             assert informer.resource_version == "10"
 
-        tell(story)
+        run_story(story)
 
 
 def test_failing_lists_are_repeated_at_growing_distances() -> None:
@@ -366,7 +366,7 @@ def test_failing_lists_are_repeated_at_growing_distances() -> None:
         pauses_s = await elapsed_s() - 5 * 0.01
         assert 0.8 + 1.6 + 3.2 + 6.4 <= pauses_s < 2 * (0.8 + 1.6 + 3.2 + 6.4)
 
-    tell(story)
+    run_story(story)
 
 
 @pytest.mark.parametrize("code", [0, 502, 503, 504])
@@ -377,7 +377,7 @@ def test_an_unavailable_server_is_retried_often_behind_any_proxy(code: int) -> N
         # 0.8, 1.6, then 3 s, each up to twice as long
         assert len(server.calls) >= 2 + (60 - 2 * (0.8 + 1.6)) // 6
 
-    tell(story)
+    run_story(story)
 
 
 def test_an_event_without_a_version_does_not_make_the_next_watch_begin_anywhere() -> None:
@@ -389,7 +389,7 @@ def test_an_event_without_a_version_does_not_make_the_next_watch_begin_anywhere(
         await asyncio.sleep(1)
         assert server.watched_from() == ["10", "10"]
 
-    tell(story)
+    run_story(story)
 
 
 def test_a_kind_that_is_never_served_never_syncs() -> None:
@@ -400,7 +400,7 @@ def test_a_kind_that_is_never_served_never_syncs() -> None:
         # In each two minutes there are pauses of 0.8, 1.6, 3.2, 6.4, 12.8 s and more.
         assert 30 * 5 < len(server.calls) < 30 * 9
 
-    tell(story)
+    run_story(story)
 
 
 class TestHandlers:
@@ -459,7 +459,7 @@ class TestHandlers:
             await asyncio.sleep(1)
             assert late == ["+a@11", "+b@12", "a@11>a@13"]
 
-        tell(story)
+        run_story(story)
 
     def test_a_handler_that_is_added_during_a_list_gets_no_object_twice(self) -> None:
         async def main() -> None:
@@ -494,7 +494,7 @@ class TestHandlers:
             server.remove("a")
             await asyncio.sleep(1)
 
-        assert tell(story) == ["+a@11", "a@11>a@12", "-a@13"]
+        assert run_story(story) == ["+a@11", "a@11>a@12", "-a@13"]
 
 
 class TestStopping:
@@ -560,7 +560,7 @@ def test_available_events_cost_no_turn_of_the_loop() -> None:
             await asyncio.sleep(0)
         assert turns <= 3
 
-    tell(story)
+    run_story(story)
 
 
 def test_a_burst_of_events_yields_to_other_tasks() -> None:
@@ -574,7 +574,7 @@ def test_a_burst_of_events_yields_to_other_tasks() -> None:
             await asyncio.sleep(0)
         assert len(seen) >= 4
 
-    tell(story)
+    run_story(story)
 
 
 def test_handlers_that_take_long_let_others_run_in_between() -> None:
@@ -706,7 +706,7 @@ def test_an_api_error_is_the_only_failure_that_is_survived() -> None:
         await asyncio.sleep(60)
 
     with pytest.raises(ExceptionGroup) as caught:
-        tell(story)
+        run_story(story)
     assert isinstance(caught.value.exceptions[0], TypeError)
     assert not isinstance(caught.value.exceptions[0], ApiError)
 
@@ -763,7 +763,7 @@ def test_a_list_with_endless_pages_is_requested_in_one_piece(form: str) -> None:
             await informer.wait_for_sync()
         assert sorted(heard) == ["+a@11", "+b@12"]
 
-    tell(story, EndlessPages(form, is_stubborn=False))
+    run_story(story, EndlessPages(form, is_stubborn=False))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -774,4 +774,4 @@ def test_endless_lists_fail_and_are_retried(form: str, caplog: pytest.LogCapture
         assert list(informer.store.list()) == []
         assert "lead nowhere" in caplog.text
 
-    tell(story, EndlessPages(form, is_stubborn=True))
+    run_story(story, EndlessPages(form, is_stubborn=True))

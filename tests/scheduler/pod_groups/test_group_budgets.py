@@ -10,7 +10,7 @@ import pytest
 
 from kubesched.api import Pod, PodGroup
 from tests.counted_calls import count_calls, grow
-from tests.scheduler.hostile_object_harness import GROUPS, HostileObjectHarness, tell
+from tests.scheduler.hostile_object_harness import GROUPS, HostileObjectHarness, run_story
 
 SIZE = 30
 CALLS_PER_MEMBER = 8_000
@@ -31,7 +31,7 @@ def cost(count: int, least: int, cpu: str) -> int:
             await harness.api.create_document(Pod, "default", pod)
         await asyncio.sleep(3)
 
-    return count_calls(lambda: tell(story, GROUPS))
+    return count_calls(lambda: run_story(story, GROUPS))
 
 
 CASES: dict[str, Callable[[int], int]] = {

@@ -118,14 +118,14 @@ def ignoring(name: str, **more: Any) -> type[Plugin]:
 
 def test_a_pod_makes_no_difference_if_all_plugins_that_read_single_pods_ignore_it() -> None:
     framework = PluginHarness(filter_plugin("A", TOTALS), ignoring("B"), nodes=NODES).framework
-    tell = framework.dry_run.ignored_pods(CycleState(), make_pod("p"))
-    assert tell is not None
-    assert tell(PodInfo(make_pod("B")))
-    assert not tell(PodInfo(make_pod("C")))
+    is_ignored = framework.dry_run.ignored_pods(CycleState(), make_pod("p"))
+    assert is_ignored is not None
+    assert is_ignored(PodInfo(make_pod("B")))
+    assert not is_ignored(PodInfo(make_pod("C")))
     both = PluginHarness(ignoring("B"), ignoring("C"), nodes=NODES).framework
-    tell = both.dry_run.ignored_pods(CycleState(), make_pod("p"))
-    assert tell is not None
-    assert not tell(PodInfo(make_pod("B")))
+    is_ignored = both.dry_run.ignored_pods(CycleState(), make_pod("p"))
+    assert is_ignored is not None
+    assert not is_ignored(PodInfo(make_pod("B")))
 
 
 CANNOT_TELL: dict[str, type[Plugin]] = {

@@ -153,12 +153,14 @@ def test_only_claims_of_the_group_have_statuses() -> None:
     spec = {**GANG, "resourceClaims": [{"name": "c", "resourceClaimTemplateName": "t"}]}
     assert ask(client, "POST", GROUPS, {"metadata": {"name": "g"}, "spec": spec})[0] == 201
 
-    def tell(name: str) -> Any:
-        told = {"status": {"resourceClaimStatuses": [{"name": name, "resourceClaimName": "x"}]}}
+    def patch_claim_status(name: str) -> Any:
+        body_of_patch = {
+            "status": {"resourceClaimStatuses": [{"name": name, "resourceClaimName": "x"}]}
+        }
         merge = "application/merge-patch+json"
-        return ask(client, "PATCH", f"{GROUPS}/g/status", told, content_type=merge)
+        return ask(client, "PATCH", f"{GROUPS}/g/status", body_of_patch, content_type=merge)
 
-    assert tell("c")[0] == 200
-    code, body = tell("other")
+    assert patch_claim_status("c")[0] == 200
+    code, body = patch_claim_status("other")
     assert code == 422
     assert "must match the name of an entry in `spec.resourceClaims`" in body["message"]
