@@ -222,9 +222,16 @@ async def _shared_by_a_gang(scenario: ScenarioParts) -> ScenarioSteps:
     await scenario.add_group(2)
     await scenario.add_device_claim(scenario.filler)
     await scenario.add_device_claim()
-    status = f"/resourceclaims/{scenario.filler}/status"
+    writes_claim = is_request("PUT", f"/resourceclaims/{scenario.filler}/status")
+    is_written = asyncio.Event()
+
+    def is_write(request: OutgoingRequest) -> bool:
+        if writes_claim(request):
+            is_written.set()
+        return writes_claim(request)
+
     slow = Trouble(server_ns=5 * SECOND)
-    scenario.intercept(once(is_request("PUT", status), refusal(422, "Invalid"), slow))
+    scenario.intercept(once(is_write, refusal(422, "Invalid"), slow))
     for suffix in ("", "0"):
         await scenario.add_filler(
             suffix=suffix,
@@ -234,7 +241,11 @@ async def _shared_by_a_gang(scenario: ScenarioParts) -> ScenarioSteps:
             **scenario.with_device(resourceClaimName=scenario.filler),
         )
     # A gang that has no node yet, because another leader takes over, does not hold the device.
-    gates = [] if await scenario.until_nominated() else GATES
+    gates = []
+    try:
+        await asyncio.wait_for(is_written.wait(), 4)
+    except TimeoutError:
+        gates = GATES
     await scenario.add_pod(
         schedulingGates=gates, **scenario.with_device(resourceClaimName=scenario.pod)
     )

@@ -112,7 +112,7 @@ MUTANTS = {
         ),
     ),
     "the first of two pods that share a claim in flight ends that for both": Mutant(
-        49, (wrap(f"{_ALLOCATED}.InFlightClaims.remove", _remove_for_two),)
+        59, (wrap(f"{_ALLOCATED}.InFlightClaims.remove", _remove_for_two),)
     ),
     "a claim that got other devices in a gap keeps the first ones": Mutant(
         62, (wrap(f"{_ALLOCATED}.AllocatedDevices.claim_changed", _ignore_other_devices),)
