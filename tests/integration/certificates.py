@@ -1,4 +1,4 @@
-"""Certificates for tests, issued by openssl."""
+"""Certificates for tests, issued by openssl, and requests for certificates."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 
 class Authority:
@@ -44,3 +49,18 @@ class Authority:
 def _openssl(*arguments: object) -> None:
     command = ["openssl", *map(str, arguments)]
     subprocess.run(command, check=True, capture_output=True)
+
+
+def make_request(name: str, group: str, *sans: x509.GeneralName) -> tuple[bytes, bytes]:
+    """Return a key and a certificate request in PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    names = [
+        x509.NameAttribute(NameOID.COMMON_NAME, name),
+        x509.NameAttribute(NameOID.ORGANIZATION_NAME, group),
+    ]
+    builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(names))
+    if sans:
+        builder = builder.add_extension(x509.SubjectAlternativeName(sans), critical=False)
+    signed = builder.sign(key, hashes.SHA256())
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return secret, signed.public_bytes(Encoding.PEM)

@@ -7,18 +7,19 @@ import base64
 import datetime
 import http.client
 import json
+import random
 import ssl
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 
+from kubesched.cluster.embedded_cluster import EmbeddedCluster, Listen
+from kubesched.foundation.util.clock import RealClock
+from kubesched.foundation.util.components import running
 from kubesched.testing import Cluster
+from tests.integration.certificates import make_request
 
 Json = Any
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
@@ -28,7 +29,7 @@ SIGNER = "kubernetes.io/kube-apiserver-client"
 class Sender:
     """Sends requests with a token, or with a client certificate."""
 
-    def __init__(self, cluster: Cluster, pair: Path | None = None) -> None:
+    def __init__(self, cluster: Cluster | EmbeddedCluster, pair: Path | None = None) -> None:
         self._address = urlsplit(cluster.url).netloc
         self.headers = {"Content-Type": "application/json"}
         self._context = ssl.create_default_context()
@@ -59,21 +60,6 @@ class Sender:
             return answer.status, answer.read()
         finally:
             connection.close()
-
-
-def make_request(name: str, group: str, *sans: x509.GeneralName) -> tuple[bytes, bytes]:
-    """Return a key and a certificate request in PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    names = [
-        x509.NameAttribute(NameOID.COMMON_NAME, name),
-        x509.NameAttribute(NameOID.ORGANIZATION_NAME, group),
-    ]
-    builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(names))
-    if sans:
-        builder = builder.add_extension(x509.SubjectAlternativeName(sans), critical=False)
-    signed = builder.sign(key, hashes.SHA256())
-    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return secret, signed.public_bytes(Encoding.PEM)
 
 
 async def approve(sender: Sender, name: str, **spec: Json) -> Json:
@@ -140,7 +126,156 @@ async def check_certificates(tmp_path: Path) -> None:
         _, named = make_request("system:node:a", "system:nodes", x509.DNSName("a"))
         wrong = "DNS subjectAltNames are not allowed"
         assert await failure("names", kubelet, named, "client auth") == ("Failed", wrong)
-        wrong = "PEM block type must be CERTIFICATE REQUEST"
-        assert await failure("no-pem", SIGNER, b"x", "client auth") == ("Failed", wrong)
         # Other signers have controllers of their own.
         assert (await failure("other", "example.com/s", request, "client auth"))[0] == "Approved"
+
+
+def test_what_a_request_may_contain() -> None:
+    asyncio.run(check_requests())
+
+
+async def check_requests() -> None:
+    _, pem = make_request("ann", "devs")
+    _, masters = make_request("ann", "system:masters")
+    valid = {
+        "request": base64.b64encode(pem).decode(),
+        "signerName": SIGNER,
+        "usages": ["client auth"],
+    }
+
+    async with Cluster(nodes=0, serve=True) as cluster:
+        sender = Sender(cluster)
+
+        async def message(**changed: Json) -> str:
+            body = {"metadata": {"name": "wrong"}, "spec": {**valid, **changed}}
+            code, answer = await sender.send("POST", REQUESTS, body)
+            assert code >= 400, answer
+            return str(answer["message"]).partition(": ")[2] or answer["message"]
+
+        shown = base64.b64encode(b"x").decode()
+        assert await message(request=shown) == (
+            f'spec.request: Invalid value: "{shown}": PEM block type must be CERTIFICATE REQUEST'
+        )
+        assert await message(usages=[]) == "spec.usages: Required value"
+        text = await message(usages=["client auth", "client auth", "lunch"])
+        assert text.startswith('[spec.usages[2]: Unsupported value: "lunch": supported values: ')
+        assert 'spec.usages[1]: Duplicate value: "client auth"' in text
+        assert await message(signerName="x") == (
+            'spec.signerName: Invalid value: "x": must be a fully qualified domain and path of '
+            "the form 'example.com/signer-name'"
+        )
+        assert await message(signerName="kubernetes.io/legacy-unknown") == (
+            'spec.signerName: Invalid value: "kubernetes.io/legacy-unknown": the legacy '
+            "signerName is not allowed via this API version"
+        )
+        assert await message(expirationSeconds=599) == (
+            "spec.expirationSeconds: Invalid value: 599: may not specify a duration less than "
+            "600 seconds (10 minutes)"
+        )
+        assert await message(request=base64.b64encode(masters).decode()) == (
+            f"use of {SIGNER} signer with system:masters group is not allowed"
+        )
+
+
+def test_which_writes_may_change_which_part_of_a_request() -> None:
+    asyncio.run(check_writes())
+
+
+async def check_writes() -> None:
+    _, pem = make_request("ann", "devs")
+    spec = {
+        "request": base64.b64encode(pem).decode(),
+        "signerName": "example.com/signer",
+        "usages": ["client auth"],
+    }
+    async with Cluster(nodes=0, serve=True) as cluster:
+        sender = Sender(cluster)
+        path = f"{REQUESTS}/r"
+        _, made = await sender.send("POST", REQUESTS, {"metadata": {"name": "r"}, "spec": spec})
+        wanted = {**made, "spec": {**spec, "usages": ["server auth"]}}
+        code, answer = await sender.send("PUT", path, wanted)
+        assert (code, answer["spec"]["usages"]) == (200, ["client auth"]), "the spec is immutable"
+
+        async def message(part: str, status: Json) -> str:
+            code, answer = await sender.send("PUT", f"{path}/{part}", {**made, "status": status})
+            assert code == 422, answer
+            return str(answer["message"])
+
+        made["metadata"].pop("resourceVersion")
+        approved = {"type": "Approved", "status": "True", "reason": "Test"}
+        denied = {**approved, "type": "Denied"}
+        text = 'updates may not add a condition of type "Approved"'
+        assert text in await message("status", {"conditions": [approved]})
+        text = 'status.conditions[0].status: Unsupported value: "False": supported values: "True"'
+        assert text in await message("approval", {"conditions": [{**approved, "status": "False"}]})
+        text = "Approved and Denied conditions are mutually exclusive"
+        assert text in await message("approval", {"conditions": [approved, denied]})
+        body = {**made, "status": {"conditions": [approved], "certificate": "eA=="}}
+        code, answer = await sender.send("PUT", f"{path}/approval", body)
+        assert code == 200, answer
+        assert "certificate" not in answer["status"], "only `status` writes certificates"
+        (condition,) = answer["status"]["conditions"]
+        assert condition["lastUpdateTime"] == condition["lastTransitionTime"] != ""
+        text = 'updates may not remove a condition of type "Approved"'
+        assert text in await message("approval", {"conditions": []})
+        text = "must contain at least one CERTIFICATE PEM block"
+        status = {"conditions": [approved], "certificate": base64.b64encode(b"x").decode()}
+        assert text in await message("status", status)
+        text = 'only CERTIFICATE PEM blocks are allowed, found "CERTIFICATE REQUEST"'
+        status["certificate"] = spec["request"]
+        assert text in await message("status", status)
+
+
+def test_approval_and_signing_need_permissions_for_the_signer(tmp_path: Path) -> None:
+    asyncio.run(check_permissions(tmp_path))
+
+
+async def check_permissions(tmp_path: Path) -> None:
+    secret, pem = make_request("ann", "devs")
+    spec = {
+        "request": base64.b64encode(pem).decode(),
+        "signerName": SIGNER,
+        "usages": ["client auth"],
+    }
+    cluster = EmbeddedCluster(RealClock(), random.Random(0), listen=Listen(), rbac=True)
+    async with cluster, running(*cluster.parts):
+        admin = Sender(cluster)
+        status = await approve(admin, "first", **spec)
+        pair = tmp_path / "pair.pem"
+        pair.write_bytes(secret + base64.b64decode(status["certificate"]))
+        ann = Sender(cluster, pair)
+        rights = "/apis/rbac.authorization.k8s.io/v1"
+
+        async def grant(name: str, *rules: Json) -> None:
+            role = {"metadata": {"name": name}, "rules": rules}
+            code, answer = await admin.send("POST", f"{rights}/clusterroles", role)
+            assert code == 201, answer
+            binding = {
+                "metadata": {"name": name},
+                "roleRef": {"kind": "ClusterRole", "name": name},
+                "subjects": [{"kind": "User", "name": "ann"}],
+            }
+            code, answer = await admin.send("POST", f"{rights}/clusterrolebindings", binding)
+            assert code == 201, answer
+
+        group = {"apiGroups": ["certificates.k8s.io"]}
+        requests = "certificatesigningrequests"
+        parts = [requests, f"{requests}/approval", f"{requests}/status"]
+        await grant("requests", {**group, "resources": parts, "verbs": ["*"]})
+        _, made = await admin.send("POST", REQUESTS, {"metadata": {"name": "r"}, "spec": spec})
+        made["metadata"].pop("resourceVersion")
+        condition = {"type": "Denied", "status": "True", "reason": "Test"}
+        made["status"] = {"conditions": [condition]}
+        path = f"{REQUESTS}/r"
+        refused = f'{requests}.certificates.k8s.io "r" is forbidden: user not permitted to '
+        code, answer = await ann.send("PUT", f"{path}/approval", made)
+        text = f'{refused}approve requests with signerName "{SIGNER}"'
+        assert (code, answer["message"]) == (403, text)
+        failed = {**made, "status": {"conditions": [{**condition, "type": "Failed"}]}}
+        code, answer = await ann.send("PUT", f"{path}/status", failed)
+        text = f'{refused}sign requests with signerName "{SIGNER}"'
+        assert (code, answer["message"]) == (403, text)
+        names = {"resources": ["signers"], "resourceNames": ["kubernetes.io/*"]}
+        await grant("signers", {**group, **names, "verbs": ["approve"]})
+        code, answer = await ann.send("PUT", f"{path}/approval", made)
+        assert code == 200, answer

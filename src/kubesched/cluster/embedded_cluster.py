@@ -33,6 +33,7 @@ from kubesched.cluster.apiserver.rules.strategies.service_addresses import KUBER
 from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.apiserver.store.persistence import DataFile, open_store
 from kubesched.cluster.apiserver.store.stored_records import StoredChange
+from kubesched.cluster.certificate_expiry import CertificateRequestExpiry
 from kubesched.cluster.certificate_signer import CertificateSigner, LazyAuthority
 from kubesched.cluster.controllers import Controllers, GarbageCollector
 from kubesched.cluster.controllers.control_loop import EventSink
@@ -174,6 +175,7 @@ class EmbeddedCluster:
         )
         if listen is not None and ClusterPart.CONTROLLERS in parts:
             self.parts.append(CertificateSigner(self.store, clock, self._authority))
+            self.parts.append(CertificateRequestExpiry(self.store, clock))
         self._server: ApiServer | None = None
         self._webhooks: WebhookClient | None = None
         self._extensions: ExtensionClient | None = None

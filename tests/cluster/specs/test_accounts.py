@@ -7,13 +7,12 @@ from functools import cache
 
 import pytest
 
+from kubesched.foundation.http.self_signed import self_signed_certificate
 from tests.cluster.specs.spec_runner import Json, Spec, Story, play, pod
+from tests.integration.certificates import make_request
 
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 AUTHORITY = "kube-root-ca.crt"
-REQUEST = b64encode(
-    b"-----BEGIN CERTIFICATE REQUEST-----\nMIIBAAA=\n-----END CERTIFICATE REQUEST-----\n"
-).decode()
 
 
 async def _authority(spec: Spec) -> None:
@@ -90,8 +89,9 @@ async def _reviews(spec: Spec) -> None:
 
 async def _certificates(spec: Spec) -> None:
     plural, signer = "certificatesigningrequests", f"example.com/e2e-{spec.namespace}"
+    request = b64encode(make_request("e2e.example.com", "tests")[1]).decode()
     wanted = {
-        "request": REQUEST,
+        "request": request,
         "signerName": signer,
         "expirationSeconds": 3600,
         "usages": ["digital signature", "key encipherment", "server auth"],
@@ -125,9 +125,10 @@ async def _certificates(spec: Spec) -> None:
     assert [each["type"] for each in updated["status"]["conditions"]][-1] == "Approved"
     assert spec.get(plural, name, "status")["metadata"]["uid"] == uid
     body = {"metadata": {"annotations": {"patchedstatus": "true"}}}
-    body["status"] = {"certificate": REQUEST}
+    certificate = b64encode(self_signed_certificate(["e2e.example.com"], 0).certificates).decode()
+    body["status"] = {"certificate": certificate}
     patched = spec.patch(plural, name, body, "status", kind="merge")
-    assert patched["status"]["certificate"] == REQUEST
+    assert patched["status"]["certificate"] == certificate
 
     def more(csr: Json) -> None:
         csr["status"]["conditions"].append({**approved, "type": "StatusUpdate"})

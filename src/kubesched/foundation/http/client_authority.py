@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
@@ -19,12 +21,15 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from kubesched.foundation.http.self_signed import CertificatePair, certificate_authority
 from kubesched.foundation.util.clock import SECOND
+from kubesched.foundation.util.go_format import quote
 
 __all__ = [
     "CertificateSubject",
     "ClientAuthority",
     "alternative_names",
     "certificate_subject",
+    "check_certificates",
+    "expiry_ns",
     "read_request",
     "request_subject",
 ]
@@ -32,6 +37,14 @@ __all__ = [
 _BACKDATED = datetime.timedelta(minutes=5)
 # Certificates that are valid for a shorter time get all of it, although they begin in the past.
 _SHORT = datetime.timedelta(hours=8)
+_PEM: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----")
+_UNREADABLE: Final = (
+    ValueError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
 _EXTENDED: Final = {
     "any": ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE,
     "server auth": ExtendedKeyUsageOID.SERVER_AUTH,
@@ -58,12 +71,40 @@ def certificate_subject(certificate: bytes) -> CertificateSubject:
 
 def read_request(pem: bytes) -> x509.CertificateSigningRequest:
     """Parse a request in PEM and check its signature. Raises ValueError."""
-    if not pem.lstrip().startswith(b"-----BEGIN CERTIFICATE REQUEST-----"):
+    block = _PEM.search(pem)
+    if block is None or block[1] != b"CERTIFICATE REQUEST":
         raise ValueError("PEM block type must be CERTIFICATE REQUEST")
-    request = x509.load_pem_x509_csr(pem)
-    if not request.is_signature_valid:
+    try:
+        request = x509.load_pem_x509_csr(pem[block.start() :])
+        is_valid = request.is_signature_valid
+        # These are parsed when they are read.
+        _ = request.subject, request.extensions, request.public_key()
+    except _UNREADABLE as exc:
+        raise ValueError(str(exc)) from exc
+    if not is_valid:
         raise ValueError("the signature of the request is invalid")
     return request
+
+
+def check_certificates(pem: bytes) -> None:
+    """Check a text that may contain only certificates in PEM. Raises ValueError."""
+    blocks = list(_PEM.finditer(pem))
+    for block in blocks:
+        if block[1] != b"CERTIFICATE":
+            found = quote(block[1].decode())
+            raise ValueError(f"only CERTIFICATE PEM blocks are allowed, found {found}")
+    if not blocks:
+        raise ValueError("must contain at least one CERTIFICATE PEM block")
+    try:
+        x509.load_pem_x509_certificates(pem)
+    except _UNREADABLE as exc:
+        raise ValueError(str(exc)) from exc
+
+
+def expiry_ns(pem: bytes) -> int:
+    """Return when the first certificate of a text expires. Raises ValueError."""
+    ends = x509.load_pem_x509_certificate(pem).not_valid_after_utc
+    return int(ends.timestamp()) * SECOND
 
 
 def request_subject(request: x509.CertificateSigningRequest) -> CertificateSubject:
@@ -124,13 +165,15 @@ class ClientAuthority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(max(now - _BACKDATED, self._parsed.not_valid_before_utc))
             .not_valid_after(min(ends, self._parsed.not_valid_after_utc))
-            .add_extension(_key_usage(usages), critical=True)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(
                 x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
                 critical=False,
             )
         )
+        # An extension without any usage is invalid.
+        if (key_usage := _key_usage(usages)) != _key_usage(()):
+            builder = builder.add_extension(key_usage, critical=True)
         extended = [oid for usage, oid in _EXTENDED.items() if usage in usages]
         if extended:
             builder = builder.add_extension(x509.ExtendedKeyUsage(extended), critical=False)

@@ -5,6 +5,7 @@ Each object is created twice, from JSON and from protobuf. Both results must be 
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from kubesched.cluster.apiserver.http.protobuf import PROTOBUF, write_protobuf
 from tests.cluster.apiserver.http.client import Client
 from tests.cluster.apiserver.http.go_form import as_in_go
+from tests.integration.certificates import make_request
 
 Json = dict[str, Any]
 
@@ -60,6 +62,7 @@ POD: Json = {
 }
 TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": POD}
 SELECTOR: Json = {"matchLabels": {"a": "b"}}
+REQUEST = base64.b64encode(make_request("ann", "devs")[1]).decode()
 NEVER = {**POD, "restartPolicy": "Never"}
 OBJECTS: list[tuple[str, str, str, Json]] = [
     ("v1", "Pod", "pods", {"spec": POD}),
@@ -328,7 +331,7 @@ OBJECTS: list[tuple[str, str, str, Json]] = [
         "certificates.k8s.io/v1",
         "CertificateSigningRequest",
         "certificatesigningrequests",
-        {"spec": {"request": "AAEC", "signerName": "a/b", "usages": ["client auth"]}},
+        {"spec": {"request": REQUEST, "signerName": "a.example/b", "usages": ["client auth"]}},
     ),
     (
         "admissionregistration.k8s.io/v1",

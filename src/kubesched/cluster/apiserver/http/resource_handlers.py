@@ -53,6 +53,7 @@ from kubesched.cluster.apiserver.http.scale_subresource import (
 )
 from kubesched.cluster.apiserver.http.served_watch import ServedWatch
 from kubesched.cluster.apiserver.http.service_account_tokens import ServiceAccountTokens
+from kubesched.cluster.apiserver.http.signer_authorization import check_signer_access
 from kubesched.cluster.apiserver.http.users import Attributes, Requester, Users
 from kubesched.cluster.apiserver.rules.apply import (
     Manager,
@@ -112,6 +113,7 @@ _ANSWERED_BY_PROCESSES = {
 _INCLUDED = ("None", "Metadata", "Object", "")
 _GONE = 410
 _RBAC = "rbac.authorization.k8s.io"
+_CERTIFICATE_REQUEST = "CertificateSigningRequest"
 # Subresources that are written like the object. The store ignores the other parts of the body.
 _OBJECT_PARTS = frozenset({"approval", "ephemeralcontainers", "finalize", "resize", "status"})
 _SUCCESS: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
@@ -440,10 +442,17 @@ class ResourceHandlers:
 
     def _write(self, call: ResourceRequest, write: Callable[..., Record]) -> Record:
         """Execute an update or patch, with field ownership if the object has been applied."""
+        if self._rules is not None and call.resource.kind == _CERTIFICATE_REQUEST:
+            self._check_signer(call, write(dry_run=True).data)
         dry_run = is_dry_run(call.http)
         record = self._write_tracked(call, write, dry_run=dry_run)
         part = call.target.subresource
         return self._after_write(call.resource, record, dry_run=dry_run, subresource=part)
+
+    def _check_signer(self, call: ResourceRequest, new: Json) -> None:
+        part = call.target.subresource
+        live = self._store.get(call.resource, None, call.target.name).data
+        check_signer_access(self._users, call.requester, part, new, live)
 
     def _write_tracked(
         self, call: ResourceRequest, write: Callable[..., Record], *, dry_run: bool
@@ -499,6 +508,8 @@ class ResourceHandlers:
             document["metadata"]["name"] = call.target.name
             record = self._create_object(call, document, dry_run=dry_run)
             return rendering.object(record, 201, problems)
+        if self._rules is not None and call.resource.kind == _CERTIFICATE_REQUEST:
+            self._check_signer(call, document)
         record = self._store.update(
             call.resource,
             call.target.namespace,

@@ -367,6 +367,8 @@ class Store(StoredObjects):
         if is_reviewed:
             new = self._mutated(resource, new, old, subresource, dry_run=dry_run)
             base = None
+        if resource.strategy.has_stamps:
+            new = resource.strategy.stamp_update(new, old.data, format_timestamp(now_ns))
         new, problems = _prepared(resource, part, subresource, new, old.data)
         if problems:
             raise api_errors.invalid(resource.group_kind, metadata["name"], problems)

@@ -12,6 +12,9 @@ from kubesched.cluster.apiserver.rules.errors.field_problems import (
     required,
 )
 from kubesched.cluster.apiserver.rules.strategies.autoscaler_strategy import AutoscalerStrategy
+from kubesched.cluster.apiserver.rules.strategies.certificate_strategies import (
+    CertificateRequestStrategy,
+)
 from kubesched.cluster.apiserver.rules.strategies.ingress_strategies import (
     EndpointSliceStrategy,
     IngressClassStrategy,
@@ -19,7 +22,7 @@ from kubesched.cluster.apiserver.rules.strategies.ingress_strategies import (
 )
 from kubesched.cluster.apiserver.rules.strategies.pod_defaults import default_pod_spec
 from kubesched.cluster.apiserver.rules.strategies.resource_strategy import Json, ResourceStrategy
-from kubesched.cluster.apiserver.rules.validation.names import config_map_key
+from kubesched.cluster.apiserver.rules.validation.names import config_map_key, path_segment
 from kubesched.cluster.apiserver.rules.validation.network_policy_validation import (
     check_network_policy,
 )
@@ -32,13 +35,6 @@ from kubesched.cluster.apiserver.rules.validation.template_validation import che
 __all__ = ["PLAIN_STRATEGIES"]
 
 _RBAC = "rbac.authorization.k8s.io"
-
-
-def path_segment(name: str) -> tuple[str, ...]:
-    """Check a name that only must be a valid URL segment, such as `system:node`."""
-    if name in (".", ".."):
-        return (f"may not be '{name}'",)
-    return tuple(f"may not contain '{sign}'" for sign in "/%" if sign in name)
 
 
 class PlainStrategy(ResourceStrategy):
@@ -250,12 +246,7 @@ PLAIN_STRATEGIES: dict[str, ResourceStrategy] = {
     "ValidatingWebhookConfiguration": PlainStrategy(generation=True, default=_webhooks()),
     "APIService": PlainStrategy(status=True, needed=("spec.version",)),
     "HorizontalPodAutoscaler": AutoscalerStrategy(),
-    "CertificateSigningRequest": PlainStrategy(
-        status=True,
-        needed=("spec.request", "spec.signerName"),
-        names=path_segment,
-        parts=("status", "approval"),
-    ),
+    "CertificateSigningRequest": CertificateRequestStrategy(),
     "ClusterTrustBundle": PlainStrategy(fixed=("spec.signerName",), names=path_segment),
     "PodCertificateRequest": PlainStrategy(status=True, fixed=("spec",)),
     "LeaseCandidate": PlainStrategy(fixed=("spec.leaseName",), names=config_map_key),

@@ -52,6 +52,8 @@ class ResourceStrategy:
     unconditional_update = True
     # The propagation policy of deletions that set none.
     default_propagation = "Background"
+    # Whether `stamp_update` sets times.
+    has_stamps = False
     # Whether deletion has a grace period.
     graceful = False
 
@@ -79,6 +81,10 @@ class ResourceStrategy:
         """Restore the fields that an update of the object cannot change."""
         if self.has_status:
             new = set_part(new, "status", old.get("status"))
+        return new
+
+    def stamp_update(self, new: Json, _old: Json, _stamp: str, /) -> Json:
+        """Set the times of a write that the client has left out."""
         return new
 
     def prepare_status(self, new: Json, old: Json, /) -> Json:

@@ -19,6 +19,7 @@ __all__ = [
     "dns_label",
     "dns_subdomain",
     "label_value",
+    "path_segment",
     "port_name",
     "port_number",
     "qualified_name",
@@ -109,3 +110,10 @@ def port_name(value: str) -> tuple[str, ...]:
     if value and (value[0] == "-" or value[-1] == "-"):
         problems.append("must not begin or end with a hyphen")
     return tuple(problems)
+
+
+def path_segment(name: str) -> tuple[str, ...]:
+    """Check a name that only must be a valid URL segment, such as `system:node`."""
+    if name in (".", ".."):
+        return (f"may not be '{name}'",)
+    return tuple(f"may not contain '{sign}'" for sign in "/%" if sign in name)
