@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kubesched.api import Pod, Service, StorageClass
 from kubesched.api.base import ApiObject
 from kubesched.api.time import format_time
+from kubesched.cluster.account_token_secrets import AccountTokenSecrets
 from kubesched.cluster.apiserver.http.api_limits import ApiLimits
 from kubesched.cluster.apiserver.http.api_server import ApiServer
 from kubesched.cluster.apiserver.http.client_kubeconfig import kubeconfig
@@ -183,7 +184,7 @@ class EmbeddedCluster:
         self._listen = listen
         self._rbac = rbac
         if listen is not None:
-            self._serve(listen, clock, limits)
+            self._serve(listen, clock, limits, parts)
 
     def _open(
         self,
@@ -239,7 +240,9 @@ class EmbeddedCluster:
         }
         self.store.create(services, "default", body, now_ns)
 
-    def _serve(self, listen: Listen, clock: Clock, limits: ApiLimits | None) -> None:
+    def _serve(
+        self, listen: Listen, clock: Clock, limits: ApiLimits | None, parts: ClusterPart
+    ) -> None:
         users = context = None
         if listen.tls:
             # Not derived from the seed: a token must not be computable from it.
@@ -259,6 +262,10 @@ class EmbeddedCluster:
                 self._authority.get()
         key = self._secret("service-account-key", lambda: secrets.token_bytes(32))
         service = ApiService(self.store, clock, users=users, rbac=self._rbac, token_key=key)
+        if ClusterPart.CONTROLLERS in parts:
+            self.parts.append(
+                AccountTokenSecrets(self.store, service.tokens, clock, lambda: self._certificate)
+            )
         service.show_processes(ContainerScripts(self._scripts, check_local_address))
         if self._usage is not None:
             service.show_usage(self._usage)

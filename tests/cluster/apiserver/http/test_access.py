@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from kubesched.cluster.apiserver.http import ADMIN, ApiService, Requester, Users
 from kubesched.foundation.http.http_messages import Response
@@ -169,6 +174,7 @@ def test_a_token_authenticates_its_service_account() -> None:
             "system:serviceaccounts:default",
             "system:authenticated",
         ],
+        "extra": {"authentication.kubernetes.io/credential-id": [f"JTI={claims(token)['jti']}"]},
     }
     assert client.send("GET", PODS, token=token)[0] == 403
     allow(client, ["list"], {"kind": "ServiceAccount", "name": "bot", "namespace": "default"})
@@ -176,6 +182,104 @@ def test_a_token_authenticates_its_service_account() -> None:
     assert client.send("GET", PODS, token=token[:-2] + "AA")[0] == 401
     client.clock.advance(601 * 10**9)
     assert client.send("GET", PODS, token=token)[0] == 401
+
+
+def claims(token: str) -> Json:
+    """Decode the second part of a token."""
+    content = token.split(".")[1]
+    decoded: Json = json.loads(base64.urlsafe_b64decode(content + "=" * (-len(content) % 4)))
+    return decoded
+
+
+def test_a_token_is_verified_with_the_published_keys() -> None:
+    client = Guarded()
+    client.create(ACCOUNTS, {"metadata": {"name": "bot"}})
+    token = client.create(f"{ACCOUNTS}/bot/token", {})["status"]["token"]
+    # Service accounts may read the keys, other users may not.
+    found = client.send("GET", "/.well-known/openid-configuration", token=token)[1]
+    assert found["issuer"] == claims(token)["iss"]
+    assert found["jwks_uri"].endswith("/openid/v1/jwks")
+    answer = client.ask("GET", "/openid/v1/jwks", token=token)
+    assert answer.content_type == "application/jwk-set+json"
+    (key,) = json.loads(answer.body)["keys"]
+    assert client.send("GET", "/openid/v1/jwks", token="ann")[0] == 403
+
+    def number(text: str) -> int:
+        return int.from_bytes(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), "big")
+
+    curve = {"P-256": ec.SECP256R1()}[key["crv"]]
+    public = ec.EllipticCurvePublicNumbers(number(key["x"]), number(key["y"]), curve).public_key()
+    content, _, signature = token.rpartition(".")
+    raw = base64.urlsafe_b64decode(signature + "==")
+    halves = (int.from_bytes(part, "big") for part in (raw[:32], raw[32:]))
+    # Raises InvalidSignature unless the key has signed the token.
+    public.verify(encode_dss_signature(*halves), content.encode(), ec.ECDSA(hashes.SHA256()))
+
+
+@pytest.mark.parametrize("kind", ["Pod", "Secret", "Node"])
+def test_a_token_ends_with_the_object_that_it_is_bound_to(kind: str) -> None:
+    client = Guarded()
+    client.create(ACCOUNTS, {"metadata": {"name": "bot"}})
+    plural = f"{kind.lower()}s"
+    path = "/api/v1/nodes" if kind == "Node" else f"/api/v1/namespaces/default/{plural}"
+    body: Json = {"metadata": {"name": "held"}}
+    if kind == "Pod":
+        body["spec"] = {
+            "serviceAccountName": "bot",
+            "containers": [{"name": "c", "image": "i"}],
+            "terminationGracePeriodSeconds": 0,
+        }
+    uid = client.create(path, body)["metadata"]["uid"]
+    bound = {"kind": kind, "apiVersion": "v1", "name": "held"}
+    token = client.create(f"{ACCOUNTS}/bot/token", {"spec": {"boundObjectRef": bound}})["status"][
+        "token"
+    ]
+    assert claims(token)["kubernetes.io"][kind.lower()] == {"name": "held", "uid": uid}
+    user = whoami(client, token=token)
+    extra = user["extra"]
+    if kind != "Secret":
+        prefix = f"authentication.kubernetes.io/{kind.lower()}"
+        assert (extra[f"{prefix}-name"], extra[f"{prefix}-uid"]) == (["held"], [uid])
+    client.send("DELETE", f"{path}/held")
+    client.create(path, body)
+    assert client.send("GET", PODS, token=token)[0] == 401, "another object of that name"
+
+
+def test_which_token_requests_are_refused() -> None:
+    client = Guarded()
+    client.create(ACCOUNTS, {"metadata": {"name": "bot"}})
+    client.create(
+        PODS,
+        {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+    )
+
+    def message(body: Json) -> tuple[int, str]:
+        code, answer = client.send("POST", f"{ACCOUNTS}/bot/token", body)
+        return code, answer["message"]
+
+    pod = {"kind": "Pod", "apiVersion": "v1", "name": "p"}
+    assert message({"spec": {"boundObjectRef": pod}}) == (
+        400,
+        'cannot bind token for serviceaccount "bot" to pod running with different serviceaccount '
+        "name.",
+    )
+    node = {"kind": "Node", "apiVersion": "v1", "name": "n"}
+    assert message({"spec": {"boundObjectRef": node}}) == (404, 'nodes "n" not found')
+    job = {"kind": "Job", "apiVersion": "batch/v1", "name": "j"}
+    assert message({"spec": {"boundObjectRef": job}}) == (
+        400,
+        "cannot bind token to object of type batch/v1, Kind=Job",
+    )
+    assert message({"spec": {"expirationSeconds": 2**32 + 1}}) == (
+        422,
+        'TokenRequest.authentication.k8s.io "" is invalid: spec.expirationSeconds: Invalid value: '
+        "4294967297: may not specify a duration larger than 2^32 seconds",
+    )
+    assert message({"metadata": {"name": "other"}}) == (
+        422,
+        'TokenRequest.authentication.k8s.io "bot" is invalid: metadata.name: Invalid value: '
+        '"other": must match the service account name if specified',
+    )
 
 
 def test_a_token_ends_with_its_account() -> None:

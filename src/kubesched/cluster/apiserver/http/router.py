@@ -73,6 +73,8 @@ _UNKNOWN = 401
 _WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 _OPENAPI = "/openapi/v3"
+_OPENID = "/.well-known/openid-configuration"
+_KEY_SET = "application/jwk-set+json"
 _OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _AGGREGATED_PARTS = {"g=apidiscovery.k8s.io", "v=v2", "as=APIGroupDiscoveryList"}
 
@@ -119,7 +121,9 @@ class ApiService:
         finish_deletions(store)
         self._policies = enforce_policies(store)
         self._system = SystemObjects(store, clock.now_ns, self._discovery.group_versions)
-        tokens = ServiceAccountTokens(store, token_key or secrets.token_bytes(32), clock.now_ns)
+        self.tokens = tokens = ServiceAccountTokens(
+            store, token_key or secrets.token_bytes(32), clock.now_ns
+        )
         self._users.issued = tokens.identify
         self._rules: AccessRules | None = None
         if rbac:
@@ -135,6 +139,8 @@ class ApiService:
             "/": self._paths,
             _OPENAPI: lambda _: _json(self._openapi.index()),
             "/openapi/v2": self._openapi_2,
+            _OPENID: lambda _: _json(tokens.discovery(self.address)),
+            "/openid/v1/jwks": lambda _: _json(tokens.key.key_set(), _KEY_SET),
             "/metrics": lambda _: Response(200, self._metrics.text().encode(), CONTENT_TYPE),
             "/metrics/slis": lambda _: Response(
                 200, health_metrics(all_checks()).encode(), CONTENT_TYPE

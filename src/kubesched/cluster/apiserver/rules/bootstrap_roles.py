@@ -104,6 +104,13 @@ _ROLES: Final[dict[str, list[Json]]] = {
         )
     ],
     "system:public-info-viewer": [_urls("get", "/healthz /livez /readyz /version")],
+    "system:service-account-issuer-discovery": [
+        _urls(
+            "get",
+            "/.well-known/openid-configuration /.well-known/openid-configuration/ "
+            "/openid/v1/jwks /openid/v1/jwks/",
+        )
+    ],
     "system:monitoring": [
         _urls("get", "/healthz /healthz/* /livez /livez/* /metrics /readyz /readyz/*")
     ],
@@ -171,6 +178,11 @@ _BINDINGS: Final[dict[str, tuple[str, str, str]]] = {
     "system:discovery": ("system:discovery", "Group", "system:authenticated"),
     "system:public-info-viewer": ("system:public-info-viewer", "Group", "system:authenticated"),
     "system:monitoring": ("system:monitoring", "Group", "system:monitoring"),
+    "system:service-account-issuer-discovery": (
+        "system:service-account-issuer-discovery",
+        "Group",
+        "system:serviceaccounts",
+    ),
     "system:kube-scheduler": ("system:kube-scheduler", "User", "system:kube-scheduler"),
     "system:volume-scheduler": ("system:volume-scheduler", "User", "system:kube-scheduler"),
     "system:kube-controller-manager": (
