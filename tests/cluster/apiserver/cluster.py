@@ -6,7 +6,8 @@ import random
 from typing import Any
 
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
-from kubesched.cluster.apiserver.store.object_store import Deletion, Store
+from kubesched.cluster.apiserver.store.committed_objects import Deletion
+from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.apiserver.store.stored_records import Record
 
 Json = dict[str, Any]

@@ -72,6 +72,7 @@ from kubesched.cluster.apiserver.rules.resources.served_resources import Resourc
 from kubesched.cluster.apiserver.store import custom_resource_definitions
 from kubesched.cluster.apiserver.store.access_rules import AccessRules
 from kubesched.cluster.apiserver.store.admission_policies import POLICY, write_type_check
+from kubesched.cluster.apiserver.store.committed_objects import Deletion
 from kubesched.cluster.apiserver.store.custom_resource_definitions import (
     CUSTOM_RESOURCE_DEFINITION,
 )
@@ -85,7 +86,7 @@ from kubesched.cluster.apiserver.store.list_pages import (
     too_old_to_continue,
 )
 from kubesched.cluster.apiserver.store.needed_calls import CallsNeededError, WebhookCall
-from kubesched.cluster.apiserver.store.object_store import Deletion, Store
+from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.apiserver.store.orphaning import orphan_dependents
 from kubesched.cluster.apiserver.store.pod_eviction import admit_eviction
 from kubesched.cluster.apiserver.store.preconditions import parse_revision

@@ -3,7 +3,8 @@
 One counter numbers all writes. The `resourceVersion` of an object is the number of its last
 write. The store is a plain class: it does no I/O, reads no clock and starts no tasks. Every
 write takes the current time as an argument and is complete when it returns. A write that fails
-raises `ApiError` and changes nothing. The reads are in `stored_objects.py`.
+raises `ApiError` and changes nothing. The reads are in `stored_objects.py`, the log and the
+numbers in `committed_objects.py`.
 """
 
 from __future__ import annotations
@@ -11,19 +12,16 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from kubesched.api.access import PatchType
 from kubesched.cluster.apiserver.rules.admission.admission_review import Review
 from kubesched.cluster.apiserver.rules.deletion_plan import (
-    add_foreground_finalizer,
     ends_deletion,
-    plan_deletion,
 )
 from kubesched.cluster.apiserver.rules.errors import api_errors
-from kubesched.cluster.apiserver.rules.errors.field_problems import FieldProblem
 from kubesched.cluster.apiserver.rules.errors.value_limit import check_object
 from kubesched.cluster.apiserver.rules.generated_metadata import (
     format_timestamp,
@@ -33,8 +31,6 @@ from kubesched.cluster.apiserver.rules.generated_metadata import (
     new_metadata,
 )
 from kubesched.cluster.apiserver.rules.kubelet_reports import merge_report
-from kubesched.cluster.apiserver.rules.patching.merge_rules import kind_merge_rules
-from kubesched.cluster.apiserver.rules.patching.patches import PatchError, apply_patch
 from kubesched.cluster.apiserver.rules.request_documents import (
     check_document,
     check_types_of_fields,
@@ -46,33 +42,29 @@ from kubesched.cluster.apiserver.rules.resources.served_resources import Resourc
 from kubesched.cluster.apiserver.rules.strategies.pod_strategy import bind
 from kubesched.cluster.apiserver.rules.strategies.server_features import ALL_FEATURES
 from kubesched.cluster.apiserver.rules.validation.pod_validation import check_restarts
-from kubesched.cluster.apiserver.store.conversion_webhooks import VersionConversion
+from kubesched.cluster.apiserver.store.committed_objects import CommittedObjects, Deletion
 from kubesched.cluster.apiserver.store.first_objects import FIRST_OBJECTS
 from kubesched.cluster.apiserver.store.list_pages import Page
-from kubesched.cluster.apiserver.store.namespace_deletion import NamespaceDeletion
+from kubesched.cluster.apiserver.store.object_updates import (
+    patched_document,
+    prepared_update,
+    with_next_generation,
+    written_part,
+)
 from kubesched.cluster.apiserver.store.preconditions import check_deletion, check_write
-from kubesched.cluster.apiserver.store.quota_accounting import QuotaAccounting
-from kubesched.cluster.apiserver.store.resource_collection import Collection
-from kubesched.cluster.apiserver.store.stored_objects import StoredObjects, key_of
-from kubesched.cluster.apiserver.store.stored_records import ChangeType, Record, StoredChange
+from kubesched.cluster.apiserver.store.stored_objects import key_of
+from kubesched.cluster.apiserver.store.stored_records import Record, StoredChange
 from kubesched.cluster.apiserver.store.typed_views import derive_struct, set_node, set_status
 from kubesched.errors import QuantityError
 from kubesched.foundation.util.randomness import independent_generator
 
-__all__ = ["Deletion", "Store"]
+__all__ = ["Store"]
 
 Json = dict[str, Any]
 
 # The number of changes per resource that the log holds at least. A watch can resume within them.
 DEFAULT_HISTORY = 10_000
 _NAME_ATTEMPTS = 8
-
-
-class Deletion(NamedTuple):
-    """The result of a deletion: the last state of the object."""
-
-    record: Record
-    gone: bool  # False if finalizers or a grace period delay the removal
 
 
 class Admission(Protocol):
@@ -89,7 +81,7 @@ class Admission(Protocol):
         """Raises ApiError to refuse a write."""
 
 
-class Store(StoredObjects):
+class Store(CommittedObjects):
     """All objects of a cluster.
 
     A new store contains the initial namespaces and priority classes (`FIRST_OBJECTS`).
@@ -111,24 +103,9 @@ class Store(StoredObjects):
         does not happen. Kinds and fields that need a feature exist only if `features` has it.
         """
         self._rng = rng or random.Random(0)
-        super().__init__(features, history, independent_generator(self._rng))
-        self._on_change = on_change
+        super().__init__(features, history, independent_generator(self._rng), now_ns, on_change)
         # Reviews every write; None if there is no admission control.
         self.admission: Admission | None = None
-        # Called after the last object of a custom resource was removed.
-        self.emptied: Callable[[Resource, int], None] | None = None
-        # The time of the last write that was called with one.
-        self._now_ns = now_ns
-        self._namespace_deletion = NamespaceDeletion(
-            self._collections,
-            self._empty_namespace,
-            lambda record, data: self._commit(
-                "MODIFIED", record.resource, record.key, data, record
-            ),
-            self._finish,
-        )
-        self._quotas = QuotaAccounting(self._collections, self._write_quota)
-        self._quota_records = self._collections["resourcequotas"].objects
         self._checks_quotas = True
         self._pods = self.catalog.by_url("", "v1", "pods")
         for api_version, kind, body in () if empty else FIRST_OBJECTS:
@@ -148,18 +125,6 @@ class Store(StoredObjects):
             yield
         finally:
             self._rng = before
-
-    def finish_deletions(self, now_ns: int) -> None:
-        """Resume the deletion of namespaces that was under way when the process ended."""
-        namespaces = self._collections["namespaces"]
-        for record in list(namespaces.objects.values()):
-            if "deletionTimestamp" in record.data["metadata"]:
-                self._delete_namespace(record, now_ns)
-
-    def recount_quotas(self, now_ns: int) -> None:
-        """Correct the statuses of quotas that clients have changed."""
-        self._now_ns = now_ns
-        self._quotas.recount()
 
     # Writing
 
@@ -322,7 +287,7 @@ class Store(StoredObjects):
         """
         stored = self._get_stored(resource, namespace, name)
         old = stored if resource.from_stored is None else self._as_served(resource, stored)
-        document = _patched(resource, old.data, patch, patch_type)
+        document = patched_document(resource, old.data, patch, patch_type)
         if patch_type != "strategic":  # a strategic patch leaves no null values
             document = remove_nulls(document, old.data)
         if not trusted:
@@ -355,7 +320,7 @@ class Store(StoredObjects):
         dry_run: bool = False,
     ) -> Record:
         self._now_ns = now_ns
-        part = _written_part(resource, subresource) if subresource else "object"
+        part = written_part(resource, subresource) if subresource else "object"
         metadata = old.data["metadata"]
         requested = document.get("metadata", {})
         if requested is not metadata:
@@ -369,7 +334,7 @@ class Store(StoredObjects):
             base = None
         if resource.strategy.has_stamps:
             new = resource.strategy.stamp_update(new, old.data, format_timestamp(now_ns))
-        new, problems = _prepared(resource, part, subresource, new, old.data)
+        new, problems = prepared_update(resource, part, subresource, new, old.data)
         if problems:
             raise api_errors.invalid(resource.group_kind, metadata["name"], problems)
         if part == "object":
@@ -379,7 +344,7 @@ class Store(StoredObjects):
         if new == old.data:
             return old
         if "generation" in metadata and part in ("object", "spec"):
-            new = _with_next_generation(resource, metadata, new, old.data)
+            new = with_next_generation(resource, metadata, new, old.data)
         if dry_run:
             return Record(self._stored_resource(resource), old.key, new, old.revision)
         if resource.group_resource == "namespaces":
@@ -506,24 +471,6 @@ class Store(StoredObjects):
         deletion = self._delete(resource, old, grace_period_seconds, now_ns, foreground=foreground)
         return Deletion(self._as_served(resource, deletion.record), deletion.gone)
 
-    def _delete(
-        self,
-        resource: Resource,
-        old: Record,
-        grace_period_seconds: int | None,
-        now_ns: int,
-        *,
-        foreground: bool = False,
-    ) -> Deletion:
-        data = add_foreground_finalizer(old.data) if foreground else old.data
-        self._now_ns = now_ns
-        plan = plan_deletion(resource.strategy, data, grace_period_seconds, now_ns)
-        if plan.marked is not None:
-            old = self._commit("MODIFIED", resource, old.key, plan.marked, old)
-        if not plan.remove:
-            return Deletion(old, gone=False)
-        return Deletion(self._remove(resource, old), gone=True)
-
     def delete_collection(
         self,
         resource: Resource,
@@ -548,11 +495,6 @@ class Store(StoredObjects):
             old = objects[record.key]
             self._delete(resource, old, grace_period_seconds, now_ns, foreground=foreground)
         return page
-
-    def _delete_namespace(self, old: Record, now_ns: int) -> Deletion:
-        self._namespace_deletion.begin(old, now_ns)
-        remaining = self._collections["namespaces"].objects.get(old.key)
-        return Deletion(remaining or old, gone=remaining is None)
 
     # Helpers
 
@@ -593,64 +535,6 @@ class Store(StoredObjects):
                 break
         return {**new, "metadata": {**new["metadata"], "name": name}}
 
-    def _commit(
-        self,
-        kind: ChangeType,
-        resource: Resource,
-        key: str,
-        data: Json,
-        previous: Record | None,
-        *,
-        base: tuple[Any, Json] | None = None,
-    ) -> Record:
-        _fetch_conversion(resource, data)
-        self.revision = revision = self.revision + 1
-        collection = self._collections[resource.group_resource]
-        if base is None and previous is not None:
-            base = previous.base
-        record = Record.numbered(collection.resource, key, data, revision, base)
-        self._publish(collection, StoredChange(kind, record, previous, revision))
-        return record
-
-    def _remove(self, resource: Resource, old: Record) -> Record:
-        _fetch_conversion(resource, old.data)
-        self.revision += 1
-        record = old.with_revision(self.revision)
-        self._publish(
-            self.collection(resource), StoredChange("DELETED", record, old, record.revision)
-        )
-        if resource.namespaced:
-            self._namespace_deletion.advance(old.data["metadata"]["namespace"], self._now_ns)
-        if (
-            self.emptied is not None
-            and resource.type is None
-            and not self.collection(resource).objects
-        ):
-            self.emptied(resource, self._now_ns)
-        return record
-
-    def _publish(self, collection: Collection, change: StoredChange) -> None:
-        if self._on_change is not None:
-            try:
-                self._on_change(change)
-            except BaseException:
-                # No client may see the number of a failed write: after a restart the store would
-                # use it again.
-                self.revision = change.revision - 1
-                raise
-        collection.commit(change)
-        if self._quota_records:
-            self._quotas.account(collection.resource, change)
-
-    def _empty_namespace(self, record: Record, now_ns: int) -> None:
-        self._delete(record.resource, record, None, now_ns)
-
-    def _finish(self, record: Record) -> None:
-        self._remove(record.resource, record)
-
-    def _write_quota(self, old: Record, data: Json) -> None:
-        self._commit("MODIFIED", old.resource, old.key, data, old)
-
 
 _DELETION = frozenset({"deletionGracePeriodSeconds", "deletionTimestamp"})
 # Metadata that is valid only on the server that wrote it.
@@ -665,69 +549,7 @@ _SERVER_METADATA = frozenset(
 )
 
 
-_WrittenPart = Literal["object", "spec", "status", "finalizers"]
-
-
 def _check_is_new(requested: Json) -> None:
     if requested.get("resourceVersion", "") not in ("", "0", None):
         text = "resourceVersion should not be set on objects to be created"
         raise api_errors.unknown_failure(text)
-
-
-def _fetch_conversion(resource: Resource, data: Json) -> None:
-    """Make sure that the response to a write can be converted. Raises CallsNeededError."""
-    if isinstance(resource.from_stored, VersionConversion):
-        resource.from_stored.fetch([data])
-
-
-def _written_part(resource: Resource, subresource: str) -> _WrittenPart:
-    """Return the part of an object that a subresource writes. Raises ApiError 404."""
-    strategy = resource.strategy
-    if subresource == "finalize" and resource.group_resource == "namespaces":
-        return "finalizers"
-    if subresource in strategy.spec_parts:
-        return "spec"
-    if strategy.has_status and subresource in strategy.status_parts:
-        return "status"
-    raise api_errors.unknown_resource()
-
-
-def _prepared(
-    resource: Resource, part: _WrittenPart, subresource: str, new: Json, old: Json
-) -> tuple[Json, list[FieldProblem]]:
-    """Return the object with only the part changed that the write may change, and its problems."""
-    strategy = resource.strategy
-    if part == "object":
-        new = strategy.prepare_update(new, old)
-        return new, strategy.check_update(new, old)
-    if part == "status":
-        new = strategy.prepare_status(new, old)
-        return new, strategy.check_status(new, old)
-    if part == "spec":
-        new = strategy.prepare_part(subresource, new, old)
-        return new, strategy.check_part(subresource, new, old)
-    spec = {**old.get("spec", {}), "finalizers": new.get("spec", {}).get("finalizers", [])}
-    return {**old, "metadata": new["metadata"], "spec": spec}, []
-
-
-def _with_next_generation(resource: Resource, metadata: Json, new: Json, old: Json) -> Json:
-    """Increment the generation in `metadata` if the write changes the spec."""
-    if not resource.strategy.changed(new, old):
-        return new
-    return {**new, "metadata": {**new["metadata"], "generation": metadata["generation"] + 1}}
-
-
-def _patched(resource: Resource, old: Json, patch: Any, patch_type: PatchType) -> Json:
-    if patch_type == "apply" or (patch_type == "strategic" and resource.type is None):
-        raise api_errors.unsupported_patch(strategic=resource.type is not None)
-    # The reference always has a status, so a path of a JSON patch may lead into an empty one.
-    shows_status = patch_type == "json" and resource.strategy.has_status and "status" not in old
-    rules = kind_merge_rules(resource.group, resource.version, resource.kind)
-    shown = {**old, "status": {}} if shows_status else old
-    try:
-        patched = apply_patch(shown, patch, patch_type, rules)
-    except PatchError as exc:
-        raise api_errors.bad_patch(str(exc)) from exc
-    if shows_status and patched.get("status") == {}:
-        del patched["status"]
-    return {key: value for key, value in patched.items() if key not in ("kind", "apiVersion")}
