@@ -168,7 +168,7 @@ class ApiService:
 
     def show_processes(self, processes: PodProcesses) -> None:
         """Handle requests for logs and commands with these processes."""
-        self._resources.processes = processes
+        self._resources.show_processes(processes)
 
     async def complete(self, request: Request) -> Response | ServedWatch:
         """Return the response like `answer`, after calls of webhooks if a write needs them."""

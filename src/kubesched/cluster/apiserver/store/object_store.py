@@ -18,9 +18,7 @@ import msgspec
 
 from kubesched.api.access import PatchType
 from kubesched.cluster.apiserver.rules.admission.admission_review import Review
-from kubesched.cluster.apiserver.rules.deletion_plan import (
-    ends_deletion,
-)
+from kubesched.cluster.apiserver.rules.deletion_plan import ends_deletion
 from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.apiserver.rules.errors.value_limit import check_object
 from kubesched.cluster.apiserver.rules.generated_metadata import (
