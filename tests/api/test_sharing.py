@@ -98,7 +98,7 @@ def test_a_changed_template_becomes_the_model() -> None:
     assert third.spec.containers is second.spec.containers
 
 
-def test_an_update_of_the_status_keeps_the_spec_itself() -> None:
+def test_an_update_of_the_status_retains_the_same_spec_object() -> None:
     sharing = PodSharing()
     before = sharing.share(decoded_pod(1), None)
     after = sharing.share(decoded_pod(1, status={"phase": "Failed"}), before)
@@ -106,7 +106,7 @@ def test_an_update_of_the_status_keeps_the_spec_itself() -> None:
     assert after.spec is before.spec
 
 
-def test_a_bound_pod_keeps_the_parts_of_the_waiting_one() -> None:
+def test_a_bound_pod_shares_the_parts_of_the_unbound_version() -> None:
     sharing = PodSharing()
     waiting = sharing.share(decoded_pod(1, spec={"nodeName": ""}), None)
     bound = sharing.share(decoded_pod(1), waiting)
