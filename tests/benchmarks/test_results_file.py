@@ -87,7 +87,7 @@ def test_the_history_is_drawn_for_the_kinds_that_a_commit_can_run() -> None:
     assert chart.count("<circle") == 3
 
 
-def test_recording_replaces_the_output_and_keeps_the_command() -> None:
+def test_recording_replaces_the_output_and_retains_the_command() -> None:
     before = {"question": "How fast?", "commit": "old", "command": "old", "lines": [{"a": 1}]}
     output = "progress\n" + json.dumps({"a": 2}) + "\n"
     after = recorded(before, output, "python -m b", "0123abcd", append=False)

@@ -122,7 +122,7 @@ def all_workloads(workloads: Path) -> list[Workload]:
     return [workload for file in files for workload in read_workloads(file)]
 
 
-def test_every_step_of_every_file_is_known(workloads: Path) -> None:
+def test_every_step_of_every_file_is_supported(workloads: Path) -> None:
     found = all_workloads(workloads)
     assert len(found) > 200
     assert len({workload.family for workload in found}) == 49
