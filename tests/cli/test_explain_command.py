@@ -99,7 +99,7 @@ def test_the_json_of_a_pod_that_fits_has_its_node_and_scores() -> None:
     assert score["node"] == "a"
 
 
-def test_the_first_lines_of_the_text_say_it() -> None:
+def test_the_first_lines_of_the_text_state_cause_and_remedy() -> None:
     done = run("explain", "pod", "shop/web", "-f", "dump.yaml")
     first, second, *_ = done.stdout.splitlines()
     assert first == "shop/web is PENDING: Insufficient cpu: asks 6, and at most 3 is free (on a)."

@@ -55,7 +55,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("line", "want"), MISTAKES.items(), ids=MISTAKES)
-def test_a_mistake_is_answered_with_a_line_and_where_to_read_on(
+def test_a_mistake_is_reported_in_one_line_with_a_reference_to_the_help(
     line: str, want: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.argv", ["kubesched", *line.split()])

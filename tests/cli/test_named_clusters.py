@@ -76,7 +76,7 @@ def test_a_cluster_name_is_used_by_one_process_at_a_time(tmp_path: Path) -> None
         assert blue.state() == "starting", "what an earlier one wrote does not count"
 
 
-def test_looking_leaves_no_trace(tmp_path: Path) -> None:
+def test_reading_the_state_creates_no_folder(tmp_path: Path) -> None:
     blue = folder(tmp_path)
     assert blue.state() == "killed"
     blue.end()
@@ -160,7 +160,7 @@ def test_a_shell_completes_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert done.stdout.split() == ["plain,black", "plain,blue"]
 
 
-def test_logs_and_down_speak_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logs_and_down_print_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     for name in ("blue", "green"):
         made = folder(state_folder(os.environ), name)

@@ -90,7 +90,7 @@ def test_nodes_have_devices(cluster: Cluster) -> None:
         ["--count", "0"],
     ],
 )
-def test_options_that_give_an_invalid_node_are_refused(
+def test_options_that_lead_to_an_invalid_node_are_refused(
     cluster: Cluster, arguments: list[str]
 ) -> None:
     refused = node(cluster, "add", *arguments)

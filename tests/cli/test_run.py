@@ -231,12 +231,12 @@ def test_version(flag: str, want: str) -> None:
     assert run(flag) == Outcome(output=want)
 
 
-def test_a_raw_version_is_the_whole_of_it() -> None:
+def test_the_raw_version_prints_the_whole_struct() -> None:
     output = run("--version=raw").output
     assert output.startswith('version.Info{Major:"1", Minor:"36", GitVersion:"v1.36.4"')
 
 
-def test_a_version_to_report_lets_the_program_go_on() -> None:
+def test_a_version_override_does_not_end_the_program() -> None:
     assert written("--version=v1.36.4-mine")
     assert written("--version=false")
 

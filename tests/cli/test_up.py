@@ -80,7 +80,7 @@ def workload_of(pod: dict[str, Any]) -> str:
     return re.sub("(-[bcdfghjklmnpqrstvwxz2456789]{8,10})?-[a-z0-9]{3,5}$", "", name)
 
 
-def test_the_same_seed_gives_the_same_nodes() -> None:
+def test_the_same_seed_creates_the_same_nodes() -> None:
     first, second = kubesched("up", "-o", "json"), kubesched("up", "-o", "json")
     assert generated(json.loads(first.stdout)) == generated(json.loads(second.stdout))
     other = kubesched("up", "-o", "json", "--seed", "1")
@@ -207,7 +207,9 @@ def next_line(process: subprocess.Popen[str], beginning: str) -> str:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_an_interrupt_ends_it_in_order(tmp_path: Path, number: signal.Signals) -> None:
+def test_an_interrupt_stops_the_cluster_and_cleans_up(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     objects = write(tmp_path, "o.yaml", NODE, pod("p", "1"))
     code = (
         "import sys\n"

@@ -83,7 +83,7 @@ def test_a_pod(pod: Pod, place: Place | None, want: str) -> None:
     assert why_open(pod, place) == ({"default/p": want} if want else {})
 
 
-def test_pods_of_the_workload_are_waited_for_until_they_were_seen() -> None:
+def test_pods_of_the_workload_are_awaited_until_they_were_reported() -> None:
     progress = WorkloadProgress(Queue(), {"default-scheduler"}, ["default/a", "default/b"])
     progress.note(make_pod("a", node_name="n"))
     assert progress.open([], (), 0) == {"default/b": "not created yet"}, "a came and went"
