@@ -36,7 +36,7 @@ def addresses(data: Path, pods: list[str], nodes: list[str]) -> set[str]:
     return run(main)
 
 
-def test_addresses_are_not_given_again_after_a_restart(tmp_path: Path) -> None:
+def test_addresses_are_not_allocated_twice_after_a_restart(tmp_path: Path) -> None:
     data = tmp_path / "cluster.db"
     first = addresses(data, ["a", "b"], ["n0", "n1", "n2"])
     assert len(first) == 4

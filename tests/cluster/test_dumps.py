@@ -123,7 +123,7 @@ def test_pods_stay_without_the_owners_that_were_left_behind(tmp_path: Path) -> N
     assert after == before
 
 
-def test_owners_without_their_revisions_keep_their_pods(tmp_path: Path) -> None:
+def test_owners_without_their_revisions_retain_their_pods(tmp_path: Path) -> None:
     before, after = play(tmp_path / "dump.json", ALL - {"ControllerRevision", "Namespace"})
     assert after == before
 
@@ -142,7 +142,7 @@ def test_resource_versions_of_another_server_are_recognized(tmp_path: Path) -> N
     )
 
 
-def test_kinds_that_are_not_known_are_passed_over_in_a_dump(tmp_path: Path) -> None:
+def test_unsupported_kinds_in_a_dump_are_skipped(tmp_path: Path) -> None:
     def with_more(objects: list[Json]) -> list[Json]:
         return [
             *objects,

@@ -129,7 +129,7 @@ def test_objects_exported_from_a_cluster_can_be_read(tmp_path: Path) -> None:
     run(main())
 
 
-def test_anchors_and_merges_are_understood(tmp_path: Path) -> None:
+def test_anchors_and_merges_are_resolved(tmp_path: Path) -> None:
     text = """\
 apiVersion: v1
 kind: Node
@@ -225,7 +225,7 @@ def test_problems_are_reported_with_their_line(tmp_path: Path, case: Case) -> No
         assert line.startswith(want)
 
 
-def test_everything_wrong_is_reported_at_once_in_order(tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once_in_order(tmp_path: Path) -> None:
     first = write(tmp_path, POD.replace("image: pause", "image: 5"), "first.yaml")
     second = write(tmp_path, f"{POD}---\n{NODE.replace('n1', 'N1')}---\n- 1\n", "second.yaml")
     with pytest.raises(ManifestError) as refused:

@@ -40,7 +40,7 @@ def published(store: Store) -> tuple[Any, Any]:
         ("https://[2001:db8::1]:4", ("2001:db8::1", 4)),
     ],
 )
-def test_endpoints_say_where_the_server_is(url: str, address: tuple[str, int]) -> None:
+def test_endpoints_contain_the_address_of_the_server(url: str, address: tuple[str, int]) -> None:
     store = EmbeddedCluster(ManualClock(0), random.Random(0)).store
     assert published(store) == (None, None)
     for where in ("https://192.0.2.1:5", url, url):

@@ -10,7 +10,7 @@ from kubesched.cluster.manifests import load_manifests
 _FILE = Path(__file__).parents[2] / "examples" / "suite_nodes.yaml"
 
 
-def test_the_nodes_have_what_specs_look_for() -> None:
+def test_the_nodes_have_what_specs_require() -> None:
     nodes = [each.object for each in load_manifests([_FILE])]
 
     assert len(nodes) > 1

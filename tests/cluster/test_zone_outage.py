@@ -25,7 +25,7 @@ def total(counts: dict[str, int], state: str) -> int:
     return sum(number for key, number in counts.items() if key.startswith(state))
 
 
-def test_pods_of_a_dark_zone_are_replaced_and_the_story_repeats_to_the_byte() -> None:
+def test_pods_of_a_failed_zone_are_replaced_and_the_run_is_reproducible() -> None:
     seen = play()
     assert sum(total(counts, "Running") for counts in seen["before"].values()) == 1000
     after = seen["after the toleration time"]

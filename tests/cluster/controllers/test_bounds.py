@@ -138,7 +138,7 @@ def test_a_long_plan_yields_to_other_tasks() -> None:
     virtual_loop.run(main, seed=0)
 
 
-def test_an_owner_of_many_is_looked_at_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_owner_of_many_objects_is_reconciled_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_loop, "_PAUSE_PER_OWNED_NS", 200 * MICROSECOND)
     looked: list[int] = []
 

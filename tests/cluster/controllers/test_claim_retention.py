@@ -108,7 +108,7 @@ def test_the_owners_of_a_claim_follow_the_policy_beside_those_of_others(case: Ca
     story(test)
 
 
-def test_scaling_down_keeps_claims_of_other_controllers() -> None:
+def test_scaling_down_retains_claims_of_other_controllers() -> None:
     async def test(harness: Workloads) -> None:
         await harness.create(ConfigMap, {"metadata": {"name": "other"}})
         await create_set(harness, 3, whenScaled="Delete")

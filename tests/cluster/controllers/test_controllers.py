@@ -108,7 +108,7 @@ def test_recreating_ends_the_old_before_the_new_begins() -> None:
     on_virtual_time(test)
 
 
-def test_a_deployment_keeps_a_limited_number_of_old_replica_sets() -> None:
+def test_a_deployment_retains_a_limited_number_of_old_replica_sets() -> None:
     async def test(harness: Workloads) -> None:
         await harness.create(Deployment, workload("web", {"revisionHistoryLimit": 1}))
         for version in range(3):
@@ -224,7 +224,7 @@ def test_a_job_runs_to_its_end() -> None:
     on_virtual_time(test)
 
 
-def test_an_indexed_job_gives_every_pod_an_index() -> None:
+def test_every_pod_of_an_indexed_job_has_an_index() -> None:
     async def test(harness: Workloads) -> None:
         await harness.create(Job, job(completions=3, parallelism=3, completionMode="Indexed"))
         await harness.settle(30)

@@ -98,7 +98,7 @@ def test_the_status_of_a_quota_that_a_client_has_changed_is_corrected() -> None:
     run(main)
 
 
-def test_a_replica_set_gets_new_annotations_and_keeps_those_of_others() -> None:
+def test_a_replica_set_gets_new_annotations_and_retains_those_of_others() -> None:
     async def main() -> None:
         async with workloads() as harness:
             await harness.create(Deployment, workload("web", {"replicas": 1}))

@@ -75,7 +75,7 @@ def test_failures_are_retried_after_longer_and_longer_pauses() -> None:
     story(test)
 
 
-def test_rules_say_which_failures_end_a_job_and_which_do_not_count() -> None:
+def test_rules_define_which_failures_end_a_job_and_which_do_not_count() -> None:
     async def test(harness: Workloads) -> None:
         rules = [
             {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}},
@@ -244,7 +244,7 @@ def test_indexes_are_written_as_ranges(indexes: tuple[int, ...], text: str) -> N
     assert indexes_from(text) == set(indexes)
 
 
-def test_a_cron_job_creates_jobs_and_keeps_a_limited_history() -> None:
+def test_a_cron_job_creates_jobs_and_retains_a_limited_history() -> None:
     async def test(harness: Workloads) -> None:
         template = {"spec": job("sleep 2")["spec"]}
         spec = {

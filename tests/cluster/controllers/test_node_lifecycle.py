@@ -50,7 +50,7 @@ async def make_pod(harness: Workloads, name: str, node: str, **spec: Any) -> Non
 
 
 @pytest.mark.parametrize("heartbeats", [True, False])
-def test_a_silent_node_is_unreachable_after_a_while_and_well_when_it_speaks(
+def test_a_node_without_heartbeats_is_unreachable_and_ready_after_the_next_heartbeat(
     heartbeats: bool,
 ) -> None:
     async def test(harness: Workloads) -> None:

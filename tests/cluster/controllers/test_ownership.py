@@ -46,7 +46,7 @@ async def remove(harness: Workloads, kind: Any, name: str, propagation: str) -> 
     )
 
 
-def test_a_replica_set_adopts_what_it_selects_and_lets_go_of_what_it_does_not() -> None:
+def test_a_replica_set_adopts_pods_that_it_selects_and_releases_others() -> None:
     async def test(harness: Workloads) -> None:
         await harness.create(Pod, pod("orphan", {"app": "web"}))
         await harness.create(ReplicaSet, workload("web", {"replicas": 2}))

@@ -55,7 +55,7 @@ def test_the_index_agrees_with_a_scan(seed: int) -> None:
             )
 
 
-def test_nothing_matches_nothing() -> None:
+def test_the_empty_selector_matches_no_pods() -> None:
     index = ObjectIndex()
     index.observe(make_pod("p", uid="1"))
     assert index.pods_matching("default", NOTHING) == []

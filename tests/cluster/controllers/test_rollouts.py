@@ -92,7 +92,7 @@ def test_recreate_waits_for_the_end_of_the_last_old_pod() -> None:
     story(test)
 
 
-def test_a_daemon_set_rollback_keeps_pods_that_already_match() -> None:
+def test_a_daemon_set_rollback_retains_pods_that_already_match() -> None:
     async def test(harness: Workloads) -> None:
         await harness.create(DaemonSet, workload("web", {}))
         await harness.settle(5)
@@ -149,7 +149,7 @@ def test_a_paused_deployment_is_scaled_without_a_rollout() -> None:
     story(test)
 
 
-def test_a_pause_in_the_middle_of_a_rollout_keeps_both_versions() -> None:
+def test_a_pause_in_the_middle_of_a_rollout_retains_both_versions() -> None:
     async def test(harness: Workloads) -> None:
         strategy = {
             "type": "RollingUpdate",

@@ -106,7 +106,7 @@ def test_a_claim_takes_the_smallest_volume_that_will_do() -> None:
     story(test)
 
 
-def test_a_volume_set_aside_for_a_claim_is_given_to_no_other() -> None:
+def test_a_volume_reserved_for_a_claim_is_bound_to_no_other() -> None:
     async def test(harness: Workloads) -> None:
         reference = {"namespace": "default", "name": "mine"}
         await harness.api.create_document(
@@ -182,7 +182,7 @@ def test_the_default_class_waits_for_a_pod_and_a_node() -> None:
     story(test)
 
 
-def test_volumes_with_a_topology_keep_their_pods_where_they_are() -> None:
+def test_pods_return_to_the_topology_of_their_volumes() -> None:
     async def test(harness: Workloads) -> None:
         body = {
             "metadata": {"name": "zonal"},

@@ -47,7 +47,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("case", COMMANDS.values(), ids=COMMANDS)
-def test_the_result_of_a_command_is_given_by(case: Command) -> None:
+def test_the_result_of_a_command_is_determined_by(case: Command) -> None:
     pod = make_pod("p", annotations={f"{PREFIX}exec": RULES})
     found = ContainerScripts().run(pod, "c0", case.words)
     assert (found.stdout.decode(), found.stderr.decode(), found.exit_code) == case.result

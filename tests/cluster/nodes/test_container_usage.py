@@ -68,7 +68,7 @@ def metered(store: Store, client: Client) -> ContainerUsage:
     return usage
 
 
-def test_annotations_say_what_a_container_uses() -> None:
+def test_annotations_set_the_usage_of_a_container() -> None:
     client = Client()
     usage = ContainerUsage(client.store)
     notes = {

@@ -134,7 +134,7 @@ def test_starting_readiness_and_stopping_take_the_configured_times() -> None:
 @pytest.mark.parametrize(
     "image", ["invalid.registry.k8s.io/alpine:1", "webserver:404", "foo:non-existent"]
 )
-def test_an_image_that_cannot_be_pulled_keeps_the_pod_pending(image: str) -> None:
+def test_a_pod_whose_image_cannot_be_pulled_stays_pending(image: str) -> None:
     async def story(harness: KubeletHarness) -> None:
         await harness.pod(containers=(Container(name="c", image=image),))
         await harness.after(5)

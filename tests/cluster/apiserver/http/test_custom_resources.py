@@ -320,7 +320,7 @@ def test_a_rule_with_too_high_estimated_cost_is_refused() -> None:
     assert Client().send("POST", DEFINITIONS, with_spec(schema))[0] == 201
 
 
-def test_a_metadata_rule_sees_the_name() -> None:
+def test_a_metadata_rule_reads_the_name() -> None:
     schema = {"type": "object", "x-kubernetes-validations": [{"rule": "self.metadata.name != 'w'"}]}
     client = client_for(definition(schema))
     assert refused(client, "POST", WIDGETS, {"metadata": {"name": "w"}}) == [

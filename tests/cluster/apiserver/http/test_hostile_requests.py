@@ -413,7 +413,7 @@ def test_a_field_of_the_wrong_type_is_refused(method: str, path: str, body: Any)
 
 
 @pytest.mark.parametrize("query", ["timeoutSeconds", "limit"])
-def test_a_number_that_no_integer_holds_is_refused(query: str) -> None:
+def test_a_number_beyond_64_bits_is_refused(query: str) -> None:
     answer = service().answer(Request.of("GET", f"/api/v1/pods?watch=true&{query}=" + "9" * 400))
     assert isinstance(answer, Response)
     assert answer.status == 400

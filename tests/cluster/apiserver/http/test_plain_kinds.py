@@ -118,7 +118,7 @@ def test_the_role_of_a_binding_stays() -> None:
     assert "cannot change roleRef" in answer["message"]
 
 
-def test_an_autoscaler_has_two_faces() -> None:
+def test_both_autoscaler_versions_show_the_same_object() -> None:
     client = Client()
     spec = {
         "maxReplicas": 3,
@@ -179,7 +179,7 @@ def test_subresources_that_need_a_process_are_refused(part: str) -> None:
     assert "which runs no containers" in answer["message"]
 
 
-def test_health_has_the_checks_that_are_looked_for() -> None:
+def test_health_has_the_expected_checks() -> None:
     client = Client()
 
     def text(path: str) -> str:

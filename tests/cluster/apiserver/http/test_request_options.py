@@ -226,7 +226,7 @@ def test_a_resource_may_be_called_watch() -> None:
 
 
 @pytest.mark.parametrize("path", ["/api", "/apis"])
-def test_clients_keep_aggregated_discovery_by_its_tag(path: str) -> None:
+def test_clients_cache_aggregated_discovery_by_its_tag(path: str) -> None:
     client = Client()
     first = client.ask("GET", path, accept=AGGREGATED)
     assert isinstance(first, Response)

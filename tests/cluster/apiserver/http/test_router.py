@@ -358,7 +358,7 @@ QUERIES = st.sampled_from(
 
 
 @given(METHODS, st.lists(SEGMENTS, max_size=7), QUERIES, BODIES, TYPES)
-def test_no_request_brings_the_service_down(
+def test_no_request_stops_the_service(
     method: str, parts: list[str], query: str, body: bytes, content_type: str
 ) -> None:
     client = Client()

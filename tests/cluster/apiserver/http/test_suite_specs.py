@@ -97,7 +97,7 @@ def test_metadata_of_embedded_objects_must_be_declared() -> None:
     assert ".metadata.unknownMeta: field not declared in schema" in answer["message"]
 
 
-def test_a_key_that_is_given_twice_is_named_with_its_line() -> None:
+def test_a_repeated_key_is_named_with_its_line() -> None:
     client = Client()
     spec = {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": FOO}
     path = served(client, spec)
@@ -265,7 +265,7 @@ def test_openapi_2_is_sent_once() -> None:
         ("node.k8s.io", "v1", "runtimeclasses"),
     ],
 )
-def test_resources_that_the_suite_looks_for_are_discovered(
+def test_resources_that_the_suite_requires_are_discovered(
     group: str, version: str, resource: str
 ) -> None:
     client = Client()

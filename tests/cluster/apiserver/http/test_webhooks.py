@@ -130,7 +130,7 @@ def test_a_mutating_webhook_changes_the_object_that_is_stored() -> None:
     assert request["userInfo"]["username"]
 
 
-def test_each_mutating_webhook_sees_what_those_before_it_changed() -> None:
+def test_each_mutating_webhook_receives_the_changes_of_those_before_it() -> None:
     hooks = Webhooks(a=setting("a", "1"), b=setting("b", "2"))
     hooks.client.create(MUTATING, configuration(hook("b.example.com"), name="second"))
     hooks.client.create(MUTATING, configuration(hook(), name="first"))
@@ -308,7 +308,7 @@ def test_a_webhook_is_called_again_if_the_object_changed_in_between() -> None:
     ]
 
 
-def test_the_webhook_sees_the_name_and_the_uid_that_are_stored() -> None:
+def test_the_webhook_receives_the_name_and_the_uid_that_are_stored() -> None:
     hooks = Webhooks(a=allowed)
     hooks.client.create(VALIDATING, configuration(hook()))
     body = {"metadata": {"generateName": "one-"}}

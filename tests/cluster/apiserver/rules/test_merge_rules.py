@@ -67,7 +67,7 @@ def rule_at(kind: str, path: str) -> MergeRule:
 
 
 @pytest.mark.parametrize(("kind", "path", "key"), TAGS)
-def test_lists_merge_as_their_go_types_say(kind: str, path: str, key: str | None) -> None:
+def test_lists_merge_as_their_go_types_declare(kind: str, path: str, key: str | None) -> None:
     rule = rule_at(kind, path)
     assert (rule.merges, rule.key or "") == (key is not None, key or "")
 

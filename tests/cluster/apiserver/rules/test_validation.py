@@ -450,7 +450,7 @@ def test_taints_that_are_refused(case: tuple[dict[str, Any], list[tuple[str, str
     assert causes(Cluster().create, "nodes", body) == want
 
 
-def test_a_node_cannot_have_less_than_nothing() -> None:
+def test_a_node_cannot_have_negative_amounts() -> None:
     body = {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "-1"}}}
     assert causes(Cluster().create, "nodes", body) == [
         (f"status.{part}.cpu", 'Invalid value: "-1": must be greater than or equal to 0')

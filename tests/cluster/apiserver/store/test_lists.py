@@ -75,7 +75,7 @@ def test_an_expired_token_is_refused_with_a_new_token() -> None:
 
 
 @pytest.mark.parametrize("token", ["nonsense", "e30", "bnVsbA"])
-def test_a_token_that_was_never_given_is_refused(token: str) -> None:
+def test_a_continue_token_that_was_never_issued_is_refused(token: str) -> None:
     cluster = filled()
     with pytest.raises(ApiError, match="continue key is not valid") as refused:
         cluster.store.list(cluster.resource("pods"), continue_token=token)

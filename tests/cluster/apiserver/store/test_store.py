@@ -158,7 +158,7 @@ def test_an_update_does_not_touch_status_and_a_status_update_touches_nothing_els
     assert changed["status"]["capacity"] == {"cpu": "2"}
 
 
-def test_a_status_given_at_creation_counts_for_nodes_only() -> None:
+def test_only_nodes_retain_a_status_set_at_creation() -> None:
     cluster = Cluster()
     assert cluster.create("nodes", node("a"))["status"]["capacity"]["cpu"] == "4"
     body = {**pod("p"), "status": {"phase": "Running"}}
@@ -285,7 +285,7 @@ def test_a_namespace_is_labelled_with_its_name() -> None:
     assert created["status"] == {"phase": "Active"}
 
 
-def test_events_have_two_faces() -> None:
+def test_both_event_apis_show_the_same_event() -> None:
     cluster = Cluster()
     core = cluster.store.catalog.by_url("", "v1", "events")
     body = {

@@ -168,7 +168,7 @@ def test_the_log_is_bounded_and_holds_its_minimum() -> None:
         assert min(number + 1, 10) <= held < 20
 
 
-def test_a_watcher_that_sees_little_gets_bookmarks() -> None:
+def test_a_watcher_with_few_events_gets_bookmarks() -> None:
     cluster = Cluster()
     cluster.create("nodes", node("n"))
     watcher = watch(cluster, "nodes", label_selector="never=true")
@@ -196,7 +196,7 @@ def test_an_object_is_encoded_once() -> None:
     assert record.encoded is record.encoded
 
 
-def test_a_sleeper_is_woken_once_and_can_go_away() -> None:
+def test_a_waiting_task_is_woken_once_and_can_be_cancelled() -> None:
     cluster = Cluster()
     collection = cluster.store.collection(cluster.resource("pods"))
     calls: list[str] = []
