@@ -69,7 +69,7 @@ def test_the_readme_shows_the_sum_of_the_page() -> None:
     assert README_SUM.findall((PAGE.parents[1] / "README.md").read_text()) == [total]
 
 
-def test_every_recorded_family_is_known(goldens: Path) -> None:
+def test_every_recorded_family_is_tested(goldens: Path) -> None:
     recorded = {
         path.name.removesuffix(".jsonl.gz") for path in (goldens / "decisions").glob("*.jsonl.gz")
     }

@@ -83,7 +83,7 @@ def run(directory: Path, *arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def test_a_recorded_answer_that_is_given_is_counted(tmp_path: Path) -> None:
+def test_an_answer_equal_to_the_recording_is_counted(tmp_path: Path) -> None:
     write_goldens(tmp_path, [FITS, rejection("Insufficient cpu")])
     exit_code, output = run(tmp_path, "--require", "small:rejected,feasible,best,chosen")
     assert exit_code == 0, output
