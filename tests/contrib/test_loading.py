@@ -352,7 +352,7 @@ spec: {containers: [{name: c, image: i, resources: {limits: {cpu: "3", memory: 1
     assert "remove the limits of cpu" in text
 
 
-def test_explain_says_which_dependencies_are_too_far(tmp_path: Path) -> None:
+def test_explain_names_the_dependencies_that_are_too_far(tmp_path: Path) -> None:
     """The only node is at a cost of 20 from the database, and 15 is allowed."""
     documents = (EXAMPLES / "network.yaml").read_text().split("---\n")
     kept = [each for each in documents if "kind: Deployment\n" not in each.split("metadata")[0]]

@@ -83,7 +83,7 @@ def test_the_panel_of_quotas_has_bars_with_the_guarantee() -> None:
     )
 
 
-def test_groups_say_what_they_wait_for() -> None:
+def test_groups_show_what_they_wait_for() -> None:
     async def scenario(harness: ContribHarness) -> None:
         for name, pods, least in (("placed", 3, 3), ("short", 1, 2), ("large", 9, 9)):
             await harness.custom(POD_GROUPS, name, {"minMember": least})

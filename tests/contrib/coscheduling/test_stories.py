@@ -159,7 +159,7 @@ def test_deleting_a_pod_of_another_group_lets_a_group_in() -> None:
     assert run_story(scenario) == [{"a": 8}, {"a": 4, "b": 4}]
 
 
-def test_min_resources_keep_a_group_back() -> None:
+def test_a_group_waits_for_its_min_resources() -> None:
     async def scenario(harness: ContribHarness) -> list[dict[str, int]]:
         await gang(harness, "a", 2, 2, minResources={"cpu": "10"})
         await asyncio.sleep(5)

@@ -278,7 +278,7 @@ def test_pods_without_an_application_are_not_judged() -> None:
 
 
 @pytest.mark.parametrize("kind", [NetworkOverhead, TopologicalSort])
-def test_the_plugins_keep_the_contract(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plugins_fulfil_the_plugin_contract(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The random pods have a label `app`: each is a member of one application here."""
     monkeypatch.setattr(places, "pods_of", lambda _, workload: _with_app(workload))
     monkeypatch.setattr("kubesched.contrib.network_aware.application_network.WORKLOAD_LABEL", "app")

@@ -210,7 +210,7 @@ def test_prometheus_is_queried() -> None:
     assert found == LoadReport({"n1": NodeLoad(25.0, 5.0, None, 10.0)}, 77 * 10**9)
 
 
-def test_arguments_name_a_known_source() -> None:
+def test_arguments_must_name_a_supported_source() -> None:
     for wrong in ({"type": "SignalFx"}, {"type": "Other"}, {"type": "Prometheus"}):
         with pytest.raises(msgspec.ValidationError):
             msgspec.convert({"metricProvider": wrong}, TargetLoadPacking.args_type)
