@@ -131,7 +131,7 @@ class _Attempt:
         return [("a", count)]
 
 
-def test_asking_for_the_best_nodes_takes_a_fiftieth_of_the_time_after_what_was_saved() -> None:
+def test_ranking_the_best_nodes_takes_a_fiftieth_of_the_time_beyond_the_saved_budget() -> None:
     clock = [10**18]
     log = DecisionLog(lambda: clock[0], length=100_000)
 

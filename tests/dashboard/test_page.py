@@ -183,7 +183,7 @@ def test_a_node_opens_to_its_pods_by_mouse_and_by_keyboard(opened: Opened) -> No
     assert "node=node-2" in page.url
 
 
-def test_a_search_leads_anywhere_without_a_mouse(opened: Opened) -> None:
+def test_the_search_is_usable_without_a_mouse(opened: Opened) -> None:
     page = opened.go("live")
     page.locator("body").press("/")
     page.keyboard.type("node-")
@@ -221,7 +221,7 @@ def test_the_open_page_shows_new_pods(opened: Opened) -> None:
     page.get_by_role("link", name=f"default/{name}").first.wait_for()
 
 
-def test_decisions_are_paused_stepped_through_and_looked_at_closely(opened: Opened) -> None:
+def test_decisions_are_paused_stepped_through_and_inspected(opened: Opened) -> None:
     page = opened.go("live")
     page.get_by_role("button", name="Pause").click()
     closer = page.get_by_test_id("decision")

@@ -135,7 +135,7 @@ def test_names_are_searched_those_that_begin_with_the_text_first() -> None:
     run(work)
 
 
-def test_a_page_that_only_reads_changes_nothing() -> None:
+def test_a_read_only_page_refuses_changes() -> None:
     async def work() -> None:
         page = PageHarness(*CLUSTER)
         async with page.signed_in_client() as client:

@@ -147,7 +147,7 @@ def test_a_change_that_a_late_viewer_was_shown_first_reaches_the_others_as_well(
     virtually(work)
 
 
-def test_no_changes_are_logged_without_readers_and_a_new_reader_sees_all() -> None:
+def test_no_changes_are_logged_without_readers_and_a_new_reader_gets_all() -> None:
     async def work(harness: SchedulerViewHarness) -> None:
         await harness.look()
         harness.hub.leave()

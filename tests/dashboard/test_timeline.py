@@ -111,7 +111,7 @@ def test_moving_the_cursor_back_and_forth_sends_only_differences() -> None:
     assert msgspec.json.encode(again) == msgspec.json.encode(whole)
 
 
-def test_questions_are_about_the_moment_that_is_looked_at() -> None:
+def test_page_queries_are_about_the_displayed_moment() -> None:
     big = make_pod("big", requests={"cpu": "4"})
     timelines = timeline_of_captures(
         [
