@@ -204,7 +204,7 @@ def my_script(client):
 }
 
 
-def test_blocks_are_left_out_for_known_reasons() -> None:
+def test_blocks_are_skipped_for_listed_reasons_only() -> None:
     for blocks in BLOCKS.values():
         for block in blocks:
             if block.reason:
