@@ -115,7 +115,7 @@ def test_the_fragment_of_a_node_equals_that_computed_by_hand() -> None:
     assert sum(amount[0] for amount in amounts) == pytest.approx(1400)  # all that is idle
 
 
-def test_models_that_a_pod_may_not_use_are_of_no_use_to_it() -> None:
+def test_a_pod_fits_no_node_model_that_it_may_not_use() -> None:
     picky = TypicalPod(cpu_milli=1, gpu_milli=100, gpu_count=1, gpu_models="A|B", share=1.0)
     pods = TypicalPods([picky])
     access = np.stack([pods.access("B"), pods.access("C")], axis=1)
