@@ -31,7 +31,7 @@ PENDING_OR_NOT = {
 
 
 @pytest.mark.parametrize("cause", CAUSES.values(), ids=CAUSES)
-def test_the_first_three_lines_say_what_is_wrong_and_what_to_do(cause: Cause) -> None:
+def test_the_first_three_lines_state_the_cause_and_the_remedy(cause: Cause) -> None:
     answer = Snapshot([*cause.objects, cause.pod], clock=ManualClock()).explain(cause.pod)
     lines = render(answer, width=120).splitlines()
     head = " ".join(lines[:3])
@@ -85,7 +85,7 @@ def test_no_change_is_proposed_that_the_runtime_class_undoes() -> None:
     assert not [each for each in answer.suggestions if "nodeSelector" in each.change]
 
 
-def test_no_pod_keeps_min_domains_with_a_soft_constraint() -> None:
+def test_no_soft_constraint_has_min_domains() -> None:
     cause = DOMAINS["fewer zones than minDomains"]
     answer = Snapshot([*cause.objects, cause.pod], clock=ManualClock()).explain(cause.pod)
     (soft,) = [each for each in answer.suggestions if "ScheduleAnyway" in each.change]

@@ -148,7 +148,7 @@ def test_the_dump_command_lists_every_kind_that_is_read() -> None:
 
 
 @pytest.mark.parametrize("form", ["JSON", "YAML"])
-def test_a_dump_cannot_command_the_terminal(form: str, tmp_path: Path) -> None:
+def test_control_sequences_of_a_dump_are_escaped(form: str, tmp_path: Path) -> None:
     """ESC begins a sequence that a terminal obeys, and so does the character U+009B."""
     title = {"metadata": {"name": "n\x1b]0;title\a\x9b2J"}, "status": NODE["status"]}
     content = json.dumps(plain_list(("v1", "Node", title), ("v1", "Pod", POD)))

@@ -120,7 +120,7 @@ def test_a_capture_has_only_what_scheduling_reads(planted: PlantedCluster, tmp_p
     assert "https://planted-host:8443/x" in text
 
 
-def test_an_anonymous_capture_has_no_word_of_the_cluster(
+def test_an_anonymous_capture_contains_no_name_of_the_cluster(
     planted: PlantedCluster, tmp_path: Path
 ) -> None:
     text = written(tmp_path / "c", planted.objects, anonymize=True)
@@ -205,7 +205,7 @@ def test_composed_names_stay_composed_after_anonymizing() -> None:
     assert "acme" not in owner
 
 
-def test_expressions_about_devices_keep_their_meaning() -> None:
+def test_expressions_about_devices_retain_their_meaning() -> None:
     expression = (
         "device.driver == 'gpu.acme.com' && device.attributes['gpu.acme.com'].secretModel == "
         "\"A9\" && device.capacity['gpu.acme.com'].memory.compareTo(quantity('10Gi')) >= 0 // note"

@@ -217,7 +217,7 @@ def test_claims_are_compared_before_their_scheduler_prepares_them() -> None:
     assert packed.agreed < 0.7
 
 
-def test_a_scheduler_may_see_a_pod_before_the_owner_that_created_it() -> None:
+def test_a_scheduler_may_receive_a_pod_before_its_owner() -> None:
     """By default the pods of a ReplicaSet spread, once its selector is known."""
 
     def owned(app: str) -> ReplicaSet:
