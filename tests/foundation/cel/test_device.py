@@ -205,6 +205,6 @@ def test_a_shared_device() -> None:
     assert selector.matches(DRIVER, {}, {}, True)
 
 
-def test_a_capacity_may_be_given_as_text() -> None:
+def test_a_capacity_may_be_text() -> None:
     selector = CompiledSelector.compile(f'{MEMORY}.isLessThan(quantity("1Gi"))')
     assert selector.matches(DRIVER, {}, {"memory": "512Mi"}, None)

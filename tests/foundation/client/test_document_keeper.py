@@ -86,7 +86,7 @@ async def turn() -> None:
     await current_clock().sleep(1_000_000)
 
 
-def test_fields_that_no_type_declares_are_kept_with_what_the_reference_always_writes() -> None:
+def test_undeclared_fields_are_preserved_with_those_that_the_reference_always_writes() -> None:
     async def work(harness: DocumentHarness) -> None:
         await harness.create(Node, node_document("n"))
         await harness.create(Pod, pod_document("p"))
@@ -111,7 +111,7 @@ def test_managed_fields_are_dropped_from_pods_alone() -> None:
     assert pod.metadata.name == "x"
 
 
-def test_the_version_seen_last_is_the_one_that_is_kept() -> None:
+def test_the_cache_stores_the_version_that_arrived_last() -> None:
     async def work(harness: DocumentHarness) -> None:
         await harness.create(Node, node_document("n"))
         await turn()

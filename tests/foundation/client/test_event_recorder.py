@@ -101,7 +101,7 @@ def failed(recorder: EventsV1Recorder, pod: Pod | None = None, note: str = "no n
     recorder.event(pod or make_pod(), "Warning", "FailedScheduling", "Scheduling", note)
 
 
-def test_an_event_looks_like_the_references(goldens: Path) -> None:
+def test_an_event_equals_that_of_the_reference(goldens: Path) -> None:
     recorded = json.loads((goldens / "api" / "events.json").read_text())["items"][0]
 
     async def story(sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder) -> None:
@@ -204,7 +204,7 @@ def test_events_of_one_instant_have_names_of_their_own() -> None:
 
 
 class TestSeries:
-    def test_the_second_event_makes_a_series_of_two_and_keeps_the_first_note(self) -> None:
+    def test_the_second_event_makes_a_series_of_two_and_retains_the_first_note(self) -> None:
         async def story(
             sink: FakeEventSink, b: EventBroadcaster, recorder: EventsV1Recorder
         ) -> None:

@@ -113,7 +113,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("case", CALLS.values(), ids=CALLS)
-def test_a_request_is_made_as_a_real_server_understands_it(
+def test_a_request_equals_the_recorded_one_of_a_real_server(
     case: Call, wire: dict[str, dict[str, Any]]
 ) -> None:
     exchange = wire[case.recorded]
@@ -222,7 +222,7 @@ def test_a_refusal_is_the_servers_status(
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 7, 1000])
-def test_a_watch_gives_the_events_however_they_are_cut(
+def test_a_watch_decodes_events_independent_of_chunk_boundaries(
     pieces: int, wire: dict[str, dict[str, Any]]
 ) -> None:
     exchange = wire["watch add, modify, delete"]
@@ -511,7 +511,7 @@ def test_a_leaders_write_has_a_timeout_for_the_server() -> None:
     assert query(transport.last.target) == {}
 
 
-def test_an_update_keeps_the_fields_that_types_do_not_declare(
+def test_an_update_retains_fields_that_types_do_not_declare(
     wire: dict[str, dict[str, Any]],
 ) -> None:
     exchange = wire["get pod"]

@@ -521,7 +521,7 @@ class TestStopping:
 
         assert run(main) == []
 
-    def test_and_errors_close_the_stream(self) -> None:
+    def test_errors_close_the_stream(self) -> None:
         class Server(FakeApiServer):
             closed = 0
 

@@ -18,7 +18,7 @@ def test_a_kind_has_one_informer() -> None:
     assert [informer.kind for informer in factory.components()] == [Pod]
 
 
-def test_asking_for_a_lister_makes_the_kind_be_watched() -> None:
+def test_requesting_a_lister_starts_a_watch_of_the_kind() -> None:
     factory = InformerFactory(FakeApiServer().access, ManualClock(), 0)
     assert factory.components() == ()
     factory.lister(Node)

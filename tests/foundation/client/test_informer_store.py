@@ -119,7 +119,7 @@ steps = st.one_of(
 
 
 @given(st.lists(steps, max_size=30))
-def test_replaying_the_changes_gives_the_content(history: list[Any]) -> None:
+def test_replaying_the_changes_restores_the_content(history: list[Any]) -> None:
     store, copy = filled(), dict[tuple[str, str], Pod]()
     for version, step in enumerate(history):
         if isinstance(step, list):

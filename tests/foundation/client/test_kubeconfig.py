@@ -116,7 +116,7 @@ def test_master_overrides_the_address_alone(tmp_path: Path) -> None:
     assert credential(connection).headers["Authorization"] == "Bearer secret"
 
 
-def test_an_address_without_a_scheme_is_https_if_anything_speaks_of_tls(tmp_path: Path) -> None:
+def test_an_address_without_a_scheme_is_https_if_tls_is_configured(tmp_path: Path) -> None:
     plain = connect(write(tmp_path / "a", document({"server": "api:1"})))
     assert plain.server == "http://api:1"
     cluster = {"server": "api:1", "insecure-skip-tls-verify": True, "tls-server-name": "k"}

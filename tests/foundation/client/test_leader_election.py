@@ -170,7 +170,7 @@ def test_a_standby_waits_for_the_duration_in_the_lease_of_a_dead_holder(
     virtually(story)
 
 
-def test_a_lease_without_a_duration_is_taken_at_the_second_look() -> None:
+def test_a_lease_without_a_duration_is_acquired_at_the_second_poll() -> None:
     async def story(harness: ElectionHarness) -> None:
         await harness.hold("dead", duration=None)
         async with running(elector := harness.elector()):
@@ -304,7 +304,7 @@ def test_a_deleted_lease_is_not_taken_from_its_living_holder() -> None:
     virtually(story)
 
 
-def test_a_replica_that_lost_the_race_to_create_a_lease_has_seen_its_holder() -> None:
+def test_a_replica_that_lost_the_race_to_create_a_lease_has_read_its_holder() -> None:
     async def story(harness: ElectionHarness) -> None:
         # Neither finds a lease. The replica that creates it renews it only after the other tries
         # again.

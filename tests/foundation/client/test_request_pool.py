@@ -35,7 +35,7 @@ class Server:
         writer.transport.abort()
 
 
-def test_unanswered_requests_give_their_places_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unanswered_requests_release_their_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_pool, "_OVERDUE_S", 0.01)
     monkeypatch.setattr(request_pool, "_OVERDUE_PER_SLOT", 2)
 

@@ -137,7 +137,7 @@ def test_a_batch_of_durations_counts_like_single_ones(durations_ns: list[int]) -
     assert together.count == len(durations_ns)
 
 
-def test_durations_are_not_kept_for_ever_and_may_come_after_a_reset() -> None:
+def test_durations_are_not_retained_forever_and_may_come_after_a_reset() -> None:
     histogram = HistogramMetric((0.5, 1.0))
     note_ns = histogram.note_ns
     for _ in range(10_000):

@@ -69,7 +69,7 @@ def test_being_cancelled_twice_leaves_no_state_behind() -> None:
 class TestSoon:
     """Work in one loop iteration that shares a task until some of it awaits."""
 
-    def test_work_that_does_not_wait_shares_a_task_and_keeps_its_order(self) -> None:
+    def test_work_that_does_not_wait_shares_a_task_and_retains_its_order(self) -> None:
         async def story() -> None:
             tasks = BackgroundTasks()
             ran: list[tuple[int, asyncio.Task[None] | None]] = []

@@ -32,7 +32,7 @@ def test_files_that_are_too_large_are_refused(tmp_path: Path) -> None:
         assert refused.value.errno == errno.EFBIG
 
 
-def test_little_that_becomes_much_is_refused() -> None:
+def test_a_small_file_that_unpacks_beyond_the_limit_is_refused() -> None:
     much = gzip.compress(bytes(1_000_000))
     assert unzipped(much, 1_000_000) == bytes(1_000_000)
     with pytest.raises(OSError, match="File too large"):

@@ -37,7 +37,7 @@ def test_there_is_no_current_clock_outside_a_loop() -> None:
         current_clock()
 
 
-def test_virtual_time_starts_at_the_given_wall_clock_and_at_monotonic_zero() -> None:
+def test_virtual_time_starts_at_the_passed_wall_clock_and_at_monotonic_zero() -> None:
     async def main() -> tuple[int, int]:
         clock = current_clock()
         await clock.sleep(3 * SECOND)

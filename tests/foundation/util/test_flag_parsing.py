@@ -92,7 +92,7 @@ def test_errors(argv: list[str], want: str) -> None:
     assert str(caught.value) == want
 
 
-def test_flags_that_were_set_are_known() -> None:
+def test_flags_that_were_set_are_recorded() -> None:
     flags = parse(GROUPS, ["--name=me", "-l0x10"])
     assert flags.given == {"name": "me", "level": "0x10"}
     assert "level" in flags.given

@@ -36,7 +36,7 @@ def test_equal_sort_keys_are_popped_in_the_order_of_insertion() -> None:
     assert drain(make_heap(*jobs)) == [job.name for job in jobs]
 
 
-def test_replacing_with_the_same_sort_key_keeps_the_place() -> None:
+def test_replacing_with_the_same_sort_key_retains_the_position() -> None:
     heap = make_heap(Job("a", 1), Job("b", 1))
     assert heap.add(Job("a", 1, "changed")) is False
     assert heap.peek() == Job("a", 1, "changed")

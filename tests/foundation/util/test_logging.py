@@ -45,7 +45,7 @@ def test_a_line_is_the_message_then_the_fields(caplog: pytest.LogCaptureFixture)
     assert record.filename == "test_logging.py"
 
 
-def test_percent_signs_are_just_text(caplog: pytest.LogCaptureFixture) -> None:
+def test_percent_signs_are_plain_text(caplog: pytest.LogCaptureFixture) -> None:
     log.warning("100% done", note="50%")
     assert caplog.records[0].getMessage() == "100% done note=50%"
 

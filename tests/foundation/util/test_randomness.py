@@ -13,12 +13,12 @@ names = st.lists(st.one_of(st.text(max_size=5), st.integers(0, 99)), max_size=4)
 
 
 @given(st.integers(), names)
-def test_a_name_always_gives_the_same_stream(seed: int, name: list[str | int]) -> None:
+def test_a_name_always_selects_the_same_stream(seed: int, name: list[str | int]) -> None:
     assert derive(seed, *name).random() == derive(seed, *name).random()
 
 
 @given(st.integers(0, 99), names, st.integers(0, 99), names)
-def test_another_seed_or_name_gives_another_stream(
+def test_another_seed_or_name_selects_another_stream(
     seed: int, name: list[str | int], other_seed: int, other_name: list[str | int]
 ) -> None:
     same = (seed, name) == (other_seed, other_name)

@@ -69,7 +69,7 @@ def test_many_small_sleeps_add_up_without_rounding() -> None:
     assert run(main) == 1_000 * NS
 
 
-def test_the_wall_clock_starts_at_the_given_time() -> None:
+def test_the_wall_clock_starts_at_the_passed_time() -> None:
     async def main() -> tuple[int, int]:
         before = virtual_loop().now_ns
         await asyncio.sleep(2)
@@ -186,7 +186,7 @@ def test_a_seed_repeats_its_run_exactly(seed: int) -> None:
     assert len(litter) == seed % 1_000
 
 
-def test_another_seed_gives_another_run() -> None:
+def test_another_seed_leads_to_another_run() -> None:
     assert random_program(1) != random_program(2)
 
 
@@ -247,7 +247,7 @@ def test_a_cancelled_timer_does_not_move_the_clock() -> None:
 
 
 @given(st.integers(0, 2**51 - 1))
-def test_every_nanosecond_of_26_days_survives_the_way_through_floats(when_ns: int) -> None:
+def test_every_nanosecond_of_26_days_survives_conversion_to_float(when_ns: int) -> None:
     assert round((when_ns / NS) * NS) == when_ns
 
 

@@ -20,7 +20,7 @@ def test_a_file_is_created_or_replaced_atomically(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_failed_write_keeps_the_old_content(tmp_path: Path) -> None:
+def test_a_failed_write_preserves_the_old_content(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"before")
     with contextlib.suppress(RuntimeError), replaced_whole(path) as partial:
@@ -39,7 +39,7 @@ def test_a_symbolic_link_stays_and_its_target_is_replaced(tmp_path: Path) -> Non
     assert real.read_bytes() == b"after"
 
 
-def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
+def test_a_pipe_as_output_is_written_and_not_replaced(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     read: list[bytes] = []
