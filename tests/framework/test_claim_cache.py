@@ -55,7 +55,7 @@ def test_an_older_state_does_not_undo_a_write() -> None:
     assert heard[1:] == [("1", "3"), ("3", "4")]
 
 
-def test_a_write_that_is_older_than_what_is_known_is_refused() -> None:
+def test_a_write_older_than_the_cached_version_is_refused() -> None:
     cache, _ = cache_with(claim("5"))
     with pytest.raises(CacheError):
         cache.assume(claim("4"))

@@ -25,7 +25,7 @@ def totals_view() -> TotalsView:
     return TotalsView(view(), np.array([0, 1, 1]), requested, np.array([3, 0, 1]))
 
 
-def test_totals_are_those_given_and_the_rest_is_the_tables() -> None:
+def test_totals_are_those_passed_and_all_else_is_that_of_the_table() -> None:
     nodes = totals_view()
     assert nodes.requested("cpu").tolist() == [500, 0, 250]
     assert nodes.requested(GPU).tolist() == [7, 8, 9]
@@ -36,7 +36,7 @@ def test_totals_are_those_given_and_the_rest_is_the_tables() -> None:
     assert not nodes.is_whole
 
 
-def test_a_part_keeps_its_totals() -> None:
+def test_a_selection_of_a_totals_view_has_its_totals() -> None:
     part = totals_view().subset(np.array([True, False, True]))
     assert part.requested("cpu").tolist() == [500, 250]
     assert part.pod_count.tolist() == [3, 1]

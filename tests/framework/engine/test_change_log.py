@@ -16,7 +16,7 @@ ROWS = 6
     st.lists(st.one_of(st.integers(0, ROWS - 1), st.none()), max_size=60),
     st.sampled_from([1, 64]),
 )
-def test_a_reader_that_catches_up_sees_every_change(steps: list[int | None], few: int) -> None:
+def test_a_reader_that_catches_up_gets_every_change(steps: list[int | None], few: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(node_table, "_CHANGES_KEPT", KEEP)
         patch.setattr(node_table, "_FEW_CHANGES", few)

@@ -98,7 +98,7 @@ class TestDomains:
         domains = Domains(table, "zone", missing_as_empty=True)
         assert domains.domain_of[row] == domains.number_of("") == 1
 
-    def test_domains_know_whether_each_has_one_row(self) -> None:
+    def test_domains_record_whether_each_has_one_row(self) -> None:
         table = table_of(a="1", b="2")
         domains = Domains(table, "zone")
         assert domains.is_one_row_each

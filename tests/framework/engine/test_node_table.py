@@ -224,7 +224,7 @@ def test_a_reader_that_is_too_far_behind_gets_no_changes() -> None:
     assert recent.tolist() == list(range(7))
 
 
-def test_an_interned_value_keeps_its_number() -> None:
+def test_the_number_of_an_interned_value_is_constant() -> None:
     interner: Interner[str] = Interner()
     assert [interner.intern(value) for value in "abab"] == [0, 1, 0, 1]
     assert (interner.find("b"), interner.find("z"), len(interner)) == (1, -1, 2)
