@@ -46,7 +46,7 @@ async def is_served(url: str) -> bool:
         return answer.status == 200
 
 
-def test_the_body_of_a_stranger_is_not_waited_for() -> None:
+def test_the_body_of_an_unauthenticated_request_is_not_awaited() -> None:
     async def story(server: ApiServer, host: str, port: int) -> None:
         reader, writer = await asyncio.open_connection(host, port)
         # Two megabytes are announced, and none is sent.
@@ -138,7 +138,7 @@ def test_connections_are_limited_and_closed_ones_are_replaced() -> None:
         (b"Authorization: Bearer secret\r\nContent-Encoding: gzip\r\nContent-Length: 4", 400),
     ],
 )
-def test_odd_bytes_are_refused_in_an_orderly_way(head: bytes, status: int) -> None:
+def test_invalid_bytes_are_refused_without_an_exception(head: bytes, status: int) -> None:
     async def story(server: ApiServer, host: str, port: int) -> None:
         reader, writer = await asyncio.open_connection(host, port)
         writer.write(b"POST /api/v1/nodes HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n\r\nnope")

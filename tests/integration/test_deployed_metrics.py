@@ -122,7 +122,7 @@ MOVED = (
 )
 
 
-def test_the_run_shows_in_them(tmp_path: Path) -> None:
+def test_the_metrics_show_the_run(tmp_path: Path) -> None:
     async def main() -> str:
         async with deployed(tmp_path) as cluster:
             return await work(cluster)

@@ -103,7 +103,7 @@ def test_the_expected_tls_server_name_can_be_configured(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("from_files", [True, False])
-def test_we_show_a_certificate(tmp_path: Path, from_files: bool) -> None:
+def test_the_client_presents_its_certificate(tmp_path: Path, from_files: bool) -> None:
     authority = Authority(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*authority.issue("server"))

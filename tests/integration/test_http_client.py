@@ -63,7 +63,7 @@ async def get(server: str, **connection: Any) -> Pod:
         return await api.get(Pod, "p", "d")
 
 
-def test_connections_are_kept_and_used_in_parallel() -> None:
+def test_connections_are_persistent_and_used_in_parallel() -> None:
     peers: set[Any] = set()
     at_once = most_at_once = 0
 
@@ -239,7 +239,7 @@ def test_a_connection_that_the_server_closed_is_replaced_for_reads_only() -> Non
     asyncio.run(work())
 
 
-def test_a_write_is_not_sent_where_the_server_has_hung_up_unheard() -> None:
+def test_a_write_is_not_sent_on_a_connection_that_the_server_has_closed() -> None:
     """As proxies do when they are reloaded, or find that a connection has idled for too long."""
     listening = socket.create_server(("127.0.0.1", 0))
     hung_up = [threading.Event(), threading.Event()]
@@ -399,7 +399,7 @@ def try_tls(context: ssl.SSLContext, **connection: Any) -> Pod:
     return asyncio.run(work())
 
 
-def test_a_server_with_a_certificate_of_the_given_authority_is_trusted(
+def test_a_server_with_a_certificate_of_the_configured_authority_is_trusted(
     authority: Authority,
 ) -> None:
     context = server_context(*authority.issue("server"))
@@ -423,7 +423,7 @@ def test_a_server_of_another_name_is_trusted_only_under_that_name(authority: Aut
     try_tls(context, tls=TlsOptions(ca, server_name="kubernetes"))
 
 
-def test_an_insecure_connection_trusts_anyone(authority: Authority) -> None:
+def test_an_insecure_connection_verifies_no_certificate(authority: Authority) -> None:
     context = server_context(*authority.issue("named", hosts="DNS:kubernetes"))
     try_tls(context, tls=TlsOptions(insecure=True))
 

@@ -123,7 +123,7 @@ def follow_the_tutorial(environment: EmptyEnvironment) -> None:
                 assert missing is None, f"{command.line}\n{missing}\n{done.stdout}"
 
 
-def test_a_stranger_with_the_wheel_and_the_tutorial_runs_a_plugin(tmp_path: Path) -> None:
+def test_the_tutorial_works_with_the_wheel_alone(tmp_path: Path) -> None:
     wheel = build_wheel(copy_sources(tmp_path / "sources"), tmp_path / "dist")
     environment = EmptyEnvironment(tmp_path, wheel, more=["pytest"])
     environment.install(wheel)

@@ -163,7 +163,7 @@ def test_labels_annotations_and_patches(kubectl: Kubectl) -> None:
     assert kubectl("get", "pods", "-l", "tier=front", "-o", "name").strip() == "pod/web"
 
 
-def test_taints_and_cordons_keep_pods_away(kubectl: Kubectl) -> None:
+def test_taints_and_cordons_repel_pods(kubectl: Kubectl) -> None:
     try:
         kubectl("taint", "node", "node-0", "dedicated=x:NoSchedule")
         kubectl("cordon", "node-1")
@@ -247,7 +247,7 @@ def test_kubectl_explain_describes_the_fields(kubectl: Kubectl) -> None:
     assert "maxSkew" in output
 
 
-def test_events_say_what_the_scheduler_did(kubectl: Kubectl) -> None:
+def test_events_describe_what_the_scheduler_did(kubectl: Kubectl) -> None:
     kubectl("run", "p", "--image=pause")
     kubectl("wait", "--for=condition=Ready", "pod/p", "--timeout=20s")
     selected = "involvedObject.name=p,reason=Scheduled"

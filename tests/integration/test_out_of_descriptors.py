@@ -16,7 +16,7 @@ from kubesched.cluster.apiserver.http.router import ApiService
 from kubesched.foundation.util.clock import RealClock
 
 
-def test_strangers_beyond_the_last_descriptor_cost_a_line(
+def test_connections_beyond_the_last_descriptor_are_logged_in_one_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -119,7 +119,7 @@ def test_the_commands_read_it(recording: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "command", [("replay",), ("shadow", "report", "--from"), ("simulate", "--from")]
 )
-def test_a_damaged_file_gives_one_clear_line(tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_a_damaged_file_is_reported_in_one_line(tmp_path: Path, command: tuple[str, ...]) -> None:
     (tmp_path / "00000001.segment").write_bytes(b"something else")
     error = kubesched(*command, tmp_path).exception
     assert isinstance(error, RecordingError)

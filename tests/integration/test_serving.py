@@ -297,7 +297,7 @@ def test_a_client_that_sends_its_body_too_slowly_gets_a_timeout_response(
     live(story)
 
 
-def test_head_has_no_body_and_gzip_is_spoken() -> None:
+def test_head_has_no_body_and_gzip_is_supported() -> None:
     async def story(server: Live) -> None:
         assert (await server.get("/healthz", method="HEAD"))[:2] == (200, b"")
         _, body, headers = await server.get("/metrics", token=ADMIN, Accept_Encoding="gzip")
