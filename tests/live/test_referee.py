@@ -56,7 +56,7 @@ def lease(second: int, holder: str, *, code: int = 200) -> Json:
     )
 
 
-def test_a_pod_keeps_its_node() -> None:
+def test_a_pod_stays_on_its_node() -> None:
     referee = Referee()
     for node in ("", "a", "a"):
         referee.pod(pod(node))
