@@ -208,7 +208,9 @@ SURPRISES: dict[str, tuple[Change, str]] = {
 
 
 @pytest.mark.parametrize(("change", "reason"), SURPRISES.values(), ids=SURPRISES)
-def test_a_surprise_stops_the_plan(plan: PlanDocument, change: Change, reason: str) -> None:
+def test_an_unexpected_change_stops_the_plan(
+    plan: PlanDocument, change: Change, reason: str
+) -> None:
     outcome = apply(plan, CLUSTER, change)
     applied = outcome.applied
     assert applied is not None
@@ -291,7 +293,7 @@ def test_a_journal_of_another_plan_is_refused(plan: PlanDocument, tmp_path: Path
         PlanJournal.read(path, plan.digest, ManualClock(1), writes=False)
 
 
-def test_a_torn_last_line_is_dropped(plan: PlanDocument, tmp_path: Path) -> None:
+def test_an_incomplete_last_line_is_dropped(plan: PlanDocument, tmp_path: Path) -> None:
     path = tmp_path / "journal"
     journal = PlanJournal.read(path, plan.digest, ManualClock(1), writes=True)
     journal.finish(1)

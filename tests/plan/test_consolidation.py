@@ -162,7 +162,7 @@ PINNED: dict[str, tuple[list[Any], dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("pods", "options", "reason"), PINNED.values(), ids=PINNED)
-def test_pods_that_cannot_move_keep_their_node(
+def test_pods_that_cannot_move_stay_on_their_node(
     pods: list[Any], options: dict[str, Any], reason: str
 ) -> None:
     objects = [node("a"), node("b", cpu=16), *pods, *workload("other", "b", cpu="5")]
@@ -178,7 +178,7 @@ def test_local_storage_moves_on_request() -> None:
     assert plan.planned_nodes == 1
 
 
-def test_a_user_can_keep_nodes() -> None:
+def test_a_user_can_exclude_nodes_from_removal() -> None:
     objects = [node("a", labels={"keep": "yes"}), node("b"), *workload("web", "b")]
     plan = plan_of(objects, kept_nodes=Selector.parse("keep=yes"))
     assert plan.emptied == ("b",)
@@ -191,7 +191,7 @@ def test_spare_room_stays_free() -> None:
     assert plan_of(objects, spare_percent=30).lower_bound == 2
 
 
-def test_the_cheapest_nodes_are_kept() -> None:
+def test_the_cheapest_nodes_remain() -> None:
     objects = [node("big", cpu=16), node("a"), node("b"), *workload("web", "big", cpu="7")]
     objects += workload("api", "a", "b", cpu="4")
     prices = {"big": 10.0, "a": 1.0, "b": 1.0}
@@ -236,7 +236,7 @@ def test_zones_stay_balanced() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_plan_keeps_its_promises(seed: int) -> None:
+def test_a_plan_is_verified_and_within_its_bounds(seed: int) -> None:
     objects = random_cluster(seed, 12, 40)
     plan = plan_of(objects)
     assert plan.verified
