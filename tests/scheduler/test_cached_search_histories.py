@@ -343,7 +343,7 @@ def test_cached_answers_that_read_no_pods_survive_changes_of_pods(
             harness.place(f"on-{name}-{turn}", name)
 
 
-def test_scores_that_are_normalised_in_place_are_kept_as_they_were() -> None:
+def test_normalising_in_place_does_not_change_cached_scores() -> None:
     harness = SearchHistoryHarness(PluginRef("InPlace"))
     for name, rank in (("n0", "7"), ("n1", "3"), ("n2", "9")):
         harness.cache.add_node(node_of(name, rank=rank))
@@ -387,7 +387,7 @@ def test_the_scoring_plugins_may_differ_between_pods_of_a_shape(
         harness.check(small(f"p{suffix}"))
 
 
-def test_a_look_at_some_nodes_does_not_pass_for_a_look_at_all() -> None:
+def test_a_search_of_some_nodes_does_not_count_as_a_search_of_all() -> None:
     harness = SearchHistoryHarness(PluginRef("Narrow"))
     for number in range(12):
         harness.cache.add_node(node_of(f"n{number}", cpu="4" if number % 2 else "500m"))
@@ -429,7 +429,7 @@ def test_changes_of_other_objects_invalidate_cached_answers() -> None:
         harness.check(pod)
 
 
-def test_newer_versions_of_pods_on_a_node_are_looked_at() -> None:
+def test_newer_versions_of_pods_on_a_node_are_evaluated() -> None:
     harness = SearchHistoryHarness(PluginRef("Neighbours"))
     for name in ("n0", "n1", "n2"):
         harness.cache.add_node(node_of(name))

@@ -102,7 +102,7 @@ def test_a_waiting_pod_enters_the_queue_if_a_profile_serves_it(
     assert harness.queue.labels == []
 
 
-def test_a_binding_seen_moves_the_pod_from_queue_to_cache(harness: EventHandlerHarness) -> None:
+def test_a_watched_binding_moves_the_pod_from_queue_to_cache(harness: EventHandlerHarness) -> None:
     waiting = make_pod("p")
     harness.handlers.add_pod(waiting)
     harness.handlers.update_pod(waiting, version(make_pod("p", node_name="n1"), 2))
@@ -239,7 +239,7 @@ def test_a_deleted_waiting_pod_is_announced_only_if_it_was_nominated(
     assert harness.queue.labels == labels
 
 
-def test_an_error_of_the_cache_does_not_keep_the_event_from_being_announced(
+def test_the_event_is_announced_despite_an_error_of_the_cache(
     harness: EventHandlerHarness,
 ) -> None:
     pod = make_pod("p", node_name="n1")

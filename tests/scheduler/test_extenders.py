@@ -206,7 +206,7 @@ def test_one_pod_is_placed_with_extenders(case: Case) -> None:
     run(scenario)
 
 
-def test_a_pod_that_uses_what_an_extender_manages_is_its_business() -> None:
+def test_extenders_are_called_for_pods_that_request_a_managed_resource() -> None:
     async def scenario() -> None:
         extender = FakeExtender(filter=keep_nodes(only("n1")))
         settings = extender.settings(managed_resources=MANAGED)
@@ -430,7 +430,7 @@ def test_a_second_extender_gets_nodes_as_the_first_returned_them() -> None:
 
 
 class TestBinding:
-    def test_the_extender_binds_whose_business_it_is(self) -> None:
+    def test_the_interested_extender_binds(self) -> None:
         async def scenario() -> None:
             extender = FakeExtender(bind=lambda _: {})
             async with cluster_with(
@@ -500,7 +500,7 @@ class TestBinding:
 
 
 class TestWithoutInterest:
-    def test_no_node_is_kept_as_json_for_an_extender_that_only_binds(self) -> None:
+    def test_no_node_is_cached_as_json_for_an_extender_that_only_binds(self) -> None:
         async def scenario() -> None:
             extender = FakeExtender(bind=error("no"))
             async with cluster_with(extender) as harness:

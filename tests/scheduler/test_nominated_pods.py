@@ -103,7 +103,7 @@ def test_random_scenarios_have_nodes_that_only_nominated_pods_fill() -> None:
     assert found > 5
 
 
-def test_random_scenarios_have_nominees_that_filters_look_at_and_others() -> None:
+def test_random_scenarios_have_nominees_that_filters_evaluate_and_others() -> None:
     """The two ways of looking at a node, where some filter reads more than totals."""
     found = {True: 0, False: 0}
     for seed in range(300):

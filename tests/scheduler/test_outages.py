@@ -241,7 +241,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_all_is_well_soon_after(case: Case, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_process_recovers_soon_afterwards(case: Case, caplog: pytest.LogCaptureFixture) -> None:
     async def story(harness: SchedulerOutageHarness) -> None:
         await harness.create_pods("before")
         await harness.until_bound(EACH, 10)

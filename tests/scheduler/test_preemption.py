@@ -126,7 +126,7 @@ def test_a_preemptor_gets_its_place_when_the_victims_have_ended() -> None:
     run(scenario)
 
 
-def test_the_room_is_kept_from_pods_of_lower_priority() -> None:
+def test_the_freed_room_is_reserved_against_pods_of_lower_priority() -> None:
     async def scenario() -> None:
         async with harness() as made:
             await fill(made, "a", "b", "c", "d", grace=10)

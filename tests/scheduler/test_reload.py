@@ -353,7 +353,7 @@ def test_pods_of_a_removed_profile_leave_and_return_with_it() -> None:
     run(main)
 
 
-def test_an_unchanged_profile_keeps_its_framework_and_cached_answers() -> None:
+def test_an_unchanged_profile_retains_its_framework_and_cached_answers() -> None:
     async def main() -> None:
         first = configuration(profile("Gate"), profile("Gate", name="batch"))
         async with setting(first) as made:

@@ -255,7 +255,7 @@ def test_each_profile_serves_its_own_pods_only() -> None:
     run(scenario)
 
 
-def test_the_same_seed_gives_the_same_placements() -> None:
+def test_the_same_seed_leads_to_the_same_placements() -> None:
     async def scenario() -> list[str]:
         async with cluster(seed=7) as harness:
             await harness.add(*(make_node(f"n{number}") for number in range(20)))

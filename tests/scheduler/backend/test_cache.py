@@ -64,7 +64,7 @@ def test_a_confirmed_pod_is_no_longer_assumed_and_counts_once() -> None:
     assert cpu_on(cache, "n1") == 1000
 
 
-def test_a_pod_assumed_on_one_node_and_seen_on_another_counts_there_only() -> None:
+def test_a_pod_assumed_on_one_node_and_reported_on_another_counts_on_the_other() -> None:
     cache = cache_with("n1", "n2")
     cache.assume_pod(PodInfo(bound("p", "n1")))
     cache.add_pod(bound("p", "n2"))
@@ -250,7 +250,7 @@ def test_the_order_is_the_one_when_the_snapshot_was_taken_whenever_it_is_read() 
     assert order_of(cache) == ["a", "c", "b"]
 
 
-def test_a_node_recreated_between_refreshes_keeps_its_position() -> None:
+def test_a_node_recreated_between_refreshes_retains_its_position() -> None:
     cache = cache_with("a", "b", "c")
     assert order_of(cache) == ["a", "b", "c"]
     cache.remove_node(make_node("a"))
@@ -291,7 +291,7 @@ def test_image_counts_are_those_of_a_nodes_last_refresh() -> None:
     assert image_state(cache, "n1") == (10, 2)
 
 
-def test_claims_of_scheduled_pods_are_known_while_any_of_them_runs() -> None:
+def test_claims_of_scheduled_pods_are_cached_while_any_of_them_runs() -> None:
     cache = cache_with("n1")
     cache.add_pod(bound("p", "n1", pvcs=["data"]))
     cache.add_pod(bound("q", "n1", pvcs=["data"]))
@@ -361,7 +361,7 @@ def test_columns_equal_a_recount_after_any_sequence_of_changes(seed: int, steps:
     assert sorted(np.sort(snapshot.order).tolist()) == sorted(table.row_of.values())
 
 
-def test_a_start_time_that_becomes_known_is_logged_apart_from_other_changes() -> None:
+def test_a_start_time_that_is_set_later_is_logged_apart_from_other_changes() -> None:
     cache = Cache(pod_updates_change_rows=False)
     cache.add_node(make_node("a"))
     cache.add_node(make_node("b"))
@@ -386,7 +386,7 @@ WEB = PodQuery([(frozenset({"default"}), Selector.from_map({"app": "web"}))])
 
 @pytest.mark.parametrize("is_confirmed_at_once", [True, False], ids=["at once", "later"])
 @pytest.mark.parametrize("do_rows_change", [True, False], ids=["row", "no row"])
-def test_a_bound_pod_that_comes_with_other_labels_keeps_its_place(
+def test_a_bound_pod_with_changed_labels_retains_its_position(
     is_confirmed_at_once: bool, do_rows_change: bool
 ) -> None:
     """API servers copy labels of the node onto pods that are bound."""
@@ -438,7 +438,7 @@ def test_a_node_added_again_as_the_same_object_is_visible() -> None:
         cache.update_snapshot()
 
 
-def test_nodes_that_swap_their_rows_keep_their_order() -> None:
+def test_nodes_that_swap_their_rows_retain_their_order() -> None:
     cache = cache_with("n1", "n2", "n3")
     table = cache.update_snapshot().table
     before, row = table.names_of(cache.snapshot.order), table.row_of["n1"]
@@ -474,7 +474,7 @@ def test_amounts_follow_the_status_of_a_pod_that_is_resized() -> None:
         pod = resized
 
 
-def test_labels_that_change_while_the_node_is_away_are_seen_when_it_is_back() -> None:
+def test_label_changes_of_a_removed_node_apply_when_it_returns() -> None:
     cache = cache_with("n1")
     cache.add_pod(bound("p", "n1"))
     cache.update_snapshot()

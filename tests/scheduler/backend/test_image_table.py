@@ -23,7 +23,7 @@ def test_a_name_that_a_node_mentions_twice_counts_once_with_its_first_size() -> 
     assert table.states(other) == {}
 
 
-def test_nodes_that_see_the_same_count_share_one_state() -> None:
+def test_nodes_with_the_same_count_share_one_state() -> None:
     table, first, second = ImageTable(), node("n1", (10, "a")), node("n2", (10, "a"))
     table.add(first)
     table.add(second)

@@ -17,7 +17,7 @@ def tree_of(**zone_of: str) -> NodeTree:
     return tree
 
 
-def test_nodes_are_listed_round_robin_over_zones_in_the_order_they_were_seen() -> None:
+def test_nodes_are_listed_round_robin_over_zones_in_the_order_they_were_added() -> None:
     tree = tree_of(a="z1", d="z1", b="z2", c="z3", e="z3", f="z3")
     assert tree.listing().names() == ["a", "b", "c", "d", "e", "f"]
 
@@ -35,7 +35,7 @@ def test_a_node_that_changes_its_zone_moves_to_the_end_of_the_new_zone() -> None
     assert tree.listing().names() == ["b", "c", "a"]
 
 
-def test_a_duplicate_is_ignored_and_a_stranger_cannot_be_removed() -> None:
+def test_a_duplicate_is_ignored_and_an_unknown_node_cannot_be_removed() -> None:
     tree = tree_of(a="z1")
     tree.add(make_node("a", labels={ZONE: "z1"}))
     assert len(tree) == 1

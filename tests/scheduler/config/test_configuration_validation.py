@@ -225,7 +225,7 @@ def test_accepted(members: dict[str, Any]) -> None:
     load(**members)
 
 
-def test_everything_wrong_is_reported_at_once_in_order() -> None:
+def test_all_problems_are_reported_at_once_in_order() -> None:
     with pytest.raises(InvalidConfigurationError) as caught:
         load(
             extenders=[extender(prioritizeVerb="p")],

@@ -105,7 +105,7 @@ def test_contention_profiling_follows_profiling(members: dict[str, Any], want: o
     assert got == want
 
 
-def test_negative_qps_is_kept() -> None:
+def test_negative_qps_is_not_defaulted() -> None:
     assert load(clientConnection={"qps": -1}).client_connection.qps == -1
 
 
@@ -177,12 +177,12 @@ def test_arguments(name: str, args: Any, gates: dict[str, bool], want: Any) -> N
     assert load_args(name, args, gates) == want
 
 
-def test_affinity_weight_of_zero_is_kept() -> None:
+def test_affinity_weight_of_zero_is_not_defaulted() -> None:
     args = load_args("InterPodAffinity", {"hardPodAffinityWeight": 0})
     assert args.hard_pod_affinity_weight == 0
 
 
-def test_in_tree_plugin_without_arguments_ignores_them_and_others_keep_them() -> None:
+def test_in_tree_plugin_without_arguments_ignores_them_and_others_retain_them() -> None:
     assert load_args("NodeName", {"x": 1}) == {"x": 1}
     assert load_args("OutOfTree", {"x": [1.5, None]}) == {"x": [1.5, None]}
     assert load_args("OutOfTree", None) is None

@@ -209,6 +209,6 @@ def test_locked_gate_may_be_set_to_what_it_is() -> None:
     assert FeatureGates({"SidecarContainers": True}) == DEFAULT_FEATURE_GATES
 
 
-def test_asking_for_a_gate_that_does_not_exist_is_a_bug() -> None:
+def test_reading_an_undefined_gate_raises_an_error() -> None:
     with pytest.raises(KeyError):
         DEFAULT_FEATURE_GATES.enabled("Nope")

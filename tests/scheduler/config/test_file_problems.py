@@ -212,7 +212,7 @@ def test_the_error_for_top_level_plugins_names_their_place() -> None:
     assert second.notes == ("pluginConfig belongs to a profile: profiles[].pluginConfig",)
 
 
-def test_an_error_keeps_its_text_and_gets_the_locations() -> None:
+def test_an_error_retains_its_text_and_gets_the_locations() -> None:
     text = FILE + "parallelism: 0\npodInitialBackoffSeconds: 0\n"
     with pytest.raises(ConfigError) as caught:
         load_configuration(text)

@@ -336,7 +336,7 @@ sets = st.builds(
 
 
 @given(sets, sets)
-def test_merging_keeps_custom_entries_and_adds_defaults_only(
+def test_merging_retains_custom_entries_and_adds_defaults_only(
     defaults: PluginSet, custom: PluginSet
 ) -> None:
     merged = merge_plugin_set(defaults, custom)

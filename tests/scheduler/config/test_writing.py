@@ -108,7 +108,7 @@ def test_out_of_tree_plugins_get_default_arguments() -> None:
     )
 
 
-def test_written_arguments_are_typed_where_the_type_is_known() -> None:
+def test_written_arguments_are_typed_if_the_type_is_declared() -> None:
     configuration = load(
         plugins={
             "multiPoint": {
@@ -158,7 +158,7 @@ def test_profile_percentage_of_zero_is_written() -> None:
     assert "- percentageOfNodesToScore: 0\n" in written(load(percentageOfNodesToScore=0))
 
 
-def test_rule_for_ties_is_written_if_it_was_given() -> None:
+def test_rule_for_ties_is_written_if_it_was_set() -> None:
     assert "tieBreak: NodeName\n" in written(load(tieBreak="NodeName"))
     assert "tieBreak" not in written(load(percentageOfNodesToScore=0))
 

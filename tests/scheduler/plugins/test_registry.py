@@ -19,6 +19,6 @@ def test_a_plugin_extends_the_points_of_the_reference(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", IN_TREE_PLUGINS)
-def test_a_plugin_takes_the_arguments_that_files_give_it(name: str) -> None:
+def test_a_plugin_takes_its_arguments_from_files(name: str) -> None:
     assert IN_TREE_PLUGINS[name].name == name
     assert IN_TREE_PLUGINS[name].args_type is IN_TREE_ARGS.get(name)

@@ -282,7 +282,7 @@ def test_a_basic_group_that_gets_nothing_is_unschedulable() -> None:
     run(scenario)
 
 
-def test_more_members_than_a_gang_needs() -> None:
+def test_gangs_with_more_members_than_the_minimum() -> None:
     async def scenario() -> None:
         async with group_harness() as harness:
             await harness.add(make_node("n", cpu="2"), *(member(f"p{each}") for each in range(3)))

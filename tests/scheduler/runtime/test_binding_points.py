@@ -55,7 +55,7 @@ def test_unreserve_runs_in_reverse_and_also_for_plugins_that_were_not_reached() 
     assert calls == ["reserve A", "reserve B", "unreserve C", "unreserve B", "unreserve A"]
 
 
-def test_an_exception_in_unreserve_does_not_keep_the_others_from_it() -> None:
+def test_an_exception_in_unreserve_does_not_skip_the_other_plugins() -> None:
     calls: list[str] = []
     bad = plugin_class("Bad", unreserve=lambda *_: 1 / 0)
     good = plugin_class("Good", unreserve=lambda *_: calls.append("good"))

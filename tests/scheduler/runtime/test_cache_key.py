@@ -115,7 +115,7 @@ UNSEEN: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("wishes", UNSEEN.values(), ids=UNSEEN)
-def test_in_tree_plugins_do_not_look_at_metadata(wishes: dict[str, Any]) -> None:
+def test_in_tree_plugins_do_not_read_metadata(wishes: dict[str, Any]) -> None:
     assert shapes_of([make_pod("p"), make_pod("q", **wishes)]) == 1
 
 
@@ -135,6 +135,6 @@ def test_reads_of_uncacheable_plugins_are_not_part_of_the_key(
 
 
 @pytest.mark.parametrize("what", UNSEEN)
-def test_a_user_s_plugin_may_look_at_metadata_but_the_name(what: str) -> None:
+def test_user_plugins_may_read_all_metadata_but_the_name(what: str) -> None:
     pods = [make_pod("p"), make_pod("q", **UNSEEN[what])]
     assert shapes_of(pods, Curious) == (1 if what == "name" else 2)

@@ -118,5 +118,5 @@ def test_without_the_option_all_of_the_best_are_taken() -> None:
 @pytest.mark.parametrize(
     ("totals", "want"), [([3, 9, 9, 1], 2), ([9, 3, 3, 3], 0), ([4, 4, 4, 4], 3)]
 )
-def test_nodes_of_which_only_names_are_known(totals: list[int], want: int) -> None:
+def test_nodes_of_which_only_names_are_stored(totals: list[int], want: int) -> None:
     assert FirstByName().best_named(np.array(totals), ["z", "y", "x", "w"]) == want

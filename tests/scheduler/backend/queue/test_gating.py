@@ -208,7 +208,7 @@ def test_a_rejected_pod_may_be_gated_on_its_way_to_backoff() -> None:
     assert harness.rejections() == {"A": 1, "Gate": 1}
 
 
-def test_backoff_ends_without_asking_the_gates_again() -> None:
+def test_backoff_ends_without_calling_the_gates_again() -> None:
     gate = Gate()
     harness = QueueHarness([RegisteredHint(NODE_ADD, "A")], [gate])
     harness.add_failed(make_pod("p"), "A")
@@ -220,7 +220,7 @@ def test_backoff_ends_without_asking_the_gates_again() -> None:
     assert harness.place("p") == "active"
 
 
-def test_a_failed_pod_is_parked_without_asking_the_gates() -> None:
+def test_a_failed_pod_is_parked_without_calling_the_gates() -> None:
     gate = Gate()
     harness = QueueHarness([], [gate])
     harness.add(make_pod("p"))
@@ -231,7 +231,7 @@ def test_a_failed_pod_is_parked_without_asking_the_gates() -> None:
     assert harness.place("p") == "unschedulable"
 
 
-def test_a_gate_that_raises_keeps_the_pod_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_pod_whose_gate_raises_is_not_queued(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(Gate):
         def pre_enqueue(self, pod: Pod) -> Status:
             raise ValueError("no lister")
@@ -264,7 +264,7 @@ def test_a_gated_new_pod_does_not_replace_a_ready_pod() -> None:
     harness.queue.check_invariants()
 
 
-def test_the_time_of_gates_is_reported_when_a_clock_is_given() -> None:
+def test_the_time_of_gates_is_reported_when_there_is_a_clock() -> None:
     ticks = iter(range(0, 10**9, 1000))
     harness = QueueHarness([], [Gate(closed_for={"p"})], monotonic_ns=lambda: next(ticks))
     for number in range(200):

@@ -52,7 +52,7 @@ def test_a_pod_in_the_middle_leaves_its_events_to_the_pods_before_it(three: InFl
     assert labels(three) == []
 
 
-def test_a_pod_sees_what_happened_since_it_was_popped(three: InFlight) -> None:
+def test_events_since_a_pod_was_popped_are_replayed_for_it(three: InFlight) -> None:
     seen = three.events_since_pop("p2")
     assert seen is not None
     assert [each.event.label for each in seen] == ["e2", "e3"]

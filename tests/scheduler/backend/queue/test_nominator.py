@@ -221,7 +221,7 @@ class History:
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32))
-def test_a_reader_of_the_change_log_sees_all_changes(seed: int) -> None:
+def test_a_reader_of_the_change_log_gets_all_changes(seed: int) -> None:
     history = History(seed)
     nominator = history.harness.queue.nominator
     for _ in range(60):

@@ -288,7 +288,7 @@ def test_worth_requeuing(case: HintCase) -> None:
     assert worth_requeuing(queued, NODE_ADD, None, object(), hints) is case.want
 
 
-def test_the_hint_sees_the_pod_and_both_objects() -> None:
+def test_the_hint_receives_the_pod_and_both_objects() -> None:
     seen = []
 
     def hint(pod: Pod, old: Any, new: Any) -> QueueingHint:

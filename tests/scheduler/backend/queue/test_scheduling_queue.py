@@ -440,7 +440,7 @@ class TestUpdate:
         assert harness.incoming() == {("active", "UnschedulablePodUpdate"): 1}
         assert list(harness.queue.nominator.nominated_nodes()) == ["n"]
 
-    def test_a_recreated_pod_keeps_the_history_of_its_name(self) -> None:
+    def test_a_recreated_pod_retains_the_history_of_its_name(self) -> None:
         harness = QueueHarness()
         old = make_pod("p", uid="1")
         queued = harness.add_failed(old, "A")

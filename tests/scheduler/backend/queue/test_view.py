@@ -110,7 +110,7 @@ def test_an_unknown_pod_has_no_place() -> None:
     assert QueueHarness().queue.describe("default/p", 0) is None
 
 
-def test_a_story_reads_as_lines() -> None:
+def test_a_queue_transition_prints_as_a_line() -> None:
     harness = QueueHarness()
     harness.add(make_pod("p"))
     (entry,) = look(harness).story

@@ -417,7 +417,7 @@ def test_a_hook_that_fails_on_one_node_does_not_exclude_other_nodes() -> None:
         (500, 100, 0, 500),
     ],
 )
-def test_candidates_wanted(count: int, percentage: int, absolute: int, want: int) -> None:
+def test_number_of_candidates(count: int, percentage: int, absolute: int, want: int) -> None:
     assert calculate_num_candidates(count, percentage, absolute) == want
 
 

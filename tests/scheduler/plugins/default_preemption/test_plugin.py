@@ -25,7 +25,7 @@ PREEMPTOR = make_pod("preemptor", requests={"cpu": "4"}, priority=10)
 GATED = Status.unresolvable("waiting for the preemption for this pod to be finished")
 
 
-def test_a_preemptor_is_kept_out_of_the_queue_while_its_victims_are_evicted() -> None:
+def test_a_preemptor_is_not_queued_while_its_victims_are_evicted() -> None:
     async def scenario() -> None:
         harness = PreemptionHarness([NODE, VICTIM, PREEMPTOR])
         assert harness.plugin.pre_enqueue(PREEMPTOR) == SUCCESS

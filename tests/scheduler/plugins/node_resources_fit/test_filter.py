@@ -203,7 +203,7 @@ def test_pod_level_requests_count_only_with_their_gate() -> None:
     assert run_filter(NodeResourcesFit(handle=handle), pod, nodes) == [SUCCESS]
 
 
-def test_more_resources_than_a_number_has_bits() -> None:
+def test_more_resources_than_bits_of_an_integer() -> None:
     names = [f"example.com/r{number:02}" for number in range(80)]
     nodes = make_view(make_node("n", extended=dict.fromkeys(names[1:], 1)))
     [status] = run_filter(

@@ -196,7 +196,7 @@ def test_system_defaults_spread_the_pods_of_a_service_or_controller(
     assert scores(with_objects(*objects), pod, view) == DOWNHILL_SCORES
 
 
-def test_a_service_and_a_controller_must_both_select() -> None:
+def test_both_service_and_controller_must_select_the_pod() -> None:
     pod = make_pod("p", labels={**FOO, "bar": "1"}, owner=make_owner("ReplicaSet", "o"))
     objects = [make_service("s", selector=FOO), make_replica_set("o", selector={"bar": "1"})]
     pods = [*on(DOWNHILL), make_pod("both", labels={**FOO, "bar": "1"}, node_name="y")]

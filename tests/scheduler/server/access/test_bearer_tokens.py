@@ -103,7 +103,7 @@ def test_a_failed_review_is_not_cached() -> None:
     assert authenticate(harness, NOBODY).name == "nobody"
 
 
-def test_a_time_of_zero_means_no_memory() -> None:
+def test_a_ttl_of_zero_disables_the_cache() -> None:
     harness = ServingHarness(ManualClock(), "--authentication-token-webhook-cache-ttl=0s")
     authenticate(harness, NOBODY)
     authenticate(harness, NOBODY)

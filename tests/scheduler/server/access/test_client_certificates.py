@@ -65,7 +65,7 @@ def test_a_certificate_without_a_name_identifies_no_user() -> None:
     assert by_certificate(CLIENTS.issue("", "system:masters")) is None
 
 
-def test_no_certificate_and_no_authority_say_nothing() -> None:
+def test_without_a_certificate_or_an_authority_no_user_is_identified() -> None:
     authenticator = ClientCertificates(
         lambda: None, ManualClock(NOW_NS), ServerMetrics(CollectorRegistry())
     )
@@ -137,6 +137,6 @@ def test_only_allowed_proxies_are_trusted() -> None:
     assert str(refused.value) == "x509: subject with cn=other is not in the allowed list"
 
 
-def test_a_client_is_no_proxy_whatever_its_headers_say() -> None:
+def test_headers_do_not_make_a_client_a_proxy() -> None:
     with pytest.raises(AuthenticationError, match="unknown authority"):
         by_proxy(CLIENTS.issue("jane"), [("X-Remote-User", "admin")])

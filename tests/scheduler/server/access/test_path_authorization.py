@@ -121,7 +121,7 @@ def test_answers_differ_by_verb_path_and_user() -> None:
     assert not court.allows(CallerIdentity(name="reader2", groups=READER.groups), "/metrics")
 
 
-def test_a_time_of_zero_means_no_memory() -> None:
+def test_a_ttl_of_zero_disables_the_cache() -> None:
     court = AuthorizerHarness(allow_ttl_ns=0)
     court.allows(READER, "/metrics")
     court.allows(READER, "/metrics")
@@ -135,7 +135,7 @@ def test_endless_paths_are_not_cached() -> None:
     assert court.api.asked == ["access", "access"]
 
 
-def test_denied_wins_over_silence_and_both_together_are_an_error() -> None:
+def test_denied_wins_over_no_opinion_and_allowed_with_denied_is_an_error() -> None:
     court = AuthorizerHarness()
     court.api.answers = [
         SubjectAccessReviewStatus(denied=True, reason="no"),

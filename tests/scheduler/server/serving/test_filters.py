@@ -125,7 +125,7 @@ def test_the_reason_of_the_cluster_is_shown() -> None:
     assert b'cannot get path \\"/metrics\\": RBAC: no rule"' in answer.body
 
 
-def test_an_open_question_is_a_server_error_in_plain_text() -> None:
+def test_a_failed_review_is_a_server_error_in_plain_text() -> None:
     harness = ServingHarness(ManualClock())
     harness.api.failures = [refused(403, message="reviews are not for you")]
     answer = asyncio.run(harness.ask("/metrics?a=1"))

@@ -52,7 +52,7 @@ def test_a_self_signed_certificate_is_for_this_host_and_year() -> None:
     assert leaf.not_valid_after_utc == now + datetime.timedelta(days=365)
 
 
-def test_a_directory_keeps_the_certificate_that_was_made(tmp_path: Path) -> None:
+def test_a_generated_certificate_is_stored_in_the_directory_and_reused(tmp_path: Path) -> None:
     folder = tmp_path / "certs"
     contexts(f"--cert-dir={folder}")
     made = (folder / "kube-scheduler.crt").read_bytes()
@@ -79,7 +79,9 @@ def test_a_pair_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
         contexts(f"--tls-cert-file={cert}", f"--tls-private-key-file={tmp_path / 'absent'}")
 
 
-def test_files_are_read_again_within_a_minute_even_if_they_look_the_same(tmp_path: Path) -> None:
+def test_files_are_reread_within_a_minute_even_if_their_metadata_is_unchanged(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"one")
     file = WatchedFile(str(path))
