@@ -54,7 +54,7 @@ def other_pythons() -> list[str]:
 
 
 @pytest.mark.slow
-def test_other_python_versions_give_the_same_digest() -> None:
+def test_the_digest_is_the_same_in_other_python_versions() -> None:
     able = [each for each in other_pythons() if can_import_the_package(each)]
     if not able:
         pytest.skip("no other python3.X with NumPy and msgspec; PYTHONS may name some, by path")

@@ -72,7 +72,7 @@ def test_pods_are_created_run_and_are_deleted() -> None:
     assert 0 < result.averages["cpu allocated"] < 1
 
 
-def test_more_pods_at_once_than_a_watch_remembers_are_bound_at_once() -> None:
+def test_more_pods_than_the_watch_log_holds_are_bound_at_once() -> None:
     many = {"name": "many", "arrivals": {"at": ["1m"]}, "replicas": 200, "cpu": "1m"}
     with (
         mock.patch.object(pod_arrivals, "_AT_ONCE", 20),
@@ -503,7 +503,7 @@ items:
 """
 
 
-def test_owners_that_occur_twice_keep_their_dependents(tmp_path: Path) -> None:
+def test_owners_that_occur_twice_retain_their_dependents(tmp_path: Path) -> None:
     """Dumps may overlap, such as `kubectl get all` and one of its kinds."""
     (tmp_path / "dump.yaml").write_text(TWICE)
     planned = scenario(tmp_path, cluster={"files": ["dump.yaml"]}, workloads=[])
@@ -566,7 +566,7 @@ def test_a_run_is_the_same_in_processes_with_other_hashes() -> None:
     assert first == again == run(scenario(), seed=0).digest
 
 
-def test_a_thread_does_not_get_in(tmp_path: Path) -> None:
+def test_a_plugin_cannot_start_threads_in_virtual_time(tmp_path: Path) -> None:
     (tmp_path / "odd.py").write_text(
         "import asyncio\nfrom kubesched.framework import SUCCESS, Plugin\n"
         "class Odd(Plugin):\n"
