@@ -16,7 +16,7 @@ SAFE = {
 
 
 @pytest.mark.parametrize("name", SAFE)
-def test_no_version_with_known_holes_is_admitted(name: str) -> None:
+def test_no_version_with_published_vulnerabilities_is_admitted(name: str) -> None:
     (wanted,) = (each for each in PROJECT["project"]["dependencies"] if each.startswith(name))
     least = re.fullmatch(rf"{name}>=([0-9.]+)(,.*)?", wanted)
     assert least is not None, wanted
