@@ -209,7 +209,7 @@ def test_objects_of_builders_can_be_created() -> None:
 
 
 @pytest.mark.parametrize("plugins", [[OnlyB], {"OnlyB": lambda args, handle: OnlyB(args, handle)}])
-def test_given_plugins_are_run(plugins: Any) -> None:
+def test_the_plugins_of_the_caller_are_run(plugins: Any) -> None:
     async def main() -> str:
         nodes = [make_node("a"), make_node("b"), make_node("c")]
         async with Cluster(nodes, serve=False, plugins=plugins) as cluster:

@@ -11,7 +11,7 @@ from kubesched.framework import PodInfo
 from kubesched.testing import make_snapshot, random_cluster, random_pod
 
 
-def test_a_seed_gives_one_cluster() -> None:
+def test_a_seed_determines_the_cluster() -> None:
     first, second = (random_cluster(random.Random(5)) for _ in range(2))
     assert first == second
     assert first != random_cluster(random.Random(6))
@@ -34,12 +34,12 @@ def test_no_two_pods_of_a_node_hold_one_port() -> None:
             assert len(ports) == len(set(ports))
 
 
-def test_objects_survive_the_way_over_the_wire() -> None:
+def test_objects_survive_serialization() -> None:
     cluster = random_cluster(random.Random(3))
     assert all(decode(encode(stored), type(stored)) == stored for stored in cluster.objects)
 
 
-def test_pods_reach_the_corners_that_plugins_look_into() -> None:
+def test_random_pods_cover_the_fields_that_plugins_read() -> None:
     rng = random.Random(0)
     claims = [("default", "c"), ("team-a", "c"), ("team-b", "c")]
     pods = [random_pod(rng, f"p{number}", claims=claims) for number in range(300)]

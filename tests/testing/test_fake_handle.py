@@ -42,7 +42,7 @@ def test_objects_are_in_listers_and_placed_pods_in_the_snapshot() -> None:
     assert claims.get("c", "elsewhere") is None
 
 
-def test_feature_gates_have_the_defaults_but_for_those_given() -> None:
+def test_feature_gates_have_their_defaults_unless_they_are_set() -> None:
     assert FakeHandle().feature_enabled("SchedulerQueueingHints")
     assert not FakeHandle().feature_enabled("GenericWorkload")
     assert FakeHandle(feature_gates={"GenericWorkload": True}).feature_enabled("GenericWorkload")
