@@ -100,7 +100,7 @@ def generated(summary: dict[str, Any]) -> Any:
 def test_the_pods_of_the_sample_have_owners_that_replace_them() -> None:
     sample = resources.files("kubesched.cli") / "samples" / "workload.yaml"
     kinds = Counter(each["kind"] for each in yaml.safe_load(sample.read_text())["items"])
-    assert kinds["Pod"] == 1, "one that somebody has started by hand"
+    assert kinds["Pod"] == 1, "one without an owner, as if created by hand"
     assert kinds["Deployment"] > 5
     assert kinds["Job"] > 2
 

@@ -27,16 +27,16 @@ def test_connections_beyond_the_last_descriptor_are_logged_in_one_line(
             port = int(server.url.rpartition(":")[2])
             loop = asyncio.get_running_loop()
             # Sockets first: their later connections need descriptors of the same process.
-            strangers = [socket.socket() for _ in range(30)]
-            for stranger in strangers:
-                stranger.setblocking(False)
+            connections = [socket.socket() for _ in range(30)]
+            for connection in connections:
+                connection.setblocking(False)
             try:
                 next_free = os.dup(0)
                 os.close(next_free)
                 resource.setrlimit(resource.RLIMIT_NOFILE, (next_free, hard))
                 async with asyncio.timeout(20):
-                    for stranger in strangers:
-                        await loop.sock_connect(stranger, ("127.0.0.1", port))
+                    for connection in connections:
+                        await loop.sock_connect(connection, ("127.0.0.1", port))
                     # The listener's turns to fail in.
                     for _ in range(1000):
                         if "not accepted" in caplog.text:
@@ -44,8 +44,8 @@ def test_connections_beyond_the_last_descriptor_are_logged_in_one_line(
                         await asyncio.sleep(0)
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-                for stranger in strangers:
-                    stranger.close()
+                for connection in connections:
+                    connection.close()
             async with asyncio.timeout(20):
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
                 writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")

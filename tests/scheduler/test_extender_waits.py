@@ -294,7 +294,7 @@ class TestTheClusterChanges:
         async def scenario() -> None:
             harness: ExtenderHarness
 
-            async def somebody_is_quicker(arguments: Json) -> Json:
+            async def delete_the_node_during_the_call(arguments: Json) -> Json:
                 number = len(extender.calls)
                 if number <= 3:
                     await harness.add(*nodes(f"n{number}"))
@@ -303,7 +303,7 @@ class TestTheClusterChanges:
                     await asyncio.sleep(0.01)
                 return keep_all(arguments)
 
-            extender = FakeExtender(filter=somebody_is_quicker)
+            extender = FakeExtender(filter=delete_the_node_during_the_call)
             async with cluster_with((extender, extender.settings(**BY_NAME))) as harness:
                 await harness.add(*nodes("n0"), a_pod("p"))
                 await harness.settle(0.1)

@@ -266,7 +266,7 @@ async def _counts_ready_pods(spec: Spec) -> None:
     await spec.until(lambda: status(spec, "y").get("ready") == 2)
 
 
-async def _is_somebody_elses(spec: Spec) -> None:
+async def _is_managed_by_another_controller(spec: Spec) -> None:
     made = job("x", "sleeps")
     made["spec"]["managedBy"] = "example.com/custom-job-controller"
     spec.create("jobs", made)
@@ -309,7 +309,7 @@ JOBS: dict[str, Story] = {
     "a job's status can be patched and replaced": _status_is_applied,
     "a job is created, patched, updated, listed and deleted": _is_managed,
     "a job counts its ready pods": _counts_ready_pods,
-    "a job of another controller is left alone": _is_somebody_elses,
+    "a job of another controller is left alone": _is_managed_by_another_controller,
     "an ended job is deleted after its time to live": _ends_and_goes,
 }
 

@@ -77,10 +77,10 @@ def test_a_star_in_the_middle_is_refused() -> None:
 
 
 def test_masters_and_open_paths_need_no_review() -> None:
-    court = AuthorizerHarness("/healthz")
-    assert court.allows(CallerIdentity(name="x", groups=("system:masters",)), "/configz")
-    assert court.allows(ANONYMOUS, "/healthz")
-    assert court.api.asked == []
+    harness = AuthorizerHarness("/healthz")
+    assert harness.allows(CallerIdentity(name="x", groups=("system:masters",)), "/configz")
+    assert harness.allows(ANONYMOUS, "/healthz")
+    assert harness.api.asked == []
 
 
 def test_without_a_cluster_everything_else_is_closed() -> None:
@@ -92,58 +92,58 @@ def test_without_a_cluster_everything_else_is_closed() -> None:
 
 
 def test_a_permission_is_reviewed_once_within_its_cache_time() -> None:
-    court = AuthorizerHarness()
-    assert court.allows(READER, "/metrics")
-    court.api.permissions.clear()
-    court.clock.advance(10 * SECOND - 1)
-    assert court.allows(READER, "/metrics")
-    assert court.api.asked == ["access"]
-    court.clock.advance(1)
-    assert not court.allows(READER, "/metrics")
+    harness = AuthorizerHarness()
+    assert harness.allows(READER, "/metrics")
+    harness.api.permissions.clear()
+    harness.clock.advance(10 * SECOND - 1)
+    assert harness.allows(READER, "/metrics")
+    assert harness.api.asked == ["access"]
+    harness.clock.advance(1)
+    assert not harness.allows(READER, "/metrics")
 
 
 def test_a_refusal_is_cached() -> None:
-    court = AuthorizerHarness()
-    assert not court.allows(READER, "/configz")
-    court.api.permissions.add(("reader", "get", "/configz"))
-    court.clock.advance(5 * SECOND)
-    assert not court.allows(READER, "/configz")
-    court.clock.advance(5 * SECOND)
-    assert court.allows(READER, "/configz")
+    harness = AuthorizerHarness()
+    assert not harness.allows(READER, "/configz")
+    harness.api.permissions.add(("reader", "get", "/configz"))
+    harness.clock.advance(5 * SECOND)
+    assert not harness.allows(READER, "/configz")
+    harness.clock.advance(5 * SECOND)
+    assert harness.allows(READER, "/configz")
 
 
 def test_answers_differ_by_verb_path_and_user() -> None:
-    court = AuthorizerHarness()
-    assert court.allows(READER, "/metrics")
-    assert not court.allows(READER, "/metrics", "delete")
-    assert not court.allows(READER, "/metrics/slis")
-    assert not court.allows(ANONYMOUS, "/metrics")
-    assert not court.allows(CallerIdentity(name="reader2", groups=READER.groups), "/metrics")
+    harness = AuthorizerHarness()
+    assert harness.allows(READER, "/metrics")
+    assert not harness.allows(READER, "/metrics", "delete")
+    assert not harness.allows(READER, "/metrics/slis")
+    assert not harness.allows(ANONYMOUS, "/metrics")
+    assert not harness.allows(CallerIdentity(name="reader2", groups=READER.groups), "/metrics")
 
 
 def test_a_ttl_of_zero_disables_the_cache() -> None:
-    court = AuthorizerHarness(allow_ttl_ns=0)
-    court.allows(READER, "/metrics")
-    court.allows(READER, "/metrics")
-    assert court.api.asked == ["access", "access"]
+    harness = AuthorizerHarness(allow_ttl_ns=0)
+    harness.allows(READER, "/metrics")
+    harness.allows(READER, "/metrics")
+    assert harness.api.asked == ["access", "access"]
 
 
 def test_endless_paths_are_not_cached() -> None:
-    court = AuthorizerHarness()
+    harness = AuthorizerHarness()
     for _ in range(2):
-        court.allows(READER, "/" + "a" * 10_000)
-    assert court.api.asked == ["access", "access"]
+        harness.allows(READER, "/" + "a" * 10_000)
+    assert harness.api.asked == ["access", "access"]
 
 
 def test_denied_wins_over_no_opinion_and_allowed_with_denied_is_an_error() -> None:
-    court = AuthorizerHarness()
-    court.api.answers = [
+    harness = AuthorizerHarness()
+    harness.api.answers = [
         SubjectAccessReviewStatus(denied=True, reason="no"),
         SubjectAccessReviewStatus(allowed=True, denied=True),
     ]
-    assert court.decide(READER, "/a") == AuthorizationDecision(AuthorizationVerdict.DENY, "no")
+    assert harness.decide(READER, "/a") == AuthorizationDecision(AuthorizationVerdict.DENY, "no")
     with pytest.raises(ReviewError, match="both allow and deny"):
-        court.decide(READER, "/b")
+        harness.decide(READER, "/b")
 
 
 RETRIES = {429: 5, 500: 5, 504: 5, 403: 1, 404: 1, 503: 1, 0: 1}
@@ -151,27 +151,27 @@ RETRIES = {429: 5, 500: 5, 504: 5, 403: 1, 404: 1, 503: 1, 0: 1}
 
 @pytest.mark.parametrize("code", RETRIES)
 def test_failures_are_retried_where_it_may_help(code: int) -> None:
-    court = AuthorizerHarness()
-    court.api.failures = [refused(code)]
+    harness = AuthorizerHarness()
+    harness.api.failures = [refused(code)]
     with pytest.raises(ReviewError, match="refused"):
-        court.decide(READER, "/metrics")
-    assert len(court.api.asked) == RETRIES[code]
+        harness.decide(READER, "/metrics")
+    assert len(harness.api.asked) == RETRIES[code]
 
 
 def test_a_broken_connection_is_retried() -> None:
-    court = AuthorizerHarness()
+    harness = AuthorizerHarness()
     broken = refused(0)
     broken.__cause__ = ConnectionResetError()
-    court.api.failures = [broken]
+    harness.api.failures = [broken]
     with pytest.raises(ReviewError):
-        court.decide(READER, "/metrics")
-    assert len(court.api.asked) == 5
+        harness.decide(READER, "/metrics")
+    assert len(harness.api.asked) == 5
 
 
 def test_errors_are_not_cached() -> None:
-    court = AuthorizerHarness()
-    court.api.failures = [refused(403)]
+    harness = AuthorizerHarness()
+    harness.api.failures = [refused(403)]
     with pytest.raises(ReviewError):
-        court.decide(READER, "/metrics")
-    court.api.failures = []
-    assert court.allows(READER, "/metrics")
+        harness.decide(READER, "/metrics")
+    harness.api.failures = []
+    assert harness.allows(READER, "/metrics")

@@ -22,8 +22,8 @@ from kubesched.foundation.util.clock import RealClock
 TOKEN = {"Authorization": "Bearer secret"}
 
 
-def at_the_door(
-    story: Callable[[ApiServer, str, int], Awaitable[None]],
+def run_with_server(
+    scenario: Callable[[ApiServer, str, int], Awaitable[None]],
     limits: ApiLimits | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> None:
@@ -33,7 +33,7 @@ def at_the_door(
         service = ApiService(store, clock, users=Users({"secret": ADMIN}))
         async with ApiServer(service, limits=limits, tls=tls) as server:
             host, _, port = server.url.partition("://")[2].rpartition(":")
-            await story(server, host, int(port))
+            await scenario(server, host, int(port))
 
     asyncio.run(main())
 
@@ -47,7 +47,7 @@ async def is_served(url: str) -> bool:
 
 
 def test_the_body_of_an_unauthenticated_request_is_not_awaited() -> None:
-    async def story(server: ApiServer, host: str, port: int) -> None:
+    async def scenario(server: ApiServer, host: str, port: int) -> None:
         reader, writer = await asyncio.open_connection(host, port)
         # Two megabytes are announced, and none is sent.
         writer.write(b"POST /api/v1/nodes HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n")
@@ -58,11 +58,11 @@ def test_the_body_of_an_unauthenticated_request_is_not_awaited() -> None:
         writer.close()
         assert await is_served(server.url)
 
-    at_the_door(story)
+    run_with_server(scenario)
 
 
 def test_a_silent_client_is_disconnected() -> None:
-    async def story(server: ApiServer, host: str, port: int) -> None:
+    async def scenario(server: ApiServer, host: str, port: int) -> None:
         silent = [await asyncio.open_connection(host, port) for _ in range(5)]
         silent[1][1].write(b"GET /api/v1/nodes HTT")
         for reader, writer in silent:
@@ -70,18 +70,18 @@ def test_a_silent_client_is_disconnected() -> None:
             writer.close()
         assert await is_served(server.url)
 
-    at_the_door(story, ApiLimits(header_seconds=0.2))
+    run_with_server(scenario, ApiLimits(header_seconds=0.2))
 
 
 def test_a_client_without_a_handshake_is_disconnected() -> None:
-    async def story(server: ApiServer, host: str, port: int) -> None:
+    async def scenario(server: ApiServer, host: str, port: int) -> None:
         reader, writer = await asyncio.open_connection(host, port)
         assert await asyncio.wait_for(reader.read(), 60) == b""
         writer.close()
 
     pair = self_signed_certificate(["localhost"], RealClock().now_ns(), key_type="ec")
     tls = pair.server_context()
-    at_the_door(story, ApiLimits(header_seconds=0.2, handshake_seconds=0.2), tls)
+    run_with_server(scenario, ApiLimits(header_seconds=0.2, handshake_seconds=0.2), tls)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_client_without_a_handshake_is_disconnected() -> None:
 def test_malformed_requests_are_not_logged(
     request_line: bytes, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story(server: ApiServer, host: str, port: int) -> None:
+    async def scenario(server: ApiServer, host: str, port: int) -> None:
         reader, writer = await asyncio.open_connection(host, port)
         writer.write(request_line)
         line = await asyncio.wait_for(reader.readline(), 60)
@@ -106,12 +106,12 @@ def test_malformed_requests_are_not_logged(
         writer.close()
         assert await is_served(server.url)
 
-    at_the_door(story)
+    run_with_server(scenario)
     assert caplog.text == ""
 
 
 def test_connections_are_limited_and_closed_ones_are_replaced() -> None:
-    async def story(server: ApiServer, host: str, port: int) -> None:
+    async def scenario(server: ApiServer, host: str, port: int) -> None:
         waiting = [await asyncio.open_connection(host, port) for _ in range(3)]
         reader, writer = await asyncio.open_connection(host, port)
         assert await asyncio.wait_for(reader.read(), 60) == b""
@@ -127,7 +127,7 @@ def test_connections_are_limited_and_closed_ones_are_replaced() -> None:
                 except aiohttp.ClientError:
                     await asyncio.sleep(0)
 
-    at_the_door(story, ApiLimits(connections=3))
+    run_with_server(scenario, ApiLimits(connections=3))
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_connections_are_limited_and_closed_ones_are_replaced() -> None:
     ],
 )
 def test_invalid_bytes_are_refused_without_an_exception(head: bytes, status: int) -> None:
-    async def story(server: ApiServer, host: str, port: int) -> None:
+    async def scenario(server: ApiServer, host: str, port: int) -> None:
         reader, writer = await asyncio.open_connection(host, port)
         writer.write(b"POST /api/v1/nodes HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n\r\nnope")
         line = await asyncio.wait_for(reader.readline(), 60)
@@ -147,7 +147,7 @@ def test_invalid_bytes_are_refused_without_an_exception(head: bytes, status: int
         assert line.split()[1] == str(status).encode()
         assert await is_served(server.url)
 
-    at_the_door(story)
+    run_with_server(scenario)
 
 
 BOMB = gzip.compress(b"[" * 100_000_000, 9)
@@ -163,7 +163,7 @@ BOMB = gzip.compress(b"[" * 100_000_000, 9)
     ids=["small", "cut off", "large once it is unpacked"],
 )
 def test_compressed_bodies(body: bytes, status: int) -> None:
-    async def story(server: ApiServer, host: str, port: int) -> None:
+    async def scenario(server: ApiServer, host: str, port: int) -> None:
         headers = {**TOKEN, "Content-Encoding": "gzip", "Content-Type": "application/json"}
         async with (
             aiohttp.ClientSession() as session,
@@ -172,4 +172,4 @@ def test_compressed_bodies(body: bytes, status: int) -> None:
             assert answer.status == status
         assert await is_served(server.url)
 
-    at_the_door(story)
+    run_with_server(scenario)
