@@ -151,7 +151,7 @@ REFUSALS |= {
         "POST",
         "/api/v1/namespaces/default/serviceaccounts/sa/token",
         400,
-        "cannot bind token to object of type v1, Kind=ConfigMap",
+        "cannot bind token to object of type /v1, Kind=ConfigMap",
         {"spec": {"boundObjectRef": {"apiVersion": "v1", "kind": "ConfigMap", "name": "a"}}},
     ),
 }
