@@ -47,6 +47,11 @@ class MeasuredKind(NamedTuple):
         """Return the number of pods of a run; 0 if the kind has none."""
         return 0 if self.module.startswith("import:") else size[1]
 
+    def exists_in(self, tree: Tree) -> bool:
+        """Whether this version of the project has the benchmark."""
+        is_import = self.module.startswith("import:")
+        return is_import or (tree.folder / f"{self.module.replace('.', '/')}.py").exists()
+
 
 def _engine(kind: str) -> MeasuredKind:
     return MeasuredKind("benchmarks.engine", ("--kind", kind))
@@ -58,6 +63,7 @@ KINDS: Mapping[str, MeasuredKind] = {
     "loop-basic": MeasuredKind("benchmarks.loop", ("--kind", "basic")),
     "loop-mixed": MeasuredKind("benchmarks.loop", ("--kind", "mixed")),
     "preemption": MeasuredKind("benchmarks.preemption", (), (300, 100), (1000, 300)),
+    "requests": MeasuredKind("benchmarks.requests"),
     "import-app": MeasuredKind("import:kubesched.app"),
     "import-cli": MeasuredKind("import:kubesched.cli.main"),
 }
@@ -184,6 +190,9 @@ def main(
             stack.enter_context(checked_out(head)) if head else working_tree(),
         )
         for name in kind:
+            if not all(KINDS[name].exists_in(tree) for tree in trees):
+                say(f"{name} is left out: one of the versions has no {KINDS[name].module}")
+                continue
             say(f"measuring {name} ...")
             instructions, cpu = _compare(trees, KINDS[name], counter, rounds)
             lines.append(

@@ -51,12 +51,13 @@ def test_a_pod_counts_once_and_only_when_it_has_a_node(sleeping: subprocess.Pope
         binds.note(pod(name, node))
     binds.at_s = [10.0, 10.5, 11.0]
     binds.cpu_at_first_s = 1.0
-    line = summary(binds, Used(cpu_s=1.3, memory_mib=90), started_s=8.0)
+    line = summary(binds, Used(1.3, 90, cpu_with_events_s=1.6), started_s=8.0)
     assert line == {
         "bound": 3,
         "ready_s": 2.0,
         "pods_per_s": 2.0,
         "cpu_s_per_1000": 100.0,
+        "cpu_s_per_1000_with_events": 200.0,
         "cpu_total_s": 1.3,
         "peak_rss_mib": 90,
         "nodes_used": 2,
@@ -67,6 +68,7 @@ def test_a_pod_counts_once_and_only_when_it_has_a_node(sleeping: subprocess.Pope
 def test_a_run_that_binds_no_pod_has_a_result(sleeping: subprocess.Popen[bytes]) -> None:
     line = summary(Binds(sleeping), Used(0.1, 10), started_s=0.0)
     assert (line["bound"], line["ready_s"], line["pods_per_s"]) == (0, None, 0.0)
+    assert line["cpu_s_per_1000_with_events"] is None
 
 
 def test_cpu_seconds_of_this_process_do_not_go_back() -> None:
@@ -81,8 +83,9 @@ def test_the_chart_ends_with_the_last_pod() -> None:
 
 @pytest.mark.slow
 def test_a_small_backlog_is_bound_over_http() -> None:
+    options = ["--nodes", "4", "--pods", "12", "--kind", "basic,mixed"]
     ended = subprocess.run(
-        [sys.executable, "-m", "benchmarks.drain", "--nodes", "4", "--pods", "12"],
+        [sys.executable, "-m", "benchmarks.drain", *options],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
@@ -90,6 +93,8 @@ def test_a_small_backlog_is_bound_over_http() -> None:
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
-    line = json.loads(ended.stdout)
-    assert (line["bound"], line["nodes_used"]) == (12, 4)
-    assert line["cpu_total_s"] > 0
+    lines = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert [line["kind"] for line in lines] == ["basic", "mixed"]
+    for line in lines:
+        assert (line["bound"], line["nodes_used"]) == (12, 4)
+        assert line["cpu_total_s"] > 0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubesched.foundation.client.http1 import AnswerReader, HttpError, encode_request
+from kubesched.foundation.client.http1 import AnswerReader, HttpError, encode_fields, encode_request
 from kubesched.foundation.client.transport import ServerResponse
 
 
@@ -26,7 +26,8 @@ def read(*pieces: bytes) -> tuple[ServerResponse | None, AnswerReader]:
 
 
 def test_a_request_has_its_headers_and_the_length_of_its_body() -> None:
-    sent = encode_request("POST", "/api/v1/x?a=b", {"Host": "h:1", "Accept": "*/*"}, b'{"a":1}')
+    fields = encode_fields({"Host": "h:1", "Accept": "*/*"})
+    sent = encode_request("POST", "/api/v1/x?a=b", fields, b'{"a":1}')
     assert sent == (
         b"POST /api/v1/x?a=b HTTP/1.1\r\nHost: h:1\r\nAccept: */*\r\nContent-Length: 7\r\n\r\n"
         b'{"a":1}'
@@ -39,7 +40,7 @@ def test_a_request_has_its_headers_and_the_length_of_its_body() -> None:
 )
 def test_without_a_body_only_a_get_has_no_content_length(method: str, want: bytes) -> None:
     head = f"{method} / HTTP/1.1\r\nHost: h\r\n".encode()
-    assert encode_request(method, "/", {"Host": "h"}) == head + want + b"\r\n"
+    assert encode_request(method, "/", encode_fields({"Host": "h"})) == head + want + b"\r\n"
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def test_without_a_body_only_a_get_has_no_content_length(method: str, want: byte
 )
 def test_line_breaks_in_targets_and_headers_are_refused(target: str, header: str) -> None:
     with pytest.raises(HttpError):
-        encode_request("GET", target, {"Authorization": header})
+        encode_request("GET", target, encode_fields({"Authorization": header}))
 
 
 # -- answers ---------------------------------------------------------------------------

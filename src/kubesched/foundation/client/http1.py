@@ -12,13 +12,14 @@ from collections.abc import Mapping
 from kubesched.foundation.client.transport import ServerResponse
 from kubesched.foundation.util.ints import whole_number
 
-__all__ = ["LARGEST_BODY", "AnswerReader", "HttpError", "encode_request"]
+__all__ = ["LARGEST_BODY", "AnswerReader", "HttpError", "encode_fields", "encode_request"]
 
 _LONGEST_HEAD = 256 * 1024
 _LONGEST_CHUNK_LINE = 16 * 1024
 # Far more than a page of the largest objects. A longer body may be endless.
 LARGEST_BODY = 1 << 30
 _WITHOUT_BODY = frozenset({204, 304})
+_NOT_IN_TARGET = re.compile(r"[ \r\n]")
 _CHUNK_LENGTH = re.compile(rb"[0-9A-Fa-f]{1,16}")
 
 
@@ -26,21 +27,28 @@ class HttpError(ValueError):
     """The received bytes are no response, or a request cannot be encoded."""
 
 
-def encode_request(
-    method: str, target: str, headers: Mapping[str, str], body: bytes = b""
-) -> bytes:
-    """Encode a request.
+def encode_fields(headers: Mapping[str, str]) -> str:
+    """Encode the header fields that requests share.
 
     Raises:
-        HttpError: a header or the target contains control characters.
+        HttpError: a field contains line breaks.
     """
-    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {headers[name]}" for name in headers)]
-    if body or method != "GET":
-        lines.append(f"Content-Length: {len(body)}")
-    head = "\r\n".join(lines)
-    if head.count("\n") != len(lines) - 1 or head.count("\r") != len(lines) - 1 or " " in target:
-        raise HttpError("a header or the target has characters that it must not have")
-    return f"{head}\r\n\r\n".encode() + body
+    lines = [f"{name}: {value}" for name, value in headers.items()]
+    if any("\n" in line or "\r" in line for line in lines):
+        raise HttpError("a header has characters that it must not have")
+    return "".join(f"{line}\r\n" for line in lines)
+
+
+def encode_request(method: str, target: str, fields: str, body: bytes = b"") -> bytes:
+    """Encode a request with fields from `encode_fields`.
+
+    Raises:
+        HttpError: the target contains spaces or line breaks.
+    """
+    if _NOT_IN_TARGET.search(target) is not None:
+        raise HttpError("a target has characters that it must not have")
+    length = f"Content-Length: {len(body)}\r\n" if body or method != "GET" else ""
+    return f"{method} {target} HTTP/1.1\r\n{fields}{length}\r\n".encode() + body
 
 
 class AnswerReader:

@@ -21,7 +21,7 @@ from yarl import URL
 
 from kubesched.errors import ConfigError
 from kubesched.foundation.client.credentials import ANONYMOUS, Credential, Credentials, FileText
-from kubesched.foundation.client.http1 import encode_request
+from kubesched.foundation.client.http1 import encode_fields, encode_request
 from kubesched.foundation.client.request_pool import RequestPool, open_socket
 from kubesched.foundation.client.tls import TlsOptions
 from kubesched.foundation.client.tls_rotation import CaReloads, RotatingContext
@@ -76,6 +76,9 @@ class HttpTransport:
             "User-Agent": connection.user_agent,
             "Accept": "application/json",
         }
+        # The credential of the encoded fields, which are stored by the type of the content.
+        self._fields_of: Credential | None = None
+        self._encoded_fields: dict[str, str] = {}
         self._tls = RotatingContext(connection.tls, connection.ca_file, on_ca_reload)
         self._parallel = parallel
         self._requests: RequestPool | None = None
@@ -138,10 +141,20 @@ class HttpTransport:
         target = self._path + request.target
         if request.before_send is not None:
             target = with_timeout(target, request.before_send())
-        headers = {**self._headers, **credential.headers}
-        if request.content_type:
-            headers["Content-Type"] = request.content_type
-        return encode_request(request.method, target, headers, request.body)
+        fields = self._fields(credential, request.content_type)
+        return encode_request(request.method, target, fields, request.body)
+
+    def _fields(self, credential: Credential, content_type: str) -> str:
+        """Return the header fields of a request; they change with the credential only."""
+        if credential is not self._fields_of and credential != self._fields_of:
+            self._fields_of, self._encoded_fields = credential, {}
+        fields = self._encoded_fields.get(content_type)
+        if fields is None:
+            headers = {**self._headers, **credential.headers}
+            if content_type:
+                headers["Content-Type"] = content_type
+            fields = self._encoded_fields[content_type] = encode_fields(headers)
+        return fields
 
     def _session(self) -> aiohttp.ClientSession:
         # Streams stay open for minutes, so they have neither a shared limit nor a timeout here.

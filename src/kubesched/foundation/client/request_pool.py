@@ -8,17 +8,18 @@ they need, at a third of the cost of a general HTTP client
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
+import itertools
 import os
 import select
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import cast
 
 from kubesched.foundation.client.http1 import AnswerReader, HttpError
 from kubesched.foundation.client.transport import ServerResponse
+from kubesched.foundation.util.moving_deadline import MovingDeadline
 
 __all__ = ["RequestPool", "open_socket"]
 
@@ -47,13 +48,15 @@ class RequestPool:
 
     def __init__(self, host: str, port: int, *, parallel: int) -> None:
         self._host, self._port = host, port
-        self._slots = asyncio.Semaphore(parallel)
-        self._most_overdue = _OVERDUE_PER_SLOT * parallel
-        # Requests in flight that no longer count against the limit.
-        self.overdue = 0
+        self._slots = _Slots(parallel)
         self._refused_until_s = 0.0
         self._address: object = None
         self._idle: list[_Connection] = []  # ordered by last use
+
+    @property
+    def overdue(self) -> int:
+        """The number of requests in flight that no longer count against the limit."""
+        return self._slots.overdue
 
     async def send(
         self,
@@ -73,45 +76,35 @@ class RequestPool:
             OSError: there is no connection, or it broke; TimeoutError is one.
             HttpError: the response is not HTTP.
         """
-        async with asyncio.timeout(timeout_s), self._slot():
+        if timeout_s is None:
+            return await self._send(encode, context, server_name, may_repeat, True)
+        async with asyncio.timeout(timeout_s):
+            return await self._send(encode, context, server_name, may_repeat, False)
+
+    async def _send(
+        self,
+        encode: Callable[[], bytes],
+        context: ssl.SSLContext | None,
+        server_name: str,
+        may_repeat: bool,
+        ends_with_silence: bool,
+    ) -> ServerResponse:
+        slot = await self._slots.acquire()
+        try:
             while True:
                 kept = self._kept(context)
                 connection = kept or await self._connect(context, server_name)
                 try:
-                    return await self._exchange(connection, encode, timeout_s is None)
+                    return await self._exchange(connection, encode, ends_with_silence)
                 except ConnectionError:
                     if kept is None or not may_repeat or connection.has_answered:
                         raise
-
-    @contextlib.asynccontextmanager
-    async def _slot(self) -> AsyncIterator[None]:
-        """Hold one of the slots; it is released early if the response is slow.
-
-        Otherwise a few bindings that wait for a slow webhook would block all other requests for a
-        minute and a half.
-        """
-        await self._slots.acquire()
-        is_overdue = False
-
-        def give_back() -> None:
-            nonlocal is_overdue
-            if self.overdue < self._most_overdue:
-                is_overdue = True
-                self.overdue += 1
-                self._slots.release()
-
-        timer = asyncio.get_running_loop().call_later(_OVERDUE_S, give_back)
-        try:
-            yield
         finally:
-            timer.cancel()
-            if is_overdue:
-                self.overdue -= 1
-            else:
-                self._slots.release()
+            self._slots.release(slot)
 
     def close(self) -> None:
         """Close all idle connections."""
+        self._slots.close()
         while self._idle:
             self._idle.pop().close()
 
@@ -124,10 +117,7 @@ class RequestPool:
             self._return_connection(connection)  # nothing was sent
             raise
         try:
-            if ends_with_silence:
-                answer = await _unless_silent(connection, request)
-            else:
-                answer = await connection.send(request)
+            answer = await connection.send(request, ends_with_silence)
         except BaseException:
             connection.close()
             raise
@@ -145,7 +135,6 @@ class RequestPool:
         return None
 
     def _return_connection(self, connection: _Connection) -> None:
-        self._close_old()
         if connection.is_spent:
             connection.close()
         else:
@@ -202,16 +191,54 @@ class RequestPool:
         raise failure or OSError(f"{self._host} has no address")
 
 
-async def _unless_silent(connection: _Connection, request: bytes) -> ServerResponse:
-    loop = asyncio.get_running_loop()
-    async with asyncio.timeout(_WHOLE_S), asyncio.timeout(_SILENCE_S) as silence:
+class _Slots:
+    """Limits the number of requests in flight. A slow response returns its slot early.
 
-        def wait_longer() -> None:
-            if not silence.expired():
-                silence.reschedule(loop.time() + _SILENCE_S)
+    Otherwise a few bindings that wait for a slow webhook would block all other requests for a
+    minute and a half.
+    """
 
-        connection.on_data = wait_longer
-        return await connection.send(request)
+    def __init__(self, parallel: int) -> None:
+        self._free = asyncio.Semaphore(parallel)
+        self._most_overdue = _OVERDUE_PER_SLOT * parallel
+        self._numbers = itertools.count()
+        self._held: dict[int, float] = {}  # when the slot becomes overdue, the first one first
+        self._overdue: set[int] = set()
+        self._deadline = MovingDeadline(self._return_overdue)
+
+    @property
+    def overdue(self) -> int:
+        return len(self._overdue)
+
+    async def acquire(self) -> int:
+        """Wait for a slot, and return its number."""
+        await self._free.acquire()
+        number = next(self._numbers)
+        self._held[number] = due_s = asyncio.get_running_loop().time() + _OVERDUE_S
+        if len(self._held) == 1:
+            self._deadline.move(due_s)
+        return number
+
+    def release(self, number: int) -> None:
+        self._held.pop(number, None)
+        if number in self._overdue:
+            self._overdue.remove(number)
+        else:
+            self._free.release()
+
+    def close(self) -> None:
+        self._deadline.close()
+
+    def _return_overdue(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        for number, due_s in [*self._held.items()]:
+            if due_s > now_s:
+                self._deadline.move(due_s)
+                break
+            del self._held[number]
+            if len(self._overdue) < self._most_overdue:
+                self._overdue.add(number)
+                self._free.release()
 
 
 class _Connection(asyncio.Protocol):
@@ -220,10 +247,11 @@ class _Connection(asyncio.Protocol):
     def __init__(self, context: ssl.SSLContext | None) -> None:
         self.context = context
         self.idle_since_s = 0.0
-        self.on_data: Callable[[], None] | None = None
         self._transport: asyncio.Transport | None = None
         self._reader = AnswerReader()
         self._answer: asyncio.Future[ServerResponse] | None = None
+        self._silence = MovingDeadline(self._end_silence)
+        self._whole_until_s: float | None = None
         self._news = select.poll()
         # Whether the event loop has processed the end of the connection.
         self.is_spent = False
@@ -237,19 +265,26 @@ class _Connection(asyncio.Protocol):
         """Whether the server has not closed its end, including an end not yet processed."""
         return not self.is_spent and not self._news.poll(0)
 
-    async def send(self, request: bytes) -> ServerResponse:
+    async def send(self, request: bytes, ends_with_silence: bool) -> ServerResponse:
+        """Send a request and return the response. TimeoutError: the server was silent."""
         if self._transport is None or self.is_spent:
             raise ConnectionResetError("server disconnected")
+        loop = asyncio.get_running_loop()
         self._reader = AnswerReader()
-        self._answer = asyncio.get_running_loop().create_future()
+        self._answer = loop.create_future()
         self._transport.write(request)
+        if ends_with_silence:
+            self._whole_until_s = loop.time() + _WHOLE_S
+            self._limit_silence()
         try:
             return await self._answer
         finally:
-            self._answer = self.on_data = None
+            self._answer = self._whole_until_s = None
+            self._silence.lift()
 
     def close(self) -> None:
         self.is_spent = True
+        self._silence.close()
         if self._transport is not None:
             self._transport.abort()
 
@@ -263,23 +298,24 @@ class _Connection(asyncio.Protocol):
         if self._answer is None or self._answer.done():
             self.close()  # bytes without a request
             return
-        if self.on_data is not None:
-            self.on_data()
         try:
             answer = self._reader.feed(data)
         except HttpError as exc:
             self._fail(exc)
             self.close()
             return
-        if answer is not None:
-            self.is_spent = self.is_spent or not self._reader.keeps_connection
-            self._answer.set_result(answer)
+        if answer is None:
+            self._limit_silence()
+            return
+        self.is_spent = self.is_spent or not self._reader.keeps_connection
+        self._answer.set_result(answer)
 
     def eof_received(self) -> None:
         self.is_spent = True
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_spent = True
+        self._silence.close()
         if self._answer is None or self._answer.done():
             return
         answer = self._reader.end() if exc is None else None
@@ -288,6 +324,15 @@ class _Connection(asyncio.Protocol):
         else:
             # After any error of TLS or the network, the request may have been executed.
             self._fail(ConnectionResetError(str(exc or "server disconnected")))
+
+    def _limit_silence(self) -> None:
+        """Wait for more bytes from now on, until the limit of the whole response."""
+        if self._whole_until_s is not None:
+            now_s = asyncio.get_running_loop().time()
+            self._silence.move(min(now_s + _SILENCE_S, self._whole_until_s))
+
+    def _end_silence(self) -> None:
+        self._fail(TimeoutError("the server was silent"))
 
     def _fail(self, exc: Exception) -> None:
         if self._answer is not None and not self._answer.done():

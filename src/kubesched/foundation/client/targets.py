@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from functools import lru_cache
 from urllib.parse import quote, urlencode
 
 from kubesched.api.kinds import Kind
 
 __all__ = ["group_target", "target"]
+
+# What `quote` leaves as it is.
+_PLAIN = re.compile(r"[A-Za-z0-9_.~-]+")
 
 
 def group_target(group: str, version: str) -> str:
@@ -26,14 +31,24 @@ def target(
 
     Values of the query that are empty are left out.
     """
-    parts = [group_target(kind.group, kind.version)]
+    path = _version_path(kind.api_version)
     if kind.namespaced and namespace:
-        parts.append(f"namespaces/{quote(namespace, safe='')}")
-    parts.append(kind.plural)
+        path = f"{path}/namespaces/{_segment(namespace)}"
+    path = f"{path}/{kind.plural}"
     if name:
-        parts.append(quote(name, safe=""))
+        path = f"{path}/{_segment(name)}"
     if subresource:
-        parts.append(subresource)
-    path = "/".join(parts)
-    given = {key: value for key, value in (query or {}).items() if value}
+        path = f"{path}/{subresource}"
+    given = {key: value for key, value in query.items() if value} if query else None
     return f"{path}?{urlencode(given)}" if given else path
+
+
+@lru_cache(maxsize=256)
+def _version_path(api_version: str) -> str:
+    group, _, version = api_version.rpartition("/")
+    return group_target(group, version)
+
+
+def _segment(text: str) -> str:
+    """Return the text as a part of a path. Names of objects seldom need quotes."""
+    return text if _PLAIN.fullmatch(text) else quote(text, safe="")
