@@ -26,6 +26,7 @@ from kubesched.foundation.client.transport import OutgoingRequest, ServerRespons
 from kubesched.foundation.util.clock import SECOND
 from tests.fault_injection.faulty_extender import is_accepted
 from tests.fault_injection.generated_objects import FOO, SERVED
+from tests.fault_injection.lease_history import LEASE_CLIENT, LeaseHistory
 from tests.fault_injection.message_checks import false_statements
 from tests.fault_injection.placement_oracle import has_affinity_to, placement_violations
 from tests.fault_injection.replica import ReplicaProcess
@@ -73,8 +74,7 @@ class HistoryChecker:
             set()
         )  # uids of the pods that were bound before the quiet phase
         self.is_quiet = False
-        # The holder of the lease; of a deleted lease, the last holder.
-        self._holder: str | None = None
+        self._leases = LeaseHistory()
         self._decisions: dict[tuple[str, str], str] = {}  # identity, uid -> node
         self._confirmed_bindings: dict[
             str, dict[str, str]
@@ -96,10 +96,10 @@ class HistoryChecker:
     ) -> None:
         """Check a request that took effect, from the server's side."""
         self._server_invariants.on_request_applied(request, answer)
-        if name.startswith("lease ") or request.method == "GET" or answer.status >= 300:
+        if name.startswith(LEASE_CLIENT) or request.method == "GET" or answer.status >= 300:
             return
-        holder = self._holder
-        if holder != name:
+        if not self._leases.may_write(name):
+            holder = self._leases.holder
             self._report(f"{request.method} {request.target} by {name}, lease held by {holder}")
         path = request.target.partition("?")[0]
         if path.endswith("/binding"):
@@ -110,6 +110,7 @@ class HistoryChecker:
             self._check_status_patch(name, path.split("/")[-2], json.loads(request.body)["status"])
 
     def on_answer(self, name: str, request: OutgoingRequest, answer: ServerResponse) -> None:
+        self._leases.on_answer(name, answer)
         path = request.target.partition("?")[0]
         if path.endswith("/binding") and answer.status == 201 and _is_readable(answer):
             pod = path.split("/")[-2]
@@ -408,7 +409,7 @@ class HistoryChecker:
             case "persistentvolumeclaims":
                 self._volume_claim_changed(change, record.data)
             case "leases.coordination.k8s.io" if record.key == LEASE:
-                self._holder = record.data["spec"].get("holderIdentity")
+                self._leases.on_change(change.type, record.data["spec"], self._acting())
             case "resourceclaims.resource.k8s.io":
                 self._claim_changed(change, record.key, record.data)
 

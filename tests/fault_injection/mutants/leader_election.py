@@ -95,7 +95,7 @@ MUTANTS = {
         0, (with_value(f"{_ELECTOR}._try", "self._view", _valid_if_ours),)
     ),
     "a lease expires after half of its duration": Mutant(
-        0, (wrap(f"{_VIEW}.is_valid", _halve_duration),)
+        3, (wrap(f"{_VIEW}.is_valid", _halve_duration),)
     ),
     "a renewal by another replica is ignored": Mutant(
         31, (wrap(f"{_VIEW}.saw", _ignore_renewals),)
@@ -117,7 +117,7 @@ MUTANTS = {
         22, (with_value(f"{_FENCE}._age_ns", "self._clock.now_ns", lambda _: zero),)
     ),
     "a deleted lease is taken although it was valid": Mutant(
-        13, (with_value(f"{_ELECTOR}._create", "self._view.is_valid", lambda _: no),)
+        13, (replace(f"{_VIEW}.may_be_held", no),)
     ),
     "a lease that is read counts as renewed": Mutant(
         2, (with_value(f"{_VIEW}.saw", "self._version", lambda _: ""),)

@@ -37,14 +37,19 @@ class ElectionHarness:
         self.told: list[str] = []
         self.registry = CollectorRegistry()
 
-    def elector(self, identity: str = "me", **settings: Any) -> LeaderElector:
+    def elector(
+        self, identity: str = "me", clock: Clock | None = None, **settings: Any
+    ) -> LeaderElector:
         def note(verb: str, _kind: str, _namespace: str | None, _name: str) -> Fault | None:
             self.calls.append(verb)
-            return self.fail.get(verb, Fault(delay_ns=MILLISECOND))
+            return self.fail.get(f"{identity}: {verb}") or self.fail.get(
+                verb, Fault(delay_ns=MILLISECOND)
+            )
 
+        clock = clock or self.clock
         return LeaderElector(
-            LocalApi(self.store, self.clock, faults=note),
-            self.clock,
+            LocalApi(self.store, clock, faults=note),
+            clock,
             random.Random(identity),
             ElectionSettings(identity=identity, **settings),
             metrics=LeaderElectionMetrics(self.registry) if identity == "me" else None,
@@ -316,6 +321,61 @@ def test_a_replica_that_lost_the_race_to_create_a_lease_has_read_its_holder() ->
             for _ in range(200):
                 await asyncio.sleep(0.1)
                 assert not (leader.may_act() and other.may_act())
+
+    virtually(story)
+
+
+async def never_both_lead(first: LeaderElector, second: LeaderElector, seconds: int) -> None:
+    for _ in range(seconds * 20):
+        await asyncio.sleep(0.05)
+        assert not (first.may_act() and second.may_act())
+
+
+@pytest.mark.parametrize("is_suspended", [False, True])
+def test_a_replica_whose_lease_has_expired_does_not_create_a_deleted_lease(
+    is_suspended: bool,
+) -> None:
+    """Seed 920000195: another replica had acquired the lease during the pause."""
+
+    async def story(harness: ElectionHarness) -> None:
+        clock = OwnClock(harness.clock, 1.0)
+        paused = harness.elector("paused", clock)
+        other = harness.elector("other", retry_period_ns=6 * SECOND)
+        async with running(paused):
+            await paused.leading.wait()
+            async with running(other):
+                await asyncio.sleep(5)
+                if is_suspended:
+                    clock.suspend()
+                else:
+                    clock.awake.clear()
+                await other.leading.wait()
+                await asyncio.sleep(1)
+                await harness.api.delete(Lease, "kube-scheduler", "kube-system")
+                clock.resume()
+                await never_both_lead(paused, other, 30)
+                assert other.may_act()
+
+    virtually(story)
+
+
+def test_a_deleted_lease_may_have_been_renewed_since_it_was_read() -> None:
+    async def story(harness: ElectionHarness) -> None:
+        leader, other = harness.elector("leader"), harness.elector("other")
+        async with running(leader, other):
+            await asyncio.sleep(10)
+            first, second = (leader, other) if leader.may_act() else (other, leader)
+            identity = "leader" if first is leader else "other"
+            standby = "other" if first is leader else "leader"
+            # The standby reads nothing for a while. Then the leader cannot renew any more.
+            harness.fail[f"{standby}: get"] = Fault(error=LOST)
+            await asyncio.sleep(12)
+            for verb in ("get", "create", "update"):
+                harness.fail[f"{identity}: {verb}"] = Fault(error=LOST)
+            await harness.api.delete(Lease, "kube-scheduler", "kube-system")
+            del harness.fail[f"{standby}: get"]
+            await never_both_lead(first, second, 30)
+            assert second.may_act()
 
     virtually(story)
 

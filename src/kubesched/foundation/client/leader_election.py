@@ -221,9 +221,10 @@ class LeaderElector:
         return await self._write(spec, began)
 
     async def _create(self, began: _Moment) -> bool:
-        view = self._view
-        if view.spec.holder_identity and not view.is_ours and view.is_valid(began[0]):
-            # The lease was deleted; its holder may still consider itself the leader.
+        self._view.saw_none(self._clock.monotonic_ns())
+        duration_ns = self._settings.lease_duration_ns
+        if not self.fence.may_begin() and self._view.may_be_held(began[0], duration_ns):
+            # The lease was deleted. Its holder creates it again; until then it may send writes.
             self.trouble.ended()
             return False
         metadata = ObjectMeta(name=self._settings.name, namespace=self._settings.namespace)
