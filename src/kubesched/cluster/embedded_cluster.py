@@ -6,24 +6,15 @@
 from __future__ import annotations
 
 import enum
-import os
 import random
-import secrets
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple
 
 from kubesched.api import Pod, Service, StorageClass
 from kubesched.api.base import ApiObject
-from kubesched.api.time import format_time
-from kubesched.cluster.account_token_secrets import AccountTokenSecrets
 from kubesched.cluster.apiserver.http.api_limits import ApiLimits
-from kubesched.cluster.apiserver.http.api_server import ApiServer
-from kubesched.cluster.apiserver.http.client_kubeconfig import kubeconfig
 from kubesched.cluster.apiserver.http.metrics_api import MetricsApi, PodUsage
-from kubesched.cluster.apiserver.http.router import ApiService
-from kubesched.cluster.apiserver.http.users import ADMIN, Users
 from kubesched.cluster.apiserver.local_api import Faults, LocalApi
 from kubesched.cluster.apiserver.rules.strategies.server_features import (
     GROUP_CLAIMS,
@@ -35,49 +26,30 @@ from kubesched.cluster.apiserver.store.object_store import Store
 from kubesched.cluster.apiserver.store.persistence import DataFile, open_store
 from kubesched.cluster.apiserver.store.stored_records import StoredChange
 from kubesched.cluster.certificate_expiry import CertificateRequestExpiry
-from kubesched.cluster.certificate_signer import CertificateSigner, LazyAuthority
+from kubesched.cluster.certificate_signer import CertificateSigner
+from kubesched.cluster.cluster_server import ClusterServer, Listen
 from kubesched.cluster.controllers import Controllers, GarbageCollector
 from kubesched.cluster.controllers.control_loop import EventSink
 from kubesched.cluster.controllers.event_expiry import LASTS_NS, EventExpiry
 from kubesched.cluster.controllers.quota_resync import QuotaResync
 from kubesched.cluster.controllers.terminated_pods import TerminatedPodCollector
 from kubesched.cluster.controllers.volume_provisioning import STORAGE_CLASSES
-from kubesched.cluster.extension_servers import ExtensionChecks, ExtensionClient
-from kubesched.cluster.local_endpoints import check_local_address
-from kubesched.cluster.nodes.container_scripts import ContainerScripts
 from kubesched.cluster.nodes.container_usage import ContainerUsage
 from kubesched.cluster.nodes.kubelet import FakeKubelet
 from kubesched.cluster.nodes.node_agent import NodeAgent
 from kubesched.cluster.nodes.pod_behavior import Behavior, behavior_of
 from kubesched.cluster.nodes.pod_events import PodEvent, PodEventSink
-from kubesched.cluster.own_address import publish_own_address
-from kubesched.cluster.webhook_client import WebhookClient
-from kubesched.errors import KubeschedError
 from kubesched.foundation.client.core_event_recorder import CoreEventBroadcaster
 from kubesched.foundation.client.rate_limiter import TokenBucket
 from kubesched.foundation.http.http_messages import Handler
 from kubesched.foundation.util.clock import MILLISECOND, SECOND, Clock
 from kubesched.foundation.util.components import Component
 
-if TYPE_CHECKING:
-    import ssl
-
-    from kubesched.foundation.http.self_signed import CertificatePair
-
 __all__ = ["ClusterPart", "EmbeddedCluster", "Listen"]
 
 # The limit of events of all kubelets together: when thousands of pods start at once, most of their
 # events are dropped.
 _EVENTS_PER_SECOND, _EVENTS_AT_ONCE = 50.0, 300
-_CLIENT_AUTHORITY = "client-authority"
-
-
-class Listen(NamedTuple):
-    """The address of the server. Port 0 selects a free port; without TLS there are no tokens."""
-
-    host: str = "127.0.0.1"
-    port: int = 0
-    tls: bool = True
 
 
 class ClusterPart(enum.Flag):
@@ -143,18 +115,27 @@ class EmbeddedCluster:
         self.api = LocalApi(self.store, clock, faults=faults)
         if self.is_new and furnished:
             self._create_furniture(clock.now_ns())
+        self._usage = self._measured_usage(scripts) if ClusterPart.NODES in parts else None
+        self._server: ClusterServer | None = None
+        if listen is not None:
+            self._server = ClusterServer(
+                listen,
+                self.store,
+                self.api,
+                clock,
+                data=self._data,
+                limits=limits,
+                rbac=rbac,
+                scripts=scripts,
+                usage=self._usage,
+            )
         events = None
         if ClusterPart.EVENTS in parts:
             events = CoreEventBroadcaster(self.api, clock, random.Random(rng.random()))
         recorder = events if heartbeats else None
         # In the order in which their tasks start: a simulation's digest depends on it.
         self.parts: list[Component] = [] if events is None else [events]
-        self._scripts = scripts
-        self._usage: PodUsage | None = None
-        self._certificate = b""
         if ClusterPart.NODES in parts:
-            self._usage = ContainerUsage(self.store, scripts).of
-            self.api.node_metrics = MetricsApi(self.store, clock.now_ns, self._usage).nodes
             kubelet = FakeKubelet(
                 self.api,
                 clock,
@@ -167,24 +148,8 @@ class EmbeddedCluster:
         if ClusterPart.CONTROLLERS in parts:
             groups = features if ClusterPart.POD_GROUPS in parts else frozenset()
             self.parts.append(self._controllers(recorder, groups))
-            if heartbeats:
-                self.parts.append(QuotaResync(self.store, clock))
-        self.parts += self._collectors(parts, heartbeats=heartbeats, events_last_ns=events_last_ns)
-        self._tls: ssl.SSLContext | None = None
-        self._authority = LazyAuthority(
-            clock, lambda make: self._secret(_CLIENT_AUTHORITY, make), lambda: self._tls
-        )
-        if listen is not None and ClusterPart.CONTROLLERS in parts:
-            self.parts.append(CertificateSigner(self.store, clock, self._authority))
-            self.parts.append(CertificateRequestExpiry(self.store, clock))
-        self._server: ApiServer | None = None
-        self._webhooks: WebhookClient | None = None
-        self._extensions: ExtensionClient | None = None
-        self._token = ""
-        self._listen = listen
-        self._rbac = rbac
-        if listen is not None:
-            self._serve(listen, clock, limits, parts)
+        self.parts += self._maintenance(parts, heartbeats=heartbeats, events_last_ns=events_last_ns)
+        self.parts += self._parts_of_server(parts)
 
     def _open(
         self,
@@ -199,6 +164,12 @@ class EmbeddedCluster:
         assert on_change is None, "the file follows the changes of a persistent store"
         return open_store(self._data, rng, now_ns, features)
 
+    def _measured_usage(self, scripts: Callable[[Pod], Mapping[str, str]] | None) -> PodUsage:
+        """Return the usage of pods, and let the metrics of nodes be computed from it."""
+        usage = ContainerUsage(self.store, scripts).of
+        self.api.node_metrics = MetricsApi(self.store, self.clock.now_ns, usage).nodes
+        return usage
+
     def _controllers(
         self, recorder: CoreEventBroadcaster | None, groups: frozenset[str]
     ) -> Controllers:
@@ -207,17 +178,19 @@ class EmbeddedCluster:
             self.api,
             self.clock,
             events=None if recorder is None else _recorded(recorder),
-            authority=lambda: self._certificate.decode(),
+            authority=self._trusted_certificate,
             usage=self._usage,
             has_pod_groups=POD_GROUPS in groups,
             has_group_claims={POD_GROUPS, GROUP_CLAIMS} <= groups,
             has_job_groups={POD_GROUPS, JOB_GROUPS} <= groups,
         )
 
-    def _collectors(
+    def _maintenance(
         self, parts: ClusterPart, *, heartbeats: bool, events_last_ns: int
     ) -> Iterator[Component]:
-        """Yield the parts that remove objects."""
+        """Yield the parts that remove objects or correct them periodically."""
+        if heartbeats and ClusterPart.CONTROLLERS in parts:
+            yield QuotaResync(self.store, self.clock)
         if ClusterPart.GARBAGE_COLLECTION in parts:
             yield GarbageCollector(self.store, self.clock)
         if ClusterPart.EVENTS in parts:
@@ -225,6 +198,16 @@ class EmbeddedCluster:
         if heartbeats and ClusterPart.NODES in parts:
             # Not without heartbeats: a simulation counts its ended pods at the end.
             yield TerminatedPodCollector(self.store, self.clock)
+
+    def _parts_of_server(self, parts: ClusterPart) -> Iterator[Component]:
+        """Yield the parts that exist only if the cluster is served over HTTP."""
+        if self._server is None:
+            return
+        if ClusterPart.CONTROLLERS in parts:
+            yield CertificateSigner(self.store, self.clock, self._server.authority)
+            yield CertificateRequestExpiry(self.store, self.clock)
+            yield self._server.account_token_secrets
+        yield self._server.extension_checks
 
     def _create_furniture(self, now_ns: int) -> None:
         """Create the storage classes and the Service that every cluster starts with."""
@@ -240,51 +223,10 @@ class EmbeddedCluster:
         }
         self.store.create(services, "default", body, now_ns)
 
-    def _serve(
-        self, listen: Listen, clock: Clock, limits: ApiLimits | None, parts: ClusterPart
-    ) -> None:
-        users = context = None
-        if listen.tls:
-            # Not derived from the seed: a token must not be computable from it.
-            self._token = self._secret("token", lambda: secrets.token_urlsafe(24).encode()).decode()
-            users = Users({self._token: ADMIN})
-            # Imported here: this import takes longer than all other imports of the cluster.
-            from kubesched.foundation.http.self_signed import CertificatePair
-
-            now_ns = clock.now_ns()
-            # Certificates are valid for a year; a stored one is reused within its calendar year.
-            name = f"certificate/{listen.host}/{format_time(now_ns)[:4]}"
-            stored = self._secret(name, lambda: _certificate(listen.host, now_ns).joined())
-            certificate = CertificatePair.split(stored)
-            self._certificate, context = certificate.authority, certificate.server_context()
-            self._tls = context
-            if self._data is not None and self._data.has_secret(_CLIENT_AUTHORITY):
-                self._authority.get()
-        key = self._secret("service-account-key", lambda: secrets.token_bytes(32))
-        service = ApiService(self.store, clock, users=users, rbac=self._rbac, token_key=key)
-        if ClusterPart.CONTROLLERS in parts:
-            self.parts.append(
-                AccountTokenSecrets(self.store, service.tokens, clock, lambda: self._certificate)
-            )
-        service.show_processes(ContainerScripts(self._scripts, check_local_address))
-        if self._usage is not None:
-            service.show_usage(self._usage)
-        self._webhooks = WebhookClient(self.store)
-        self.api.webhook_calls = service.call_webhooks_with(self._webhooks)
-        self._extensions = ExtensionClient(self.store, clock, self._authority)
-        layer = service.forward_with(self._extensions)
-        self.parts.append(ExtensionChecks(self.store, layer, clock, self._authority))
-        self._server = ApiServer(
-            service, host=listen.host, port=listen.port, tls=context, limits=limits
-        )
-
     def mount(self, prefix: str, handler: Handler) -> None:
         """Let `handler` respond to every request below `prefix` of the server."""
         if self._server is not None:
             self._server.mount(prefix, handler)
-
-    def _secret(self, name: str, make: Callable[[], bytes]) -> bytes:
-        return make() if self._data is None else self._data.secret(name, make)
 
     @property
     def url(self) -> str:
@@ -294,11 +236,15 @@ class EmbeddedCluster:
     @property
     def token(self) -> str:
         """The administrator's bearer token; empty if the server needs none."""
-        return self._token
+        return "" if self._server is None else self._server.token
 
     def kubeconfig(self) -> str:
         """Return the text of a kubeconfig for the administrator; the cluster must be entered."""
-        return kubeconfig(self.url, token=self._token, authority=self._certificate)
+        assert self._server is not None, "the cluster is not served"
+        return self._server.kubeconfig()
+
+    def _trusted_certificate(self) -> str:
+        return "" if self._server is None else self._server.certificate.decode()
 
     def close(self) -> None:
         """Close the data file of a cluster that was never entered. Idempotent."""
@@ -307,16 +253,7 @@ class EmbeddedCluster:
 
     async def __aenter__(self) -> EmbeddedCluster:
         if self._server is not None:
-            try:
-                await self._server.start()
-            except OSError as exc:
-                assert self._listen is not None
-                where = f"{self._listen.host} port {self._listen.port}"
-                # Errors of name resolution have negative numbers that `strerror` has no text for.
-                number = exc.errno or 0
-                why = os.strerror(number) if number > 0 else exc.strerror or str(exc)
-                raise KubeschedError(f"cannot listen on {where}: {why}") from exc
-            publish_own_address(self.store, self.url, self.clock.now_ns())
+            await self._server.start()
         return self
 
     async def __aexit__(
@@ -327,19 +264,7 @@ class EmbeddedCluster:
     ) -> None:
         if self._server is not None:
             await self._server.stop()
-        if self._webhooks is not None:
-            await self._webhooks.close()
-        if self._extensions is not None:
-            await self._extensions.close()
         self.close()
-
-
-def _certificate(host: str, now_ns: int) -> CertificatePair:
-    from kubesched.foundation.http.self_signed import self_signed_certificate
-
-    names = dict.fromkeys(["localhost", "127.0.0.1", "::1", host])
-    # A leap year and a day: a stored certificate is used until its calendar year ends.
-    return self_signed_certificate(filter(None, names), now_ns, key_type="ec", days=367)
 
 
 def _recorded(broadcaster: CoreEventBroadcaster) -> EventSink:
