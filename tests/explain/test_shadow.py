@@ -341,6 +341,6 @@ def test_other_tasks_run_between_decisions_that_take_long() -> None:
         clock.advance(15 * MILLISECOND)
         return True
 
-    watch.judge.advance = advance  # type: ignore[method-assign]
+    watch.replay.advance = advance  # type: ignore[method-assign]
     assert watch._take_turn()
     assert turns == 2

@@ -47,8 +47,8 @@ class ShadowPart:
         self.stop = self._watch.stop
 
     @property
-    def held_back(self) -> int:
-        return self._watch.judge.held_back
+    def buffered_changes(self) -> int:
+        return self._watch.replay.buffered_changes
 
     def report(self) -> bytes:
         return msgspec.json.encode(self._watch.report())

@@ -16,8 +16,8 @@ from kubesched.explain.clusters.cluster_model import ClusterModel
 from kubesched.explain.shadow.decision_comparison import DecisionComparison, scoring_all_nodes
 from kubesched.explain.shadow.ordered_changes import Change
 from kubesched.explain.shadow.shadow_entries import ShadowEntry, ShadowReport
-from kubesched.explain.shadow.shadow_judge import ShadowJudge
 from kubesched.explain.shadow.shadow_ledger import ShadowLedger
+from kubesched.explain.shadow.shadow_replay import ShadowReplay
 from kubesched.foundation.client.informer import SharedInformer
 from kubesched.foundation.client.informer_factory import NON_TERMINAL_PODS, InformerFactory
 from kubesched.foundation.util.clock import MILLISECOND, SECOND, Clock, SteadyClock
@@ -71,7 +71,7 @@ class ShadowWatch:
         )
         self.ledger = ShadowLedger(clock.now_ns(), on_entry)
         comparison = DecisionComparison(self.model, configuration)
-        self.judge = ShadowJudge(self.model, comparison, self.ledger, window_ns)
+        self.replay = ShadowReplay(self.model, comparison, self.ledger, window_ns)
         self.informers = InformerFactory(
             api,
             clock,
@@ -104,7 +104,7 @@ class ShadowWatch:
     def _take_turn(self) -> bool:
         """Apply changes for a while; return whether some are left."""
         now_ns = self._clock.now_ns()
-        while self.judge.advance(now_ns, 1):
+        while self.replay.advance(now_ns, 1):
             if self._clock.now_ns() - now_ns >= _TURN_NS:
                 return True
         return False
@@ -114,10 +114,10 @@ class ShadowWatch:
         return self.ledger.report(self._clock.now_ns())
 
     def _follow(self, informer: SharedInformer[Any]) -> None:
-        """Pass the objects of an informer to the judge, and all following changes."""
+        """Pass the objects of an informer to the replay, and all following changes."""
         for present in informer.store.list():
-            self.judge.begin(present)
-        now_ns, take = self._clock.now_ns, self.judge.take
+            self.replay.begin(present)
+        now_ns, take = self._clock.now_ns, self.replay.take
         is_past = True
 
         def changed(new: Any) -> None:

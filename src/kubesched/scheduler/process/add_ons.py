@@ -55,8 +55,8 @@ class Shadow(Protocol):
     def stop(self) -> None: ...
 
     @property
-    def held_back(self) -> int:
-        """How many changes wait to be put in order."""
+    def buffered_changes(self) -> int:
+        """The number of changes that are buffered until their order is certain."""
         ...
 
     def report(self) -> bytes:

@@ -89,7 +89,7 @@ class ShadowProcess(SchedulerProcess):
         if self._config.options.dashboard:
             self._dashboard = shadow.dashboard(f"shadow on {self._hostname}")
         self._shadow_metrics.before_collect.append(
-            lambda: self._shadow_metrics.held_back.set(shadow.held_back)
+            lambda: self._shadow_metrics.held_back.set(shadow.buffered_changes)
         )
         log.info(
             "Starting to compare, nothing is written",

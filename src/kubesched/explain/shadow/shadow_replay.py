@@ -1,4 +1,4 @@
-"""Follows the changes of a cluster, and compares every decision of its scheduler with the shadow's.
+"""Replays the changes of a cluster, and compares every decision of its scheduler with the shadow's.
 
 The first write of a decision is the moment to compare at (decision 0046):
 
@@ -43,7 +43,7 @@ from kubesched.explain.shadow.shadow_ledger import ShadowLedger
 from kubesched.framework import ClusterChange, Removal
 from kubesched.framework.pod_status_writer import POD_SCHEDULED
 
-__all__ = ["ShadowJudge"]
+__all__ = ["ShadowReplay"]
 
 _EXPLAINED: Final = AGREEMENTS | {ShadowVerdict.SAMPLED}
 _HISTORY: Final = 1000  # number of changes; the window limits their age
@@ -66,7 +66,7 @@ class _WaitingPod:
         return QueuePosition(-pod_priority(self.pod), self.arrival)
 
 
-class ShadowJudge:
+class ShadowReplay:
     """Applies changes to a model, and writes the ledger. It has no clock and performs no I/O."""
 
     def __init__(
@@ -92,8 +92,8 @@ class ShadowJudge:
         self._count = 0
 
     @property
-    def held_back(self) -> int:
-        """The number of changes in the window."""
+    def buffered_changes(self) -> int:
+        """The number of changes that are buffered until their window has passed."""
         return len(self._held)
 
     @property
@@ -149,7 +149,7 @@ class ShadowJudge:
         elif pod.spec.node_name:
             del self._waiting[pod.metadata.uid]
             if waiting.chosen != pod.spec.node_name:
-                self._judge(change, waiting, pod.spec.node_name)
+                self._record(change, waiting, pod.spec.node_name)
             self._put(change, pod, waiting.position)
         else:
             self._apply_to_waiting(change, waiting, pod)
@@ -163,7 +163,7 @@ class ShadowJudge:
             # A failure after the choice is a failure of the binding, and does not revise the
             # choice.
             if not waiting.chosen and failure[0] == _UNSCHEDULABLE:
-                self._judge(change, waiting, "", message=failure[1])
+                self._record(change, waiting, "", message=failure[1])
             waiting.chosen = ""
             waiting.has_failed = True
             waiting.arrival = self._count
@@ -171,7 +171,7 @@ class ShadowJudge:
             waiting.chosen = ""
             # A preemptor has failed before, and does not fit its nominated node yet.
             if nominated and (not waiting.has_failed or self._fits(waiting.pod, nominated)):
-                self._judge(change, waiting, nominated)
+                self._record(change, waiting, nominated)
                 waiting.chosen = nominated
                 position = waiting.position
         waiting.pod = pod
@@ -209,8 +209,10 @@ class ShadowJudge:
             kind = type(either).__name__
         self._applied.append(AppliedChange(change.seen_ns, undo, uid, kind, placed, node))
 
-    def _judge(self, change: Change, waiting: _WaitingPod, node: str, *, message: str = "") -> None:
-        """Compare a decision of the other scheduler in the state before the change."""
+    def _record(
+        self, change: Change, waiting: _WaitingPod, node: str, *, message: str = ""
+    ) -> None:
+        """Compare a decision in the state before the change, and add the result to the ledger."""
         pod = waiting.pod
         if change.is_late:
             self.ledger.leave_out("the watch delivered the decision too late")
