@@ -65,7 +65,7 @@ def _has(listed: Any, value: str) -> bool:
 
 
 def _covers(pattern: str, review: Review) -> bool:
-    """`pods`, `pods/status`, `pods/*`, `*`, `*/scale` or `*/*`."""
+    """Whether a pattern such as `pods`, `pods/*` or `*/scale` matches the resource of a request."""
     plural, slash, part = pattern.partition("/")
     if plural not in ("*", review.resource.plural):
         return False
