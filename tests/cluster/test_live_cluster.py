@@ -51,7 +51,11 @@ def without_identity(made: Any) -> Any:
 def empty_cluster(parts: ClusterPart = ClusterPart.ALL) -> LiveCluster:
     """A cluster in virtual time, with the default configuration."""
     cluster = EmbeddedCluster(
-        current_clock(), derive(0, "store"), furnished=False, heartbeats=False, parts=parts
+        current_clock(),
+        derive(0, "store"),
+        with_initial_objects=False,
+        heartbeats=False,
+        parts=parts,
     )
     return LiveCluster(cluster, configuration=default_configuration())
 

@@ -49,6 +49,6 @@ def test_endpoints_contain_the_address_of_the_server(url: str, address: tuple[st
 
 
 def test_without_the_service_there_are_no_endpoints() -> None:
-    store = EmbeddedCluster(ManualClock(0), random.Random(0), furnished=False).store
+    store = EmbeddedCluster(ManualClock(0), random.Random(0), with_initial_objects=False).store
     publish_own_address(store, "https://127.0.0.1:6443", 0)
     assert published(store) == (None, None)

@@ -78,7 +78,7 @@ class EmbeddedCluster:
         listen: Listen | None = None,
         limits: ApiLimits | None = None,
         data: Path | None = None,
-        furnished: bool = True,
+        with_initial_objects: bool = True,
         heartbeats: bool = True,
         rbac: bool = False,
         behavior: Callable[[Pod], Behavior] = behavior_of,
@@ -93,8 +93,8 @@ class EmbeddedCluster:
     ) -> None:
         """Build the cluster; nothing runs yet.
 
-        With `data` the store is persistent, and continues from the content of that file. A
-        `furnished` cluster starts with storage classes and the Service `kubernetes`. Without
+        With `data` the store is persistent, and continues from the content of that file.
+        `with_initial_objects` creates storage classes and the Service `kubernetes`. Without
         `heartbeats` nodes renew no leases, neither controllers nor kubelets record events, and
         ended pods are not removed: for simulations of long times. With `rbac` the server authorizes
         clients by their roles. `scripts` returns annotations that a pod has in addition to its own.
@@ -113,8 +113,8 @@ class EmbeddedCluster:
         self.is_new = self._data is None or self._data.revision == 0
         self.store = self._open(rng, features, on_change)
         self.api = LocalApi(self.store, clock, faults=faults)
-        if self.is_new and furnished:
-            self._create_furniture(clock.now_ns())
+        if self.is_new and with_initial_objects:
+            self._create_initial_objects(clock.now_ns())
         self._usage = self._measured_usage(scripts) if ClusterPart.NODES in parts else None
         self._server: ClusterServer | None = None
         if listen is not None:
@@ -209,7 +209,7 @@ class EmbeddedCluster:
             yield self._server.account_token_secrets
         yield self._server.extension_checks
 
-    def _create_furniture(self, now_ns: int) -> None:
+    def _create_initial_objects(self, now_ns: int) -> None:
         """Create the storage classes and the Service that every cluster starts with."""
         classes = self.store.catalog.by_type(StorageClass)
         for each in STORAGE_CLASSES:

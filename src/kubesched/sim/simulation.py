@@ -118,7 +118,7 @@ class Simulation:
         embedded = EmbeddedCluster(
             self.clock,
             derive(seed, "store"),
-            furnished=False,
+            with_initial_objects=False,
             heartbeats=False,
             behavior=self._behavior(),
             start_delay_ns=scenario.behaviour.start_delay_ns,

@@ -231,7 +231,7 @@ def expect_placement(
         store_only = EmbeddedCluster(
             clock,
             derive(seed, "store"),
-            furnished=False,
+            with_initial_objects=False,
             features=ALL_FEATURES,
             parts=ClusterPart.NONE,
         )

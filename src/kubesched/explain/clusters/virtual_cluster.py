@@ -50,7 +50,7 @@ class VirtualCluster(LiveCluster):
         cluster = EmbeddedCluster(
             current_clock(),
             derive(seed, "store", phase),
-            furnished=False,
+            with_initial_objects=False,
             heartbeats=False,
             parts=parts,
             behavior=behavior_of if pods_end else endless_behavior_of,
