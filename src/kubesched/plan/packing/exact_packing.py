@@ -234,7 +234,7 @@ class ExactSearch:
     def _require(
         self, number: int, rows: NDArray[np.intp], nodes: list[int], count: Any, needed: int
     ) -> None:
-        """Require this many matches in the domain if a pod of the class comes to it."""
+        """Require this many matching pods in the domain if a pod of the class is placed in it."""
         problem, state = self._problem, self._state
         outside = rows[~self._is_inside[rows]]
         came = (state.placement[number, outside] > problem.current[number, outside]).any()

@@ -207,7 +207,7 @@ def _separate(
     kinds: list[_NodeKind],
     used: list[Any],
 ) -> None:
-    """Pods that exclude each other need a node each if the domains of their rule are nodes."""
+    """Bound pods that exclude each other from a node by the nodes in use."""
     for rule in problem.apart:
         domains = rule.domain[rule.domain >= 0]
         if len(np.unique(domains)) != len(domains) or (rule.domain < 0).any():

@@ -67,26 +67,26 @@ def _choose(state: PackingState, size: int, rng: random.Random) -> list[int]:
     order = removable[np.argsort(fullness[removable], kind="stable")]
     first = int(order[min(int(rng.expovariate(1.0) * len(order) / 6), len(order) - 1)])
     chosen = [first]
-    accepts = _takers(state, first)
+    accepts = _possible_targets(state, first)
     accepts[first] = False
-    takers = np.flatnonzero(accepts)
-    weights = np.clip(1.02 - fullness[takers], 0.02, 1.0) * (1 + (state.pods_on[takers] > 0))
+    targets = np.flatnonzero(accepts)
+    weights = np.clip(1.02 - fullness[targets], 0.02, 1.0) * (1 + (state.pods_on[targets] > 0))
     used = _variables(state, first)
-    while len(takers) and len(chosen) < size and used < _MOST_VARIABLES:
-        place = rng.choices(range(len(takers)), weights=weights.tolist())[0]
-        node = int(takers[place])
+    while len(targets) and len(chosen) < size and used < _MOST_VARIABLES:
+        place = rng.choices(range(len(targets)), weights=weights.tolist())[0]
+        node = int(targets[place])
         chosen.append(node)
         used = len(chosen) * int(state.placement[:, chosen].any(axis=1).sum())
-        takers, weights = np.delete(takers, place), np.delete(weights, place)
+        targets, weights = np.delete(targets, place), np.delete(weights, place)
     return chosen
 
 
-def _takers(state: PackingState, node: int) -> NDArray[np.bool_]:
+def _possible_targets(state: PackingState, node: int) -> NDArray[np.bool_]:
     """Return the nodes that some class on the node may be placed on."""
     numbers = np.flatnonzero(state.placement[:, node])
-    takers: NDArray[np.bool_] = np.logical_or.reduce(state.problem.allowed[numbers])
-    takers &= state.problem.kept | (state.pods_on > 0)
-    return takers
+    targets: NDArray[np.bool_] = np.logical_or.reduce(state.problem.allowed[numbers])
+    targets &= state.problem.kept | (state.pods_on > 0)
+    return targets
 
 
 def _variables(state: PackingState, node: int) -> int:

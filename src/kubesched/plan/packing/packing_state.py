@@ -42,7 +42,7 @@ class PackingState:
         for each in self.rules:
             for number in each.rule.carriers | each.rule.matches:
                 self._counting[number].append(each)
-            for number in each.judged:
+            for number in each.affected:
                 self._judging[number].append(each)
         # The resources that a class requests; the others are not compared.
         self._asked = [np.flatnonzero(row) for row in problem.demand]
@@ -80,7 +80,7 @@ class _ApartCounts:
 
     def __init__(self, rule: ApartRule, placement: Placement) -> None:
         self.rule = rule
-        self.judged = rule.carriers | rule.matches
+        self.affected = rule.carriers | rule.matches
         self._carriers = _by_domain(rule.carriers, rule.domain, placement, rule.fixed_carriers)
         self._matches = _by_domain(rule.matches, rule.domain, placement, rule.fixed_matches)
 
@@ -108,7 +108,7 @@ class _NearCounts:
 
     def __init__(self, rule: NearRule, placement: Placement) -> None:
         self.rule = rule
-        self.judged = rule.carriers
+        self.affected = rule.carriers
         self._matches = [
             _by_domain(rule.matches, domain, placement, fixed)
             for domain, fixed in zip(rule.domains, rule.fixed_matches, strict=True)
@@ -138,7 +138,7 @@ class _SpreadCounts:
 
     def __init__(self, rule: SpreadRule, placement: Placement) -> None:
         self.rule = rule
-        self.judged = rule.carriers
+        self.affected = rule.carriers
         self._domain = np.where(rule.counts, rule.domain, -1)
         self._matches = _by_domain(rule.matches, self._domain, placement, rule.fixed_matches)
 
