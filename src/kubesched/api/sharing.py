@@ -138,7 +138,7 @@ class Weighed(Generic[K, V]):
 
 
 class Models(Weighed[K, S]):
-    """Objects to which later ones are likely to be similar."""
+    """A bounded cache of recent objects, with which later ones share their equal parts."""
 
     __slots__ = ()
 

@@ -308,7 +308,7 @@ def _handle_signals(interrupted: asyncio.Event, reloader: ConfigurationReloader 
 
 
 def _further_manifests(cluster: EmbeddedCluster, files: Sequence[str | Path]) -> list[Manifest]:
-    """Load manifests for a cluster that continues, of kinds that it may define itself."""
+    """Load manifests for a cluster with stored state; it may have definitions of their kinds."""
     try:
         return load_manifests(files, stored_definitions(cluster.store))
     except KubeschedError:

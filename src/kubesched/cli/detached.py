@@ -36,7 +36,7 @@ class DetachedError(Exception):
 
 
 def repeated_arguments(ctx: click.Context, without: Sequence[str]) -> list[str]:
-    """Return the options of a command's command line, except `without`."""
+    """Return the options that the user has set, to start the command again; except `without`."""
     arguments = []
     for parameter in ctx.command.params:
         name = parameter.name or ""

@@ -46,7 +46,7 @@ _SHOWN = 20
 
 
 class ConsolidateOptions(NamedTuple):
-    """The options of `kubesched plan consolidate`, as given."""
+    """The options of `kubesched plan consolidate`, as the user has set them."""
 
     duration: str
     spare: str

@@ -47,7 +47,7 @@ class NodeFacts(NamedTuple):
 
 
 class RowSource(Protocol):
-    """The source of the nodes in rows."""
+    """The facts of nodes and their cached shapes, from which rows of the page are built."""
 
     def facts(self, name: str) -> NodeFacts | None:
         """Return the facts of a node; None if it does not exist."""

@@ -41,7 +41,7 @@ class TimelineChange(NamedTuple):
 
 
 class Timeline:
-    """One timeline with a cursor. As a page state it has the moment of the cursor."""
+    """A cluster over time, with a cursor. The page shows the state at the cursor."""
 
     def __init__(
         self,

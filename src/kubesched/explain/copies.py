@@ -67,7 +67,7 @@ class Copies:
         info = PodInfo(copied)
         outcome = model.search(copied, info)
         if not outcome.node_name:
-            self._unmake(made)
+            self._remove_created(made)
             return outcome.message
         uses_more = bool(copied.spec.resource_claims or copied.spec.volumes)
         self._place(info, outcome.node_name, outcome.state if uses_more else None, made)
@@ -103,11 +103,11 @@ class Copies:
             if state is not None:
                 model.framework_of(pod).binding.run_unreserve(state, pod, node)
             model.cache.forget_pod(pod)
-            self._unmake(made)
+            self._remove_created(made)
             self.by_node[node] -= 1
         model.cache.update_snapshot()
 
-    def _unmake(self, made: tuple[Removal, ...]) -> None:
+    def _remove_created(self, made: tuple[Removal, ...]) -> None:
         for each in made:
             self._model.objects.remove(each.kind, each.name, each.namespace)
 

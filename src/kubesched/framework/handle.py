@@ -93,7 +93,7 @@ class Extender(Protocol):
 
     @property
     def name(self) -> str:
-        """Its URL."""
+        """The URL of the extender."""
         ...
 
     @property

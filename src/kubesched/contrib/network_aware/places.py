@@ -26,7 +26,7 @@ __all__ = ["Distances", "Links", "NodePlaces", "pods_of"]
 
 SAME_ZONE_COST: Final = 1
 UNKNOWN_COST: Final = 100
-# The largest maxNetworkCost that is too small; by it a link is near, far, or not judged.
+# The largest maxNetworkCost that is too small; by it a link is near, far, or not classified.
 _ALWAYS_NEAR: Final = -1
 _NEVER_NEAR: Final = 2**62
 _NOT_JUDGED: Final = -2

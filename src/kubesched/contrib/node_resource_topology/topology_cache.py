@@ -155,7 +155,7 @@ class TopologyCache:
         return node in self._unbound.values()
 
     def discarded(self, nodes: NodeView) -> NDArray[np.bool_] | None:
-        """Return a mask of nodes that are rejected because of such a binding; None: no node."""
+        """Return a mask of the nodes to which a pod is being bound, which are rejected; or None."""
         if not self._unbound:
             return None
         rows = [nodes.table.row_of.get(node, -1) for node in self._unbound.values()]

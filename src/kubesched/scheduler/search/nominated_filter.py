@@ -74,9 +74,9 @@ def _rejected_with_nominated(
             for node in nodes.at_rows(one_by_one)
         )
         verdicts.append((one_by_one, Rejections.from_statuses(statuses)))
-    for judged, found in verdicts:
+    for evaluated, found in verdicts:
         if found.codes is not None and found.codes.any():
             hit = found.codes != 0
-            diagnosis.add_verdicts(judged[hit], found.codes[hit], found.statuses)
-            rejected[judged[hit]] = True
+            diagnosis.add_verdicts(evaluated[hit], found.codes[hit], found.statuses)
+            rejected[evaluated[hit]] = True
     return rejected

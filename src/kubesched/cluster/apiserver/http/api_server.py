@@ -107,7 +107,7 @@ class ApiServer:
         answer: Response | ServedWatch
         try:
             if not is_read:
-                # Authenticate first: a body of a stranger would only use memory.
+                # Authenticate first: the body of an unauthenticated request would only use memory.
                 self._service.admit(request)
                 request = msgspec.structs.replace(request, body=await self._body(request))
                 is_read = True

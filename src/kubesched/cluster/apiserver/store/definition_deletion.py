@@ -27,7 +27,7 @@ _TERMINATING = "Terminating"
 
 
 def hold_for_instances(store: Store, name: str, now_ns: int) -> None:
-    """Add a finalizer to a definition that is about to be deleted, if its objects have some."""
+    """Delay the deletion of a definition by a finalizer, if objects of its kind have finalizers."""
     definition = store.get(CUSTOM_RESOURCE_DEFINITION, None, name).data
     instances = _instances(store, name)
     if not any(each.data["metadata"].get("finalizers") for each in instances):

@@ -21,7 +21,7 @@ class GroupClaims:
 
     @classmethod
     def of(cls, handle: Handle) -> GroupClaims:
-        """Create it for a scheduler; this starts a watch of PodGroups."""
+        """Build the finder from the listers of a scheduler. This starts a watch of PodGroups."""
         return cls(handle.lister(PodGroup), handle.pod_groups)
 
     def group_of(self, pod: Pod, entry: PodResourceClaim) -> PodGroup | None:
