@@ -82,3 +82,15 @@ def test_decision_records_are_numbered_without_gaps() -> None:
     for name in names:
         title = (ROOT / "docs" / "decisions" / name).read_text().splitlines()[0]
         assert title.startswith(f"# {name[:4]}. "), name
+
+
+def test_the_files_that_the_architecture_names_exist() -> None:
+    """A name without its folder is in a folder that the same section has named before."""
+    bases = [ROOT / "src/kubesched", ROOT]
+    text = (ROOT / "docs/architecture.md").read_text()
+    for section in re.split(r"^#+ ", text, flags=re.MULTILINE):
+        folders = list(bases)
+        for name in re.findall(r"`([\w/*]+(?:\.py|\.ts|/))`", section):
+            found = [path for folder in folders for path in folder.glob(name.rstrip("/"))]
+            assert found, f"{section.splitlines()[0]}: {name}"
+            folders += [path if path.is_dir() else path.parent for path in found]
