@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import gc
+import socketserver
+import threading
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -15,6 +19,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     kubernetes = pytest.importorskip("kubernetes", reason="the official client is not installed")
     lightkube = pytest.importorskip("lightkube", reason="lightkube is not installed")
+    from kubernetes.stream import portforward, stream
     from lightkube.models.core_v1 import Container, PodSpec
     from lightkube.models.meta_v1 import ObjectMeta
     from lightkube.resources.core_v1 import Node, Pod
@@ -36,6 +41,21 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
+def wait_until_running(core: Any, name: str) -> None:
+    events = kubernetes.watch.Watch().stream(
+        core.list_namespaced_pod,
+        "default",
+        field_selector=f"metadata.name={name}",
+        timeout_seconds=20,
+    )
+    phases = []
+    for event in events:
+        phases.append(event["object"].status.phase)
+        if phases[-1] == "Running":
+            break
+    assert phases[-1] == "Running"
+
+
 def test_the_official_client_creates_watches_and_deletes(cluster: Cluster) -> None:
     client = kubernetes.config.new_client_from_config(str(cluster.kubeconfig_path))
     core = kubernetes.client.CoreV1Api(client)
@@ -46,24 +66,64 @@ def test_the_official_client_creates_watches_and_deletes(cluster: Cluster) -> No
         spec=kubernetes.client.V1PodSpec(containers=[container]),
     )
     core.create_namespaced_pod("default", pod)
-    events = kubernetes.watch.Watch().stream(
-        core.list_namespaced_pod,
-        "default",
-        field_selector="metadata.name=official",
-        timeout_seconds=20,
-    )
-    phases = []
-    for event in events:
-        phases.append(event["object"].status.phase)
-        if phases[-1] == "Running":
-            break
-    assert phases[-1] == "Running"
+    wait_until_running(core, "official")
     with pytest.raises(kubernetes.client.ApiException) as refusal:
         core.create_namespaced_pod("default", pod)
     assert (refusal.value.status, refusal.value.reason) == (409, "Conflict")
     core.patch_namespaced_pod("official", "default", {"metadata": {"labels": {"a": "b"}}})
     assert core.read_namespaced_pod("official", "default").metadata.labels == {"a": "b"}
     core.delete_namespaced_pod("official", "default", grace_period_seconds=0)
+    client.close()
+
+
+class _Echo(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        while data := self.request.recv(1024):
+            self.request.sendall(data)
+
+
+def test_the_official_client_talks_to_scripted_containers(cluster: Cluster) -> None:
+    client = kubernetes.config.new_client_from_config(str(cluster.kubeconfig_path))
+    core = kubernetes.client.CoreV1Api(client)
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Echo) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        port = server.server_address[1]
+        notes = {
+            "kubesched.io/exec": "[{command: dump, stdoutBase64: H4sIAAAAAAA=}]",
+            "kubesched.io/port.80": f"127.0.0.1:{port}",
+        }
+        spec = {"containers": [{"name": "c", "image": "pause"}]}
+        body = {"metadata": {"name": "talks", "annotations": notes}, "spec": spec}
+        core.create_namespaced_pod("default", body)
+        wait_until_running(core, "talks")
+        run = functools.partial(
+            stream, core.connect_get_namespaced_pod_exec, "talks", "default", stderr=True, tty=False
+        )
+        dumped = run(command=["dump"], stdin=False, stdout=True, binary=True)
+        assert dumped == bytes.fromhex("1f8b080000000000")
+        shell = run(command=["/bin/sh"], stdin=True, stdout=True, _preload_content=False)
+        shell.write_stdin("echo one\n")
+        assert shell.readline_stdout(timeout=20) == "one"
+        shell.write_stdin("echo two >&2\nexit 3\n")
+        assert shell.readline_stderr(timeout=20) == "two"
+        shell.run_forever(timeout=20)
+        assert shell.returncode == 3
+        shell.close()
+        forward = core.connect_get_namespaced_pod_portforward
+        forwarded = portforward(forward, "talks", "default", ports="80,81")
+        socket = forwarded.socket(80)
+        socket.setblocking(True)
+        socket.sendall(b"to the process and back")
+        received = b""
+        while len(received) < 23:
+            received += socket.recv(100)
+        assert received == b"to the process and back"
+        refused = forwarded.socket(81)
+        refused.setblocking(True)
+        assert refused.recv(100) == b""
+        assert "nothing listens on port 81" in forwarded.error(81)
+        forwarded.close()
+        server.shutdown()
     client.close()
 
 

@@ -28,6 +28,8 @@ RULES = """
 - pattern: "ls .*"
   stderr: "nothing there\\n"
   exitCode: 2
+- command: dump
+  stdoutBase64: H4sIAAAAAAA=
 """
 
 
@@ -42,6 +44,8 @@ COMMANDS = {
     "a pattern": Command(["ls", "-l", "/"], ("", "nothing there\n", 2)),
     "a literal command": Command(["sh", "-c", "echo one two && exit 4"], ("one two\n", "", 4)),
     "echo": Command(["echo", "a", "b"], ("a b\n", "", 0)),
+    "echo to the errors": Command(["sh", "-c", "echo a; echo b >&2"], ("a\n", "b\n", 0)),
+    "a shell with one command": Command(["sh", "-c", "cat '/etc/version'"], ("1.2\n", "", 0)),
     "false": Command(["/bin/false"], ("", "", 1)),
 }
 
@@ -51,6 +55,12 @@ def test_the_result_of_a_command_is_determined_by(case: Command) -> None:
     pod = make_pod("p", annotations={f"{PREFIX}exec": RULES})
     found = ContainerScripts().run(pod, "c0", case.words)
     assert (found.stdout.decode(), found.stderr.decode(), found.exit_code) == case.result
+
+
+def test_a_script_can_give_bytes_that_are_no_text() -> None:
+    pod = make_pod("p", annotations={f"{PREFIX}exec": RULES})
+    found = ContainerScripts().run(pod, "c0", ["dump"])
+    assert found.stdout == bytes.fromhex("1f8b080000000000")
 
 
 def test_a_command_without_a_script_names_the_annotation() -> None:
@@ -64,6 +74,7 @@ BROKEN = {
     "text": "not a list",
     "[{exitCode: many}]": "exitCode 'many'",
     "[{pattern: '('}]": "pattern '('",
+    "[{stdoutBase64: 'H'}]": "stdoutBase64: ",
 }
 
 

@@ -14,7 +14,14 @@ from typing import NamedTuple
 
 from kubesched.foundation.util.clock import MINUTE, SECOND
 
-__all__ = ["CommandOutcome", "literal_outcome", "literal_output", "literal_termination"]
+__all__ = [
+    "CommandOutcome",
+    "LiteralOutput",
+    "literal_outcome",
+    "literal_output",
+    "literal_termination",
+    "shell_script",
+]
 
 _SHELLS = frozenset({"sh", "bash", "ash", "dash"})
 _STEP = re.compile(r"\s*(?:&&|;|\n)\s*")
@@ -26,6 +33,7 @@ _TRAP = re.compile(r"""\btrap\s+(?:'([^']*)'|"([^"]*)"|(\w+))\s+(?:SIG)?TERM\b\s
 _UNITS = {"": SECOND, "s": SECOND, "m": MINUTE, "h": 60 * MINUTE, "d": 24 * 60 * MINUTE}
 # Characters that a shell would interpret instead of printing.
 _SPECIAL = re.compile(r"[$`*?<>|&\\]")
+_TO_STDERR = re.compile(r"\s*1?>&2\s*$")
 _AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)", re.ASCII)
 
 
@@ -36,44 +44,54 @@ class CommandOutcome(NamedTuple):
     exit_code: int = 0
 
 
+class LiteralOutput(NamedTuple):
+    """What a command prints to each of its outputs."""
+
+    stdout: str = ""
+    stderr: str = ""
+
+
 def literal_outcome(command: Sequence[str]) -> CommandOutcome | None:
     """Return the outcome of a container with this command; None if it is unknown."""
     words = list(command)
     if not words:
         return None
-    text = _script_of(words)
+    text = shell_script(words)
     if text is None:
         return _simple(words)
     text = _TRAP.sub("", _FUNCTION.sub("", text))
     return CommandOutcome(None) if _ENDLESS.fullmatch(text) else _script(text)
 
 
-def literal_output(command: Sequence[str]) -> str:
+def literal_output(command: Sequence[str]) -> LiteralOutput:
     """Return what the `echo` commands of a command print before its first other outcome."""
     words = list(command)
     if not words:
-        return ""
-    text = _script_of(words)
+        return LiteralOutput()
+    text = shell_script(words)
     if text is None:
-        return f"{' '.join(words[1:])}\n" if _program(words[0]) == "echo" else ""
-    printed = []
+        is_echo = _program(words[0]) == "echo"
+        return LiteralOutput(f"{' '.join(words[1:])}\n" if is_echo else "")
+    stdout: list[str] = []
+    stderr: list[str] = []
     for step in _STEP.split(text.strip()):
+        plain = _TO_STDERR.sub("", step)
         try:
-            parts = shlex.split(step)
+            parts = shlex.split(plain)
         except ValueError:
             break
-        if parts and _program(parts[0]) == "echo" and not _SPECIAL.search(step):
-            printed.append(f"{' '.join(parts[1:])}\n")
+        if parts and _program(parts[0]) == "echo" and not _SPECIAL.search(plain):
+            (stdout if plain == step else stderr).append(f"{' '.join(parts[1:])}\n")
         elif (done := _simple(parts) if parts else None) is not None and (
             done.exit_code or done.duration_ns is None or parts[0] == "exit"
         ):
             break
-    return "".join(printed)
+    return LiteralOutput("".join(stdout), "".join(stderr))
 
 
 def literal_termination(command: Sequence[str]) -> CommandOutcome | None:
     """Return the outcome of this command on SIGTERM; None if it has no trap for it."""
-    text = _script_of(command)
+    text = shell_script(command)
     found = None if text is None else _TRAP.search(text)
     if found is None or text is None:
         return None
@@ -83,7 +101,7 @@ def literal_termination(command: Sequence[str]) -> CommandOutcome | None:
     return _script(bodies[name]) if name in bodies else None
 
 
-def _script_of(words: Sequence[str]) -> str | None:
+def shell_script(words: Sequence[str]) -> str | None:
     """Return the script in a shell command, or None."""
     if len(words) == 3 and _program(words[0]) in _SHELLS and words[1] in ("-c", "-ec"):
         return words[2]
@@ -96,7 +114,7 @@ def _script(text: str) -> CommandOutcome | None:
     for step in _STEP.split(text.strip()):
         if not step:
             continue
-        done = _simple(step.split())
+        done = _simple(_TO_STDERR.sub("", step).split())
         if done is None:
             return None
         if done.duration_ns is None:

@@ -11,14 +11,17 @@ No container runs. Annotations of the pod give what a process would have printed
 | `port.NUMBER`, `port` | HOST:PORT | a process on this machine that port forwarding connects to |
 
 An entry of `exec` has a `command` (a list or a text) or a `pattern` (a regular expression that the
-whole command matches), and `stdout`, `stderr`, `exitCode`. The first entry that matches applies; an
-entry with neither matches every command. Without an entry, simple commands are interpreted
-(`container_commands.py`) and `echo` prints its arguments.
+whole command matches), and `stdout`, `stderr`, `exitCode`; `stdoutBase64` and `stderrBase64` give
+bytes that are no text. The first entry that matches applies; an entry with neither matches every
+command. A shell with a script of one command (`sh -c "cat FILE"`) also gets the result of that
+command. Without an entry, simple commands are interpreted (`container_commands.py`) and `echo`
+prints its arguments.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +32,11 @@ import yaml
 from kubesched.api import Pod
 from kubesched.api.pod import Container
 from kubesched.cluster.apiserver.http.pod_processes import CommandResult, LogLine
-from kubesched.cluster.nodes.container_commands import literal_outcome, literal_output
+from kubesched.cluster.nodes.container_commands import (
+    literal_outcome,
+    literal_output,
+    shell_script,
+)
 from kubesched.cluster.nodes.pod_behavior import PREFIX, duration_ns
 from kubesched.errors import KubeschedError
 from kubesched.foundation.client.local_connections import open_local_connection
@@ -89,7 +96,7 @@ class ContainerScripts:
         text = annotations.get(f"{_LOG}.{container}", annotations.get(_LOG))
         if text is None:
             found = _find(pod, container)
-            text = "" if found is None else literal_output((*found.command, *found.args))
+            text = "" if found is None else "".join(literal_output((*found.command, *found.args)))
         interval_ns = duration_ns(annotations.get(_INTERVAL, "")) or 0
         lines = text.splitlines()
         return [LogLine(start_ns + number * interval_ns, line) for number, line in enumerate(lines)]
@@ -105,12 +112,12 @@ class ContainerScripts:
         if scripted is not None:
             return scripted
         outcome = literal_outcome(command)
-        printed = literal_output(command)
-        if outcome is None and not printed:
+        stdout, stderr = (each.encode() for each in literal_output(command))
+        if outcome is None and not stdout and not stderr:
             return CommandResult(b"", _NOT_SCRIPTED.encode(), _CANNOT_RUN)
         if outcome is None:
-            return CommandResult(printed.encode(), b"", 0)
-        return CommandResult(printed.encode(), b"", outcome.exit_code, wait_ns=outcome.duration_ns)
+            return CommandResult(stdout, stderr, 0)
+        return CommandResult(stdout, stderr, outcome.exit_code, wait_ns=outcome.duration_ns)
 
 
 def _find(pod: Pod, name: str) -> Container | None:
@@ -126,14 +133,34 @@ def _scripted(text: str, command: Sequence[str]) -> CommandResult | None:
         raise ValueError(f"not YAML: {str(error).splitlines()[0]}") from error
     if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
         raise ValueError("not a list of entries with `command`, `stdout`, `stderr`, `exitCode`")
-    for entry in entries:
-        if _matches(entry, command):
-            code = entry.get("exitCode", 0)
-            if not isinstance(code, int) or not 0 <= code <= 255:
-                raise ValueError(f"exitCode {code!r} is not a number from 0 to 255")
-            stdout, stderr = (str(entry.get(key, "")).encode() for key in ("stdout", "stderr"))
-            return CommandResult(stdout, stderr, code)
+    commands = [command]
+    if (script := shell_script(command)) is not None:
+        commands.append(_words(script))
+    for entry in (each for words in commands for each in entries if _matches(each, words)):
+        code = entry.get("exitCode", 0)
+        if not isinstance(code, int) or not 0 <= code <= 255:
+            raise ValueError(f"exitCode {code!r} is not a number from 0 to 255")
+        return CommandResult(_output(entry, "stdout"), _output(entry, "stderr"), code)
     return None
+
+
+def _words(script: str) -> list[str]:
+    """Return the words of a script; one word if it cannot be split."""
+    try:
+        return shlex.split(script)
+    except ValueError:
+        return [script]
+
+
+def _output(entry: dict[str, Any], key: str) -> bytes:
+    """Return the bytes that an entry gives for an output. Raises ValueError."""
+    encoded = entry.get(f"{key}Base64")
+    if encoded is None:
+        return str(entry.get(key, "")).encode()
+    try:
+        return base64.b64decode(str(encoded), validate=True)
+    except ValueError as error:
+        raise ValueError(f"{key}Base64: {error}") from error
 
 
 def _matches(entry: dict[str, Any], command: Sequence[str]) -> bool:

@@ -10,7 +10,14 @@ from collections.abc import Awaitable, Callable, Mapping
 import pytest
 
 from kubesched.cluster.apiserver.http.port_forwarding import PortForwarding
-from kubesched.cluster.apiserver.http.remote_commands import STDERR, STDOUT, Emit, SpdyCommand
+from kubesched.cluster.apiserver.http.remote_commands import (
+    STDERR,
+    STDOUT,
+    Emit,
+    Produce,
+    ReadInput,
+    SpdyCommand,
+)
 from kubesched.cluster.apiserver.http.spdy_frames import (
     DATA,
     FINISHES,
@@ -124,12 +131,12 @@ def test_other_bytes_are_refused(data: bytes) -> None:
         list(SpdyReader().feed(data))
 
 
-def command(produce: Callable[[Emit], Awaitable[int | None]], **query: str) -> SpdyCommand:
+def command(produce: Produce, **query: str) -> SpdyCommand:
     return SpdyCommand(produce, Query(query.items()), {})
 
 
 def test_a_command_writes_to_its_streams_and_ends_with_a_status() -> None:
-    async def produce(emit: Emit) -> int:
+    async def produce(emit: Emit, _read: ReadInput) -> int:
         await emit(STDOUT, b"x" * 40_000)
         await emit(STDERR, b"bad")
         return 3
@@ -145,10 +152,28 @@ def test_a_command_writes_to_its_streams_and_ends_with_a_status() -> None:
     converse(command(produce, stdout="1", stderr="1"), client)
 
 
+def test_a_command_reads_the_input_of_the_client() -> None:
+    async def produce(emit: Emit, read: ReadInput) -> int:
+        received = b""
+        while chunk := await read():
+            received += chunk
+        await emit(STDOUT, received.upper())
+        return 0
+
+    async def client(pipe: Pipe) -> None:
+        error, given, out = (pipe.open(streamtype=each) for each in ("error", "stdin", "stdout"))
+        pipe.send(pipe.writer.data(given, b"some "))
+        pipe.send(pipe.writer.data(given, b"text", finishes=True))
+        found = await pipe.contents(error, out)
+        assert found[out] == b"SOME TEXT"
+
+    converse(command(produce, stdin="1", stdout="1"), client)
+
+
 def test_a_client_that_leaves_ends_the_command() -> None:
     cancelled: list[bool] = []
 
-    async def produce(_emit: Emit) -> int:
+    async def produce(_emit: Emit, _read: ReadInput) -> int:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:

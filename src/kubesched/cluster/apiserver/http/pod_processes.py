@@ -13,12 +13,19 @@ import msgspec
 
 from kubesched.api import ContainerState, ContainerStatus, Pod
 from kubesched.api.time import format_time, parse_time
+from kubesched.cluster.apiserver.http.channel_forwarding import ChannelForwarding, forwarded_ports
+from kubesched.cluster.apiserver.http.interactive_shell import (
+    InteractiveShell,
+    RunLine,
+    is_interactive_shell,
+)
 from kubesched.cluster.apiserver.http.port_forwarding import PortForwarding
 from kubesched.cluster.apiserver.http.remote_commands import (
     STDERR,
     STDOUT,
     Emit,
     Produce,
+    ReadInput,
     SpdyCommand,
     WebSocketCommand,
     spdy_protocol,
@@ -177,9 +184,13 @@ def answer_exec(
     if not command:
         raise api_errors.bad_request("you must specify at least 1 command for the container")
     container = _running_container(pod, request, "exec into")
+    if request.query.flag("stdin") and is_interactive_shell(command):
+        run_line = _line_runner(pod, container, command[0], processes, clock)
+        shell = InteractiveShell(run_line, has_terminal=request.query.flag("tty"))
+        return _command_session(request, shell)
     result = processes.run(pod, container, command)
 
-    async def produce(emit: Emit) -> int | None:
+    async def produce(emit: Emit, _read: ReadInput) -> int | None:
         for channel, output in ((STDOUT, result.stdout), (STDERR, result.stderr)):
             if output:
                 await emit(channel, output)
@@ -190,6 +201,21 @@ def answer_exec(
         return result.exit_code
 
     return _command_session(request, produce)
+
+
+def _line_runner(
+    pod: Pod, container: str, shell: str, processes: PodProcesses, clock: Clock
+) -> RunLine:
+    """Return a function that runs a line of a shell's input, and waits for its end if it ends."""
+
+    async def run(line: str) -> tuple[bytes, bytes, int | None]:
+        result = processes.run(pod, container, [shell, "-c", line])
+        if result.wait_ns is None:
+            return result.stdout, result.stderr, None
+        await clock.sleep(result.wait_ns)
+        return result.stdout, result.stderr, result.exit_code
+
+    return run
 
 
 def answer_attach(
@@ -203,7 +229,7 @@ def answer_attach(
     options = _LogOptions(True, False, clock.now_ns(), None, None)
     lines = processes.log(pod, container, run.start_ns)
 
-    async def produce(emit: Emit) -> int | None:
+    async def produce(emit: Emit, _read: ReadInput) -> int | None:
         async for chunk in _followed(lines, run, options, read_pod, container, clock):
             await emit(STDOUT, chunk)
         return 0
@@ -226,7 +252,13 @@ def answer_port_forward(
         raise api_errors.bad_request(text)
     session = PortForwarding(lambda port: processes.connect(pod, port))
     if _wants_websocket(request):
-        return Response(websocket=session.over_websocket())
+        offered = request.headers.get("sec-websocket-protocol")
+        if "SPDY" in offered:
+            return Response(websocket=session.over_websocket())
+        ports = forwarded_ports(request.query)
+        return Response(
+            websocket=ChannelForwarding(ports, lambda port: processes.connect(pod, port))
+        )
     if _wants_spdy(request):
         return Response(upgraded=session.over_spdy())
     raise api_errors.bad_request("unable to upgrade: neither a WebSocket nor SPDY was requested")

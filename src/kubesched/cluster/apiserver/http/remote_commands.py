@@ -19,23 +19,26 @@ __all__ = [
     "STDOUT",
     "Emit",
     "Produce",
+    "ReadInput",
     "SpdyCommand",
     "WebSocketCommand",
     "spdy_protocol",
 ]
 
-STDOUT, STDERR, _ERROR = 1, 2, 3
+_STDIN, STDOUT, STDERR, _ERROR, _CLOSE = 0, 1, 2, 3, 255
 _PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _SPDY_PROTOCOL = "v4.channel.k8s.io"
 _PROTOCOL_HEADER = "X-Stream-Protocol-Version"
 # Sends output on a channel.
 Emit = Callable[[int, bytes], Awaitable[None]]
+# Waits for input and returns it; empty at its end.
+ReadInput = Callable[[], Awaitable[bytes]]
 # Produces output and returns the exit code; None: the command runs until the client leaves.
-Produce = Callable[[Emit], Awaitable[int | None]]
+Produce = Callable[[Emit, ReadInput], Awaitable[int | None]]
 
 
 class WebSocketCommand:
-    """Sends the output of a command to a client, and its exit code. Input is ignored."""
+    """Sends the output of a command to a client, and its exit code."""
 
     protocols: tuple[str, ...] = _PROTOCOLS
 
@@ -46,7 +49,15 @@ class WebSocketCommand:
         async def emit(channel: int, data: bytes) -> None:
             await socket.send(bytes([channel]) + data)
 
-        code = await self._produce(emit)
+        async def read() -> bytes:
+            while (message := await socket.receive()) is not None:
+                if message[:1] == bytes([_STDIN]) and len(message) > 1:
+                    return message[1:]
+                if message == bytes([_CLOSE, _STDIN]):
+                    break
+            return b""
+
+        code = await self._produce(emit, read)
         if code is None:
             await socket.wait_closed()
             return
@@ -75,6 +86,8 @@ class SpdyCommand:
         self.headers = headers
         self._produce = produce
         self._channels = {"error": _ERROR}
+        if query.flag("stdin"):
+            self._channels["stdin"] = _STDIN
         if query.flag("stdout"):
             self._channels["stdout"] = STDOUT
         if query.flag("stderr") and not query.flag("tty"):
@@ -90,10 +103,13 @@ class SpdyCommand:
                 if channel in streams:
                     await streams[channel].write(data)
 
-            code = await spdy.while_open(self._produce(emit))
+            async def read() -> bytes:
+                return await streams[_STDIN].read() if _STDIN in streams else b""
+
+            code = await spdy.while_open(self._produce(emit, read))
             if code is not None:
                 for channel, stream in streams.items():
-                    if channel != _ERROR:
+                    if channel not in (_STDIN, _ERROR):
                         await stream.finish()
                 await streams[_ERROR].write(_status(code))
                 await streams[_ERROR].finish()
