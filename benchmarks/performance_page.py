@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from benchmarks.charts import line_chart
+from benchmarks.goals import goal_table
 from benchmarks.results_file import RESULTS, ResultFile, read_results
 
 __all__ = ["CHART", "PAGE", "history_chart", "performance_page"]
@@ -33,7 +34,15 @@ _KINDS = {
 def performance_page(results: dict[str, ResultFile]) -> str:
     """Return the text of the page."""
     introduction = (RESULTS / "introduction.md").read_text()
-    return "\n".join([introduction, *map(_section, results.values())])
+    return "\n".join([introduction, _goals(results), *map(_section, results.values())])
+
+
+def _goals(results: dict[str, ResultFile]) -> str:
+    heading, *rows = goal_table(results)
+    lines = ["## Which goals are reached?", ""]
+    lines += [_row(heading), _row(["---"] * len(heading)), *map(_row, rows), ""]
+    lines.append("Each figure is from the section below that names the same benchmark.")
+    return "\n".join([*lines, ""])
 
 
 def _section(result: ResultFile) -> str:

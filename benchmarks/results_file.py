@@ -45,8 +45,12 @@ class ResultFile(NamedTuple):
 
     def cell(self, field: str, **wanted: Any) -> str:
         """Return a field of the lines with these values, as the table shows it."""
+        return _range(self.values(field, wanted))
+
+    def values(self, field: str, wanted: Mapping[str, Any]) -> list[Any]:
+        """Return a field of the lines with these values; a dot leads into a part of a line."""
         lines = [line for line in self.lines if wanted.items() <= line.items()]
-        return _range([line[field] for line in lines])
+        return [value for line in lines if (value := _value(line, field)) is not None]
 
     def _plain(self) -> list[list[str]]:
         rows = [

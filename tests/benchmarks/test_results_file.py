@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 import pytest
 
+from benchmarks.goals import GOALS, Goal
 from benchmarks.performance_page import history_chart, performance_page
 from benchmarks.record import recorded
 from benchmarks.results_file import ResultFile
@@ -68,7 +71,7 @@ def test_a_field_may_be_in_a_part_of_the_line() -> None:
 
 def test_a_section_names_command_day_commit_load_and_machine() -> None:
     page = performance_page({"10-engine": result(RUNS, notes=["All nodes."], chart="a.svg")})
-    *_, section = page.partition("## ")
+    *_, section = page.rpartition("## ")
     assert section == (
         "How fast?\n\n![How fast?](performance/a.svg)\n\n"
         "| pods | pods/s |\n| --- | --- |\n| basic | 12,350 |\n| spread | 987 |\n"
@@ -97,3 +100,33 @@ def test_recording_replaces_the_output_and_retains_the_command() -> None:
     assert more["lines"] == [{"a": 2}, {"a": 2}]
     with pytest.raises(click.ClickException):
         recorded(after, output, "python -m b", "fedcba98", append=True)
+
+
+def test_a_goal_is_compared_with_each_run_of_its_lines() -> None:
+    rate = Goal("engine", "pods/s", operator.ge, 10_000, "c", "f", "rate", {"kind": "basic"})
+    cost = rate._replace(is_reached=operator.le)
+    results = {"f": result(RUNS)}
+    assert rate.row(results) == [
+        "engine",
+        "\N{GREATER-THAN OR EQUAL TO} 10,000 pods/s",
+        "12,350\N{EN DASH}15,000",
+        "yes",
+        "quiet",
+        "`c`",
+    ]
+    assert rate._replace(value=13_000).row(results)[3] == "in 1 of 2 runs"
+    assert rate._replace(value=20_000).row(results)[3] == "no"
+    assert cost.row(results)[3] == "no"
+    assert cost._replace(value=20_000).row(results)[3] == "yes"
+
+
+def test_a_goal_without_a_measurement_says_so() -> None:
+    goal = Goal("engine", "pods/s", operator.ge, 1, "c", "f", "rate", {"kind": "mixed"})
+    assert goal.row({})[2:4] == ["\N{EN DASH}", "not measured"]
+    assert goal.row({"f": result(RUNS)})[2:4] == ["\N{EN DASH}", "not measured"]
+
+
+def test_every_goal_names_a_benchmark_that_exists() -> None:
+    for goal in GOALS:
+        _, _, module, *_ = goal.command.split()
+        assert importlib.util.find_spec(module) is not None, goal.command
