@@ -92,17 +92,8 @@ async def _gone_in_a_gap(scenario: ScenarioParts) -> ScenarioSteps:
     await scenario.add_pod(**scenario.with_device(resourceClaimName=scenario.pod))
     yield
 
-    def unavailable(request: OutgoingRequest) -> Trouble | None:
-        is_about_claims = "/resourceclaims" in request.target and request.method == "GET"
-        return refusal(503, "ServiceUnavailable") if is_about_claims else None
-
-    scenario.intercept(unavailable)
-    scenario.forget_history()
-    await asyncio.sleep(0.1)
-    await scenario.api.delete(ResourceClaim, scenario.filler, "default")
-    scenario.forget_history()
-    await asyncio.sleep(1)
-    scenario.intercept(None)
+    async with scenario.gap("resourceclaims"):
+        await scenario.api.delete(ResourceClaim, scenario.filler, "default")
     yield
 
 

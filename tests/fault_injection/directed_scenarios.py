@@ -213,7 +213,7 @@ async def _expired_list(scenario: ScenarioParts) -> ScenarioSteps:
         return None
 
     scenario.intercept(trouble)
-    scenario.forget_history()
+    scenario.faults.forget_history()
     await asyncio.sleep(5)
     scenario.intercept(None)
     with contextlib.suppress(ApiError):

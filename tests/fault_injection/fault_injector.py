@@ -82,6 +82,19 @@ class FaultInjector:
         self._network.compact()
         self._network.break_streams()
 
+    def merge_events(self, is_on: bool) -> None:
+        """Break all watches; from then on each skips to the last version of every object."""
+        self._network.skips = is_on
+        self._network.break_streams()
+
+    def pause_leader(self) -> Callable[[], None]:
+        """Pause the machine of the leader; the result ends the pause."""
+        for replica in self._replicas:
+            if replica.process is not None and replica.process.is_leading:
+                replica.clock.awake.clear()
+                return replica.clock.awake.set
+        return lambda: None
+
     async def inject(self, step: Step) -> None:
         """Inject the fault of a step; it replaces the network fault before it."""
         rng, network = random.Random(step.number), self._network

@@ -28,6 +28,7 @@ from kubesched.framework import (
     Status,
     Wait,
 )
+from tests.fault_injection.approving_plugin import NEEDS_TWO_APPROVALS, allow_later
 
 __all__ = ["ACCEPTING_CLASS", "APPROVAL_CLASS", "HOLD_MODE", "faulty_plugin"]
 
@@ -79,6 +80,7 @@ def faulty_plugin(
 
         def __init__(self, args: Any = None, handle: Handle | None = None) -> None:
             super().__init__(args, handle)
+            self._handle = handle
             self._classes = None if handle is None else handle.lister(StorageClass)
             self._pods = None if handle is None else handle.lister(Pod)
             # Uids of pods that the plugin has rejected since their last Reserve.
@@ -159,6 +161,8 @@ def faulty_plugin(
         def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | Wait:
             if self._lacks_approval(pod):
                 return Wait(5 * SECOND)
+            if NEEDS_TWO_APPROVALS in pod.metadata.annotations and self._handle is not None:
+                return allow_later(self._handle, self.name, pod)
             held_s = _HELD_ON_PERMIT_S.get(pod.metadata.annotations.get(HOLD_MODE, ""), 0)
             if held_s:
                 return Wait(held_s * SECOND)

@@ -11,16 +11,20 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from kubesched.api import Pod, ResourceClaim
+from kubesched.api import Lease, PersistentVolumeClaim, Pod, ResourceClaim
 from kubesched.api.access import ApiError
-from kubesched.foundation.client.transport import OutgoingRequest
+from kubesched.cluster.nodes.pod_behavior import PREFIX
+from tests.fault_injection.approving_plugin import NEEDS_TWO_APPROVALS
 from tests.fault_injection.contended_scenarios import ScenarioSteps
 from tests.fault_injection.intercepted_requests import is_request, once, refusal
 from tests.fault_injection.plan import Plan
 from tests.fault_injection.scenario_parts import GATES, ScenarioParts
-from tests.foundation.client.wire_network import Trouble
 
 __all__ = ["LATER_SCENARIOS", "later_kinds"]
+
+_SELECTED_NODE = "volume.kubernetes.io/selected-node"
+_PROVISIONED_AFTER_S = 15
+_TAKEN_OVER_WITHIN_S = 120
 
 
 async def _resize_in_progress(scenario: ScenarioParts) -> ScenarioSteps:
@@ -75,20 +79,11 @@ async def _devices_change_in_a_gap(scenario: ScenarioParts) -> ScenarioSteps:
     )
     yield
 
-    def unavailable(request: OutgoingRequest) -> Trouble | None:
-        is_about_claims = "/resourceclaims" in request.target and request.method == "GET"
-        return refusal(503, "ServiceUnavailable") if is_about_claims else None
-
-    scenario.intercept(unavailable)
-    scenario.forget_history()
-    await asyncio.sleep(0.1)
-    await scenario.change(
-        ResourceClaim, scenario.filler, {"status": {"allocation": None}}, "status"
-    )
-    await scenario.allocate(scenario.filler, "gpu-1")
-    scenario.forget_history()
-    await asyncio.sleep(1)
-    scenario.intercept(None)
+    async with scenario.gap("resourceclaims"):
+        await scenario.change(
+            ResourceClaim, scenario.filler, {"status": {"allocation": None}}, "status"
+        )
+        await scenario.allocate(scenario.filler, "gpu-1")
     # The backoff of the informers is over then. A scheduler without the change may give the second
     # device to another claim, because the API does not know whether a device is free.
     await asyncio.sleep(60)
@@ -96,11 +91,91 @@ async def _devices_change_in_a_gap(scenario: ScenarioParts) -> ScenarioSteps:
     yield
 
 
+async def _recreated_unseen(scenario: ScenarioParts) -> ScenarioSteps:
+    """A pod on a node is deleted, and another one with its name is created and deleted.
+
+    The watch has only the deletion of the second one.
+    """
+    await scenario.add_node(amounts={"cpu": "1"})
+    await scenario.add_filler("800m")
+    await scenario.add_pod()
+    yield
+    async with scenario.merged("pods"):
+        await scenario.remove_filler()
+        await scenario.add_filler("800m", nodeName="", schedulingGates=GATES)
+        await scenario.remove_filler()
+    yield
+
+
+async def _two_approvals(scenario: ScenarioParts) -> ScenarioSteps:
+    """A pod waits on Permit for two plugins. The first allows it, the second one does later."""
+    await scenario.add_node()
+    await scenario.add_pod(annotations={NEEDS_TWO_APPROVALS: "yes"})
+    await asyncio.sleep(3)
+    yield
+    await scenario.add_class()
+    yield
+
+
+async def _provisioned_elsewhere(scenario: ScenarioParts) -> ScenarioSteps:
+    """While a volume is provisioned for the chosen node, another client selects another node."""
+    for suffix in ("", "0"):
+        await scenario.add_node(suffix=suffix)
+    delay = {f"{PREFIX}provision-delay": f"{_PROVISIONED_AFTER_S}s"}
+    await scenario.add_claim("standard", annotations=delay)
+    await scenario.add_pod(schedulingGates=GATES, **scenario.with_claim)
+    yield
+    await scenario.open_gate()
+    await asyncio.sleep(2)
+    claim = await scenario.api.get(PersistentVolumeClaim, scenario.pod, "default")
+    chosen = claim.metadata.annotations.get(_SELECTED_NODE)
+    if chosen:
+        (other,) = {scenario.node, f"{scenario.node}0"} - {chosen}
+        patch = {"metadata": {"annotations": {_SELECTED_NODE: other}}}
+        await scenario.change(PersistentVolumeClaim, scenario.pod, patch)
+        await asyncio.sleep(_PROVISIONED_AFTER_S)
+        if await scenario.node_of(scenario.pod) == chosen:
+            scenario.wrong.append("a pod was bound to a node that its claim does not select")
+    yield
+
+
+async def _lease_deleted(scenario: ScenarioParts) -> ScenarioSteps:
+    """The leader pauses, another replica acquires its lease, and a user deletes the lease.
+
+    The former leader resumes then, and must not create the lease.
+    """
+    await scenario.add_node()
+    await scenario.add_pod(schedulingGates=GATES)
+    yield
+    before = await _holder(scenario)
+    resume = scenario.faults.pause_leader()
+    for _ in range(_TAKEN_OVER_WITHIN_S):
+        await asyncio.sleep(1)
+        if await _holder(scenario) != before:
+            break
+    with contextlib.suppress(ApiError):
+        await scenario.api.delete(Lease, "kube-scheduler", "kube-system")
+    resume()
+    await scenario.open_gate()
+    yield
+
+
+async def _holder(scenario: ScenarioParts) -> str | None:
+    with contextlib.suppress(ApiError):
+        lease = await scenario.api.get(Lease, "kube-scheduler", "kube-system")
+        return lease.spec.holder_identity
+    return None
+
+
 _Applies = Callable[[Plan], Any]
 LATER_SCENARIOS: dict[str, tuple[Callable[[ScenarioParts], ScenarioSteps], _Applies]] = {
     "resize in progress": (_resize_in_progress, lambda _: True),
     "binding refused": (_binding_refused, lambda plan: plan.preempts),
     "devices change in a gap": (_devices_change_in_a_gap, lambda plan: plan.devices),
+    "recreated unseen": (_recreated_unseen, lambda _: True),
+    "two approvals": (_two_approvals, lambda plan: plan.plugin),
+    "provisioned elsewhere": (_provisioned_elsewhere, lambda plan: plan.volumes),
+    "lease deleted": (_lease_deleted, lambda plan: plan.replicas > 1),
 }
 
 

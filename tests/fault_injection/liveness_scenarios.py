@@ -31,7 +31,7 @@ from tests.fault_injection.scenario_parts import (
     CLOSED,
     GATES,
     ONE_DEVICE,
-    Intercept,
+    ScenarioFaults,
     ScenarioParts,
 )
 
@@ -49,11 +49,9 @@ class LivenessScenario(ScenarioParts):
         api: LocalApi,
         number: int,
         rng: random.Random,
-        refuse: Callable[[str, int], None],
-        intercept: Callable[[Intercept | None], None],
-        forget_history: Callable[[], None],
+        faults: ScenarioFaults,
     ) -> None:
-        super().__init__(api, number, rng, refuse, intercept, forget_history)
+        super().__init__(api, number, rng, faults)
         self.kind = kind
         # Whether the process has state that another leader would not have.
         self.needs_one_leader = kind in _OF_ONE_LEADER

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from kubesched.api import Pod
+from kubesched.api import Node, Pod
 from kubesched.foundation.client.http_api import HttpApi
 from kubesched.foundation.client.leader_election import ElectionSettings, LeaderElector
 from kubesched.foundation.client.lease_fence import LeaseFence
@@ -20,6 +20,7 @@ from kubesched.scheduler.backend.queue.scheduling_queue import QueueName
 from kubesched.scheduler.cycles.attempt import Attempt
 from kubesched.scheduler.scheduler import Scheduler
 from tests.fault_injection.backoff_checks import BackoffChecker
+from tests.fault_injection.informer_checks import InformerChecker
 from tests.foundation.client.own_clock import OwnClock
 from tests.foundation.client.wire_network import Machine, Network
 
@@ -156,6 +157,8 @@ class Replica:
         cache, queue = process.scheduler.cache, process.scheduler.queue
         assume, pop, delete, bind = cache.assume_pod, queue.pop, api.delete, api.bind
         process.scheduler.watch(_FailedAttemptObserver(process, self._on_no_fit))
+        for kind in (Pod, Node):
+            InformerChecker(process.scheduler.informers.informer(kind), self._on_violation)
         nominate = queue.nominator.add_nominated_pod
 
         def assumed(pod_info: PodInfo) -> None:

@@ -41,6 +41,7 @@ from kubesched.scheduler.backend.queue import backoff_queue, requeue_decision, s
 from kubesched.scheduler.config.feature_gates import FeatureGates
 from tests.fault_injection.accounting_checks import event_differences, metric_differences
 from tests.fault_injection.answer_checks import answer_differences
+from tests.fault_injection.approving_plugin import ApprovingPlugin
 from tests.fault_injection.fault_injector import FaultInjector
 from tests.fault_injection.faulty_extender import FaultyExtender
 from tests.fault_injection.faulty_plugin import faulty_plugin
@@ -176,13 +177,7 @@ class Run:
         )
         self.network = Network(self._first_store())
         self.calm = LocalApi(self.network.store, self.clock)
-        self.users = UserActions(
-            plan,
-            self.calm,
-            lambda *what: self.fault_injector.refuse(*what),
-            lambda trouble: self.fault_injector.intercept(trouble),
-            lambda: self.fault_injector.forget_history(),
-        )
+        self.users = UserActions(plan, self.calm, lambda: self.fault_injector)
         # Caches hold plugin classes for long, and these must not keep the whole run in memory.
         this = weakref.ref(self)
 
@@ -228,7 +223,8 @@ class Run:
     def _options(self) -> dict[str, Any]:
         """Return the options of each scheduler of this run."""
         plan = self.plan
-        multi_point = {"enabled": [{"name": "Faulty"}] if plan.plugin else []}
+        plugins = ("Faulty", ApprovingPlugin.name) if plan.plugin else ()
+        multi_point = {"enabled": [{"name": name} for name in plugins]}
         profiles: list[dict[str, Any]] = [
             {"schedulerName": "default-scheduler", "plugins": {"multiPoint": multi_point}}
         ]
@@ -239,7 +235,10 @@ class Run:
             profiles.append({**profiles[0], **packing})
         options: dict[str, Any] = {"profiles": profiles, "verify_engine": plan.verifies}
         if plan.plugin:
-            options["out_of_tree_registry"] = {"Faulty": self._faulty_plugin}
+            options["out_of_tree_registry"] = {
+                "Faulty": self._faulty_plugin,
+                ApprovingPlugin.name: ApprovingPlugin,
+            }
         if plan.groups:
             gates = {"GenericWorkload": True, "GangScheduling": True}
             # There are no priorities in these plans. `gang_scenarios` has groups that preempt.

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import json
 import random
-from collections.abc import Callable
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Protocol
 
 from kubesched.api import (
     DeviceClass,
@@ -27,6 +27,7 @@ from kubesched.cluster.controllers.device_driver import DEVICES
 from kubesched.cluster.controllers.volume_provisioning import STORAGE_CLASSES
 from kubesched.foundation.client.transport import OutgoingRequest
 from tests.fault_injection.generated_objects import DRIVER, FOO, HOSTNAME
+from tests.fault_injection.intercepted_requests import refusal
 from tests.foundation.client.wire_network import Trouble
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "ONE_DEVICE",
     "PAGE_SIZE",
     "Intercept",
+    "ScenarioFaults",
     "ScenarioParts",
 ]
 
@@ -48,6 +50,27 @@ Intercept = Callable[[OutgoingRequest], Trouble | None]
 # otherwise.
 PAGE_SIZE = 3
 CLOSED = {"key": "maintenance", "effect": "NoSchedule"}
+# The longest backoff of an informer, and some more.
+_RESUMED_WITHIN_S = 8
+
+
+class ScenarioFaults(Protocol):
+    """The faults that a scenario injects itself."""
+
+    def refuse(self, method: str, count: int) -> None:
+        """Make the server refuse the next requests of a method about pods."""
+
+    def intercept(self, trouble: Intercept | None) -> None:
+        """Decide what happens to each request; None: all succeed."""
+
+    def forget_history(self) -> None:
+        """Break all watches; they have to begin with a new list."""
+
+    def merge_events(self, is_on: bool) -> None:
+        """Break all watches; from then on each skips to the last version of every object."""
+
+    def pause_leader(self) -> Callable[[], None]:
+        """Pause the machine of the leader; the result ends the pause."""
 
 
 class ScenarioParts:
@@ -58,17 +81,10 @@ class ScenarioParts:
         api: LocalApi,
         number: int,
         rng: random.Random,
-        refuse: Callable[[str, int], None],
-        intercept: Callable[[Intercept | None], None],
-        forget_history: Callable[[], None],
+        faults: ScenarioFaults,
     ) -> None:
-        """`refuse` makes the server refuse the next requests of a method about pods.
-
-        `intercept` decides what happens to single requests. After `forget_history` all watches
-        have to begin with a new list.
-        """
-        self.api, self.rng, self.refuse = api, rng, refuse
-        self.intercept, self.forget_history = intercept, forget_history
+        self.api, self.rng, self.faults = api, rng, faults
+        self.refuse, self.intercept = faults.refuse, faults.intercept
         self.page_size = PAGE_SIZE
         # Violations observed while one leader had all objects.
         self.wrong: list[str] = []
@@ -127,6 +143,36 @@ class ScenarioParts:
         await self.api.create_document(Pod, "default", document)
 
     # Actions
+
+    @contextlib.asynccontextmanager
+    async def gap(self, resource: str) -> AsyncIterator[None]:
+        """What happens in the block is in no watch of a resource, only in the next list."""
+
+        self._fail_reads(resource, refusal(503, "ServiceUnavailable"))
+        self.faults.forget_history()
+        await asyncio.sleep(0.1)
+        yield
+        self.faults.forget_history()
+        await asyncio.sleep(1)
+        self.intercept(None)
+
+    @contextlib.asynccontextmanager
+    async def merged(self, resource: str) -> AsyncIterator[None]:
+        """Of what happens in the block, watches have only the last event of each object."""
+        self._fail_reads(resource, Trouble(refused=True))
+        self.faults.merge_events(True)
+        await asyncio.sleep(0.1)
+        yield
+        self.intercept(None)
+        await asyncio.sleep(_RESUMED_WITHIN_S)
+        self.faults.merge_events(False)
+
+    def _fail_reads(self, resource: str, trouble: Trouble) -> None:
+        def failing(request: OutgoingRequest) -> Trouble | None:
+            is_read = f"/{resource}" in request.target and request.method == "GET"
+            return trouble if is_read else None
+
+        self.intercept(failing)
 
     async def remove_filler(self) -> None:
         await self.api.delete(Pod, self.filler, "default", grace_period_seconds=0)
@@ -197,14 +243,19 @@ class ScenarioParts:
         await self.api.delete(PodDisruptionBudget, self.pod, "default")
 
     async def add_claim(
-        self, storage_class: str = "local", mode: str = "ReadWriteOnce", suffix: str = ""
+        self,
+        storage_class: str = "local",
+        mode: str = "ReadWriteOnce",
+        suffix: str = "",
+        annotations: Json | None = None,
     ) -> None:
         spec = {
             "accessModes": [mode],
             "storageClassName": storage_class,
             "resources": {"requests": {"storage": "1Gi"}},
         }
-        document = {"metadata": {"name": self.pod + suffix}, "spec": spec}
+        metadata = {"name": self.pod + suffix, "annotations": annotations or {}}
+        document = {"metadata": metadata, "spec": spec}
         await self.api.create_document(PersistentVolumeClaim, "default", document)
 
     async def add_class(self, name: str = "") -> None:

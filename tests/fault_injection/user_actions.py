@@ -43,7 +43,7 @@ from tests.fault_injection.generated_objects import (
 from tests.fault_injection.later_scenarios import later_kinds
 from tests.fault_injection.liveness_scenarios import LivenessScenario, scenario_kinds
 from tests.fault_injection.plan import Plan, Step, member_name
-from tests.fault_injection.scenario_parts import Intercept
+from tests.fault_injection.scenario_parts import ScenarioFaults
 
 __all__ = ["UserActions"]
 
@@ -68,13 +68,9 @@ class UserActions:
         self,
         plan: Plan,
         api: LocalApi,
-        refuse: Callable[[str, int], None] = lambda *_: None,
-        intercept: Callable[[Intercept | None], None] = lambda _: None,
-        forget_history: Callable[[], None] = lambda: None,
+        faults: Callable[[], ScenarioFaults],
     ) -> None:
-        """The functions are those of the same names of `ScenarioParts`."""
-        self._plan, self.api, self._refuse = plan, api, refuse
-        self._intercept, self._forget_history = intercept, forget_history
+        self._plan, self.api, self._faults = plan, api, faults
         self._nodes = 0
 
     async def prepare(self) -> None:
@@ -112,9 +108,7 @@ class UserActions:
         self._nodes += 1
         kinds = _KINDS_OF_SCENARIOS[step.name]
         kind, number = rng.choice(kinds(self._plan)), self._nodes - 1
-        return LivenessScenario(
-            kind, self.api, number, rng, self._refuse, self._intercept, self._forget_history
-        )
+        return LivenessScenario(kind, self.api, number, rng, self._faults())
 
     async def step(self, step: Step) -> bool:
         """Carry out a step; False if it is no action of a user."""

@@ -106,6 +106,11 @@ def _for_all_pods(move_all: Any) -> Any:
     return moved
 
 
+def _decide_at_first_approval(original: Any, self: Any, plugin: str) -> None:
+    original(self, plugin)
+    self._finish(SUCCESS)
+
+
 async def _done_first(original: Any, self: Any, placement: Any) -> Any:
     self._queue.done(placement.pod.metadata.uid)
     return await original(self, placement)
@@ -187,6 +192,9 @@ MUTANTS = {
     ),
     "a pod that is preempted at the end of PreBind is bound": Mutant(
         90, (replace(f"{_WAITING}.PodInPreBindEntry.mark_prebound", yes),)
+    ),
+    "the first of several Permit plugins that allows a pod decides": Mutant(
+        2, (wrap(f"{_WAITING}.WaitingPodEntry.allow", _decide_at_first_approval),)
     ),
     "a pod that Permit refuses does not see the events of its attempt": Mutant(
         3, (wrap(f"{_CYCLE}._bind", _done_first),)

@@ -70,6 +70,10 @@ def _halve_duration(_original: Any, self: Any, now_ns: int) -> bool:
     return self._changed_ns + duration_ns // 2 > now_ns
 
 
+def _not_if_ours(original: Any, self: Any, now_ns: int, duration_ns: int) -> bool:
+    return not self.is_ours and bool(original(self, now_ns, duration_ns))
+
+
 def _ignore_renewals(original: Any, self: Any, lease: Any, now_ns: int) -> None:
     before = self._changed_ns
     original(self, lease, now_ns)
@@ -118,6 +122,9 @@ MUTANTS = {
     ),
     "a deleted lease is taken although it was valid": Mutant(
         13, (replace(f"{_VIEW}.may_be_held", no),)
+    ),
+    "a replica whose lease has expired creates it when it is deleted": Mutant(
+        0, (wrap(f"{_VIEW}.may_be_held", _not_if_ours),)
     ),
     "a lease that is read counts as renewed": Mutant(
         2, (with_value(f"{_VIEW}.saw", "self._version", lambda _: ""),)

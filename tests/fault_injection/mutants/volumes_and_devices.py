@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace as replaced
 
+from kubesched.scheduler.plugins.helpers.volume_claims import SELECTED_NODE
 from kubesched.scheduler.plugins.volume_binding.static_matching import find_match
 from tests.fault_injection.mutants.mutant import (
     Mutant,
@@ -42,6 +43,14 @@ async def _write_no_reservation(
     return await original(
         Overlay(self, _handle=Overlay(self._handle, api=api)), claim, allocation, consumer
     )
+
+
+def _accept_any_node(original: Any, self: Any, written: Any, node: Any) -> bool:
+    claim = self._claims.stored(written.metadata.name, written.metadata.namespace)
+    name = claim.metadata.annotations.get(SELECTED_NODE) if claim is not None else None
+    if name:
+        node = replaced(node, metadata=replaced(node.metadata, name=name))
+    return bool(original(self, written, node))
 
 
 def _remove_for_two(original: Any, self: Any, uid: str, *, for_all: bool = False) -> Any:
@@ -120,6 +129,9 @@ MUTANTS = {
     "two claims of a pod get one volume": Mutant(
         3,
         (replace_names(f"{_VOLUMES}.volume_finder.VolumeFinder.find", find_match=_match_again),),
+    ),
+    "the node that a claim has selected is compared only for being set": Mutant(
+        17, (wrap(f"{_BINDER}._is_provisioned", _accept_any_node),)
     ),
     "claims stay assumed": Mutant(
         44,

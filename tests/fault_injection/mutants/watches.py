@@ -30,6 +30,23 @@ def _report_additions_only(original: Any, self: Any, listed: Any) -> Any:
     return [change for change in changes if change.old is None or change.new is None]
 
 
+def _delete_another(original: Any, self: Any, event: Any) -> Any:
+    metadata = None if event.object is None else event.object.metadata
+    if event.type == "DELETED" and metadata is not None:
+        objects = self._namespaces.get(metadata.namespace, {})
+        if metadata.name in objects:
+            objects[metadata.name] = event.object
+    return original(self, event)
+
+
+def _report_additions_first(original: Any, self: Any, listed: Any) -> Any:
+    calls: list[Any] = []
+    changes = original(Overlay(self, _notify=lambda *change: calls.append(change)), listed)
+    for old, new in sorted(calls, key=lambda change: change[1] is None):
+        self._notify(old, new)
+    return sorted(changes, key=lambda change: change.new is None)
+
+
 def _drop_some_deletions(original: Any, self: Any, event: Any) -> Any:
     if event.type == "DELETED" and event.object is not None:
         name = event.object.metadata.name
@@ -89,6 +106,12 @@ MUTANTS = {
         4, (replace_names(f"{_INFORMER}._take_in", is_older=no),)
     ),
     "a watch is resumed too late": Mutant(5, (wrap(f"{_INFORMER}._open_watch", _resume_too_late),)),
+    "the end of a pod that was recreated unseen is that of the new one": Mutant(
+        4, (wrap(f"{_STORE}.apply", _delete_another),)
+    ),
+    "a new list reports additions before deletions": Mutant(
+        12, (wrap(f"{_STORE}.replace", _report_additions_first),)
+    ),
     "some deletions are dropped": Mutant(0, (wrap(f"{_STORE}.apply", _drop_some_deletions),)),
     "a watch whose history is gone is retried for ever": Mutant(
         9, (wrap(f"{_INFORMER}._watch_until_lost", _retry_when_history_is_gone),)
