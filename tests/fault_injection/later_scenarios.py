@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from kubesched.api import Lease, PersistentVolumeClaim, Pod, ResourceClaim
 from kubesched.api.access import ApiError
 from kubesched.cluster.nodes.pod_behavior import PREFIX
+from kubesched.foundation.client.transport import OutgoingRequest
 from tests.fault_injection.approving_plugin import NEEDS_TWO_APPROVALS
 from tests.fault_injection.contended_scenarios import ScenarioSteps
 from tests.fault_injection.intercepted_requests import is_request, once, refusal
@@ -59,12 +60,25 @@ async def _binding_refused(scenario: ScenarioParts) -> ScenarioSteps:
     yield
     await scenario.open_gate()
     await asyncio.sleep(9)
-    pod = await scenario.api.get(Pod, scenario.pod, "default")
-    is_free = not await scenario.has(Pod, scenario.filler)
-    if is_free and not pod.spec.node_name and pod.status.nominated_node_name:
+
+    async def is_nominated() -> bool:
+        pod = await scenario.api.get(Pod, scenario.pod, "default")
+        is_free = not await scenario.has(Pod, scenario.filler)
+        return is_free and not pod.spec.node_name and bool(pod.status.nominated_node_name)
+
+    if await _stays(is_nominated):
         scenario.wrong.append("a pod stays nominated to the node where its binding failed")
     scenario.intercept(None)
     yield
+
+
+async def _stays(holds: Callable[[], Awaitable[bool]]) -> bool:
+    """Whether something holds for a while. The write that ends it may be in flight at first."""
+    for _ in range(4):
+        if not await holds():
+            return False
+        await asyncio.sleep(0.5)
+    return True
 
 
 async def _devices_change_in_a_gap(scenario: ScenarioParts) -> ScenarioSteps:
@@ -167,6 +181,83 @@ async def _holder(scenario: ScenarioParts) -> str | None:
     return None
 
 
+async def _two_preemptors(scenario: ScenarioParts) -> ScenarioSteps:
+    """A node is emptied for one pod, and then for a more important one.
+
+    The first victim terminates slowly. It must not be evicted again, and the first preemptor must
+    lose its nomination.
+    """
+    await scenario.add_node(amounts={"cpu": "1"})
+    victims = {f"{scenario.filler}{suffix}" for suffix in ("0", "1")}
+    for suffix in ("0", "1"):
+        await scenario.add_filler("400m", suffix=suffix, finalizers=["example.com/keeper"])
+    deletions: list[str] = []
+
+    def count(request: OutgoingRequest) -> None:
+        name = request.target.partition("?")[0].rpartition("/")[2]
+        if request.method == "DELETE" and name in victims:
+            deletions.append(name)
+
+    scenario.intercept(count)
+    there = {"nodeName": "", "nodeSelector": scenario.labels}
+    await scenario.add_filler("500m", priorityClassName="middle", **there)
+    await scenario.until_nominated()
+    await scenario.add_pod("700m", priorityClassName="high")
+    await asyncio.sleep(4)
+
+    async def are_nominated() -> bool:
+        pods = [
+            await scenario.api.get(Pod, name, "default") for name in (scenario.filler, scenario.pod)
+        ]
+        return all(pod.status.nominated_node_name for pod in pods)
+
+    if await _stays(are_nominated):
+        scenario.wrong.append("a pod stays nominated to the node of a more important one")
+    if len(deletions) > len(victims):
+        scenario.wrong.append(f"pods were evicted again: {deletions}")
+    scenario.intercept(None)
+    yield
+    for name in victims:
+        await scenario.change(Pod, name, {"metadata": {"finalizers": None}})
+    yield
+    await scenario.remove_filler()
+    for name in victims:
+        with contextlib.suppress(ApiError):
+            await scenario.api.delete(Pod, name, "default", grace_period_seconds=0)
+
+
+async def _node_fills_up(scenario: ScenarioParts) -> ScenarioSteps:
+    """Of two equal nodes one is emptied. The other one fills up before the next such preemptor."""
+    for suffix in ("0", "1"):
+        await scenario.add_node(amounts={"cpu": "1"}, suffix=suffix)
+        await scenario.add_filler("500m", suffix=suffix, nodeName=scenario.node + suffix)
+    await asyncio.sleep(1)
+    await scenario.add_filler(
+        "800m", nodeName="", nodeSelector=scenario.labels, priorityClassName="high"
+    )
+    await asyncio.sleep(4)
+    emptied = await scenario.node_of(scenario.filler)
+    if emptied:
+        (left,) = {f"{scenario.node}0", f"{scenario.node}1"} - {emptied}
+        await scenario.add_filler("300m", suffix="2", nodeName=left, priorityClassName="high")
+        await asyncio.sleep(1)
+    await scenario.add_pod(
+        "800m", priorityClassName="high", schedulingGates=[] if emptied else GATES
+    )
+    await asyncio.sleep(2)
+    pod = await scenario.api.get(Pod, scenario.pod, "default")
+    if pod.status.nominated_node_name:
+        scenario.wrong.append("a pod is nominated to a node that would have no room for it")
+    yield
+    if emptied:
+        await scenario.api.delete(Pod, f"{scenario.filler}2", "default", grace_period_seconds=0)
+    else:
+        await scenario.open_gate()
+    yield
+    with contextlib.suppress(ApiError):
+        await scenario.remove_filler()
+
+
 _Applies = Callable[[Plan], Any]
 LATER_SCENARIOS: dict[str, tuple[Callable[[ScenarioParts], ScenarioSteps], _Applies]] = {
     "resize in progress": (_resize_in_progress, lambda _: True),
@@ -175,6 +266,8 @@ LATER_SCENARIOS: dict[str, tuple[Callable[[ScenarioParts], ScenarioSteps], _Appl
     "recreated unseen": (_recreated_unseen, lambda _: True),
     "two approvals": (_two_approvals, lambda plan: plan.plugin),
     "provisioned elsewhere": (_provisioned_elsewhere, lambda plan: plan.volumes),
+    "two preemptors": (_two_preemptors, lambda plan: plan.preempts),
+    "node fills up": (_node_fills_up, lambda plan: plan.preempts),
     "lease deleted": (_lease_deleted, lambda plan: plan.replicas > 1),
 }
 

@@ -140,7 +140,7 @@ MUTANTS = {
         0, (replace("kubesched.scheduler.backend.image_table.ImageTable.remove", nothing),)
     ),
     "a resize that only the status of a pod shows is ignored": Mutant(
-        0, (replace("kubesched.scheduler.backend.cache._has_resizes", no),)
+        3, (replace("kubesched.scheduler.backend.cache._has_resizes", no),)
     ),
     "a changed label is not written": Mutant(
         8, (wrap(f"{_TABLE}.LabelColumn.write", _write_label_once),)

@@ -26,6 +26,7 @@ _RUNNING = "kubesched.scheduler.plugins.default_preemption.running_preemption"
 _EVALUATOR = "kubesched.scheduler.plugins.default_preemption.evaluator.Evaluator"
 _BUDGETS = "kubesched.scheduler.plugins.default_preemption.eviction_budgets"
 _TOTALS = "kubesched.scheduler.plugins.default_preemption.totals"
+_CACHED = "kubesched.scheduler.plugins.default_preemption.dry_run_cache.CachedDryRuns"
 _WAITING = "kubesched.scheduler.runtime.waiting_pods"
 
 
@@ -52,6 +53,10 @@ async def _delete_any_uid(original: Any, self: Any, *args: Any, **options: Any) 
     await original(self, *args, **{**options, "uid": ""})
 
 
+async def _clear_nothing(*_args: Any) -> bool:
+    return True
+
+
 def _writing_nothing(writer: Any) -> Any:
     async def write(*_args: Any) -> None:
         return None
@@ -64,6 +69,15 @@ def _none_violating(_original: Any, _self: Any, pods: Any) -> Any:
 
 
 MUTANTS = {
+    "a victim that is being deleted is evicted again": Mutant(
+        126, (replace_names(f"{_EVICTION}.Evictions._start", is_terminating=no),)
+    ),
+    "a less important pod stays nominated when its node is emptied": Mutant(
+        22, (replace(f"{_EVICTION}.Evictions._clear_lower_nominations", _clear_nothing),)
+    ),
+    "what preemption has stored about a node is never invalidated": Mutant(
+        15, (replace(f"{_CACHED}.invalidate_changed", nothing),)
+    ),
     "victims are evicted although nothing needs their room": Mutant(
         15,
         (

@@ -124,7 +124,7 @@ MUTANTS = {
         59, (wrap(f"{_ALLOCATED}.InFlightClaims.remove", _remove_for_two),)
     ),
     "a claim that got other devices in a gap keeps the first ones": Mutant(
-        62, (wrap(f"{_ALLOCATED}.AllocatedDevices.claim_changed", _ignore_other_devices),)
+        46, (wrap(f"{_ALLOCATED}.AllocatedDevices.claim_changed", _ignore_other_devices),)
     ),
     "two claims of a pod get one volume": Mutant(
         3,

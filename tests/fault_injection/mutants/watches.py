@@ -107,7 +107,7 @@ MUTANTS = {
     ),
     "a watch is resumed too late": Mutant(5, (wrap(f"{_INFORMER}._open_watch", _resume_too_late),)),
     "the end of a pod that was recreated unseen is that of the new one": Mutant(
-        4, (wrap(f"{_STORE}.apply", _delete_another),)
+        1, (wrap(f"{_STORE}.apply", _delete_another),)
     ),
     "a new list reports additions before deletions": Mutant(
         12, (wrap(f"{_STORE}.replace", _report_additions_first),)
