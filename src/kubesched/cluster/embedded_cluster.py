@@ -108,6 +108,7 @@ class EmbeddedCluster:
             KubeschedError: the file cannot be used.
         """
         self.clock = clock
+        self._listen = listen
         self._data = None if data is None else DataFile(data)
         # Whether the cluster has just been created, and not read from a file.
         self.is_new = self._data is None or self._data.revision == 0
@@ -180,6 +181,7 @@ class EmbeddedCluster:
             events=None if recorder is None else _recorded(recorder),
             authority=self._trusted_certificate,
             usage=self._usage,
+            needs_accounts=self._server is not None,
             has_pod_groups=POD_GROUPS in groups,
             has_group_claims={POD_GROUPS, GROUP_CLAIMS} <= groups,
             has_job_groups={POD_GROUPS, JOB_GROUPS} <= groups,

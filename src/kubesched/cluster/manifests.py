@@ -37,6 +37,7 @@ from kubesched.cluster.manifest_kinds import (
     is_definition,
     serve_everything,
 )
+from kubesched.cluster.named_accounts import create_named_accounts
 from kubesched.errors import ManifestError, QuantityError
 from kubesched.foundation.util.bounded_file import read_bounded_text
 from kubesched.foundation.util.standard_input import read_standard_text
@@ -115,7 +116,7 @@ def load_manifests(
 async def apply_manifests(
     api: LocalApi, manifests: Iterable[Manifest], *, keep_existing: bool = False
 ) -> None:
-    """Create the objects, with the status of their files.
+    """Create the objects, with the status of their files, and the service accounts they name.
 
     With `keep_existing` existing objects are not changed. Dumped objects never replace existing
     ones; they keep uids, owners, nodes and status, and missing namespaces are created.
@@ -123,6 +124,7 @@ async def apply_manifests(
     Raises:
         ManifestError: the server refuses an object; those before it have been created.
     """
+    manifests = list(manifests)
     for manifest in manifests:
         kind, document = type(manifest.object), manifest.document
         if isinstance(manifest.object, CustomObject | PlainObject):
@@ -143,6 +145,7 @@ async def apply_manifests(
             if kind in (PodGroup, Workload) and error.reason == "NotFound":
                 text += f" ({kind.kind} needs the feature gate {POD_GROUPS})"
             raise ManifestError(text) from error
+    await create_named_accounts(api, (each.document for each in manifests))
 
 
 async def _apply_status(api: LocalApi, manifest: Manifest, created: Any) -> None:

@@ -12,8 +12,10 @@ import msgspec
 from kubesched.api import ApiAccess, ApiError, Pod, PodGroup, ResourceClaim
 from kubesched.api.access import ObjectList, WatchEvent, deliver
 from kubesched.api.base import ApiObject
+from kubesched.api.core import ServiceAccount
 from kubesched.api.scheduling import Workload
 from kubesched.cluster.apiserver.http.metrics_api import PodUsage
+from kubesched.cluster.apiserver.rules.errors.api_errors import missing_account
 from kubesched.cluster.controllers.controller import Controller
 from kubesched.cluster.controllers.controller_registry import FOLLOWED, all_controllers
 from kubesched.cluster.controllers.object_index import ObjectIndex
@@ -39,6 +41,7 @@ __all__ = ["Controllers", "DocumentAccess", "EventSink"]
 T = TypeVar("T", bound=msgspec.Struct)
 Json = dict[str, Any]
 
+_DEFAULT_ACCOUNT = "default"
 _FORBIDDEN, _NOT_FOUND, _CONFLICT, _GONE, _INVALID = 403, 404, 409, 410, 422
 # The delay of plans that read a whole namespace, so that one plan covers many changes.
 _SETTLING_NS = 100 * MILLISECOND
@@ -111,18 +114,21 @@ class Controllers:
         events: EventSink | None = None,
         authority: Callable[[], str] = str,
         usage: PodUsage | None = None,
+        needs_accounts: bool = False,
         has_pod_groups: bool = False,
         has_group_claims: bool = False,
         has_job_groups: bool = False,
     ) -> None:
         """`authority` returns the certificates, as text, that clients need to trust the server.
 
-        `usage` returns what a running pod uses, for autoscalers.
+        `usage` returns what a running pod uses, for autoscalers. With `needs_accounts` pods whose
+        service account does not exist are refused.
 
         `has_pod_groups` says whether the server has PodGroups, and `has_group_claims` whether
         they can have ResourceClaims. With `has_job_groups` Jobs create PodGroups.
         """
         self._api, self._clock, self._events = api, clock, events
+        self._needs_accounts = needs_accounts
         self._objects = ObjectIndex()
         self._objects.documents = self._document
         self._objects.has_group_claims = has_group_claims
@@ -411,6 +417,8 @@ class Controllers:
 
     async def _create(self, controller: str, action: Create, owner: Any | None) -> None:
         namespace = action.document["metadata"].get("namespace")
+        if self._needs_accounts and action.kind is Pod:
+            self._check_account(namespace, action.document)
         try:
             created: Any = await self._api.create_document(action.kind, namespace, action.document)
         except ApiError as error:
@@ -421,6 +429,13 @@ class Controllers:
         if action.reports and owner is not None:
             text = f"Created {_noun(created)}: {created.metadata.name}"
             self._record(controller, RecordEvent(owner, "SuccessfulCreate", text))
+
+    def _check_account(self, namespace: str, pod: Mapping[str, Any]) -> None:
+        """Raises ApiError 403 if the service account of a new pod does not exist."""
+        name = pod["spec"].get("serviceAccountName") or _DEFAULT_ACCOUNT
+        if name == _DEFAULT_ACCOUNT or self._document(ServiceAccount, name, namespace) is not None:
+            return
+        raise missing_account(pod["metadata"], namespace, name)
 
     async def _delete(self, controller: str, action: Delete, owner: Any | None) -> None:
         subject = action.subject

@@ -26,6 +26,8 @@ def make_client() -> Client:
             body = {"metadata": {"name": f"{part}-{node}"}, "data": {}}
             create(client, f"{CORE}/secrets", body)
             create(client, f"{CORE}/configmaps", body)
+        account = {"metadata": {"name": f"account-{node}"}}
+        create(client, f"{CORE}/serviceaccounts", account)
         create(client, f"{CORE}/pods", pod(node))
         claim_spec = {
             "accessModes": ["ReadWriteOnce"],
@@ -161,8 +163,6 @@ def test_a_node_writes_only_its_own_objects() -> None:
     assert client.send("GET", f"{leases}/b", **sent)[0] == 403
     token = {"spec": {}}
     accounts = f"{CORE}/serviceaccounts"
-    for node in "ab":
-        create(client, accounts, {"metadata": {"name": f"account-{node}"}})
     assert client.send("POST", f"{accounts}/account-a/token", token, **sent)[0] == 201
     assert client.send("POST", f"{accounts}/account-b/token", token, **sent)[0] == 403
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from kubesched.cluster.apiserver.http.users import Requester
+from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
-from kubesched.cluster.apiserver.rules.service_account_mounts import apply_service_account
+from kubesched.cluster.apiserver.rules.service_account_mounts import (
+    apply_service_account,
+    is_mirror,
+)
 from kubesched.cluster.apiserver.store.object_store import Store
 
 __all__ = ["complete_document"]
@@ -31,12 +35,22 @@ def complete_document(
 
 
 def _with_account(store: Store, namespace: str, pod: Json, spec: Json) -> Json:
-    """Add the token volume and image pull secrets of the pod's service account, if it exists."""
+    """Add the token volume and image pull secrets of the pod's service account.
+
+    A namespace without the account `default` has just been created, or there are no controllers.
+
+    Raises:
+        ApiError: 403, the account does not exist.
+    """
     name = spec.get("serviceAccountName")
     if not isinstance(name, str) or not name:
         name = "default"
     account = store.find("serviceaccounts", f"{namespace}/{name}")
-    return pod if account is None else apply_service_account(pod, account)
+    if account is None:
+        if name != "default" and not is_mirror(pod):
+            raise api_errors.missing_account(pod.get("metadata") or {}, namespace, name)
+        return pod
+    return apply_service_account(pod, account)
 
 
 def _signed(spec: Json, user: Requester) -> Json:

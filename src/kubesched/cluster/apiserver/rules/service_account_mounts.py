@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["apply_service_account"]
+__all__ = ["apply_service_account", "is_mirror"]
 
 Json = dict[str, Any]
 
@@ -38,7 +38,7 @@ _SOURCES: list[Json] = [
 def apply_service_account(pod: Json, account: Mapping[str, Any]) -> Json:
     """Return the pod with the fields that its service account provides."""
     spec = pod.get("spec")
-    if not isinstance(spec, dict) or _MIRROR in (_annotations(pod)):
+    if not isinstance(spec, dict) or is_mirror(pod):
         return pod
     filled = dict(spec)
     filled["serviceAccountName"] = filled["serviceAccount"] = account["metadata"]["name"]
@@ -50,6 +50,11 @@ def apply_service_account(pod: Json, account: Mapping[str, Any]) -> Json:
     if is_mounted:
         _mount(filled)
     return {**pod, "spec": filled}
+
+
+def is_mirror(pod: Json) -> bool:
+    """Whether a pod represents one that the kubelet runs from a file."""
+    return _MIRROR in _annotations(pod)
 
 
 def _annotations(pod: Json) -> Mapping[str, Any]:

@@ -6,7 +6,8 @@ messages: its plural, with its group after a dot (`leases.coordination.k8s.io`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from kubesched.api.access import ApiError
 from kubesched.api.meta import ListMeta, Status, StatusCause, StatusDetails
@@ -140,6 +141,12 @@ def invalid(kind: str, name: str, problems: Sequence[FieldProblem]) -> ApiError:
 def forbidden(resource: str, name: str, text: str, causes: Sequence[StatusCause] = ()) -> ApiError:
     message = f"{resource} {quote(name)} is forbidden: {text}"
     return _refusal(403, "Forbidden", message, _about(resource, name, causes))
+
+
+def missing_account(metadata: Mapping[str, Any], namespace: str, name: str) -> ApiError:
+    """Return the refusal of a pod whose service account does not exist."""
+    text = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
+    return forbidden("pods", metadata.get("name") or metadata.get("generateName") or "", text)
 
 
 def bad_request(message: str) -> ApiError:
