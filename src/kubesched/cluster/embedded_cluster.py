@@ -108,7 +108,6 @@ class EmbeddedCluster:
             KubeschedError: the file cannot be used.
         """
         self.clock = clock
-        self._listen = listen
         self._data = None if data is None else DataFile(data)
         # Whether the cluster has just been created, and not read from a file.
         self.is_new = self._data is None or self._data.revision == 0
