@@ -318,18 +318,14 @@ class LocalApi:
         uid: str = "",
         grace_period_seconds: int | None = None,
     ) -> None:
-        fault = await self._before("delete", kind, namespace, name) if self._faults else None
-        await self._write(
-            lambda: self.store.delete(
-                self._resource(kind),
-                namespace,
-                name,
-                self._clock.now_ns(),
-                uid=uid,
-                grace_period_seconds=grace_period_seconds,
-            )
+        await self.remove(
+            kind,
+            name,
+            namespace,
+            uid=uid,
+            grace_period_seconds=grace_period_seconds,
+            propagation="",
         )
-        _answer(fault, None)
 
     async def remove(
         self,
@@ -341,7 +337,7 @@ class LocalApi:
         grace_period_seconds: int | None,
         propagation: str,
     ) -> None:
-        """Delete an object with a propagation policy for its dependents."""
+        """Delete an object with a propagation policy for its dependents; empty: the default."""
         fault = await self._before("delete", kind, namespace, name) if self._faults else None
         await self._write(
             lambda: self.store.delete(
