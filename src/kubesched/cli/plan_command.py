@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubesched.cli.shared_options import output_option, source_options
+from kubesched.cli.shared_options import configuration_options, output_option, source_options
 
 if TYPE_CHECKING:
     from kubesched.cli.cluster_sources import SourceOptions
@@ -265,20 +265,7 @@ def apply(
     "be repeated.",
 )
 @_with_prices
-@click.option(
-    "--config",
-    "config_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The KubeSchedulerConfiguration of the scheduler; default: its defaults.",
-)
-@click.option(
-    "--plugin",
-    "plugins",
-    multiple=True,
-    metavar="PLUGIN",
-    help="A plugin of that configuration: module:Class, or the path of a .py file; may be "
-    "repeated.",
-)
+@configuration_options
 @_with_time
 @click.option("--seed", type=int, default=0, show_default=True, help="The seed of the search.")
 @_with_output

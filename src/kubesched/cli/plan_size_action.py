@@ -28,7 +28,7 @@ _SHOWN = 20
 
 
 class SizeOptions(NamedTuple):
-    """The options of `kubesched plan size`, as given."""
+    """The options of `kubesched plan size`, as the user has set them."""
 
     files: tuple[str, ...]
     catalog: tuple[str, ...]

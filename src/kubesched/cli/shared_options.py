@@ -27,6 +27,7 @@ __all__ = [
     "ClusterName",
     "ListenAddress",
     "cluster_options",
+    "configuration_options",
     "in_namespace",
     "output_option",
     "run_plugins_option",
@@ -146,6 +147,25 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+def configuration_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options for a configuration; the command gets a `config_file` and `plugins`."""
+    config_file = click.option(
+        "--config",
+        "config_file",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="The KubeSchedulerConfiguration of the scheduler; default: its defaults.",
+    )
+    plugins = click.option(
+        "--plugin",
+        "plugins",
+        multiple=True,
+        metavar="PLUGIN",
+        help="A plugin of that configuration: module:Class, or the path of a .py file; may be "
+        "repeated. Installed plugins need no option.",
+    )
+    return config_file(plugins(command))
+
+
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options for the source of objects; the command receives a `source`."""
 
@@ -179,20 +199,7 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="With --recorded: a time such as 2026-01-05T14:00:00Z; default: the end.",
     )
     @cluster_options
-    @click.option(
-        "--config",
-        "config_file",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="The KubeSchedulerConfiguration of the scheduler; default: its defaults.",
-    )
-    @click.option(
-        "--plugin",
-        "plugins",
-        multiple=True,
-        metavar="PLUGIN",
-        help="A plugin of that configuration: module:Class, or the path of a .py file; may be "
-        "repeated. Installed plugins need no option.",
-    )
+    @configuration_options
     @functools.wraps(command)
     def wrapped(
         *args: Any,
