@@ -13,7 +13,7 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -117,11 +117,7 @@ def sweep(
         KubeschedError: a run failed.
     """
     tasks = tasks_of(scenario)
-    finished: dict[Task, RunResult] = {}
-    for task in tasks if files is not None else ():
-        assert files is not None
-        if (kept := files.load(task)) is not None:
-            finished[task] = kept
+    finished = _stored_runs(files, tasks)
     remaining = [task for task in tasks if task not in finished]
     latest: Task | None = None
     try:
@@ -138,11 +134,18 @@ def sweep(
                     progress(len(finished), len(tasks))
     except KeyboardInterrupt as interrupt:
         # The interrupt may have come before or after the latest result was stored.
-        if files is not None and latest is not None and (kept := files.load(latest)) is not None:
-            finished[latest] = kept
-        kept_runs = [finished[task] for task in tasks if task in finished]
-        raise InterruptedSweepError(kept_runs, len(tasks)) from interrupt
+        finished |= _stored_runs(files, [] if latest is None else [latest])
+        runs = [finished[task] for task in tasks if task in finished]
+        raise InterruptedSweepError(runs, len(tasks)) from interrupt
     return [finished[task] for task in tasks]
+
+
+def _stored_runs(files: RunFiles | None, tasks: Sequence[Task]) -> dict[Task, RunResult]:
+    """Return the results of those tasks that an earlier sweep has stored."""
+    if files is None:
+        return {}
+    loaded = ((task, files.load(task)) for task in tasks)
+    return {task: result for task, result in loaded if result is not None}
 
 
 def verify_repeats(scenario: Scenario) -> tuple[str, str]:
