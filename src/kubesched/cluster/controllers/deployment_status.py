@@ -159,12 +159,9 @@ def _progress(document: Mapping[str, Any], name: str, now_ns: int, counts: _Coun
         text = f'ReplicaSet "{name}" has successfully progressed.'
         return {"type": "Progressing", "status": "True", "reason": _NEW, "message": text}
     has_progressed = counts.has_progressed(status)
-    if stored is not None and not has_progressed and limit is not None:
-        since_ns = parse_time(stored["lastUpdateTime"])
-        is_late = reason == _DEADLINE or since_ns + limit * SECOND <= now_ns
-        if is_late and reason != _NEW:
-            text = f'ReplicaSet "{name}" has timed out progressing.'
-            return {"type": "Progressing", "status": "False", "reason": _DEADLINE, "message": text}
+    if stored is not None and not has_progressed and _is_late(stored, limit, now_ns):
+        text = f'ReplicaSet "{name}" has timed out progressing.'
+        return {"type": "Progressing", "status": "False", "reason": _DEADLINE, "message": text}
     if not has_progressed and reason in (_PAUSED["reason"], _RESUMED["reason"]):
         return _RESUMED
     condition = {
@@ -176,3 +173,11 @@ def _progress(document: Mapping[str, Any], name: str, now_ns: int, counts: _Coun
     if has_progressed:
         condition["lastUpdateTime"] = format_time(now_ns)
     return condition
+
+
+def _is_late(stored: Json, limit: int | None, now_ns: int) -> bool:
+    """Whether the rollout exceeds its deadline, by its stored condition."""
+    reason = stored.get("reason")
+    if limit is None or reason == _NEW:
+        return False
+    return reason == _DEADLINE or parse_time(stored["lastUpdateTime"]) + limit * SECOND <= now_ns
