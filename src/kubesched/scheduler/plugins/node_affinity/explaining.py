@@ -238,28 +238,31 @@ def _has_some_node(rejected: RejectedNodes, label: tuple[str, str]) -> bool:
 
 def _other_value(rejected: RejectedNodes, key: str, value: str) -> Iterator[Remedy]:
     """Propose the label value that was probably intended, if no node has the requested one."""
-    values = {node.labels[key] for node in rejected.nodes if key in node.labels}
+    values = _values_of(key, rejected)
     if value in values:
         return
     # A label such as node-role.kubernetes.io/worker has any value, often none.
     is_flag = len(values) == 1 and (not value or values == {""})
     if _is_well_known(key) and not is_flag:
         return
-    keys = {key}
-    if not values:
-        keys = {near} if (near := nearest(key, _label_keys(rejected))) else set()
-    for name in keys:
-        present = sorted({node.labels[name] for node in rejected.nodes if name in node.labels})
-        meant = present[0] if is_flag else nearest(value, present)
-        if not meant and not is_flag:
-            continue
-        pod = without_node_selector(rejected.pod, key)
-        chosen = {**(pod.spec.node_selector or {}), name: meant}
-        yield Remedy(
-            f"use nodeSelector {name}={meant} instead of {key}={value}",
-            0.9,
-            replace(pod, spec=replace(pod.spec, node_selector=chosen)),
-        )
+    name = key if values else nearest(key, _label_keys(rejected))
+    if not name:
+        return
+    present = sorted(_values_of(name, rejected))
+    meant = present[0] if is_flag else nearest(value, present)
+    if not meant and not is_flag:
+        return
+    pod = without_node_selector(rejected.pod, key)
+    chosen = {**(pod.spec.node_selector or {}), name: meant}
+    yield Remedy(
+        f"use nodeSelector {name}={meant} instead of {key}={value}",
+        0.9,
+        replace(pod, spec=replace(pod.spec, node_selector=chosen)),
+    )
+
+
+def _values_of(key: str, rejected: RejectedNodes) -> set[str]:
+    return {node.labels[key] for node in rejected.nodes if key in node.labels}
 
 
 def _label_keys(rejected: RejectedNodes) -> list[str]:
