@@ -80,24 +80,39 @@ def attribute_uses(expression: str) -> tuple[AttributeUse, ...]:
 
 
 def _uses(node: SyntaxNode) -> Iterator[AttributeUse]:
-    if isinstance(node, Binary) and node.operator == "==":
-        for one, other in ((node.left, node.right), (node.right, node.left)):
-            use = _use(one)
-            if use is not None and isinstance(other, Literal) and isinstance(other.value, str):
-                yield use._replace(text=other.value, position=other.position)
-                return
-    if isinstance(node, Call) and node.function in _COMPARING and node.target and node.arguments:
-        use, quantity = _use(node.target), node.arguments[0]
-        if use is not None and isinstance(quantity, Call) and quantity.function == "quantity":
-            (given,) = quantity.arguments
-            if isinstance(given, Literal) and isinstance(given.value, str):
-                yield use._replace(text=given.value, position=given.position)
-                return
-    if (use := _use(node)) is not None:
+    use = _equality(node) or _comparison(node) or _use(node)
+    if use is not None:
         yield use
         return
     for child in children(node):
         yield from _uses(child)
+
+
+def _equality(node: SyntaxNode) -> AttributeUse | None:
+    """Return the attribute that is equal to a text, on either side."""
+    if not isinstance(node, Binary) or node.operator != "==":
+        return None
+    return _compared(node.left, node.right) or _compared(node.right, node.left)
+
+
+def _comparison(node: SyntaxNode) -> AttributeUse | None:
+    """Return the capacity that a method compares with a quantity."""
+    if not isinstance(node, Call) or node.function not in _COMPARING:
+        return None
+    if not node.target or not node.arguments:
+        return None
+    quantity = node.arguments[0]
+    if not isinstance(quantity, Call) or quantity.function != "quantity":
+        return None
+    return _compared(node.target, quantity.arguments[0]) if quantity.arguments else None
+
+
+def _compared(node: SyntaxNode, text: SyntaxNode) -> AttributeUse | None:
+    """Return the use of an attribute with the text that it is compared with."""
+    use = _use(node)
+    if use is None or not isinstance(text, Literal) or not isinstance(text.value, str):
+        return None
+    return use._replace(text=text.value, position=text.position)
 
 
 def _use(node: SyntaxNode) -> AttributeUse | None:
