@@ -54,6 +54,12 @@ def prune(value: Any, schema: Json, *, is_resource: bool = False) -> Any:
         return value if all(map(_is_same, kept, value)) else kept
     if not isinstance(value, dict):
         return value
+    result = _pruned_fields(value, schema, is_resource=is_resource)
+    same = len(result) == len(value) and all(result[key] is value[key] for key in result)
+    return value if same else result
+
+
+def _pruned_fields(value: Json, schema: Json, *, is_resource: bool) -> Json:
     keeps_others = schema.get(PRESERVE) or schema.get("additionalProperties") is True
     result: Json = {}
     for key, item in value.items():
@@ -64,8 +70,7 @@ def prune(value: Any, schema: Json, *, is_resource: bool = False) -> Any:
             result[key] = prune(item, part, is_resource=bool(part.get(EMBEDDED)))
         elif keeps_others:
             result[key] = item
-    same = len(result) == len(value) and all(result[key] is value[key] for key in result)
-    return value if same else result
+    return result
 
 
 def _is_same(first: Any, second: Any) -> bool:

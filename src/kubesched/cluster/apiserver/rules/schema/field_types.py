@@ -6,7 +6,7 @@ of Go's JSON decoder. It takes a null in a list for an empty item, which is refu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kubesched.cluster.apiserver.rules.schema.definitions import (
@@ -57,24 +57,37 @@ def _problem(value: Any, schema: Mapping[str, Any], path: str, known: Any) -> st
 def _problem_inside(value: Any, schema: Mapping[str, Any], path: str, known: Any) -> str | None:
     """Check the items of a list or the fields of an object."""
     if isinstance(value, list | tuple):
-        items = schema.get("items") or {}
-        before = known if isinstance(known, list | tuple) else ()
-        for place, item in enumerate(value):
-            if item is None:
-                return f"json: cannot unmarshal null into Go struct field {path}"
-            known_item = before[place] if place < len(before) else None
-            if found := _problem(item, items, path, known_item):
-                return found
-        return None
+        return _problem_in_list(value, schema, path, known)
     if isinstance(value, dict):
-        fields = known if isinstance(known, dict) else {}
-        properties, rest = schema.get("properties") or {}, schema.get("additionalProperties")
-        for key, item in value.items():
-            inner = properties.get(key, rest)
-            if not inner or inner is True or item is None or _is_text(item, inner):
-                continue
-            if found := _problem(item, inner, f"{path}.{key}", fields.get(key)):
-                return found
+        return _problem_in_object(value, schema, path, known)
+    return None
+
+
+def _problem_in_list(
+    value: Sequence[Any], schema: Mapping[str, Any], path: str, known: Any
+) -> str | None:
+    items = schema.get("items") or {}
+    before = known if isinstance(known, list | tuple) else ()
+    for place, item in enumerate(value):
+        if item is None:
+            return f"json: cannot unmarshal null into Go struct field {path}"
+        known_item = before[place] if place < len(before) else None
+        if found := _problem(item, items, path, known_item):
+            return found
+    return None
+
+
+def _problem_in_object(
+    value: Mapping[str, Any], schema: Mapping[str, Any], path: str, known: Any
+) -> str | None:
+    fields = known if isinstance(known, dict) else {}
+    properties, rest = schema.get("properties") or {}, schema.get("additionalProperties")
+    for key, item in value.items():
+        inner = properties.get(key, rest)
+        if not inner or inner is True or item is None or _is_text(item, inner):
+            continue
+        if found := _problem(item, inner, f"{path}.{key}", fields.get(key)):
+            return found
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kubesched.cluster.apiserver.rules.errors.field_problems import (
@@ -150,15 +150,23 @@ def check_endpoint_slice(endpoint_slice: Json) -> Iterator[FieldProblem]:
         yield too_many("endpoints", len(endpoints), _MOST_ENDPOINTS)
         return
     for index, endpoint in enumerate(endpoints):
-        path, addresses = f"endpoints[{index}].addresses", endpoint.get("addresses") or []
-        if not addresses:
-            yield required(path, "must contain at least 1 address")
-        elif len(addresses) > _MOST_ADDRESSES:
-            yield too_many(path, len(addresses), _MOST_ADDRESSES)
-        for number, address in enumerate(addresses):
-            yield from _check_address(address, kind, f"{path}[{number}]")
+        addresses = endpoint.get("addresses") or []
+        yield from _check_addresses(addresses, kind, f"endpoints[{index}].addresses")
+    yield from _check_ports_of_slice(endpoint_slice.get("ports") or ())
+
+
+def _check_addresses(addresses: list[str], kind: str | None, path: str) -> Iterator[FieldProblem]:
+    if not addresses:
+        yield required(path, "must contain at least 1 address")
+    elif len(addresses) > _MOST_ADDRESSES:
+        yield too_many(path, len(addresses), _MOST_ADDRESSES)
+    for number, address in enumerate(addresses):
+        yield from _check_address(address, kind, f"{path}[{number}]")
+
+
+def _check_ports_of_slice(ports: Iterable[Json]) -> Iterator[FieldProblem]:
     names: set[str] = set()
-    for index, port in enumerate(endpoint_slice.get("ports") or ()):
+    for index, port in enumerate(ports):
         name = port.get("name") or ""
         if name in names:
             yield duplicate("ports", name)

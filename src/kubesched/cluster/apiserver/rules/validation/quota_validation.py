@@ -61,6 +61,11 @@ def check_quota(quota: Json) -> Iterator[FieldProblem]:
     """Iterate over the problems of a quota: names of resources, amounts and scopes."""
     spec = quota.get("spec") or {}
     hard = spec.get("hard") or {}
+    yield from _check_amounts(hard)
+    yield from _check_scopes(spec.get("scopes") or [], hard)
+
+
+def _check_amounts(hard: Json) -> Iterator[FieldProblem]:
     for name, raw in hard.items():
         path = f"spec.hard[{name}]"
         yield from (invalid(path, name, text) for text in qualified_name(name))
@@ -69,7 +74,9 @@ def check_quota(quota: Json) -> Iterator[FieldProblem]:
         amount = parse_quantity(raw)
         if amount.sign < 0:
             yield invalid(path, str(amount), NEGATIVE)
-    scopes = spec.get("scopes") or []
+
+
+def _check_scopes(scopes: list[str], hard: Json) -> Iterator[FieldProblem]:
     for scope in scopes:
         covered = _SCOPES.get(scope)
         if covered is None:
