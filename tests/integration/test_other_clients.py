@@ -104,8 +104,9 @@ def test_the_official_client_talks_to_scripted_containers(cluster: Cluster) -> N
         shell = run(command=["/bin/sh"], stdin=True, stdout=True, _preload_content=False)
         shell.write_stdin("echo one\n")
         assert shell.readline_stdout(timeout=20) == "one"
-        shell.write_stdin("echo two >&2\nexit 3\n")
+        shell.write_stdin("echo two >&2\n")
         assert shell.readline_stderr(timeout=20) == "two"
+        shell.write_stdin("exit 3\n")
         shell.run_forever(timeout=20)
         assert shell.returncode == 3
         shell.close()
