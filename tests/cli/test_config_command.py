@@ -108,6 +108,33 @@ def test_a_file_without_a_configuration_is_reported(tmp_path: Path, text: str) -
     assert result.stderr.startswith((f"{path}: ", f"{path}:1: "))
 
 
+OTHER_FILES = {
+    "cluster: {nodes: []}": ("a Scenario, not a KubeSchedulerConfiguration", "kubesched simulate"),
+    "kind: Scenario": ("a Scenario, not a KubeSchedulerConfiguration", "kubesched simulate"),
+    "{apiVersion: v1, kind: List, items: []}": (
+        "a List, not a KubeSchedulerConfiguration",
+        "kubesched up -f",
+    ),
+    "parallelism: 16": (
+        "no kind: begin it with `apiVersion: kubescheduler.config.k8s.io/v1` and "
+        "`kind: KubeSchedulerConfiguration`",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("text", OTHER_FILES)
+def test_another_file_is_named_with_the_command_that_reads_it(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "other.yaml"
+    path.write_text(text)
+    says, command = OTHER_FILES[text]
+    result = run("validate", str(path))
+    first, *notes = result.stderr.splitlines()
+    assert first == f"{path}:1: {says}"
+    assert command in "".join(notes)
+    assert len(notes) == bool(command)
+
+
 def test_problems_as_json(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

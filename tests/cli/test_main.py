@@ -65,3 +65,13 @@ def test_a_mistake_is_reported_in_one_line_with_a_reference_to_the_help(
     said = capsys.readouterr().err.splitlines()
     assert (said[0].startswith(want), len(said)) == (True, 2), said
     assert said[1].endswith("--help shows how it is used")
+
+
+def test_control_characters_of_arguments_are_printed_as_escapes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["kubesched", "explain", "pods", "--kubeconfig", "\x1b[31m\a"])
+    with pytest.raises(SystemExit):
+        main()
+    (first, *_) = capsys.readouterr().err.splitlines()
+    assert first == "kubesched: \\x1b[31m\\x07: there is no such kubeconfig file"

@@ -9,7 +9,9 @@ import msgspec
 
 from kubesched.errors import ConfigError
 from kubesched.foundation.util.bounded_file import MOST_SETTINGS_BYTES, read_bounded
+from kubesched.foundation.util.printable_text import printable
 from kubesched.foundation.util.standard_input import read_standard_input
+from kubesched.foundation.util.yaml_documents import YamlDocument, read_documents
 from kubesched.scheduler.all_plugins import extension_points_of_all
 from kubesched.scheduler.config import (
     FeatureGates,
@@ -22,6 +24,7 @@ from kubesched.scheduler.config import (
     versioned,
 )
 from kubesched.scheduler.config.file_problems import ConfigProblem, find_problems
+from kubesched.scheduler.config.types import API_VERSION
 from kubesched.scheduler.config.yaml_output import dump_yaml
 from kubesched.scheduler.runtime.plugin_loading import out_of_tree_plugins
 from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
@@ -29,12 +32,15 @@ from kubesched.scheduler.runtime.plugin_registry import PluginRegistry
 __all__ = ["run_default", "run_show", "run_validate"]
 
 _INVALID = 2
+_KIND = "KubeSchedulerConfiguration"
+# Parts that only scenarios have.
+_SCENARIO_PARTS = frozenset({"cluster", "workloads", "configurations", "seeds"})
 
 
 def run_validate(file: str, gates: tuple[str, ...], plugins: tuple[str, ...], output: str) -> None:
     if output == "text":
         _load(file, parse_feature_gates(gates), plugins)
-        click.echo(f"{file}: ok")
+        click.echo(f"{printable(file)}: ok")
         return
     try:
         found = _problems(_read(file), parse_feature_gates(gates), out_of_tree_plugins(plugins))
@@ -60,11 +66,11 @@ def _load(file: str, gates: FeatureGates, plugins: tuple[str, ...]) -> KubeSched
     try:
         text = _read(file)
     except ConfigError as exc:
-        click.echo(f"{file}: {exc}", err=True)
+        click.echo(f"{printable(file)}: {exc}", err=True)
         raise click.exceptions.Exit(_INVALID) from exc
     problems = _problems(text, gates, registry)
     for problem in problems:
-        click.echo(problem.at(file), err=True)
+        click.echo(problem.at(printable(file)), err=True)
         for note in problem.notes:
             click.echo(f"  {note}", err=True)
     if problems:
@@ -76,8 +82,34 @@ def _load(file: str, gates: FeatureGates, plugins: tuple[str, ...]) -> KubeSched
 def _problems(
     text: bytes, gates: FeatureGates, plugins: PluginRegistry
 ) -> tuple[ConfigProblem, ...]:
+    if (other := _other_file(text)) is not None:
+        return (other,)
     known_args, implemented = plugins.known_args(), extension_points_of_all(plugins)
     return find_problems(text, gates=gates, known_args=known_args, implemented=implemented)
+
+
+def _other_file(text: bytes) -> ConfigProblem | None:
+    """Return the problem of a file that is no configuration at all, with the command for it."""
+    try:
+        first = next(iter(read_documents(text.decode("utf-8-sig"))), None)
+    except UnicodeDecodeError:
+        return None
+    value = first.value if isinstance(first, YamlDocument) else None
+    if not isinstance(value, dict) or not value:
+        return None
+    kind = value.get("kind")
+    if kind is None and value.get("apiVersion") is None:
+        if value.keys() & _SCENARIO_PARTS:
+            kind = "Scenario"
+        else:
+            missing = f"no kind: begin it with `apiVersion: {API_VERSION}` and `kind: {_KIND}`"
+            return ConfigProblem(1, missing)
+    if not isinstance(kind, str) or kind.endswith(("Configuration", "Args")):
+        return None
+    notes: tuple[str, ...] = ("`kubesched up -f` and `kubesched explain pods -f` read objects",)
+    if kind == "Scenario":
+        notes = ("`kubesched simulate` reads it, and reports what is wrong with it",)
+    return ConfigProblem(1, f"a {kind}, not a {_KIND}", notes)
 
 
 def _read(file: str) -> bytes:

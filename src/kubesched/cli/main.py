@@ -17,6 +17,7 @@ import click
 
 import kubesched
 from kubesched.errors import ConfigError, KubeschedError
+from kubesched.foundation.util.printable_text import printable
 
 __all__ = ["COMMANDS", "cli", "main"]
 
@@ -159,7 +160,7 @@ def _report_usage(error: click.ClickException) -> None:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
         return
-    message = " ".join(error.format_message().split())
+    message = printable(" ".join(error.format_message().split()))
     click.echo(f"{command}: {message[:1].lower()}{message[1:].rstrip('.')}", err=True)
     click.echo(f"  {command} --help shows how it is used", err=True)
 
@@ -176,10 +177,12 @@ def _report(error: KubeschedError) -> None:
     if "--verbose" in sys.argv:
         traceback.print_exception(error)
         return
-    for line in str(error).splitlines():
+    # Messages quote arguments and names, which may contain escape sequences of a terminal.
+    for line in map(printable, str(error).splitlines()):
         click.echo(f"kubesched: {line}" if _is_plain(line) else line, err=True)
     for note in getattr(error, "__notes__", ()):
-        click.echo(f"  {note}", err=True)
+        for line in str(note).splitlines():
+            click.echo(f"  {printable(line)}", err=True)
 
 
 def _is_plain(line: str) -> bool:
