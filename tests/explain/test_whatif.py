@@ -8,9 +8,12 @@ from msgspec.structs import replace
 from kubesched.api import (
     Deployment,
     DeploymentSpec,
+    Job,
+    JobSpec,
     LabelSelector,
     Node,
     ObjectMeta,
+    OwnerReference,
     Pod,
     PodDisruptionBudget,
     PodGroup,
@@ -65,6 +68,42 @@ def test_a_drain_that_leaves_pods_waiting_names_them_with_reasons() -> None:
 def test_a_bare_pod_on_a_drained_node_is_deleted() -> None:
     asked = snapshot(*cluster("a", "b"), make_pod("one", node_name="a", phase="Running"))
     assert asked.whatif(drain=("a",)).gone == ("default/one",)
+
+
+def job(name: str, cpu: str) -> Job:
+    """A job as a user writes it: the server would add its selector."""
+    template = make_pod("t", images=["train"], requests={"cpu": cpu})
+    spec = replace(template.spec, restart_policy="Never")
+    return Job(
+        metadata=ObjectMeta(name=name, namespace="default", uid=f"job.{name}"),
+        spec=JobSpec(
+            parallelism=2,
+            completions=2,
+            template=PodTemplateSpec(metadata=ObjectMeta(labels={"app": name}), spec=spec),
+        ),
+    )
+
+
+def test_the_pods_of_jobs_run_until_they_are_evicted() -> None:
+    answer = snapshot(*cluster("a", "b"), job("train", "3")).whatif(drain=("a",))
+    (waiting,) = answer.waiting
+    assert waiting.pod.startswith("default/train-")
+    assert answer.moved == ()
+
+
+def test_a_job_without_a_selector_has_the_pods_that_name_it_as_their_owner() -> None:
+    train = job("train", "3")
+    owner = OwnerReference("batch/v1", "Job", "train", train.metadata.uid, controller=True)
+    pods = [
+        make_pod(
+            f"train-{number}", requests={"cpu": "3"}, node_name=node, phase="Running", owner=owner
+        )
+        for number, node in enumerate("ab")
+    ]
+    answer = snapshot(*cluster("a", "b", "c"), train, *pods).whatif(drain=("a",))
+    assert answer.waiting == ()
+    (moved,) = answer.moved
+    assert (moved.before, moved.after) == ("a", "c")
 
 
 def test_more_nodes_take_what_waits() -> None:

@@ -31,10 +31,14 @@ from kubesched.cluster.apiserver.rules.patching.merge_rules import (
     kind_merge_rules,
     remove_unidentified_items,
 )
+from kubesched.cluster.apiserver.rules.strategies.workload_strategies import own_pod_labels
 from kubesched.cluster.recreated_pods import as_client_creates
 from kubesched.errors import KubeschedError
 
 __all__ = ["Identity", "take_over"]
+
+
+_JOBS, _PODS = "jobs.batch", "pods"
 
 
 class Identity(enum.Enum):
@@ -84,8 +88,31 @@ def _load_all(api: LocalApi, objects: Iterable[ApiObject]) -> None:
             number += 1
             missing[plural, name] = Namespace(metadata=ObjectMeta(name=name))
             uids[plural, name] = f"uid-{number}"
+    documents = {key: _document(each, uids[key]) for key, each in (missing | found).items()}
+    _label_pods_of_jobs(documents)
     for key, each in (*missing.items(), *found.items()):
-        api.load(type(each), _document(each, uids[key]), keep_deletion=True)
+        api.load(type(each), documents[key], keep_deletion=True)
+
+
+def _label_pods_of_jobs(documents: dict[tuple[str, str], dict[str, Any]]) -> None:
+    """Add the labels that pods lack if their job has no selector, as in a file written by hand.
+
+    The server selects the pods of such a job by these labels. Its controller would release other
+    pods.
+    """
+    incomplete = {
+        document["metadata"]["uid"]
+        for (plural, _), document in documents.items()
+        if plural == _JOBS and not document.get("spec", {}).get("selector")
+    }
+    if not incomplete:
+        return
+    for key, document in documents.items():
+        metadata = document["metadata"]
+        for owner in metadata.get("ownerReferences", ()) if key[0] == _PODS else ():
+            if owner.get("controller") and owner["uid"] in incomplete:
+                labels = {**metadata.get("labels", {}), **own_pod_labels(owner["uid"])}
+                documents[key] = {**document, "metadata": {**metadata, "labels": labels}}
 
 
 def _document(each: ApiObject, uid: str) -> dict[str, Any]:

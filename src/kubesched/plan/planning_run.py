@@ -98,7 +98,6 @@ class PlanningRun:
             plugins=snapshot.out_of_tree_plugins,
             seed=self._seed,
             parts=ClusterPart.NODES | ClusterPart.CONTROLLERS,
-            pods_end=False,
         )
         await cluster.copy_objects(objects)
         random = derive(self._seed, "pod informer")

@@ -15,7 +15,7 @@ from kubesched.api.events import Event
 from kubesched.cluster.apiserver.store.pod_eviction import admit_eviction
 from kubesched.cluster.embedded_cluster import ClusterPart, EmbeddedCluster
 from kubesched.cluster.live_cluster import LiveCluster
-from kubesched.cluster.nodes.pod_behavior import behavior_of, endless_behavior_of
+from kubesched.cluster.nodes.pod_behavior import endless_behavior_of
 from kubesched.cluster.takeover import Identity
 from kubesched.explain.clusters.sources import SCHEDULING_KINDS
 from kubesched.foundation.util.clock import current_clock
@@ -40,12 +40,10 @@ class VirtualCluster(LiveCluster):
         seed: int = 0,
         phase: str = "first",
         parts: ClusterPart = ClusterPart.ALL,
-        pods_end: bool = True,
     ) -> None:
         """Build an empty cluster. Each `phase` generates other names and uids.
 
-        If pods do not end, those of Jobs run until they are deleted. Nothing says how long a Job of
-        a real cluster takes; otherwise its pods end after five seconds.
+        Pods of Jobs run until they are deleted: how long a Job of a real cluster takes is unknown.
         """
         cluster = EmbeddedCluster(
             current_clock(),
@@ -53,7 +51,7 @@ class VirtualCluster(LiveCluster):
             with_initial_objects=False,
             heartbeats=False,
             parts=parts,
-            behavior=behavior_of if pods_end else endless_behavior_of,
+            behavior=endless_behavior_of,
         )
         super().__init__(
             cluster, configuration=configuration, out_of_tree_registry=plugins, seed=seed

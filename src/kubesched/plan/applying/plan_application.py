@@ -81,7 +81,6 @@ def rehearse_application(
             configuration=model.configuration,
             plugins=snapshot.out_of_tree_plugins,
             parts=ClusterPart.NODES | ClusterPart.CONTROLLERS,
-            pods_end=False,
         )
         await cluster.copy_objects(objects)
         async with cluster.running():

@@ -95,7 +95,6 @@ def _cluster(base: Snapshot, seed: int) -> VirtualCluster:
         plugins=base.out_of_tree_plugins,
         seed=seed,
         parts=ClusterPart.NODES | ClusterPart.CONTROLLERS,
-        pods_end=False,
     )
 
 

@@ -236,6 +236,7 @@ class Store(CommittedObjects):
         if key in self.collection(resource).objects:
             return None
         new = self._defaulted(resource, {**document, "metadata": metadata}, None)
+        new = resource.strategy.complete_loaded(new)
         return self._as_served(resource, self._commit("ADDED", resource, key, new, None))
 
     def update(

@@ -72,6 +72,10 @@ class ResourceStrategy:
         """Complete a valid update with data of other objects. Raises ApiError to refuse it."""
         return new
 
+    def complete_loaded(self, new: Json, /) -> Json:
+        """Add to an object of another server what a controller needs and a file may lack."""
+        return new
+
     def prepare_create(self, new: Json, _stamp: str, /) -> Json:
         if self.has_status and not self.keeps_status and "status" in new:
             return {key: value for key, value in new.items() if key != "status"}

@@ -208,6 +208,27 @@ class ReplicationControllerStrategy(_WorkloadStrategy):
         return []
 
 
+def _with_job_selector(new: Json) -> Json:
+    """Add a selector for the job's own pods, by a label with the job's uid."""
+    spec, metadata = new["spec"], new["metadata"]
+    if spec.get("manualSelector") or spec.get("selector"):
+        return new
+    uid = metadata["uid"]
+    template = spec.get("template", {})
+    inner = template.get("metadata", {})
+    labels = {**inner.get("labels", {}), **own_pod_labels(uid)}
+    if name := metadata.get("name"):
+        labels |= {JOB_NAME: name, "job-name": name}
+    template = {**template, "metadata": {**inner, "labels": labels}}
+    selector = {"matchLabels": {CONTROLLER_UID: uid}}
+    return {**new, "spec": {**spec, "selector": selector, "template": template}}
+
+
+def own_pod_labels(uid: str) -> dict[str, str]:
+    """Return the labels that the server gives the pods of a job with this uid."""
+    return {CONTROLLER_UID: uid, "controller-uid": uid}
+
+
 class JobStrategy(_WorkloadStrategy):
     """The rules for jobs. The server creates the selector of a job."""
 
@@ -234,20 +255,14 @@ class JobStrategy(_WorkloadStrategy):
         return filled
 
     def prepare_create(self, new: Json, stamp: str, /) -> Json:
-        """Add a selector for the job's own pods, by a label with the job's uid."""
-        new = super().prepare_create(new, stamp)
-        spec, metadata = new["spec"], new["metadata"]
-        if spec.get("manualSelector") or spec.get("selector"):
+        return _with_job_selector(super().prepare_create(new, stamp))
+
+    def complete_loaded(self, new: Json, /) -> Json:
+        # Without a selector the controller would release and create pods without end.
+        spec = new.get("spec", {})
+        if spec.get("selector"):
             return new
-        uid = metadata["uid"]
-        template = spec.get("template", {})
-        inner = template.get("metadata", {})
-        labels = {**inner.get("labels", {}), CONTROLLER_UID: uid, "controller-uid": uid}
-        if name := metadata.get("name"):
-            labels |= {JOB_NAME: name, "job-name": name}
-        template = {**template, "metadata": {**inner, "labels": labels}}
-        selector = {"matchLabels": {CONTROLLER_UID: uid}}
-        return {**new, "spec": {**spec, "selector": selector, "template": template}}
+        return _with_job_selector({**new, "spec": {**spec, "manualSelector": None}})
 
     def check_new(self, new: Json, /) -> list[FieldProblem]:
         # The server creates the selector, unless `manualSelector` is set.
