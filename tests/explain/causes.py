@@ -407,6 +407,17 @@ CAUSES: dict[str, Cause] = {
         ("a has as many volumes attached as it may", "1 of driver csi.example.com"),
         ("free a volume on a",),
     ),
+    "a node that attaches no volumes of the driver": Cause(
+        [
+            *nodes("a"),
+            make_csi_node("a", {"csi.example.com": 0}),
+            make_storage_class("fast"),
+            make_pvc("two", namespace="shop", volume_name="pv-2", storage_class="fast"),
+            make_pv("pv-2", storage_class="fast", volume_handle="h2"),
+        ],
+        waiting(pvcs=["two"]),
+        ("a attaches no volumes of driver csi.example.com: its limit is 0",),
+    ),
     "a claim that only one pod may use": Cause(
         [
             *nodes("a", "b"),

@@ -259,7 +259,11 @@ def _too_many_volumes(
     for driver, most in limits.items():
         used = len(theirs.get(driver, ()))
         added = len(mine[driver] - theirs.get(driver, set()))
-        if used < most < used + added:
+        if most == 0:
+            sentence = f"{node.name} attaches no volumes of driver {driver}: its limit is 0"
+            if rejected.are_all and len(rejected.nodes) > 1:
+                sentence = f"no node attaches volumes of driver {driver} ({node.name} has limit 0)"
+        elif used < most < used + added:
             sentence = (
                 f"it brings {plural(added, 'volume')} of driver {driver}, and {node.name} has "
                 f"{used} of at most {most} attached"
