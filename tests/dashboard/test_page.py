@@ -200,9 +200,9 @@ def test_the_page_explains_a_pending_pod_and_applies_a_suggestion(opened: Opened
     summary = page.get_by_test_id("summary")
     summary.wait_for()
     assert "Insufficient cpu" in summary.inner_text()
-    story = page.locator(".story")
+    history = page.locator(".history")
     for step in ("created", "joined the queue", "tried, no node fits", "waits for a change"):
-        story.get_by_text(step).first.wait_for()
+        history.get_by_text(step).first.wait_for()
     page.get_by_role("link", name="Show on the map where it fits").click()
     page.get_by_text("0 nodes would take").wait_for()
     page.go_back()

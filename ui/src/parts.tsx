@@ -7,7 +7,7 @@ export const NodeLink = ({ name }: { name: string }) => <a href={nodeHref(name)}
 export const PodLink = ({ name }: { name: string }) => <a href={podHref(name)}>{name}</a>;
 export const GroupLink = ({ name }: { name: string }) => <a href={groupHref(name)}>{name}</a>;
 
-const WORDS: Record<string, string> = { unschedulable: "no node" };
+const WORDS: Record<string, string> = { unschedulable: "no node", gone: "deleted" };
 
 export function Mark({ what }: { what: string }) {
   return <span class={`mark ${what.replace(/ /g, "-")}`}>{WORDS[what] ?? what}</span>;
@@ -18,7 +18,7 @@ const PLACES: Record<string, string> = {
   backoff: "backoff",
   "error backoff": "backoff",
   unschedulable: "waits",
-  gated: "held back",
+  gated: "gated",
   "in flight": "being placed",
 };
 

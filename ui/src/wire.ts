@@ -340,7 +340,7 @@ export interface PodVerdicts {
 export interface PodView {
   pod: PodRow;
   labels: Record<string, string>;
-  story: HistoryStep[];
+  history: HistoryStep[];
   queue?: QueuePlace;
 }
 

@@ -209,7 +209,7 @@ class PageQueries:
         answer: dict[str, Any] = {
             "pod": pod_row(pod),
             "labels": pod.metadata.labels,
-            "story": pod_history(pod, state.decisions.about(key), queue, key),
+            "history": pod_history(pod, state.decisions.about(key), queue, key),
         }
         place = None if queue is None else queue.describe(key, self._now_ns())
         if place is not None:

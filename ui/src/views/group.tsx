@@ -16,7 +16,7 @@ export function GroupPage({ name, state }: { name: string; state: ClusterState }
   if (error && !view)
     return (
       <Empty title={error}>
-        <a href={href("queue")}>Who waits?</a>
+        <a href={href("queue")}>Waiting pods</a>
       </Empty>
     );
   if (!view) return <Loading text="Loading the group…" />;

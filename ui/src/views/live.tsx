@@ -183,7 +183,7 @@ function Closer({ decision }: { decision: Decision }) {
         </>
       )}
       {decision.what === "placed" && best.length === 0 && decision.took !== undefined && (
-        <p class="dim">Only one node fitted, or pods came too fast to keep their scores.</p>
+        <p class="dim">The scores are not stored: one node fitted, or many pods were placed in a short time.</p>
       )}
     </div>
   );

@@ -36,7 +36,7 @@ export function NodePanel({ name, state, close }: { name: string; state: Cluster
       <h2>{name}</h2>
       {error && <Message text={error} bad />}
       {!detail && !error && <Loading text="Loading the node…" />}
-      {detail && !row && <Message text="This node is gone." bad />}
+      {detail && !row && <Message text="This node was deleted." bad />}
       {detail && <Detail detail={detail} state={state} />}
     </aside>
   );

@@ -38,7 +38,7 @@ export function PlanPage({ state, route }: { state: ClusterState; route: Route }
           : "The plan needs no fewer nodes"}
       </h1>
       <Numbers plan={plan} wave={wave} />
-      {!plan.verified && <Message text="The plan did not survive its rehearsal, so it is not one." bad />}
+      {!plan.verified && <Message text="The rehearsal of this plan failed. Do not apply it." bad />}
       {plan.problems.map((each) => (
         <Message key={each} text={each} bad />
       ))}

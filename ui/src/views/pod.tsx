@@ -17,7 +17,7 @@ export function PodPage({ name, state }: { name: string; state: ClusterState }) 
   if (error && !view)
     return (
       <Empty title={error}>
-        <a href={href("queue")}>Who waits?</a>
+        <a href={href("queue")}>Waiting pods</a>
       </Empty>
     );
   if (!view) return <Loading text="Loading the pod…" />;
@@ -35,7 +35,7 @@ export function PodPage({ name, state }: { name: string; state: ClusterState }) 
         </div>
         <div>
           {view.queue && <InQueue place={view.queue} now={state.at} />}
-          <Story steps={view.story} isRecorded={Boolean(state.outline)} />
+          <History steps={view.history} isRecorded={Boolean(state.outline)} />
           {Object.keys(view.labels).length > 0 && (
             <p class="labels">
               Labels{" "}
@@ -188,7 +188,7 @@ function Groups({ explanation }: { explanation: Explanation }) {
               {group.rejections.map((each, place) => (
                 <li key={place}>
                   {each.reason}
-                  {each.asked && <>; asks {each.asked}</>}
+                  {each.asked && <>; requests {each.asked}</>}
                   {each.available && <>, there is at most {each.available}</>}
                   {each.detail && <>; {each.detail}</>} <span class="dim">{each.plugin}</span>
                 </li>
@@ -237,11 +237,11 @@ function InQueue({ place, now }: { place: QueuePlace; now: number }) {
       <p>
         <PlaceMark place={place.place} /> for {duration(now - place.since)}, tried{" "}
         {place.attempts === 1 ? "once" : `${place.attempts} times`}
-        {place.gatedBy && <>, held back by {place.gatedBy}</>}
+        {place.gatedBy && <>, gated by {place.gatedBy}</>}
         {place.until !== undefined && place.until > now && <>, backs off for {duration(place.until - now)} more</>}
         {place.nominatedTo && (
           <>
-            , room is made on <NodeLink name={place.nominatedTo} />
+            , nominated to <NodeLink name={place.nominatedTo} />
           </>
         )}
       </p>
@@ -263,15 +263,15 @@ function InQueue({ place, now }: { place: QueuePlace; now: number }) {
 const FIRST_STEPS = 5;
 const LAST_STEPS = 8;
 
-function Story({ steps, isRecorded }: { steps: HistoryStep[]; isRecorded: boolean }) {
+function History({ steps, isRecorded }: { steps: HistoryStep[]; isRecorded: boolean }) {
   const [isWhole, setWhole] = useState(false);
   const hidden = isWhole ? 0 : Math.max(0, steps.length - FIRST_STEPS - LAST_STEPS - 1);
   const shown = hidden ? [...steps.slice(0, FIRST_STEPS), null, ...steps.slice(-LAST_STEPS)] : steps;
   return (
     <>
-      <h2>Its story</h2>
-      {steps.length === 0 && <p class="dim">Nothing is known yet.</p>}
-      <ol class="story">
+      <h2>History</h2>
+      {steps.length === 0 && <p class="dim">No events are recorded.</p>}
+      <ol class="history">
         {shown.map((each, place) =>
           each === null ? (
             <li key="more" class="more">

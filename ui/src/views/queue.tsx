@@ -10,7 +10,7 @@ const PLACES: [place: string, title: string, hint: string][] = [
   ["active", "ready", "tried next, in this order"],
   ["backoff", "backoff", "tried again after their backoff"],
   ["unschedulable", "unschedulable", "tried again after an event that may help them"],
-  ["gated", "held back", "held back by a scheduling gate or a plugin"],
+  ["gated", "gated", "gated by a scheduling gate or a plugin"],
 ];
 
 const placeOf = (pod: PodRow) =>
@@ -47,7 +47,7 @@ export function QueuePage({ state, route }: { state: ClusterState; route: Route 
         </p>
       )}
       {pods.length === 0 ? (
-        <p class="dim">Nobody at the moment.</p>
+        <p class="dim">No pods at the moment.</p>
       ) : (
         <Waiting pods={pods} state={state} isKnown={Boolean(view.lengths)} />
       )}
@@ -173,8 +173,8 @@ function Waiting({ pods, state, isKnown }: { pods: PodRow[]; state: ClusterState
 function WaitsFor({ pod, now }: { pod: PodRow; now: number }) {
   const place = pod.queue;
   if (!place) return null;
-  if (place.nominatedTo) return <>room on {place.nominatedTo}</>;
-  if (place.until && place.until > now) return <>its penalty to pass, {duration(place.until - now)}</>;
+  if (place.nominatedTo) return <>preemption on {place.nominatedTo}</>;
+  if (place.until && place.until > now) return <>the end of its backoff, in {duration(place.until - now)}</>;
   const shown = place.waitsFor.slice(0, 4).map(eventWords).join(", ");
   const more = place.waitsFor.length - 4;
   return (

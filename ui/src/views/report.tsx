@@ -33,7 +33,7 @@ export function ReportPage({ state, at }: { state: ClusterState; at: number | nu
       ))}
       {!outline.hasObjects && (
         <p class="message">
-          These results are numbers alone. <code>kubesched simulate … -o run.history</code> keeps nodes and pods as
+          These results have numbers only. <code>kubesched simulate … -o run.history</code> stores nodes and pods as
           well, and then this page shows the cluster at every moment.
         </p>
       )}

@@ -149,7 +149,7 @@ function Answer({ answer }: { answer: WhatIf }) {
       </Table>
       <Rows title="would wait" rows={answer.waiting.map((each) => [each.pod, each.reason])} />
       <Rows title="refused by budgets" rows={answer.blocked.map((each) => [each.pod, each.reason])} />
-      <Rows title="gone" rows={answer.gone.map((each) => [each, ""])} />
+      <Rows title="deleted" rows={answer.gone.map((each) => [each, ""])} />
       <Rows title="would move" rows={answer.moved.map((each) => [each.pod, `${each.before} → ${each.after}`])} />
       <Rows
         title="would be placed"
