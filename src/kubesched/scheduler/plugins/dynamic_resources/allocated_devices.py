@@ -53,13 +53,13 @@ class PoolUsage:
         self._in_flight_capacity: dict[str, dict[str, Quantity]] = {}
 
     def __bool__(self) -> bool:
+        return bool(self._allocated or self._in_flight or self.has_parts)
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether a share or some capacity of a device is allocated."""
         return bool(
-            self._allocated
-            or self._in_flight
-            or self._shares
-            or self._in_flight_shares
-            or self._capacity
-            or self._in_flight_capacity
+            self._shares or self._in_flight_shares or self._capacity or self._in_flight_capacity
         )
 
     def is_dedicated(self, device: str) -> bool:

@@ -3,7 +3,8 @@
 Slices form pools, nodes see pools, and usage records which devices of a pool are free. Nodes that
 see the same devices, equally free, share one `EquivalentNodes`: a search result for one of them
 holds for all of them. When a slice or the usage changes, the inventory marks the nodes that the
-change concerns; it recomputes their devices on the next request.
+change concerns; it recomputes their devices on the next request. A change of the usage moves a node
+to another group, and leaves the pools that it sees.
 
 Pools that are local to one node differ between nodes by name only, so their content and usage
 are part of the key of the group. A pool that several nodes see is one object for all of them:
@@ -70,6 +71,8 @@ class DeviceInventory:
         self._selecting: dict[PoolId, Pool] = {}
         self._seen_by_all: dict[PoolId, PoolView] = {}
         self._nodes: dict[str, NodeDevices] = {}
+        # Nodes of which the usage changed: they see the same pools, perhaps in another group.
+        self._regrouped: set[str] = set()
         self._groups: dict[object, EquivalentNodes] = {}
         self._group_numbers = itertools.count(1)
         self.few_pools = _FEW_POOLS
@@ -122,6 +125,7 @@ class DeviceInventory:
             del self._of_pool[pool_id]
         if was_wide or pool_id in self._selecting or pool_id in self._seen_by_all:
             self._nodes.clear()
+            self._regrouped.clear()
             self._groups.clear()
             self._notify(None)
             return
@@ -149,11 +153,13 @@ class DeviceInventory:
         if pool is None:
             return
         if pool.only_node:
-            self._invalidate(pool.only_node)
+            self._regrouped.add(pool.only_node)
+            self._notify(pool.only_node)
         else:
             self.shared_version += 1
 
     def _invalidate(self, node_name: str) -> None:
+        self._regrouped.discard(node_name)
         cached = self._nodes.pop(node_name, None)
         if cached is not None:
             self._release(cached.group)
@@ -177,15 +183,25 @@ class DeviceInventory:
         """Return the pools that the node sees, and its group."""
         name = node.metadata.name
         cached = self._nodes.get(name)
+        views: tuple[PoolView, ...] | None = None
+        if cached is not None and (
+            cached.node is node
+            or not self._selecting
+            or cached.node.metadata.labels == node.metadata.labels
+        ):
+            if name not in self._regrouped:
+                return cached
+            views = cached.views
+        self._regrouped.discard(name)
+        if views is None:
+            views = self._views_of(node)
+        group = self._group_of(views)
+        if cached is not None and views is cached.views and group is cached.group:
+            return cached
+        group.holders += 1  # before the release, because both may be the same group
         if cached is not None:
-            if cached.node is node or not self._selecting:
-                return cached
-            if cached.node.metadata.labels == node.metadata.labels:
-                return cached
             self._release(cached.group)
-        views = self._views_of(node)
-        found = self._nodes[name] = NodeDevices(node, views, self._group_of(views))
-        found.group.holders += 1
+        found = self._nodes[name] = NodeDevices(node, views, group)
         return found
 
     def content_of(self, driver: str, pool: str, device: str) -> DeviceContent | None:
@@ -195,6 +211,7 @@ class DeviceInventory:
 
     def remove_node(self, name: str) -> None:
         """Drop the entry of a deleted node."""
+        self._regrouped.discard(name)
         cached = self._nodes.pop(name, None)
         if cached is not None:
             self._release(cached.group)

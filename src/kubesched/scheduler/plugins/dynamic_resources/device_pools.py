@@ -138,6 +138,8 @@ class PoolView:
             place = index.get(name)
             if place is not None:
                 mask |= 1 << place
+        if not usage.has_parts:
+            return mask
         shared = [
             (
                 index[name],
