@@ -1,0 +1,8 @@
+// The theme wraps each table in an element that scrolls. Keyboards reach it only if it can have the focus.
+new MutationObserver(() => {
+  for (const wrap of document.querySelectorAll(".md-typeset__scrollwrap:not([tabindex])")) {
+    wrap.tabIndex = 0;
+    wrap.setAttribute("role", "region");
+    wrap.setAttribute("aria-label", "Table");
+  }
+}).observe(document.body, { childList: true, subtree: true });
