@@ -16,6 +16,7 @@ from kubesched.api.base import ApiStruct
 from kubesched.cluster.apiserver.rules.errors.api_errors import bad_request
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.rules.schema import type_problem
+from kubesched.cluster.apiserver.rules.schema.definitions import definition_of
 from kubesched.cluster.apiserver.rules.strategies.shared_specs import (
     SharedSpec,
     compute_once,
@@ -33,6 +34,8 @@ __all__ = [
 
 Json = dict[str, Any]
 
+# A place in the Go source, which the message names.
+_SCHEME = "pkg/api/legacyscheme/scheme.go:30"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -55,13 +58,29 @@ def check_document(resource: Resource, body: Any) -> Json:
 
 def _check_kind(resource: Resource, body: Json) -> None:
     """Raises ApiError 400 for a body that names another kind or version."""
-    kind, version = body.get("kind"), body.get("apiVersion")
-    if (kind and kind != resource.kind) or (version and version != resource.api_version):
+    kind, version = body.get("kind") or resource.kind, body.get("apiVersion")
+    version = version or resource.api_version
+    if (kind, version) == (resource.kind, resource.api_version):
+        return
+    if resource.type is None or not isinstance(kind, str) or not isinstance(version, str):
         message = (
             f"the object provided is unrecognized (must be of type {resource.kind}): "
-            f"got {version or ''}, Kind={kind or ''}"
+            f"got {version}, Kind={kind}"
         )
         raise bad_request(message)
+    group, _, short = version.rpartition("/")
+    if definition_of(group, short, kind) is None:
+        problem = f'no kind "{kind}" is registered for version "{version}" in scheme "{_SCHEME}"'
+    elif kind == resource.kind and group == resource.group:
+        raise bad_request(
+            f"the API version in the data ({version}) does not match the expected API version "
+            f"({resource.api_version})"
+        )
+    else:
+        package = resource.group.partition(".")[0] or "core"
+        problem = f"converting ({short}.{kind}) to ({package}.{resource.kind}): unknown conversion"
+    text = f'{kind} in version "{short}" cannot be handled as a {resource.kind}: {problem}'
+    raise bad_request(text)
 
 
 def _checked(resource: Resource, document: Json) -> Json:

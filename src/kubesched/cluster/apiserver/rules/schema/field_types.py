@@ -6,6 +6,9 @@ of Go's JSON decoder. It takes a null in a list for an empty item, which is refu
 
 from __future__ import annotations
 
+import base64
+import binascii
+import string
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +22,8 @@ __all__ = ["type_problem"]
 
 # Documents that are encoded from structs have tuples for lists.
 _NAMES: dict[type, str] = {str: "string", list: "array", tuple: "array", dict: "object"}
+_BYTES = "byte"
+_ALPHABET = frozenset(string.ascii_letters + string.digits + "+/")
 _INT_OR_STRING = "int-or-string"
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 
@@ -51,6 +56,8 @@ def _problem(value: Any, schema: Mapping[str, Any], path: str, known: Any) -> st
     if not is_right:
         kind = _go_kind(value)
         return f"json: cannot unmarshal {kind} into Go struct field {path} of type {declared}"
+    if declared == "string":
+        return byte_problem(value) if schema.get("format") == _BYTES else None
     return _problem_inside(value, schema, path, known)
 
 
@@ -93,7 +100,35 @@ def _problem_in_object(
 
 def _is_text(value: Any, schema: Mapping[str, Any]) -> bool:
     """Whether the value is a text and may be one, as most values are."""
-    return type(value) is str and schema.get("type") == "string"
+    return type(value) is str and schema.get("type") == "string" and schema.get("format") != _BYTES
+
+
+def byte_problem(text: str) -> str | None:
+    """Return the problem of a text that is not valid base64, with the place that Go reports."""
+    try:
+        base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True)
+    except (binascii.Error, ValueError):
+        return f"illegal base64 data at input byte {_invalid_place(text)}"
+    return None
+
+
+def _invalid_place(text: str) -> int:
+    """Return where Go's decoder stops, which reads four characters at a time."""
+    filled = 0  # the characters of the present group
+    for place, sign in enumerate(text):
+        if sign in "\r\n":
+            continue
+        if sign in _ALPHABET:
+            filled = (filled + 1) % 4
+        elif sign != "=" or filled < 2:
+            return place
+        else:
+            rest = text[place + 1 :].lstrip("\r\n")
+            if filled == 3 or rest.startswith("="):
+                end = place + 1 if filled == 3 else text.index("=", place + 1) + 1
+                return len(text) - len(text[end:].lstrip("\r\n"))
+            return place + 1 if not rest else place
+    return len(text) - filled
 
 
 def _has_type(value: Any, declared: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from kubesched.cluster.apiserver.rules.errors.field_problems import (
     FieldProblem,
+    duplicate,
     immutable,
     invalid,
     required,
@@ -22,10 +23,17 @@ from kubesched.cluster.apiserver.rules.strategies.ingress_strategies import (
 )
 from kubesched.cluster.apiserver.rules.strategies.pod_defaults import default_pod_spec
 from kubesched.cluster.apiserver.rules.strategies.resource_strategy import Json, ResourceStrategy
-from kubesched.cluster.apiserver.rules.validation.names import config_map_key, path_segment
+from kubesched.cluster.apiserver.rules.validation.container_validation import check_quantity
+from kubesched.cluster.apiserver.rules.validation.metadata_validation import check_labels
+from kubesched.cluster.apiserver.rules.validation.names import (
+    config_map_key,
+    dns_label,
+    path_segment,
+)
 from kubesched.cluster.apiserver.rules.validation.network_policy_validation import (
     check_network_policy,
 )
+from kubesched.cluster.apiserver.rules.validation.placement_validation import check_tolerations
 from kubesched.cluster.apiserver.rules.validation.service_validation import (
     address_name,
     check_service_network,
@@ -118,6 +126,28 @@ class _PodTemplateStrategy(PlainStrategy):
 
     def check_new(self, new: Json, /) -> list[FieldProblem]:
         return super().check_new(new) + check_pod_template(new.get("template") or {}, "template")
+
+
+class _RuntimeClassStrategy(PlainStrategy):
+    """The rules for runtime classes, whose handler is immutable."""
+
+    def __init__(self) -> None:
+        super().__init__(fixed=("handler",))
+
+    def check_new(self, new: Json, /) -> list[FieldProblem]:
+        handler = new.get("handler") or ""
+        problems = [invalid("handler", handler, text) for text in dns_label(handler)]
+        for name, amount in (_at(new, "overhead.podFixed") or {}).items():
+            problems += check_quantity(name, amount, f"overhead.limits[{name}]")
+        scheduling = new.get("scheduling") or {}
+        selector = scheduling.get("nodeSelector") or {}
+        problems += check_labels(selector, "scheduling.nodeSelector")
+        tolerations = scheduling.get("tolerations") or ()
+        problems += check_tolerations(tolerations, "scheduling.tolerations")
+        for number, each in enumerate(tolerations):
+            if each in tolerations[:number]:
+                problems.append(duplicate(f"scheduling.tolerations[{number}]", each))
+        return problems
 
 
 class _NetworkPolicyStrategy(PlainStrategy):
@@ -266,6 +296,7 @@ PLAIN_STRATEGIES: dict[str, ResourceStrategy] = {
         generation=True, fixed=("spec",), needed=("spec.parentRef",), names=address_name
     ),
     "NetworkPolicy": _NetworkPolicyStrategy(),
+    "RuntimeClass": _RuntimeClassStrategy(),
     "ServiceCIDR": _ServiceNetworkStrategy(),
     "ClusterRole": _ROLE,
     "Role": _ROLE,

@@ -136,14 +136,14 @@ def check_lease(lease: Json) -> list[FieldProblem]:
 
 def check_event(event: Json) -> list[FieldProblem]:
     """Check an event in the form of events.k8s.io. Converted core events get fewer checks."""
-    if not event.get("eventTime"):
-        return []  # older event recorders do not set the fields below
     problems = []
     namespace = event["metadata"].get("namespace", "")
     about = event.get("regarding", {}).get("namespace", "")
-    if about and about != namespace:
+    if about != namespace and (about or namespace != "default"):
         text = "does not match event.namespace"
-        problems.append(invalid("regarding.namespace", about, text))
+        problems.append(invalid("involvedObject.namespace", about, text))
+    if not event.get("eventTime"):
+        return problems  # older event recorders do not set the fields below
     if not event.get("reportingController"):
         problems.append(required("reportingController"))
     if not event.get("reportingInstance"):
