@@ -192,3 +192,59 @@ def test_forced_applies_leave_exactly_the_fields_that_were_last_applied(
         wanted[manager] = dict(data)
         expected = {key: value for each in wanted.values() for key, value in each.items()}
         assert body.get("data", {}) == expected, json.dumps(writes)
+
+
+def scale(replicas: int) -> dict[str, Any]:
+    head = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}}
+    return {**head, "spec": {"replicas": replicas}}
+
+
+def owners_of_replicas(client: Client) -> set[tuple[str, str, str]]:
+    """Return the managers that own the number of replicas: name, operation, subresource."""
+    return {
+        (each["manager"], each["operation"], each.get("subresource", ""))
+        for each in client.get(f"{DEPLOYMENTS}/web")["metadata"]["managedFields"]
+        if "f:replicas" in each["fieldsV1"].get("f:spec", {})
+    }
+
+
+def test_an_update_of_the_scale_takes_the_replicas() -> None:
+    client = Client()
+    path = f"{DEPLOYMENTS}/web"
+    apply(client, path, deployment(2, c="nginx"), "me")
+    code, shown = client.send("PUT", f"{path}/scale?fieldManager=scaler", scale(5))
+    assert (code, shown["spec"]["replicas"]) == (200, 5)
+    assert owners_of_replicas(client) == {("scaler", "Update", "scale")}
+    (entry,) = shown["metadata"]["managedFields"]
+    assert (entry["apiVersion"], entry["fieldsV1"]) == (
+        "autoscaling/v1",
+        {"f:spec": {"f:replicas": {}}},
+    )
+    code, refusal = apply(client, path, deployment(2, c="nginx"), "me")
+    assert code == 409
+    assert 'conflict with "scaler" with subresource "scale"' in refusal["message"]
+    # An apply without the field leaves the number alone.
+    assert apply(client, path, deployment(None, c="nginx"), "me")[0] == 200
+    assert client.get(path)["spec"]["replicas"] == 5
+    code, _ = client.send("PATCH", f"{path}/scale", {"spec": {"replicas": 6}}, content_type=MERGE)
+    assert code == 200
+    assert client.get(path)["spec"]["replicas"] == 6
+
+
+def test_a_scale_is_applied() -> None:
+    client = Client()
+    path = f"{DEPLOYMENTS}/web"
+    assert apply(client, f"{path}/scale", scale(3), "scaler")[0] == 404
+    apply(client, path, deployment(2, c="nginx"), "me")
+    code, refusal = apply(client, f"{path}/scale", scale(3), "scaler")
+    assert code == 409
+    assert refusal["details"]["causes"][0]["field"] == ".spec.replicas"
+    code, shown = apply(client, f"{path}/scale", scale(3), "scaler", "&force=true")
+    assert (code, shown["kind"], shown["spec"]["replicas"]) == (200, "Scale", 3)
+    assert owners_of_replicas(client) == {("scaler", "Apply", "scale")}
+    body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}
+    code, refusal = apply(client, f"{path}/scale", body, "scaler")
+    assert (code, refusal["message"]) == (
+        400,
+        "the object provided is unrecognized (must be of type Scale): got apps/v1, Kind=Deployment",
+    )

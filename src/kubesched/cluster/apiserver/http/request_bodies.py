@@ -35,6 +35,7 @@ __all__ = [
     "check_types",
     "field_problems",
     "read_applied",
+    "read_applied_scale",
     "read_body",
     "read_document",
     "read_json",
@@ -91,6 +92,22 @@ def read_applied(request: Request, resource: Resource) -> tuple[dict[str, Any], 
     if applied.get("metadata", {}).get("managedFields"):
         raise api_errors.bad_request("metadata.managedFields must be nil")
     return applied, problems
+
+
+def read_applied_scale(request: Request) -> dict[str, Any]:
+    """Parse a Scale in the body of an apply patch. Raises ApiError 400."""
+    document = _read_yaml(request.body, "Scale")
+    if not isinstance(document, dict):
+        raise api_errors.bad_request("error decoding YAML: expected an object")
+    kind, version = document.get("kind"), document.get("apiVersion")
+    if (kind, version) != ("Scale", "autoscaling/v1"):
+        raise api_errors.bad_request(
+            "the object provided is unrecognized (must be of type Scale): "
+            f"got {version or ''}, Kind={kind or ''}"
+        )
+    check_types(document, "Scale", {"metadata": dict, "spec": dict})
+    check_types(document.get("spec") or {}, "Scale", {"replicas": int})
+    return document
 
 
 def field_problems(

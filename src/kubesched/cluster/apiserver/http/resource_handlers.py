@@ -48,7 +48,9 @@ class ResourceHandlers:
         self._reads = ResourceReads(store, clock.now_ns)
         self._writes = ResourceWrites(store, clock.now_ns, users or Users(), rules)
         self._deletions = ResourceDeletions(store, clock.now_ns)
-        self._subresources = ResourceSubresources(store, clock, self._deletions, tokens)
+        self._subresources = ResourceSubresources(
+            store, clock, self._writes, self._deletions, tokens
+        )
         self._pods = store.catalog.by_url("", "v1", "pods")
         self._object_handlers: dict[str, Callable[[ResourceRequest], Response]] = {
             "GET": self._reads.get,

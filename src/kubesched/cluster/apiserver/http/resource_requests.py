@@ -14,12 +14,13 @@ from kubesched.cluster.apiserver.rules.resources.served_resources import Resourc
 from kubesched.foundation.http.http_messages import Request
 from kubesched.foundation.util.go_format import quote
 
-__all__ = ["SUCCESS", "ResourceRequest"]
+__all__ = ["SCALE", "SUCCESS", "ResourceRequest"]
 
 Json = dict[str, Any]
 
 # What the rows of a table may contain.
 _INCLUDED = ("None", "Metadata", "Object", "")
+SCALE = "scale"
 SUCCESS: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
 
@@ -30,6 +31,11 @@ class ResourceRequest(NamedTuple):
     target: RequestTarget
     resource: Resource
     requester: Requester
+
+    @property
+    def written_part(self) -> str:
+        """The part of the stored object that the request writes; a scale is in the object."""
+        return "" if self.target.subresource == SCALE else self.target.subresource
 
     def rendering(self, now_ns: Callable[[], int]) -> Rendering:
         """Return how this request wants the objects of the response. Raises ApiError 400, 406."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +28,8 @@ from kubesched.cluster.apiserver.http.request_bodies import (
     read_patch,
 )
 from kubesched.cluster.apiserver.http.resource_deletions import ResourceDeletions
-from kubesched.cluster.apiserver.http.resource_requests import SUCCESS, ResourceRequest
+from kubesched.cluster.apiserver.http.resource_requests import SCALE, SUCCESS, ResourceRequest
+from kubesched.cluster.apiserver.http.resource_writes import ResourceWrites
 from kubesched.cluster.apiserver.http.response_rendering import json_answer
 from kubesched.cluster.apiserver.http.scale_subresource import (
     make_replicas_patch,
@@ -63,13 +65,15 @@ class ResourceSubresources:
         self,
         store: Store,
         clock: Clock,
+        writes: ResourceWrites,
         deletions: ResourceDeletions,
         tokens: ServiceAccountTokens | None,
     ) -> None:
-        """`deletions` removes evicted pods, `tokens` issues tokens."""
+        """`writes` changes scales, `deletions` removes evicted pods, `tokens` issues tokens."""
         self._store = store
         self._clock = clock
         self._now_ns = clock.now_ns
+        self._writes = writes
         self._deletions = deletions
         self._tokens = tokens
         # What the containers of pods print; None if this server has no nodes.
@@ -78,7 +82,7 @@ class ResourceSubresources:
         self._handlers: dict[str, Callable[[ResourceRequest], Response]] = {
             "binding": self.bind,
             "eviction": self._evict,
-            "scale": self._scale,
+            SCALE: self._scale,
             "token": self._token,
         }
 
@@ -157,17 +161,20 @@ class ResourceSubresources:
                 changed = read_body(call.http, "Scale")
             else:
                 kind = patch_type(call.http.headers.get("content-type"), strategic=True)
+                if kind == "apply":
+                    return self._writes.apply(call)
                 changed = read_patch(call.http, kind, "Scale")
                 changed = _patched_scale(make_scale(record, paths), changed, kind)
-            record = self._store.patch(
+            write = functools.partial(
+                self._store.patch,
                 call.resource,
                 call.target.namespace,
                 call.target.name,
                 make_replicas_patch(changed, record, paths),
                 self._now_ns(),
                 patch_type="merge",
-                dry_run=is_dry_run(call.http),
             )
+            record = self._writes.write_tracked(call, write, dry_run=is_dry_run(call.http))
         elif call.http.method not in ("GET", "HEAD"):
             raise api_errors.method_not_allowed()
         return json_answer(200, make_scale(record, paths))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kubesched.cluster.apiserver.http.media_types import patch_type
@@ -12,12 +12,18 @@ from kubesched.cluster.apiserver.http.query_parameters import is_dry_run
 from kubesched.cluster.apiserver.http.request_bodies import (
     field_problems,
     read_applied,
+    read_applied_scale,
     read_document,
     read_patch,
 )
 from kubesched.cluster.apiserver.http.request_paths import RequestTarget
-from kubesched.cluster.apiserver.http.resource_requests import ResourceRequest
-from kubesched.cluster.apiserver.http.response_rendering import Rendering
+from kubesched.cluster.apiserver.http.resource_requests import SCALE, ResourceRequest
+from kubesched.cluster.apiserver.http.response_rendering import json_answer
+from kubesched.cluster.apiserver.http.scale_subresource import (
+    make_scale,
+    scale_paths,
+    scaled_fields,
+)
 from kubesched.cluster.apiserver.http.signer_authorization import check_signer_access
 from kubesched.cluster.apiserver.http.users import Attributes, Users
 from kubesched.cluster.apiserver.rules.apply import (
@@ -149,7 +155,7 @@ class ResourceWrites:
             call.http.headers.get("content-type"), strategic=call.resource.type is not None
         )
         if kind == "apply":
-            return self._apply(call, rendering)
+            return self.apply(call)
         patch = read_patch(call.http, kind, call.resource.kind)
         problems = () if kind == "json" else field_problems(call.http, call.resource, patch)
         if self._grants_permissions(call):
@@ -180,7 +186,7 @@ class ResourceWrites:
         if self._rules is not None and call.resource.kind == _CERTIFICATE_REQUEST:
             self._check_signer(call, write(dry_run=True).data)
         dry_run = is_dry_run(call.http)
-        record = self._write_tracked(call, write, dry_run=dry_run)
+        record = self.write_tracked(call, write, dry_run=dry_run)
         part = call.target.subresource
         return self._after_write(call.resource, record, dry_run=dry_run, subresource=part)
 
@@ -189,9 +195,10 @@ class ResourceWrites:
         live = self._store.get(call.resource, None, call.target.name).data
         check_signer_access(self._users, call.requester, part, new, live)
 
-    def _write_tracked(
+    def write_tracked(
         self, call: ResourceRequest, write: Callable[..., Record], *, dry_run: bool
     ) -> Record:
+        """Execute a write, with field ownership if the object has been applied."""
         live = self._store.get(call.resource, call.target.namespace, call.target.name).data
         if not is_tracked(live) or call.resource.from_stored is not None:
             return write(dry_run=dry_run)
@@ -213,15 +220,17 @@ class ResourceWrites:
             call.target.name,
             document,
             now_ns,
-            subresource=call.target.subresource,
+            subresource=call.written_part,
             dry_run=dry_run,
         )
 
-    def _apply(self, call: ResourceRequest, rendering: Rendering) -> Response:
+    def apply(self, call: ResourceRequest) -> Response:
+        """Handle a server-side apply of an object or of its scale. Raises ApiError."""
+        rendering = call.rendering(self._now_ns)
         name = call.http.query.get("fieldManager", "")
         if not name:
             raise api_errors.missing_field_manager()
-        applied, problems = read_applied(call.http, call.resource)
+        applied, problems = self._read_applied(call)
         _check_identity(applied, call.target)
         now_ns, dry_run = self._now_ns(), is_dry_run(call.http)
         manager = Manager(name, "Apply", call.resource.api_version, call.target.subresource)
@@ -251,12 +260,24 @@ class ResourceWrites:
             call.target.name,
             document,
             now_ns,
-            subresource=call.target.subresource,
+            subresource=call.written_part,
             dry_run=dry_run,
         )
         part = call.target.subresource
+        if part == SCALE and (paths := scale_paths(call.resource)) is not None:
+            return json_answer(200, make_scale(record, paths))
         record = self._after_write(call.resource, record, dry_run=dry_run, subresource=part)
         return rendering.object(record, 200, problems)
+
+    def _read_applied(self, call: ResourceRequest) -> tuple[Json, Sequence[str]]:
+        """Read the body of an apply, that of a scale as fields of the object. Raises ApiError."""
+        if call.target.subresource != SCALE:
+            return read_applied(call.http, call.resource)
+        paths = scale_paths(call.resource)
+        if paths is None:
+            raise api_errors.unknown_resource()
+        scale = read_applied_scale(call.http)
+        return scaled_fields(scale, paths), ()
 
 
 def _check_identity(document: Json, target: RequestTarget) -> None:

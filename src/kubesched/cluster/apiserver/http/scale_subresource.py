@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from kubesched.cluster.apiserver.http.tables.workload_tables import labels_text, selector_text
@@ -11,13 +12,21 @@ from kubesched.cluster.apiserver.rules.errors.field_problems import invalid
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource
 from kubesched.cluster.apiserver.store.stored_records import Record
 
-__all__ = ["SCALABLE", "ScalePaths", "make_replicas_patch", "make_scale", "scale_paths"]
+__all__ = [
+    "SCALABLE",
+    "ScalePaths",
+    "make_replicas_patch",
+    "make_scale",
+    "scale_paths",
+    "scaled_fields",
+]
 
 Json = dict[str, Any]
 
 # Built-in resources that have a scale subresource.
 SCALABLE = frozenset({"deployments", "replicasets", "replicationcontrollers", "statefulsets"})
 
+_VERSION = "autoscaling/v1"
 _SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
@@ -73,13 +82,37 @@ def make_scale(record: Record, paths: ScalePaths) -> Json:
     if selector := _selector(record, paths):
         status["selector"] = selector
     replicas = _at(record.data, paths.spec) or 0
+    shown = {field: metadata[field] for field in _SHOWN if field in metadata}
+    if owners := list(_owners(metadata.get("managedFields") or (), paths)):
+        shown["managedFields"] = owners
     return {
         "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": {field: metadata[field] for field in _SHOWN if field in metadata},
+        "apiVersion": _VERSION,
+        "metadata": shown,
         "spec": {"replicas": replicas} if replicas else {},
         "status": status,
     }
+
+
+def _owners(entries: Iterable[Json], paths: ScalePaths) -> Iterator[Json]:
+    """Yield the entries of the managers that own the number of replicas, in terms of the Scale."""
+    for entry in entries:
+        fields = entry.get("fieldsV1")
+        if _at(fields, tuple(f"f:{step}" for step in paths.spec)) is not None:
+            owned: Json = {"f:spec": {"f:replicas": {}}}
+            yield {**entry, "apiVersion": _VERSION, "fieldsV1": owned}
+
+
+def scaled_fields(scale: Json, paths: ScalePaths) -> Json:
+    """Return the fields of the object that an applied Scale sets."""
+    metadata = scale.get("metadata") or {}
+    named = {key: metadata[key] for key in ("name", "namespace") if metadata.get(key)}
+    replicas: Any = (scale.get("spec") or {}).get("replicas")
+    if replicas is None:
+        return {"metadata": named}
+    for step in reversed(paths.spec):
+        replicas = {step: replicas}
+    return {"metadata": named, **replicas}
 
 
 def make_replicas_patch(scale: Any, record: Record, paths: ScalePaths) -> Json:
