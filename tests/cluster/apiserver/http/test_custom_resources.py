@@ -643,3 +643,51 @@ def test_strict_requests_with_unknown_fields_are_refused() -> None:
         'strict decoding error: unknown field "metadata.unknown", unknown field "spec.sizes", '
         'unknown field "extra"'
     )
+
+
+def test_versions_with_other_fields_are_pruned() -> None:
+    """With the conversion `None` a version shows and stores only fields that it has."""
+
+    def version(name: str, *, storage: bool, needed: list[str], **fields: Any) -> dict[str, Any]:
+        spec = {"type": "object", "properties": fields, "required": needed}
+        schema = {"type": "object", "properties": {"spec": spec}}
+        return {
+            "name": name,
+            "served": True,
+            "storage": storage,
+            "schema": {"openAPIV3Schema": schema},
+        }
+
+    text = {"type": "string"}
+    client = Client()
+    client.create(
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        {
+            "metadata": {"name": "tables.x.example.com"},
+            "spec": {
+                "group": "x.example.com",
+                "names": {"kind": "Table", "plural": "tables"},
+                "scope": "Namespaced",
+                "versions": [
+                    version("v1", storage=True, needed=[], a=text, b=text),
+                    version("v2", storage=False, needed=["c"], b=text, c=text),
+                ],
+            },
+        },
+    )
+    first, second = (
+        f"/apis/x.example.com/{name}/namespaces/default/tables" for name in ("v1", "v2")
+    )
+    client.create(first, {"metadata": {"name": "t"}, "spec": {"a": "1", "b": "2"}})
+    assert client.get(f"{second}/t")["spec"] == {"b": "2"}
+    assert [each["spec"] for each in client.get(second)["items"]] == [{"b": "2"}]
+    assert client.get(f"{first}/t")["spec"] == {"a": "1", "b": "2"}
+    # The schema of the version in the request applies: it needs `c`, which is not stored.
+    patch: dict[str, Any] = {"content_type": "application/merge-patch+json"}
+    code, answer = client.send("PATCH", f"{second}/t", {"spec": {"b": "3"}}, **patch)
+    assert (code, "spec.c: Required value" in answer["message"]) == (422, True)
+    change = {"spec": {"b": "3", "c": "4"}}
+    assert client.send("PATCH", f"{second}/t", change, **patch)[0] == 200
+    assert client.get(f"{first}/t")["spec"] == {"b": "3"}
+    client.create(second, {"metadata": {"name": "u"}, "spec": {"b": "5", "c": "6"}})
+    assert client.get(f"{first}/u")["spec"] == {"b": "5"}

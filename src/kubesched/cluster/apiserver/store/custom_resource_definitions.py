@@ -6,6 +6,7 @@ version. Without a conversion webhook the other versions differ from it only in 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,7 @@ from kubesched.cluster.apiserver.rules.custom.definition_names import (
     naming_problems,
     stored_version_problems,
 )
+from kubesched.cluster.apiserver.rules.custom.structural_schema import prune
 from kubesched.cluster.apiserver.rules.errors import api_errors
 from kubesched.cluster.apiserver.rules.errors.field_problems import FieldProblem
 from kubesched.cluster.apiserver.rules.resources.served_resources import Resource, custom_resource
@@ -257,9 +259,25 @@ def _resources(definition: Json, webhooks: ConversionWebhooks | None = None) -> 
                 from_stored=VersionConversion(webhooks, hook, stored.version, own),
             )
         elif made:
-            resource = msgspec.structs.replace(resource, to_stored=_same, from_stored=_same)
+            resource = _equal_version(resource, made[0])
         made.append(resource)
     return made
+
+
+def _equal_version(resource: Resource, stored: Resource) -> Resource:
+    """Return a version that is not converted, only pruned to the fields of the other version."""
+    own, other = (
+        each.strategy.custom if isinstance(each.strategy, CustomStrategy) else None
+        for each in (resource, stored)
+    )
+    if own is None or other is None or own.schema == other.schema:
+        return msgspec.structs.replace(resource, to_stored=_same, from_stored=_same)
+    return msgspec.structs.replace(
+        resource,
+        to_stored=_same,
+        from_stored=functools.partial(prune, schema=own.schema, is_resource=True),
+        prune_for_store=functools.partial(prune, schema=other.schema, is_resource=True),
+    )
 
 
 def _same(document: Json) -> Json:

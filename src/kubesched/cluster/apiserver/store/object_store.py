@@ -196,6 +196,8 @@ class Store(CommittedObjects):
             self.admission.review(Review(resource, "CREATE", name, namespace, new, dry_run=dry_run))
         if self._quota_records and namespace and self._checks_quotas:
             self._quotas.check(resource, namespace, new)
+        if resource.prune_for_store is not None:
+            new = resource.prune_for_store(new)
         if dry_run:
             return self._as_served(
                 resource, Record(self._stored_resource(resource), key, new, self.revision)
@@ -340,6 +342,8 @@ class Store(CommittedObjects):
             new = resource.strategy.admit_update(new, old.data, self)
         if is_reviewed:
             self._review_update(resource, metadata, new, old, subresource, dry_run=dry_run)
+        if resource.prune_for_store is not None:
+            new = resource.prune_for_store(new)
         if new == old.data:
             return old
         if "generation" in metadata and part in ("object", "spec"):

@@ -89,6 +89,8 @@ class Resource(msgspec.Struct, frozen=True, eq=False):
     # For an API version that is not the stored one: conversions to and from the stored form.
     to_stored: Callable[[Json], Json] | None = None
     from_stored: Callable[[Json], Json] | None = None
+    # Removes the fields that the stored version does not have, after validation.
+    prune_for_store: Callable[[Json], Json] | None = None
     short_names: tuple[str, ...] = ()
     # Names of groups of resources, such as `all`.
     categories: tuple[str, ...] = ()
