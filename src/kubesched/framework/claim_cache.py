@@ -79,13 +79,13 @@ class ClaimCache:
         if entry is None:
             entries = self._namespaces.setdefault(new.metadata.namespace, {})
             entries[new.metadata.name] = _Entry(new, new)
-            self._tell(None, new)
+            self._notify(None, new)
             return
         before = entry.latest
         if not _is_newer(new, before):
             return
         entry.watched = entry.latest = new
-        self._tell(before, new)
+        self._notify(before, new)
 
     def _delete(self, gone: ResourceClaim) -> None:
         namespace, name = gone.metadata.namespace, gone.metadata.name
@@ -95,7 +95,7 @@ class ClaimCache:
             return
         if not entries:
             del self._namespaces[namespace]
-        self._tell(entry.latest, None)
+        self._notify(entry.latest, None)
 
     def assume(self, written: ResourceClaim) -> None:
         """Assume the object that the server returned for a write.
@@ -114,19 +114,19 @@ class ClaimCache:
                 f"{metadata.resource_version} is older than {before.metadata.resource_version}"
             )
         entry.latest = written
-        self._tell(before, written)
+        self._notify(before, written)
 
     def restore(self, name: str, namespace: str) -> None:
         """Return to the watched object."""
         entry = self._entry(name, namespace)
         if entry is not None and entry.latest is not entry.watched:
             before, entry.latest = entry.latest, entry.watched
-            self._tell(before, entry.latest)
+            self._notify(before, entry.latest)
 
     def _entry(self, name: str, namespace: str | None) -> _Entry | None:
         return self._namespaces.get(namespace or "", {}).get(name)
 
-    def _tell(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+    def _notify(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         for listener in self._listeners:
             listener(old, new)
         if old is not None and _gave_back_unseen(old, new):
