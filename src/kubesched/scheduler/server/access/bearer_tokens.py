@@ -115,7 +115,7 @@ class BearerTokens:
         return outcome
 
     async def _review(self, token: str) -> _Outcome:
-        review = await self._reviewer.ask(TokenReview(spec=TokenReviewSpec(token=token)))
+        review = await self._reviewer.review(TokenReview(spec=TokenReviewSpec(token=token)))
         status = review.status
         if not status.authenticated:
             return status.error or _INVALID

@@ -100,7 +100,7 @@ class SubjectAccess:
         known = self._answers.get(key, self._clock.monotonic_ns())
         if known is not None:
             return known
-        status = (await self._reviewer.ask(SubjectAccessReview(spec=spec))).status
+        status = (await self._reviewer.review(SubjectAccessReview(spec=spec))).status
         if status.allowed and status.denied:
             raise ReviewError("webhook subject access review returned both allow and deny response")
         verdict = AuthorizationVerdict.NO_OPINION

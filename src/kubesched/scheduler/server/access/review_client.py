@@ -50,7 +50,7 @@ class Reviewer:
         self._requests_total = requests_total
         self._request_duration_seconds = request_duration_seconds
 
-    async def ask(self, review: T) -> T:
+    async def review(self, review: T) -> T:
         """Create a review and return it with its status.
 
         Raises:
@@ -58,15 +58,15 @@ class Reviewer:
         """
         try:
             async with asyncio.timeout(_BUDGET_NS / SECOND):
-                return await self._ask(review)
+                return await self._with_retries(review)
         except TimeoutError as exc:
             raise ReviewError("context deadline exceeded") from exc
 
-    async def _ask(self, review: T) -> T:
+    async def _with_retries(self, review: T) -> T:
         delay_ns = float(_FIRST_DELAY_NS)
         for attempts_left in reversed(range(_ATTEMPTS)):
             try:
-                return await self._ask_once(review)
+                return await self._create(review)
             except ApiError as exc:
                 if not attempts_left or not _is_worth_another_try(exc):
                     raise ReviewError(str(exc)) from exc
@@ -75,7 +75,7 @@ class Reviewer:
             delay_ns *= _GROWTH
         raise AssertionError("the last attempt returns or raises")
 
-    async def _ask_once(self, review: T) -> T:
+    async def _create(self, review: T) -> T:
         started_ns = self._clock.monotonic_ns()
         code = _NO_ANSWER
         try:
