@@ -64,7 +64,7 @@ from kubesched.scheduler.events.event_subscriptions import EventSubscriptions
 from kubesched.scheduler.events.pod_level_resources import pod_level_transform
 from kubesched.scheduler.extenders.chain import Extenders
 from kubesched.scheduler.extenders.extender import HTTPExtender
-from kubesched.scheduler.extenders.extender_building import build_extenders, document_keeper
+from kubesched.scheduler.extenders.extender_building import build_extenders, document_cache
 from kubesched.scheduler.live_profiles import LiveProfiles, registered_actions
 from kubesched.scheduler.options import (
     DEFAULT_OPTIONS,
@@ -142,7 +142,7 @@ class Scheduler:
         self._next_pod = options["next_pod"] or _pop
         self._beginning = StopSwitch()
         extenders = build_extenders(configuration.extenders, options["extender_transport"])
-        self._documents = document_keeper(api, extenders) if extenders else None
+        self._documents = document_cache(api, extenders) if extenders else None
         self._runs_informers = options["informer_factory"] is None
         self.informers = options["informer_factory"] or self._build_informers(api, options)
         seed = options["seed"]

@@ -14,7 +14,7 @@ from kubesched.api.access import ApiError, ObjectList, WatchEvent
 from kubesched.api.raw_objects import NodeDocument, PodDocument
 from kubesched.cluster.apiserver.local_api import LocalApi
 from kubesched.cluster.apiserver.store.object_store import Store
-from kubesched.foundation.client.document_keeper import DocumentKeeper
+from kubesched.foundation.client.document_cache import DocumentCache
 from kubesched.foundation.client.informer import SharedInformer
 from kubesched.foundation.util import virtual_loop
 from kubesched.foundation.util.clock import current_clock
@@ -40,17 +40,17 @@ def pod_document(name: str) -> dict[str, Any]:
 
 
 class DocumentHarness:
-    """A store, a keeper in front of it, and an informer of each kind on the keeper."""
+    """A store, a cache in front of it, and an informer of each kind on the cache."""
 
     def __init__(self, keeps: dict[type, Callable[[Any], bool]]) -> None:
         clock = current_clock()
         self.api = LocalApi(Store(derive(0, "store"), now_ns=clock.now_ns()), clock)
-        self.keeper = DocumentKeeper(self.api, keeps)
-        api: Any = self.keeper
+        self.cache = DocumentCache(self.api, keeps)
+        api: Any = self.cache
         self.nodes = SharedInformer(api, Node, clock, derive(0, "nodes"))
         self.pods = SharedInformer(api, Pod, clock, derive(0, "pods"))
         for informer in (self.nodes, self.pods):
-            informer.add_handler(on_delete=lambda gone, _: self.keeper.forget(gone))
+            informer.add_handler(on_delete=lambda gone, _: self.cache.forget(gone))
 
     async def create(self, kind: type, document: dict[str, Any]) -> None:
         namespace = document["metadata"].get("namespace")
@@ -59,12 +59,12 @@ class DocumentHarness:
     def pod(self, name: str) -> Any:
         found = self.pods.store.get(name, "default")
         assert found is not None
-        return msgspec.json.decode(self.keeper.pod(found))
+        return msgspec.json.decode(self.cache.pod(found))
 
     def node(self, name: str) -> Any:
         found = self.nodes.store.get(name)
         assert found is not None
-        return msgspec.json.decode(self.keeper.node(found))
+        return msgspec.json.decode(self.cache.node(found))
 
 
 def everything(_: Any) -> bool:
@@ -131,10 +131,10 @@ def test_unsendable_rows_are_not_stored_and_deleted_ones_are_dropped() -> None:
         await harness.create(Pod, pod_document("other"))
         await harness.create(Node, node_document("n"))
         await turn()
-        assert len(harness.keeper) == 1
+        assert len(harness.cache) == 1
         await harness.api.delete(Pod, "wanted", "default", grace_period_seconds=0)
         await turn()
-        assert len(harness.keeper) == 0
+        assert len(harness.cache) == 0
 
     run({Pod: lambda pod: pod.metadata.name == "wanted"}, work)
 
@@ -159,15 +159,15 @@ def test_required_fields_omitted_by_a_server_are_added() -> None:
     async def scenario() -> None:
         clock = current_clock()
         api: Any = Plain(Store(derive(0, "store"), now_ns=clock.now_ns()), clock)
-        keeper = DocumentKeeper(api, {Pod: everything, Node: everything})
-        [node], [pod] = (await keeper.list(Node)).items, (await keeper.list(Pod)).items
-        shown = msgspec.json.decode(keeper.node(node))
+        cache = DocumentCache(api, {Pod: everything, Node: everything})
+        [node], [pod] = (await cache.list(Node)).items, (await cache.list(Pod)).items
+        shown = msgspec.json.decode(cache.node(node))
         assert shown["spec"] == {}
         assert shown["status"]["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 0}}
         assert shown["status"]["nodeInfo"]["kubeletVersion"] == ""
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": None}
         assert shown["status"]["conditions"] == [{**ready, "lastHeartbeatTime": None}]
-        shown = msgspec.json.decode(keeper.pod(pod))
+        shown = msgspec.json.decode(cache.pod(pod))
         assert shown["status"]["conditions"] == [{**ready, "lastProbeTime": None}]
 
     virtual_loop.run(scenario)
@@ -182,7 +182,7 @@ def test_the_end_of_an_object_does_not_touch_another_of_its_name() -> None:
         await harness.api.delete(Pod, "p", "default", grace_period_seconds=0)
         await harness.create(Pod, pod_document("p"))
         await turn()
-        harness.keeper.forget(before)
+        harness.cache.forget(before)
         assert harness.pod("p")["spec"]["hostname"] == "h"
 
     run({Pod: everything}, work)
@@ -192,13 +192,13 @@ def test_an_object_first_reported_by_its_deletion_is_not_cached() -> None:
     async def scenario() -> None:
         clock = current_clock()
         api = LocalApi(Store(derive(0, "store"), now_ns=clock.now_ns()), clock)
-        keeper: Any = DocumentKeeper(api, {Node: everything})
+        cache: Any = DocumentCache(api, {Node: everything})
         await api.create_document(Node, None, node_document("n"))
         version = (await api.list(Node)).resource_version
         await api.delete(Node, "n")
-        event = await anext(keeper.watch(Node, resource_version=version))
+        event = await anext(cache.watch(Node, resource_version=version))
         assert event.type == "DELETED"
-        assert len(keeper) == 0
+        assert len(cache) == 0
 
     virtual_loop.run(scenario)
 
@@ -210,7 +210,7 @@ def test_a_bound_pod_is_shown_on_its_node() -> None:
         pod = harness.pods.store.get("p", "default")
         assert pod is not None
         placed = replace(pod, spec=replace(pod.spec, node_name="n"))
-        shown = msgspec.json.decode(harness.keeper.pod(placed))
+        shown = msgspec.json.decode(harness.cache.pod(placed))
         assert shown["spec"]["nodeName"] == "n"
         assert shown["spec"]["hostname"] == "h"
 
@@ -250,9 +250,9 @@ def test_objects_that_cannot_be_decoded_are_skipped(caplog: pytest.LogCaptureFix
     async def scenario() -> None:
         clock = current_clock()
         api: Any = Odd(Store(derive(0, "store"), now_ns=clock.now_ns()), clock)
-        keeper = DocumentKeeper(api, {Pod: everything})
-        assert [each.metadata.name for each in (await keeper.list(Pod)).items] == ["sound"]
-        events = keeper.watch(Pod, resource_version="1")
+        cache = DocumentCache(api, {Pod: everything})
+        assert [each.metadata.name for each in (await cache.list(Pod)).items] == ["sound"]
+        events = cache.watch(Pod, resource_version="1")
         seen = [await anext(events) for _ in range(2)]
         assert [each.type for each in seen] == ["BOOKMARK", "ADDED"]
         assert [each.resource_version for each in seen] == ["7", "8"]
@@ -274,9 +274,9 @@ def test_undecodable_objects_are_skipped_in_lists_and_old_events(options: Any) -
         broken, sound = Odd.broken, Odd.sound
         script.pages = [ObjectList([], "8")]
         script.events = [WatchEvent("ADDED", broken, "7"), WatchEvent("ADDED", sound, "6")]
-        keeper = DocumentKeeper(cast("Any", script), {Pod: everything})
-        await keeper.list(Pod)
-        seen = [each async for each in keeper.watch(Pod, **options)]
+        cache = DocumentCache(cast("Any", script), {Pod: everything})
+        await cache.list(Pod)
+        seen = [each async for each in cache.watch(Pod, **options)]
         assert [(each.type, each.object is None) for each in seen] == [
             ("BOOKMARK", True),
             ("ADDED", False),
@@ -318,11 +318,11 @@ def event(happened: str, name: str, version: str) -> WatchEvent[Any]:
 END = WatchEvent("BOOKMARK", None, "20", is_initial_end=True)
 
 
-async def kept_after(script: Script, **options: Any) -> DocumentKeeper:
-    keeper = DocumentKeeper(cast("Any", script), {Pod: everything})
-    async for _ in keeper.watch(Pod, resource_version="", **options):
+async def cache_after(script: Script, **options: Any) -> DocumentCache:
+    cache = DocumentCache(cast("Any", script), {Pod: everything})
+    async for _ in cache.watch(Pod, resource_version="", **options):
         pass
-    return keeper
+    return cache
 
 
 def test_old_events_of_deleted_objects_are_not_cached() -> None:
@@ -331,7 +331,7 @@ def test_old_events_of_deleted_objects_are_not_cached() -> None:
     async def scenario() -> None:
         script = Script()
         script.events = [event("ADDED", "a", "12"), event("ADDED", "gone", "10")]
-        assert len(await kept_after(script)) == 1
+        assert len(await cache_after(script)) == 1
 
     virtual_loop.run(scenario)
 
@@ -342,19 +342,19 @@ def test_objects_missing_from_a_new_list_are_evicted() -> None:
     async def scenario() -> None:
         script = Script()
         script.events = [event("ADDED", "a", "12"), event("ADDED", "gone", "10")]
-        keeper = await kept_after(script, send_initial_events=True)
-        assert len(keeper) == 0  # no whole list has been read
+        cache = await cache_after(script, send_initial_events=True)
+        assert len(cache) == 0  # no whole list has been read
         script.events = [event("ADDED", "a", "12"), END]
-        async for _ in keeper.watch(Pod, resource_version="", send_initial_events=True):
+        async for _ in cache.watch(Pod, resource_version="", send_initial_events=True):
             pass
-        assert len(keeper) == 1
+        assert len(cache) == 1
         one = event("ADDED", "b", "21").object
         script.pages = [ObjectList([one], "30", "more"), ObjectList([], "30", "")]
-        await keeper.list(Pod)
-        assert len(keeper) == 1
-        await keeper.list(Pod, continue_token="more")
+        await cache.list(Pod)
+        assert len(cache) == 1
+        await cache.list(Pod, continue_token="more")
         gone = codec.decode(event("ADDED", "a", "12").object.body, Pod)
-        keeper.forget(gone)
-        assert len(keeper) == 1
+        cache.forget(gone)
+        assert len(cache) == 1
 
     virtual_loop.run(scenario)

@@ -1,7 +1,7 @@
 """A cache of the complete JSON of pods and nodes, for extenders.
 
 The types of `api/` declare only the fields that the scheduler reads, but extenders receive complete
-objects. With extenders, informers use a `DocumentKeeper` in place of the API. It requests complete
+objects. With extenders, informers use a `DocumentCache` in place of the API. It requests complete
 objects, returns the decoded ones to the informers, and caches the JSON of those objects that an
 extender may receive. The cached JSON is always of the version that the informer received.
 """
@@ -28,7 +28,7 @@ from kubesched.api.raw_objects import (
 from kubesched.foundation.client.informer_store import is_older
 from kubesched.foundation.client.unreadable import leave_out
 
-__all__ = ["DocumentKeeper"]
+__all__ = ["DocumentCache"]
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -47,15 +47,15 @@ class _CachedDocument(NamedTuple):
     body: bytes
 
 
-class DocumentKeeper:
+class DocumentCache:
     """An `ApiAccess` for lists and watches that caches the JSON of the objects.
 
-    `keeps` has a predicate for each type whose JSON is cached. Other types pass through unchanged.
+    `is_cached` has a predicate for each type with cached JSON. Other types pass through unchanged.
     """
 
-    def __init__(self, api: ApiAccess, keeps: Mapping[type, Callable[[Any], bool]]) -> None:
+    def __init__(self, api: ApiAccess, is_cached: Mapping[type, Callable[[Any], bool]]) -> None:
         self._api = api
-        self._keeps = keeps
+        self._is_cached = is_cached
         self._cached: dict[tuple[type, str, str], _CachedDocument] = {}
         # By type: the objects of the current list, and the version of the last one.
         self._listed: dict[type, dict[tuple[type, str, str], _CachedDocument]] = {}
@@ -98,7 +98,7 @@ class DocumentKeeper:
         self, kind: type[T], namespace: str | None = None, **options: Any
     ) -> ObjectList[T]:
         document = _DOCUMENTS.get(kind)
-        if document is None or kind not in self._keeps:
+        if document is None or kind not in self._is_cached:
             return await self._api.list(kind, namespace, **options)
         page = await self._api.list(document, namespace, **options)
         if not options.get("continue_token"):
@@ -119,7 +119,7 @@ class DocumentKeeper:
         self, kind: type[T], namespace: str | None = None, **options: Any
     ) -> AsyncIterator[WatchEvent[T]]:
         document = _DOCUMENTS.get(kind)
-        if document is None or kind not in self._keeps:
+        if document is None or kind not in self._is_cached:
             return self._api.watch(kind, namespace, **options)
         is_list = bool(options.get("send_initial_events"))
         events = self._api.watch(document, namespace, **options)
@@ -180,7 +180,7 @@ class DocumentKeeper:
             return decoded
         metadata: ObjectMeta = decoded.metadata  # type: ignore[attr-defined]
         key = _key(kind, metadata)
-        if self._keeps[kind](decoded):
+        if self._is_cached[kind](decoded):
             node_name = decoded.spec.node_name if isinstance(decoded, Pod) else ""
             place[key] = _CachedDocument(metadata.uid, node_name, _in_full(kind, body))
         else:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kubesched.api import Pod
 from kubesched.errors import KubeschedError
-from kubesched.foundation.client.document_keeper import DocumentKeeper
+from kubesched.foundation.client.document_cache import DocumentCache
 from kubesched.foundation.client.extender_client import ExtenderError
 from kubesched.foundation.util.logging import get_logger
 from kubesched.framework import (
@@ -69,7 +69,7 @@ class ExtenderContext(NamedTuple):
     scoring: NodeScoring
     fit_checks: FitChecks
     extenders: Extenders
-    documents: DocumentKeeper
+    documents: DocumentCache
     pods: Lister[Pod]
     # By uid of a pod: the feasible nodes that extenders refused in its last attempt.
     refused: dict[str, frozenset[str]]
@@ -149,8 +149,8 @@ class ExtenderAttempt:
             raise self._unfit(diagnosis)
         diagnosis.settle()
         asked = self._nodes(context.filtering.sampling.in_search_order(feasible, start_index))
-        left = await self._ask(asked, diagnosis)
-        known, unknown = self._known(left, asked)
+        left = await self._filter_by_extenders(asked, diagnosis)
+        known, unknown = self._split_by_existence(left, asked)
         if len(left) != len(asked) or not known:
             diagnosis.unschedulable_plugins.add(EXTENDER)
         if not known:
@@ -175,11 +175,11 @@ class ExtenderAttempt:
             return ""
         asked = self._nodes(nominated)
         try:
-            left = await self._ask(asked, diagnosis)
+            left = await self._filter_by_extenders(asked, diagnosis)
         except ExtenderError as exc:
             log.error("Evaluation of the nominated node failed", exc=exc, pod=self.pod_info.pod)
             return ""
-        left, _ = self._known(left, asked)
+        left, _ = self._split_by_existence(left, asked)
         if not left:
             return ""
         _, left = self._still_fitting(left, diagnosis)
@@ -226,14 +226,16 @@ class ExtenderAttempt:
             if info.node is not None
         ]
 
-    async def _ask(self, nodes: Sequence[ExtenderNode], diagnosis: Diagnosis) -> list[ExtenderNode]:
+    async def _filter_by_extenders(
+        self, nodes: Sequence[ExtenderNode], diagnosis: Diagnosis
+    ) -> list[ExtenderNode]:
         """Return the nodes that the extenders accept, and those that they add."""
         extenders = self._context.extenders
         left = await extenders.filter(self.extenders, self._body, nodes, diagnosis)
         self._check_pod()
         return left
 
-    def _known(
+    def _split_by_existence(
         self, left: Sequence[ExtenderNode], asked: Sequence[ExtenderNode]
     ) -> tuple[list[ExtenderNode], list[ExtenderNode]]:
         """Split the nodes into those that exist and those that do not."""

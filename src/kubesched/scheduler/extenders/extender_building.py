@@ -10,7 +10,7 @@ from kubesched.api import Node, Pod
 from kubesched.api.access import ApiAccess
 from kubesched.errors import ConfigError
 from kubesched.foundation.client.credentials import Credential, FixedCredentials
-from kubesched.foundation.client.document_keeper import DocumentKeeper
+from kubesched.foundation.client.document_cache import DocumentCache
 from kubesched.foundation.client.extender_client import ExtenderClient
 from kubesched.foundation.client.http_transport import Connection, HttpTransport
 from kubesched.foundation.client.tls import KeyPair, TlsOptions, client_context
@@ -19,7 +19,7 @@ from kubesched.scheduler.config.configuration_completion import ordered_extender
 from kubesched.scheduler.config.types import ExtenderConfig, ExtenderTLSConfig
 from kubesched.scheduler.extenders.extender import HTTPExtender
 
-__all__ = ["TransportOf", "build_extenders", "check_extenders", "connect", "document_keeper"]
+__all__ = ["TransportOf", "build_extenders", "check_extenders", "connect", "document_cache"]
 
 TransportOf = Callable[[ExtenderConfig], Transport]
 
@@ -106,7 +106,7 @@ def _check_is_pem(text: bytes, name: str) -> None:
         raise ConfigError(f"tls: failed to find any PEM data in {name} input")
 
 
-def document_keeper(api: ApiAccess, extenders: Collection[HTTPExtender]) -> DocumentKeeper:
+def document_cache(api: ApiAccess, extenders: Collection[HTTPExtender]) -> DocumentCache:
     """Return an API access that stores the JSON of objects that extenders may be sent."""
     called = [each for each in extenders if each.takes_part_in_attempts]
     shows_victims = any(
@@ -118,12 +118,12 @@ def document_keeper(api: ApiAccess, extenders: Collection[HTTPExtender]) -> Docu
             return shows_victims
         return any(each.is_interested(pod) for each in called)
 
-    keeps: dict[type, Callable[[Any], bool]] = {}
+    is_cached: dict[type, Callable[[Any], bool]] = {}
     if called:
-        keeps[Pod] = may_be_sent
+        is_cached[Pod] = may_be_sent
     if any(each.is_sent_nodes for each in called):
-        keeps[Node] = lambda _: True
-    return DocumentKeeper(api, keeps)
+        is_cached[Node] = lambda _: True
+    return DocumentCache(api, is_cached)
 
 
 def _read(path: str) -> bytes:

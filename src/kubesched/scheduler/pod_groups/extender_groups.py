@@ -64,7 +64,9 @@ class ExtenderGroups:
                 if extenders := self._extenders_of(queued):
                     uid = queued.pod.metadata.uid
                     try:
-                        answers[uid] = await self._ask(framework, queued.pod_info, extenders)
+                        answers[uid] = await self._call_extenders(
+                            framework, queued.pod_info, extenders
+                        )
                     except KubeschedError as exc:
                         answers[uid] = ExtenderAnswer(error=exc)
                         # the group fails with this error, whatever the results for the other
@@ -97,7 +99,7 @@ class ExtenderGroups:
         found = self._context.pods.get(pod.metadata.name, pod.metadata.namespace)
         return found if found is not None and found.metadata.uid == pod.metadata.uid else None
 
-    async def _ask(
+    async def _call_extenders(
         self, framework: Framework, pod_info: PodInfo, extenders: Sequence[HTTPExtender]
     ) -> ExtenderAnswer:
         """Call the extenders about the nodes that a member may get.
@@ -106,7 +108,7 @@ class ExtenderGroups:
             KubeschedError: an extender failed that is not ignorable, or a plugin failed.
         """
         context = self._context
-        nodes = self._nodes_to_ask_about(framework, pod_info)
+        nodes = self._nodes_to_send(framework, pod_info)
         if not len(nodes):
             return ExtenderAnswer()
         body = context.documents.pod(pod_info.pod)
@@ -120,7 +122,7 @@ class ExtenderGroups:
             scores = await context.extenders.prioritize(extenders, body, left)
         return ExtenderAnswer(accepted, refusals, scores)
 
-    def _nodes_to_ask_about(self, framework: Framework, pod_info: PodInfo) -> NodeView:
+    def _nodes_to_send(self, framework: Framework, pod_info: PodInfo) -> NodeView:
         """Return the nodes that fit the member alone, or all if others may make more nodes fit."""
         context = self._context
         snapshot = context.cache.update_snapshot()
