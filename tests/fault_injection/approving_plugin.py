@@ -1,5 +1,7 @@
 """A second Permit plugin: a pod with `NEEDS_TWO_APPROVALS` waits for both plugins.
 
+A pod with `REJECTED_ONCE` waits on Permit, is activated meanwhile, and is rejected once.
+
 The plugin of `faulty_plugin.py` allows such a pod after a second. This one allows it when a storage
 class with its name exists.
 """
@@ -11,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kubesched.api import Pod, StorageClass
+from kubesched.api.pod_facts import pod_key
 from kubesched.foundation.util.clock import SECOND
 from kubesched.framework import (
     SUCCESS,
@@ -25,10 +28,12 @@ from kubesched.framework import (
     Wait,
 )
 
-__all__ = ["NEEDS_TWO_APPROVALS", "ApprovingPlugin", "allow_later"]
+__all__ = ["NEEDS_TWO_APPROVALS", "REJECTED_ONCE", "ApprovingPlugin", "allow_later"]
 
 # The annotation of a pod that waits on Permit for two plugins.
 NEEDS_TWO_APPROVALS = "example.com/needs-two-approvals"
+# The annotation of a pod that is activated while it is in flight, and then rejected, once.
+REJECTED_ONCE = "example.com/rejected-once"
 _LOOKS_EVERY_S = 0.25
 _PATIENCE_NS = 120 * SECOND
 
@@ -42,15 +47,27 @@ class ApprovingPlugin(Plugin):
         super().__init__(args, handle)
         assert handle is not None
         self._handle, self._classes = handle, handle.lister(StorageClass)
+        self._rejected: set[str] = set()  # uids
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint] | None:
         return (ClusterEventWithHint(ClusterEvent(EventResource.STORAGE_CLASS, ActionType.ADD)),)
 
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | Wait:
+        uid, loop = pod.metadata.uid, asyncio.get_running_loop()
+        if REJECTED_ONCE in pod.metadata.annotations and uid not in self._rejected:
+            self._rejected.add(uid)
+            loop.call_later(1, self._handle.activate, {pod_key(pod): pod})
+            loop.call_later(2, self._reject, pod)
+            return Wait(_PATIENCE_NS)
         if NEEDS_TWO_APPROVALS not in pod.metadata.annotations:
             return SUCCESS
-        asyncio.get_running_loop().call_later(_LOOKS_EVERY_S, self._look, pod)
+        loop.call_later(_LOOKS_EVERY_S, self._look, pod)
         return Wait(_PATIENCE_NS)
+
+    def _reject(self, pod: Pod) -> None:
+        waiting = self._handle.waiting_pod(pod.metadata.uid)
+        if waiting is not None:
+            waiting.reject(self.name, "it is rejected once")
 
     def _look(self, pod: Pod) -> None:
         """Allow a pod that waits, or look again later."""

@@ -15,7 +15,7 @@ from kubesched.api import Lease, PersistentVolumeClaim, Pod, ResourceClaim
 from kubesched.api.access import ApiError
 from kubesched.cluster.nodes.pod_behavior import PREFIX
 from kubesched.foundation.client.transport import OutgoingRequest
-from tests.fault_injection.approving_plugin import NEEDS_TWO_APPROVALS
+from tests.fault_injection.approving_plugin import NEEDS_TWO_APPROVALS, REJECTED_ONCE
 from tests.fault_injection.contended_scenarios import ScenarioSteps
 from tests.fault_injection.intercepted_requests import is_request, once, refusal
 from tests.fault_injection.plan import Plan
@@ -40,7 +40,7 @@ async def _resize_in_progress(scenario: ScenarioParts) -> ScenarioSteps:
     await _report_resources(scenario, "300m")
     yield
     with contextlib.suppress(ApiError):
-        await scenario.remove_filler()
+        await scenario.remove_node()
 
 
 async def _report_resources(scenario: ScenarioParts, cpu: str) -> None:
@@ -131,6 +131,19 @@ async def _two_approvals(scenario: ScenarioParts) -> ScenarioSteps:
     yield
 
 
+async def _activated_in_flight(scenario: ScenarioParts) -> ScenarioSteps:
+    """A pod is activated while it waits on Permit. Its rejection then is no reason to wait."""
+    await scenario.add_node()
+    await scenario.add_pod(annotations={REJECTED_ONCE: "yes"}, schedulingGates=GATES)
+    # Otherwise the end of its nomination would requeue it.
+    refused = [refusal(422, "Invalid")] * 20
+    scenario.intercept(once(is_request("PATCH", f"/pods/{scenario.pod}/status"), *refused))
+    yield
+    await scenario.open_gate()
+    yield
+    scenario.intercept(None)
+
+
 async def _provisioned_elsewhere(scenario: ScenarioParts) -> ScenarioSteps:
     """While a volume is provisioned for the chosen node, another client selects another node."""
     for suffix in ("", "0"):
@@ -189,8 +202,8 @@ async def _two_preemptors(scenario: ScenarioParts) -> ScenarioSteps:
     """
     await scenario.add_node(amounts={"cpu": "1"})
     victims = {f"{scenario.filler}{suffix}" for suffix in ("0", "1")}
-    for suffix in ("0", "1"):
-        await scenario.add_filler("400m", suffix=suffix, finalizers=["example.com/keeper"])
+    stays = {"finalizers": ["example.com/keeper"]}
+    await scenario.add_filler("400m", suffix="0", **stays)
     deletions: list[str] = []
 
     def count(request: OutgoingRequest) -> None:
@@ -200,9 +213,13 @@ async def _two_preemptors(scenario: ScenarioParts) -> ScenarioSteps:
 
     scenario.intercept(count)
     there = {"nodeName": "", "nodeSelector": scenario.labels}
-    await scenario.add_filler("500m", priorityClassName="middle", **there)
+    await scenario.add_filler("700m", priorityClassName="middle", **there)
     await scenario.until_nominated()
-    await scenario.add_pod("700m", priorityClassName="high")
+    await asyncio.sleep(2)
+    # The last victim is evicted only if the others are not enough.
+    await scenario.add_filler("300m", suffix="1", **stays)
+    await asyncio.sleep(1)
+    await scenario.add_pod("800m", priorityClassName="high")
     await asyncio.sleep(4)
 
     async def are_nominated() -> bool:
@@ -265,6 +282,7 @@ LATER_SCENARIOS: dict[str, tuple[Callable[[ScenarioParts], ScenarioSteps], _Appl
     "devices change in a gap": (_devices_change_in_a_gap, lambda plan: plan.devices),
     "recreated unseen": (_recreated_unseen, lambda _: True),
     "two approvals": (_two_approvals, lambda plan: plan.plugin),
+    "activated in flight": (_activated_in_flight, lambda plan: plan.plugin),
     "provisioned elsewhere": (_provisioned_elsewhere, lambda plan: plan.volumes),
     "two preemptors": (_two_preemptors, lambda plan: plan.preempts),
     "node fills up": (_node_fills_up, lambda plan: plan.preempts),

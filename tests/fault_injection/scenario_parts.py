@@ -177,6 +177,13 @@ class ScenarioParts:
     async def remove_filler(self) -> None:
         await self.api.delete(Pod, self.filler, "default", grace_period_seconds=0)
 
+    async def remove_node(self) -> None:
+        """Delete the node, and the pods on it."""
+        await self.api.delete(Node, self.node)
+        for pod in (await self.api.list(Pod)).items:
+            if pod.spec.node_name == self.node:
+                await self.api.delete(Pod, pod.metadata.name, "default", grace_period_seconds=0)
+
     def remove_filler_now(self) -> None:
         """Delete the filler as soon as the code that calls this has returned."""
         self._removals.append(asyncio.create_task(self.remove_filler(), name="a user deletes"))

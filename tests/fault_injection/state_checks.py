@@ -188,6 +188,10 @@ def _table_differences(scheduler: Scheduler, live: dict[str, Pod]) -> Iterator[s
         if scheduler.cache.snapshot.infos[row] is not info:
             yield f"row of {name} shows another node"
         yield from _differ(f"row of {name}", _row_facts(table, row), _facts(table, info))
+    for row, name in enumerate(table.names):
+        if not name:
+            kept = {fact: value for fact, value in _row_facts(table, row).items() if value}
+            yield from _differ(f"free row {row}", kept, {"nonzero": (0, 0)})
 
 
 def _row_facts(table: NodeTable, row: int) -> dict[str, Any]:

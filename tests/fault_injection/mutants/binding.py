@@ -127,7 +127,7 @@ MUTANTS = {
         1, (without_call(f"{_CYCLE}._fail", "self._cache.forget_pod"),)
     ),
     "a nomination stays when a binding fails": Mutant(
-        6, (replace_names(f"{_CYCLE}._fail", CLEAR_NOMINATION=None),)
+        0, (replace_names(f"{_CYCLE}._fail", CLEAR_NOMINATION=None),)
     ),
     "a conflict at a binding counts as success": Mutant(
         6, (wrap(f"{_API}.HttpApi.bind", _ignore_conflict),)

@@ -84,6 +84,15 @@ def _forget_bound_pod(original: Any, self: Any, pod: Pod) -> None:
     original(self, pod)
 
 
+def _keep_values(original: Any, self: Any, name: str) -> None:
+    row = self.row_of[name]
+    columns = (self.allocatable, self.requested, self.nonzero_requested)
+    before = [column[:, row].copy() for column in columns]
+    original(self, name)
+    for column, values in zip(columns, before, strict=True):
+        column[:, row] = values
+
+
 def _write_label_once(original: Any, self: Any, row: int, value: str | None) -> None:
     if self.ids[row] < 0:
         original(self, row, value)
@@ -141,6 +150,9 @@ MUTANTS = {
     ),
     "a resize that only the status of a pod shows is ignored": Mutant(
         3, (replace("kubesched.scheduler.backend.cache._has_resizes", no),)
+    ),
+    "the row of a deleted node stays as it was": Mutant(
+        3, (wrap(f"{_TABLE}.NodeTable.remove_row", _keep_values),)
     ),
     "a changed label is not written": Mutant(
         8, (wrap(f"{_TABLE}.LabelColumn.write", _write_label_once),)

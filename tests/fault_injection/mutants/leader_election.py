@@ -124,7 +124,7 @@ MUTANTS = {
         13, (replace(f"{_VIEW}.may_be_held", no),)
     ),
     "a replica whose lease has expired creates it when it is deleted": Mutant(
-        19, (wrap(f"{_VIEW}.may_be_held", _not_if_ours),)
+        18, (wrap(f"{_VIEW}.may_be_held", _not_if_ours),)
     ),
     "a lease that is read counts as renewed": Mutant(
         2, (with_value(f"{_VIEW}.saw", "self._version", lambda _: ""),)

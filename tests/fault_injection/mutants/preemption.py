@@ -70,10 +70,10 @@ def _none_violating(_original: Any, _self: Any, pods: Any) -> Any:
 
 MUTANTS = {
     "a victim that is being deleted is evicted again": Mutant(
-        126, (replace_names(f"{_EVICTION}.Evictions._start", is_terminating=no),)
+        232, (replace_names(f"{_EVICTION}.Evictions._start", is_terminating=no),)
     ),
     "a less important pod stays nominated when its node is emptied": Mutant(
-        22, (replace(f"{_EVICTION}.Evictions._clear_lower_nominations", _clear_nothing),)
+        19, (replace(f"{_EVICTION}.Evictions._clear_lower_nominations", _clear_nothing),)
     ),
     "what preemption has stored about a node is never invalidated": Mutant(
         15, (replace(f"{_CACHED}.invalidate_changed", nothing),)

@@ -263,6 +263,9 @@ MUTANTS = {
     "the first event of an attempt is missed": Mutant(
         90, (wrap(f"{_IN_FLIGHT}.events_since_pop", _miss_first_event),)
     ),
+    "a pod that is activated in flight is not tried again": Mutant(
+        10, (with_value(f"{_QUEUE}.activate", "self._in_flight.record", lambda _: nothing),)
+    ),
     "a pod that is activated during backoff is lost": Mutant(
         438, (wrap(f"{_QUEUE}._activate", _lose_activated_pod_from_backoff),)
     ),
