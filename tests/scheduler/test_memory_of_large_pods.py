@@ -162,6 +162,35 @@ def test_no_part_of_a_large_pod_stays_in_memory(lie: Callable[[str], Json]) -> N
     run_story(story)
 
 
+LAST = 25_000  # items; a pod with them takes two megabytes or more
+
+
+@pytest.mark.parametrize("kind", ["labels", "no node"])
+def test_the_last_large_pod_does_not_stay_until_the_next_one(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(harness: HostileObjectHarness) -> None:
+        await come_and_go(harness, LARGE[kind])
+        monkeypatch.setattr(f"{__name__}.ITEMS", LAST)
+        gc.collect()
+        tracemalloc.start()
+        try:
+            await harness.add_pod("last", LARGE[kind]("last"))
+            await asyncio.sleep(5)
+            alive, _ = tracemalloc.get_traced_memory()
+            await harness.delete_pod("last")
+            del harness.lies["last"]
+            await asyncio.sleep(40)
+            gc.collect()
+            kept, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert alive > 2_000_000
+        assert kept <= KEPT_BYTES, kept
+
+    run_story(story)
+
+
 HOPELESS: dict[str, Json] = {
     "fits nowhere": node_affinity(
         {

@@ -65,6 +65,6 @@ def _pairs(values: Sequence[float]) -> combinations[tuple[tuple[int, float], tup
 def _ground(values: Sequence[float]) -> float:
     """Return a low value: a tenth of the others are below it.
 
-    The process returns memory once a minute and grows in between, so higher values mean little.
+    The process returns memory every ten seconds and grows in between, so higher values mean little.
     """
     return sorted(values)[len(values) // 10]

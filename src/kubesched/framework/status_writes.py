@@ -79,7 +79,7 @@ class StatusWrites:
                     await _send(entry, patch, send)
         finally:
             entry.writers -= 1
-            self._remove_delivered()
+            self.remove_delivered()
 
     async def _newest(self, api: ApiAccess, entry: _Entry, target: T) -> T:
         metadata = target.metadata
@@ -102,7 +102,7 @@ class StatusWrites:
         newest: T = _newest_of(target if entry is None else entry.newest, target, found)
         return newest
 
-    def _remove_delivered(self) -> None:
+    def remove_delivered(self) -> None:
         """Remove the oldest entries whose objects are deleted, or are in the informer."""
         for _ in range(min(_CHECKED_ENTRIES, len(self._entries))):
             uid, entry = self._entries.popitem(last=False)

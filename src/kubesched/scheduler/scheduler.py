@@ -151,7 +151,7 @@ class Scheduler:
         )
         self._pages = WebPages()
         self.services = self._build_services(api, options, extenders)
-        writes = status_writes(self.services.shared, self.services.lister)
+        writes = self._status_writes = status_writes(self.services.shared, self.services.lister)
         plain_writer = PodStatusWriter(api, clock, derive(seed, "status"), writes)
         writer: StatusWriter = plain_writer
         if gates.enabled("SchedulerAsyncAPICalls"):
@@ -399,7 +399,8 @@ class Scheduler:
         Raises:
             CacheCorruptedError: the cache and the API server disagree beyond repair.
         """
-        flusher = QueueFlusher(self.queue, self.cache, self._steady)
+        release = self._status_writes.remove_delivered
+        flusher = QueueFlusher(self.queue, self.cache, self._steady, release)
         try:
             informers = self.informers.components() if self._runs_informers else ()
             late = self._late_informers

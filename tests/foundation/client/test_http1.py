@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from itertools import pairwise
 
 import pytest
@@ -172,3 +173,14 @@ def test_pieces_make_no_difference(body: bytes, sizes: list[int], data: st.DataO
         answer, reader = read(*pieces)
         assert answer is not None
         assert (answer.body, reader.keeps_connection) == (body, True)
+
+
+def test_a_reader_releases_the_body_of_its_response() -> None:
+    body = b"x" * 100_000
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"
+    answer, reader = read(head + body[:50_000], body[50_000:])
+    assert answer is not None
+    assert answer.body == body
+    held = gc.get_referents(reader)
+    assert not any(body[:10] in bytes(each) for each in held if isinstance(each, bytearray))
+    assert not any(each for each in held if isinstance(each, list))

@@ -174,4 +174,5 @@ class AnswerReader:
         if self._arrived:
             self.keeps_connection = False  # the server sent bytes without a request
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        self._parts.clear()  # the reader stays until the next request of its connection
         return ServerResponse(self._status, body, self._headers)

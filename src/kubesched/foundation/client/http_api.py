@@ -48,6 +48,7 @@ from kubesched.foundation.client.unreadable import read_what_can_be
 from kubesched.foundation.client.watch_stream import WatchDecoder
 from kubesched.foundation.metrics.client_metrics import ClientMetrics
 from kubesched.foundation.util.clock import MILLISECOND, SECOND, Clock
+from kubesched.foundation.util.large_objects import LARGE_TEXT, allocating_large
 from kubesched.foundation.util.logging import get_logger
 
 __all__ = ["HttpApi"]
@@ -69,6 +70,8 @@ _WHOLE = frozenset([Lease])
 
 _SHOWN_WAIT_NS = 50 * MILLISECOND
 _MOST_WARNINGS = 100
+# A full page of objects that are large.
+_LARGE_PAGE = 500 * LARGE_TEXT
 _UNAVAILABLE = 500
 _DISCOVERY_TIMEOUT_NS = 32 * SECOND
 _WATCH_SECONDS = (300, 600)
@@ -151,8 +154,10 @@ class HttpApi:
             "continue": continue_token,
         }
         answer = await self._call("GET", target(kind_of(kind), namespace, query=query))
+        large = allocating_large if len(answer.body) > _LARGE_PAGE else contextlib.nullcontext
         try:
-            return codec.decode_list(answer.body, kind)
+            with large(len(answer.body)):
+                return codec.decode_list(answer.body, kind)
         except msgspec.ValidationError:
             pass  # an object in the list cannot be decoded
         except msgspec.MsgspecError as exc:
@@ -193,6 +198,9 @@ class HttpApi:
                     if isinstance(event.object, Status):
                         raise ApiError(bounded(event.object))
                     yield event
+                    del event  # it would stay in memory until the next one arrives
+                if decoder.is_large:
+                    await asyncio.sleep(0)  # reading does not suspend while data is buffered
 
     async def create(self, new: T) -> T:
         kind = kind_of(type(new))
@@ -468,6 +476,9 @@ _TOO_DEEP = "the object is nested too deeply to be changed"
 
 def _decoded(body: bytes, kind: type[T]) -> T:
     try:
+        if len(body) > LARGE_TEXT:
+            with allocating_large(len(body)):
+                return codec.decode(body, kind)
         return codec.decode(body, kind)
     except msgspec.MsgspecError as exc:
         raise _unreadable(exc) from exc

@@ -223,6 +223,7 @@ class SharedInformer(Generic[T]):
                 async for event in events:
                     if is_whole:
                         self._take_in(event)
+                        del event  # it would stay in memory until the next one arrives
                         if self._is_turn_over:
                             await self._give_others_a_turn()
                         continue
@@ -237,6 +238,7 @@ class SharedInformer(Generic[T]):
                         self._take_in(event)
                     else:
                         initial.apply(self._transformed_in(event))
+                    del event
         except ApiError as error:
             is_passing = error.code in (_UNREACHABLE, _TOO_MANY_REQUESTS)
             if is_whole and not is_passing:
@@ -268,6 +270,7 @@ class SharedInformer(Generic[T]):
                     async for event in events:
                         received = True
                         self._take_in(event)
+                        del event  # it would stay in memory until the next one arrives
                         if self._is_turn_over:
                             await self._give_others_a_turn()
             except ApiError as error:

@@ -15,6 +15,7 @@ from kubesched.api.access import ApiError, EventType, WatchEvent
 from kubesched.api.base import ApiStruct
 from kubesched.api.meta import ObjectMeta, Status
 from kubesched.foundation.client.unreadable import leave_out
+from kubesched.foundation.util.large_objects import LARGE_TEXT, allocating_large
 
 __all__ = ["LONGEST_LINE", "WatchDecoder"]
 
@@ -48,6 +49,8 @@ class WatchDecoder(Generic[T]):
         self._parts: list[bytes] = []
         self._length = 0
         self.has_seen_bookmark = False
+        # Whether the last events have a large object, so that other tasks must run in between.
+        self.is_large = False
 
     def feed(self, chunk: bytes) -> list[WatchEvent[T]]:
         """Append received bytes, and return the events that are complete.
@@ -58,6 +61,7 @@ class WatchDecoder(Generic[T]):
         Raises:
             ApiError: the received data cannot be decoded.
         """
+        self.is_large = False
         end = chunk.rfind(b"\n") + 1
         if not end:
             self._append_part(chunk)
@@ -67,6 +71,10 @@ class WatchDecoder(Generic[T]):
         self._length = 0
         if end < len(chunk):
             self._append_part(chunk[end:])
+        if len(whole) > LARGE_TEXT and max(map(len, whole.split(b"\n"))) > LARGE_TEXT:
+            self.is_large = True
+            with allocating_large(len(whole)):
+                return self._decode(whole)
         return self._decode(whole)
 
     def _append_part(self, part: bytes) -> None:

@@ -374,6 +374,7 @@ class SchedulingQueue:
 
         This covers events that a plugin failed to register. To be called every 30 seconds.
         """
+        self._infos = PodInfos()  # it has the last pod, which may be large and deleted
         overdue = self._unschedulable.take_older_than(now_ns - self._max_in_unschedulable_ns)
         moved = 0
         for queued in overdue:
