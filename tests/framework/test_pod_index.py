@@ -96,6 +96,27 @@ def test_a_term_added_later_is_taken_into_account() -> None:
         assert found[-1].term.topology_key == key
 
 
+@pytest.mark.usefixtures("tiny_bounds")
+def test_a_kind_of_terms_is_gone_with_the_last_pod_that_has_one() -> None:
+    index = make_view(make_node("a", zone="z1")).pods
+    term = make_pod_term(ZONE, {"app": "web"})
+    near = PodInfo(make_pod("near", affinity=make_affinity(near=[term])))
+    apart = [
+        PodInfo(make_pod(name, labels={"x": name}, affinity=make_affinity(apart=[term])))
+        for name in ("one", "two")
+    ]
+    index.add(0, near)
+    assert index.has_terms_of(TermKind.REQUIRED_AFFINITY)
+    assert not index.has_terms_of(TermKind.REQUIRED_ANTI_AFFINITY)
+    for each in apart:
+        index.add(0, each)
+    for each in apart:
+        assert index.has_terms_of(TermKind.REQUIRED_ANTI_AFFINITY)
+        index.remove(0, each)
+    assert index.has_terms_of(TermKind.REQUIRED_AFFINITY)
+    assert not index.has_terms_of(TermKind.REQUIRED_ANTI_AFFINITY)
+
+
 def test_the_same_term_twice_counts_twice() -> None:
     given = (5, make_pod_term(ZONE, {"app": "web"}))
     pod = make_pod("one", affinity=make_affinity(near_preferred=[given, given]))
@@ -174,6 +195,7 @@ def check_terms(churn: Churn, index: PodIndex, subject: Pod) -> None:
                 ),
             ]
             for kind, term, weight in weighted:
+                assert index.has_terms_of(kind)
                 if term.matches(subject, labels):
                     name = (kind, term, weight, row)
                     want[name] = want.get(name, 0) + 1

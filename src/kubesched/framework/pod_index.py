@@ -9,7 +9,7 @@ removed. Results that have not been read for long are evicted.
 from __future__ import annotations
 
 import enum
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
@@ -211,6 +211,7 @@ class PodIndex:
         self._queries_at: dict[_Place, dict[PodQuery, _Answer]] = {}
         self._terms: dict[_TermKey, CarriedTerm] = {}
         self._terms_at: dict[Anchor | None, list[CarriedTerm]] = {}
+        self._terms_of_kind: Counter[TermKind] = Counter()
         self._term_generation = 0  # grows when terms are dropped
         self._subjects: OrderedDict[Hashable, _Subject] = OrderedDict()
         self._domains: OrderedDict[Hashable, Domains] = OrderedDict()
@@ -308,6 +309,10 @@ class PodIndex:
     def has_terms(self) -> bool:
         """Whether any pod may have an affinity term."""
         return bool(self._terms)
+
+    def has_terms_of(self, kind: TermKind) -> bool:
+        """Whether any pod may have an affinity term of this kind."""
+        return kind in self._terms_of_kind
 
     def terms_about(self, pod: Pod, namespace_labels: Mapping[str, str]) -> TermsByKind:
         """Return the terms of pods on nodes that select this pod."""
@@ -430,6 +435,7 @@ class PodIndex:
         carried = self._terms.get(key)
         if carried is None:
             carried = self._terms[key] = CarriedTerm(*key)
+            self._terms_of_kind[carried.kind] += 1
             self._terms_at.setdefault(anchor_of(carried.term.selector), []).append(carried)
         return carried
 
@@ -465,6 +471,7 @@ class PodIndex:
                 self._forget(carried)
         self._terms.clear()
         self._terms_at.clear()
+        self._terms_of_kind = Counter(carried.kind for carried in carried_still.values())
         for key, carried in carried_still.items():
             self._terms[key] = carried
             self._terms_at.setdefault(anchor_of(carried.term.selector), []).append(carried)

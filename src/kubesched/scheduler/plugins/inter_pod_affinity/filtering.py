@@ -53,6 +53,7 @@ EXISTING_ANTI_AFFINITY_VIOLATED = Status.unschedulable(
     "node(s) didn't satisfy existing pods anti-affinity rules",
     causes=(ExistingPodAntiAffinityViolated(),),
 )
+_APART = TermKind.REQUIRED_ANTI_AFFINITY
 _STATUSES = (AFFINITY_UNMET, ANTI_AFFINITY_VIOLATED, EXISTING_ANTI_AFFINITY_VIOLATED)
 
 
@@ -98,13 +99,16 @@ class RequiredTerms:
         """
         pod = pod_info.pod
         near, apart = pod_info.required_affinity_terms, pod_info.required_anti_affinity_terms
-        if not (near or apart or index.has_terms or has_nominated_terms):
+        others_are_apart = index.has_terms_of(_APART)
+        if not (near or apart or others_are_apart or has_nominated_terms):
             return None
         labels = labels_of_namespace(pod.metadata.namespace, namespaces)
-        existing = TopologyCounts(
-            index.count(carried).by_domain(index.domains(carried.term.topology_key))
-            for carried in index.terms_about(pod, labels)[TermKind.REQUIRED_ANTI_AFFINITY]
-        )
+        existing = TopologyCounts()
+        if others_are_apart:
+            existing = TopologyCounts(
+                index.count(carried).by_domain(index.domains(carried.term.topology_key))
+                for carried in index.terms_about(pod, labels)[_APART]
+            )
         if existing.is_empty and not near and not apart and not has_nominated_terms:
             return None
         terms = cls()

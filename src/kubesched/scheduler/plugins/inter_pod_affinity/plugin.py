@@ -30,6 +30,7 @@ from kubesched.framework import (
 )
 from kubesched.framework.engine import kernels
 from kubesched.framework.explaining import Explaining
+from kubesched.framework.pod_index import TermKind
 from kubesched.scheduler.config.args import InterPodAffinityArgs
 from kubesched.scheduler.config.plugin_names import INTER_POD_AFFINITY
 from kubesched.scheduler.plugins.helpers.missing_state import reject_all
@@ -40,6 +41,7 @@ from kubesched.scheduler.plugins.inter_pod_affinity.scoring import Preferences
 
 __all__ = ["InterPodAffinity"]
 
+_APART = TermKind.REQUIRED_ANTI_AFFINITY
 _PRE_FILTER_KEY = "PreFilterInterPodAffinity"
 _PRE_SCORE_KEY = "PreScoreInterPodAffinity"
 
@@ -75,24 +77,23 @@ class InterPodAffinity(Plugin):
     def pre_filter(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
         if pod_info.affinity_errors:
             return Status.unresolvable(f"parsing pod: {_joined(pod_info.affinity_errors)}")
-        if nodes.pods.has_terms or pod_info.has_affinity or self._has_nominated_terms():
-            return self._write_required(state, pod_info, nodes)
-        return SKIP
-
-    def _has_nominated_terms(self) -> bool:
-        return self._nominated is not None and self._nominated.exist()
-
-    def _write_required(self, state: CycleState, pod_info: PodInfo, nodes: NodeView) -> Status:
+        has_nominated_terms = self._has_nominated_terms()
+        if not (
+            has_nominated_terms
+            or pod_info.has_affinity
+            or (nodes.pods.has_terms and nodes.pods.has_terms_of(_APART))
+        ):
+            return SKIP
         terms = RequiredTerms.of(
-            pod_info,
-            nodes.pods,
-            self._namespaces,
-            has_nominated_terms=self._has_nominated_terms(),
+            pod_info, nodes.pods, self._namespaces, has_nominated_terms=has_nominated_terms
         )
         if terms is None:
             return SKIP
         state.write(_PRE_FILTER_KEY, terms)
         return SUCCESS
+
+    def _has_nominated_terms(self) -> bool:
+        return self._nominated is not None and self._nominated.exist()
 
     def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo) -> Status:
         return self._change(state, pod, added, node, 1)

@@ -21,6 +21,13 @@ from kubesched.scheduler.plugins.inter_pod_affinity.topology_counts import weigh
 
 __all__ = ["Preferences"]
 
+_REQUIRED = TermKind.REQUIRED_AFFINITY
+_SCORED_KINDS = (
+    (_REQUIRED, 1),
+    (TermKind.PREFERRED_AFFINITY, 1),
+    (TermKind.PREFERRED_ANTI_AFFINITY, -1),
+)
+
 
 class Preferences:
     """The PreScore state: per topology key, the counts that make up scores."""
@@ -70,12 +77,8 @@ class Preferences:
         pod = pod_info.pod
         labels = labels_of_namespace(pod.metadata.namespace, namespaces)
         terms = index.terms_about(pod, labels)
-        for kind, sign in (
-            (TermKind.REQUIRED_AFFINITY, 1),
-            (TermKind.PREFERRED_AFFINITY, 1),
-            (TermKind.PREFERRED_ANTI_AFFINITY, -1),
-        ):
-            is_required = kind is TermKind.REQUIRED_AFFINITY
+        for kind, sign in _SCORED_KINDS:
+            is_required = kind is _REQUIRED
             if is_required and not hard_weight:
                 continue
             for carried in terms[kind]:
