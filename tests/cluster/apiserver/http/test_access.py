@@ -60,6 +60,13 @@ def test_without_a_role_a_user_may_do_nothing() -> None:
     assert client.send("GET", "/api/v1", token="ann")[0] == 200  # every user may read discovery
 
 
+@pytest.mark.parametrize("path", ["/version", "/version/"])
+@pytest.mark.parametrize("token", ["", "ann"])
+def test_the_version_is_public(path: str, token: str) -> None:
+    code, answer = Guarded().send("GET", path, token=token)
+    assert (code, answer["minor"]) == (200, "36")
+
+
 def test_a_role_applies_where_it_is_bound() -> None:
     client = Guarded()
     allow(client, ["list"], {"kind": "User", "name": "ann"})

@@ -242,7 +242,7 @@ class ApiService:
         if "timeout" in request.query:
             check_timeout(request)
         if _is_open(path) and request.method in ("GET", "HEAD"):
-            return health(request) if is_health(path) else self._pages[path](request)
+            return health(request) if is_health(path) else self._page(request)
         user = self._authenticate(request)
         target = parse_path(path)
         user = impersonated_user(request, user, self._users)
@@ -355,7 +355,7 @@ class ApiService:
 
 def _is_open(path: str) -> bool:
     """Whether a path needs no authentication."""
-    return path == "/version" or is_health(path)
+    return path in ("/version", "/version/") or is_health(path)
 
 
 def _json(document: Any, content_type: str = JSON) -> Response:

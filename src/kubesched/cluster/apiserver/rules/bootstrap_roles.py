@@ -100,10 +100,12 @@ _ROLES: Final[dict[str, list[Json]]] = {
     ],
     "system:discovery": [
         _urls(
-            "get", "/api /api/* /apis /apis/* /healthz /livez /openapi /openapi/* /readyz /version"
+            "get",
+            "/api /api/* /apis /apis/* /healthz /livez /openapi /openapi/* /readyz /version "
+            "/version/",
         )
     ],
-    "system:public-info-viewer": [_urls("get", "/healthz /livez /readyz /version")],
+    "system:public-info-viewer": [_urls("get", "/healthz /livez /readyz /version /version/")],
     "system:service-account-issuer-discovery": [
         _urls(
             "get",
