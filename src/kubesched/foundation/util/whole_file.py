@@ -46,10 +46,11 @@ def _create(partial: Path) -> None:
 
 def followed(path: Path) -> Path:
     """Resolve the links of a path. Raises OSError for a circle."""
-    try:
-        return path.resolve()
-    except RuntimeError:  # the exception of Python before 3.13
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
+    with contextlib.suppress(RuntimeError):  # raised for a circle before Python 3.13
+        target = path.resolve()
+        if not target.is_symlink():  # Python 3.13 and later return a link of the circle
+            return target
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
 
 
 def write_whole(path: Path, content: bytes, *, mode: int | None = None) -> None:
