@@ -63,7 +63,7 @@ class Gang:
         return len(self.bound) + len(self.reserved)
 
     @property
-    def known(self) -> int:
+    def ungated(self) -> int:
         """The number of members without scheduling gates."""
         return len(self.members) - len(self.gated)
 

@@ -61,7 +61,7 @@ def _state(gang: Gang, phase: str, reason: str) -> tuple[str, Tone, str]:
         missing = least - gang.placed
         text = f"{len(gang.waiting)} pods hold a node until {missing} more have one."
         return "holds nodes", "warm", text
-    if gang.known < least:
+    if gang.ungated < least:
         gated = f" {len(gang.gated)} are held back by scheduling gates." if gang.gated else ""
-        return "incomplete", "warm", f"{gang.known} of the {least} pods it needs exist.{gated}"
+        return "incomplete", "warm", f"{gang.ungated} of the {least} pods it needs exist.{gated}"
     return "waits", "warm", reason

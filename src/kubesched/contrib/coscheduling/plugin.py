@@ -131,11 +131,11 @@ class Coscheduling(Plugin):
             )
         if gang.waiting or gang.is_complete:
             return None
-        needed, known = gang.spec.min_member, gang.known
-        if known < needed:
+        needed, ungated = gang.spec.min_member, gang.ungated
+        if ungated < needed:
             return Status.unresolvable(
-                f"pod group {key} has {known} of the {needed} pods that it needs",
-                causes=(GangIncomplete(key, known, needed),),
+                f"pod group {key} has {ungated} of the {needed} pods that it needs",
+                causes=(GangIncomplete(key, ungated, needed),),
             )
         if gang.failed_at is not None:
             if gang.failed_at == self._version(gang):
@@ -317,7 +317,10 @@ class Coscheduling(Plugin):
             return Status.unresolvable(
                 f"pod group {key} does not exist", causes=(PodGroupMissing(key),)
             )
-        if gang.is_complete and gang.placed - self._lost(gang) >= gang.spec.min_member:
+        if (
+            gang.is_complete
+            and gang.placed - self._count_losing_members(gang) >= gang.spec.min_member
+        ):
             self._allow(gang)
             return SUCCESS
         if not gang.waiting:
@@ -330,7 +333,7 @@ class Coscheduling(Plugin):
         missing = gang.spec.min_member - gang.placed
         return Wait(timeout_ns, (f"pod group {key} needs {missing} more pods with a node",))
 
-    def _lost(self, gang: Gang) -> int:
+    def _count_losing_members(self, gang: Gang) -> int:
         """Return how many members will lose their node because of a timeout or a preemption."""
         entries = map(self.handle.waiting_pod, gang.waiting)
         return sum(1 for entry in entries if entry is None or entry.is_decided)
@@ -396,7 +399,7 @@ class Coscheduling(Plugin):
         """Retry the members if enough of them exist, or if the representing member was removed."""
         if gang.spec is None or gang.waiting or gang.is_complete:
             return
-        enough = gang.known >= gang.spec.min_member
+        enough = gang.ungated >= gang.spec.min_member
         was_enough, gang.was_enough = gang.was_enough, enough
         is_orphaned = bool(gang.representative) and gang.representative not in gang.members
         if is_orphaned:
@@ -423,7 +426,7 @@ class Coscheduling(Plugin):
 
     def _reason_of(self, gang: Gang) -> str:
         """Why a group was rejected, in a sentence; empty if it is tried next."""
-        if gang.spec is None or gang.known < gang.spec.min_member or gang.is_complete:
+        if gang.spec is None or gang.ungated < gang.spec.min_member or gang.is_complete:
             return ""
         if (rejection := self._compare_with_room(gang, self.handle.snapshot.nodes)) is not None:
             return f"{rejection.reasons[0]}."
