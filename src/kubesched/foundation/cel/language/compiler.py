@@ -230,13 +230,13 @@ class Compiler:
         slot = self.new_slot()
         value = self.charged(self.compile(node.value))
 
-        def ask(frame: Frame) -> Value:
+        def evaluate_once(frame: Frame) -> Value:
             known = frame[slot]
             if known is UNSET:
                 known = frame[slot] = value(frame)
             return known
 
-        self.enter({node.name: CompiledNode(ask, 1)})
+        self.enter({node.name: CompiledNode(evaluate_once, 1)})
         body, cost = self.compile(node.body)
         self.leave()
 

@@ -56,13 +56,13 @@ class Library:
     def _declare(
         self, name: str, parameters: tuple[Type, ...], result: Type, cost: Cost, *, member: bool
     ) -> Callable[[_Call], _Call]:
-        def keep(call: _Call) -> _Call:
+        def register(call: _Call) -> _Call:
             self.overloads.setdefault(name, []).append(
                 Overload(name, parameters, result, call, member, cost, not self._standard)
             )
             return call
 
-        return keep
+        return register
 
 
 def merge(libraries: Iterable[Library]) -> dict[str, tuple[Overload, ...]]:
