@@ -31,7 +31,7 @@ def explain_preemption(model: ClusterModel, pod: Pod, outcome: SearchOutcome) ->
         return None
     # Plugins store evictions by the uid of the preemptor; a different uid leaves that state
     # unchanged.
-    with model.changed([asked := _asked_as_another(pod)]):
+    with model.changed([asked := _with_new_uid(pod)]):
         first = _post_filter(model, asked, outcome)
     if first.possible:
         return _with_victims(model, pod, first)
@@ -141,7 +141,7 @@ def _class_to_use(model: ClusterModel, priority: int) -> _WantedClass:
     return _WantedClass(made, True)
 
 
-def _asked_as_another(pod: Pod) -> Pod:
+def _with_new_uid(pod: Pod) -> Pod:
     return replace(pod, metadata=replace(pod.metadata, uid=f"question-{next(_QUESTIONS)}"))
 
 
@@ -166,7 +166,7 @@ def _priorities_above(model: ClusterModel, pod: Pod) -> list[int]:
 def _at_priority(model: ClusterModel, pod: Pod, priority: int) -> Preemption | None:
     """Return the preemption with another priority; None if it would not help."""
     spec = replace(pod.spec, priority=priority, preemption_policy=_PREEMPTS)
-    raised = _asked_as_another(replace(pod, spec=spec))
+    raised = _with_new_uid(replace(pod, spec=spec))
     with model.changed([raised]):
         outcome = model.search(raised)
         if outcome.node_name:
@@ -178,7 +178,7 @@ def _at_priority(model: ClusterModel, pod: Pod, priority: int) -> Preemption | N
 
 
 def _with_victims(model: ClusterModel, pod: Pod, found: Preemption) -> Preemption:
-    with model.changed([_asked_as_another(pod)]):
+    with model.changed([_with_new_uid(pod)]):
         victims = _victims(model, pod, found.node)
     budgets = [
         f"{each.metadata.namespace}/{each.metadata.name}"

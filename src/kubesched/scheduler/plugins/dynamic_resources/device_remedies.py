@@ -86,13 +86,13 @@ def _release(rejected: RejectedNodes, claim: ResourceClaim) -> Remedy:
 
 def _other_class(rejected: RejectedNodes, claim: ResourceClaim) -> Iterator[Remedy]:
     known = sorted(each.metadata.name for each in rejected.objects.list(DeviceClass))
-    for name, ask in _asks(claim):
+    for name, ask in _named_requests(claim):
         wanted = ask.device_class_name
         others = [each for each in known if each != wanted]
         near = nearest(wanted, others) if wanted not in known else ""
         ordered = [near, *(each for each in others if each != near)] if near else others
         for number, other in enumerate(ordered[:_MOST]):
-            changed = _with_ask(claim, name, device_class_name=other)
+            changed = _with_request(claim, name, device_class_name=other)
             yield Remedy(
                 f"ask for class {other} instead of {wanted} in {_shown_claim(rejected, claim)}",
                 1.0 + number / 100,
@@ -103,12 +103,12 @@ def _other_class(rejected: RejectedNodes, claim: ResourceClaim) -> Iterator[Reme
 
 def _fewer(rejected: RejectedNodes, claim: ResourceClaim) -> Iterator[Remedy]:
     """Propose the largest smaller number of devices with which the pod fits."""
-    for name, ask in _asks(claim):
+    for name, ask in _named_requests(claim):
         asked = ask.count or 1
         if ask.allocation_mode == "All" or asked < 2:
             continue
         for count in range(asked - 1, 0, -1):
-            changed = _with_ask(claim, name, count=count)
+            changed = _with_request(claim, name, count=count)
             devices = "device" if count == 1 else "devices"
             remedy = Remedy(
                 f"ask for {count} {devices} instead of {asked} in {_shown_claim(rejected, claim)}",
@@ -125,7 +125,7 @@ def _tolerating(
     rejected: RejectedNodes, claim: ResourceClaim, tallies: _Tallies
 ) -> Iterator[Remedy]:
     """Propose to tolerate taints of devices; as for nodes, they may be there for a reason."""
-    for name, ask in _asks(claim):
+    for name, ask in _named_requests(claim):
         tally = tallies.get((claim.metadata.name, name))
         if tally is None:
             continue
@@ -140,7 +140,7 @@ def _tolerating(
                 f"tolerate device taint {shown} in {_shown_claim(rejected, claim)}",
                 1.5,
                 rejected.pod,
-                (_with_ask(claim, name, tolerations=tolerations),),
+                (_with_request(claim, name, tolerations=tolerations),),
             )
 
 
@@ -148,7 +148,7 @@ def _other_selector(
     rejected: RejectedNodes, claim: ResourceClaim, tallies: _Tallies
 ) -> Iterator[Remedy]:
     """Propose the values that devices have, or to drop a selector that excludes devices."""
-    for name, ask in _asks(claim):
+    for name, ask in _named_requests(claim):
         tally = tallies.get((claim.metadata.name, name))
         if tally is None:
             continue
@@ -164,7 +164,7 @@ def _other_selector(
                     f"{text} in a selector of {_shown_claim(rejected, claim)}",
                     0.9 + number / 100,
                     rejected.pod,
-                    (_with_ask(claim, name, selectors=selectors),),
+                    (_with_request(claim, name, selectors=selectors),),
                 )
             shown = " ".join(expression.split())
             if len(shown) > _LONGEST_SELECTOR:
@@ -173,7 +173,7 @@ def _other_selector(
                 f"drop selector `{shown}` of {_shown_claim(rejected, claim)}",
                 1.0,
                 rejected.pod,
-                (_with_ask(claim, name, selectors=(*given[:place], *given[place + 1 :])),),
+                (_with_request(claim, name, selectors=(*given[:place], *given[place + 1 :])),),
             )
 
 
@@ -191,7 +191,9 @@ def _corrected(expression: str, tally: DeviceTally) -> Iterator[tuple[str, str]]
                 yield f'ask for {use.name} "{value}" instead of "{use.text}"', changed
 
 
-def _asks(claim: ResourceClaim) -> Iterator[tuple[str, ExactDeviceRequest | DeviceSubRequest]]:
+def _named_requests(
+    claim: ResourceClaim,
+) -> Iterator[tuple[str, ExactDeviceRequest | DeviceSubRequest]]:
     """Yield each request and alternative, with its name as in `allocation`: `gpu/best`."""
     for request in claim.spec.devices.requests:
         if request.exactly is not None:
@@ -200,7 +202,7 @@ def _asks(claim: ResourceClaim) -> Iterator[tuple[str, ExactDeviceRequest | Devi
             yield f"{request.name}/{each.name}", each
 
 
-def _with_ask(claim: ResourceClaim, name: str, **changes: object) -> ResourceClaim:
+def _with_request(claim: ResourceClaim, name: str, **changes: object) -> ResourceClaim:
     devices = claim.spec.devices
     own, _, alternative = name.partition("/")
     requests = tuple(

@@ -71,7 +71,7 @@ def _lower_largest(pod: Pod, resource: str, excess: int) -> Pod | None:
     """Reduce the request of one container by the excess; None if no request is that large."""
     for field in ("containers", "init_containers"):
         containers: tuple[Container, ...] = getattr(pod.spec, field)
-        asked = [_asked(each, resource) for each in containers]
+        asked = [_requested(each, resource) for each in containers]
         if not asked or max(asked) < excess:
             continue
         place = asked.index(max(asked))
@@ -82,7 +82,7 @@ def _lower_largest(pod: Pod, resource: str, excess: int) -> Pod | None:
     return None
 
 
-def _asked(container: Container, resource: str) -> int:
+def _requested(container: Container, resource: str) -> int:
     alone = Pod(spec=replace(Pod().spec, containers=(container,)))
     return fit_requested(alone).amount(resource)
 
