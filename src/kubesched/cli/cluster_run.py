@@ -227,9 +227,9 @@ class ClusterRun:
         interrupted = asyncio.Event()
         reloader = self._build_reloader()
         _handle_signals(interrupted, reloader)
-        keepers = (LoopWatchdog(), MemoryTrimmer(clock))
+        maintenance = (LoopWatchdog(), MemoryTrimmer(clock))
         after = () if reloader is None else (reloader,)
-        async with live.running(before=(*keepers, pods), after=after):
+        async with live.running(before=(*maintenance, pods), after=after):
             await pods.wait_for_sync()
             settle_collector()
             # First the pods of owners: placement depends on the order of creation.

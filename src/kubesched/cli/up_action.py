@@ -168,7 +168,7 @@ def _here(
 
         summary = asyncio.run(run.run(on_started))
     if announces:
-        _announce_kept_files(folder)
+        _print_how_to_continue(folder)
     return summary, stays
 
 
@@ -176,7 +176,7 @@ def _folder_data(folder: ClusterFolder | None) -> Path | None:
     return None if folder is None else folder.data
 
 
-def _announce_kept_files(folder: ClusterFolder | None) -> None:
+def _print_how_to_continue(folder: ClusterFolder | None) -> None:
     if folder is not None:
         again = f"kubesched up --name {folder.name} continues"
         click.echo(f"Kept: {again}, kubesched down {folder.name} removes it.", err=True)
