@@ -60,7 +60,7 @@ class GroupWaits:
         known.on_nodes += 1
         return self._check(known, now_ns)
 
-    def pod_gone(self, key: str, *, had_node: bool) -> None:
+    def pod_removed(self, key: str, *, had_node: bool) -> None:
         """Note that a pod has ended or was deleted."""
         known = self._groups.get(key)
         if known is None:

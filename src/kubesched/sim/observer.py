@@ -257,7 +257,7 @@ class Observer:
     def _leave(self, known: ObservedPod, uid: str) -> None:
         self.waiting.pop(uid, None)
         if known.group:
-            self.groups.pod_gone(known.group, had_node=bool(known.node))
+            self.groups.pod_removed(known.group, had_node=bool(known.node))
         if (node := self.nodes.get(known.node)) is not None:
             self._place(node, known, -1)
             if known.running_ns >= 0:
